@@ -4,7 +4,7 @@ import errno
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgpack
+import msgspec
 
 from bbflow.files.replies import Attr
 
@@ -182,13 +182,12 @@ def pack(inode: Inode) -> bytes:
     values = {name: getattr(inode, name) for name in PERSISTENT}
     if inode.filling:
         values |= {"pieces": (), "ring": ()}
-    packed: bytes = msgpack.packb(list(values.values()))
-    return packed
+    return msgspec.msgpack.encode(list(values.values()))
 
 
 def unpack(ino: int, parent: int, name: str, record: bytes) -> Inode:
     """Return an inode as it was stored."""
-    values: dict[str, Any] = dict(zip(PERSISTENT, msgpack.unpackb(record), strict=True))
+    values: dict[str, Any] = dict(zip(PERSISTENT, msgspec.msgpack.decode(record), strict=True))
     values["pieces"] = tuple((version, size) for version, size in values["pieces"])
     values["ring"], values["facts"] = tuple(values["ring"]), tuple(values["facts"])
     return Inode(ino=ino, parent=parent, name=name, **values)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
-import msgpack
+import msgspec
 import numpy as np
 
 from bbflow.attributes import DIMENSIONS
@@ -93,11 +93,11 @@ class Scorpio:
         """Return what later steps don't tell again."""
         decomps = {name: [own.shape, own.points, own.digest, own.file] for name, own in self._decomps.items()}
         told = [decomps, self._dims, self._fill, {name: own.name for name, own in self.maps.items()}]
-        return bytes(msgpack.packb(told))
+        return msgspec.msgpack.encode(told)
 
     def remember(self, memory: bytes) -> None:
         """Go on with what another object has told as its `memory`."""
-        decomps, self._dims, self._fill, maps = msgpack.unpackb(memory)
+        decomps, self._dims, self._fill, maps = msgspec.msgpack.decode(memory)
         self._decomps = {name: PointMap(name, tuple(shape), *rest) for name, (shape, *rest) in decomps.items()}
         self.maps.update({name: self._decomps[decomp] for name, decomp in maps.items()})
 

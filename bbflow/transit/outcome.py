@@ -1,9 +1,6 @@
-"""How a stream ended, also for an analysis that finds that the one before had come to the end."""
+"""How a stream ended."""
 
-from collections.abc import Iterable
-from dataclasses import astuple, dataclass
-
-import msgpack
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,19 +19,3 @@ class Outcome:
     """Steps that, by the interval between the others, are missing in gaps."""
     errors: tuple[str, ...] = ()
     """What failed in users' operators."""
-
-    @property
-    def packed(self) -> bytes:
-        """The last checkpoint of the fold, which says that nothing is left to do."""
-        packed: bytes = msgpack.packb({"outcome": astuple(self)})
-        return packed
-
-
-def ended_before(checkpoints: Iterable[bytes]) -> Outcome | None:
-    """Return how a stream ended whose analysis had told some node so; None if it had not."""
-    told = (msgpack.unpackb(checkpoint) for checkpoint in checkpoints if checkpoint)
-    found = next((item["outcome"] for item in told if "outcome" in item), None)
-    if found is None:
-        return None
-    complete, steps, discarded, late, missing, errors = found
-    return Outcome(complete, steps, discarded, late, missing, tuple(errors))

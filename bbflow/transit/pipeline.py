@@ -7,8 +7,6 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgpack
-
 from bbflow.atomic import write_whole
 from bbflow.cf import StreamAttributes
 from bbflow.config import Config
@@ -22,11 +20,11 @@ from bbflow.transit.chain.comparing import check_clock
 from bbflow.transit.chain.taking_over import keep_state, take_over
 from bbflow.transit.cluster import Cluster, dask_failures
 from bbflow.transit.drain_stage import DrainStage
-from bbflow.transit.folding.checkpoints import nodes_with_states
+from bbflow.transit.folding.checkpoints import Checkpoint, ended_before, nodes_with_states, read_checkpoints
 from bbflow.transit.folding.patterns import Parts, parts_of
+from bbflow.transit.folding.written import Written, pack, unpack
 from bbflow.transit.opening import FirstStep, check_chunks, check_variables, make_clock, own_names
 from bbflow.transit.outcome import Outcome as Outcome
-from bbflow.transit.outcome import ended_before
 from bbflow.transit.output.claiming import STATE_FILE
 from bbflow.transit.policy import check_policy
 from bbflow.transit.running import Running
@@ -48,6 +46,13 @@ REST_S = 0.02
 CLOCK_FILE = "clock"
 """Beside the fields that were read: units and calendar, for an analysis that sees no step any more."""
 LiveAnswer = queue.SimpleQueue["xr.Dataset | None"]
+
+
+class ClockRecord(Written, frozen=True, kw_only=True):
+    """What `CLOCK_FILE` holds."""
+
+    clock: Clock
+    """The stream's calendar."""
 
 
 class Pipeline:
@@ -130,17 +135,18 @@ class Pipeline:
         )
         self._forsaken = Forsaken(self._view, self._consumers)
         self._landed, self._forgotten = max(done.values()), -1
-        self._ended = ended_before(checkpoint for _, checkpoint in self._consumers.of(FOLD).values())
         self._log = EventLog(config.output)
         capacity = self._consumers.least_capacity()
         running = Running(
             config, self._contact, self._nodes, cluster, self._consumers, capacity, self._view, self._log, self._wake
         )
-        if self._ended is not None:
-            self._consumers.forget_checkpoints()
         try:
+            checkpoints = read_checkpoints(self._consumers.of(FOLD))
+            self._ended = ended_before(checkpoints)
+            if self._ended is not None:
+                self._consumers.forget_checkpoints()
             if folds and self._ended is None:
-                self._check_nodes_are_whole()
+                self._check_nodes_are_whole(nodes_with_states(checkpoints))
             self._saved = take_over(config, self._consumers.of(FOLD))
         except BbflowError:
             self._log.close()
@@ -154,9 +160,8 @@ class Pipeline:
             for node in nodes
         ]
 
-    def _check_nodes_are_whole(self) -> None:
-        holding = nodes_with_states(self._consumers.of(FOLD))
-        if emptied := sorted(holding.intersection(self._consumers.new)):
+    def _check_nodes_are_whole(self, holding: Collection[str]) -> None:
+        if emptied := sorted({*holding} & {*self._consumers.new}):
             raise StreamError(
                 f"BB node {' and '.join(emptied)} came back without what it held of stream {self._config.stream!r}: "
                 "its directory was removed, or its host was started again"
@@ -340,12 +345,11 @@ class Pipeline:
         """Return the calendar as the first step tells it; without any step, as the first one has told it."""
         file = self._config.output / FIELDS_DIRECTORY / CLOCK_FILE
         if not parts and file.exists():
-            units, calendar, missing = msgpack.unpackb(file.read_bytes())
-            return Clock(units, calendar, tuple(missing))
+            return unpack(file.read_bytes(), ClockRecord, str(file)).clock
         clock = make_clock(self._config, self._attributes, told_by(parts, self._config.time.variable))
         if parts:
             file.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(file, msgpack.packb([clock.units, clock.calendar, clock.missing]))
+            write_whole(file, pack(ClockRecord(clock=clock)))
         times, in_chain = StepTimes(self._config.time, clock), self._fold.folding.in_chain
         if self._drain is not None:
             self._drain.time_of = lambda number, parts: times.find(in_chain(number), parts)
@@ -426,7 +430,7 @@ class Pipeline:
         outcome = Outcome(complete and not lacking, steps, discarded, folding.late, folding.missing, errors)
         if self._folds:
             # If it dies before all nodes have forgotten the stream, the next one sees that there is nothing left to do.
-            self._consumers.commit(FOLD, folding.cursor, self._nodes, lambda _: outcome.packed)
+            self._consumers.commit(FOLD, folding.cursor, self._nodes, lambda _: pack(Checkpoint(outcome=outcome)))
             self._fold.remove_states()
             self._consumers.drop(self._view.unaware)
         return outcome

@@ -40,4 +40,5 @@ class RosterFiles:
     def read(self, digest: str) -> Roster:
         """Return one that is there."""
         self._there.add(digest)
-        return Roster.unpacked((self._directory / digest).read_bytes())
+        path = self._directory / digest
+        return Roster.unpacked(path.read_bytes(), str(path))

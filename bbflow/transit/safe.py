@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import msgpack
-
 from bbflow.atomic import write_whole
 from bbflow.transit.folding.counted import CountedStates
 from bbflow.transit.folding.packing import Alike, Roster, unpack
 from bbflow.transit.folding.shards import ShardState, StatePlace
+from bbflow.transit.folding.written import Written, pack
+from bbflow.transit.folding.written import unpack as unpack_written
 
 SAFE_DIRECTORY = ".safe"
 """In the output, while the run lasts."""
@@ -27,6 +27,17 @@ class CopyWork:
     """State files."""
     directory: str
     """Where to."""
+
+
+class SafeRecord(Written, frozen=True, kw_only=True):
+    """What the file `LATEST` holds."""
+
+    rosters: tuple[tuple[bytes, tuple[Alike, ...]], ...]
+    """Rosters as their files hold them, and their shards' states."""
+    shards: tuple[ShardState, ...]
+    """The states that are in no lane."""
+    attributes: Mapping[str, Any]
+    """The stream's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +104,10 @@ class SafeCopies:
         """
         self._turn = 1 - self._turn
         place = self._directory / str(self._turn)
-        packed = [(roster, item) for roster, alike in states.packed.values() for item in alike]
         single = states.single.values()
-        held = [(roster.node, item.like) for roster, item in packed] + [(state.key.node, state) for state in single]
+        held = [(roster.node, item.like) for roster, alike in states.packed.values() for item in alike]
         files: dict[str, set[str]] = {}
-        for node, state in held:
+        for node, state in (*held, *((state.key.node, state) for state in single)):
             files.setdefault(node, set()).update(at.path for at in state.files.values())
         pending = [
             submit(node, copy_states, CopyWork(tuple(sorted(own)), str(place / node)))
@@ -105,26 +115,34 @@ class SafeCopies:
         ]
         for future in pending:
             future.result()
-        copies = ((roster, replace(item, like=_moved(item.like, place / roster.node))) for roster, item in packed)
-        told = {
-            "rosters": [[roster.packed, item.to_wire()] for roster, item in copies],
-            "shards": [_moved(state, place / state.key.node).to_wire() for state in single],
-            "attributes": dict(attributes),
-        }
-        write_whole(self._directory / LATEST, msgpack.packb(told))
+        written = SafeRecord(
+            rosters=tuple(
+                (roster.packed, tuple(replace(item, like=_moved(item.like, place / roster.node)) for item in alike))
+                for roster, alike in states.packed.values()
+            ),
+            shards=tuple(_moved(state, place / state.key.node) for state in single),
+            attributes=attributes,
+        )
+        write_whole(self._directory / LATEST, pack(written))
         self._kept_s = self._clock()
         return sum(map(len, files.values()))
 
 
 def read_safe_copy(output: Path) -> SafeCopy:
-    """Return what was copied last; nothing if nothing was."""
+    """Return what was copied last; nothing if nothing was.
+
+    Raises
+    ------
+    ConfigError
+        If another version of bbflow has copied it.
+    """
     path = output / SAFE_DIRECTORY / LATEST
     if not path.exists():
         return SafeCopy((), {})
-    told = msgpack.unpackb(path.read_bytes())
-    packed = (unpack(Roster.unpacked(own), [Alike.from_wire(item)]) for own, item in told["rosters"])
-    states = [*(state for own in packed for state in own.values()), *map(ShardState.from_wire, told["shards"])]
-    return SafeCopy(tuple(_with_rows_that_are_there(states)), told["attributes"])
+    record = unpack_written(path.read_bytes(), SafeRecord, str(path))
+    rosters = ((Roster.unpacked(packed, str(path)), alike) for packed, alike in record.rosters)
+    states = [*(state for own in rosters for state in unpack(*own).values()), *record.shards]
+    return SafeCopy(tuple(_with_rows_that_are_there(states)), record.attributes)
 
 
 def _moved(state: ShardState, directory: Path) -> ShardState:

@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 
-import msgpack
+import msgspec
 
 Landed = tuple[int, int]
 """A landed step, and the number of its last frame."""
@@ -53,7 +53,7 @@ class Numbering:
 
 def packed(step: int, last: int, checkpoint: bytes) -> bytes:
     """Return a checkpoint that says how far the frames are, and the number of the last one that is told as landed."""
-    return FRAMED + bytes(msgpack.packb([step, last, checkpoint]))
+    return FRAMED + msgspec.msgpack.encode((step, last, checkpoint))
 
 
 def unpacked(landed: int, checkpoint: bytes) -> tuple[int, int | None, bytes]:
@@ -67,5 +67,5 @@ def unpacked(landed: int, checkpoint: bytes) -> tuple[int, int | None, bytes]:
     """
     if not checkpoint.startswith(FRAMED):
         return landed, None, checkpoint
-    step, last, own = msgpack.unpackb(checkpoint.removeprefix(FRAMED))
+    step, last, own = msgspec.msgpack.decode(checkpoint.removeprefix(FRAMED), type=tuple[int, int, bytes])
     return step, last, own

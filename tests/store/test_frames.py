@@ -1,7 +1,7 @@
 import struct
 import zlib
 
-import msgpack
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,7 +48,10 @@ def test_a_message_above_the_limit_is_not_sent():
         encode({"data": bytes(MAX_PAYLOAD_BYTES)})
 
 
-@pytest.mark.parametrize("payload", [msgpack.packb([1, 2]), msgpack.packb({1: 2}), msgpack.packb("text"), b"\xc1", b""])
+@pytest.mark.parametrize(
+    "payload",
+    [msgspec.msgpack.encode([1, 2]), msgspec.msgpack.encode({1: 2}), msgspec.msgpack.encode("text"), b"\xc1", b""],
+)
 def test_a_payload_that_is_no_map_with_string_keys_is_refused(payload):
     frame = struct.pack("<II", len(payload), zlib.crc32(payload)) + payload
     with pytest.raises(ProtocolError):
@@ -56,5 +59,5 @@ def test_a_payload_that_is_no_map_with_string_keys_is_refused(payload):
 
 
 def test_a_frame_is_length_and_checksum_and_payload_in_little_endian():
-    payload = msgpack.packb({"op": "abort"})
+    payload = msgspec.msgpack.encode({"op": "abort"})
     assert encode({"op": "abort"}) == struct.pack("<II", len(payload), zlib.crc32(payload)) + payload

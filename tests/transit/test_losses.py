@@ -31,7 +31,7 @@ def test_states_of_a_lost_node_go_on_elsewhere_and_what_they_lack_is_said():
 def test_a_node_is_lost_once_also_for_an_analysis_that_is_started_again():
     losses, again = Losses(), Losses()
     losses.lose(["b"], [state("b", 4, 5)], [], ["a"])
-    again.restore(losses.to_wire())
+    again.restore(losses.record)
     assert again.lose(["b"], [state("b", 4, 5)], [], ["a"]) == []
     assert again.described == losses.described
 
@@ -48,7 +48,7 @@ def test_steps_whose_time_was_lost_are_said_also_by_an_analysis_that_is_started_
     losses.lose(["b"], [], [], ["a"])
     for steps in ((7, 8), (), (9,)):
         losses.leave_out(steps)
-    again.restore(losses.to_wire())
+    again.restore(losses.record)
     assert "all points lack the steps from 7 to 9: a BB node lost their time or a part of them" in again.described
 
 

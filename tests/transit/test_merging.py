@@ -181,7 +181,7 @@ def damaged(content, how):
         "header": content[:90] + bytes([content[90] ^ 1]) + content[91:],
         "foreign": b"CDF\x01" + content[4:],
         "empty": b"",
-        "version": content[:12] + (2).to_bytes(4, "little") + content[16:],
+        "version": content[:12] + (3).to_bytes(4, "little") + content[16:],
     }[how]
 
 
@@ -195,7 +195,7 @@ def damaged(content, how):
         ("header", DamagedError, "is damaged: its checksum"),
         ("foreign", ConfigError, "is no state of bbflow"),
         ("empty", ConfigError, "is no state of bbflow"),
-        ("version", ConfigError, "is a state of version 2, but this bbflow reads version 1"),
+        ("version", ConfigError, "is a state of version 3, but this bbflow reads versions 1 and 2"),
     ],
 )
 def test_a_file_that_is_damaged_or_another_is_an_error(members, tmp_path, how, error, says):

@@ -42,7 +42,7 @@ def test_states_come_back_as_they_were_packed(states, records):
     packed = pack(roster, {item.key: item for item in states})
     assert len(packed) == records
     assert unpack(roster, packed) == {item.key: item for item in states}
-    assert Roster.unpacked(roster.packed).members == roster.members
+    assert Roster.unpacked(roster.packed, "roster").members == roster.members
 
 
 def test_a_shard_without_a_state_stays_without_one():

@@ -4,14 +4,14 @@ import math
 from datetime import timedelta
 
 import cftime
-import msgpack
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bbflow.operators.windows import parse_windows
 from bbflow.transit.folding.slots import OUTER, StateSlot, living, plan_roll
-from bbflow.transit.folding.timeline import Timeline
+from bbflow.transit.folding.timeline import Timeline, TimelineRecord
 
 WINDOWS = parse_windows(["day", "month", {"season": "DJF"}, {"running": {"days": 3}}, "clim_month", "run"])
 BY_NAME = {window.name: window for window in WINDOWS}
@@ -38,7 +38,7 @@ def closings(hours):
         found += timeline.closing(keys_of(hour, at))
         timeline.take([hour], keys_of(hour, at), 0)
         timeline_again = Timeline(WINDOWS, ())
-        timeline_again.restore(msgpack.unpackb(msgpack.packb(timeline.to_wire())))
+        timeline_again.restore(msgspec.msgpack.decode(msgspec.msgpack.encode(timeline.record), type=TimelineRecord))
         timeline = timeline_again
     return found + timeline.closing(None)
 
@@ -120,7 +120,7 @@ def test_an_interval_that_is_given_counts_gaps_from_the_first_step_on(interval, 
 def test_a_rescue_without_windows_takes_a_timeline_over():
     timeline, rescue = Timeline(WINDOWS, ()), Timeline((), ())
     timeline.take([0.0], keys_of(0), 0)
-    rescue.restore(msgpack.unpackb(msgpack.packb(timeline.to_wire())))
+    rescue.restore(msgspec.msgpack.decode(msgspec.msgpack.encode(timeline.record), type=TimelineRecord))
     assert rescue.closing({}) == []
     rescue.take([6.0], {}, 0)
     assert rescue.last == 6.0

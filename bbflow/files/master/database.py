@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgpack
+import msgspec
 
 from bbflow.errors import CapacityError, ConfigError, NodeError
 from bbflow.files.inodes import FileLayout, Inode, pack, unpack
@@ -143,7 +143,13 @@ class Database:
     def writers(self) -> list[WriterRow]:
         """Return the handles for writing."""
         return [
-            WriterRow(handle, session, ino, version, FileLayout(tuple(msgpack.unpackb(ring)), replicas, piece_bytes))
+            WriterRow(
+                handle,
+                session,
+                ino,
+                version,
+                FileLayout(msgspec.msgpack.decode(ring, type=tuple[str, ...]), replicas, piece_bytes),
+            )
             for handle, session, ino, version, ring, replicas, piece_bytes in self._connection.execute(
                 "SELECT * FROM writers"
             )
@@ -269,7 +275,7 @@ class Database:
 
 def _values(row: WriterRow) -> tuple[Any, ...]:
     layout = row.layout
-    ring = msgpack.packb(layout.ring)
+    ring = msgspec.msgpack.encode(layout.ring)
     return row.handle, row.session, row.ino, row.version, ring, layout.replicas, layout.piece_bytes
 
 

@@ -5,7 +5,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -26,7 +25,7 @@ from bbflow.transit.folding.inherited import map_part, remainder
 from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.reduce import Partial, ReducedSpan, partial_of
 from bbflow.transit.folding.slots import OUTER, StateSlot, WindowKey, whole_units
-from bbflow.transit.folding.timeline import Closing, Span
+from bbflow.transit.folding.timeline import Closing, Passed, Span, TimelineRecord
 from bbflow.transit.output.claiming import STATE_FILE, written
 from bbflow.transit.output.results import Results
 
@@ -148,7 +147,7 @@ def _had_steps(state: SavedState, window: Window, span: Span) -> bool:
 
 def spans_of(state: SavedState, window: str) -> dict[WindowKey, Span]:
     """Return a window's spans that a state holds."""
-    return {tuple(key): Span(tuple(key), *rest) for key, *rest in state.timeline["spans"][window]}
+    return {span.key: span for span in state.timeline.spans[window]}
 
 
 def _write(
@@ -186,19 +185,21 @@ def _write(
     return replace(writer.finish(), errors=errors | failed)
 
 
-def merged_timeline(states: Sequence[SavedState], spans: Spans) -> Mapping[str, Any]:
+def merged_timeline(states: Sequence[SavedState], spans: Spans) -> TimelineRecord:
     """Return the timeline of all runs: at the end of the last one, with the spans of all."""
-    intervals, _, late, missing, first = zip(*(state.timeline["numbers"] for state in states), strict=True)
+    numbers = [state.timeline.numbers for state in states]
     latest = max(states, key=lambda state: state.period[1])
-    known = [interval for interval in intervals if interval is not None]
-    return {
-        "spans": {
-            name: [[span.key, span.first, span.last, span.steps, span.missing] for span in spans.get(name, {}).values()]
-            for name in latest.timeline["spans"]
-        },
-        "current": latest.timeline["current"],
-        "numbers": [min(known, default=None), latest.period[1], sum(late), sum(missing), min(first)],
-    }
+    return TimelineRecord(
+        {name: tuple(spans.get(name, {}).values()) for name in latest.timeline.spans},
+        latest.timeline.current,
+        Passed(
+            min((own.interval for own in numbers if own.interval is not None), default=None),
+            latest.period[1],
+            sum(own.late for own in numbers),
+            sum(own.missing for own in numbers),
+            min(state.period[0] for state in states),
+        ),
+    )
 
 
 def _merge_field(

@@ -8,11 +8,11 @@ import os
 import struct
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import msgpack
+import msgspec
 import numpy as np
 
 from bbflow.errors import ConfigError, DamagedError
@@ -21,10 +21,13 @@ from bbflow.operators.windows.calendars import Clock
 from bbflow.point_maps import PointMap
 from bbflow.transit.folding.inherited import Before, Inherited
 from bbflow.transit.folding.slots import Keys, StateSlot
+from bbflow.transit.folding.timeline import TimelineRecord
 from bbflow.transit.output.claiming import STATE_FILE
 from bbflow.transit.output.fields import ResultField
 
-MAGIC, VERSION = b"bbflow state", 1
+MAGIC, VERSION = b"bbflow state", 2
+READ = 1, VERSION
+"""Versions that are read."""
 PREFIX = struct.Struct("<12sIQQII")
 """Magic, version, bytes of the header and of the data, checksums (CRC-32) of both."""
 PAGE_BYTES = 4096
@@ -76,8 +79,8 @@ class SavedState:
     """Of how many separate runs it is merged; 1 for one run, and for a chain of jobs."""
     number: int
     """Number of the last step, counted through a chain of jobs."""
-    timeline: Mapping[str, Any]
-    """As `Timeline.to_wire` gives it."""
+    timeline: TimelineRecord
+    """The spans that are alive."""
     errors: Mapping[str, str]
     """What failed in users' operators."""
     attributes: Mapping[str, Any]
@@ -102,23 +105,26 @@ class SavedState:
     @property
     def period(self) -> tuple[float, float]:
         """Times of the first and the last step."""
-        _, last, _, _, first = self.timeline["numbers"]
-        return first, last
+        numbers = self.timeline.numbers
+        assert numbers.first is not None
+        assert numbers.last is not None
+        return numbers.first, numbers.last
 
     @property
     def late(self) -> int:
         """Steps that were left out so far."""
-        return int(self.timeline["numbers"][2])
+        return self.timeline.numbers.late
 
     @property
     def missing(self) -> int:
         """Steps that were expected in gaps so far."""
-        return int(self.timeline["numbers"][3])
+        return self.timeline.numbers.missing
 
     @property
     def keys(self) -> Keys:
         """Spans that the last step is in."""
-        return {name: None if key is None else tuple(key) for name, key in self.timeline["current"].items()}
+        assert self.timeline.current is not None
+        return self.timeline.current
 
     def inherited(self, diagnostic: str) -> Inherited:
         """Return what the file has of a diagnostic."""
@@ -139,69 +145,137 @@ class SavedState:
         values: Array = np.fromfile(self.path, np.dtype(item.dtype), size, offset=self.begin + item.offset)
         return values.reshape(item.shape)
 
-    def to_wire(self) -> bytes:
-        """Return the header."""
-        message = {
-            "stream": self.stream,
-            "clock": [self.clock.units, self.clock.calendar],
-            "numbers": [self.runs, self.number, self.data_bytes],
-            "timeline": self.timeline,
-            "errors": dict(self.errors),
-            "attributes": dict(self.attributes),
-            "content": self.content,
-            "variables": self.variables,
-            "complete": self.complete,
-            "fields": {name: _field_to_wire(item) for name, item in self.fields.items()},
-            "coordinates": [
-                [item.name, item.dtype, item.dims, item.shape, dict(item.attributes), item.offset]
-                for item in self.coordinates
-            ],
-        }
-        packed: bytes = msgpack.packb(message, default=str)  # YAML makes dates of some texts
-        return packed
-
-    @classmethod
-    def from_wire(cls, packed: bytes, path: Path, begin: int) -> "SavedState":
-        """Take the header of a file."""
-        message = msgpack.unpackb(packed, strict_map_key=False)
-        runs, number, data_bytes = message["numbers"]
-        return cls(
-            message["stream"],
-            Clock(*message["clock"]),
-            runs,
-            number,
-            message["timeline"],
-            message["errors"],
-            message["attributes"],
-            message["content"],
-            {name: _field_from_wire(item) for name, item in message["fields"].items()},
-            tuple(
-                SavedArray(name, dtype, tuple(dims), tuple(shape), attributes, offset)
-                for name, dtype, dims, shape, attributes, offset in message["coordinates"]
-            ),
-            data_bytes,
-            tuple(message.get("variables", ())),
-            message.get("complete", True),
-            path,
-            begin,
+    @property
+    def header(self) -> "Header":
+        """What stands in the file."""
+        return Header(
+            stream=self.stream,
+            clock=(self.clock.units, self.clock.calendar),
+            numbers=Numbers(self.runs, self.number, self.data_bytes),
+            timeline=self.timeline,
+            errors=self.errors,
+            attributes=self.attributes,
+            content=self.content,
+            variables=self.variables,
+            complete=self.complete,
+            fields={name: FieldRecord.of(item) for name, item in self.fields.items()},
+            coordinates=tuple(ArrayRecord(*astuple(item)) for item in self.coordinates),
         )
 
 
-def _field_to_wire(item: SavedField) -> list[Any]:
-    field = item.field
-    told = [field.name, field.dtype, field.shape, field.dims, dict(field.attributes), dict(field.other_units)]
-    if field.map is not None:
-        told.append([field.map.name, field.map.shape, field.map.points, field.map.digest])
-    return [dict(item.meaning), told, item.dtype, [[*slot, offset] for slot, offset in item.offsets.items()]]
+class Numbers(NamedTuple):
+    """Of a saved state."""
+
+    runs: int
+    """Of how many separate runs it is merged."""
+    number: int
+    """Number of the last step."""
+    data_bytes: int
+    """Length of the data."""
 
 
-def _field_from_wire(message: list[Any]) -> SavedField:
-    meaning, (name, dtype, shape, dims, attributes, units, *maps), values, places = message
-    offsets = {StateSlot(level, window, tuple(key)): offset for level, window, key, offset in places}
-    # Where its points lie is in the file of no run that is over: its digest tells whether another one has them so.
-    own = next((PointMap(of, tuple(grid), points, digest, "") for of, grid, points, digest in maps), None)
-    field = ResultField(name, dtype, tuple(shape), tuple(dims), attributes, units, own)
-    return SavedField(meaning, field, values, offsets)
+class ArrayRecord(msgspec.Struct, frozen=True, array_like=True):
+    """A coordinate, as the header has it: as `SavedArray`."""
+
+    name: str
+    dtype: str
+    dims: tuple[str, ...]
+    shape: tuple[int, ...]
+    attributes: Mapping[str, Any]
+    offset: int
+
+
+class MapRecord(msgspec.Struct, frozen=True, array_like=True):
+    """Where a field's points lie, as the header has it: as `PointMap`.
+
+    Its file is in the output of no run that is over: the digest tells whether another one has the points so.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    points: int
+    digest: str
+
+
+class ResultRecord(msgspec.Struct, frozen=True, array_like=True):
+    """What the store must know of a field, as the header has it: as `ResultField`."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    dims: tuple[str, ...]
+    attributes: Mapping[str, Any]
+    other_units: Mapping[str, str]
+    map: MapRecord | None = None
+    """Left out by version 1 where there is none."""
+
+
+class FieldRecord(msgspec.Struct, frozen=True, array_like=True):
+    """The states of one diagnostic, as the header has them: as `SavedField`."""
+
+    meaning: Mapping[str, str]
+    field: ResultRecord
+    dtype: str
+    offsets: tuple[tuple[str, str, tuple[int, ...], int], ...]
+    """The parts of each state's place, and its first byte."""
+
+    @classmethod
+    def of(cls, saved: SavedField) -> "FieldRecord":
+        """Return what the header has of a diagnostic."""
+        field, points = saved.field, saved.field.map
+        own = None if points is None else MapRecord(points.name, points.shape, points.points, points.digest)
+        told = ResultRecord(
+            field.name, field.dtype, field.shape, field.dims, field.attributes, field.other_units, own
+        )  # fmt: skip
+        return cls(saved.meaning, told, saved.dtype, tuple((*slot, offset) for slot, offset in saved.offsets.items()))
+
+    @property
+    def saved(self) -> SavedField:
+        """What it says."""
+        field, points = self.field, self.field.map
+        own = None if points is None else PointMap(points.name, points.shape, points.points, points.digest, "")
+        told = ResultField(
+            field.name, field.dtype, field.shape, field.dims, field.attributes, field.other_units, own
+        )  # fmt: skip
+        offsets = {StateSlot(level, window, key): offset for level, window, key, offset in self.offsets}
+        return SavedField(self.meaning, told, self.dtype, offsets)
+
+
+class Header(msgspec.Struct, frozen=True, kw_only=True):
+    """What a state file says, as `SavedState`; versions 1 and 2 differ in no more than `ResultRecord` tells."""
+
+    stream: str
+    clock: tuple[str, str]
+    """Units and calendar."""
+    numbers: Numbers
+    timeline: TimelineRecord
+    errors: Mapping[str, str]
+    attributes: Mapping[str, Any]
+    content: Mapping[str, Any]
+    fields: Mapping[str, FieldRecord]
+    coordinates: tuple[ArrayRecord, ...]
+    variables: tuple[str, ...] = ()
+    complete: bool = True
+
+    def state(self, path: Path, begin: int) -> SavedState:
+        """Return what a file says, whose data begin with some byte."""
+        return SavedState(
+            self.stream,
+            Clock(*self.clock),
+            self.numbers.runs,
+            self.numbers.number,
+            self.timeline,
+            self.errors,
+            self.attributes,
+            self.content,
+            {name: item.saved for name, item in self.fields.items()},
+            tuple(SavedArray(*msgspec.structs.astuple(item)) for item in self.coordinates),
+            self.numbers.data_bytes,
+            self.variables,
+            self.complete,
+            path,
+            begin,
+        )
 
 
 class StateWriter:
@@ -216,7 +290,7 @@ class StateWriter:
     """
 
     def __init__(self, path: Path, state: SavedState) -> None:
-        self._target, self._header = path, state.to_wire()
+        self._target, self._header = path, msgspec.msgpack.encode(state.header)
         begin = -(-(PREFIX.size + len(self._header)) // PAGE_BYTES) * PAGE_BYTES
         self.state = replace(state, path=path.with_name(f".{path.name}.new"), begin=begin)
         """What is being written; tasks fill in the data at its path."""
@@ -284,14 +358,17 @@ def _read(file: Any, path: Path) -> SavedState:
         raise ConfigError(f"{path} is no state of bbflow: give the {STATE_FILE} of an output directory")
     _check_length(path, len(prefix), PREFIX.size)
     _, version, header_bytes, data_bytes, header_check, data_check = PREFIX.unpack(prefix)
-    if version != VERSION:
-        raise ConfigError(f"{path} is a state of version {version}, but this bbflow reads version {VERSION}")
+    if version not in READ:
+        raise ConfigError(
+            f"{path} is a state of version {version}, but this bbflow reads versions {READ[0]} and {READ[1]}: "
+            "go on from it with the bbflow that wrote it"
+        )
     begin = -(-(PREFIX.size + header_bytes) // PAGE_BYTES) * PAGE_BYTES
     _check_length(path, os.fstat(file.fileno()).st_size, begin + data_bytes)
     header = file.read(header_bytes)
     if zlib.crc32(header) != header_check or _checksum(file, begin) != data_check:
         raise DamagedError(f"{path} is damaged: its checksum is wrong; take a copy, or go on from an earlier state")
-    return SavedState.from_wire(header, path, begin)
+    return msgspec.msgpack.decode(header, type=Header).state(path, begin)
 
 
 def _check_length(path: Path, length: int, expected: int) -> None:

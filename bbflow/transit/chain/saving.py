@@ -363,7 +363,7 @@ class Saving:
             clock,
             1,
             kept.last_number,
-            kept.timeline.to_wire(),
+            kept.timeline.record,
             kept.errors,
             attributes.values,
             kept.config.content,

@@ -10,7 +10,7 @@ from bbflow.errors import ConfigError
 from bbflow.transit.chain.comparing import check_diagnostics
 from bbflow.transit.chain.saved import SavedState, read_state
 from bbflow.transit.folding.bookkeeping import Folding
-from bbflow.transit.folding.checkpoints import named_rosters, settled_files
+from bbflow.transit.folding.checkpoints import named_rosters, read_checkpoints, settled_files
 from bbflow.transit.output.claiming import KEPT_FILE
 from bbflow.transit.rosters import RosterFiles
 from bbflow.view.consumers import Cursor
@@ -80,9 +80,10 @@ def carried_on(config: Config, cursors: Mapping[str, Cursor], saved: SavedState 
     saved
         What an earlier run has left, if this one goes on from it.
     """
-    settled = {key: read_state(Path(path)).inherited(key) for key, path in settled_files(cursors).items()}
+    checkpoints = read_checkpoints(cursors)
+    settled = {key: read_state(Path(path)).inherited(key) for key, path in settled_files(checkpoints).items()}
     files = RosterFiles(config.output)
-    rosters = {name: files.read(name) for name in named_rosters(cursors)}
+    rosters = {name: files.read(name) for name in named_rosters(checkpoints)}
     return Folding(config, cursors, saved.before if saved else None, settled, rosters)
 
 

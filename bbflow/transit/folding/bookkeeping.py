@@ -3,12 +3,9 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import astuple, replace
+from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import Any
-
-import msgpack
 
 from bbflow.config import Config
 from bbflow.errors import ConfigError, StreamError
@@ -17,6 +14,7 @@ from bbflow.operators.windows.calendars import Clock
 from bbflow.records import Layout
 from bbflow.transit.folding.attendance import Attendance
 from bbflow.transit.folding.batches import Batch, OpenBatch
+from bbflow.transit.folding.checkpoints import Checkpoint, read_checkpoints
 from bbflow.transit.folding.counted import CountedStates
 from bbflow.transit.folding.dates import StepDates
 from bbflow.transit.folding.held import AlikeShards
@@ -25,7 +23,7 @@ from bbflow.transit.folding.inputs import Inputs
 from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.lanes import Lanes, NodeLane
 from bbflow.transit.folding.losses import Losses, Untimely
-from bbflow.transit.folding.packing import Alike, Roster, unpack
+from bbflow.transit.folding.packing import Roster, unpack
 from bbflow.transit.folding.patterns import Pattern, Patterns, Shapes, parts_of
 from bbflow.transit.folding.planning import FoldSite, Planning
 from bbflow.transit.folding.plans import FoldPlan, LaneWork, PlannedSteps
@@ -34,6 +32,7 @@ from bbflow.transit.folding.series import join_partials
 from bbflow.transit.folding.shards import Region, ShardKey, ShardState, overlapping
 from bbflow.transit.folding.task import FoldReceipt, FoldWork
 from bbflow.transit.folding.timeline import Closing, Timeline
+from bbflow.transit.folding.written import pack
 from bbflow.view.consumers import Cursor
 from bbflow.view.stream import StreamView
 from bbflow.view.times import StepTimes
@@ -94,8 +93,7 @@ class Folding:
         if before is not None:
             self.timeline.go_on(before.timeline)
             self.errors.update(before.errors)
-        checkpoints = [(step, msgpack.unpackb(checkpoint)) for step, checkpoint in cursors.values() if checkpoint]
-        self._restore(checkpoints, rosters or {})
+        self._restore(read_checkpoints(cursors).values(), rosters or {})
         self._patterns = Patterns(self._pattern)
         self._dates = StepDates()
         self.lanes = Lanes(config.stream, config.output)
@@ -430,44 +428,36 @@ class Folding:
 
     def checkpoint(self, node: str) -> bytes:
         """Return what a node must store with its cursor."""
-        packed: bytes = msgpack.packb(
-            {
-                "shards": [state.to_wire() for key, state in self.states.single.items() if key.node == node],
-                "rosters": {
-                    digest: [item.to_wire() for item in alike]
-                    for digest, (roster, alike) in self.states.packed.items()
-                    if roster.node == node
-                },
-                "nodes": [
-                    *{key.node for key in self.states.single},
-                    *{roster.node for roster, _ in self.states.packed.values()},
-                ],
-                "timeline": self.timeline.to_wire(),
-                "errors": self.errors,
-                "numbers": [self._offset, self.last_number],
-                "untimely": astuple(self.untimely),
-                "lost": self.losses.to_wire(),
-                "settled": {key: [item.number, item.path] for key, item in self.origins.settled.items()},
-            }
+        packed, single = self.states.packed.items(), self.states.single.items()
+        checkpoint = Checkpoint(
+            shards=tuple(state for key, state in single if key.node == node),
+            rosters={digest: alike for digest, (roster, alike) in packed if roster.node == node},
+            nodes=frozenset({*(key.node for key, _ in single), *(roster.node for _, (roster, _) in packed)}),
+            timeline=self.timeline.record,
+            errors=self.errors,
+            offset=self._offset,
+            last_number=self.last_number,
+            untimely=self.untimely,
+            losses=self.losses.record,
+            settled={key: (item.number, item.path) for key, item in self.origins.settled.items()},
         )
-        return packed
+        return pack(checkpoint)
 
-    def _restore(self, checkpoints: Sequence[tuple[int, Mapping[str, Any]]], rosters: Mapping[str, Roster]) -> None:
+    def _restore(self, checkpoints: Iterable[tuple[int, Checkpoint]], rosters: Mapping[str, Roster]) -> None:
         for step, checkpoint in checkpoints:
             self._restore_shards(checkpoint, rosters)
             if step == self.cursor:
-                self.timeline.restore(checkpoint["timeline"])
-                self.losses.restore(checkpoint["lost"])
-                self.errors.update(checkpoint["errors"])
-                self._offset, self.last_number = checkpoint["numbers"]
-                self.untimely = Untimely(*checkpoint["untimely"])
+                self.timeline.restore(checkpoint.timeline)
+                self.losses.restore(checkpoint.losses)
+                self.errors.update(checkpoint.errors)
+                self._offset, self.last_number = checkpoint.offset, checkpoint.last_number
+                self.untimely = checkpoint.untimely
 
-    def _restore_shards(self, checkpoint: Mapping[str, Any], rosters: Mapping[str, Roster]) -> None:
+    def _restore_shards(self, checkpoint: Checkpoint, rosters: Mapping[str, Roster]) -> None:
         """Take a node's shards, but for those that have gone into what was settled after its commit."""
-        packed = (unpack(rosters[name], map(Alike.from_wire, own)) for name, own in checkpoint["rosters"].items())
-        single = map(ShardState.from_wire, checkpoint["shards"])
-        for state in (*single, *(state for own in packed for state in own.values())):
+        packed = (unpack(rosters[name], own) for name, own in checkpoint.rosters.items())
+        for state in (*checkpoint.shards, *(state for own in packed for state in own.values())):
             key = state.key.diagnostic
             newest = self.origins.settled.get(key)
-            if newest is None or checkpoint["settled"].get(key) == [newest.number, newest.path]:
+            if newest is None or checkpoint.settled.get(key) == (newest.number, newest.path):
                 self.states[state.key] = state

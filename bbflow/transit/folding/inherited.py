@@ -15,6 +15,7 @@ from bbflow.operators.family import Array
 from bbflow.transit.folding.layouts import by_region, layout_of
 from bbflow.transit.folding.shards import Region, ShardKey, ShardState, StatePlace, overlapping
 from bbflow.transit.folding.slots import Keys, StateSlot
+from bbflow.transit.folding.timeline import TimelineRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +137,8 @@ class Before:
     """Steps that they left out."""
     missing: int
     """Steps that were expected in their gaps."""
-    timeline: Mapping[str, Any]
-    """As `Timeline.to_wire` gave it."""
+    timeline: TimelineRecord
+    """The spans that are alive."""
     errors: Mapping[str, str]
     """What failed in users' operators."""
     states: Mapping[str, Inherited]

@@ -1,8 +1,9 @@
 """What a host that is gone for good has cost: which points lack which steps."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
+
+import msgspec
 
 from bbflow.transit.folding.shards import Region, ShardKey, ShardState, overlap
 
@@ -56,6 +57,17 @@ class Untimely:
             f"{self.steps} of {of} steps were left out, since their times don't ascend or are no dates; the first is "
             f"{self.first}{remedy}"
         )
+
+
+class LossesRecord(msgspec.Struct, frozen=True):
+    """What was lost, as it stands in a checkpoint."""
+
+    nodes: frozenset[str] = frozenset()
+    """The nodes that were."""
+    parts: tuple[Loss, ...] = ()
+    """Points that lack steps."""
+    torn: tuple[int, int] | None = None
+    """First and last of the steps that are left out."""
 
 
 class Losses:
@@ -130,19 +142,14 @@ class Losses:
         """
         self.parts = [replace(part, before=number) if _goes_on(part, there) else part for part in self.parts]
 
-    def to_wire(self) -> list[Any]:
-        """Return what stands in a checkpoint."""
-        return [sorted(self.nodes), [astuple(part) for part in self.parts], self.torn]
+    @property
+    def record(self) -> LossesRecord:
+        """What stands of it in a checkpoint."""
+        return LossesRecord(frozenset(self.nodes), tuple(self.parts), self.torn)
 
-    def restore(self, wire: Sequence[Any]) -> None:
+    def restore(self, record: LossesRecord) -> None:
         """Take it out of a checkpoint."""
-        nodes, parts, torn = wire
-        self.nodes = set(nodes)
-        self.torn = None if torn is None else (torn[0], torn[1])
-        self.parts = [
-            Loss(node, diagnostic, tuple(start), tuple(count), after, before)
-            for node, diagnostic, start, count, after, before in parts
-        ]
+        self.nodes, self.parts, self.torn = set(record.nodes), list(record.parts), record.torn
 
 
 def _goes_on(part: Loss, there: Mapping[str, Sequence[Region | None]]) -> bool:

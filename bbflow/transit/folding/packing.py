@@ -11,12 +11,21 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Any
 
-import msgpack
 import numpy as np
 
 from bbflow.operators.family import Array
 from bbflow.transit.folding.held import AlikeShards, Columns, Member, placed, stripped, told
 from bbflow.transit.folding.shards import ShardKey, ShardState
+from bbflow.transit.folding.written import Written
+from bbflow.transit.folding.written import pack as pack_written
+from bbflow.transit.folding.written import unpack as unpack_written
+
+
+class RosterRecord(Written, frozen=True, kw_only=True):
+    """What a file of a roster holds."""
+
+    members: tuple[Member, ...]
+    """Its shards."""
 
 
 class Roster:
@@ -40,11 +49,7 @@ class Roster:
     @cached_property
     def packed(self) -> bytes:
         """What a file of it holds."""
-        told = [
-            [key.node, key.diagnostic, key.start, key.count, *region, offsets] for key, region, offsets in self.members
-        ]
-        packed: bytes = msgpack.packb(told)
-        return packed
+        return pack_written(RosterRecord(members=self.members))
 
     @cached_property
     def digest(self) -> str:
@@ -52,12 +57,9 @@ class Roster:
         return blake2b(self.packed, digest_size=16).hexdigest()
 
     @classmethod
-    def unpacked(cls, packed: bytes) -> "Roster":
-        """Take a roster out of its file."""
-        return cls(
-            (ShardKey(node, diagnostic, tuple(start), tuple(count)), (tuple(first), tuple(shape)), tuple(offsets))
-            for node, diagnostic, start, count, first, shape, offsets in msgpack.unpackb(packed)
-        )
+    def unpacked(cls, packed: bytes, name: str) -> "Roster":
+        """Take a roster out of its file, of some name; as `written.unpack`."""
+        return cls(unpack_written(packed, RosterRecord, name).members)
 
     @classmethod
     def of(cls, rosters: "Sequence[Roster]") -> "Roster":
@@ -99,16 +101,6 @@ class Alike:
     """One of them, of no shard: its offsets count from the roster's, and `LABEL` is its label in names of rows."""
     members: tuple[int, ...] | None
     """Positions of the shards in the roster; None for all."""
-
-    def to_wire(self) -> list[Any]:
-        """Return what stands in a checkpoint."""
-        return [self.like.to_wire(), self.members]
-
-    @classmethod
-    def from_wire(cls, message: Sequence[Any]) -> "Alike":
-        """Take it out of a checkpoint."""
-        like, members = message
-        return cls(ShardState.from_wire(like), None if members is None else tuple(members))
 
 
 def living_files(alike: Iterable[Alike]) -> dict[str, int]:

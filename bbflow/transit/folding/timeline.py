@@ -2,15 +2,16 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgspec
 
 from bbflow.operators.windows import Window
 from bbflow.transit.folding.slots import Keys, WindowKey, living, whole_units
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(msgspec.Struct, frozen=True, array_like=True):
     """The part of a window's unit span that was folded."""
 
     key: WindowKey
@@ -47,6 +48,32 @@ class Closing:
         first, last = self.spans[0], self.spans[-1]
         steps, missing = sum(span.steps for span in self.spans), sum(span.missing for span in self.spans)
         return Span(last.key, first.first, last.last, steps, missing)
+
+
+class Passed(NamedTuple):
+    """What a timeline has counted."""
+
+    interval: float | None = None
+    """Time between two steps, in the stream's units: the smallest one seen, or the one that is configured."""
+    last: float | None = None
+    """Time of the last step."""
+    late: int = 0
+    """Steps that were left out."""
+    missing: int = 0
+    """Steps that were expected in gaps."""
+    first: float | None = None
+    """Time of the first step."""
+
+
+class TimelineRecord(msgspec.Struct, frozen=True):
+    """A timeline, as it stands in checkpoints and saved states."""
+
+    spans: Mapping[str, tuple[Span, ...]] = {}
+    """Window to its spans that are alive."""
+    current: Keys | None = None
+    """Spans that the last step is in."""
+    numbers: Passed = Passed()
+    """What was counted."""
 
 
 class Timeline:
@@ -175,7 +202,7 @@ class Timeline:
         if key is not None:
             old = spans.get(key, Span(key, times[0], times[0], 0))
             steps, missing = old.steps + len(times), old.missing + missing
-            spans[key] = replace(old, last=times[-1], steps=steps, missing=missing)
+            spans[key] = msgspec.structs.replace(old, last=times[-1], steps=steps, missing=missing)
 
     def _missing_before(self, time: float) -> int:
         if self.last is None:
@@ -187,29 +214,26 @@ class Timeline:
             self._interval = passed
         return max(round(passed / self._interval) - 1, 0)
 
-    def to_wire(self) -> Mapping[str, Any]:
-        """Return a map for a checkpoint."""
-        return {
-            "spans": {
-                name: [[span.key, span.first, span.last, span.steps, span.missing] for span in spans.values()]
-                for name, spans in self._spans.items()
-            },
-            "current": None if self._current is None else dict(self._current),
-            "numbers": [self._interval, self.last, self.late, self.missing, self.first],
-        }
+    @property
+    def record(self) -> TimelineRecord:
+        """What stands of it in a checkpoint."""
+        return TimelineRecord(
+            {name: tuple(spans.values()) for name, spans in self._spans.items()},
+            None if self._current is None else dict(self._current),
+            Passed(self._interval, self.last, self.late, self.missing, self.first),
+        )
 
-    def restore(self, message: Mapping[str, Any]) -> None:
-        """Take the place of the one that gave a map; windows that aren't wanted any more are left out."""
+    def restore(self, record: TimelineRecord) -> None:
+        """Take the place of the one that gave a record; windows that aren't wanted any more are left out."""
         own = set(self._spans)
-        for name in own & set(message["spans"]):
-            self._spans[name] = {tuple(key): Span(tuple(key), *rest) for key, *rest in message["spans"][name]}
-        current = message["current"]
-        if current is not None:
-            self._current = {name: None if current[name] is None else tuple(current[name]) for name in own}
-        self._interval, self.last, self.late, self.missing, self.first = message["numbers"]
+        for name in own & set(record.spans):
+            self._spans[name] = {span.key: span for span in record.spans[name]}
+        if record.current is not None:
+            self._current = {name: record.current[name] for name in own}
+        self._interval, self.last, self.late, self.missing, self.first = record.numbers
 
-    def go_on(self, message: Mapping[str, Any]) -> None:
-        """Go on from an earlier run that gave a map; an interval that is configured stays."""
+    def go_on(self, record: TimelineRecord) -> None:
+        """Go on from an earlier run that gave a record; an interval that is configured stays."""
         interval = self._interval
-        self.restore(message)
+        self.restore(record)
         self._interval = self._interval if interval is None else interval

@@ -1,0 +1,65 @@
+"""What an analysis writes for one that carries on: typed, and with a version that says whether it can be read."""
+
+from typing import TypeVar
+
+import msgspec
+
+from bbflow.errors import ConfigError, DamagedError
+
+VERSION = 2
+"""Of all that is written so; what version 1 wrote didn't say any."""
+
+
+class Written(msgspec.Struct, frozen=True, kw_only=True):
+    """Begins what is written."""
+
+    version: int = VERSION
+    """As `VERSION` was."""
+
+
+class _Versioned(msgspec.Struct):
+    version: int = 1
+
+
+W = TypeVar("W", bound=Written)
+
+
+def pack(written: Written) -> bytes:
+    """Return the bytes of something that is written, in MessagePack."""
+    return msgspec.msgpack.encode(written)
+
+
+def unpack(packed: bytes, kind: type[W], name: str) -> W:
+    """Take bytes that some analysis has written.
+
+    Parameters
+    ----------
+    packed
+        Them.
+    kind
+        What they are.
+    name
+        What they are called in a message, such as a file's path.
+
+    Raises
+    ------
+    ConfigError
+        If another version of bbflow has written them.
+    DamagedError
+        If they are something else.
+    """
+    try:
+        version = msgspec.msgpack.decode(packed, type=_Versioned).version
+    except msgspec.ValidationError:  # a list, as some of version 1 are
+        version = 1
+    except msgspec.DecodeError as error:
+        raise DamagedError(f"{name} is damaged: {error}") from None
+    if version != VERSION:
+        raise ConfigError(
+            f"{name} is of version {version}, but this bbflow reads version {VERSION}: carry on with the bbflow that "
+            "began the run, or begin anew in another output"
+        )
+    try:
+        return msgspec.msgpack.decode(packed, type=kind)
+    except msgspec.ValidationError as error:
+        raise DamagedError(f"{name} is damaged: {error}") from None
