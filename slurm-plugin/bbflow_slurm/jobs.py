@@ -2,7 +2,8 @@
 
 ::
 
-    DIRECTORY/.bbflow-jobs/7.json   whose job 7 is, and how much room it has; only the controller's user sees it
+    DIRECTORY/.bbflow-jobs/7.json   whose job 7 is, how much room it has, and which directory (by its inode) was made
+                                    for it; only the controller's user sees it
     DIRECTORY/.bbflow-jobs/7.lock   held, and with its process' number, while files of job 7 are copied
     DIRECTORY/7/                    the job's own, as its user
 
@@ -72,6 +73,7 @@ class JobSpace:
         self.path = site.directory / job
         """The job's directory."""
         self._record, self._lock = self._records / f"{job}.json", self._records / f"{job}.lock"
+        self._coming = self._records / f"{job}.coming"
 
     def set_up(self, owner: Owner) -> None:
         """Make an empty directory for the job; what an earlier life of it left goes.
@@ -86,10 +88,12 @@ class JobSpace:
         self.tear_down()
         if self.path.exists():
             raise ConfigError(f"{self.path} is there, and no job's: move it, or name another directory for jobs")
-        write_whole(self._record, json.dumps({"uid": owner.uid, "gid": owner.gid, "bytes": owner.room_bytes}).encode())
-        self.path.mkdir(mode=0o700)
+        self._coming.mkdir(mode=0o700, exist_ok=True)  # by one that was killed here
         if os.geteuid() == 0:
-            os.chown(self.path, owner.uid, owner.gid)
+            os.chown(self._coming, owner.uid, owner.gid)
+        note = {"uid": owner.uid, "gid": owner.gid, "bytes": owner.room_bytes, "inode": self._coming.stat().st_ino}
+        write_whole(self._record, json.dumps(note).encode())
+        self._coming.rename(self.path)
 
     def stage_in(self, wishes: tuple[StageIn, ...]) -> int:
         """Copy what the job reads, as its user; return the bytes.
@@ -146,12 +150,15 @@ class JobSpace:
         return missing
 
     def tear_down(self) -> None:
-        """End what copies, and remove all that the job has here."""
+        """End what copies, and remove all that the job has here; what has taken its directory's name stays."""
         if not self._record.exists():
             return
         self._end_copying()
-        if self.path.is_dir() and not self.path.is_symlink():
-            shutil.rmtree(self.path)
+        inode = self._noted()["inode"]
+        for path in (self._coming, self.path):
+            with suppress(FileNotFoundError):
+                if path.lstat().st_ino == inode:
+                    shutil.rmtree(path)
         self._record.unlink()
         self._lock.unlink(missing_ok=True)
 
@@ -161,11 +168,15 @@ class JobSpace:
         return nullcontext(Gate(1)) if free else WatchedGate(policy, self._site.phase_source).watched()
 
     def _owner(self) -> Owner:
+        noted = self._noted()
+        return Owner(noted["uid"], noted["gid"], noted["bytes"])
+
+    def _noted(self) -> dict[str, int]:
         try:
-            content = json.loads(self._record.read_text())
+            noted: dict[str, int] = json.loads(self._record.read_text())
         except FileNotFoundError:
             raise ConfigError(f"{self.path} was not set up for a job: nothing is copied") from None
-        return Owner(content["uid"], content["gid"], content["bytes"])
+        return noted
 
     @contextmanager
     def _copying(self) -> Iterator[None]:

@@ -73,6 +73,17 @@ def test_files_patterns_and_directories_come_to_their_places(controller, pfs):
     assert not controller.left()
 
 
+def test_a_directory_that_has_taken_the_place_of_a_jobs_stays(controller):
+    assert controller.set_up() == 0
+    (controller.bb / "7").rmdir()
+    (controller.bb / "kept").mkdir()  # else a new one may get the same inode
+    (controller.bb / "7").mkdir()
+    (controller.bb / "7" / "file").touch()
+    assert controller.tear_down() == 0
+    assert (controller.bb / "7" / "file").exists()
+    assert controller.set_up() != 0
+
+
 def test_what_a_job_writes_over_its_inputs_does_not_reach_their_source(controller, pfs):
     controller.write(f"stage_in source={pfs}/a dest=a")
     assert controller.set_up() == controller.stage_in() == 0

@@ -2,12 +2,12 @@
 
 import atexit
 import os
-import shutil
 from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from pathlib import Path
 
+from bbflow.belongings import make, remove
 from bbflow.events import EventLog
 from bbflow.staging import File, Locations, Stager
 from bbflow_snakemake.settings import Plan
@@ -30,7 +30,7 @@ class Ahead:
     Raises
     ------
     ConfigError
-        If another process stages into the directory.
+        If another process stages into the directory, or it isn't ours.
     """
 
     def __init__(self, plan: Plan, directory: Path, slots: int, keep: bool) -> None:
@@ -38,6 +38,7 @@ class Ahead:
             plan.events.mkdir(parents=True, exist_ok=True)
         self._events = None if plan.events is None else EventLog(plan.events)
         self._directory, self._keep = directory, keep
+        make(directory, "lock", "notes/**", "partial/**", "files/**")
         self._stager = Stager(
             directory,
             plan.capacity_bytes,
@@ -117,7 +118,7 @@ class Ahead:
         if self._events is not None:
             self._events.close()
         if not self._keep:
-            shutil.rmtree(self._directory, ignore_errors=True)
+            remove(self._directory)
 
 
 def _first_of(futures: Iterable["Future[Locations]"]) -> Locations:

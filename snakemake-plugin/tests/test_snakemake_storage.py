@@ -5,13 +5,17 @@ import logging
 import os
 
 import pytest
+from bbflow_snakemake.ahead import Ahead
+from bbflow_snakemake.settings import plan_of
 from snakemake.io import IOCache
 from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_storage_plugins.tests import TestStorageBase
 from snakemake_storage_plugin_bbflow import StorageProvider, StorageProviderSettings
 
+from bbflow.errors import ConfigError
 from testsupport.files_servers import Servers
 from testsupport.object_server import object_server, put_object
+from testsupport.waiting import until
 
 logger = logging.getLogger(__name__)
 
@@ -247,3 +251,18 @@ def test_options_of_stores_come_from_a_file(tmp_path):
     options.write_text("[s3]")
     with pytest.raises(WorkflowError, match="a mapping of options for each protocol"):
         new_provider(tmp_path, options=str(options))
+
+
+def test_only_what_was_fetched_ahead_is_removed_at_the_end(tmp_path):
+    (tmp_path / "input").write_text("text")
+    directory = tmp_path / "ahead"
+    ahead = Ahead(plan_of(StorageProviderSettings()), directory, 1, keep=False)
+    ahead.announce([str(tmp_path / "input")])
+    until(lambda: any((directory / "files").rglob("input")), "nothing was fetched")
+    (directory / "notes of mine").touch()
+    ahead.close()
+    assert {path.name for path in directory.iterdir()} == {".bbflow", "notes of mine"}
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").touch()
+    with pytest.raises(ConfigError, match="bbflow didn't make it"):
+        Ahead(plan_of(StorageProviderSettings()), tmp_path / "other", 1, keep=False)
