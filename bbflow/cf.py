@@ -62,6 +62,11 @@ class StreamAttributes:
     maps: Mapping[str, PointMap] = field(default_factory=dict)
     """Variable to where its points lie, if its blocks have them in an order of their own."""
 
+    def with_late(self, values: Mapping[str, Any], variables: Collection[str] = ()) -> "StreamAttributes":
+        """Return the same with attributes and variables that have come since; what was told first stays."""
+        known = None if self.variables is None else frozenset(self.variables) | frozenset(variables)
+        return replace(self, values={**values, **self.values}, variables=known)
+
     def of(self, variable: str) -> dict[str, Any]:
         """Return a variable's CF attributes, in CF's types, without what only describes its storage.
 

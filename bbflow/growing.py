@@ -161,10 +161,20 @@ class GrowingZarr:
         return self._attributes.get(name, default)
 
     def commit_late(self, attributes: Mapping[str, Any]) -> None:
-        """Set those attributes of the store that it hasn't yet."""
+        """Set those attributes of the store that it hasn't yet, and show what was described late."""
         late = {name: value for name, value in attributes.items() if name not in self._attributes}
-        if late and not self._is_new:
+        if (late or self._changed) and not self._is_new:
             self.commit(**late)
+
+    def describe_late(self, name: str, attributes: Mapping[str, Any]) -> None:
+        """Set those attributes of an array that it hasn't yet."""
+        known = self._nodes[name]["attributes"]
+        self.describe(name, **{own: value for own, value in attributes.items() if own not in known})
+
+    @property
+    def arrays(self) -> list[str]:
+        """Names of the arrays in the root."""
+        return sorted(name for name, node in self._nodes.items() if node["node_type"] == "array" and "/" not in name)
 
     def names(self, dimension: str) -> list[str]:
         """Names of the arrays in the root whose first dimension is `dimension`."""

@@ -52,7 +52,7 @@ def write_coordinates(first: CoordinateStep, stores: Sequence[CoordinateStore], 
 
 def is_part_of(whole: Array, block: Block, values: Array) -> bool:
     """Whether a block's values are, bit for bit, those that a coordinate has at its place."""
-    if (block.kind, values.ndim, values.dtype) != ("GlobalArray", 1, whole.dtype) or block.shape != whole.shape:
+    if block.kind not in ("GlobalArray", "GlobalValue") or (block.shape, values.dtype) != (whole.shape, whole.dtype):
         return False
-    (first,) = block.start
-    return whole[first : first + len(values)].tobytes() == values.tobytes()
+    place = tuple(slice(begin, begin + count) for begin, count in zip(block.start, block.count, strict=True))
+    return whole[place].tobytes() == values.tobytes()

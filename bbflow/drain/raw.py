@@ -15,7 +15,7 @@ from bbflow.config import RawConfig
 from bbflow.drain.coordinates import is_part_of
 from bbflow.drain.forms import Form, form_of, storage_of
 from bbflow.drain.stores import HIDDEN, LAST_HIT, LEFT_OUT, MIXED, NAME
-from bbflow.drain.tables import BlockTables, LandedBlock, needs_table, table_name
+from bbflow.drain.tables import TYPE, BlockTables, LandedBlock, needs_table, table_name
 from bbflow.errors import ConfigError
 from bbflow.growing import GrowingZarr, fill_in_metadata
 from bbflow.operators.decoding import marks_of, meant_dtype, written_fill
@@ -116,8 +116,18 @@ class RawStore:
         return [int(number) for number in self._store.read(STEP)[:count]]
 
     def commit_late(self, attributes: Mapping[str, Any]) -> None:
-        """Set the stream's own attributes that have come since the first step, of all that it has by ADIOS2's names."""
-        self._store.commit_late(StreamAttributes(attributes).of_stream)
+        """Set the attributes that have come since the first step, of all that the stream has by ADIOS2's names."""
+        places = {name: name for name in self._store.arrays} | {f"{name}/value": name for name in self._store.groups}
+        told = {place: self._store.metadata(own)["attributes"] for place, own in places.items()}
+        owners = {place: str(told[place].get(NAME, own)) for place, own in places.items()}
+        self._attributes = self._attributes.with_late(attributes, owners.values())
+        for place, owner in owners.items():
+            dtype, is_bytes = self._store.metadata(place)["data_type"], told[place].get(TYPE) == "long double"
+            is_number = dtype != TEXT and not is_bytes
+            late = self._described(owner, np.dtype(dtype)) if is_number else self._attributes.of(owner)
+            if HIDDEN["units"] not in told[place]:
+                self._store.describe_late(place, late)
+        self._store.commit_late(self._attributes.of_stream)
 
     def is_coordinate(self, name: str) -> bool:
         """Whether a coordinate variable of this name is there."""

@@ -378,13 +378,16 @@ class Pipeline:
             )
         folding, publishing = self._fold.folding, self._fold.publishing
         timeline = folding.timeline
-        complete = self._view.status == "closed" and self._folds and not folding.losses and folding.has_all
+        has_all = self._folds and not folding.losses and folding.has_all and self._fold.is_steady
+        complete = self._view.status == "closed" and has_all
         status = "complete" if complete else "incomplete"
         discarded = len(self._view.discarded)
         if publishing.results is not None:
+            assert self._clock is not None
+            attributes = self._attributes.with_late({}, self._fold.variables)
+            self._fold.learn_late(attributes, self._clock)
             self._fold.publish(timeline.closing(None))
             if timeline.begun:
-                assert self._clock is not None
                 self._fold.save(self._attributes, self._clock, complete=complete)
             counted: dict[str, Any] = {"bbflow_late_steps": timeline.late, "bbflow_missing_steps": timeline.missing}
             if folding.losses:
@@ -392,7 +395,7 @@ class Pipeline:
             if folding.left_out:
                 counted["bbflow_left_out"] = folding.left_out
             counted["bbflow_last_step"] = folding.cursor
-            publishing.results.commit_late(self._view.attributes)
+            publishing.results.commit_late(attributes)
             publishing.results.commit(bbflow_status=status, **counted)
             if self._drain is not None:
                 self._drain.draining.commit_late(self._view.attributes)

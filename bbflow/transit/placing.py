@@ -1,7 +1,6 @@
 """Where the fields of diagnostics with a `space` lie: found once, in the grid that the first step shows."""
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -111,25 +110,33 @@ class StreamArrays:
 
 def place_diagnostics(
     diagnostics: Mapping[str, Diagnostic], arrays: StreamArrays, attributes: StreamAttributes
-) -> dict[str, Placement]:
+) -> tuple[dict[str, Placement], dict[str, list[str]]]:
     """Find the points of each diagnostic that has a `space`.
+
+    Returns
+    -------
+    tuple
+        Diagnostic to placement, and variable to the diagnostics whose points, masks or weights it has told.
 
     Raises
     ------
     ConfigError
         If a dimension, coordinate or variable is missing; the message names the diagnostic.
     """
-    placed = {}
+    placed, told = {}, dict[str, list[str]]()
     for name, diagnostic in diagnostics.items():
         if diagnostic.space is not None:
+            used: set[str] = set()
             try:
-                placed[name] = _place(diagnostic, arrays, attributes)
+                placed[name] = _place(diagnostic, arrays, attributes, used)
             except ConfigError as error:
                 raise ConfigError(f"operators of {name}: space: {error}") from None
-    return placed
+            for variable in used:
+                told.setdefault(variable, []).append(name)
+    return placed, told
 
 
-def _place(diagnostic: Diagnostic, arrays: StreamArrays, attributes: StreamAttributes) -> Placement:
+def _place(diagnostic: Diagnostic, arrays: StreamArrays, attributes: StreamAttributes, used: set[str]) -> Placement:
     assert diagnostic.space is not None
     blocks = [arrays.block(name) for name in diagnostic.of.variables]
     if ordered := [block.name for block in blocks if block.name in attributes.maps]:
@@ -147,7 +154,12 @@ def _place(diagnostic: Diagnostic, arrays: StreamArrays, attributes: StreamAttri
     described: dict[str, dict[str, Any]] = {
         name: attributes.of(name) for name in (*coordinates, *dims, *diagnostic.space.of_columns)
     }
-    variables = partial(_meant, arrays=arrays, attributes=attributes)
+    used.update(coordinates.keys() & set(located))
+
+    def variables(name: str) -> Array:
+        used.add(name)
+        return _meant(name, arrays, attributes)
+
     return diagnostic.space.resolve(dims, like.shape, coordinates, variables, described)
 
 

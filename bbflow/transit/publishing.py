@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +87,7 @@ class Publishing:
                 self._pyramids.follow(self.results, named, fields, number - 1)
 
     def know(self, fields: Mapping[str, ResultField]) -> None:
-        """Learn of fields.
+        """Learn of fields, or what later attributes say of them.
 
         Raises
         ------
@@ -97,6 +97,14 @@ class Publishing:
         for name, field in fields.items():
             known = self.fields.setdefault(name, field)
             check_shape(known, field)
+            self.fields[name] = replace(known, attributes=field.attributes, other_units=field.other_units)
+
+    def describe(self) -> None:
+        """Let results that are there say what is known of their fields by now."""
+        assert self.results is not None
+        for key, item in self._run.config.diagnostics.items():
+            if key in self.fields:
+                self.results.describe_field(self.fields[key], item.windows, item.operators)
 
     def publish(self, closings: Sequence[Closing], kept: Kept) -> dict[str, str]:
         """Write windows' spans, and show all of them at once; gives what failed in users' operators."""

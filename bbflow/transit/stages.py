@@ -29,6 +29,7 @@ from bbflow.transit.folding.sources import fold_lane, get_ready, keep_plan
 from bbflow.transit.folding.states import make_ready, remove_stale, remove_states
 from bbflow.transit.folding.task import FoldReceipt, fold_joined
 from bbflow.transit.folding.timeline import Closing
+from bbflow.transit.meanings import Meanings
 from bbflow.transit.opening import FirstStep
 from bbflow.transit.output.claiming import KEPT_FILE, SCRATCH
 from bbflow.transit.output.fields import field_of
@@ -141,12 +142,20 @@ class FoldStage(DriverStage):
         """What makes files."""
         self._ready = self.submit_ready(get_ready)
         self._said: tuple[tuple[Layout, ...], dict[str, Any]] | None = None
+        self._forms: dict[str, Block | BlockForm] = {}
+        """A block of each variable that was seen."""
+        self._meanings = Meanings()
         self._coordinates: SteadyCoordinates | None = None
 
     @property
     def changes(self) -> list[str]:
         """Say which coordinates change."""
         return [] if self._coordinates is None else self._coordinates.changes
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether nothing has changed by which fields were placed."""
+        return self._coordinates is None or self._coordinates.is_steady
 
     @property
     def idle(self) -> bool:
@@ -161,12 +170,12 @@ class FoldStage(DriverStage):
         """Find the fields in the grid of a step."""
         first = arrays.first
         write_referenced(arrays, attributes, results)
-        placed = place_diagnostics(self.run.config.diagnostics, arrays, attributes)
+        placed, told = place_diagnostics(self.run.config.diagnostics, arrays, attributes)
         self.folding.place(placed)
         for name, placement in placed.items():
             write_field_coordinates(name, placement, attributes, results)
         self._learn(arrays.blocks, attributes, clock)
-        self._coordinates = SteadyCoordinates(self.run, results, arrays.blocks)
+        self._coordinates = SteadyCoordinates(self.run, results, arrays, told)
         self._remove_stale()
         if first.placed and not self.folding.states:
             room = check_room(first, self.run.config, placed, attributes)
@@ -221,8 +230,7 @@ class FoldStage(DriverStage):
         directories = {
             name: Directories(node.pool, node.state_directory, rows) for name, node in self.run.nodes.items()
         }
-        variables = (name for item in self.folding.config.diagnostics.values() for name in item.variables)
-        encodings = {name: attributes.encoding(name) for name in variables}
+        encodings = {name: attributes.encoding(name) for name in self._folded}
         return FoldSite(directories, self.run.cluster.threads, encodings)
 
     def _begin(
@@ -281,10 +289,29 @@ class FoldStage(DriverStage):
         """Learn of the fields of steps with some layouts, unless that says nothing that the one before didn't say."""
         if (tuple(layouts.values()), attributes.values) == self._said:
             return
-        self._learn({form.name: form for layout in layouts.values() for form in layout.forms}, attributes, clock)
+        blocks = {form.name: form for layout in layouts.values() for form in layout.forms}
+        self._meanings.check(self._folded, blocks, attributes)
+        self._learn(blocks, attributes, clock)
         self._said = tuple(layouts.values()), dict(attributes.values)
 
+    @property
+    def _folded(self) -> frozenset[str]:
+        """Names of the variables that are folded."""
+        return frozenset(name for item in self.folding.config.diagnostics.values() for name in item.variables)
+
+    @property
+    def variables(self) -> frozenset[str]:
+        """The stream's, as far as they were seen."""
+        return frozenset(self._forms)
+
+    def learn_late(self, attributes: StreamAttributes, clock: Clock) -> None:
+        """Let results say what attributes that came after their fields tell of these."""
+        self._meanings.check(self._folded, (), attributes)
+        self._learn(self._forms, attributes, clock)
+        self.publishing.describe()
+
     def _learn(self, blocks: Mapping[str, Block | BlockForm], attributes: StreamAttributes, clock: Clock) -> None:
+        self._forms |= blocks
         fields = {
             name: field_of(diagnostic, blocks, attributes, self.folding.placements, clock)
             for name, diagnostic in self.run.config.diagnostics.items()

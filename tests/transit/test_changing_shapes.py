@@ -18,7 +18,7 @@ from bbflow.operators.family import Steps
 from bbflow.operators.space import parse_space
 from bbflow.operators.windows.calendars import STEP_CLOCK
 from bbflow.records import Block
-from bbflow.transit.output.fields import field_of
+from bbflow.transit.output.fields import check_shape, field_of
 
 OF_ONE_SHAPE = [
     {"mean": ["lon"]}, {"coarsen": {"row": 2}}, {"isel": {"row": [0, 2]}}, {"select": {"row": [1]}},
@@ -61,6 +61,20 @@ engine.close()
 
 def block(rows):
     return Block("x", "double", "GlobalArray", (rows, 3), (0, 0), (rows, 3))
+
+
+def test_a_changed_shape_is_told_in_the_names_that_the_configuration_has():
+    attributes = StreamAttributes({"a/b/_ARRAY_DIMENSIONS": ["my/rows"]})
+    (diagnostic,) = parse_diagnostics({"a/b": ["mean"]}, ["run"]).values()
+    known, now = (
+        field_of(
+            diagnostic, {"a/b": Block("a/b", "double", "GlobalArray", (n,), (0,), (n,))}, attributes, {}, STEP_CLOCK
+        )
+        for n in (4, 5)
+    )
+    assert known.dims == ("my_x2F_rows",)
+    with pytest.raises(ConfigError, match=r"the shape of a/b changed.*mean: \[my/rows\]"):
+        check_shape(known, now)
 
 
 def field_with_rows(of, space, rows):

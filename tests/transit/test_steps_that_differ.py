@@ -30,9 +30,6 @@ for step, time in enumerate(TIMES):
     if step != 1:
         engine.put(variables["mask"], np.array([-127, 0, 1], "i1"), Mode.Sync)
         engine.put(variables["sure"], np.array([-12, 0, 1], "i1"), Mode.Sync)
-    if step == 1:
-        io.define_attribute("experiment", "late")
-        io.define_attribute("later/units", "K")
     count = 3 + (step >= GROWS)
     variables["x"].set_shape([count])
     variables["x"].set_selection([[0], [count]])
@@ -111,14 +108,6 @@ def test_values_that_are_packed_by_no_number_are_left_out_of_raw_steps_and_said(
     with xr.open_zarr(store) as raw:
         assert "sure" not in raw
         assert "x" in raw
-
-
-def test_attributes_that_come_after_the_first_step_are_the_stores(tmp_path):
-    _, store = run(tmp_path, [0.0, 1.0, 2.0], raw={"variables": ["a"]})
-    for own in (store, store.with_name("results.zarr")):
-        with xr.open_zarr(own) as found:
-            assert found.attrs["experiment"] == "late"
-            assert "later/units" not in found.attrs
 
 
 def test_an_array_that_grows_goes_on_in_a_table_and_is_replayed(tmp_path, monkeypatch):

@@ -53,6 +53,8 @@ class ResultField:
     """Where its points lie in the stores' grid, if its states have them in an order of their own."""
     pyramid: Pyramid | None = None
     """Coarser levels of its results, if some are wanted."""
+    axes: tuple[str, ...] = ()
+    """What the configuration calls its dimensions, if it isn't placed by a `space`."""
 
     @property
     def stored_shape(self) -> tuple[int, ...]:
@@ -102,10 +104,11 @@ def field_of(
             raise _changed_shape(diagnostic.name, placement.source, like.shape, dims)
         return _placed(diagnostic, placement, placement.dtype(dtype), attributes, clock)
     places = _map_of(diagnostic, attributes)
-    dims = tuple(map(stored_name, attributes.dimensions(like.name, attributes.grid(like.name, like.shape))))
+    axes = attributes.dimensions(like.name, attributes.grid(like.name, like.shape))
     others = _other_units(diagnostic, attributes)
     own = _after_each(diagnostic, _attributes(diagnostic, attributes), others, clock)
-    return ResultField(diagnostic.name, _folded(diagnostic, dtype), like.shape, dims, own, others, places)
+    dims, folded = tuple(map(stored_name, axes)), _folded(diagnostic, dtype)
+    return ResultField(diagnostic.name, folded, like.shape, dims, own, others, places, axes=axes)
 
 
 def _check_rows(name: str, like: Block | BlockForm, attributes: StreamAttributes, placement: Placement | None) -> None:
@@ -149,7 +152,7 @@ def check_shape(known: ResultField, now: ResultField) -> None:
         If not.
     """
     if known.shape != now.shape:
-        raise _changed_shape(known.name, known.shape, now.shape, known.dims)
+        raise _changed_shape(known.name, known.shape, now.shape, known.axes or known.dims)
 
 
 def _changed_shape(name: str, known: tuple[int, ...], now: tuple[int, ...], dims: tuple[str, ...]) -> ConfigError:

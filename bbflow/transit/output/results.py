@@ -1,8 +1,9 @@
 """results.zarr: the published statistics, with CF metadata, growing while the simulation runs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -80,9 +81,21 @@ class Results:
         if self._store.is_new:
             self._store.commit(**store_attributes(attributes.of_stream, stream, datetime.now(UTC)))
 
-    def commit_late(self, attributes: Mapping[str, Any]) -> None:
-        """Set the stream's own attributes that have come since the first step, of all that it has by ADIOS2's names."""
-        self._store.commit_late(StreamAttributes(attributes).of_stream)
+    def commit_late(self, attributes: StreamAttributes) -> None:
+        """Set the attributes of the stream and of coordinates that have come since the first step."""
+        for name in attributes.variables or ():
+            if self.has(name):
+                own = {key: value for key, value in attributes.of(name).items() if key != "bounds"}
+                self._store.describe_late(stored_name(name), own)
+        self._store.commit_late(attributes.of_stream)
+
+    def describe_field(self, field: ResultField, windows: Iterable[Window], operators: Iterable[Operator]) -> None:
+        """Let results that are there say what is known of their field by now."""
+        for window, operator in product(windows, operators):
+            name = result_name(field.name, window.name, operator.name)
+            if name in self._store:
+                own = result_attributes(field, window, operator, self._clock)
+                self._store.describe(name, **with_known_references(own, self._store))
 
     def is_coordinate(self, name: str) -> bool:
         """Whether a coordinate variable of this name is there."""

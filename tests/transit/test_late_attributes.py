@@ -1,0 +1,116 @@
+"""Attributes that a program defines after its first step, and weights that change: in the stores, or refused."""
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from bbflow import start_nodes
+from bbflow.cf import StreamAttributes
+from bbflow.errors import ConfigError
+from bbflow.landing.client import status_of
+from bbflow.transit.meanings import Meanings
+from testsupport.waiting import until
+from testsupport.writers import write, write_config, writing
+
+WRITER = """
+io.define_attribute("time/units", "days since 2000-01-01")
+io.define_attribute("a/b/_ARRAY_DIMENSIONS", ["x"])
+when, one = io.define_variable("time", np.zeros(1)), io.define_variable("one", np.zeros(1))
+names = ("a/b", "x", "w")
+variables = {name: io.define_variable(name, np.empty(0), [3], [0], [3], True) for name in names}
+late = io.define_variable("late", np.empty(0), [3], [0], [3], True)
+engine = io.open("out", Mode.Write)
+for step in range(4):
+    engine.begin_step()
+    engine.put(when, np.array([float(step)]), Mode.Sync)
+    engine.put(one, np.array([2.0 * step]), Mode.Sync)
+    engine.put(variables["a/b"], np.arange(3) + 10.0 * step, Mode.Sync)
+    engine.put(variables["x"], np.arange(3.0), Mode.Sync)
+    engine.put(variables["w"], np.arange(3.0) + (step >= MOVES), Mode.Sync)
+    if step == 2:
+        wait_for("told")
+        for name, value in LATE.items():
+            io.define_attribute(name, value)
+    if step >= 2:
+        engine.put(late, np.arange(3.0), Mode.Sync)
+    engine.end_step()
+engine.close()
+"""
+NEVER = 99
+DESCRIBED = {
+    "a/b/units": "K", "a/b/long_name": "of a path", "one/units": "m", "x/axis": "X", "time/comment": "noon",
+    "late/units": "s", "experiment": "late", "/basePath": "/data/", "of/none": 1,
+}  # fmt: skip
+
+
+def run(folder, attributes, *, moves=NEVER, holds=False, operators=None):
+    """Fold and drain the steps; with `holds` the attributes come when the first two are folded."""
+    code = WRITER.replace("LATE", repr(attributes)).replace("MOVES", str(moves))
+    config = {
+        "stream": "model", "output": str(folder / "out"), "windows": ["run", {"steps": 1}], "raw": "all",
+        "operators": operators or {"a/b": ["mean", "var"], "one": ["mean"]},
+        "workers": {"processes": 0, "threads": 1, "batch_steps": 1},
+    }  # fmt: skip
+    with start_nodes(1, "8MiB") as nodes, nodes.analyse(config) as analysis:
+        if holds:
+            with writing(nodes.contact, code, write_config(folder)) as process:
+                until(lambda: folded_on(nodes.nodes[0]) == 1, "the first steps were never folded")
+                (folder / "told").touch()
+                process.wait(60)
+        else:
+            (folder / "told").touch()
+            write(nodes.contact, code, write_config(folder))
+        return analysis.wait(60)
+
+
+def folded_on(node):
+    """The last step that is folded and checkpointed there."""
+    streams = status_of(node).streams
+    return streams["model"].consumers.get("fold") if "model" in streams else None
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_attributes_that_come_late_are_in_the_stores(tmp_path, holds):
+    outcome = run(tmp_path, DESCRIBED, holds=holds)
+    assert (outcome.complete, outcome.errors) == (True, ())
+    with xr.open_zarr(tmp_path / "out/results.zarr") as results:
+        for window in ("run", "steps1"):
+            own = results[f"a_x2F_b_{window}_mean"]
+            assert (own.units, own.long_name) == ("K", "mean of of a path")
+            assert results[f"a_x2F_b_{window}_var"].units == "(K)2"
+            assert results[f"one_{window}_mean"].units == "m"
+        assert results.x.axis == "X"
+        found = results.attrs
+    with xr.open_zarr(tmp_path / "out/raw.zarr") as raw:
+        assert (raw["a_x2F_b"].units, raw["a_x2F_b"].long_name) == ("K", "of a path")
+        assert (raw.one.units, raw.x.axis, raw.time.comment, raw.late.units) == ("m", "X", "noon", "s")
+        for attributes in (found, raw.attrs):
+            assert (attributes["experiment"], attributes["/basePath"], attributes["of/none"]) == ("late", "/data/", 1)
+            assert not {"a/b/units", "one/units", "late/units"} & set(attributes)
+
+
+@pytest.mark.parametrize("late", [{"a/b/scale_factor": 10.0}, {"a/b/_FillValue": 10.0}])
+def test_packing_that_comes_after_steps_were_folded_is_refused(tmp_path, late):
+    with pytest.raises(ConfigError, match="packing or missing values of a/b changed after steps of it were folded"):
+        run(tmp_path, late, holds=True)
+
+
+def test_what_numbers_mean_may_come_late_but_not_change():
+    meanings, told = Meanings(), {"a/units": "K"}
+    meanings.check({"a", "b", "c"}, {"a", "b"}, StreamAttributes(told))
+    meanings.check({"a", "b", "c"}, (), StreamAttributes(told | {"b/units": "m", "c/scale_factor": 2.0}))
+    meanings.check({"a", "b", "c"}, {"c"}, StreamAttributes(told | {"b/units": "m", "c/scale_factor": 2.0}))
+    with pytest.raises(ConfigError, match="the units 'm' of b changed"):
+        meanings.check({"a", "b"}, {"a"}, StreamAttributes(told | {"b/units": "cm"}))
+    with pytest.raises(ConfigError, match="packing or missing values of c"):
+        meanings.check({"c"}, (), StreamAttributes(told))
+
+
+@pytest.mark.parametrize(("moves", "changed"), [(NEVER, False), (2, True)])
+def test_weights_that_change_are_said_and_the_results_are_not_complete(tmp_path, moves, changed):
+    space = {"of": "`a/b`", "space": {"mean": ["x"], "weights": "w"}, "operators": ["mean"]}
+    outcome = run(tmp_path, {}, moves=moves, operators={"m": space})
+    assert outcome.complete != changed
+    assert any("w changes with time" in line and "'space' of m" in line for line in outcome.errors) == changed
+    with xr.open_zarr(tmp_path / "out/results.zarr") as results:
+        np.testing.assert_allclose(results.m_run_mean, [15 + 5 / 3])
