@@ -80,6 +80,12 @@ def test_what_is_cut_short_or_something_else_is_said_to_be_damaged():
         unpack(torn, Checkpoint, "the file")
 
 
+def test_numbers_of_numpy_are_written_as_numbers():
+    timeline = TimelineRecord(numbers=Passed(np.int64(6), np.float64(12), first=np.float32(0.5)))
+    again = unpack(pack(Checkpoint(timeline=timeline)), Checkpoint, "the file")
+    assert again.timeline.numbers == Passed(6.0, 12.0, first=0.5)
+
+
 def test_an_end_that_one_node_was_told_holds_for_all():
     outcome = Outcome(complete=False, steps=4, discarded=1, errors=("mean of x failed",))
     cursors = {

@@ -22,6 +22,7 @@ from bbflow.point_maps import PointMap
 from bbflow.transit.folding.inherited import Before, Inherited
 from bbflow.transit.folding.slots import Keys, StateSlot
 from bbflow.transit.folding.timeline import TimelineRecord
+from bbflow.transit.folding.written import pack
 from bbflow.transit.output.claiming import STATE_FILE
 from bbflow.transit.output.fields import ResultField
 
@@ -290,7 +291,7 @@ class StateWriter:
     """
 
     def __init__(self, path: Path, state: SavedState) -> None:
-        self._target, self._header = path, msgspec.msgpack.encode(state.header)
+        self._target, self._header = path, pack(state.header)
         begin = -(-(PREFIX.size + len(self._header)) // PAGE_BYTES) * PAGE_BYTES
         self.state = replace(state, path=path.with_name(f".{path.name}.new"), begin=begin)
         """What is being written; tasks fill in the data at its path."""

@@ -1,8 +1,9 @@
 """What an analysis writes for one that carries on: typed, and with a version that says whether it can be read."""
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
 
 from bbflow.errors import ConfigError, DamagedError
 
@@ -24,9 +25,16 @@ class _Versioned(msgspec.Struct):
 W = TypeVar("W", bound=Written)
 
 
-def pack(written: Written) -> bytes:
+def pack(written: msgspec.Struct) -> bytes:
     """Return the bytes of something that is written, in MessagePack."""
-    return msgspec.msgpack.encode(written)
+    return msgspec.msgpack.encode(written, enc_hook=_plain)
+
+
+def _plain(value: Any) -> Any:
+    """Return a number of NumPy's as Python's: times may be such."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise NotImplementedError(f"a {type(value).__name__} can't be written")
 
 
 def unpack(packed: bytes, kind: type[W], name: str) -> W:
