@@ -15,7 +15,7 @@ LAYERS = (
     {"atomic", "units", "records", "cf", "stored_names"},
     {"events", "leftovers", "one_thread", "schemas", "net", "stores"},
     {"operators", "store", "phases", "models", "chunks", "javac"},
-    {"landing", "growing", "config"},
+    {"landing", "lending", "growing", "config"},
     {"staging", "view"},
     {"drain", "files"},
     {"transit", "registered", "simulate"},

@@ -38,9 +38,10 @@ class NodeConnection:
     def __init__(self, node: NodeAddress) -> None:
         self.node = node
         self._reader = FrameReader(decode=bytes)
-        where = node.socket if _is_here(node) else node.tcp
+        by_path = bool(node.socket) and _is_here(node)
+        where = node.socket if by_path else node.tcp
         try:
-            self._socket = _connect_unix(node) if _is_here(node) else _connect_tcp(node)
+            self._socket = _connect_unix(node) if by_path else _connect_tcp(node)
         except OSError as error:
             raise NodeError(
                 f"BB node {node.name} on {node.host} doesn't answer at {where} ({error.strerror or error}): "
@@ -106,7 +107,7 @@ def _connect_unix(node: NodeAddress) -> socket.socket:
 
 
 def _connect_tcp(node: NodeAddress) -> socket.socket:
-    if not node.tcp or is_loopback(node.tcp):
+    if not node.tcp or (is_loopback(node.tcp) and not _is_here(node)):
         raise NodeError(f"BB node {node.name} serves its own host {node.host} only: start it with --listen ADDRESS")
     host, port = split_address(node.tcp)
     connection = socket.create_connection((host, port), TIMEOUT_S)

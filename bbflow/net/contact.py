@@ -26,7 +26,7 @@ class NodeAddress:
     host: str
     """``gethostname()`` of its host."""
     socket: str
-    """Path of the agent's Unix socket, on that host."""
+    """Path of the agent's Unix socket, on that host; empty if it listens by TCP only."""
     directory: str
     """The node's directory, on that host."""
     key: str = field(repr=False)

@@ -52,7 +52,7 @@ class PeerServer(ABC):
     identity
         Who it is: the last reply of a handshake.
     socket_path
-        Its Unix socket.
+        Its Unix socket; None for a server that is reached by TCP alone.
     endpoint
         How it lets peers in.
     pool
@@ -70,7 +70,7 @@ class PeerServer(ABC):
         self,
         title: str,
         identity: WelcomeReply,
-        socket_path: Path,
+        socket_path: Path | None,
         endpoint: Endpoint,
         pool: Callable[[], memoryview],
         stop_at_eof: int | None = None,
@@ -89,9 +89,10 @@ class PeerServer(ABC):
         """Whether a signal or the parent's end stops it, not a request."""
         self.orphaned = False
         """Whether it was the parent's end."""
-        self._unix = listen_unix(socket_path)
+        unix = [] if socket_path is None else [listen_unix(socket_path)]
         self._tcp = listen_tcp(endpoint.address)
-        for listener in (self._unix, self._tcp):
+        self._listeners = (*unix, self._tcp)
+        for listener in self._listeners:
             listener.setblocking(False)
             self._selector.register(listener, selectors.EVENT_READ, "listener")
         if stop_at_eof is not None:
@@ -153,7 +154,7 @@ class PeerServer(ABC):
                 elif key.data == "signal":
                     os.read(key.fd, 64)
                 elif key.data == "listener":
-                    self._accept(self._tcp if key.fileobj is self._tcp else self._unix)
+                    self._accept(next(listener for listener in self._listeners if key.fileobj is listener))
                 else:
                     turns[key.data] = events
             for peer, events in turns.items():
@@ -291,8 +292,8 @@ class PeerServer(ABC):
     def _close(self) -> None:
         for link in self._links.values():
             link.socket.close()
-        self._unix.close()
-        self._tcp.close()
+        for listener in self._listeners:
+            listener.close()
         self._selector.close()
 
 

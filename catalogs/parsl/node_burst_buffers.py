@@ -30,6 +30,7 @@ config = Config(
                 sources=[PFS],
                 intermediate=[WORK],
                 expected={WORK: "16MiB"},
+                peers="127.0.0.1",  # this host's address for its nodes, which copy from each other what one has
             ),
         )
     ],

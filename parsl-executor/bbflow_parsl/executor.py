@@ -10,6 +10,7 @@ from parsl.data_provider.files import File
 from parsl.executors import HighThroughputExecutor
 from parsl.executors.base import ParslExecutor
 
+from bbflow.lending.exchange import RunningExchange
 from bbflow.staging import Retry
 from bbflow.units import parse_bytes
 from bbflow_parsl.node import Site, leave
@@ -43,11 +44,14 @@ class BurstBufferMixin(ParslExecutor):
         others = default_staging if self.storage_access is None else self.storage_access
         self.storage_access = [self.staging, *others]
         self._site: Site | None = None
+        self._exchange: RunningExchange | None = None
 
     def start(self) -> None:
         """Start the planner, then the executor."""
         settings = self.burst_buffer
         try:
+            if settings.peers is not None:
+                self._exchange = RunningExchange(settings.peers)
             if settings.node_directory is not None:
                 self._site = self._new_site(settings.node_directory)
             self.staging.start(self.label, settings.slots or slots_of(self, self._workers_per_slot))
@@ -93,11 +97,14 @@ class BurstBufferMixin(ParslExecutor):
             options.get("oversize") == "direct",
             options.get("options"),
             options.get("retry") or Retry(),
+            None if self._exchange is None else self._exchange.address,
         )
 
     def _close(self) -> None:
         if self._site is not None:
             leave(self._site)
+        if self._exchange is not None:
+            self._exchange.close()
         self.staging.close()
 
 

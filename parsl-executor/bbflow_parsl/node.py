@@ -1,6 +1,7 @@
 """A node's burst buffer as its worker processes use it: they copy in and out, and compute in turn."""
 
 import hashlib
+import logging
 import os
 import subprocess
 import sys
@@ -11,11 +12,14 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import bbflow_parsl.sweeping as sweeping
 from bbflow.errors import ConfigError
+from bbflow.lending.borrower import Borrower, ExchangeError, LenderError, borrow, start_lender
+from bbflow.lending.exchange import Exchange
 from bbflow.locks import lock
+from bbflow.net.contact import NodeAddress
 from bbflow.phases import PhaseSource
 from bbflow.staging import File, Gate, Policy, Retry, Share
 from bbflow.staging.policies import NoAction
@@ -25,9 +29,11 @@ from bbflow.staging.transfers import Transfer, size_of, stage_out
 from bbflow.staging.watched import WatchedGate
 from bbflow.staging.watching import POLL_S
 from bbflow.stores.sources import Sources
+from bbflow.stores.urls import file_name
 from bbflow_parsl.locks import one_of
-from bbflow_parsl.nodestore import WHOLE, NodeFiles
+from bbflow_parsl.nodestore import WHOLE, NodeFiles, shelves_of
 
+logger = logging.getLogger(__name__)
 MOST_POLL_S = 0.1
 
 
@@ -57,6 +63,8 @@ class Site:
     """Protocol to options of its store."""
     retry: Retry = field(default_factory=Retry)
     """What happens after a failed read or write."""
+    exchange: Exchange | None = None
+    """What tells a node which others have a file; None if each copies it from its source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +93,8 @@ class Copy:
     """Of its entry: another version has another name."""
     size_bytes: int
     """Its size."""
+    is_known: bool
+    """Whether its source tells versions apart, so that a copy on another node is known to be the same."""
 
 
 class WorkerNode:
@@ -107,16 +117,20 @@ class WorkerNode:
         if "$" in str(parent):
             raise ConfigError(f"node_directory {site.directory}: the worker has no such variable: set it (worker_init)")
         try:
-            self.directory, self._alive = _join(parent, f"bbflow-node-{os.getuid()}-", site.run)
+            self.directory, self._alive = _join(parent, f"bbflow-node-{os.getuid()}-", site)
             self._store = NodeFiles(self.directory, site.capacity_bytes)
         except OSError as error:
             raise ConfigError(f"can't use the node's burst buffer {parent}: {error.strerror}") from None
         self._sources = Sources(site.sources)
         self._fetchers = site.policy.most_fetchers(site.fetchers)
         self._gates: dict[int, WatchedGate] = {}
+        self._joining = threading.Lock()
+        self._has_asked, self._borrows = False, cast(Borrower | None, None)
 
     def close(self) -> None:
         """Leave: the directory goes once the node's last process has left, or died."""
+        if self._borrows is not None:
+            self._borrows.close()
         os.close(self._alive)
 
     def look(self, routes: Sequence[Route]) -> list[Copy]:
@@ -133,7 +147,7 @@ class WorkerNode:
                 facts = persist(partial(self._sources.facts, route.place), route.place, self._site.retry)
                 version = f"{route.place}\n{facts.version or uuid.uuid4().hex}\n{facts.size_bytes}"
                 name = hashlib.sha256(version.encode()).hexdigest()[:24]
-                found[route.place] = Copy(route, name, facts.size_bytes)
+                found[route.place] = Copy(route, name, facts.size_bytes, facts.version is not None)
         return list(found.values())
 
     @contextmanager
@@ -150,6 +164,18 @@ class WorkerNode:
             return path or self._fetch(copy)
 
     def _fetch(self, copy: Copy) -> Path:
+        """Copy an input from where it costs the least: what a shared burst buffer has costs the PFS nothing."""
+        while not copy.route.is_shared and copy.is_known and (borrower := self._borrower()) is not None:
+            try:
+                with borrower.turn(copy.name) as lender:
+                    return self._copied(copy) if lender is None else self._borrowed(copy, lender)
+            except LenderError as error:
+                logger.warning("%s: %s is asked for elsewhere", error, copy.route.place)
+            except ExchangeError as error:
+                self._borrow_no_more(error)
+        return self._copied(copy)
+
+    def _copied(self, copy: Copy) -> Path:
         entry = self._store.entry(copy.name)
         file = File(copy.route.place, copy.size_bytes)
         shelf = Shelf(entry / "coming")
@@ -158,10 +184,29 @@ class WorkerNode:
                 receipt = Transfer(file, self._sources, shelf, gate, self._site.retry).run()
         finally:
             shelf.close()
-        path = entry / WHOLE / receipt.path.name
-        path.parent.mkdir(exist_ok=True)
-        receipt.path.replace(path)
-        return path
+        return _let_appear(entry, receipt.path)
+
+    def _borrowed(self, copy: Copy, lender: NodeAddress) -> Path:
+        entry = self._store.entry(copy.name)
+        coming = entry / "borrowed" / file_name(copy.route.place)
+        coming.parent.mkdir(exist_ok=True)
+        borrow(lender, copy.name, copy.size_bytes, coming)
+        return _let_appear(entry, coming)
+
+    def _borrower(self) -> Borrower | None:
+        """Return the way to other nodes' copies, if there is one."""
+        with self._joining:
+            if self._site.exchange is not None and not self._has_asked:
+                self._has_asked = True
+                try:
+                    self._borrows = Borrower(self._site.exchange, self.directory)
+                except ExchangeError as error:
+                    self._borrow_no_more(error)
+            return self._borrows
+
+    def _borrow_no_more(self, error: ExchangeError) -> None:
+        logger.warning("no copies are had from other nodes: %s", error)
+        self._borrows = None
 
     def output_path(self, name: str, route: Route) -> Path:
         """Return where a task writes an output, whose room is held."""
@@ -181,6 +226,8 @@ class WorkerNode:
             if copy.size_bytes == path.stat().st_size:
                 path.parent.rename(path.parent.with_name(WHOLE))
                 self._store.rename(name, copy.name)
+                if copy.is_known and not route.is_shared and (borrower := self._borrower()) is not None:
+                    borrower.have(copy.name)
 
     def computing(self) -> AbstractContextManager[object]:
         """Be one of the tasks that compute, for as long as a ``with`` lasts."""
@@ -212,6 +259,13 @@ class WorkerNode:
                 yield gate
 
 
+def _let_appear(entry: Path, path: Path) -> Path:
+    """Let an entry have its file, whole."""
+    found = entry / WHOLE / path.name
+    found.parent.mkdir(exist_ok=True)
+    return path.replace(found)
+
+
 _nodes: dict[tuple[str, str], WorkerNode] = {}
 _joining = threading.Lock()
 
@@ -232,12 +286,12 @@ def leave(site: Site) -> None:
             _nodes.pop(key).close()
 
 
-def _join(parent: Path, prefix: str, run: str) -> tuple[Path, int]:
+def _join(parent: Path, prefix: str, site: Site) -> tuple[Path, int]:
     """Make a run's directory or join those who use it; what dead runs left goes."""
     for path in parent.glob(f"{prefix}*"):
-        if path.name != prefix + run:
+        if path.name != prefix + site.run:
             sweeping.remove_if_dead(str(path), wait=False)
-    directory = parent / (prefix + run)
+    directory = parent / (prefix + site.run)
     while True:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
@@ -254,6 +308,8 @@ def _join(parent: Path, prefix: str, run: str) -> tuple[Path, int]:
     sweeping.mark(alive, str(directory))
     if lock_once(directory / "swept"):
         _start_sweeper(directory)
+        if site.exchange is not None:
+            start_lender(site.exchange, shelves_of(directory))
     return directory, alive
 
 

@@ -20,12 +20,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bbflow.errors import CapacityError
+from bbflow.lending.lender import Shelves
 from bbflow.locks import lock, locked
 from bbflow.staging.room import first_enough
 from bbflow.units import format_bytes
 from bbflow_parsl.locks import POLL_S
+from bbflow_parsl.sweeping import ALIVE
 
-ROOM, HOLD, FETCH, WHOLE = "room", "hold", "fetch", "whole"
+ENTRIES, ROOM, HOLD, FETCH, WHOLE = "entries", "room", "hold", "fetch", "whole"
 
 
 class NodeFiles:
@@ -41,7 +43,7 @@ class NodeFiles:
 
     def __init__(self, directory: Path, capacity_bytes: int) -> None:
         self._directory, self._capacity_bytes = directory, capacity_bytes
-        self._entries = directory / "entries"
+        self._entries = directory / ENTRIES
         self._entries.mkdir(exist_ok=True)
 
     @contextmanager
@@ -82,9 +84,7 @@ class NodeFiles:
 
     def whole(self, name: str) -> Path | None:
         """Return an entry's file, if it is whole."""
-        with suppress(FileNotFoundError, StopIteration):
-            return next((self.entry(name) / WHOLE).iterdir())
-        return None
+        return shelves_of(self._directory).file(name)
 
     @contextmanager
     def fetching(self, name: str) -> Iterator[None]:
@@ -164,6 +164,11 @@ class NodeFiles:
 
     def _write_room(self, name: str, size_bytes: int) -> None:
         (self.entry(name) / ROOM).write_text(str(size_bytes))
+
+
+def shelves_of(directory: Path) -> Shelves:
+    """Return where a node's whole files are, in its directory."""
+    return Shelves(str(directory), ALIVE, f"{ENTRIES}/{{name}}/{WHOLE}")
 
 
 def _is_entry(path: Path) -> bool:

@@ -45,6 +45,9 @@ class BurstBufferSettings:
     """On the burst buffer that each node has for itself, if it has; variables such as $TMPDIR are the worker's."""
     node_capacity: int | str = "4GiB"
     """Bytes that files may take on each node."""
+    peers: str | None = None
+    """``host[:port]`` of this host at which the nodes reach it: what one node has, others copy from there. If None,
+    each node copies from the source."""
     slots: int | None = None
     """Tasks that run at once; if None, the executor's workers."""
     policy: Policy | str = "no-action"
@@ -65,6 +68,10 @@ class BurstBufferSettings:
             raise ConfigError(
                 f"directory is {self.directory}: tasks need a path. Mount the files with 'bbflow mount CONTACT DIR' on "
                 "each node, and name that directory, or one in it"
+            )
+        if self.peers is not None and self.node_directory is None:
+            raise ConfigError(
+                f"peers is {self.peers!r}: it is for nodes with a burst buffer of their own (node_directory)"
             )
         for name in ("sources", "intermediate", "results"):
             if isinstance(getattr(self, name), str):

@@ -1,0 +1,195 @@
+"""Copies that a node gets from other nodes: it asks the exchange where, and falls back on the source."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import TypeVar
+
+from msgspec import Struct, convert
+
+from bbflow.errors import NodeError, ProtocolError
+from bbflow.lending.exchange import Exchange
+from bbflow.lending.lender import ADDRESS, MOST_BYTES, Shelves
+from bbflow.lending.whereabouts import (
+    FailedMessage,
+    HaveMessage,
+    Lender,
+    ReadMessage,
+    WantMessage,
+    parse_part,
+    parse_turn,
+)
+from bbflow.net.connection import NodeConnection
+from bbflow.net.contact import NodeAddress
+from bbflow.net.frames import parser
+from bbflow.net.verdicts import DoneReply, parse_verdict
+
+START_S = 30.0
+"""How long a node's lender may take to start."""
+_POLL_S = 0.02
+_parse_done = parser(DoneReply, "a reply about copies")
+T = TypeVar("T", bound=Struct)
+
+
+class ExchangeError(NodeError):
+    """The exchange is gone, or was never reached."""
+
+
+class LenderError(NodeError):
+    """A copy can't be had from another node."""
+
+    def __init__(self, message: str, *, is_away: bool = False) -> None:
+        super().__init__(message)
+        self.is_away = is_away
+        """Whether nobody lends there."""
+
+
+class _Connection(NodeConnection):
+    """A connection over which one request waits as long as it takes."""
+
+    def __init__(self, node: NodeAddress, patience_s: float | None) -> None:
+        super().__init__(node)
+        self._socket.settimeout(patience_s)
+
+    def ask(self, message: Struct, parse: Callable[[bytes], T]) -> T:
+        try:
+            payload = self._exchange(message)
+        except OSError as error:
+            raise NodeError(f"{self.node.name} doesn't answer ({error})") from None
+        verdict = parse_verdict(payload)
+        if not verdict.ok:
+            raise NodeError(f"{self.node.name}: {verdict.error}")
+        return parse(payload)
+
+
+class Borrower:
+    """One worker's way to the copies of other nodes.
+
+    Parameters
+    ----------
+    exchange
+        The run's.
+    directory
+        The node's, where its lender says where it is.
+
+    Raises
+    ------
+    ExchangeError
+        If it can't be reached, or the node's lender doesn't start.
+    """
+
+    def __init__(self, exchange: Exchange, directory: Path) -> None:
+        self._exchange = exchange
+        self._own = _own_lender(directory)
+        self._of_thread = threading.local()
+        self._connections: list[_Connection] = []
+        try:
+            self._connect()
+        except NodeError as error:
+            raise ExchangeError(str(error)) from None
+
+    def close(self) -> None:
+        """Leave; the node's copies are lent all the same."""
+        for connection in self._connections:
+            connection.close()
+
+    @contextmanager
+    def turn(self, name: str) -> Iterator[NodeAddress | None]:
+        """Wait until it is this node's turn to copy a file, and give from which node: from its source if None.
+
+        When the ``with`` ends the node has the file; with an exception it hasn't, and another's turn comes.
+
+        Raises
+        ------
+        ExchangeError
+            If nobody can tell.
+        """
+        lender = self._ask(WantMessage(name=name), parse_turn).lender
+        try:
+            yield None if lender is None else self._exchange.node(lender)
+        except BaseException as error:
+            with suppress(ExchangeError):
+                is_away = isinstance(error, LenderError) and error.is_away
+                self._ask(FailedMessage(name=name, is_away=is_away), _parse_done)
+            raise
+        self.have(name)
+
+    def have(self, name: str) -> None:
+        """Say that the node has a file; if nobody hears it, others ask its source."""
+        with suppress(ExchangeError):
+            self._ask(HaveMessage(name=name, lender=self._own), _parse_done)
+
+    def _ask(self, message: Struct, parse: Callable[[bytes], T]) -> T:
+        try:
+            return self._connect().ask(message, parse)
+        except (NodeError, ProtocolError) as error:
+            raise ExchangeError(str(error)) from None
+
+    def _connect(self) -> _Connection:
+        """Return this thread's connection: over one of them, one file is brought at a time."""
+        connection: _Connection | None = getattr(self._of_thread, "connection", None)
+        if connection is None:
+            connection = _Connection(self._exchange.node(), None)  # a turn may be long in coming
+            self._of_thread.connection = connection
+            self._connections.append(connection)
+        return connection
+
+
+def borrow(lender: NodeAddress, name: str, size_bytes: int, target: Path) -> None:
+    """Copy a file from another node.
+
+    Raises
+    ------
+    LenderError
+        If it can't be had there whole; what came of it is removed.
+    """
+    try:
+        connection = _Connection(lender, START_S)
+    except NodeError as error:
+        raise LenderError(str(error), is_away=True) from None
+    try:
+        with connection, target.open("wb", buffering=0) as file:
+            for offset in range(0, size_bytes, MOST_BYTES):
+                want = min(MOST_BYTES, size_bytes - offset)
+                content = connection.ask(ReadMessage(name=name, offset=offset, size=want), parse_part).content
+                if len(content) != want:
+                    raise LenderError(f"{name} at {lender.tcp} has {offset + len(content)} bytes, not {size_bytes}")
+                file.write(content)
+    except BaseException as error:
+        target.unlink(missing_ok=True)
+        if isinstance(error, NodeError | ProtocolError):
+            raise LenderError(str(error)) from None
+        raise
+
+
+def start_lender(exchange: Exchange, shelves: Shelves) -> None:
+    """Start a node's lender, which stays until the node's last worker has left."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bbflow.lending.lender"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        cwd="/",
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+    )
+    assert process.stdin is not None
+    with suppress(BrokenPipeError), process.stdin as pipe:
+        pipe.write(json.dumps({"exchange": asdict(exchange), "shelves": asdict(shelves)}).encode() + b"\n")
+    process.returncode = 0  # nobody waits for it: it outlives this process
+
+
+def _own_lender(directory: Path) -> Lender:
+    until_s = time.monotonic() + START_S
+    while time.monotonic() < until_s:
+        with suppress(FileNotFoundError):
+            return convert(json.loads((directory / ADDRESS).read_bytes()), Lender)
+        time.sleep(_POLL_S)
+    raise ExchangeError(f"nobody lends the copies in {directory}: they are read from their sources")
