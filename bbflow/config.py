@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bbflow.errors import ConfigError, nearest
+from bbflow.functions import UserFunction, parse_functions
 from bbflow.operators.conditions import Condition, parse_condition
 from bbflow.operators.diagnostic import Diagnostic, parse_diagnostics
 from bbflow.operators.readers import flag, number, one_of
@@ -39,6 +40,7 @@ KEYS = {
     "raw",
     "netcdf",
     "publication",
+    "functions",
     "nodes",
     "workers",
     "open_timeout_s",
@@ -97,6 +99,8 @@ class RawConfig:
     whole fields of one step."""
     when: Condition | None = None
     """What must hold of a step that is kept; None if nothing need."""
+    asked_by: str | None = None
+    """Name of a user's function that may ask for steps to be kept; None if all are."""
     before: int = 0
     """How many steps before each of those are kept too."""
     after: int = 0
@@ -186,6 +190,8 @@ class Config:
     """Whether the results are written as NetCDF too, at the end."""
     publication: PublicationConfig | None = None
     """What is written for archives, at the end; None if nothing is."""
+    functions: tuple[UserFunction, ...] = ()
+    """Users' functions that are called with whole fields."""
     open_timeout_s: float = 600.0
     """How long to wait for the stream to open."""
     safe_every_s: float = 300.0
@@ -251,6 +257,14 @@ def parse_config(content: Any) -> Config:
             raise ConfigError(f"the key {key!r} is missing: say which stream, and which operators by variable")
     windows = _list(content.get("windows", ["month", "run"]), "windows")
     diagnostics = parse_diagnostics(content["operators"], windows)
+    results = {
+        stored_name(f"{item.name}_{window.name}_{operator.name}"): window.name
+        for item in diagnostics.values()
+        for window in item.windows
+        for operator in item.operators
+    }
+    functions, raw = parse_functions(content.get("functions"), results), _parse_raw(content.get("raw", "none"))
+    _check_asked(raw, functions)
     return Config(
         stream=_as(_text, content["stream"], "stream"),
         diagnostics=diagnostics,
@@ -258,7 +272,7 @@ def parse_config(content: Any) -> Config:
         output=_as(parse_path, content.get("output") or "bbflow-out", "output"),
         time=_parse_time(content.get("time")),
         schema=_as(_schema, content["schema"], "schema") if content.get("schema") is not None else None,
-        raw=_parse_raw(content.get("raw", "none")),
+        raw=raw,
         nodes=_section(
             NodesConfig,
             content.get("nodes"),
@@ -271,7 +285,10 @@ def parse_config(content: Any) -> Config:
         ),
         workers=_parse_workers(content.get("workers"), diagnostics.values()),
         netcdf=_as(flag, content.get("netcdf") or False, "netcdf"),
-        publication=_parse_publication(content.get("publication"), diagnostics),
+        publication=parse_publication(content["publication"], results)
+        if content.get("publication") is not None
+        else None,
+        functions=functions,
         open_timeout_s=_as(parse_seconds, content.get("open_timeout_s", 600.0), "open_timeout_s"),
         safe_every_s=_as(parse_seconds, content.get("safe_every_s", 300.0), "safe_every_s"),
         on_failure=_as(one_of("continue", "stop"), content.get("on_failure") or "continue", "on_failure"),
@@ -340,18 +357,6 @@ def _parameters(value: Any) -> dict[str, str]:
         raise ConfigError(f"{value!r} must be a map of the engine's parameters")
     flags = {True: "yes", False: "no"}
     return {str(key): flags[item] if isinstance(item, bool) else _text(item) for key, item in value.items()}
-
-
-def _parse_publication(content: Any, diagnostics: Mapping[str, Diagnostic]) -> PublicationConfig | None:
-    if content is None:
-        return None
-    names = [
-        stored_name(f"{item.name}_{window.name}_{operator.name}")
-        for item in diagnostics.values()
-        for window in item.windows
-        for operator in item.operators
-    ]
-    return parse_publication(content, names)
 
 
 def _parse_time(content: Any) -> TimeConfig:
@@ -464,17 +469,27 @@ def _parse_raw(content: Any) -> RawConfig:
         shard=parse_bytes,
         chunks=_chunks,
         when=parse_condition,
+        asked_by=_text,
         before=_from_zero,
         after=_from_zero,
         policy=_text,
         phases=parse_path,
     )
     _as(_check_chunks, raw, "raw: chunks")
-    if raw.when is None and (raw.before or raw.after):
-        raise ConfigError("raw: 'before' and 'after' say nothing without 'when'")
-    if raw.when is not None and raw.every != 1:
-        raise ConfigError("raw: 'when' and 'every' both say which steps are kept: take one out")
+    chooses = next((key for key in ("when", "asked_by") if getattr(raw, key) is not None), None)
+    if chooses is None and (raw.before or raw.after):
+        raise ConfigError("raw: 'before' and 'after' say nothing without 'when' or 'asked_by'")
+    if chooses is not None and raw.every != 1:
+        raise ConfigError(f"raw: {chooses!r} and 'every' both say which steps are kept: take one out")
     return raw
+
+
+def _check_asked(raw: RawConfig, functions: Sequence[UserFunction]) -> None:
+    """See that the function that asks for steps is one that is called with them."""
+    names = [function.name for function in functions if function.of]
+    if raw.asked_by is not None and raw.asked_by not in names:
+        told = nearest(raw.asked_by, names) if names else "there is none under 'functions'"
+        raise ConfigError(f"raw: asked_by: {raw.asked_by!r} is no function of steps (with 'of'); {told}")
 
 
 def _from_zero(value: Any) -> int:

@@ -136,6 +136,11 @@ class GrowingZarr:
         else:
             self._keep(name, longer)
 
+    def shorten(self, name: str, end: int) -> None:
+        """Cut an array's first dimension, for values that take the place of its last ones."""
+        node = self._nodes[name]
+        self._keep(name, node | {"shape": [end, *node["shape"][1:]]})
+
     def chunks(self, name: str) -> Chunks:
         """Return what writes an array's chunks, wherever it is taken to.
 
@@ -155,6 +160,10 @@ class GrowingZarr:
         parts = [chunks.read(index) for index in range(-(-shape[0] // chunks.shape[0]))]
         found = np.concatenate(parts)[: shape[0]] if parts else np.empty(shape, chunks.stored)
         return found if chunks.dtype == TEXT else found.astype(chunks.dtype, copy=False)
+
+    def describe_store(self, **attributes: Any) -> None:
+        """Set attributes of the store that it hasn't yet, which are shown with the next commit."""
+        self._attributes = in_json(attributes) | self._attributes
 
     def attribute(self, name: str, default: Any = None) -> Any:
         """Return an attribute of the store."""
@@ -331,4 +340,5 @@ def zarr_files(name: str) -> tuple[str, ...]:
     """Return what `claim` needs to know of a store of this name: patterns of all that it consists of."""
     metadata = ("zarr.json", "zarr.new", "**/zarr.json", "**/zarr.new", "**/zarr.*.partial")
     inside = (*metadata, "**/c", "**/c/**", "**/c.[0-9]*", "**/.c.[0-9]*.part")
-    return (*(f"{name}/{pattern}" for pattern in inside), f".{name}.*/**")
+    folder, slash, own = name.rpartition("/")
+    return (*(f"{name}/{pattern}" for pattern in inside), f"{folder}{slash}.{own}.*/**")

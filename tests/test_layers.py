@@ -15,6 +15,7 @@ LAYERS = (
     {"atomic", "units", "records", "cf", "stored_names"},
     {"events", "leftovers", "one_thread", "schemas", "net", "stores"},
     {"operators", "store", "phases", "models", "chunks", "javac"},
+    {"functions"},
     {"landing", "lending", "growing", "config"},
     {"staging", "view"},
     {"drain", "files"},

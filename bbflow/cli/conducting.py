@@ -19,7 +19,7 @@ from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.net.contact import read_contact
 from bbflow.report import REPORT_FILES
 from bbflow.run.course import INCOMPLETE, Course, KeepsRun, Part
-from bbflow.run.ending import Left, begin_in, describe_ending, describe_held, is_complete, mark_incomplete
+from bbflow.run.ending import Left, begin_in, describe_ending, describe_held, is_complete, mark_incomplete, why_stop
 from bbflow.run.prepared import PreparedAnalysis
 from bbflow.run.progress import Progress
 from bbflow.run.strays import Strays
@@ -89,6 +89,7 @@ def conduct(
             lambda: is_complete(config.output),
             config.nodes.back_s,
             opens.why_no_stream,
+            lambda: why_stop(config.output),
         )
         environment = simulation_environment(config, contact, opens, before)
         try:

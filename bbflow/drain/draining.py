@@ -21,6 +21,7 @@ from bbflow.drain.writing import DrainWork
 from bbflow.records import Block, BlockForm, Step
 from bbflow.view.blocks import BlockReader
 from bbflow.view.fields import Layouts, layouts_of
+from bbflow.view.judging import Judging, WholeFields
 from bbflow.view.layout import number_of
 
 LEAST_BYTES, MOST_BYTES = 128 << 20, 256 << 20
@@ -126,9 +127,11 @@ class Draining:
         axis = None if time is None else (self._config.time.variable, time)
         self._store = RawStore(path, self._config.raw, attributes, axis)
         self._there = set(self._store.committed_steps())
-        if self._config.raw.when is not None:
-            last = self._store.last_hit
-            self.choosing = Choosing(self._config.raw, attributes, self._contact, self._config.stream, last)
+        when = self._config.raw.when
+        if when is not None or self._config.raw.asked_by is not None:
+            fields = WholeFields(self._contact, self._config.stream, attributes)
+            judging = None if when is None else Judging(when, "raw: when", fields, attributes)
+            self.choosing = Choosing(self._config.raw, judging, self._store.last_hit)
         return self._store
 
     @property
@@ -222,7 +225,7 @@ class Draining:
             if not form.shape
         }
         numbers, times = tuple(step.number for step in new), tuple(step.time for step in new)
-        parts = tuple({node: _bare(part) for node, part in step.parts.items()} for step in new)
+        parts = tuple({node: bare(part) for node, part in step.parts.items()} for step in new)
         work = DrainWork(path, start, numbers, parts, forms, self._contact, self._config.stream)
         whole = frozenset[str]().union(*(one.whole for one in chosen)).intersection(*(one.whole for one in chosen))
         works, whole = tuple(work.parts(shares)), whole - left_out
@@ -336,6 +339,6 @@ def _value(chosen: tuple[BlockForm, tuple[str, int]] | None, step: RawStep) -> A
     return number_of(step.parts[node].values[place])
 
 
-def _bare(part: Step) -> Step:
+def bare(part: Step) -> Step:
     """Return what tasks need of a step: its blocks, without what is told of them."""
     return Step(part.number, part.layout, part.sources, part.files, part.values, landed=part.landed)

@@ -102,12 +102,12 @@ class RawStore:
 
     @property
     def last_hit(self) -> int | None:
-        """The last step that counts for which the condition held; None if it held for none."""
+        """The last step that counts that was chosen; None if none was."""
         number: int | None = self._store.attribute(LAST_HIT)
         return number
 
     def note_hit(self, number: int) -> None:
-        """Note, with the next commit, the last step so far for which the condition held."""
+        """Note, with the next commit, the last step so far that was chosen."""
         self._hit = {LAST_HIT: number}
 
     def committed_steps(self) -> list[int]:

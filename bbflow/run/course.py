@@ -12,6 +12,8 @@ from bbflow.errors import describe_end
 
 INCOMPLETE = 3
 """Exit code of an analysis or a rescue whose stream was aborted: what there was is published, or rescued."""
+STOPPED = 4
+"""Exit code of a run whose simulation was ended since a user's function asked for it; the results are complete."""
 DONE = (0, INCOMPLETE)
 CONTINUE, STOP = "continue", "stop"
 """What becomes of the simulation when its analysis has failed for good."""
@@ -80,6 +82,14 @@ class StreamForgotten:
 
 
 @dataclass(frozen=True, slots=True)
+class StopAsked:
+    """A user's function wants the simulation to end."""
+
+    why: str
+    """Which function, and why."""
+
+
+@dataclass(frozen=True, slots=True)
 class Start:
     """Start the process beside the simulation."""
 
@@ -115,7 +125,7 @@ class Hurry:
     """Start at once what waits for its time."""
 
 
-Event = Ended | SimulationEnded | Interrupted | StreamForgotten
+Event = Ended | SimulationEnded | Interrupted | StreamForgotten | StopAsked
 Action = Start | Say | StopSimulation | StopPart | Hurry
 
 
@@ -142,12 +152,17 @@ class Course:
     published: bool = True
     """Whether what it had folded was published, if that could be; else it is held too."""
 
+    stopped: str = ""
+    """Why the simulation was ended, if a user's function has asked for it."""
+
     def after(self, event: Event) -> "tuple[Course, tuple[Action, ...]]":
         """Say what follows from an event."""
         match event:
             case SimulationEnded():
                 # Who could not write for want of room gets its tries anew: room may come with the simulation's end.
                 return replace(self, simulation_ended=True, fruitless=0), (Hurry(),)
+            case StopAsked(why):
+                return self._asked_to_stop(why)
             case Interrupted():
                 return replace(self, interrupts=self.interrupts + 1)._interrupted()
             case StreamForgotten():
@@ -163,6 +178,11 @@ class Course:
             case Ended(code, step):
                 fruitless = 0 if step > self.step else self.fruitless
                 return replace(self, step=max(step, self.step), fruitless=fruitless + 1)._failed(code)
+
+    def _asked_to_stop(self, why: str) -> "tuple[Course, tuple[Action, ...]]":
+        if self.simulation_ended or self.stopped:
+            return self, ()
+        return replace(self, stopped=why), (Say(f"{why}; the simulation is ended"), StopSimulation())
 
     def _interrupted(self) -> "tuple[Course, tuple[Action, ...]]":
         # What the simulation has committed is still published, unless the user can't wait for that.

@@ -12,6 +12,7 @@ from bbflow.growing import set_attributes, shown_attributes, shown_shapes
 from bbflow.landing.client import NodeClient
 from bbflow.net.contact import NodeAddress, read_contact
 from bbflow.run.course import Course, KeepsRun
+from bbflow.transit.output.claiming import STOP_FILE
 
 RESULTS, RAW, RESCUED = "results.zarr", "raw.zarr", "rescued"
 
@@ -49,10 +50,19 @@ def is_complete(output: Path) -> bool:
     return is_whole and not left_out_of(output / RAW)
 
 
+def why_stop(output: Path) -> str:
+    """Return why a user's function wants the simulation to end; empty if none does."""
+    try:
+        return (output / STOP_FILE).read_text()
+    except FileNotFoundError:
+        return ""
+
+
 def begin_in(output: Path) -> None:
     """Let the results of an earlier run, with which one goes on, have no step of its own yet."""
     if (output / RESULTS).exists():
         set_attributes(output / RESULTS, bbflow_last_step=-1)
+    (output / STOP_FILE).unlink(missing_ok=True)
 
 
 def mark_incomplete(output: Path, course: Course) -> None:
@@ -78,6 +88,7 @@ def describe_ending(
         What it went on from: the output of an earlier run, or the state in it.
     """
     lines = [f"results in {output / RESULTS}"] if left.spans else []
+    lines += [f"the simulation was ended, since {course.stopped}"] if course.stopped else []
     if not course.failure:
         return lines or ["nothing was folded: there are no results"]
     lines.append(f"THE STATISTICS ARE INCOMPLETE: {course.failure}; {_extent(left, continued)}")

@@ -18,6 +18,7 @@ from bbflow.net.contact import read_contact
 from bbflow.run import keeper
 from bbflow.run.course import (
     INCOMPLETE,
+    STOPPED,
     Action,
     Course,
     Ended,
@@ -29,6 +30,7 @@ from bbflow.run.course import (
     Say,
     SimulationEnded,
     Start,
+    StopAsked,
     StopPart,
     StopSimulation,
     StreamForgotten,
@@ -76,6 +78,8 @@ class Supervisor:
         How long a new analysis waits for a BB node's agent to be started again, before it goes on without it.
     why_no_stream
         Says more of a simulation that ended without opening the stream, behind a semicolon; may be empty.
+    why_stop
+        Says why a user's function wants the simulation to end; empty if none does.
     """
 
     def __init__(
@@ -91,6 +95,7 @@ class Supervisor:
         is_complete: Callable[[], bool],
         node_back_s: float = NODE_BACK_S,
         why_no_stream: Callable[[], str] = str,
+        why_stop: Callable[[], str] = str,
     ) -> None:
         self._contact = contact
         self._nodes = read_contact(contact)
@@ -98,7 +103,7 @@ class Supervisor:
         self._commands = commands
         self._show, self._look_at = show, look
         self._says_complete = is_complete
-        self._node_back_s, self._why_no_stream = node_back_s, why_no_stream
+        self._node_back_s, self._why_no_stream, self._why_stop = node_back_s, why_no_stream, why_stop
         self._silent: set[str] = set()
         self._lost: set[str] = set()
         self._statuses: list[StatusReply] = []
@@ -124,7 +129,8 @@ class Supervisor:
         Returns
         -------
         int
-            130 after Ctrl-C, else the simulation's exit code, else 3 if the results are incomplete.
+            130 after Ctrl-C, 4 if a user's function has asked for the simulation's end and the results have all that
+            there was, else the simulation's exit code, else 3 if the results are incomplete.
 
         Raises
         ------
@@ -150,6 +156,8 @@ class Supervisor:
             code = exit_code(self._end())
         if self.course.interrupts:
             return INTERRUPTED
+        if self.course.stopped:
+            return STOPPED if self._is_complete else INCOMPLETE
         return code or (0 if self._is_complete else INCOMPLETE)
 
     @property
@@ -176,6 +184,8 @@ class Supervisor:
         answered = self._look()  # after that: what the nodes have forgotten tells what the end of a process means
         if ended and not self.course.simulation_ended:
             self._take(SimulationEnded())
+        elif not ended and (why := self._why_stop()):
+            self._take(StopAsked(why))
         if ended:
             give_up_absent(self._nodes, self._statuses, self._stream)
         if beside is not None and self._due is None:

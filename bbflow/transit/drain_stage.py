@@ -39,6 +39,10 @@ class DrainStage(DriverStage):
         self._chained = 0
         """How many batches follow each other without a break, those that are done included."""
         self._ready = self.submit_ready(partial(get_ready, self._write))
+        self.asked_through: Callable[[], float] = lambda: math.inf
+        """Gives the step up to which it is known for which steps a user's function has asked."""
+        self.has_asked: Callable[[int], bool] = lambda number: False
+        """Whether one has asked for a step."""
         self.time_of: Callable[[int, Parts], float | None] = no_time
         """Gives the time of a step, in the stream's units, from its number and what there is of it."""
 
@@ -72,11 +76,15 @@ class DrainStage(DriverStage):
         view, choosing = self.run.view, self.draining.choosing
         if choosing is None:
             return view.frontier
+        last = int(min(view.frontier, self.asked_through()))
         for number in view.steps_after(max(self.draining.reached, self._looked_at)):
-            choosing.look_at(number, parts_of(view, number))
+            if number > last:
+                break
+            choosing.look_at(number, parts_of(view, number), asked=self.has_asked(number))
             self._check_room(number)
             self._looked_at = number
-        return view.frontier if view.ended else view.frontier - self.run.config.raw.before
+        is_last = view.ended and last == view.frontier
+        return last if is_last else last - self.run.config.raw.before
 
     def _check_room(self, number: int) -> None:
         """See that the pools hold the steps that wait for later ones, and as many besides."""

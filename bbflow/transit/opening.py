@@ -117,7 +117,8 @@ def check_variables(config: Config, names: Iterable[str]) -> None:
     bits = config.raw.keep_bits if isinstance(config.raw.keep_bits, Mapping) else ()
     condition = config.raw.when.variables if config.raw.when else ()
     raw = (("raw", config.raw.variables or ()), ("raw: keep_bits", bits), ("raw: when", condition))
-    for where, wanted in (("operators", needed), *raw):
+    called = ((f"functions: {function.name}", function.variables) for function in config.functions)
+    for where, wanted in (("operators", needed), *raw, *called):
         for name in wanted:
             if name not in there:
                 raise ConfigError(

@@ -4,6 +4,7 @@ import math
 import queue
 import time
 from collections.abc import Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from bbflow.events import EventLog
 from bbflow.landing.absent import absent_ranks
 from bbflow.net.contact import read_contact
 from bbflow.operators.windows.calendars import Clock
+from bbflow.transit.calling.stage import CallStage
 from bbflow.transit.chain.comparing import check_clock
 from bbflow.transit.chain.taking_over import keep_state, take_over
 from bbflow.transit.cluster import Cluster, dask_failures
@@ -121,7 +123,8 @@ class Pipeline:
         reader = BlockReader(contact, config.stream)
         named = {name for item in config.diagnostics.values() for name in item.variables}
         condition = config.raw.when.variables if config.raw.when else ()
-        names = frozenset({*named, config.time.variable, *(config.raw.variables or ()), *condition})
+        called = {name for function in config.functions for name in function.variables}
+        names = frozenset({*named, config.time.variable, *(config.raw.variables or ()), *condition, *called})
         read_as = StreamConfig(config.time, config.schema, is_dated=bool(config.dated_windows), names=names)
         landed = self._consumers.landed_before()
         self._adapting = Adapting(
@@ -154,7 +157,15 @@ class Pipeline:
             raise
         self._fold = FoldStage(running, self._saved, lost)
         self._drain = DrainStage(running) if config.raw.wanted else None
-        extremes = config.raw.wanted or any(item.filters for item in config.diagnostics.values())
+        self._calls = CallStage(running)
+        self._fold.publishing.on_show = self._calls.note_shown
+        if self._drain is not None and (asking := config.raw.asked_by) is not None:
+            self._drain.asked_through = partial(self._calls.asked_through, asking)
+            self._drain.has_asked = partial(self._calls.has_asked, asking)
+            draining = self._drain.draining
+            self._calls.drained = lambda: draining.cursor
+        judges = any(function.when for function in config.functions)
+        extremes = config.raw.wanted or judges or any(item.filters for item in config.diagnostics.values())
         self._watchers = [
             Watcher(node, config.stream, landed[node.name], self._news, extremes=extremes, rest_s=REST_S)
             for node in nodes
@@ -247,6 +258,9 @@ class Pipeline:
             self._drain.take()
             if self._config.time.start is None or self._fold.folding.knows_its_place:
                 self._drain.begin()
+        self._calls.take()
+        if self._config.time.start is None or self._fold.folding.knows_its_place:
+            self._calls.begin(self._attributes)
         if self._cursor > self._forgotten:
             self._forgotten = self._cursor
             self._view.forget(self._forgotten)
@@ -260,7 +274,7 @@ class Pipeline:
     @property
     def _cursor(self) -> int:
         """Every step up to this one is folded, in the stored checkpoints, and drained."""
-        folded = self._fold.committed
+        folded = int(min(self._fold.committed, self._calls.cursor))
         return folded if self._drain is None else min(folded, self._drain.draining.cursor)
 
     def _take_news(self) -> None:
@@ -337,6 +351,7 @@ class Pipeline:
             stores.append(self._drain.draining.open(self._config.output / "raw.zarr", attributes, time))
         write_coordinates(first, stores, attributes)
         self._fold.open(arrays, attributes, self._clock, results)
+        self._calls.open(attributes, self._clock, results)
         # Coordinates are only in steps that may be done with before the first window ends.
         results.commit(**{} if self._saved is None else {"bbflow_status": "running", "bbflow_failure": ""})
         return True
@@ -351,8 +366,9 @@ class Pipeline:
             file.parent.mkdir(parents=True, exist_ok=True)
             write_whole(file, pack(ClockRecord(clock=clock)))
         times, in_chain = StepTimes(self._config.time, clock), self._fold.folding.in_chain
+        self._calls.time_of = lambda number, parts: times.find(in_chain(number), parts)
         if self._drain is not None:
-            self._drain.time_of = lambda number, parts: times.find(in_chain(number), parts)
+            self._drain.time_of = self._calls.time_of
         return clock
 
     def _live_dataset(self, clock: Clock) -> "xr.Dataset":
@@ -366,7 +382,7 @@ class Pipeline:
     def _is_finished(self) -> bool:
         if not self._folds:
             return self._view.is_known
-        idle = self._fold.idle and (self._drain is None or self._drain.idle)
+        idle = self._fold.idle and self._calls.idle and (self._drain is None or self._drain.idle)
         return self._view.ended and idle and self._cursor >= self._view.frontier
 
     def _finish(self) -> Outcome:
@@ -378,8 +394,10 @@ class Pipeline:
             )
         folding, publishing = self._fold.folding, self._fold.publishing
         timeline = folding.timeline
+        # A simulation that was asked to end has no further steps, also if it didn't close its stream.
+        ended = self._view.status == "closed" or (self._view.status == "aborted" and bool(self._calls.stopped))
         has_all = self._folds and not folding.losses and folding.has_all and self._fold.is_steady
-        complete = self._view.status == "closed" and has_all
+        complete = ended and has_all
         status = "complete" if complete else "incomplete"
         discarded = len(self._view.discarded)
         if publishing.results is not None:
@@ -394,12 +412,15 @@ class Pipeline:
                 counted["bbflow_lost"] = folding.losses.described
             if folding.left_out:
                 counted["bbflow_left_out"] = folding.left_out
+            if self._calls.stopped:
+                counted["bbflow_stopped"] = self._calls.stopped
             counted["bbflow_last_step"] = folding.cursor
             publishing.results.commit_late(attributes)
             publishing.results.commit(bbflow_status=status, **counted)
             if self._drain is not None:
                 self._drain.draining.commit_late(self._view.attributes)
             publishing.complete_pyramids()
+            self._calls.finish()
             if self._config.netcdf:
                 from bbflow.transit.output.netcdf import write_netcdf
 
@@ -426,11 +447,14 @@ class Pipeline:
             folding.left_out,
             folding.seldom,
             self._fold.changes,
+            self._calls.errors,
             absence,
             of_raw,
         )
         errors = tuple(dict.fromkeys(line for lines in told for line in lines))
-        outcome = Outcome(complete and not lacking, steps, discarded, folding.late, folding.missing, errors)
+        outcome = Outcome(
+            complete and not lacking and not self._calls.errors, steps, discarded, folding.late, folding.missing, errors
+        )
         if self._folds:
             # If it dies before all nodes have forgotten the stream, the next one sees that there is nothing left to do.
             self._consumers.commit(FOLD, folding.cursor, self._nodes, lambda _: pack(Checkpoint(outcome=outcome)))

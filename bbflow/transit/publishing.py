@@ -69,6 +69,8 @@ class Publishing:
         self.results: Results | None = None
         """The store, once it is open."""
         self._pyramids = Pyramids(run.config.output)
+        self.on_show: Callable[[str, int], None] = lambda window, index: None
+        """Hears of each span that is shown: its window, and where on its axis it lies."""
 
     def open(self, path: Path, attributes: StreamAttributes, clock: Clock) -> Results:
         """Open the store, or make it."""
@@ -140,6 +142,7 @@ class Publishing:
         for publication in publications:
             span = publication.span
             self._pyramids.follow(self.results, span.closing.window, span.fields.values(), span.index)
+            self.on_show(span.closing.window.name, span.index)
         for publication in publications:
             window, whole = publication.span.closing.window.name, publication.span.closing.whole
             label = "-".join(f"{number:02d}" for number in whole.key) or window

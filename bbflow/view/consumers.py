@@ -13,7 +13,7 @@ from bbflow.net.contact import NodeAddress
 from bbflow.net.verdicts import DoneReply
 from bbflow.view.numbering import NO_STEP, Landed, Numbering, packed, unpacked
 
-FOLD, DRAIN, RESCUE = "fold", "drain", "rescue"
+FOLD, DRAIN, CALLS, RESCUE = "fold", "drain", "calls", "rescue"
 
 Cursor = tuple[int, bytes]
 
@@ -188,7 +188,8 @@ class Consumers:
 
 def consumers_of(config: Config) -> list[str]:
     """Name the consumers of an analysis."""
-    return [FOLD, DRAIN] if config.raw.wanted else [FOLD]
+    calls = any(function.of for function in config.functions)
+    return [FOLD, *([DRAIN] if config.raw.wanted else []), *([CALLS] if calls else [])]
 
 
 def owner_of(output: Path) -> str:

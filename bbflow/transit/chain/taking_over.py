@@ -11,7 +11,7 @@ from bbflow.transit.chain.comparing import check_diagnostics
 from bbflow.transit.chain.saved import SavedState, read_state
 from bbflow.transit.folding.bookkeeping import Folding
 from bbflow.transit.folding.checkpoints import named_rosters, read_checkpoints, settled_files
-from bbflow.transit.output.claiming import KEPT_FILE
+from bbflow.transit.output.claiming import FUNCTIONS_DIRECTORY, KEPT_FILE
 from bbflow.transit.rosters import RosterFiles
 from bbflow.view.consumers import Cursor
 
@@ -65,6 +65,12 @@ def check_continued(config: Config, path: Path) -> SavedState:
             f"{config.output / 'raw.zarr'} is there from an earlier run, and the steps' numbers begin anew: give "
             "another output, or set raw: none"
         )
+    for function in config.functions:
+        if function.of and (config.output / FUNCTIONS_DIRECTORY / f"{function.name}.zarr").exists():
+            raise ConfigError(
+                f"function {function.name} was called with steps of an earlier run, and their numbers begin anew: give "
+                "another output"
+            )
     return saved
 
 

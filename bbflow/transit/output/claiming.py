@@ -19,6 +19,10 @@ RESCUED_DIRECTORY = "rescued"
 """In the output: what a rescue drains, claimed on its own."""
 UNFOLDED_DIRECTORY = "unfolded"
 """In the output: for each stream that nobody took a directory with what a rescue drained of it, claimed on its own."""
+FUNCTIONS_DIRECTORY = "functions"
+"""In the output: a store for each of the users' functions that are called with whole fields."""
+STOP_FILE = ".stop"
+"""In the output: why a user's function has asked for the simulation's end."""
 SCRATCH = (
     *(".rows/*.npy", ".rows/.*.part"),
     *(".rosters/*", ".rosters/.*.part"),
@@ -50,7 +54,9 @@ def claim_output(config: Config, *more: str) -> None:
         files += [name for window in sorted(windows) for name in written(f"results_{window}.nc")]
     if config.publication is not None:
         files += written("published/*.nc")
-    claim(config.output, *(pattern for store in sorted(STORES) for pattern in zarr_files(store)), *files)
+    files += written(STOP_FILE) if config.functions else []
+    stores = [*sorted(STORES), *(f"{FUNCTIONS_DIRECTORY}/{function.name}.zarr" for function in config.functions)]
+    claim(config.output, *(pattern for store in stores for pattern in zarr_files(store)), *files)
 
 
 def held_output(output: Path) -> AbstractContextManager[None]:

@@ -110,6 +110,16 @@ class Results:
         """Return how many spans of each window are shown."""
         return {window: len(starts) for window, starts in self._starts.items()}
 
+    def shown(self, window: str) -> int:
+        """Return how many spans of a window readers see."""
+        axis = f"time_{window}"
+        return int(self._store.metadata(axis)["shape"][0]) if axis in self._store else 0
+
+    def stamp(self, window: str, index: int) -> tuple[float, tuple[float, float]]:
+        """Return the time of a window's span, and its begin and end."""
+        start, end = self._store.read(f"time_{window}_bnds")[index].tolist()
+        return float(self._store.read(f"time_{window}")[index]), (start, end)
+
     def describe(self, name: str, **attributes: Any) -> None:
         """Set attributes of a coordinate, which are shown with the next commit."""
         self._store.describe(stored_name(name), **attributes)

@@ -1,0 +1,229 @@
+"""Users' functions that are called with whole fields: what the configuration says of them, and what they answer.
+
+A function gets an xarray Dataset, of a step or of what a window has come to, and returns None, a Dataset that is
+published, or an `Answer`.
+"""
+
+import inspect
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from bbflow.errors import ConfigError, OperatorError, nearest
+from bbflow.operators.conditions import Condition, parse_condition
+from bbflow.operators.readers import positive, text
+from bbflow.origin import Origin, origin_of
+
+Array = Any
+SECONDS = {"units": "seconds since 1970-01-01", "dtype": "f8"}
+"""How dates are written, whichever a step has."""
+OURS = ("time", "bbflow_step")
+"""Coordinates that a function is given, and that the store has by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a function has to say of a field."""
+
+    publish: Any = None
+    """A Dataset or a named DataArray that is published; None for nothing."""
+    keep: bool = False
+    """Whether the step is to be kept in ``raw.zarr`` (`raw: asked_by`)."""
+    stop: str | None = None
+    """Why the simulation is to end; None if it isn't to."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserFunction:
+    """A function of the user's, and what it is called with."""
+
+    name: str
+    """Of the entry in the configuration."""
+    origin: Origin
+    """Where its code is."""
+    of: tuple[str, ...] = ()
+    """Variables of each chosen step; none if it is called with results."""
+    results: tuple[str, ...] = ()
+    """Results of one window, whenever a span of it has ended; none if it is called with steps."""
+    window: str = ""
+    """The window of the results."""
+    every: int = 1
+    """Only steps 0, n, 2n, …"""
+    when: Condition | None = None
+    """What must hold of a step; None if nothing need."""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """Further arguments, by their names."""
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """All variables of the stream that it needs."""
+        return (*self.of, *(self.when.variables if self.when else ()))
+
+
+@dataclass(frozen=True, slots=True)
+class FoundVariable:
+    """A variable of what a function publishes, as stores have it."""
+
+    dims: tuple[str, ...]
+    """Its dimensions."""
+    values: Array
+    """Its values; texts are of type object."""
+    attributes: Mapping[str, Any]
+    """CF attributes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a function publishes of one field."""
+
+    variables: Mapping[str, FoundVariable]
+    """Of each field: these get the axis of time."""
+    coordinates: Mapping[str, FoundVariable]
+    """Of dimensions: these are the same in all fields."""
+    attributes: Mapping[str, Any]
+    """Of the Dataset."""
+    rows: str | None = None
+    """The dimension of which each field has as many as it likes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """An answer, in the form in which it is sent."""
+
+    found: Found | None
+    """What is published."""
+    keep: bool
+    """As in `Answer`."""
+    stop: str | None
+    """As in `Answer`."""
+
+
+def parse_functions(content: Any, results: Mapping[str, str]) -> tuple[UserFunction, ...]:
+    """Read the key 'functions'.
+
+    Parameters
+    ----------
+    content
+        A map from names to maps with the keys of `UserFunction`, but 'call' for the origin.
+    results
+        Names of all results that there will be, and their windows.
+
+    Raises
+    ------
+    ConfigError
+        If a key is wrong, or a function can't be loaded or called so.
+    """
+    if content is None:
+        return ()
+    if not isinstance(content, Mapping):
+        raise ConfigError("functions must be a map, such as {lows: {call: 'lows:find', of: [psl]}}")
+    return tuple(_function(str(name), entry, results) for name, entry in content.items())
+
+
+def _function(name: str, entry: Any, results: Mapping[str, str]) -> UserFunction:
+    where = f"functions: {name}"
+    keys = {"call", *(item.name for item in fields(UserFunction))} - {"name", "origin", "window"}
+    if not name.isidentifier():
+        raise ConfigError(f"{where}: the name must be a word of letters, digits and _: a store is called so")
+    if not isinstance(entry, Mapping) or not entry.get("call"):
+        raise ConfigError(f"{where} must be a map with 'call', such as {{call: 'lows:find', of: [psl]}}")
+    for key in entry:
+        if key not in keys:
+            raise ConfigError(f"{where}: unknown key {key!r}; {nearest(str(key), keys)}")
+    if bool(entry.get("of")) == bool(entry.get("results")):
+        raise ConfigError(f"{where}: say either 'of', variables of each step, or 'results', of a window that has ended")
+    if entry.get("results") and (entry.get("every") is not None or entry.get("when") is not None):
+        raise ConfigError(f"{where}: 'every' and 'when' choose steps: take them out, or 'results'")
+    try:
+        own = _names(entry.get("results") or ())
+        origin, arguments = origin_of(text(entry["call"])), dict(entry.get("arguments") or {})
+        _check_arguments(origin, arguments)
+        return UserFunction(
+            name,
+            origin,
+            _names(entry.get("of") or ()),
+            own,
+            _window_of(own, results),
+            positive(entry.get("every") or 1),
+            None if entry.get("when") is None else parse_condition(entry["when"]),
+            arguments,
+        )
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    return tuple(map(text, value if isinstance(value, list | tuple) else [value]))
+
+
+def _window_of(names: Collection[str], results: Mapping[str, str]) -> str:
+    for name in names:
+        if name not in results:
+            raise ConfigError(f"there is no result {name!r}; {nearest(name, results)}")
+    windows = sorted({results[name] for name in names})
+    if len(windows) > 1:
+        raise ConfigError(f"results of {' and '.join(windows)} end at different times: make a function of each")
+    return windows[0] if windows else ""
+
+
+def _check_arguments(origin: Origin, arguments: Mapping[str, Any]) -> None:
+    function = origin.load()
+    if not callable(function):
+        raise ConfigError(f"{origin} is no function")
+    try:
+        inspect.signature(function).bind(None, **arguments)
+    except TypeError as error:
+        raise ConfigError(
+            f"{origin} can't be called with a Dataset and the arguments {sorted(arguments)}: {error}"
+        ) from None
+
+
+def said_by(origin: Origin, dataset: Any, arguments: Mapping[str, Any]) -> Said:
+    """Call a function, and return its answer as it is sent; in the process that the user's code has for itself.
+
+    Raises
+    ------
+    OperatorError
+        If it gives something else than None, a Dataset, a named DataArray or an `Answer`.
+    """
+    import xarray as xr  # late: who only reads a configuration needs none of it
+
+    given = origin.load()(dataset, **arguments)
+    answer = given if isinstance(given, Answer) else Answer(given)
+    publish = answer.publish
+    if isinstance(publish, xr.DataArray) and publish.name is not None:
+        publish = publish.to_dataset()
+    if not isinstance(publish, xr.Dataset | None):
+        raise OperatorError(f"it gave {type(publish).__name__}, not None, a Dataset, a named DataArray or an Answer")
+    stop = None if answer.stop in (None, False, "") else str(answer.stop)
+    return Said(None if publish is None else _found(publish.load()), bool(answer.keep), stop)
+
+
+def _found(dataset: Any) -> Found:
+    unlimited = sorted(map(str, dataset.encoding.get("unlimited_dims") or ()))
+    if len(unlimited) > 1:
+        raise OperatorError(f"the dimensions {' and '.join(unlimited)} are both unlimited: one may be")
+    rows = unlimited[0] if unlimited else None
+    steady = {str(name) for name, item in dataset.coords.items() if item.dims and rows not in item.dims}
+    encoded = {str(name): _encoded(str(name), item, rows) for name, item in dataset.variables.items()}
+    own = {name: item for name, item in encoded.items() if name not in OURS}
+    variables = {name: item for name, item in own.items() if name not in steady}
+    coordinates = {name: item for name, item in own.items() if name in steady}
+    return Found(variables, coordinates, dict(dataset.attrs), rows)
+
+
+def _encoded(name: str, variable: Any, rows: str | None) -> FoundVariable:
+    import xarray as xr
+
+    if rows in variable.dims:
+        variable = variable.transpose(rows, ...)
+    is_date = variable.dtype.kind == "M" or (variable.size and hasattr(variable.values.flat[0], "calendar"))
+    own = xr.Variable(variable.dims, variable.values, variable.attrs, SECONDS if is_date else {})
+    made = xr.conventions.encode_cf_variable(own, name=name)
+    values = made.values
+    if values.dtype.kind not in "iufcOUS":
+        raise OperatorError(f"{name} is of type {values.dtype}, which no store has")
+    told = {key: value for key, value in made.attrs.items() if key != "_FillValue" or value == value}
+    return FoundVariable(
+        tuple(map(str, made.dims)), values.astype(object) if values.dtype.kind in "US" else values, told
+    )

@@ -1,0 +1,1 @@
+"""Users' functions that are called with whole fields, beside the fold."""

@@ -1,0 +1,171 @@
+"""Users' functions that are called with whole fields, over real streams."""
+
+import mainjob
+import numpy as np
+import pytest
+import streams
+import xarray as xr
+
+from bbflow.run.course import STOPPED
+
+UNITS = "hours since 2001-01-01"
+STEPS, LATS, LONS = 96, 6, 8
+OWN = '''
+"""Functions that a user may write."""
+
+import numpy as np
+import xarray as xr
+
+from bbflow.functions import Answer
+
+
+def zonal(dataset):
+    return dataset.mean("lon")
+
+
+def hot_points(dataset, above=285.0):
+    """A row for each hot point."""
+    stacked = dataset["tas"].stack(point=("lat", "lon"))
+    hot = stacked[(stacked > above).values].reset_index("point").drop_vars(["time", "bbflow_step"])
+    found = hot.rename("tas").to_dataset()
+    found.encoding["unlimited_dims"] = {"point"}
+    return found
+
+
+def keeps_hot(dataset, above):
+    return Answer(keep=bool(dataset["tas"].max() > above))
+
+
+def warm_days(dataset):
+    return xr.Dataset({"share": (dataset["tas_day_mean"] > 283).mean(), "name": "warm"})
+
+
+def fails(dataset):
+    if dataset["bbflow_step"] == 40:
+        raise ValueError("no more of this")
+    return dataset.max()
+
+
+def dies(dataset):
+    import os
+    os.abort()
+
+
+def changes(dataset):
+    return dataset.isel(lat=slice(0, 1 + int(dataset["bbflow_step"]) // 40))
+'''
+
+
+@pytest.fixture
+def tas(tmp_path):
+    random = np.random.default_rng(5)
+    values = random.normal(280, 4, (STEPS, LATS, LONS)).astype("f4")
+    lat, lon = np.linspace(-75, 75, LATS), np.arange(LONS) * 45.0
+    attributes = {
+        "time/units": UNITS,
+        "tas/_ARRAY_DIMENSIONS": ["lat", "lon"],
+        "tas/units": "K",
+        "lat/units": "degrees_north",
+        "lon/units": "degrees_east",
+    }
+    given = {"tas": values, "lat": lat, "lon": lon}
+    streams.store(tmp_path, given, np.arange(STEPS), attributes, steady=("lat", "lon"))
+    (tmp_path / "called.py").write_text(OWN)
+    times = np.datetime64("2001-01-01T00:00") + np.arange(STEPS) * np.timedelta64(1, "h")
+    return xr.DataArray(values, dims=("time", "lat", "lon"), coords={"time": times, "lat": lat, "lon": lon}, name="tas")
+
+
+def run(folder, functions, **more):
+    streams.look_in(str(folder))
+    operators = {"tas": {"operators": ["mean"], "windows": ["day"]}}
+    return streams.analysed(folder, {"operators": operators, "functions": functions} | more, ranks=2, nodes=2)
+
+
+def opened(folder, name):
+    return xr.open_zarr(folder / "out" / "functions" / f"{name}.zarr", consolidated=True).load()
+
+
+def test_functions_are_called_with_chosen_steps_and_with_results_and_what_they_return_is_published(tas, tmp_path):
+    functions = {
+        "zonal": {"call": "called:zonal", "of": "tas", "every": 6},
+        "hot": {"call": "called:hot_points", "of": ["tas"], "when": "max(tas) > 290", "arguments": {"above": 288}},
+        "keeps": {"call": "called:keeps_hot", "of": "tas", "arguments": {"above": 292.5}},
+        "warm": {"call": "called:warm_days", "results": "tas_day_mean"},
+    }
+    outcome, results = run(tmp_path, functions, raw={"asked_by": "keeps", "before": 1})
+    assert outcome.complete
+    assert not outcome.errors
+
+    zonal = opened(tmp_path, "zonal")
+    np.testing.assert_array_equal(zonal["bbflow_step"], np.arange(0, STEPS, 6))
+    xr.testing.assert_equal(zonal["tas"].drop_vars("bbflow_step", errors="ignore"), tas[::6].mean("lon"))
+
+    hottest, hot = tas.max(("lat", "lon")).values, opened(tmp_path, "hot")
+    called = np.flatnonzero(hottest > 290)
+    np.testing.assert_array_equal(hot["bbflow_step"], called)
+    rows = np.argwhere((tas[called] > 288).values)
+    assert 0 < len(called) < STEPS
+    np.testing.assert_array_equal(hot["row_size"], np.bincount(rows[:, 0], minlength=len(called)))
+    np.testing.assert_array_equal(hot["point_step"], called[rows[:, 0]])
+    np.testing.assert_array_equal(hot["point_time"], tas["time"].values[called[rows[:, 0]]])
+    np.testing.assert_array_equal(hot["tas"], tas.values[called][tuple(rows.T)])
+    np.testing.assert_array_equal(hot["lat"], tas["lat"].values[rows[:, 1]])
+
+    hits = np.flatnonzero(hottest > 292.5)
+    with xr.open_zarr(tmp_path / "out" / "raw.zarr") as raw:
+        np.testing.assert_array_equal(raw["bbflow_step"], sorted({*hits, *(hits[hits > 0] - 1)}))
+    assert 0 < len(hits) < STEPS // 2
+
+    warm = opened(tmp_path, "warm")
+    np.testing.assert_allclose(warm["share"], (results["tas_day_mean"] > 283).mean(("lat", "lon")))
+    np.testing.assert_array_equal(warm["time"], results["time_day"])
+    np.testing.assert_array_equal(warm["time_bnds"], results["time_day_bnds"])
+    assert list(warm["name"].values) == ["warm"] * 4
+
+
+def test_a_function_that_fails_is_named_and_everything_else_is_whole(tas, tmp_path):
+    names = ["zonal", "fails", "dies", "changes"]
+    functions = {name: {"call": f"called:{name}", "of": "tas"} for name in names} | {
+        "asks": {"call": "called:keeps_hot", "of": "tas", "arguments": {"above": 0}}
+    }
+    outcome, results = run(tmp_path, functions)
+    assert not outcome.complete
+    assert sorted(outcome.errors) == [
+        "function asks (called:keeps_hot) failed in step 0: it asks for a step to be kept, but isn't the function that "
+        "raw: asked_by names",
+        "function changes (called:changes) failed in step 40: it gave 'tas' of type and shape ('float32', (2, 8)), at "
+        "first ('float32', (1, 8))",
+        "function dies (called:dies) failed in step 0: its process was killed by SIGABRT",
+        "function fails (called:fails) failed in step 40: ValueError: no more of this (called.py, line 33)",
+    ]
+    assert results.attrs["bbflow_status"] == "complete"
+    assert results.sizes["time_day"] == 4
+    assert opened(tmp_path, "zonal").sizes["time"] == STEPS
+    failed = opened(tmp_path, "fails")
+    assert failed.sizes["time"] == 40
+    assert "no more of this" in failed.attrs["bbflow_error"]
+    np.testing.assert_array_equal(failed["tas"], tas[:40].max(("lat", "lon")))
+
+
+STOPS = """
+from bbflow.functions import Answer
+
+
+def settled(dataset):
+    if dataset["bbflow_step"] == 30:
+        return Answer(dataset["psl"].mean(), stop="the pressure has settled")
+"""
+
+
+def test_a_function_ends_the_simulation_and_the_run_says_so(program, tmp_path):
+    (tmp_path / "stops.py").write_text(STOPS)
+    functions = {"settled": {"call": "stops:settled", "of": "psl"}}
+    config = mainjob.write_config(tmp_path, functions=functions, nodes={"capacity": "512KiB"})
+    code, said = mainjob.run(config, mainjob.simulation(program, 2, 100_000))
+    assert code == STOPPED, said
+    why = "settled asked in step 30 for the simulation's end: the pressure has settled"
+    assert f"{why}; the simulation is ended" in said
+    with xr.open_zarr(tmp_path / "out" / "results.zarr") as results:
+        assert (results.attrs["bbflow_status"], results.attrs["bbflow_stopped"]) == ("complete", why)
+        assert 30 < results.attrs["bbflow_last_step"] < 99_999
+    assert opened(tmp_path, "settled")["bbflow_step"].values == [30]
