@@ -82,14 +82,15 @@ test-mpi: $(MPI)/.installed
 	$(TOOLS) cmake --build $(MPI)/program
 	$(BIN)/python -m pytest adios2-engine/mpi --built $(MPI)
 
-# EXAMPLES, SCORPIO and WRF name checkouts of ADIOS2, SCORPIO and WRF that you have: their programs as they are, with
-# BP5 and in transit.
+# EXAMPLES, SCORPIO, WRF, OPENPMD and LAMMPS name checkouts of ADIOS2, SCORPIO, WRF, openPMD-api and LAMMPS that you have:
+# their programs as they are, with BP5 and in transit.
 # ADIOS2_DIR names an ADIOS2 with MPI; MPI_DIR the folder of its MPI's compilers and mpiexec.
 MPI_DIR ?= $(if $(ADIOS2_DIR),$(patsubst %/,%,$(dir $(shell command -v mpicc))),$(BIN))
 models-suite: $(if $(ADIOS2_DIR),$(VENV)/.test,$(MPI)/.installed)
 	$(BIN)/python -m pytest adios2-engine/models --timeout 7200 --built $(VENV)/models --mpi $(MPI_DIR) \
 		--adios2 $(or $(ADIOS2_DIR),$(MPI)/adios2) \
-		--examples='$(EXAMPLES)' --scorpio='$(SCORPIO)' --wrf='$(WRF)'
+		--examples='$(EXAMPLES)' --scorpio='$(SCORPIO)' --wrf='$(WRF)' \
+		--openpmd='$(OPENPMD)' --lammps='$(LAMMPS)'
 
 # The engine built for each version of ADIOS2 that PyPI has, and the same program with each.
 test-versions: $(VENV)/.test

@@ -12,6 +12,7 @@ from bbflow_adios2.__main__ import build_engine, find_configuration
 
 from bbflow.transit.output.decoding import open_results
 
+PARTICLES = (("openpmd", "openPMD-api"), ("lammps", "LAMMPS"))
 PATIENCE_S = 3600
 """Bounds a build; a run takes seconds."""
 
@@ -21,7 +22,7 @@ def pytest_addoption(parser):
     parser.addoption("--adios2", type=Path, help="where an ADIOS2 with MPI is installed")
     parser.addoption("--mpi", type=Path, help="folder of the compilers and of mpiexec of the MPI that it is built with")
     parser.addoption("--built", type=Path, help="folder for what is built; it is used again")
-    for name, what in (("examples", "ADIOS2"), ("scorpio", "SCORPIO"), ("wrf", "WRF")):
+    for name, what in (("examples", "ADIOS2"), ("scorpio", "SCORPIO"), ("wrf", "WRF"), *PARTICLES):
         parser.addoption(f"--{name}", help=f"a checkout of {what}")
 
 
