@@ -1,10 +1,11 @@
 """What a master knows of one file, directory or symbolic link."""
 
 import errno
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import astuple, replace
 
 from bbflow.files.replies import Attr
 
@@ -39,18 +40,20 @@ class FileLayout:
         return places_of(self.ring, self.replicas, pieces)
 
 
-@dataclass(slots=True)
-class Inode:
-    """One entry of the namespace, or a file that is open without a name."""
+class Inode(Struct, frozen=True, array_like=True):
+    """One entry of the namespace, or a file that is open without a name: a value, replaced as a whole by a record.
+
+    Its fields are stored in this order, but for the last one: a new one goes before that, and `database.VERSION` up.
+    """
 
     ino: int
     """Its number."""
-    kind: str
-    """`FILE`, `DIRECTORY` or `LINK`."""
     parent: int
     """The directory that it is in; its own number for the root, 0 once it has no name."""
     name: str
     """Its name there."""
+    kind: str
+    """`FILE`, `DIRECTORY` or `LINK`."""
     mode: int
     """Permission bits, 12 of them."""
     uid: int
@@ -93,24 +96,10 @@ class Inode:
     """Whether bytes of the committed version are gone for good."""
     master: int = 0
     """Which other master serves what is below this directory; 0 for none."""
-    scanned_s: float = 0.0
-    """When the shared storage was last looked at for this directory; 0 for never."""
-    entries: dict[str, int] = field(default_factory=dict)
-    """A directory's names."""
-    directories: int = 0
-    """How many of them are directories."""
-    used: int = 0
-    """Goes up with each open, over all files: the least used one goes first."""
-    readers: int = 0
-    """Handles for reading."""
-    writer: int = 0
-    """The handle for writing; 0 if there is none."""
     is_cut: bool = False
     """Whether its last piece's file holds more than counts, which readers of older versions may need."""
-    stored_s: float = 0.0
-    """When its object was last written, or found."""
     filling: bool = False
-    """Whether its bytes are on their way from the shared storage."""
+    """Whether its bytes are on their way from the shared storage; as it is stored, they are not here."""
 
     @property
     def state(self) -> str:
@@ -135,19 +124,18 @@ class Inode:
         """Where the pieces of the committed version lie."""
         return FileLayout(self.ring, self.replicas, self.piece_bytes)
 
-    @layout.setter
-    def layout(self, layout: FileLayout) -> None:
-        self.ring, self.replicas, self.piece_bytes = layout.ring, layout.replicas, layout.piece_bytes
+    @property
+    def keys(self) -> set[str]:
+        """The names of its piece files."""
+        return set(keys_of(self.pieces))
 
     @property
-    def nlink(self) -> int:
-        """Number of names, as `stat` tells."""
-        if self.kind == DIRECTORY:
-            return 2 + self.directories
-        return 1 if self.parent else 0
+    def places(self) -> dict[str, dict[str, int]]:
+        """For each node, the piece files that it is to have, with their bytes of memory."""
+        return places_of(self.ring, self.replicas, self.pieces)
 
-    def attr(self) -> Attr:
-        """Return what clients are told."""
+    def attr(self, subdirectories: int = 0) -> Attr:
+        """Return what clients are told; a directory's number of links (as `stat` tells) follows from those in it."""
         return Attr(
             ino=self.ino,
             kind=self.kind,
@@ -158,7 +146,7 @@ class Inode:
             atime_ns=self.atime_ns,
             mtime_ns=self.mtime_ns,
             ctime_ns=self.ctime_ns,
-            nlink=self.nlink,
+            nlink=2 + subdirectories if self.kind == DIRECTORY else int(bool(self.parent)),
             version=self.version,
             state=self.state,
             master=self.master,
@@ -169,28 +157,24 @@ class Inode:
         return holders(self.ring, index, self.replicas)
 
 
-PERSISTENT = (
-    *("kind", "mode", "uid", "gid", "atime_ns", "mtime_ns", "ctime_ns", "size", "version", "pieces", "piece_bytes"),
-    *("ring", "replicas", "target", "stored_path", "stored_version", "facts", "dirty_ns", "scratch", "expected"),
-    *("lost", "master", "is_cut"),
-)
-"""What of an inode outlives the master's process, beside its number, parent and name."""
-
-
 def pack(inode: Inode) -> bytes:
-    """Return what is stored of an inode: of one whose bytes are still on their way, that they are not here."""
-    values = {name: getattr(inode, name) for name in PERSISTENT}
-    if inode.filling:
-        values |= {"pieces": (), "ring": ()}
-    return msgspec.msgpack.encode(list(values.values()))
+    """Return what is stored of an inode beside its number, parent and name."""
+    stored = replace(inode, pieces=(), ring=()) if inode.filling else inode
+    return msgspec.msgpack.encode(astuple(stored)[3:-1])
 
 
 def unpack(ino: int, parent: int, name: str, record: bytes) -> Inode:
-    """Return an inode as it was stored."""
-    values: dict[str, Any] = dict(zip(PERSISTENT, msgspec.msgpack.decode(record), strict=True))
-    values["pieces"] = tuple((version, size) for version, size in values["pieces"])
-    values["ring"], values["facts"] = tuple(values["ring"]), tuple(values["facts"])
-    return Inode(ino=ino, parent=parent, name=name, **values)
+    """Return an inode as it was stored.
+
+    Raises
+    ------
+    ValueError
+        If that is no inode.
+    """
+    values = [ino, parent, name, *msgspec.msgpack.decode(record)]
+    if len(values) != len(Inode.__struct_fields__) - 1:
+        raise ValueError(f"an inode with {len(values)} values")
+    return msgspec.convert(values, Inode)
 
 
 def holders(ring: tuple[str, ...], index: int, replicas: int) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from bbflow.errors import ProtocolError
 from bbflow.files.master.core import CutOff
 from bbflow.files.master.database import Database
 from bbflow.files.master.master import Master
+from bbflow.files.master.records import InodeRecord
 from bbflow.files.options import Options
 from bbflow.files.requests import parse_heard
 
@@ -369,7 +370,8 @@ def test_an_empty_object_that_is_made_longer_has_pieces_of_some_length(tmp_path,
     bench.enter(ONE)
     ino = scanned("lookup", parent=bench.root, name="f")["attr"]["ino"]
     if restarts:  # where the master before this one has stored it without
-        bench.master._core.image.inodes[ino].piece_bytes = 0
+        inode = bench.master._core.image.inodes[ino]
+        bench.database.store(InodeRecord(msgspec.structs.replace(inode, piece_bytes=0)))
         bench.wait(1.0)
         bench.database.close()
         bench = Bench(tmp_path, storage="s3://b", piece_bytes=4096)

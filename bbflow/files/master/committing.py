@@ -3,14 +3,17 @@
 import errno
 from contextlib import suppress
 
+from msgspec.structs import replace
+
 from bbflow.errors import ProtocolError
-from bbflow.files.inodes import Inode, Pieces, check_size
+from bbflow.files.inodes import FileLayout, Inode, Pieces, check_size
 from bbflow.files.master.core import Answers, AnyCall, Call, Core, Deferred
-from bbflow.files.master.database import WriterRow
+from bbflow.files.master.events import NodeEvent
 from bbflow.files.master.permissions import mode_after_write
+from bbflow.files.master.records import Handle, HandleRecord, InodeRecord
 from bbflow.files.master.replicas import Replicas
 from bbflow.files.master.room import delta
-from bbflow.files.master.sessions import Handle, Session
+from bbflow.files.master.sessions import Session
 from bbflow.files.master.writeback import WriteBack
 from bbflow.files.replies import CommitReply
 from bbflow.files.requests import CommitFileRequest
@@ -32,18 +35,14 @@ class Committing:
         self.changes: Answers = {CommitFileRequest: self._commit}
         """What changes something."""
 
-    def _handle(self, call: Call[CommitFileRequest]) -> Handle:
-        try:
-            return call.session.handles[call.asked.handle]
-        except KeyError:
-            raise OSError(errno.ESTALE, f"no file is open as {call.asked.handle}") from None
-
     def _commit(self, call: Call[CommitFileRequest]) -> CommitReply:
-        handle = self._handle(call)
-        inode, size, pieces = handle.inode, call.asked.size, call.asked.pieces
+        handle = self._core.image.handle(call.session.name, call.asked.handle)
+        if handle is None:
+            raise OSError(errno.ESTALE, f"no file is open as {call.asked.handle}")
+        inode, size, pieces = self._core.image.inodes[handle.ino], call.asked.size, call.asked.pieces
         if not handle.version:
             raise OSError(errno.EBADF, f"{inode.name!r} isn't open for writing")
-        _check_base(handle, pieces)
+        _check_base(handle, inode, pieces)
         self._check_pieces(handle, pieces, size)
         added = delta(handle.layout.places(handle.pieces), handle.layout.places(pieces))
         self._check_room(call, added)
@@ -58,26 +57,25 @@ class Committing:
         return self._count(call, handle, added)
 
     def _count_later(self, call: Call[CommitFileRequest], handle: Handle, added: dict[str, int]) -> None:
-        if handle.number in self._core.handles:  # else its session has ended meanwhile
-            self._core.seq += 1  # others were told meanwhile what was so until now
+        core = self._core
+        there = core.image.handles.get(handle.number)
+        if there is not None:  # else its session has ended meanwhile
+            core.seq += 1  # others were told meanwhile what was so until now
             with suppress(Deferred):
-                self._core.finished.append((call, self._count(call, handle, added)))
+                core.finished.append((call, self._count(call, there, added)))
+            core.count(call)
 
     def _count(self, call: Call[CommitFileRequest], handle: Handle, added: dict[str, int]) -> CommitReply:
-        """Let a version count, now that its bytes are where they belong."""
-        core, inode, asked, pieces = self._core, handle.inode, call.asked, call.asked.pieces
+        """Decide that a version counts, now that its bytes are where they belong."""
+        core, asked, pieces = self._core, call.asked, call.asked.pieces
+        inode = core.image.inodes[handle.ino]
         self._spend(call.session, handle, pieces, added)
-        inode.is_cut = is_cut(handle.pieces, pieces, was=inode.is_cut)
-        core.sessions.pin(pieces)
-        before, handle.pieces = handle.pieces, pieces
-        inode.layout, handle.is_cut_off = handle.layout, False
-        self.new_version(call, inode, pieces, asked.size, handle.version)
-        core.unpin(before, inode)
-        inode.mtime_ns = inode.mtime_ns if asked.mtime_ns is None else asked.mtime_ns
-        inode.mode = mode_after_write(inode, call.who)
-        handle.version = core.number()
-        store_writer(core, handle)
-        core.happened("closed", inode.ino)
+        inode = at(inode, handle.layout, is_cut=is_cut(handle.pieces, pieces, was=inode.is_cut))
+        inode = self.new_version(call, inode, pieces, asked.size, handle.version)
+        mtime_ns = inode.mtime_ns if asked.mtime_ns is None else asked.mtime_ns
+        inode = replace(inode, mtime_ns=mtime_ns, mode=mode_after_write(inode, call.who))
+        handle = replace(handle, version=core.number(), pieces=pieces, is_cut_off=False)
+        call.record(InodeRecord(inode), HandleRecord(handle))
         core.sessions.hold(call.session, inode.ino)
         reply = CommitReply(
             attr=inode.attr(), version=handle.version, append=not inode.is_cut, granted={}, spent=added, seq=core.seq
@@ -102,39 +100,37 @@ class Committing:
         for name, size in added.items():
             if name not in self._core.nodes:  # this master was just started
                 error = OSError(errno.EHOSTDOWN, f"IOnode {name} is away")
-                call.wait(("node", name), error, self._core.options.node_loss_s, self._core.clock())
+                call.wait(NodeEvent(name), error, self._core.options.node_loss_s, self._core.clock())
             room = call.session.room.get(name, 0)
             if size > room:
                 raise OSError(errno.EDQUOT, f"{size} bytes were written on {name}, with room for {room}")
 
     def _spend(self, session: Session, handle: Handle, pieces: Pieces, added: dict[str, int]) -> None:
         for name, size in added.items():
-            session.room[name] -= size
-            self._core.nodes[name].granted_bytes -= size
+            self._core.grant(session, name, -size)
         self._core.place(handle.layout.places(pieces))
 
-    def new_version(self, call: AnyCall, inode: Inode, pieces: Pieces, size: int, version: int) -> None:
-        """Let a file have another version; what needs the one before keeps it."""
-        core = self._core
-        core.stop_filling(inode)
-        core.replace(inode, pieces)
-        inode.size, inode.version, inode.expected, inode.lost = size, version, False, False
-        inode.ctime_ns = inode.mtime_ns = core.now_ns()
-        self._write_back.changed(inode)
-        core.save(inode)
+    def new_version(self, call: AnyCall, inode: Inode, pieces: Pieces, size: int, version: int) -> Inode:
+        """Return a file with another version; what needs the one before keeps it."""
+        now_ns = self._core.now_ns()
         call.changes.add(inos=(inode.ino,))
+        return self._write_back.dirtied(replace(
+            inode, pieces=pieces, size=size, version=version, expected=False, lost=False, filling=False,
+            mtime_ns=now_ns, ctime_ns=now_ns,
+        ))  # fmt: skip
 
 
-def _check_base(handle: Handle, pieces: Pieces) -> None:
+def at(inode: Inode, layout: FileLayout, *, is_cut: bool) -> Inode:
+    """Return a file whose pieces are to lie elsewhere."""
+    ring, replicas, piece_bytes = layout.ring, layout.replicas, layout.piece_bytes
+    return replace(inode, ring=ring, replicas=replicas, piece_bytes=piece_bytes, is_cut=is_cut)
+
+
+def _check_base(handle: Handle, inode: Inode, pieces: Pieces) -> None:
     """Refuse a version that goes on from bytes which are gone."""
     goes_on = any(version not in (0, handle.version) for version, _ in pieces)
-    if goes_on and (handle.is_cut_off or handle.inode.lost):
-        raise OSError(errno.EIO, f"bytes of {handle.inode.name!r} went from memory while it was written: write it anew")
-
-
-def store_writer(core: Core, handle: Handle) -> None:
-    """Store what a handle writes from now on."""
-    core.database.put_writer(WriterRow(handle.number, handle.session, handle.inode.ino, handle.version, handle.layout))
+    if goes_on and (handle.is_cut_off or inode.lost):
+        raise OSError(errno.EIO, f"bytes of {inode.name!r} went from memory while it was written: write it anew")
 
 
 def is_cut(before: Pieces, after: Pieces, *, was: bool) -> bool:

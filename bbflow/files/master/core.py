@@ -11,28 +11,29 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from bbflow.files.commands import Command, DropCommand, TaskAnswer
-from bbflow.files.inodes import FileLayout, Inode, Pieces, keys_of, places_of
+from bbflow.files.inodes import DIRECTORY, FILE, FileLayout, Inode, Pieces
 from bbflow.files.master.database import Database
+from bbflow.files.master.events import Event, RoomEvent
 from bbflow.files.master.image import Image
+from bbflow.files.master.namespace import Namespace
 from bbflow.files.master.permissions import Credentials
-from bbflow.files.master.room import Node
-from bbflow.files.master.sessions import Changes, Handle, Session, Sessions
+from bbflow.files.master.records import DoomRecord, ForgetRecord, Handle, InodeRecord, Record, Stored
+from bbflow.files.master.room import Node, choose_ring
+from bbflow.files.master.sessions import Changes, Session, Sessions
 from bbflow.files.options import Options
 from bbflow.files.replies import FileReply
 from bbflow.files.requests import ClientRequest
 
 R_co = TypeVar("R_co", bound=ClientRequest, covariant=True)
 Then = Callable[[TaskAnswer], None]
-Key = tuple[str, int | str]
-"""What a request waits for: a kind of event, and on which thing."""
 
 
 class Blocked(Exception):  # noqa: N818 - it is a signal, not an error
     """A request can't be answered yet."""
 
-    def __init__(self, key: Key, error: OSError, timeout_s: float) -> None:
+    def __init__(self, event: Event, error: OSError, timeout_s: float) -> None:
         super().__init__()
-        self.key, self.error, self.timeout_s = key, error, timeout_s
+        self.event, self.error, self.timeout_s = event, error, timeout_s
 
 
 @dataclass(slots=True)
@@ -47,8 +48,12 @@ class Call(Generic[R_co]):
     """What was asked."""
     who: Credentials
     """For whom."""
+    records: list[Record] = field(default_factory=list)
+    """What it decides: it goes when the request has to wait, or is refused."""
     changes: Changes = field(default_factory=Changes)
-    """What others must forget before it is answered."""
+    """What others must forget because of that."""
+    told: Changes | None = None
+    """What they must forget of all that counts, before it is answered."""
     began_s: float = 0.0
     """When it came."""
     deadline_s: float = 0.0
@@ -58,7 +63,15 @@ class Call(Generic[R_co]):
     begun: int = 0
     """How many files it was about when it came."""
 
-    def wait(self, key: Key, error: OSError, timeout_s: float, now_s: float) -> NoReturn:
+    def record(self, *records: Record) -> None:
+        """Decide that something is so from now on: it counts once the whole request is decided."""
+        self.records += records
+
+    def undecide(self) -> None:
+        """Let nothing count of what was being decided."""
+        self.records, self.changes = [], Changes()
+
+    def wait(self, event: Event, error: OSError, timeout_s: float, now_s: float) -> NoReturn:
         """Let the request be tried again when something has happened.
 
         Raises
@@ -70,7 +83,7 @@ class Call(Generic[R_co]):
         """
         if timeout_s >= 0 and now_s - self.began_s >= timeout_s:
             raise error
-        raise Blocked(key, error, timeout_s)
+        raise Blocked(event, error, timeout_s)
 
 
 AnyCall = Call[ClientRequest]
@@ -79,22 +92,16 @@ Answers = dict[type[ClientRequest], Callable[[Any], FileReply | None]]
 """What answers a call of each kind of request; None where the format has no reply."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hidden:
-    """An object that nobody can open, since the namespace can't have its name."""
-
-    directory: str
-    """Where it was seen."""
-    reason: str
-    """Why."""
-
-
 class CutOff(Struct, frozen=True):
     """No message: its peer is to be cut off."""
 
 
 class Deferred(Exception):  # noqa: N818
-    """A request is answered later, by who raised this."""
+    """A request is decided, and answered later by who raised this."""
+
+
+class Unfinished(Exception):  # noqa: N818
+    """A part of a request is decided, and counts whatever becomes of the rest."""
 
 
 class Core:
@@ -102,90 +109,80 @@ class Core:
 
     Parameters
     ----------
-    database
-        What it stores.
-    options
-        How it keeps files.
-    clock
-        Gives seconds since the epoch.
+    database, options, clock
+        As `Master` has them.
     """
 
     def __init__(self, database: Database, options: Options, clock: Callable[[], float]) -> None:
         self.options, self.database, self.clock = options, database, clock
-        owner = Credentials(os.getuid(), os.getgid())
-        self.image = Image(options.number, database.inodes(), owner, options.piece_bytes, options.storage)
-        database.save(self.image.root)
+        self._namespace = Namespace(options.number, has_storage=bool(options.storage))
+        self.image: Image = self._namespace
+        """The namespace, as it is read; `commit` changes it."""
         self.sessions = Sessions()
         self.nodes: dict[str, Node] = {}
-        self.handles: dict[int, Handle] = {}
-        """What is open, by the handles' numbers."""
         self.finished: list[tuple[AnyCall, FileReply]] = []
         """Requests that were `Deferred` and have their reply now."""
         self.out: list[tuple[int, Struct | Raw]] = []
         """Messages to send once everything is stored: peer and message."""
-        self.events: list[Key] = []
+        self.events: list[Event] = []
         """What has happened that requests may wait for."""
-        self.stored: dict[str, int] = {
-            inode.stored_path: inode.ino for inode in self.image.inodes.values() if inode.stored_path
-        }
-        """Objects in the shared storage that are some inode's."""
-        self.doomed: dict[str, None] = dict.fromkeys(database.doomed())
-        """Objects that must go."""
-        self.busy: set[str] = set()
-        """Objects that IOnodes are at work on: what is there is not known now."""
-        self.hidden: dict[str, Hidden] = {}
-        """Objects that can't be shown, by name; one that ends in ``/`` stands for all below."""
-        self.scans = 0
-        """How many looks at the shared storage are under way."""
-        self.gone: set[str] = set()
-        """Objects that went meanwhile, which these may have seen still."""
-        self.orphans: set[int] = set()
-        """Inodes without a name that are open still."""
         self.seq = 0
         """Number of the last change."""
-        self.turn = 0
-        """Goes up with each new file."""
-        self.filling: dict[int, set[str]] = {}
-        """Files that come from the shared storage, with the piece files that are still to come."""
-        self.held: set[int] = set()
-        """Files that were prefetched, or are to be, and that nobody has read yet."""
+        self._turn = 0
         self._numbers = database.epoch << 32
         self._tasks: dict[int, tuple[str, Command | None, Then]] = {}
-        self._touched: dict[int, Inode] = {}
-        self._used = 0
+        self._restore()
+
+    def _restore(self) -> None:
+        """Take in what a master before this one has stored of the namespace; a new one has its root."""
+        self._namespace.restore(map(self._cut, self.database.inodes()))
+        for record in self.database.objects():
+            self._namespace.apply(record)
+        if self.image.root_ino not in self.image.inodes:
+            ino, now_ns = self.image.root_ino, self.now_ns()
+            self.commit(InodeRecord(
+                Inode(ino, ino, "", DIRECTORY, 0o755, os.getuid(), os.getgid(), now_ns, now_ns, now_ns)
+            ))  # fmt: skip
+
+    def _cut(self, inode: Inode) -> Inode:
+        """Say how long the pieces of a file are to be that has none: whoever opens it divides by that."""
+        is_uncut = inode.kind == FILE and not inode.piece_bytes
+        return replace(inode, piece_bytes=self.options.piece_bytes) if is_uncut else inode
+
+    def commit(self, *records: Record) -> None:
+        """Let something be so from now on: each record is stored, if it is to last, and applied; nobody else does that.
+
+        What is stored reaches the disk before any message goes out that follows from it (`Master.take_out`).
+        """
+        for record in records:
+            if isinstance(record, Stored):
+                self.database.store(record)
+            events, freed = self._namespace.apply(record)
+            self.events += events
+            if freed:
+                self.drop(freed)
+
+    def count(self, call: AnyCall) -> None:
+        """Let what a request has decided count."""
+        if call.records:
+            records, call.records = call.records, []
+            self.commit(*records)
+        if call.changes:
+            changes, call.changes = call.changes, Changes()
+            call.told = changes if call.told is None else call.told.with_those(changes)
 
     def number(self) -> int:
         """Return a number that was never given before, also not before a restart."""
         self._numbers += 1
         return self._numbers
 
-    def use(self, inode: Inode) -> None:
-        """Record that a file was used just now."""
-        self._used += 1
-        inode.used = self._used
-
-    def save(self, inode: Inode) -> None:
-        """Store an inode with the next commit."""
-        self.database.save(inode)
-
-    def touched(self, directory: Inode) -> None:
-        """Store a directory whose names have changed, before long: each of them is stored by itself."""
-        self._touched[directory.ino] = directory
-
-    def save_touched(self) -> None:
-        """Store the directories' times."""
-        for directory in self._touched.values():
-            if directory.ino in self.image.inodes:
-                self.database.save(directory)
-        self._touched.clear()
-
     def now_ns(self) -> int:
         """Return the time in nanoseconds since the epoch."""
         return int(self.clock() * 1e9)
 
-    def happened(self, kind: str, thing: int | str) -> None:
+    def happened(self, event: Event) -> None:
         """Wake requests that wait for this."""
-        self.events.append((kind, thing))
+        self.events.append(event)
 
     def take_out(self) -> list[tuple[int, Struct | Raw]]:
         """Return what is to be sent, once."""
@@ -251,16 +248,26 @@ class Core:
             for key, size in keys.items():
                 node.place(key, size)
 
+    def grant(self, session: Session, name: str, size: int) -> None:
+        """Let a session have room on a node, or less of it (a negative size)."""
+        session.room[name] = session.room.get(name, 0) + size
+        if name in self.nodes:
+            self.nodes[name].granted_bytes += size
+
+    def ring(self, near: str) -> tuple[str, ...]:
+        """Return the nodes that the pieces of the next file go round on; its first one is at `near` if that matters."""
+        self._turn += 1
+        return choose_ring(self.nodes.values(), self._turn, near if self.options.near else "")
+
     def is_in_memory(self, inode: Inode) -> bool:
         """Whether all bytes of a file lie on nodes that are up."""
-        places = places_of(inode.ring, inode.replicas, inode.pieces)
         nodes = {node.name: node.placed.keys() for node in self.nodes.values() if node.peer is not None}
-        is_there = all(keys.keys() <= nodes.get(name, set()) for name, keys in places.items())
+        is_there = all(keys.keys() <= nodes.get(name, set()) for name, keys in inode.places.items())
         return bool(inode.ring) and is_there and not inode.filling and not inode.lost
 
     def drop(self, keys: Iterable[str]) -> None:
         """Remove piece files wherever they are, unless somebody needs them; their room is free when they are gone."""
-        unneeded = [key for key in keys if not self.sessions.pins.get(key)]
+        unneeded = [key for key in keys if key not in self.image.pins]
         for node in self.nodes.values():
             if there := [key for key in unneeded if key in node.placed]:
                 self.drop_from(node, there)
@@ -274,77 +281,37 @@ class Core:
 
         def gone(_: TaskAnswer) -> None:
             node.leaving_bytes -= size  # what a node that is away still has is compared when it comes back
-            self.happened("room", node.name)
+            self.happened(RoomEvent(node.name))
 
         self.command(node.name, DropCommand(keys=tuple(keys)), gone)
 
-    def stop_filling(self, inode: Inode) -> None:
-        """Wait no more for a file's bytes from the shared storage: it has others now."""
-        if self.filling.pop(inode.ino, None) is not None:
-            inode.filling = False
-            self.happened("filled", inode.ino)
+    # What is decided in several places.
 
-    def replace(self, inode: Inode, pieces: Pieces) -> None:
-        """Let a file have other pieces; those of before go once nobody needs them."""
-        kept = set(keys_of(pieces))
-        before = [key for key in keys_of(inode.pieces) if key not in kept]
-        inode.pieces = pieces
-        if before:
-            self.drop(before)
+    def handle(self, session: Session, inode: Inode, version: int, pieces: Pieces, layout: FileLayout) -> Handle:
+        """Return a new handle."""
+        return Handle(self.number(), session.name, inode.ino, version, pieces, layout)
 
-    def unpin(self, pieces: Pieces, inode: Inode) -> None:
-        """Let go of pieces that a handle or a transfer needed."""
-        free = self.sessions.unpin(pieces)
-        if free:
-            kept = set(keys_of(inode.pieces)) if inode.ring else set()
-            self.drop(key for key in free if key not in kept)
+    def without_name(self, inode: Inode) -> list[Record]:
+        """Return what is so once an inode has lost its name: its object goes; it, too, unless it is open still."""
+        doomed: list[Record] = [DoomRecord(inode.stored_path)] if self._is_stored(inode) else []
+        if not self.image.is_open(inode.ino):
+            return [*doomed, ForgetRecord(inode.ino)]
+        return [*doomed, InodeRecord(replace(self.without_object(inode), parent=0, ctime_ns=self.now_ns()))]
 
-    # Handles.
+    def without_object(self, inode: Inode) -> Inode:
+        """Return an inode whose object goes: a `DoomRecord` has to say so."""
+        return replace(inode, stored_path="", stored_version=0) if self._is_stored(inode) else inode
 
-    def open_handle(self, session: Session, inode: Inode, version: int, pieces: Pieces, layout: FileLayout) -> Handle:
-        """Open a file for a session."""
-        handle = Handle(self.number(), session.name, inode, version, pieces, self.clock(), layout)
-        session.handles[handle.number] = self.handles[handle.number] = handle
-        self.sessions.pin(handle.pieces)
-        if version:
-            inode.writer = handle.number
-        else:
-            inode.readers += 1
-        return handle
+    def _is_stored(self, inode: Inode) -> bool:
+        return bool(inode.stored_path and self.options.storage)
 
-    def forget_inode(self, inode: Inode) -> None:
-        """Let go of an inode without a name, its bytes and its object, unless it is open still."""
-        if inode.writer or inode.readers:
-            self.orphans.add(inode.ino)
-            self.save(inode)
-            return
-        self.orphans.discard(inode.ino)
-        self.filling.pop(inode.ino, None)
-        if inode.ino in self.held:
-            self.happened("closed", inode.ino)
-        pieces, inode.pieces = inode.pieces, ()
-        self.drop(keys_of(pieces))
-        self.image.forget(inode)
-        self.database.remove(inode)
-
-    def is_scratch(self, inode: Inode) -> bool:
-        """Whether a file has a name that is never written back."""
-        patterns = self.options.scratch
-        if not patterns:
-            return False
-        path = self.image.path(inode)
+    def is_scratch(self, path: str) -> bool:
+        """Whether a file of this path is never written back."""
+        name = path.rpartition("/")[2]
         return any(
-            fnmatchcase(path, pattern.removeprefix("/")) or fnmatchcase(inode.name, pattern) for pattern in patterns
+            fnmatchcase(path, pattern.removeprefix("/")) or fnmatchcase(name, pattern)
+            for pattern in self.options.scratch
         )
-
-    def doom(self, inode: Inode) -> None:
-        """Let an inode's object in the shared storage go."""
-        if inode.stored_path and self.options.storage:
-            self.stored.pop(inode.stored_path, None)
-            self.doomed[inode.stored_path] = None
-            self.database.doom([inode.stored_path])
-            inode.stored_path, inode.stored_version = "", 0
-            self.happened("storage", 0)
 
     def check_free(self, path: str) -> None:
         """Refuse a file whose object would take the place of one that can't be shown.
@@ -354,20 +321,9 @@ class Core:
         OSError
             EEXIST.
         """
+        hidden = self.image.hidden
         above = (f"{path[:at]}/" for at, letter in enumerate(path) if letter == "/")
-        found = next((name for name in (path, *above) if name in self.hidden), None) if self.hidden else None
+        found = next((name for name in (path, *above) if name in hidden), None) if hidden else None
         if found is not None:
-            what = f"the shared storage has an object {found!r} that isn't shown here: {self.hidden[found].reason}"
+            what = f"the shared storage has an object {found!r} that isn't shown here: {hidden[found].reason}"
             raise FileExistsError(errno.EEXIST, f"{what}; rename or remove it there, then 'bbflow files refresh'")
-
-    def uncover(self, path: str) -> bool:
-        """Let objects be shown that a file hid which had their directory's name; return whether there are any."""
-        found = [name for name in self.hidden if name.startswith(f"{path}/")]
-        for name in found:
-            del self.hidden[name]
-        return bool(found)
-
-    def vanished(self, path: str) -> None:
-        """Record that an object is gone."""
-        if self.scans:
-            self.gone.add(path)

@@ -1,8 +1,7 @@
 """What a master keeps on its storage: SQLite in WAL mode, written before anything is answered."""
 
 import sqlite3
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,20 @@ import msgspec
 
 from bbflow.errors import CapacityError, ConfigError, NodeError
 from bbflow.files.inodes import FileLayout, Inode, pack, unpack
+from bbflow.files.master.records import (
+    CloseRecord,
+    DoomRecord,
+    ForgetRecord,
+    Handle,
+    HandleRecord,
+    InodeRecord,
+    SpareRecord,
+    Stored,
+    TouchRecord,
+    Transfer,
+    TransferRecord,
+    TransferredRecord,
+)
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS format (version INTEGER, epoch INTEGER);
@@ -26,40 +39,13 @@ CREATE TABLE IF NOT EXISTS locks (ino INTEGER, session TEXT, owner TEXT, kind TE
 CREATE TABLE IF NOT EXISTS transfers (path TEXT PRIMARY KEY, node TEXT, source TEXT);
 """
 VERSION = 2
+RING = msgspec.msgpack.Decoder(tuple[str, ...])
 NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
 """What SQLite says of a file system that is full, and of a quota that is used up."""
 
 
-@dataclass(frozen=True, slots=True)
-class WriterRow:
-    """A handle for writing: it outlives the master, whose client goes on with it."""
-
-    handle: int
-    """Its number."""
-    session: str
-    """Whose it is."""
-    ino: int
-    """On which file."""
-    version: int
-    """What it writes."""
-    layout: FileLayout
-    """Where."""
-
-
-@dataclass(frozen=True, slots=True)
-class TransferRow:
-    """What an IOnode was told to do to an object: it outlives the master, and may still be under way then."""
-
-    path: str
-    """Which object it makes or removes."""
-    node: str
-    """The IOnode."""
-    source: str = ""
-    """The object's name before, where it is moved."""
-
-
 class Database:
-    """The master's storage; changes are collected and written with `commit`.
+    """The master's storage; records are collected and written with `commit`.
 
     Parameters
     ----------
@@ -79,9 +65,21 @@ class Database:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._changed: dict[int, Inode] = {}
-        self._writers: dict[int, WriterRow | None] = {}
+        self._touched: dict[int, Inode] = {}
+        self._writers: dict[int, Handle | None] = {}
         self._replies: dict[tuple[str, int], tuple[int, bytes]] = {}
         self._statements: list[tuple[str, tuple[object, ...]]] = []
+        self._rules: dict[type[Stored], Callable[[Any], None]] = {
+            InodeRecord: self._put,
+            TouchRecord: self._touch,
+            ForgetRecord: self._forget,
+            HandleRecord: self._open,
+            CloseRecord: self._close,
+            DoomRecord: self._doom,
+            SpareRecord: self._spare,
+            TransferRecord: self._begin,
+            TransferredRecord: self._end,
+        }
         self._connection = sqlite3.connect(path, isolation_level=None)
         try:
             # One master alone has it: to lock it anew with each commit takes a twentieth of the time of a create.
@@ -140,16 +138,10 @@ class Database:
         """Return the sessions that were there: name, user, group."""
         return list(self._connection.execute("SELECT session, uid, gid FROM sessions"))
 
-    def writers(self) -> list[WriterRow]:
-        """Return the handles for writing."""
+    def writers(self) -> list[Handle]:
+        """Return the handles for writing; what pieces they have follows from their files."""
         return [
-            WriterRow(
-                handle,
-                session,
-                ino,
-                version,
-                FileLayout(msgspec.msgpack.decode(ring, type=tuple[str, ...]), replicas, piece_bytes),
-            )
+            Handle(handle, session, ino, version, (), FileLayout(RING.decode(ring), replicas, piece_bytes))
             for handle, session, ino, version, ring, replicas, piece_bytes in self._connection.execute(
                 "SELECT * FROM writers"
             )
@@ -163,22 +155,55 @@ class Database:
         """Return the locks: inode, session, owner, kind, first byte, byte behind the last one, process."""
         return list(self._connection.execute("SELECT * FROM locks"))
 
-    def doomed(self) -> list[str]:
-        """Return the names of objects that must go."""
-        return [path for (path,) in self._connection.execute("SELECT path FROM doomed")]
+    def objects(self) -> Iterator[Stored]:
+        """Go through what is known of objects: which must go, and what IOnodes were told and have not answered."""
+        for (path,) in self._connection.execute("SELECT path FROM doomed"):
+            yield DoomRecord(path)
+        for row in self._connection.execute("SELECT path, node, source FROM transfers"):
+            yield TransferRecord(Transfer(*row))
 
-    def transfers(self) -> list[TransferRow]:
-        """Return what IOnodes were told to do to objects, and have not answered."""
-        return [TransferRow(*row) for row in self._connection.execute("SELECT path, node, source FROM transfers")]
+    def store(self, record: Stored) -> None:
+        """Store a record with the next `commit`."""
+        self._rules[type(record)](record)
 
-    def save(self, inode: Inode) -> None:
-        """Store an inode as it will be at the next `commit`."""
-        self._changed[inode.ino] = inode
+    def _put(self, record: InodeRecord) -> None:
+        self._changed[record.inode.ino] = record.inode
+        self._touched.pop(record.inode.ino, None)
 
-    def remove(self, inode: Inode) -> None:
-        """Forget an inode."""
-        self._changed.pop(inode.ino, None)
-        self._statements.append(("DELETE FROM inodes WHERE ino = ?", (inode.ino,)))
+    def _touch(self, record: TouchRecord) -> None:
+        inode = record.inode
+        (self._changed if inode.ino in self._changed else self._touched)[inode.ino] = inode
+
+    def store_touched(self) -> None:
+        """Store the times of directories in which names have changed with the next `commit`."""
+        self._changed |= self._touched
+        self._touched.clear()
+
+    def _forget(self, record: ForgetRecord) -> None:
+        self._changed.pop(record.ino, None)
+        self._touched.pop(record.ino, None)
+        self._statements.append(("DELETE FROM inodes WHERE ino = ?", (record.ino,)))
+
+    def _open(self, record: HandleRecord) -> None:
+        if record.handle.version:
+            self._writers[record.handle.number] = record.handle
+
+    def _close(self, record: CloseRecord) -> None:
+        if record.handle.version:
+            self._writers[record.handle.number] = None
+
+    def _doom(self, record: DoomRecord) -> None:
+        self._statements.append(("INSERT OR REPLACE INTO doomed VALUES (?)", (record.path,)))
+
+    def _spare(self, record: SpareRecord) -> None:
+        self._statements.append(("DELETE FROM doomed WHERE path = ?", (record.path,)))
+
+    def _begin(self, record: TransferRecord) -> None:
+        it = record.transfer
+        self._statements.append(("INSERT OR REPLACE INTO transfers VALUES (?, ?, ?)", (it.path, it.node, it.source)))
+
+    def _end(self, record: TransferredRecord) -> None:
+        self._statements.append(("DELETE FROM transfers WHERE path = ?", (record.transfer.path,)))
 
     def add_session(self, session: str, uid: int, gid: int) -> None:
         """Store a session."""
@@ -201,30 +226,6 @@ class Database:
         gone = "DELETE FROM locks WHERE ino = ? AND session = ? AND owner = ?"
         self._statements.append((gone, (ino, session, owner)))
         self._statements += [("INSERT INTO locks VALUES (?, ?, ?, ?, ?, ?, ?)", (ino, *lock)) for lock in locks]
-
-    def put_writer(self, row: WriterRow) -> None:
-        """Store a handle for writing, or its new version."""
-        self._writers[row.handle] = row
-
-    def remove_writer(self, handle: int) -> None:
-        """Forget a handle for writing."""
-        self._writers[handle] = None
-
-    def doom(self, paths: Iterable[str]) -> None:
-        """Store that objects must go."""
-        self._statements += [("INSERT OR REPLACE INTO doomed VALUES (?)", (path,)) for path in paths]
-
-    def spare(self, path: str) -> None:
-        """Store that an object is gone, or must not go any more."""
-        self._statements.append(("DELETE FROM doomed WHERE path = ?", (path,)))
-
-    def begin(self, row: TransferRow) -> None:
-        """Store that an IOnode is told to do something to an object."""
-        self._statements.append(("INSERT OR REPLACE INTO transfers VALUES (?, ?, ?)", (row.path, row.node, row.source)))
-
-    def end(self, path: str) -> None:
-        """Store that nothing is under way any more at an object."""
-        self._statements.append(("DELETE FROM transfers WHERE path = ?", (path,)))
 
     def commit(self) -> None:
         """Write everything that has changed, all or nothing.
@@ -273,10 +274,9 @@ class Database:
         self._connection.close()
 
 
-def _values(row: WriterRow) -> tuple[Any, ...]:
-    layout = row.layout
-    ring = msgspec.msgpack.encode(layout.ring)
-    return row.handle, row.session, row.ino, row.version, ring, layout.replicas, layout.piece_bytes
+def _values(it: Handle) -> tuple[Any, ...]:
+    ring = msgspec.msgpack.encode(it.layout.ring)
+    return it.number, it.session, it.ino, it.version, ring, it.layout.replicas, it.layout.piece_bytes
 
 
 def _code(error: Exception) -> int:

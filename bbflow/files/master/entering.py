@@ -8,13 +8,13 @@ from bbflow.errors import ProtocolError
 from bbflow.files.commands import NodesNotice
 from bbflow.files.inodes import Inode
 from bbflow.files.master.core import AnyCall, Core
+from bbflow.files.master.events import GraceEvent
 from bbflow.files.master.fleet import Fleet
 from bbflow.files.master.locks import Locks
 from bbflow.files.master.once import Once
 from bbflow.files.master.opening import FileOpening
 from bbflow.files.master.permissions import Credentials
 from bbflow.files.master.sessions import Changes, Session
-from bbflow.files.master.writeback import WriteBack
 from bbflow.files.replies import FileRefusal, FileReply, SessionOptions, SessionReply
 from bbflow.files.requests import JoinSessionRequest, SessionRequest
 
@@ -28,7 +28,7 @@ class Entering:
     ----------
     core
         The master's state.
-    opening, locks, write_back, fleet, once
+    opening, locks, fleet, once
         Its other parts.
     ended
         Called with each session that has ended, and what others must forget then.
@@ -39,13 +39,12 @@ class Entering:
         core: Core,
         opening: FileOpening,
         locks: Locks,
-        write_back: WriteBack,
         fleet: Fleet,
         once: Once,
         ended: Callable[[Session, Changes], None],
     ) -> None:
         self._core, self._opening, self._locks = core, opening, locks
-        self._write_back, self._fleet, self._once, self._ended = write_back, fleet, once, ended
+        self._fleet, self._once, self._ended = fleet, once, ended
 
     def join(self, peer: int, asked: JoinSessionRequest) -> None:
         """Let a connection be another one of a session."""
@@ -91,7 +90,7 @@ class Entering:
         reply = SessionReply(
             session=session.name,
             lease_s=options.lease_s,
-            root=core.image.root.attr(),
+            root=core.image.attr(core.image.root),
             nodes=self._fleet.told(),
             handles=tuple(handles),
             seq=core.seq,
@@ -103,7 +102,7 @@ class Entering:
             ),
         )
         core.send(peer, reply)
-        core.happened("grace", 0)
+        core.happened(GraceEvent())
 
     def _session(self, asked: SessionRequest, uid: int | None) -> Session | None:
         """Return the session that a client begins or comes back to; None if that has ended."""
@@ -134,7 +133,7 @@ class Entering:
         core.database.remove_session(session.name)
         for peer in peers:
             core.sessions.by_peer.pop(peer, None)
-        core.happened("grace", 0)
+        core.happened(GraceEvent())
         self._ended(session, changes)
 
     def unname(self, inode: Inode, changes: Changes) -> None:
@@ -142,6 +141,4 @@ class Entering:
         core = self._core
         changes.names.append((inode.parent, inode.name, inode.ino))
         changes.add(directories=(inode.parent,))
-        core.image.disown(inode)
-        self._write_back.cancel(inode)
-        core.forget_inode(inode)
+        core.commit(*core.without_name(inode))

@@ -1,12 +1,16 @@
 """Bytes that come from the shared storage, and go again when room is needed."""
 
 import errno
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Set
+
+from msgspec.structs import replace
 
 from bbflow.files.commands import FillCommand, TaskAnswer
 from bbflow.files.inodes import FILE, Inode, Pieces, key_of, keys_of, places_of
 from bbflow.files.master.core import AnyCall, Core
-from bbflow.files.master.room import Node, choose_ring
+from bbflow.files.master.events import FillBegunEvent, FilledEvent, RoomEvent
+from bbflow.files.master.records import HandleRecord, InodeRecord, SeenRecord, UsedRecord
+from bbflow.files.master.room import Node
 from bbflow.files.master.writeback import WriteBack
 
 EVICT_SHARE = 32
@@ -28,8 +32,23 @@ class Filling:
     def __init__(self, core: Core, write_back: WriteBack) -> None:
         self._core, self._write_back = core, write_back
         self._unbegun: dict[int, set[str]] = {}
+        self._coming: dict[int, set[str]] = {}
+        self._held: set[int] = set()
         self.failed: dict[int, str] = {}
         """Files that couldn't be had from the shared storage, and why."""
+
+    @property
+    def held(self) -> Set[int]:
+        """Files that were prefetched, or are to be, and that nobody has read yet."""
+        return self._held
+
+    def hold(self, inos: Iterable[int]) -> None:
+        """Let files that are prefetched stay until somebody has read them."""
+        self._held.update(inos)
+
+    def let_loose(self, ino: int) -> None:
+        """Let a file go as any other one: somebody has read it, or nobody will."""
+        self._held.discard(ino)
 
     def begin(self, call: AnyCall, inode: Inode) -> bool:
         """Have a file's bytes in memory, or on their way; return whether they are still on it.
@@ -42,22 +61,22 @@ class Filling:
             If there never will be room, or the shared storage doesn't give the bytes.
         """
         timeout_s, now_s = self._core.options.room_timeout_s, self._core.clock()
-        if inode.ino not in self._core.filling:
+        if not inode.filling:
             if not inode.is_cold or not inode.size:
                 return False
             self._check_failed(call, inode)
             blocked = self.start(inode, urgent=True, near=call.session.host)
             if blocked is not None:
-                call.wait(("room", blocked.name), _full(blocked, inode), timeout_s, now_s)
+                call.wait(RoomEvent(blocked.name), _full(blocked, inode), timeout_s, now_s)
         if inode.ino in self._unbegun:
             error = OSError(errno.EHOSTDOWN, f"the IOnodes don't begin with {inode.name!r}")
-            call.wait(("begun", inode.ino), error, timeout_s, now_s)
+            call.wait(FillBegunEvent(inode.ino), error, timeout_s, now_s)
         return True
 
     def _check_failed(self, call: AnyCall, inode: Inode) -> None:
         """Don't try for ever what failed while this request waited for it."""
-        waited_for = call.blocked.key if call.blocked is not None else None
-        if waited_for in (("begun", inode.ino), ("filled", inode.ino)) and inode.ino in self.failed:
+        waited_for = call.blocked.event if call.blocked is not None else None
+        if waited_for in (FillBegunEvent(inode.ino), FilledEvent(inode.ino)) and inode.ino in self.failed:
             raise OSError(errno.EIO, f"{inode.name!r} didn't come from the shared storage: {self.failed[inode.ino]}")
 
     def complete(self, call: AnyCall, inode: Inode) -> None:
@@ -72,7 +91,7 @@ class Filling:
         """
         if self.begin(call, inode):
             error = OSError(errno.EIO, f"{inode.name!r} didn't come from the shared storage")
-            call.wait(("filled", inode.ino), error, MAX_FILL_S, self._core.clock())
+            call.wait(FilledEvent(inode.ino), error, MAX_FILL_S, self._core.clock())
 
     def start(self, inode: Inode, *, urgent: bool, near: str = "") -> Node | None:
         """Begin to fill a file; return the node that has no room for its part, if there is one.
@@ -92,8 +111,7 @@ class Filling:
             If there never will be room, or no node is up.
         """
         core = self._core
-        core.turn += 1
-        ring = choose_ring(core.nodes.values(), core.turn, near if core.options.near else "")
+        ring = core.ring(near)
         if not ring:
             raise OSError(errno.EHOSTDOWN, "no IOnode is up")
         pieces = pieces_of(inode.version, inode.size, core.options.piece_bytes)
@@ -103,15 +121,13 @@ class Filling:
             if size > node.most_bytes:
                 raise OSError(errno.ENOSPC, f"{inode.name!r} needs {size} bytes of {node.name}'s {node.most_bytes}")
             if size > node.free_bytes:
-                self.make_room(node, size, spare=() if urgent else core.held)
+                self.make_room(node, size, spare=() if urgent else self._held)
                 return node
-        inode.ring, inode.replicas, inode.pieces, inode.piece_bytes = ring, 1, pieces, core.options.piece_bytes
-        inode.filling = True
-        core.use(inode)
-        core.filling[inode.ino] = set(keys_of(pieces))
-        self._unbegun[inode.ino] = set(keys_of(pieces))
         self.failed.pop(inode.ino, None)
+        self._unbegun[inode.ino], self._coming[inode.ino] = set(keys_of(pieces)), set(keys_of(pieces))
         core.place(places)
+        inode = replace(inode, ring=ring, replicas=1, pieces=pieces, piece_bytes=core.options.piece_bytes, filling=True)
+        core.commit(InodeRecord(inode), UsedRecord(inode.ino))
         for index, piece in enumerate(pieces):
             self._fill(inode, index, piece[1], urgent=urgent)
         return None
@@ -120,13 +136,14 @@ class Filling:
         key = key_of(inode.version, index)
 
         def done(answer: TaskAnswer) -> None:
-            self._begun(inode, key)
-            if not answer.done:
-                return
-            if answer.errno is not None:
-                self._fail(inode, key, answer)
-            else:
-                self._filled(inode, key)
+            self._begun(inode.ino, key)
+            now = self._core.image.inodes.get(inode.ino)
+            is_awaited = now is not None and now.filling and key in self._coming.get(inode.ino, ())
+            if answer.done and now is not None and is_awaited:
+                if answer.errno is not None:
+                    self._fail(now, answer)
+                else:
+                    self._filled(now, key)
 
         start = index * inode.piece_bytes
         command = FillCommand(
@@ -134,54 +151,48 @@ class Filling:
         )
         self._core.command(inode.holders(index)[0], command, done)
 
-    def _begun(self, inode: Inode, key: str) -> None:
-        waiting = self._unbegun.get(inode.ino, set())
+    def _begun(self, ino: int, key: str) -> None:
+        waiting = self._unbegun.get(ino, set())
         waiting.discard(key)
-        if not waiting and self._unbegun.pop(inode.ino, None) is not None:
-            self._core.happened("begun", inode.ino)
+        if not waiting and self._unbegun.pop(ino, None) is not None:
+            self._core.happened(FillBegunEvent(ino))
 
     def _filled(self, inode: Inode, key: str) -> None:
-        waiting = self._core.filling.get(inode.ino)
-        if waiting is None or key not in waiting:
-            return
-        waiting.discard(key)
-        if not waiting:
-            del self._core.filling[inode.ino]
-            inode.filling = False
+        self._coming[inode.ino].discard(key)
+        if not self._coming[inode.ino]:
+            del self._coming[inode.ino]
             self.failed.pop(inode.ino, None)
-            self._core.save(inode)
-            self._core.happened("filled", inode.ino)
+            self._core.commit(InodeRecord(replace(inode, filling=False)))
 
-    def _fail(self, inode: Inode, key: str, answer: TaskAnswer) -> None:
-        if key not in self._core.filling.get(inode.ino, ()):
-            return
-        del self._core.filling[inode.ino]
-        inode.filling = False
+    def _fail(self, inode: Inode, answer: TaskAnswer) -> None:
+        del self._coming[inode.ino]
         if answer.errno == errno.ENOENT and inode.parent:  # whoever opens it next sees what is there now
-            self._core.image.inodes[inode.parent].scanned_s = 0.0
+            self._core.commit(SeenRecord(inode.parent, 0.0))
         if answer.errno != errno.EHOSTDOWN:  # else another node may have it
             self.failed[inode.ino] = answer.error
         self.let_go(inode)
         if self._unbegun.pop(inode.ino, None) is not None:
-            self._core.happened("begun", inode.ino)
-        self._core.happened("filled", inode.ino)
+            self._core.happened(FillBegunEvent(inode.ino))
 
     def let_go(self, inode: Inode) -> None:
         """Let a file's bytes go from memory; the shared storage has them."""
-        pieces, inode.pieces, inode.ring = inode.pieces, (), ()
-        if inode.writer in self._core.handles:
-            self._core.handles[inode.writer].is_cut_off = True
-        self._core.drop(keys_of(pieces))
-        self._core.save(inode)
+        writer = self._core.image.writer(inode.ino)
+        if writer is not None:
+            self._core.commit(HandleRecord(replace(writer, is_cut_off=True)))
+        self._core.commit(InodeRecord(replace(inode, pieces=(), ring=(), filling=False)))
 
     def evictable(self) -> Iterator[Inode]:
         """Go through what may go now, in no order."""
-        return (inode for inode in self._core.image.inodes.values() if _may_go(inode))
+        return (inode for inode in self._core.image.inodes.values() if self._may_go(inode))
+
+    def _may_go(self, inode: Inode) -> bool:
+        is_used = inode.filling or self._core.image.is_open(inode.ino)
+        return inode.kind == FILE and bool(inode.ring and inode.pieces) and inode.state == "clean" and not is_used
 
     def evict(self, ino: int) -> None:
         """Let a file's bytes go, if nobody uses them."""
         inode = self._core.image.inodes.get(ino)
-        if inode is not None and _may_go(inode):
+        if inode is not None and self._may_go(inode):
             self.let_go(inode)
 
     def make_room(self, node: Node, size: int, spare: Collection[int] = ()) -> None:
@@ -202,20 +213,15 @@ class Filling:
         if missing <= 0 or size > node.capacity:  # streams have the rest: what went would be in vain
             return
         there = (inode for inode in self.evictable() if node.name in inode.ring and inode.ino not in spare)
-        candidates = sorted(there, key=lambda inode: (inode.ino in self._core.held, inode.used))
+        candidates = sorted(there, key=lambda inode: (inode.ino in self._held, self._core.image.used(inode.ino)))
         for inode in candidates:
             if missing <= 0:
                 return
-            places = places_of(inode.ring, inode.replicas, inode.pieces).get(node.name, {})
+            places = inode.places.get(node.name, {})
             missing -= sum(places.values())
             if places:
                 self.let_go(inode)
         self._write_back.hurry()
-
-
-def _may_go(inode: Inode) -> bool:
-    is_used = inode.readers or inode.writer or inode.filling
-    return inode.kind == FILE and bool(inode.ring and inode.pieces) and inode.state == "clean" and not is_used
 
 
 def pieces_of(version: int, size: int, piece_bytes: int) -> Pieces:

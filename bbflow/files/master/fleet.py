@@ -12,8 +12,9 @@ from bbflow.files.commands import (
     NodesNotice,
     TaskAnswer,
 )
-from bbflow.files.inodes import FILE, pages, places_of
+from bbflow.files.inodes import FILE, pages
 from bbflow.files.master.core import Core
+from bbflow.files.master.events import AnyNodeEvent, NodeEvent, RoomEvent, StorageEvent
 from bbflow.files.master.replicas import Replicas
 from bbflow.files.master.room import Node
 from bbflow.files.master.sessions import Changes
@@ -48,7 +49,7 @@ class Fleet:
                     core.nodes[name] = Node(name, nowhere, 0, away_since_s=now_s)
         for inode in core.image.inodes.values():
             if inode.kind == FILE and inode.ring:
-                core.place(places_of(inode.ring, inode.replicas, inode.pieces))
+                core.place(inode.places)
 
     def told(self) -> tuple[IonodeTold, ...]:
         """Return what clients need to reach the nodes."""
@@ -85,20 +86,20 @@ class Fleet:
         core.send(peer, NodesNotice(nodes=self.told()))  # before any command that names one
         core.fail_tasks(name, but=lambda task, _: task in still)
         changes = self._compare(node, keys)
-        core.happened("node", name)
-        core.happened("node", "")
-        core.happened("room", name)
-        core.happened("storage", 0)
+        core.happened(NodeEvent(name))
+        core.happened(AnyNodeEvent())
+        core.happened(RoomEvent(name))
+        core.happened(StorageEvent())
         return changes
 
     def _compare(self, node: Node, keys: dict[str, int]) -> Changes:
         """Hold what a node has against what it should have."""
         core = self._core
-        written = {handle.version for handle in core.handles.values() if handle.version}
+        written = {handle.version for handle in core.image.handles.values() if handle.version}
         self._look_for(node, {key: size for key, size in node.placed.items() if _lacks(keys, key, size)})
         changes = self._replicas.found(node, keys)
         self._replicas.widen()
-        needed = node.placed.keys() | {key for key in keys if core.sessions.pins.get(key) or version_of(key) in written}
+        needed = node.placed.keys() | {key for key in keys if key in core.image.pins or version_of(key) in written}
         if stale := [key for key in keys if key not in needed]:
             for key in stale:
                 node.place(key, keys[key])

@@ -1,55 +1,93 @@
-"""The namespace in memory: inodes, their names, and the ways from one to the other. No I/O."""
+"""The namespace as all parts of a master see it: inodes, their names, and the ways from one to the other. No I/O.
+
+Nothing here changes anything: that is what `Namespace` is for, of which this is the part that is read.
+"""
 
 import errno
-import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Set
 
 from bbflow.files.inodes import DIRECTORY, FILE, LINK, Inode
-from bbflow.files.master.permissions import SEARCH, SETGID, WRITE, Credentials, check_access, check_removal
-from bbflow.files.names import check_name, check_new_name, split_path
+from bbflow.files.master.permissions import SEARCH, Credentials, check_access
+from bbflow.files.master.records import Handle, Hidden, Transfer
+from bbflow.files.names import check_name, split_path
+from bbflow.files.replies import Attr
 
 MASTER_SHIFT = 48
+NOTHING: Mapping[str, int] = {}
 
 
 class Image:
-    """All inodes of one master.
+    """What a master knows of its files.
 
     Parameters
     ----------
     number
         The master's; it makes the upper bits of its inode numbers.
-    inodes
-        What was stored; without a root, one is made.
-    owner
-        Whose the root is.
-    piece_bytes
-        How long the pieces of files are that have none yet.
-    storage
-        URL of the shared storage, whose objects could have all names; empty for none.
+    has_storage
+        Whether there is a shared storage behind the files.
     """
 
-    def __init__(
-        self, number: int, inodes: Iterator[Inode], owner: Credentials, piece_bytes: int, storage: str = ""
-    ) -> None:
-        self._piece_bytes, self._storage = piece_bytes, storage
+    def __init__(self, number: int, *, has_storage: bool) -> None:
         self.root_ino = (number << MASTER_SHIFT) + 1
-        self.inodes = {inode.ino: inode for inode in inodes}
-        if self.root_ino not in self.inodes:
-            now_ns = time.time_ns()
-            times = (now_ns, now_ns, now_ns)
-            self.inodes[self.root_ino] = Inode(
-                self.root_ino, DIRECTORY, self.root_ino, "", 0o755, owner.uid, owner.gid, *times
-            )
-        self._next = max(self.inodes) + 1
-        for inode in self.inodes.values():
-            self._let_be_cut(inode)
-            if inode.parent and inode.ino != self.root_ino:
-                self._link(inode)
+        self.has_storage = has_storage
+        self._next = self.root_ino
+        self._inodes: dict[int, Inode] = {}
+        self.inodes: Mapping[int, Inode] = self._inodes
+        """All inodes by number."""
+        self._entries: dict[int, dict[str, int]] = {}
+        self._subdirectories: Counter[int] = Counter()
+        self._stored: dict[str, int] = {}
+        self.stored: Mapping[str, int] = self._stored
+        """Objects in the shared storage that are some inode's."""
+        self._doomed: dict[str, None] = {}
+        self.doomed: Mapping[str, None] = self._doomed
+        """Objects that must go, in the order in which that was said."""
+        self._transfers: dict[str, Transfer] = {}
+        self.transfers: Mapping[str, Transfer] = self._transfers
+        """What IOnodes are at work on, by the object that is made or removed."""
+        self._busy: set[str] = set()
+        self.busy: Set[str] = self._busy
+        """Objects that IOnodes are at work on: what is there is not known now."""
+        self._hidden: dict[str, Hidden] = {}
+        self.hidden: Mapping[str, Hidden] = self._hidden
+        """Objects that can't be shown, by name; one that ends in ``/`` stands for all below."""
+        self._orphans: set[int] = set()
+        self.orphans: Set[int] = self._orphans
+        """Inodes without a name, which are open, or were when the master before this one ended."""
+        self._handles: dict[int, Handle] = {}
+        self.handles: Mapping[int, Handle] = self._handles
+        """What is open, by the handles' numbers."""
+        self._writers: dict[int, int] = {}
+        self._readers: Counter[int] = Counter()
+        self._pins: Counter[str] = Counter()
+        self.pins: Mapping[str, int] = self._pins
+        """How many handles need each piece file."""
+        self._filling: set[int] = set()
+        self.filling: Set[int] = self._filling
+        """Files whose bytes are on their way from the shared storage."""
+        self._dirty: dict[int, None] = {}
+        self.dirty: Mapping[int, None] = self._dirty
+        """Files that are to be written back, in the order in which they became so."""
+        self._misplaced: dict[int, None] = {}
+        self.misplaced: Mapping[int, None] = self._misplaced
+        """Files whose object has, or may have, another name than the file, and is to be moved."""
+        self._seen_s: dict[int, float] = {}
+        self._used: dict[int, int] = {}
+        self._looks = 0
+        self._vanished: set[str] = set()
+        self.vanished: Set[str] = self._vanished
+        """Objects that went meanwhile, which looks at the shared storage may have seen still."""
 
     @property
     def root(self) -> Inode:
         """The root directory."""
-        return self.inodes[self.root_ino]
+        return self._inodes[self.root_ino]
+
+    @property
+    def next_ino(self) -> int:
+        """The number of the inode that is made next."""
+        return self._next
 
     def get(self, ino: int) -> Inode:
         """Return an inode by its number.
@@ -60,7 +98,7 @@ class Image:
             ESTALE if it is gone.
         """
         try:
-            return self.inodes[ino]
+            return self._inodes[ino]
         except KeyError:
             raise OSError(errno.ESTALE, f"there is no inode {ino} any more") from None
 
@@ -77,10 +115,60 @@ class Image:
             raise OSError(errno.ELOOP if inode.kind == LINK else errno.ENOTDIR, f"{inode.name!r} is no directory")
         return inode
 
-    def child(self, directory: Inode, name: str) -> Inode | None:
-        """Return an entry; None if there is none."""
-        ino = directory.entries.get(name)
-        return None if ino is None else self.inodes[ino]
+    def entries(self, ino: int) -> Mapping[str, int]:
+        """Return a directory's names; none for what is no directory."""
+        return self._entries.get(ino, NOTHING)
+
+    def child(self, directory: int, name: str) -> Inode | None:
+        """Return an entry of a directory; None if there is none."""
+        ino = self.entries(directory).get(name)
+        return None if ino is None else self._inodes[ino]
+
+    def attr(self, inode: Inode) -> Attr:
+        """Return what clients are told of an inode."""
+        return inode.attr(self._subdirectories[inode.ino] if inode.kind == DIRECTORY else 0)
+
+    def seen_s(self, ino: int) -> float:
+        """When the shared storage was last looked at for a directory, or a file's object written, moved or found there.
+
+        0 for never.
+        """
+        return self._seen_s.get(ino, 0.0)
+
+    def used(self, ino: int) -> int:
+        """Return a number that is the higher, the later a file was opened, over all files."""
+        return self._used.get(ino, 0)
+
+    def writer(self, ino: int) -> Handle | None:
+        """Return the handle that writes a file."""
+        number = self._writers.get(ino)
+        return None if number is None else self._handles[number]
+
+    def is_open(self, ino: int) -> bool:
+        """Whether any handle is open on a file."""
+        return ino in self._writers or ino in self._readers
+
+    def is_last(self, handle: Handle) -> bool:
+        """Whether a handle is the only one on its file."""
+        return (handle.ino in self._writers) + self._readers[handle.ino] == 1
+
+    def handle(self, session: str, number: int) -> Handle | None:
+        """Return what a session has open by a number."""
+        found = self._handles.get(number)
+        return found if found is not None and found.session == session else None
+
+    def handles_of(self, session: str) -> list[Handle]:
+        """Return all that a session has open."""
+        return [handle for handle in self._handles.values() if handle.session == session]
+
+    def unneeded(self, keys: list[str]) -> list[str]:
+        """Return which piece files no handle needs."""
+        return [key for key in keys if key not in self._pins]
+
+    def is_due(self, inode: Inode) -> bool:
+        """Whether a file is to be written back."""
+        is_newer = inode.stored_version != inode.version and not inode.scratch  # a lost one may be found again
+        return self.has_storage and inode.kind == FILE and bool(inode.parent) and is_newer and not inode.expected
 
     def walk(self, start: int, path: str, who: Credentials) -> tuple[Inode, str]:
         """Follow a path but for its last name; return the directory and that name, which is empty for the start itself.
@@ -90,7 +178,7 @@ class Image:
         OSError
             ENOENT, ENOTDIR, ELOOP, EACCES and those of `check_name`.
         """
-        if start not in self.inodes:
+        if start not in self._inodes:
             raise FileNotFoundError(errno.ENOENT, "the directory was removed")
         directory = self.directory(start)
         if "/" not in path and path:  # what a mount asks
@@ -99,7 +187,7 @@ class Image:
         names = split_path(path)
         for name in names[:-1]:
             check_access(directory, who, SEARCH)
-            child = self.child(directory, name)
+            child = self.child(directory.ino, name)
             if child is None:
                 raise MissingEntry(directory, name)
             directory = self.directory(child.ino)
@@ -119,7 +207,7 @@ class Image:
         directory, name = self.walk(start, path, who)
         if not name:
             return directory
-        found = self.child(directory, name)
+        found = self.child(directory.ino, name)
         if found is None:
             raise MissingEntry(directory, name)
         return found
@@ -129,134 +217,18 @@ class Image:
         names: list[str] = []
         while inode.ino != self.root_ino:
             names.append(inode.name)
-            inode = self.inodes[inode.parent]
+            inode = self._inodes[inode.parent]
         return "/".join(reversed(names))
+
+    def path_of(self, directory: Inode, name: str) -> str:
+        """Return the path that an entry of a directory has, or would have."""
+        return f"{self.path(directory)}/{name}".lstrip("/")
 
     def top(self, inode: Inode) -> Inode:
         """Return the entry of the root that an inode is, or is below."""
         while inode.parent not in (self.root_ino, 0):
-            inode = self.inodes[inode.parent]
+            inode = self._inodes[inode.parent]
         return inode
-
-    def make(
-        self, directory: Inode, name: str, kind: str, mode: int, who: Credentials, now_ns: int
-    ) -> Inode:  # fmt: skip
-        """Make an entry.
-
-        Raises
-        ------
-        OSError
-            EACCES, EEXIST, EILSEQ, ENOENT where the directory itself was removed.
-        """
-        check_access(directory, who, WRITE | SEARCH)
-        check_new_name(name, self._storage)
-        if name in directory.entries:
-            raise FileExistsError(errno.EEXIST, f"there is a {name!r} already")
-        if not directory.parent:
-            raise FileNotFoundError(errno.ENOENT, "the directory was removed")
-        gid = who.gid
-        if directory.mode & SETGID:
-            gid, mode = directory.gid, mode | (SETGID if kind == DIRECTORY else 0)
-        inode = Inode(
-            self._next, kind, directory.ino, name, mode & 0o7777, who.uid, gid, now_ns, now_ns, now_ns,
-            expected=kind == FILE,
-        )  # fmt: skip
-        touch(directory, now_ns)
-        return self._add(inode)
-
-    def remove(self, directory: Inode, name: str, who: Credentials, now_ns: int, *, directories: bool) -> Inode:
-        """Take an entry's name away; the inode stays.
-
-        Raises
-        ------
-        OSError
-            As `unlink`, or as `rmdir` with `directories`.
-        """
-        inode = self.child(directory, name)
-        if inode is None:
-            raise MissingEntry(directory, name)
-        check_removal(directory, inode, who)
-        if directories:
-            self._check_empty(inode)
-        elif inode.kind == DIRECTORY:
-            raise IsADirectoryError(errno.EISDIR, f"{name!r} is a directory")
-        self._unlink(inode)
-        inode.parent, inode.ctime_ns = 0, now_ns
-        touch(directory, now_ns)
-        return inode
-
-    def rename(
-        self, old: tuple[Inode, str], new: tuple[Inode, str], who: Credentials, flags: str, now_ns: int
-    ) -> tuple[Inode, Inode | None]:
-        """Return an inode another name, all at once.
-
-        Parameters
-        ----------
-        old, new
-            Directory and name, before and after.
-        who
-            For whom.
-        flags
-            ``""``, ``"noreplace"`` or ``"exchange"``.
-        now_ns
-            The time.
-
-        Returns
-        -------
-        Inode, Inode or None
-            What was renamed; and what lost its name by it, or has the old one now.
-
-        Raises
-        ------
-        OSError
-            As `renameat2`; EILSEQ.
-        """
-        check_new_name(new[1], self._storage)
-        moved, replaced = self.child(*old), self.child(*new)
-        if moved is None:
-            raise MissingEntry(*old)
-        check_removal(old[0], moved, who)
-        if replaced is not None:
-            check_removal(new[0], replaced, who)
-        check_access(new[0], who, WRITE | SEARCH)
-        if not new[0].parent:
-            raise FileNotFoundError(errno.ENOENT, "the directory was removed")
-        if flags == "exchange" and replaced is None:
-            raise MissingEntry(*new)
-        if flags == "noreplace" and replaced is not None:
-            raise FileExistsError(errno.EEXIST, f"there is a {new[1]!r} already")
-        self._check_not_below(moved, new[0])
-        if flags == "exchange" and replaced is not None:
-            self._check_not_below(replaced, old[0])
-        if moved is replaced:
-            return moved, None
-        if replaced is not None and flags != "exchange":
-            self._check_replaceable(moved, replaced)
-        self._unlink(moved)
-        if replaced is not None:
-            self._unlink(replaced)
-            replaced.parent, replaced.ctime_ns = 0, now_ns
-        moved.parent, moved.name, moved.ctime_ns = new[0].ino, new[1], now_ns
-        self._link(moved)
-        if replaced is not None and flags == "exchange":
-            replaced.parent, replaced.name = old[0].ino, old[1]
-            self._link(replaced)
-        for directory in (old[0], new[0]):
-            touch(directory, now_ns)
-        return moved, replaced
-
-    def adopt(self, directory: Inode, name: str, kind: str, mode: int, owner: tuple[int, int], at_ns: int) -> Inode:
-        """Make an entry for what the shared storage has."""
-        return self._add(Inode(self._next, kind, directory.ino, name, mode, *owner, at_ns, at_ns, at_ns))
-
-    def disown(self, inode: Inode) -> None:
-        """Take an inode's name away, without asking anybody."""
-        self._unlink(inode)
-        inode.parent = 0
-
-    def forget(self, inode: Inode) -> None:
-        """Let go of an inode that has no name."""
-        self.inodes.pop(inode.ino, None)
 
     def below(self, inode: Inode) -> Iterator[Inode]:
         """Go through an inode and all that is below it, parents first."""
@@ -264,51 +236,16 @@ class Image:
         while waiting:
             inode = waiting.pop()
             yield inode
-            waiting += [self.inodes[ino] for ino in inode.entries.values()]
+            waiting += [self._inodes[ino] for ino in self.entries(inode.ino).values()]
 
-    def _add(self, inode: Inode) -> Inode:
-        self._next += 1
-        self._let_be_cut(inode)
-        self.inodes[inode.ino] = inode
-        self._link(inode)
-        return inode
-
-    def _let_be_cut(self, inode: Inode) -> None:
-        """Say how long the pieces of a file are to be that has none: whoever opens it divides by that."""
-        if inode.kind == FILE and not inode.piece_bytes:
-            inode.piece_bytes = self._piece_bytes
-
-    def _link(self, inode: Inode) -> None:
-        directory = self.inodes[inode.parent]
-        directory.entries[inode.name] = inode.ino
-        directory.directories += inode.kind == DIRECTORY
-
-    def _unlink(self, inode: Inode) -> None:
-        directory = self.inodes[inode.parent]
-        del directory.entries[inode.name]
-        directory.directories -= inode.kind == DIRECTORY
-
-    def _check_empty(self, inode: Inode) -> None:
-        if inode.kind != DIRECTORY:
-            raise NotADirectoryError(errno.ENOTDIR, f"{inode.name!r} is no directory")
-        if inode.entries:
-            raise OSError(errno.ENOTEMPTY, f"{inode.name!r} isn't empty")
-        if inode.master:
-            raise OSError(errno.EBUSY, f"{inode.name!r} is another master's")
-
-    def _check_replaceable(self, moved: Inode, replaced: Inode) -> None:
-        if moved.kind == DIRECTORY:
-            self._check_empty(replaced)
-        elif replaced.kind == DIRECTORY:
-            raise IsADirectoryError(errno.EISDIR, f"{replaced.name!r} is a directory")
-
-    def _check_not_below(self, moved: Inode, directory: Inode) -> None:
-        if moved.ino == self.root_ino or moved.master:
-            raise OSError(errno.EBUSY, "a root can't be renamed")
-        while moved.kind == DIRECTORY and directory.ino != self.root_ino:
-            if directory is moved:
-                raise OSError(errno.EINVAL, f"{moved.name!r} can't go below itself")
-            directory = self.inodes[directory.parent]
+    def files_below(self, inode: Inode, path: str) -> Iterator[tuple[Inode, str]]:
+        """Go through the files that an inode is, or has below it, and the paths that they have if it has this one."""
+        waiting = [(inode, path)]
+        while waiting:
+            inode, path = waiting.pop()
+            if inode.kind == FILE:
+                yield inode, path
+            waiting += [(self._inodes[ino], f"{path}/{name}") for name, ino in self.entries(inode.ino).items()]
 
 
 class MissingEntry(FileNotFoundError):  # noqa: N818 - one of the built-in kind, whose names have no ending
@@ -320,8 +257,3 @@ class MissingEntry(FileNotFoundError):  # noqa: N818 - one of the built-in kind,
         """Where it isn't."""
         self.missing = name
         """What isn't there."""
-
-
-def touch(directory: Inode, now_ns: int) -> None:
-    """Record that a directory's names have changed."""
-    directory.mtime_ns = directory.ctime_ns = now_ns

@@ -5,7 +5,7 @@ from functools import partial
 
 from bbflow.files.commands import TaskAnswer
 from bbflow.files.master.core import Core
-from bbflow.files.master.database import TransferRow
+from bbflow.files.master.records import Transfer, TransferredRecord
 
 
 class InheritedFiles:
@@ -19,17 +19,15 @@ class InheritedFiles:
         Called with each one that has ended, in whichever way.
     """
 
-    def __init__(self, core: Core, over: Callable[[TransferRow], None]) -> None:
+    def __init__(self, core: Core, over: Callable[[Transfer], None]) -> None:
         self._core, self._over = core, over
-        self._rows = {row.path: row for row in core.database.transfers()}
+        self._rows = dict(core.image.transfers)
         self._until_s = core.clock() + core.options.node_loss_s
-        for row in self._rows.values():
-            core.busy.update(_objects(row))
 
     @property
     def objects(self) -> int:
         """How many objects they are about."""
-        return sum(len(_objects(row)) for row in self._rows.values())
+        return sum(len(row.objects) for row in self._rows.values())
 
     @property
     def deadline_s(self) -> float | None:
@@ -60,17 +58,12 @@ class InheritedFiles:
                 if node is None or node.peer is None:
                     self._end(row)
 
-    def _answered(self, row: TransferRow, answer: TaskAnswer) -> None:
+    def _answered(self, row: Transfer, answer: TaskAnswer) -> None:
         """Whatever the answer is, it is over; without a task it isn't one, since the node went away with it."""
         if answer.task and answer.done and row.path in self._rows:
             self._end(row)
 
-    def _end(self, row: TransferRow) -> None:
+    def _end(self, row: Transfer) -> None:
         del self._rows[row.path]
-        self._core.busy.difference_update(_objects(row))
-        self._core.database.end(row.path)
+        self._core.commit(TransferredRecord(row))
         self._over(row)
-
-
-def _objects(row: TransferRow) -> set[str]:
-    return {row.path, row.source} - {""}

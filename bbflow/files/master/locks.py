@@ -4,6 +4,7 @@ import errno
 from dataclasses import astuple, dataclass, replace
 
 from bbflow.files.master.core import Answers, Call, Core
+from bbflow.files.master.events import UnlockedEvent
 from bbflow.files.master.sessions import Session
 from bbflow.files.replies import ConflictReply, FileReply
 from bbflow.files.requests import LockRequest
@@ -68,11 +69,11 @@ class Locks:
             return _told(conflict)
         if conflict is not None:
             error = OSError(errno.EAGAIN, f"another process has locked {inode.name!r}")
-            call.wait(("lock", inode.ino), error, asked.wait_s, self._core.clock())
+            call.wait(UnlockedEvent(inode.ino), error, asked.wait_s, self._core.clock())
         self._hold(inode.ino, apply(held, wanted))
         own = [astuple(lock) for lock in self._locks.get(inode.ino, ()) if lock.is_of(wanted)]
         self._core.database.keep_locks(inode.ino, wanted.session, wanted.owner, own)
-        self._core.happened("lock", inode.ino)
+        self._core.happened(UnlockedEvent(inode.ino))
         return FileReply()
 
     def _hold(self, ino: int, locks: list[Lock]) -> None:
@@ -96,7 +97,7 @@ class Locks:
         for ino, held in list(self._locks.items()):
             left = [lock for lock in held if lock.session != session.name]
             if len(left) < len(held):
-                self._core.happened("lock", ino)
+                self._core.happened(UnlockedEvent(ino))
             self._hold(ino, left)
 
 

@@ -12,9 +12,11 @@ from bbflow.errors import ProtocolError
 from bbflow.files.commands import CapacityNotice, JoinIonode, NodesNotice, TaskAnswer
 from bbflow.files.inodes import DIRECTORY
 from bbflow.files.master.committing import Committing
-from bbflow.files.master.core import Answers, AnyCall, Blocked, Call, Core, CutOff, Deferred, Key
+from bbflow.files.master.core import Answers, AnyCall, Blocked, Call, Core, CutOff, Deferred, Unfinished
 from bbflow.files.master.database import Database
 from bbflow.files.master.entering import Entering
+from bbflow.files.master.entries import made, touched
+from bbflow.files.master.events import Event, GraceEvent, RoomEvent, StorageEvent
 from bbflow.files.master.filling import Filling
 from bbflow.files.master.fleet import Fleet
 from bbflow.files.master.locks import Locks
@@ -24,10 +26,11 @@ from bbflow.files.master.opening import FileOpening
 from bbflow.files.master.overview import Overview
 from bbflow.files.master.permissions import SYSTEM, Credentials
 from bbflow.files.master.prefetching import Prefetching
+from bbflow.files.master.records import ForgetRecord, InodeRecord
 from bbflow.files.master.replicas import Replicas
 from bbflow.files.master.scanning import Scanning
 from bbflow.files.master.sessions import Changes, Session
-from bbflow.files.master.shrinking import EVENTS, Shrinking
+from bbflow.files.master.shrinking import Shrinking
 from bbflow.files.master.telling import Tellings
 from bbflow.files.master.writeback import WriteBack
 from bbflow.files.names import is_within, split_path
@@ -72,7 +75,7 @@ class Master:
         self._shrinking = Shrinking(core, self._filling)
         self._fleet = Fleet(core, self._replicas, self._shrinking)
         committing = Committing(core, self._write_back, self._replicas)
-        self._opening = FileOpening(core, self._filling, self._scanning, self._write_back, committing)
+        self._opening = FileOpening(core, self._filling, self._scanning, committing)
         naming = Naming(core, self._opening, self._scanning, self._write_back)
         self._prefetching = Prefetching(core, self._filling)
         overview = self._overview = Overview(
@@ -80,7 +83,7 @@ class Master:
         )
         locks = self._locks = Locks(core)
         self._once = Once(core, self._opening.undo)
-        self._entering = Entering(core, self._opening, locks, self._write_back, self._fleet, self._once, self._ended)
+        self._entering = Entering(core, self._opening, locks, self._fleet, self._once, self._ended)
         self._requests: Answers = {
             **naming.requests,
             **self._opening.requests,
@@ -91,7 +94,7 @@ class Master:
             NodesRequest: lambda call: NodesReply(nodes=self._fleet.told()),
         }
         self._changes: Answers = {**naming.changes, **self._opening.changes, **committing.changes}
-        self._waits: dict[Key, deque[AnyCall]] = {}
+        self._waits: dict[Event, deque[AnyCall]] = {}
         self._tellings = Tellings(core)
         self._is_due = True
         self._restore()
@@ -103,13 +106,11 @@ class Master:
             core.sessions.add(Session(name, Credentials(uid, gid), lost_s=core.clock()))
         self._once.restore()
         self._locks.restore()
-        for row in core.database.writers():
-            self._opening.restore(row)
+        for handle in core.database.writers():
+            self._opening.restore(handle)
         self._grace_until_s = core.clock() + core.options.lease_s if core.sessions.by_name else 0.0
         for inode in list(core.image.inodes.values()):
-            if not inode.parent:
-                core.orphans.add(inode.ino)
-            elif inode.expected and not inode.writer:
+            if inode.parent and inode.expected and core.image.writer(inode.ino) is None:
                 self._entering.unname(inode, Changes())
 
     @property
@@ -139,14 +140,13 @@ class Master:
     def _graft(self, path: str, number: int) -> None:
         core, inode = self._core, self._core.image.root
         for name in split_path(path):
-            child = core.image.child(inode, name)
+            child = core.image.child(inode.ino, name)
             if child is None:
-                child = core.image.make(inode, name, DIRECTORY, 0o755, SYSTEM, core.now_ns())
-                child.scanned_s = 0.0
-            core.save(child)
-            core.save(inode)
+                now_ns = core.now_ns()
+                child = made(core.image, inode, name, DIRECTORY, 0o755, SYSTEM, now_ns, core.options.storage)
+                core.commit(InodeRecord(child), InodeRecord(touched(inode, now_ns)))
             inode = child
-        inode.master = number
+        core.commit(InodeRecord(replace(inode, master=number)))
 
     # What comes in.
 
@@ -206,6 +206,7 @@ class Master:
             self._try(call)
 
     def _try(self, call: AnyCall) -> None:
+        """Decide a request: what it changes counts when it need not wait any more, and not before."""
         kind = type(call.asked)
         core = self._core
         try:
@@ -216,18 +217,27 @@ class Master:
                 self._say(call, had)
                 return
             reply = (self._changes.get(kind) or self._requests[kind])(call)
+            core.count(call)
         except Blocked as blocked:
+            call.undecide()
             self._wait(call, blocked)
             return
         except Deferred:
+            core.count(call)
+            return
+        except Unfinished:
+            core.count(call)
+            self._try(call)
             return
         except OSError as error:
+            call.undecide()
             reply = FileRefusal(errno=error.errno or errno.EIO, error=error.strerror or str(error))
         except ProtocolError:
             self._once.over(call)
             raise
         except Exception:  # a mistake of this program's: it costs one request, not all that is open
             traceback.print_exc()
+            call.undecide()
             reply = FileRefusal(error=f"the master failed at {kind.__name__}: see its log")
         if reply is not None:
             self._answer(call, reply)
@@ -242,14 +252,14 @@ class Master:
         back = all(session.lost_s is None for session in self._core.sessions.by_name.values())
         if back or now_s >= self._grace_until_s:
             self._grace_until_s = 0.0
-            self._core.happened("grace", 0)
+            self._core.happened(GraceEvent())
             return
-        call.wait(("grace", 0), OSError(errno.EAGAIN, "the master was just started"), -1.0, now_s)
+        call.wait(GraceEvent(), OSError(errno.EAGAIN, "the master was just started"), -1.0, now_s)
 
     def _wait(self, call: AnyCall, blocked: Blocked) -> None:
         call.blocked = blocked
         call.deadline_s = call.began_s + blocked.timeout_s if blocked.timeout_s >= 0 else float("inf")
-        self._waits.setdefault(blocked.key, deque()).append(call)
+        self._waits.setdefault(blocked.event, deque()).append(call)
 
     # What goes out.
 
@@ -258,8 +268,11 @@ class Master:
         is_change = type(call.asked) in self._changes
         if is_change or isinstance(call.asked, GIVING):
             self._once.keep(call, told, stores=is_change)
-        changes, call.changes = call.changes, Changes()
-        self._tellings.tell(call.session, changes, lambda: self._say(call, told))
+        changes, call.told = call.told, None
+        if changes is None:
+            self._say(call, told)
+        else:
+            self._tellings.tell(call.session, changes, lambda: self._say(call, told))
 
     def _say(self, call: AnyCall, reply: FileReply | Raw) -> None:
         self._once.over(call)
@@ -288,25 +301,24 @@ class Master:
             for call, reply in finished:
                 self._answer(call, reply)
             events, core.events = dict.fromkeys(core.events), []
-            if ("storage", 0) in events:
-                self._write_back.pump()
-            if any(kind in EVENTS for kind, _ in events):
-                self._shrinking.pump()
+            self._write_back.take(events)
+            self._shrinking.take(events)
             self._prefetching.take(events)
-            for key in events:
-                self._wake(key)
+            for event in events:
+                self._wake(event)
         self._tell_found_out()
 
-    def _wake(self, key: Key) -> None:
-        calls = self._waits.pop(key, None)
+    def _wake(self, event: Event) -> None:
+        calls = self._waits.pop(event, None)
         while calls:
             call = calls.popleft()
             if call.peer not in self._core.sessions.by_peer:
                 self._once.over(call)
                 continue
             self._try(call)
-            if key[0] == "room" and call.blocked is not None and call in self._waits.get(key, ()):
-                self._waits[key].extend(calls)  # who came first is served first
+            is_room = isinstance(event, RoomEvent)
+            if is_room and call.blocked is not None and call in self._waits.get(event, ()):
+                self._waits[event].extend(calls)  # who came first is served first
                 return
 
     def _tell_found_out(self) -> None:
@@ -351,7 +363,7 @@ class Master:
         """Do what is due by the clock."""
         now_s, core = self._core.clock(), self._core
         self._is_due = True
-        core.save_touched()
+        core.database.store_touched()
         for session in list(core.sessions.by_name.values()):
             if session.lost_s is not None and now_s >= session.lost_s + core.options.lease_s:
                 self._entering.end(session)
@@ -361,13 +373,13 @@ class Master:
         self._replicas.mend()
         self._expire_waits(now_s)
         if self._grace_until_s and now_s >= self._grace_until_s:
-            core.happened("grace", 0)
+            core.happened(GraceEvent())
         deadline_s = self._write_back.next_deadline_s()
         if deadline_s is not None and now_s >= deadline_s:
-            core.happened("storage", 0)
-        for ino in list(core.orphans) if not self._grace_until_s else ():
-            if ino in core.image.inodes:
-                core.forget_inode(core.image.inodes[ino])
+            core.happened(StorageEvent())
+        for ino in list(core.image.orphans) if not self._grace_until_s else ():
+            if not core.image.is_open(ino):
+                core.commit(ForgetRecord(ino))
         self._settle()
 
     def _cut_off(self, name: str) -> None:
@@ -379,12 +391,12 @@ class Master:
         self._tellings.let_go(name)
 
     def _expire_waits(self, now_s: float) -> None:
-        for key, calls in list(self._waits.items()):
+        for event, calls in list(self._waits.items()):
             due = [call for call in calls if call.deadline_s <= now_s]
             if due:
-                self._waits[key] = deque(call for call in calls if call.deadline_s > now_s)
-                if not self._waits[key]:
-                    del self._waits[key]
+                self._waits[event] = deque(call for call in calls if call.deadline_s > now_s)
+                if not self._waits[event]:
+                    del self._waits[event]
                 for call in due:
                     if call.peer in self._core.sessions.by_peer:
                         self._try(call)

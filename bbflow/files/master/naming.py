@@ -2,8 +2,12 @@
 
 import errno
 
+from msgspec.structs import replace
+
 from bbflow.files.inodes import DIRECTORY, FILE, LINK, Inode
-from bbflow.files.master.core import Answers, AnyCall, Call, Core
+from bbflow.files.master.core import Answers, AnyCall, Call, Core, Unfinished
+from bbflow.files.master.entries import Place, made, removed, renamed, touched
+from bbflow.files.master.events import ClosedEvent, NamedEvent
 from bbflow.files.master.image import MissingEntry
 from bbflow.files.master.opening import FileOpening
 from bbflow.files.master.permissions import (
@@ -16,6 +20,7 @@ from bbflow.files.master.permissions import (
     mode_after_chmod,
     mode_after_write,
 )
+from bbflow.files.master.records import InodeRecord, SeenRecord, ShowRecord, TouchRecord
 from bbflow.files.master.scanning import Scanning
 from bbflow.files.master.writeback import WriteBack
 from bbflow.files.names import check_name
@@ -75,16 +80,16 @@ class Naming:
         except MissingEntry as error:
             self._scanning.look(call, error.directory)
             if wait_s:
-                call.wait(("name", error.directory.ino), error, wait_s, self._core.clock())
+                call.wait(NamedEvent(error.directory.ino), error, wait_s, self._core.clock())
             raise
         if wait_s and inode.expected:
             missing = FileNotFoundError(errno.ENOENT, f"{inode.name!r} isn't closed yet")
-            call.wait(("closed", inode.ino), missing, wait_s, self._core.clock())
+            call.wait(ClosedEvent(inode.ino), missing, wait_s, self._core.clock())
         return self._told(call, inode)
 
     def _told(self, call: AnyCall, inode: Inode) -> AttrReply:
         self._core.sessions.hold(call.session, inode.ino)
-        return AttrReply(attr=inode.attr())
+        return AttrReply(attr=self._core.image.attr(inode))
 
     def _stat(self, call: Call[StatRequest]) -> AttrReply:
         return self._told(call, self._core.image.get(call.asked.ino))
@@ -94,14 +99,16 @@ class Naming:
         check_access(directory, call.who, READ)
         self._scanning.look(call, directory)
         after, limit = call.asked.after, min(call.asked.limit, MAX_ENTRIES)
-        names = sorted(name for name in directory.entries if name > after)
-        inodes = [self._core.image.inodes[directory.entries[name]] for name in names[:limit]]
+        image = self._core.image
+        entries = image.entries(directory.ino)
+        names = sorted(name for name in entries if name > after)
+        inodes = [image.inodes[entries[name]] for name in names[:limit]]
         for inode in inodes:
             self._core.sessions.hold(call.session, inode.ino)
         if len(names) <= limit:
             self._core.sessions.hold_list(call.session, directory.ino)
-        entries = tuple((inode.name, inode.attr()) for inode in inodes)
-        return ListReply(entries=entries, more=len(names) > limit)
+        told = tuple((inode.name, image.attr(inode)) for inode in inodes)
+        return ListReply(entries=told, more=len(names) > limit)
 
     def _readlink(self, call: Call[ReadlinkRequest]) -> ReadlinkReply:
         inode = self._core.image.get(call.asked.ino)
@@ -118,53 +125,57 @@ class Naming:
             raise
         if not name:
             raise FileExistsError(errno.EEXIST, "that is the root")
-        if name not in directory.entries:
+        if name not in self._core.image.entries(directory.ino):
             self._scanning.look(call, directory)
         return directory, name
 
     def _mkdir(self, call: Call[MkdirRequest]) -> AttrReply:
         if call.asked.parents:
             return self._make_all(call)
-        directory, name = self._place(call)
-        made = self._made(call, directory, name)
-        self._core.sessions.hold_list(call.session, made.attr.ino)
-        return made
-
-    def _made(self, call: Call[MkdirRequest], directory: Inode, name: str) -> AttrReply:
-        inode = self._core.image.make(directory, name, DIRECTORY, call.asked.mode, call.who, self._core.now_ns())
-        inode.scanned_s = 0.0 if self._core.uncover(self._core.image.path(inode)) else self._core.clock()
-        self._new(call, directory, inode)
+        inode = self._new_directory(call, *self._place(call))
+        self._core.sessions.hold_list(call.session, inode.ino)
         return self._told(call, inode)
+
+    def _new_directory(self, call: Call[MkdirRequest], directory: Inode, name: str) -> Inode:
+        core = self._core
+        inode = self._new(call, directory, name, DIRECTORY, call.asked.mode)
+        # A file had its name, and hid objects that are below it: they are shown, once they are looked for.
+        inside = f"{core.image.path_of(directory, name)}/" if core.image.hidden else ""
+        covered = [path for path in core.image.hidden if path.startswith(inside)]
+        call.record(*map(ShowRecord, covered), SeenRecord(inode.ino, 0.0 if covered else core.clock()))
+        return inode
 
     def _make_all(self, call: Call[MkdirRequest]) -> AttrReply:
         names = [check_name(name) for name in call.asked.name.split("/") if name]
         directory = self._core.image.directory(call.asked.parent)
-        for name in names:
+        for number, name in enumerate(names):
             check_access(directory, call.who, SEARCH)
             if directory.master:
                 raise OSError(errno.EXDEV, f"{directory.name!r} is another master's")
-            if name not in directory.entries:
+            if name not in self._core.image.entries(directory.ino):
                 self._scanning.look(call, directory)
-            if name not in directory.entries:
-                self._made(call, directory, name)
-            directory = self._core.image.directory(directory.entries[name])
+                inode = self._new_directory(call, directory, name)
+                if number == len(names) - 1:
+                    return self._told(call, inode)
+                raise Unfinished  # what is below it may have to be looked for before the next one is made
+            directory = self._core.image.directory(self._core.image.entries(directory.ino)[name])
         return self._told(call, directory)
 
-    def _new(self, call: AnyCall, directory: Inode, inode: Inode) -> None:
-        self._core.save(inode)
-        self._core.touched(directory)
+    def _new(self, call: AnyCall, directory: Inode, name: str, kind: str, mode: int, target: str = "") -> Inode:
+        """Decide that there is a new entry, and return it."""
+        core, now_ns = self._core, self._core.now_ns()
+        inode = made(core.image, directory, name, kind, mode, call.who, now_ns, core.options.storage)
+        inode = replace(inode, target=target, size=len(target.encode()))
+        call.record(InodeRecord(inode), TouchRecord(touched(directory, now_ns)))
         call.changes.add(directories=(directory.ino,))
-        self._core.happened("name", directory.ino)
+        return inode
 
     def _symlink(self, call: Call[SymlinkRequest]) -> AttrReply:
         target = call.asked.target
         if not 0 < len(target.encode()) <= MAX_TARGET_BYTES:
             raise OSError(errno.ENAMETOOLONG if target else errno.ENOENT, "no target for a symbolic link")
         directory, name = self._place(call)
-        inode = self._core.image.make(directory, name, LINK, 0o777, call.who, self._core.now_ns())
-        inode.target, inode.size = target, len(target.encode())
-        self._new(call, directory, inode)
-        return self._told(call, inode)
+        return self._told(call, self._new(call, directory, name, LINK, 0o777, target))
 
     def _unlink(self, call: Call[UnlinkRequest]) -> FileReply:
         return self._remove(call, directories=False)
@@ -178,91 +189,81 @@ class Naming:
             directory, name = image.walk(call.asked.parent, call.asked.name, call.who)
             if not name:
                 raise OSError(errno.EBUSY, "the root stays")
-            child = image.child(directory, name)
+            child = image.child(directory.ino, name)
             if child is None:
                 raise MissingEntry(directory, name)
             if directories and child.kind == DIRECTORY:
                 self._scanning.look(call, child)
-            image.remove(directory, name, call.who, self._core.now_ns(), directories=directories)
+            inode = removed(image, directory, name, call.who, directories=directories)
         except MissingEntry as error:
             self._scanning.look(call, error.directory)
             raise
-        self._gone(call, directory, child)
+        self._gone(call, directory, inode)
+        call.record(TouchRecord(touched(directory, self._core.now_ns())))
         return FileReply()
 
     def _gone(self, call: AnyCall, directory: Inode, inode: Inode) -> None:
-        """Record that an inode has lost its name."""
+        """Decide that an inode loses its name."""
         call.changes.names.append((directory.ino, inode.name, inode.ino))
         call.changes.add(directories=(directory.ino,))
-        self._core.touched(directory)
-        self._core.doom(inode)
-        self._write_back.cancel(inode)
-        self._core.forget_inode(inode)
+        call.record(*self._core.without_name(inode))
 
     def _rename(self, call: Call[RenameRequest]) -> AttrReply:
         asked, image = call.asked, self._core.image
         flags = asked.flags
         if flags not in ("", "noreplace", "exchange"):
             raise OSError(errno.EINVAL, f"rename with {flags!r}")
+        now_ns, storage = self._core.now_ns(), self._core.options.storage
         try:
             old = image.walk(asked.parent, asked.name, call.who)
             new = image.walk(asked.to_parent, asked.to_name, call.who)
             if not old[1] or not new[1]:
                 raise OSError(errno.EBUSY, "the root can't be renamed")
             for directory, name in (old, new):
-                if name not in directory.entries:
+                if name not in image.entries(directory.ino):
                     self._scanning.look(call, directory)
             self._look_below(call, old, new)
             self._check_free(old, new)
             if flags == "exchange":
                 self._check_free(new, old)
-            moved, other = image.rename(old, new, call.who, flags, self._core.now_ns())
+            moved, other = renamed(image, old, new, call.who, flags, now_ns, storage)
         except MissingEntry as error:
             self._scanning.look(call, error.directory)
             raise
-        self._renamed(call, old, new, moved, other, flags)
-        return self._told(call, moved)
-
-    def _check_free(self, old: tuple[Inode, str], new: tuple[Inode, str]) -> None:
-        """Refuse to give files names of objects that aren't shown."""
-        core, moved = self._core, self._core.image.child(*old)
-        if moved is None or not core.hidden:
-            return
-        was, path = core.image.path(moved), f"{core.image.path(new[0])}/{new[1]}".lstrip("/")
-        for inode in core.image.below(moved):
-            if inode.kind == FILE:
-                core.check_free(path + core.image.path(inode)[len(was) :])
-
-    def _look_below(self, call: AnyCall, old: tuple[Inode, str], new: tuple[Inode, str]) -> None:
-        """Have all objects known that lie below directories which get another name, or are replaced."""
-        moved, replaced = self._core.image.child(*old), self._core.image.child(*new)
-        for inode in (moved, replaced):
-            if inode is not None and inode.kind == DIRECTORY:
-                self._scanning.look(call, inode, below=True)
-
-    def _renamed(
-        self,
-        call: AnyCall,
-        old: tuple[Inode, str],
-        new: tuple[Inode, str],
-        moved: Inode,
-        other: Inode | None,
-        flags: str,
-    ) -> None:
         call.changes.names.append((old[0].ino, old[1], moved.ino))
         call.changes.add(directories=(old[0].ino, new[0].ino))
-        self._core.save(moved)
-        for directory in {old[0].ino: old[0], new[0].ino: new[0]}.values():
-            self._core.touched(directory)
-        self._write_back.renamed(moved)
+        if (moved.parent, moved.name) == (old[0].ino, old[1]):  # both are names of one file
+            return self._told(call, moved)
+        if other is not None and flags != "exchange":
+            self._gone(call, new[0], other)
+        moved = self._moved(call, moved, new)
         if other is not None and flags == "exchange":
             call.changes.names.append((new[0].ino, new[1], other.ino))
-            self._core.save(other)
-            self._write_back.renamed(other)
-        elif other is not None:
-            other.name = new[1]
-            self._gone(call, new[0], other)
-        self._core.happened("name", new[0].ino)
+            self._moved(call, other, old)
+        for directory in {old[0].ino: old[0], new[0].ino: new[0]}.values():
+            call.record(TouchRecord(touched(directory, now_ns)))
+        return self._told(call, moved)
+
+    def _moved(self, call: AnyCall, inode: Inode, place: Place) -> Inode:
+        """Decide that an inode has another name, and what follows from it for all below; return it."""
+        inode, records = self._write_back.renamed(inode, self._core.image.path_of(*place))
+        call.record(*records)
+        return inode
+
+    def _check_free(self, old: Place, new: Place) -> None:
+        """Refuse to give files names of objects that aren't shown."""
+        core, moved = self._core, self._core.image.child(old[0].ino, old[1])
+        if moved is None or not core.image.hidden:
+            return
+        for _, path in core.image.files_below(moved, core.image.path_of(*new)):
+            core.check_free(path)
+
+    def _look_below(self, call: AnyCall, old: Place, new: Place) -> None:
+        """Have all objects known that lie below directories which get another name, or are replaced."""
+        for directory, name in (old, new):
+            inode = self._core.image.child(directory.ino, name)
+            if inode is not None and inode.kind == DIRECTORY:
+                self._scanning.look(call, inode, below=True)
 
     def _setattr(self, call: Call[SetattrRequest]) -> AttrReply:
         asked, who = call.asked, call.who
@@ -278,23 +279,25 @@ class Naming:
         if changes_times and who.uid not in (0, inode.uid):
             check_access(inode, who, WRITE)
         if asked.size is not None:
-            self._truncate(call, inode, asked.size)
-        now_ns = self._core.now_ns()
+            inode = self._truncated(call, inode, asked.size)
         if changes_owner:
-            inode.uid, inode.gid, inode.mode = owner, group, mode_after_write(inode, who)
+            inode = replace(inode, uid=owner, gid=group, mode=mode_after_write(inode, who))
         if asked.mode is not None:
-            inode.mode = mode_after_chmod(inode, who, asked.mode & 0o7777)
-        inode.atime_ns = inode.atime_ns if asked.atime_ns is None else asked.atime_ns
-        inode.mtime_ns = inode.mtime_ns if asked.mtime_ns is None else asked.mtime_ns
-        inode.ctime_ns = now_ns
-        self._core.save(inode)
+            inode = replace(inode, mode=mode_after_chmod(inode, who, asked.mode & 0o7777))
+        inode = replace(
+            inode,
+            atime_ns=inode.atime_ns if asked.atime_ns is None else asked.atime_ns,
+            mtime_ns=inode.mtime_ns if asked.mtime_ns is None else asked.mtime_ns,
+            ctime_ns=self._core.now_ns(),
+        )
+        call.record(InodeRecord(inode))
         call.changes.add(inos=(inode.ino,))
         return self._told(call, inode)
 
-    def _truncate(self, call: AnyCall, inode: Inode, size: int) -> None:
+    def _truncated(self, call: AnyCall, inode: Inode, size: int) -> Inode:
         if inode.kind != FILE:
             raise OSError(errno.EISDIR if inode.kind == DIRECTORY else errno.EINVAL, f"{inode.name!r} is no file")
         if size < 0:
             raise OSError(errno.EINVAL, f"a size of {size}")
         check_access(inode, call.who, WRITE)
-        self._opening.truncate(call, inode, size)
+        return self._opening.truncated(call, inode, size)

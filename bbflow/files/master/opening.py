@@ -7,18 +7,26 @@ from typing import Any
 from msgspec.structs import replace
 
 from bbflow.files.commands import DiscardCommand
-from bbflow.files.inodes import DIRECTORY, FILE, FileLayout, Inode, Pieces, check_size, key_of, pages, places_of
-from bbflow.files.master.committing import Committing, store_writer
+from bbflow.files.inodes import DIRECTORY, FILE, FileLayout, Inode, Pieces, check_size, key_of, pages
+from bbflow.files.master.committing import Committing, at
 from bbflow.files.master.core import Answers, AnyCall, Call, Core
-from bbflow.files.master.database import WriterRow
+from bbflow.files.master.entries import made, touched
+from bbflow.files.master.events import AnyNodeEvent, ClosedEvent, NodeEvent, RoomEvent
 from bbflow.files.master.filling import Filling
 from bbflow.files.master.image import MissingEntry
 from bbflow.files.master.permissions import READ, WRITE, check_access
 from bbflow.files.master.reading_ahead import ReadingAhead
-from bbflow.files.master.room import choose_ring
+from bbflow.files.master.records import (
+    CloseRecord,
+    ForgetRecord,
+    Handle,
+    HandleRecord,
+    InodeRecord,
+    Record,
+    TouchRecord,
+)
 from bbflow.files.master.scanning import Scanning
-from bbflow.files.master.sessions import Handle, Session
-from bbflow.files.master.writeback import WriteBack
+from bbflow.files.master.sessions import Session
 from bbflow.files.replies import Given, GrantReply, OpenFileReply, OpenToWriteReply
 from bbflow.files.requests import (
     ClientRequest,
@@ -45,14 +53,12 @@ class FileOpening:
     ----------
     core
         The master's state.
-    filling, scanning, write_back, committing
+    filling, scanning, committing
         Its other parts.
     """
 
-    def __init__(
-        self, core: Core, filling: Filling, scanning: Scanning, write_back: WriteBack, committing: Committing
-    ) -> None:
-        self._core, self._filling, self._scanning, self._write_back = core, filling, scanning, write_back
+    def __init__(self, core: Core, filling: Filling, scanning: Scanning, committing: Committing) -> None:
+        self._core, self._filling, self._scanning = core, filling, scanning
         self._committing, self._ahead = committing, ReadingAhead(core, filling)
         self.requests: Answers = {OpenFileRequest: self._open, CloseFileRequest: self._close, GrantRequest: self._room}
         """What changes nothing that others see."""
@@ -72,24 +78,24 @@ class FileOpening:
         return self._open_to_read(call, inode)
 
     def _open_to_read(self, call: Call[OpenFileRequest], inode: Inode) -> OpenFileReply:
-        writer = self._writer_of(inode)
+        writer = self._core.image.writer(inode.ino)
         if writer is not None and writer.session != call.session.name:
             wait_s = self._core.options.wait_s if call.asked.wait_s is None else call.asked.wait_s
             if wait_s:
                 busy = OSError(errno.EBUSY, f"{inode.name!r} is still being written")
-                call.wait(("closed", inode.ino), busy, wait_s, self._core.clock())
+                call.wait(ClosedEvent(inode.ino), busy, wait_s, self._core.clock())
         if inode.parent and (inode.is_cold or self._core.options.read_only):
             self._scanning.look(call, self._core.image.inodes[inode.parent])
         self._check_there(call, inode)
         is_cold = self._filling.begin(call, inode)
+        inode = self._core.image.inodes[inode.ino]  # it may be on its way by now
         self._ahead.opened(inode, call.session.host, comes=is_cold)
-        handle = self._core.open_handle(call.session, inode, 0, inode.pieces, inode.layout)
-        return OpenFileReply(cold=is_cold, **self._opened(call, handle))
+        handle = self._core.handle(call.session, inode, 0, inode.pieces, inode.layout)
+        return OpenFileReply(cold=is_cold, **self._opened(call, inode, handle))
 
-    def _opened(self, call: AnyCall, handle: Handle) -> dict[str, Any]:
-        """Return what is told of each file that is opened."""
-        inode = handle.inode
-        self._core.use(inode)
+    def _opened(self, call: AnyCall, inode: Inode, handle: Handle) -> dict[str, Any]:
+        """Decide that a file is open; return what is told of each one."""
+        call.record(HandleRecord(handle))
         self._core.sessions.hold(call.session, inode.ino)
         return {
             "attr": inode.attr(),
@@ -103,11 +109,10 @@ class FileOpening:
     def _check_there(self, call: AnyCall, inode: Inode) -> None:
         if inode.lost:
             raise OSError(errno.EIO, f"bytes of {self._core.image.path(inode)!r} were lost with their node")
-        places = places_of(inode.ring, inode.replicas, inode.pieces)
-        away = [name for name in places if not self._is_up(name)]
+        away = [name for name in inode.places if not self._is_up(name)]
         if away and not self._has_all(inode, set(away)):
             error = OSError(errno.EHOSTDOWN, f"IOnode {away[0]}, which has bytes of {inode.name!r}, is away")
-            call.wait(("node", away[0]), error, self._core.options.node_loss_s, self._core.clock())
+            call.wait(NodeEvent(away[0]), error, self._core.options.node_loss_s, self._core.clock())
 
     def _is_up(self, name: str) -> bool:
         node = self._core.nodes.get(name)
@@ -117,46 +122,42 @@ class FileOpening:
         """Whether each piece lies on some node that is up."""
         return all(not version or set(inode.holders(index)) - away for index, (version, _) in enumerate(inode.pieces))
 
-    def _writer_of(self, inode: Inode) -> Handle | None:
-        return self._core.handles.get(inode.writer) if inode.writer else None
-
     def _open_to_write(
         self, call: Call[OpenFileRequest | CreateRequest], inode: Inode, *, truncate: bool
     ) -> OpenToWriteReply:
-        writer = self._writer_of(inode)
+        writer = self._core.image.writer(inode.ino)
         if writer is not None:
             self._wait_for(call, writer, call.asked.wait_s)
         is_cold = False
         if not truncate:
             self._check_there(call, inode)
             is_cold = self._filling.begin(call, inode)
+            inode = self._core.image.inodes[inode.ino] if is_cold else inode
         is_anew = truncate or not inode.ring
         layout = self._new_layout(call) if is_anew else inode.layout  # until it commits, others read what was there
         pieces = () if truncate else inode.pieces
-        handle = self._core.open_handle(call.session, inode, self._core.number(), pieces, layout)
-        store_writer(self._core, handle)
+        handle = self._core.handle(call.session, inode, self._core.number(), pieces, layout)
         granted = self._grant_a_little(call.session, layout.ring[0])
-        told = self._opened(call, handle)
+        told = self._opened(call, inode, handle)
         return OpenToWriteReply(cold=is_cold, version=handle.version, granted=granted, append=not inode.is_cut, **told)
 
     def _wait_for(self, call: AnyCall, writer: Handle, wait_s: float | None) -> None:
         """Wait until a file is written no more, which its own session does for a moment only."""
-        inode = writer.inode
+        inode = self._core.image.inodes[writer.ino]
         if wait_s is None:
             longest_s = self._core.options.wait_s
             wait_s = max(longest_s, CLOSING_S) if longest_s >= 0 else longest_s
         if writer.session == call.session.name and not 0 <= wait_s <= CLOSING_S:
             wait_s = CLOSING_S
         busy = OSError(errno.EBUSY, f"{inode.name!r} is open for writing elsewhere: one writes at a time")
-        call.wait(("closed", inode.ino), busy, wait_s, self._core.clock())
+        call.wait(ClosedEvent(inode.ino), busy, wait_s, self._core.clock())
 
     def _new_layout(self, call: AnyCall) -> FileLayout:
         core = self._core
-        core.turn += 1
-        ring = choose_ring(core.nodes.values(), core.turn, call.session.host if core.options.near else "")
+        ring = core.ring(call.session.host)
         if not ring:
             error = OSError(errno.EHOSTDOWN, "no IOnode is up")
-            call.wait(("node", ""), error, core.options.node_loss_s, core.clock())
+            call.wait(AnyNodeEvent(), error, core.options.node_loss_s, core.clock())
         return FileLayout(ring, min(core.options.replicas, len(ring)), core.options.piece_bytes)
 
     def _grant_a_little(self, session: Session, name: str) -> dict[str, int]:
@@ -169,18 +170,11 @@ class FileOpening:
         return self._grant(session, name, missing)
 
     def _grant(self, session: Session, name: str, size: int) -> dict[str, int]:
-        self._core.nodes[name].granted_bytes += size
-        session.room[name] = session.room.get(name, 0) + size
+        self._core.grant(session, name, size)
         return {name: size}
 
-    def _forget_bytes(self, call: AnyCall, inode: Inode) -> None:
-        """Let a file be empty, which counts at once."""
-        if inode.size or inode.pieces:
-            self._committing.new_version(call, inode, (), 0, self._core.number())
-            inode.ring = ()
-
-    def truncate(self, call: AnyCall, inode: Inode, size: int) -> None:
-        """Cut a file off, or let it go on with zeros; no bytes are moved.
+    def truncated(self, call: AnyCall, inode: Inode, size: int) -> Inode:
+        """Return a file cut off, or going on with zeros; no bytes are moved.
 
         Raises
         ------
@@ -188,18 +182,18 @@ class FileOpening:
             EBUSY if another session writes it; EFBIG; what reading it would raise.
         """
         check_size(size)
-        writer = self._writer_of(inode)
+        writer = self._core.image.writer(inode.ino)
         if writer is not None:  # what it commits would undo this
             self._wait_for(call, writer, None)
-        if size == 0:
-            self._forget_bytes(call, inode)
+        if size == 0 and (inode.size or inode.pieces):
+            inode = replace(self._committing.new_version(call, inode, (), 0, self._core.number()), ring=())
         elif size != inode.size:
             self._check_there(call, inode)
             self._filling.complete(call, inode)
             pieces = cut(inode.pieces, inode.piece_bytes, size)
-            inode.is_cut = inode.is_cut or pieces != inode.pieces
-            self._committing.new_version(call, inode, pieces, size, self._core.number())
-        inode.mtime_ns = self._core.now_ns()
+            inode = replace(inode, is_cut=inode.is_cut or pieces != inode.pieces)
+            inode = self._committing.new_version(call, inode, pieces, size, self._core.number())
+        return replace(inode, mtime_ns=self._core.now_ns())
 
     # Creating.
 
@@ -212,7 +206,7 @@ class FileOpening:
             raise
         if not name:
             raise IsADirectoryError(errno.EISDIR, "that is the root")
-        there = core.image.child(directory, name)
+        there = core.image.child(directory.ino, name)
         if there is None:
             self._scanning.look(call, directory)
             return self._create_new(call, directory, name)
@@ -225,22 +219,19 @@ class FileOpening:
 
     def _create_new(self, call: Call[CreateRequest], directory: Inode, name: str) -> OpenToWriteReply:
         core = self._core
-        if not any(node.peer is not None for node in core.nodes.values()):
-            error = OSError(errno.EHOSTDOWN, "no IOnode is up")
-            call.wait(("node", ""), error, core.options.node_loss_s, core.clock())
-        core.check_free(f"{core.image.path(directory)}/{name}".lstrip("/"))
-        inode = core.image.make(directory, name, FILE, call.asked.mode, call.who, core.now_ns())
-        inode.scratch = core.is_scratch(inode)
-        core.save(inode)
-        core.touched(directory)
+        path = core.image.path_of(directory, name) if core.image.hidden or core.options.scratch else name
+        core.check_free(path)
+        now_ns, storage = core.now_ns(), core.options.storage
+        inode = made(core.image, directory, name, FILE, call.asked.mode, call.who, now_ns, storage)
+        inode = replace(inode, scratch=core.is_scratch(path), piece_bytes=core.options.piece_bytes)
+        call.record(InodeRecord(inode), TouchRecord(touched(directory, now_ns)))
         call.changes.add(directories=(directory.ino,))
-        core.happened("name", directory.ino)
         return replace(self._open_to_write(call, inode, truncate=False), created=True)
 
     # Closing.
 
     def _close(self, call: Call[CloseFileRequest]) -> None:
-        handle = call.session.handles.get(call.asked.handle)
+        handle = self._core.image.handle(call.session.name, call.asked.handle)
         for name, size in call.asked.room.items():
             self._give_back(call.session, name, size)
         if handle is not None:
@@ -248,77 +239,71 @@ class FileOpening:
 
     def undo(self, session: Session, given: Given) -> None:
         """Let go of what a reply gave that its client doesn't wait for any more."""
-        handle = session.handles.get(given.handle)
+        handle = self._core.image.handle(session.name, given.handle)
         if handle is not None:
-            self._close_well(Call(0, session, ClientRequest(), session.who), handle, discard=True)
+            call = Call(0, session, ClientRequest(), session.who)
+            self._close_well(call, handle, discard=True)
+            self._core.count(call)
         for name, size in given.granted.items():
             self._give_back(session, name, size)
 
     def _close_well(self, call: AnyCall, handle: Handle, *, discard: bool) -> None:
         """Close a handle that its client doesn't need any more; a new file is empty if nothing was committed."""
-        if handle.version and handle.inode.expected:
-            handle.inode.layout = handle.layout
-            self._committing.new_version(call, handle.inode, (), 0, handle.version)
-        self.close(call.session, handle, discard=discard)
+        inode = self._core.image.inodes[handle.ino]
+        if handle.version and inode.expected:
+            inode = at(inode, handle.layout, is_cut=inode.is_cut)
+            inode = self._committing.new_version(call, inode, (), 0, handle.version)
+            call.record(InodeRecord(inode))
+        call.record(*self._closed(inode, handle, discard=discard))
 
     def _give_back(self, session: Session, name: str, size: int) -> None:
         size = min(size, session.room.get(name, 0))
         if size > 0 and name in self._core.nodes:
-            session.room[name] -= size
-            self._core.nodes[name].granted_bytes -= size
-            self._core.happened("room", name)
+            self._core.grant(session, name, -size)
+            self._core.happened(RoomEvent(name))
 
-    def close(self, session: Session, handle: Handle, *, discard: bool) -> None:
-        """Close a handle.
+    def _closed(self, inode: Inode, handle: Handle, *, discard: bool) -> list[Record]:
+        """Return what is so once a handle is closed.
 
         Parameters
         ----------
-        session, handle
-            Whose, and which.
+        inode
+            Its file, as it is then.
+        handle
+            Which.
         discard
             Whether piece files may lie around that were written and not committed.
         """
-        core, inode = self._core, handle.inode
-        session.handles.pop(handle.number, None)
-        core.handles.pop(handle.number, None)
-        if handle.version:
-            core.database.remove_writer(handle.number)
-            inode.writer = 0
-            if discard:
-                self._discard(handle)
-        else:
-            inode.readers -= 1
-        core.unpin(handle.pieces, inode)
-        if not inode.parent:
-            core.forget_inode(inode)
-            return
-        core.happened("closed", inode.ino)
-        if handle.version:
-            self._write_back.closed(inode)
+        records: list[Record] = [CloseRecord(handle)]
+        if handle.version and discard:
+            records += self._discarded(inode, handle)
+        if not inode.parent and self._core.image.is_last(handle):
+            records.append(ForgetRecord(inode.ino))
+        return records
 
-    def _discard(self, handle: Handle) -> None:
+    def _discarded(self, inode: Inode, handle: Handle) -> list[Record]:
         """Let go of what was written and not committed: whole piece files, and what was appended to the last one."""
-        last, inode = len(handle.pieces) - 1, handle.inode
+        last = len(handle.pieces) - 1
         version, size = handle.pieces[last] if handle.pieces else (0, 0)
         grown = ((key_of(version, last), size),) if version and not inode.is_cut else ()
-        if grown and inode.parent:  # nobody may append there before it is cut off; and who wrote it may write on
-            inode.is_cut = True
-            self._core.save(inode)
         for name in set(handle.layout.ring):
             node = self._core.nodes.get(name)
             if node is not None and node.peer is not None:
                 self._core.command(name, DiscardCommand(version=handle.version, cut=grown), lambda _: None)
+        # Nobody may append there before it is cut off; and who wrote it may write on.
+        return [InodeRecord(replace(inode, is_cut=True))] if grown and inode.parent else []
 
     def end(self, session: Session) -> list[Inode]:
         """Close all that a session has open; return the files that were never committed, whose names go."""
-        unborn = []
-        for handle in list(session.handles.values()):
-            self.close(session, handle, discard=True)
-            if handle.version and handle.inode.expected and handle.inode.parent:
-                unborn.append(handle.inode)
+        unborn, image = [], self._core.image
+        for handle in image.handles_of(session.name):
+            inode = image.inodes[handle.ino]
+            self._core.commit(*self._closed(inode, handle, discard=True))
+            if handle.version and inode.expected and inode.parent:
+                unborn.append(inode.ino)
         for name in list(session.room):
             self._give_back(session, name, session.room[name])
-        return unborn
+        return [image.inodes[ino] for ino in unborn]
 
     # Room.
 
@@ -329,13 +314,13 @@ class FileOpening:
         node = self._core.nodes.get(name)
         if node is None or not node.most_bytes:  # this master was just started
             error = OSError(errno.EHOSTDOWN, f"IOnode {name} is away")
-            call.wait(("node", name), error, self._core.options.node_loss_s, self._core.clock())
+            call.wait(NodeEvent(name), error, self._core.options.node_loss_s, self._core.clock())
         if size > node.most_bytes:
             raise OSError(errno.ENOSPC, f"{size} bytes are more than all of IOnode {name} ({node.most_bytes})")
         if size > node.free_bytes:
             self._filling.make_room(node, size)
             error = OSError(errno.ENOSPC, f"IOnode {name} is full: {node.free_bytes} bytes of {node.capacity} are free")
-            call.wait(("room", name), error, self._core.options.room_timeout_s, self._core.clock())
+            call.wait(RoomEvent(name), error, self._core.options.room_timeout_s, self._core.clock())
         wish = min(pages(call.asked.wish), node.free_bytes // 8)
         return GrantReply(granted=self._grant(call.session, name, max(size, wish)))
 
@@ -353,8 +338,10 @@ class FileOpening:
         """
         call = Call(0, session, ClientRequest(), session.who)
         known = {number for number, *_ in asked.handles} | {given.handle for given in in_flight}
-        for handle in [handle for number, handle in session.handles.items() if number not in known]:
-            self._close_well(call, handle, discard=True)
+        for handle in self._core.image.handles_of(session.name):
+            if handle.number not in known:
+                self._close_well(call, handle, discard=True)
+                self._core.count(call)
         has = Counter(asked.room)
         for given in in_flight:
             has.update(given.granted)
@@ -362,34 +349,27 @@ class FileOpening:
         for name, size in has.items():
             missing = size - session.room.get(name, 0)
             if missing > 0:
-                session.room[name] = size
-                if name in self._core.nodes:
-                    self._core.nodes[name].granted_bytes += missing
+                self._core.grant(session, name, missing)
         return [handle[0] for handle in asked.handles if self._resume(session, *handle)]
 
     def _resume(self, session: Session, number: int, ino: int, version: int, write: int) -> bool:
-        if number in session.handles:
+        image = self._core.image
+        if image.handle(session.name, number) is not None:
             return True
-        inode = self._core.image.inodes.get(ino)
-        if inode is None or write or inode.version != version:
+        inode = image.inodes.get(ino)
+        if inode is None or write or inode.version != version or number in image.handles:
             return False
-        handle = Handle(number, session.name, inode, 0, inode.pieces, self._core.clock(), inode.layout)
-        session.handles[number] = self._core.handles[number] = handle
-        self._core.sessions.pin(handle.pieces)
-        inode.readers += 1
+        self._core.commit(HandleRecord(Handle(number, session.name, ino, 0, inode.pieces, inode.layout)))
         return True
 
-    def restore(self, row: WriterRow) -> None:
+    def restore(self, handle: Handle) -> None:
         """Take a handle for writing in that a master before this one gave."""
-        session, inode = self._core.sessions.by_name.get(row.session), self._core.image.inodes.get(row.ino)
-        if session is None or inode is None:
-            self._core.database.remove_writer(row.handle)
+        inode = self._core.image.inodes.get(handle.ino)
+        if handle.session not in self._core.sessions.by_name or inode is None:
+            self._core.commit(CloseRecord(handle))
             return
-        now_s, is_cold = self._core.clock(), inode.is_cold  # what was on its way here isn't any more
-        handle = Handle(row.handle, row.session, inode, row.version, inode.pieces, now_s, row.layout, is_cold)
-        session.handles[row.handle] = self._core.handles[row.handle] = handle
-        self._core.sessions.pin(handle.pieces)
-        inode.writer = row.handle
+        # What was on its way here isn't any more.
+        self._core.commit(HandleRecord(replace(handle, pieces=inode.pieces, is_cut_off=inode.is_cold)))
 
 
 def cut(pieces: Pieces, piece_bytes: int, size: int) -> Pieces:

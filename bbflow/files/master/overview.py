@@ -7,6 +7,7 @@ from functools import partial
 from bbflow.files.commands import EndCommand, TaskAnswer
 from bbflow.files.inodes import DIRECTORY, FILE, Inode
 from bbflow.files.master.core import Answers, AnyCall, Call, Core, Deferred
+from bbflow.files.master.events import TransferredEvent
 from bbflow.files.master.filling import Filling
 from bbflow.files.master.fleet import Fleet
 from bbflow.files.master.image import MissingEntry
@@ -90,21 +91,21 @@ class Overview:
             count, size = states.get(state, (0, 0))
             states[state] = (count + 1, size + inode.size)
         lost = [image.path(inode) for inode in files if inode.lost and inode.parent]
-        dirty = self._write_back.dirty
+        oldest = next(iter(image.dirty), None)
         failures = list(self._write_back.failures.items())[:MAX_LISTED]
         unread = list(self._filling.failed.items())[:MAX_LISTED]
-        hidden = list(core.hidden.items())[:MAX_LISTED]
+        hidden = list(image.hidden.items())[:MAX_LISTED]
         return OverviewReply(
             subtree=core.options.subtree,
             storage=core.options.storage,
             write_back=core.options.write_back,
             nodes=tuple(self._node(name) for name in sorted(core.nodes)),
             sessions=len(core.sessions.by_name),
-            open=len(core.handles),
+            open=sum(bool(handle.session) for handle in image.handles.values()),
             files=states,
-            oldest_dirty_s=max(core.clock() - dirty[0].dirty_ns / 1e9, 0.0) if dirty else 0.0,
+            oldest_dirty_s=self._since_s(oldest),
             written_bytes=self._write_back.written_bytes,
-            removing=len(core.doomed),
+            removing=len(image.doomed),
             prefetching=self._prefetching.wanted,
             failed=tuple((path, failure.error, failure.attempts) for path, failure in failures),
             unread=tuple(
@@ -122,8 +123,12 @@ class Overview:
         """Return a file's state, and tell those apart whose bytes, or whose object, are yet to be where it says."""
         if inode.state == "clean" and inode.filling:
             return "coming"
-        is_moving = inode.state in ("clean", "cold") and self._write_back.is_misplaced(inode)
+        is_moving = inode.state in ("clean", "cold") and inode.ino in self._core.image.misplaced
         return "moving" if is_moving else inode.state
+
+    def _since_s(self, ino: int | None) -> float:
+        """For how long a file has waited to be written back (seconds)."""
+        return 0.0 if ino is None else max(self._core.clock() - self._core.image.inodes[ino].dirty_ns / 1e9, 0.0)
 
     def _node(self, name: str) -> IonodeStatus:
         core, node = self._core, self._core.nodes[name]
@@ -147,7 +152,7 @@ class Overview:
             raise
 
     def _flush(self, call: Call[FlushRequest]) -> FlushReply:
-        start = self._below(call, call.asked.path)
+        start, image = self._below(call, call.asked.path), self._core.image
         if not self._write_back.is_on:
             raise OSError(errno.EINVAL, "there is no shared storage behind these files")
         left = self._write_back.left(start)
@@ -156,13 +161,13 @@ class Overview:
             self._write_back.hurry()
             if left:
                 self._write_back.failures.try_again()
-        if left or (start is self._core.image.root and (self._core.doomed or self._core.busy)):
+        if left or (start.ino == image.root_ino and (image.doomed or image.busy)):
             try:
                 late = OSError(errno.EAGAIN, "")
-                call.wait(("written", 0), late, call.asked.wait_s, self._core.clock())
+                call.wait(TransferredEvent(), late, call.asked.wait_s, self._core.clock())
             except OSError:
                 pass  # the time is up: the reply says what is left
-        paths = {self._core.image.path(inode) for inode in left}
+        paths = {image.path(inode) for inode in left}
         failures = self._write_back.failures.items()
         failed = tuple((path, failure.error) for path, failure in failures if path in paths)
         return FlushReply(written=call.begun - len(left), left=len(left), failed=failed)

@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 
 from bbflow.errors import CapacityError
 from bbflow.files.inodes import Inode
-from bbflow.files.master.core import Core, Key
+from bbflow.files.master.core import Core
+from bbflow.files.master.events import AnyNodeEvent, ClosedEvent, Event, FilledEvent, RoomEvent
 from bbflow.files.master.filling import Filling
 from bbflow.staging.actions import Action, Check, Evict, Refused, Stage
 from bbflow.staging.files import File, Task
 from bbflow.staging.waves import Waves
 from bbflow.units import format_bytes
 
-EVENTS = ("closed", "filled", "room", "node")
+EVENTS = (ClosedEvent, FilledEvent, RoomEvent, AnyNodeEvent)
 """What may let a prefetch go on."""
 ALL = 1 << 40
 """Slots of a prefetch that only room bounds."""
@@ -81,7 +82,7 @@ class Prefetching:
         prefetch.unread[key] = {inode.ino for inode in inodes}
         for ino in prefetch.unread[key]:
             prefetch.tasks.setdefault(ino, []).append(key)
-        self._core.held |= prefetch.unread[key]
+        self._filling.hold(prefetch.unread[key])
         files = dict.fromkeys(File(str(inode.ino), inode.size) for inode in inodes)
         self._follow(prefetch, prefetch.waves.add(Task(key, tuple(files))))
 
@@ -93,28 +94,28 @@ class Prefetching:
     def wanted(self) -> int:
         """How many files are still to come."""
         inodes = self._core.image.inodes
-        return sum(ino in inodes and (inodes[ino].is_cold or inodes[ino].filling) for ino in self._core.held)
+        return sum(ino in inodes and (inodes[ino].is_cold or inodes[ino].filling) for ino in self._filling.held)
 
-    def take(self, events: Iterable[Key]) -> None:
+    def take(self, events: Iterable[Event]) -> None:
         """Take in what has happened, and go on."""
-        happened = [key for key in events if key[0] in EVENTS]
-        if not happened or not self._prefetches:
+        happened = [event for event in events if isinstance(event, EVENTS)] if self._prefetches else []
+        if not happened:
             return
-        for kind, thing in happened:
-            if kind == "closed":
-                self._read(int(thing))
-            elif kind == "filled":
-                self._arrived(int(thing))
+        for event in happened:
+            if isinstance(event, ClosedEvent):
+                self._read(event.ino)
+            elif isinstance(event, FilledEvent):
+                self._arrived(event.ino)
         self._pump()
 
     def _read(self, ino: int) -> None:
-        for prefetch in self._prefetches if ino in self._core.held else ():
+        for prefetch in self._prefetches if ino in self._filling.held else ():
             for key in prefetch.tasks.pop(ino, ()):
                 files = prefetch.unread.get(key, set())
                 files.discard(ino)
                 if not files and prefetch.unread.pop(key, None) is not None:
                     self._follow(prefetch, prefetch.waves.final(key))
-        self._core.held.discard(ino)
+        self._filling.let_loose(ino)
 
     def _arrived(self, ino: int) -> None:
         inode = self._core.image.inodes.get(ino)
@@ -135,7 +136,7 @@ class Prefetching:
         for prefetch in self._prefetches:
             if prefetch.waves.capacity_bytes != (capacity := max(self._capacity, 1)):
                 self._follow(prefetch, prefetch.waves.resize(capacity))
-            while prefetch.coming and len(self._core.filling) < self._core.options.uploads:
+            while prefetch.coming and len(self._core.image.filling) < self._core.options.uploads:
                 if not self._start(prefetch, prefetch.coming[0]):
                     break
                 prefetch.coming.popleft()
@@ -153,8 +154,8 @@ class Prefetching:
                     return False
                 self._filling.failed[ino] = str(error.strerror or error)
         prefetch.begun.add(ino)
-        if inode is None or not inode.filling:
-            self._core.happened("filled", ino)  # it is there, or never will be
+        if ino not in self._core.image.filling:
+            self._core.happened(FilledEvent(ino))  # it is there, or never will be
         return True
 
     def _follow(self, prefetch: Prefetch, actions: Sequence[Action]) -> None:
@@ -176,6 +177,6 @@ class Prefetching:
             reason = f"what its task reads takes {format_bytes(size)} at once, and the IOnodes have {have}"
         for ino in files:
             prefetch.tasks.pop(ino, None)
-            self._core.held.discard(ino)
+            self._filling.let_loose(ino)
             if ino in self._core.image.inodes:
                 self._filling.failed.setdefault(ino, reason)

@@ -90,7 +90,7 @@ class ReadingAhead:
         if run is None:
             if not comes:
                 return None
-            run = self._runs[directory] = ReadRun(sorted(self._core.image.inodes[directory].entries))
+            run = self._runs[directory] = ReadRun(sorted(self._core.image.entries(directory)))
             self._forget()
         self._runs.move_to_end(directory)
         return run
@@ -107,7 +107,7 @@ class ReadingAhead:
         core = self._core
         left_bytes = min(MOST_BYTES, sum(node.capacity for node in core.nodes.values()) // CAPACITY_SHARE)
         for place in range(run.last + 1, min(run.last + 1 + run.window, len(run.names))):
-            inode = core.image.child(core.image.inodes[directory], run.names[place])
+            inode = core.image.child(directory, run.names[place])
             left_bytes -= inode.size if inode is not None else 0
             if left_bytes < 0:
                 return

@@ -3,13 +3,16 @@
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
+from msgspec.structs import replace
+
 from bbflow.files.commands import FetchCommand, IonodeAddress, TaskAnswer
 from bbflow.files.inodes import FILE, Inode, Piece, key_of, keys_of, pages, places_of
 from bbflow.files.master.core import Core
 from bbflow.files.master.filling import Filling
+from bbflow.files.master.records import Handle, InodeRecord
 from bbflow.files.master.rings import rings_without
 from bbflow.files.master.room import Node
-from bbflow.files.master.sessions import Changes, Handle
+from bbflow.files.master.sessions import Changes
 
 
 class Replicas:
@@ -55,7 +58,7 @@ class Replicas:
                 failed.append((node, key))
             if not left:
                 then()
-                self._miss(handle.inode, failed)
+                self._miss(handle.ino, failed)
 
         if not copies:
             then()
@@ -63,11 +66,11 @@ class Replicas:
             command = FetchCommand(key=key, bytes=size, node=self._address(first))
             self._core.command(node, command, partial(done, node, key))
 
-    def _miss(self, inode: Inode, copies: Iterable[tuple[str, str]]) -> None:
+    def _miss(self, ino: int, copies: Iterable[tuple[str, str]]) -> None:
         """Record which copies aren't there: `mend` makes them."""
         for name, key in copies:
             self._core.nodes[name].remove(key)
-            self.thin[inode.ino] = None
+            self.thin[ino] = None
 
     def _address(self, name: str) -> IonodeAddress:
         return self._core.nodes[name].address
@@ -94,23 +97,22 @@ class Replicas:
 
     def _widen(self, inode: Inode) -> None:
         """Give a file, of which each node of its ring has all pieces, further nodes."""
-        if inode.replicas < len(inode.ring) or inode.writer:
+        if inode.replicas < len(inode.ring) or self._core.image.writer(inode.ino) is not None:
             return
         up = sorted(node.name for node in self._core.nodes.values() if node.peer is not None)
         more = [name for name in up if name not in inode.ring][: self._core.options.replicas - inode.replicas]
         if more:
-            inode.ring += tuple(more)
-            inode.replicas = len(inode.ring)
-            self._core.save(inode)
+            ring = inode.ring + tuple(more)
+            self._core.commit(InodeRecord(replace(inode, ring=ring, replicas=len(ring))))
 
     def _mend(self, inode: Inode) -> bool:
         """Begin with a file's missing copies; return whether all are there, or on their way."""
         core = self._core
         for name in inode.ring:
             if core.nodes[name].is_lost(core.clock(), core.options.node_loss_s):
-                self._replace(inode, name)
-        self._widen(inode)
-        is_whole = True
+                self._replace(core.image.inodes[inode.ino], name)
+        self._widen(core.image.inodes[inode.ino])
+        is_whole, inode = True, core.image.inodes[inode.ino]
         for index, (version, size) in enumerate(inode.pieces):
             key = key_of(version, index)
             for name in inode.holders(index) if version else ():
@@ -125,8 +127,9 @@ class Replicas:
             return False
 
         def done(answer: TaskAnswer) -> None:
-            if answer.errno is not None and key in keys_of(inode.pieces):
-                self._miss(inode, [(node.name, key)])
+            now = self._core.image.inodes.get(inode.ino)
+            if answer.errno is not None and now is not None and key in now.keys:
+                self._miss(inode.ino, [(node.name, key)])
 
         node.place(key, pages(size))
         command = FetchCommand(key=key, bytes=size, node=self._address(source.name))
@@ -142,9 +145,7 @@ class Replicas:
         for inode in list(self._core.image.inodes.values()):
             if inode.kind != FILE or node.name not in inode.ring or inode.filling:
                 continue
-            gone = [
-                key for key in places_of(inode.ring, inode.replicas, inode.pieces).get(node.name, ()) if key in keys
-            ]
+            gone = [key for key in inode.places.get(node.name, ()) if key in keys]
             if gone:
                 self._lose(inode, node, gone)
                 changes.add(inos=(inode.ino,))
@@ -160,8 +161,7 @@ class Replicas:
         if all(self._elsewhere(inode, index, node.name) for index in indices):
             self.thin[inode.ino] = None
             return
-        inode.lost = True
-        self._core.save(inode)
+        self._core.commit(InodeRecord(replace(inode, lost=True)))
 
     def _elsewhere(self, inode: Inode, index: int, but: str) -> Node | None:
         key = key_of(inode.pieces[index][0], index)
@@ -176,9 +176,8 @@ class Replicas:
         best = sorted(up, key=lambda node: (node.name in inode.ring, -node.free_bytes))
         rings = rings_without(inode.ring, inode.replicas, name, [node.name for node in best])
         ring = next((ring for ring in rings if self._have_room(inode, ring)), None)
-        if ring is not None and not inode.writer:
-            inode.ring = ring
-            self._core.save(inode)
+        if ring is not None and self._core.image.writer(inode.ino) is None:
+            self._core.commit(InodeRecord(replace(inode, ring=ring)))
 
     def _have_room(self, inode: Inode, ring: tuple[str, ...]) -> bool:
         """Whether the nodes of a ring have room for what they would have more of a file."""
@@ -199,7 +198,7 @@ class Replicas:
         keys
             The piece files that are there, with their bytes.
         """
-        changes, files = Changes(), self._core.image.inodes.values()
+        changes, files = Changes(), list(self._core.image.inodes.values())
         if keys.keys() - node.placed.keys():
             for inode in files:
                 if node.name in inode.ring and not inode.filling:
@@ -207,8 +206,7 @@ class Replicas:
         there = {key for key, size in keys.items() if key in node.placed and pages(size) >= node.placed[key]}
         for inode in files:
             if inode.lost and all(self._is_there(key, node, there) for key in keys_of(inode.pieces)):
-                inode.lost = False
-                self._core.save(inode)
+                self._core.commit(InodeRecord(replace(inode, lost=False)))
                 changes.add(inos=(inode.ino,))
         return changes
 

@@ -1,38 +1,16 @@
 """Clients as a master sees them: what they have open, what room they have, what they may keep. No I/O."""
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bbflow.files.inodes import FileLayout, Inode, Pieces, keys_of
+from msgspec import Struct
+
 from bbflow.files.master.permissions import Credentials
 
 if TYPE_CHECKING:
     from bbflow.files.master.core import AnyCall
-
-
-@dataclass(slots=True)
-class Handle:
-    """A file that a session has open."""
-
-    number: int
-    """Its number."""
-    session: str
-    """Whose it is."""
-    inode: Inode
-    """Which file."""
-    version: int
-    """The number that it writes; 0 for reading."""
-    pieces: Pieces
-    """What it may read: the version as it was opened, or as it was last committed by it."""
-    since_s: float
-    """When it was opened."""
-    layout: FileLayout
-    """Where the pieces lie that it reads, or writes: the file's own once they are committed."""
-    is_cut_off: bool = False
-    """Whether the bytes that it goes on from are gone meanwhile."""
 
 
 @dataclass(slots=True)
@@ -67,8 +45,6 @@ class Session:
     """Directories that it may keep complete lists of."""
     room: dict[str, int] = field(default_factory=dict)
     """Bytes that it may still write, by node."""
-    handles: dict[int, Handle] = field(default_factory=dict)
-    """What it has open."""
     slots: dict[int, ReplySlot] = field(default_factory=dict)
     """Its last requests."""
     lost_s: float | None = None
@@ -81,8 +57,6 @@ class Sessions:
     def __init__(self) -> None:
         self.by_name: dict[str, Session] = {}
         self.by_peer: dict[int, Session] = {}
-        self.pins: Counter[str] = Counter()
-        """How many handles and transfers need each piece file."""
         self._holders: dict[int, set[str]] = {}
         self._listers: dict[int, set[str]] = {}
 
@@ -171,30 +145,15 @@ class Sessions:
             del table[ino]
         return others
 
-    def pin(self, pieces: Pieces) -> None:
-        """Keep piece files from going."""
-        self.pins.update(keys_of(pieces))
 
-    def unpin(self, pieces: Pieces) -> list[str]:
-        """Let piece files go again; give those that nobody needs any more."""
-        free = []
-        for key in keys_of(pieces):
-            self.pins[key] -= 1
-            if self.pins[key] <= 0:
-                del self.pins[key]
-                free.append(key)
-        return free
-
-
-@dataclass(slots=True)
-class Changes:
+class Changes(Struct):
     """What a request has changed, as far as other clients may keep it."""
 
-    inos: set[int] = field(default_factory=set)
+    inos: set[int] = set()
     """Attributes, or bytes."""
-    names: list[tuple[int, str, int]] = field(default_factory=list)
+    names: list[tuple[int, str, int]] = []
     """Names that are there no more: directory, name, inode."""
-    directories: set[int] = field(default_factory=set)
+    directories: set[int] = set()
     """Directories with other names than before."""
 
     def __bool__(self) -> bool:
@@ -204,6 +163,11 @@ class Changes:
         """Add inodes and directories."""
         self.inos.update(inos)
         self.directories.update(directories)
+
+    def with_those(self, others: "Changes") -> "Changes":
+        """Return these and others."""
+        names = [*self.names, *others.names]
+        return Changes(self.inos | others.inos, names, self.directories | others.directories)
 
 
 @dataclass(slots=True)

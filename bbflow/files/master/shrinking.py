@@ -1,11 +1,14 @@
 """IOnodes that may hold less than before, since streams want their room: files go until the rest fits."""
 
+from collections.abc import Iterable
+
 from bbflow.files.commands import FitsNotice
 from bbflow.files.master.core import Core
+from bbflow.files.master.events import AnyNodeEvent, ClosedEvent, Event, FilledEvent, RoomEvent, TransferredEvent
 from bbflow.files.master.filling import Filling
 from bbflow.files.master.room import Node
 
-EVENTS = ("room", "written", "closed", "filled", "node")
+EVENTS = (RoomEvent, TransferredEvent, ClosedEvent, FilledEvent, AnyNodeEvent)
 """What may let more files go."""
 
 
@@ -30,10 +33,12 @@ class Shrinking:
         self._unsettled.discard(node.name)
         if capacity < node.most_bytes:
             self._unsettled.add(node.name)
-        self._core.happened("room", node.name)
+        self._core.happened(RoomEvent(node.name))
 
-    def pump(self) -> None:
-        """Let files go from nodes that hold too much, and tell those that don't."""
+    def take(self, events: Iterable[Event]) -> None:
+        """Take in what has happened: let files go from nodes that hold too much, and tell those that don't."""
+        if not self._unsettled or not any(isinstance(event, EVENTS) for event in events):
+            return
         for name in sorted(self._unsettled):
             node = self._core.nodes[name]
             if node.free_bytes < 0:

@@ -1,0 +1,306 @@
+"""The one owner of a master's files: what is so of them changes by `Namespace.apply` only, record by record."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from bbflow.files.inodes import DIRECTORY, FILE, Inode, Pieces, keys_of
+from bbflow.files.master.events import (
+    CleanEvent,
+    ClosedEvent,
+    Event,
+    FilledEvent,
+    NamedEvent,
+    StorageEvent,
+    TransferredEvent,
+    UnnamedEvent,
+)
+from bbflow.files.master.image import Image
+from bbflow.files.master.records import (
+    CloseRecord,
+    DoomRecord,
+    ForgetRecord,
+    HandleRecord,
+    HideRecord,
+    InodeRecord,
+    LookRecord,
+    Record,
+    SeenRecord,
+    ShowRecord,
+    SpareRecord,
+    TouchRecord,
+    TransferRecord,
+    TransferredRecord,
+    UsedRecord,
+    VanishedRecord,
+)
+
+
+class Followed(NamedTuple):
+    """What follows from a record."""
+
+    events: tuple[Event, ...] = ()
+    """What has happened by it, for whoever waits."""
+    freed: Iterable[str] = ()
+    """Piece files that the file, or its handle, doesn't need any more; others may."""
+
+
+NOTHING = Followed()
+
+
+class Namespace(Image):
+    """All that a master knows of its files, and the only way in which it changes."""
+
+    def __init__(self, number: int, *, has_storage: bool) -> None:
+        super().__init__(number, has_storage=has_storage)
+        self._uses = 0
+        self._rules: dict[type[Record], Callable[[Any], Followed]] = {
+            InodeRecord: self._put,
+            TouchRecord: self._put,
+            ForgetRecord: self._forget,
+            HandleRecord: self._open,
+            CloseRecord: self._close,
+            DoomRecord: self._doom,
+            SpareRecord: self._spare,
+            TransferRecord: self._begin,
+            TransferredRecord: self._end,
+            SeenRecord: self._see,
+            UsedRecord: self._use_now,
+            VanishedRecord: self._vanish,
+            LookRecord: self._look,
+            HideRecord: self._hide,
+            ShowRecord: self._show,
+        }
+
+    def apply(self, record: Record) -> Followed:
+        """Take a record in; what is to last has been stored before.
+
+        Returns
+        -------
+        Followed
+            What follows from it.
+        """
+        return self._rules[type(record)](record)
+
+    def restore(self, inodes: Iterable[Inode]) -> None:
+        """Take in the inodes that a master before this one has stored: directories before what is in them."""
+        inside: dict[int, list[Inode]] = {}
+        for inode in inodes:
+            inside.setdefault(0 if inode.ino == self.root_ino else inode.parent, []).append(inode)
+        waiting = inside.pop(0, [])
+        while waiting:
+            inode = waiting.pop()
+            self._put(InodeRecord(inode))
+            if inode.parent:
+                waiting += inside.pop(inode.ino, ())
+        oldest = sorted(self._dirty, key=lambda ino: self._inodes[ino].dirty_ns)
+        self._dirty.clear()
+        self._dirty |= dict.fromkeys(oldest)
+
+    # Inodes.
+
+    def _put(self, record: InodeRecord | TouchRecord) -> Followed:
+        inode = record.inode
+        before = self._inodes.get(inode.ino)
+        self._inodes[inode.ino] = inode
+        if before is None:
+            self._next = max(self._next, inode.ino + 1)
+            if inode.kind == DIRECTORY:
+                self._entries.setdefault(inode.ino, {})
+        elif inode.kind == DIRECTORY and (before.parent, before.name) == (inode.parent, inode.name):
+            return NOTHING  # what else it has isn't looked for by anything but its number
+        events = self._name(before, inode)
+        if inode.kind != FILE:
+            return Followed(tuple(events))
+        self._index_object(before, inode)
+        events += self._index_state(before, inode)
+        return Followed(tuple(events), _dropped(before, inode.pieces))
+
+    def _name(self, before: Inode | None, inode: Inode) -> list[Event]:
+        """Let an inode have another name; a new one that has the old one already keeps it."""
+        if before is not None and (before.parent, before.name) == (inode.parent, inode.name):
+            return []
+        if before is not None:
+            self._unname(before)
+        if not inode.parent:
+            self._orphans.add(inode.ino)
+            return [UnnamedEvent(inode.ino)]
+        if inode.ino != self.root_ino:
+            self._entries.setdefault(inode.parent, {})[inode.name] = inode.ino
+            self._subdirectories[inode.parent] += inode.kind == DIRECTORY
+        events: list[Event] = [NamedEvent(inode.parent)]
+        if before is not None and self.has_storage:
+            for file in self.below(inode):
+                if file.kind == FILE and file.stored_path:
+                    self._misplaced[file.ino] = None
+            events.append(StorageEvent())
+        return events
+
+    def _unname(self, inode: Inode) -> None:
+        entries = self._entries.get(inode.parent, {})
+        if inode.parent and inode.ino != self.root_ino:
+            self._subdirectories[inode.parent] -= inode.kind == DIRECTORY
+            if entries.get(inode.name) == inode.ino:
+                del entries[inode.name]
+
+    def _index_object(self, before: Inode | None, inode: Inode) -> None:
+        """Keep what is known of objects in step with a file."""
+        was = before.stored_path if before is not None else ""
+        if was != inode.stored_path:
+            if self._stored.get(was) == inode.ino:
+                del self._stored[was]
+            if inode.stored_path:
+                self._stored[inode.stored_path] = inode.ino
+        if not inode.stored_path or not inode.parent:
+            self._misplaced.pop(inode.ino, None)
+        elif was != inode.stored_path or inode.ino in self._misplaced:
+            self._misplaced.pop(inode.ino, None)
+            if inode.stored_path != self.path(inode):
+                self._misplaced[inode.ino] = None
+
+    def _index_state(self, before: Inode | None, inode: Inode) -> list[Event]:
+        """Keep what is to come, or to be written back, in step with a file."""
+        events: list[Event] = []
+        if inode.filling:
+            self._filling.add(inode.ino)
+        elif before is not None and before.filling:
+            self._filling.discard(inode.ino)
+            events.append(FilledEvent(inode.ino))
+        if not self.is_due(inode):
+            if inode.ino in self._dirty:
+                del self._dirty[inode.ino]
+                events.append(CleanEvent(inode.ino))
+        elif inode.ino not in self._dirty:
+            self._dirty[inode.ino] = None
+            events.append(StorageEvent())
+        return events
+
+    def _forget(self, record: ForgetRecord) -> Followed:
+        inode = self._inodes.get(record.ino)
+        if inode is None:
+            return NOTHING
+        self._unname(inode)
+        if self._stored.get(inode.stored_path) == inode.ino:
+            del self._stored[inode.stored_path]
+        events: tuple[Event, ...] = (ClosedEvent(inode.ino),)
+        if inode.filling:
+            events += (FilledEvent(inode.ino),)
+        if inode.ino in self._dirty:
+            events += (CleanEvent(inode.ino),)
+        del self._inodes[inode.ino], self._subdirectories[inode.ino]
+        self._entries.pop(inode.ino, None)
+        self._dirty.pop(inode.ino, None)
+        self._misplaced.pop(inode.ino, None)
+        self._seen_s.pop(inode.ino, None)
+        self._used.pop(inode.ino, None)
+        self._orphans.discard(inode.ino)
+        self._filling.discard(inode.ino)
+        return Followed(events, keys_of(inode.pieces))
+
+    # Open files.
+
+    def _open(self, record: HandleRecord) -> Followed:
+        handle = record.handle
+        before = self._handles.get(handle.number)
+        self._handles[handle.number] = handle
+        if before is not None:
+            if before.version == handle.version:
+                return NOTHING
+            self._pins.update(keys_of(handle.pieces))
+            return Followed((ClosedEvent(handle.ino),), self._unpin(before.pieces, handle.ino))
+        self._pins.update(keys_of(handle.pieces))
+        if handle.session:
+            self._use(handle.ino)
+        if handle.version:
+            self._writers[handle.ino] = handle.number
+        else:
+            self._readers[handle.ino] += 1
+        return NOTHING
+
+    def _close(self, record: CloseRecord) -> Followed:
+        handle = self._handles.pop(record.handle.number, None)
+        if handle is None:
+            return NOTHING
+        if handle.version:
+            del self._writers[handle.ino]
+        else:
+            self._readers[handle.ino] -= 1
+            if not self._readers[handle.ino]:
+                del self._readers[handle.ino]
+        events: tuple[Event, ...] = (ClosedEvent(handle.ino),) if handle.session else ()
+        if handle.ino in self._dirty:
+            events += (StorageEvent(),)
+        return Followed(events, self._unpin(handle.pieces, handle.ino))
+
+    def _unpin(self, pieces: Pieces, ino: int) -> list[str]:
+        """Let piece files go again; return those that neither a handle nor the file needs."""
+        free = []
+        for key in keys_of(pieces):
+            self._pins[key] -= 1
+            if self._pins[key] <= 0:
+                del self._pins[key]
+                free.append(key)
+        inode = self._inodes.get(ino)
+        kept = inode.keys if free and inode is not None and inode.ring else set()
+        return [key for key in free if key not in kept]
+
+    # Objects.
+
+    def _doom(self, record: DoomRecord) -> Followed:
+        self._doomed[record.path] = None
+        return Followed((StorageEvent(),))
+
+    def _spare(self, record: SpareRecord) -> Followed:
+        self._doomed.pop(record.path, None)
+        return NOTHING
+
+    def _begin(self, record: TransferRecord) -> Followed:
+        self._transfers[record.transfer.path] = record.transfer
+        self._busy |= record.transfer.objects
+        return NOTHING
+
+    def _end(self, record: TransferredRecord) -> Followed:
+        self._transfers.pop(record.transfer.path, None)
+        self._busy -= record.transfer.objects
+        return Followed((StorageEvent(), TransferredEvent()))
+
+    def _see(self, record: SeenRecord) -> Followed:
+        if record.at_s:
+            self._seen_s[record.ino] = record.at_s
+        else:
+            self._seen_s.pop(record.ino, None)
+        return NOTHING
+
+    def _use_now(self, record: UsedRecord) -> Followed:
+        self._use(record.ino)
+        return NOTHING
+
+    def _use(self, ino: int) -> None:
+        self._uses += 1
+        self._used[ino] = self._uses
+
+    def _vanish(self, record: VanishedRecord) -> Followed:
+        if self._looks:
+            self._vanished.add(record.path)
+        return NOTHING
+
+    def _look(self, record: LookRecord) -> Followed:
+        self._looks += 1 if record.begins else -1
+        if not self._looks:
+            self._vanished.clear()
+        return NOTHING
+
+    def _hide(self, record: HideRecord) -> Followed:
+        self._hidden[record.path] = record.hidden
+        return NOTHING
+
+    def _show(self, record: ShowRecord) -> Followed:
+        self._hidden.pop(record.path, None)
+        return NOTHING
+
+
+def _dropped(before: Inode | None, after: Pieces) -> Iterable[str]:
+    """Return the piece files that a file has no more."""
+    if before is None or before.pieces is after or not before.pieces:
+        return ()
+    kept = set(keys_of(after))
+    return [key for key in keys_of(before.pieces) if key not in kept]

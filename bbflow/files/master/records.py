@@ -1,0 +1,154 @@
+"""The records that change a master's namespace, and what they are about.
+
+Each says what is so from now on, not how it came: an inode, or an open file, is now this. Those that are `Stored` are
+what the database has; one of these that counts twice does no harm.
+"""
+
+from msgspec import Struct
+
+from bbflow.files.inodes import FileLayout, Inode, Pieces
+
+
+class Handle(Struct, frozen=True):
+    """A file that a session has open, or the master itself while an IOnode writes it back."""
+
+    number: int
+    """Its number."""
+    session: str
+    """Whose it is; empty for the master's own."""
+    ino: int
+    """Which file."""
+    version: int
+    """The number that it writes; 0 for reading."""
+    pieces: Pieces
+    """What it may read: the version as it was opened, or as it was last committed by it."""
+    layout: FileLayout
+    """Where the pieces lie that it reads, or writes: the file's own once they are committed."""
+    is_cut_off: bool = False
+    """Whether the bytes that it goes on from are gone meanwhile."""
+
+
+class Transfer(Struct, frozen=True):
+    """What an IOnode was told to do to an object: it outlives the master, and may still be under way then."""
+
+    path: str
+    """Which object it makes or removes."""
+    node: str
+    """The IOnode."""
+    source: str = ""
+    """The object's name before, where it is moved."""
+
+    @property
+    def objects(self) -> set[str]:
+        """All objects that it is about."""
+        return {self.path, self.source} - {""}
+
+
+class Hidden(Struct, frozen=True):
+    """An object that nobody can open, since the namespace can't have its name."""
+
+    directory: str
+    """Where it was seen."""
+    reason: str
+    """Why."""
+
+
+class Record(Struct, frozen=True, tag=True):
+    """Something that is so from now on; of this master's process only."""
+
+
+class Stored(Record, frozen=True):
+    """Something that is so from now on, also for the next master."""
+
+
+class InodeRecord(Stored, frozen=True):
+    """An inode is now this; one whose number is new is new."""
+
+    inode: Inode
+
+
+class TouchRecord(Stored, frozen=True):
+    """A directory is now this, since names in it have changed: stored before long, as each name is stored by itself."""
+
+    inode: Inode
+
+
+class ForgetRecord(Stored, frozen=True):
+    """An inode is gone, with its name if it still has one."""
+
+    ino: int
+
+
+class HandleRecord(Stored, frozen=True):
+    """An open file is now this; only one for writing is stored, as its client goes on with it."""
+
+    handle: Handle
+
+
+class CloseRecord(Stored, frozen=True):
+    """An open file is closed."""
+
+    handle: Handle
+
+
+class DoomRecord(Stored, frozen=True):
+    """An object must go."""
+
+    path: str
+
+
+class SpareRecord(Stored, frozen=True):
+    """An object need not go any more."""
+
+    path: str
+
+
+class TransferRecord(Stored, frozen=True):
+    """An IOnode is told to do something to an object: what is there is not known now."""
+
+    transfer: Transfer
+
+
+class TransferredRecord(Stored, frozen=True):
+    """Nothing is under way any more at the objects of a transfer."""
+
+    transfer: Transfer
+
+
+class SeenRecord(Record, frozen=True):
+    """The shared storage was looked at for a directory, or a file's object was written, moved or found there."""
+
+    ino: int
+    at_s: float
+    """When; 0 if it is to be looked at anew."""
+
+
+class UsedRecord(Record, frozen=True):
+    """A file is used now, as one that is opened is."""
+
+    ino: int
+
+
+class VanishedRecord(Record, frozen=True):
+    """An object is gone, which looks at the shared storage that are under way may have seen still."""
+
+    path: str
+
+
+class LookRecord(Record, frozen=True):
+    """A look at the shared storage begins, or is over."""
+
+    begins: bool
+
+
+class HideRecord(Record, frozen=True):
+    """An object can't be shown; a name that ends in ``/`` stands for all below."""
+
+    path: str
+    hidden: Hidden
+
+
+class ShowRecord(Record, frozen=True):
+    """An object is hidden no more."""
+
+    path: str
