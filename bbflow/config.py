@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from bbflow.errors import ConfigError, nearest
 from bbflow.functions import UserFunction, parse_functions
@@ -21,11 +21,11 @@ from bbflow.operators.windows.spans import Run, StepsSpan
 from bbflow.origin import look_in, reading
 from bbflow.publication import PublicationConfig, parse_publication
 from bbflow.schemas.finding import named
+from bbflow.sections import check_keys, read_as, read_list, read_names, read_section, read_text, read_whole
 from bbflow.stored_names import stored_name
 from bbflow.units import parse_bytes, parse_capacity, parse_path, parse_seconds
 from bbflow.yaml_files import parse_yaml, read_yaml
 
-T = TypeVar("T")
 MOST_RULES_THAT_END = 64
 """Of `select`: the preloaded library has a bit for each."""
 
@@ -38,6 +38,7 @@ KEYS = {
     "time",
     "schema",
     "raw",
+    "results",
     "netcdf",
     "publication",
     "functions",
@@ -117,6 +118,17 @@ class RawConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class ResultsConfig:
+    """How ``results.zarr`` is laid out."""
+
+    chunks: str | Mapping[str, int] | None = None
+    """Length of a chunk along dimensions by their names, `time` being that of the window's spans; `AUTO` for some MiB;
+    None for one whole result."""
+    shard: int = 128 << 20
+    """Bytes of a file at most, where chunks are asked for: it holds as many spans of a result as fit."""
+
+
+@dataclass(frozen=True, slots=True)
 class NodesConfig:
     """The embedded BB nodes of `bbflow run`."""
 
@@ -186,6 +198,8 @@ class Config:
     """Embedded nodes, where no contact file is given."""
     workers: WorkersConfig = field(default_factory=WorkersConfig)
     """Dask workers, where no scheduler is given."""
+    results: ResultsConfig = field(default_factory=ResultsConfig)
+    """How the results are laid out."""
     netcdf: bool = False
     """Whether the results are written as NetCDF too, at the end."""
     publication: PublicationConfig | None = None
@@ -251,11 +265,11 @@ def parse_config(content: Any) -> Config:
     ConfigError
         If a key is unknown or missing, or a value is wrong.
     """
-    _check_keys(content, KEYS, "the configuration")
+    check_keys(content, KEYS, "the configuration")
     for key in ("stream", "operators"):
         if not content.get(key):
             raise ConfigError(f"the key {key!r} is missing: say which stream, and which operators by variable")
-    windows = _list(content.get("windows", ["month", "run"]), "windows")
+    windows = read_list(content.get("windows", ["month", "run"]), "windows")
     diagnostics = parse_diagnostics(content["operators"], windows)
     results = {
         stored_name(f"{item.name}_{window.name}_{operator.name}"): window.name
@@ -266,33 +280,34 @@ def parse_config(content: Any) -> Config:
     functions, raw = parse_functions(content.get("functions"), results), _parse_raw(content.get("raw", "none"))
     _check_asked(raw, functions)
     return Config(
-        stream=_as(_text, content["stream"], "stream"),
+        stream=read_as(read_text, content["stream"], "stream"),
         diagnostics=diagnostics,
         select=_parse_select(content.get("select")),
-        output=_as(parse_path, content.get("output") or "bbflow-out", "output"),
+        output=read_as(parse_path, content.get("output") or "bbflow-out", "output"),
         time=_parse_time(content.get("time")),
-        schema=_as(_schema, content["schema"], "schema") if content.get("schema") is not None else None,
+        schema=read_as(_schema, content["schema"], "schema") if content.get("schema") is not None else None,
         raw=raw,
-        nodes=_section(
+        nodes=read_section(
             NodesConfig,
             content.get("nodes"),
             "nodes",
-            count=_whole,
+            count=read_whole,
             capacity=parse_capacity,
             state_capacity=parse_bytes,
             directory=parse_path,
             back_s=parse_seconds,
         ),
         workers=_parse_workers(content.get("workers"), diagnostics.values()),
-        netcdf=_as(flag, content.get("netcdf") or False, "netcdf"),
+        results=read_section(ResultsConfig, content.get("results"), "results", chunks=_chunks, shard=parse_bytes),
+        netcdf=read_as(flag, content.get("netcdf") or False, "netcdf"),
         publication=parse_publication(content["publication"], results)
         if content.get("publication") is not None
         else None,
         functions=functions,
-        open_timeout_s=_as(parse_seconds, content.get("open_timeout_s", 600.0), "open_timeout_s"),
-        safe_every_s=_as(parse_seconds, content.get("safe_every_s", 300.0), "safe_every_s"),
-        on_failure=_as(one_of("continue", "stop"), content.get("on_failure") or "continue", "on_failure"),
-        continued=_as(parse_path, content["continue"], "continue") if content.get("continue") else None,
+        open_timeout_s=read_as(parse_seconds, content.get("open_timeout_s", 600.0), "open_timeout_s"),
+        safe_every_s=read_as(parse_seconds, content.get("safe_every_s", 300.0), "safe_every_s"),
+        on_failure=read_as(one_of("continue", "stop"), content.get("on_failure") or "continue", "on_failure"),
+        continued=read_as(parse_path, content["continue"], "continue") if content.get("continue") else None,
         content={"operators": content["operators"], "windows": windows},
     )
 
@@ -327,8 +342,8 @@ def written_time(time: TimeConfig) -> str:
 def _parse_select(content: Any) -> tuple[SelectConfig, ...]:
     """Read a rule, or a list of rules."""
     rules = content if isinstance(content, list) else [content] if content is not None else []
-    readers = {"io": pattern, "file": pattern, "stream": _text, "until": pattern, "parameters": _parameters}
-    read = tuple(_section(SelectConfig, rule, "select", **readers) for rule in rules)
+    readers = {"io": pattern, "file": pattern, "stream": read_text, "until": pattern, "parameters": _parameters}
+    read = tuple(read_section(SelectConfig, rule, "select", **readers) for rule in rules)
     for rule in read:
         if rule.io is None and rule.file is None:
             raise ConfigError("select: a rule has neither 'io' nor 'file': say which IOs it is about")
@@ -345,7 +360,7 @@ def pattern(value: Any) -> str:
     ConfigError
         If it is empty, or has what one of them takes for a sign of its own.
     """
-    text = _text(value)
+    text = read_text(value)
     if not text or re.search(r"\\|\[\^|\[[^]]*\[[:.=]", text):
         signs = "* stands for any signs, ? for one, [ab] for a or b, [!ab] for any other"
         raise ConfigError(f"{text!r} must be a name in which {signs}")
@@ -356,30 +371,30 @@ def _parameters(value: Any) -> dict[str, str]:
     if not isinstance(value, dict):
         raise ConfigError(f"{value!r} must be a map of the engine's parameters")
     flags = {True: "yes", False: "no"}
-    return {str(key): flags[item] if isinstance(item, bool) else _text(item) for key, item in value.items()}
+    return {str(key): flags[item] if isinstance(item, bool) else read_text(item) for key, item in value.items()}
 
 
 def _parse_time(content: Any) -> TimeConfig:
     by = one_of("time", "steps", "file", "either")
     if isinstance(content, str):
-        return TimeConfig(by=_as(by, content, "time"))
-    time = _section(
+        return TimeConfig(by=read_as(by, content, "time"))
+    time = read_section(
         TimeConfig,
         content,
         "time",
         by=by,
-        variable=_text,
-        attribute=_text,
+        variable=read_text,
+        attribute=read_text,
         start=_date,
-        units=_text,
-        calendar=_text,
+        units=read_text,
+        calendar=read_text,
         interval=_interval,
         late=one_of("incomplete", "skip", "error"),
     )
     given = {key for key, value in (content or {}).items() if value is not None}
-    _as(partial(_check_source, given=given), time, "time")
-    time = replace(time, interval=_as(partial(_in_units, time), time.interval, "time: interval"))
-    _as(_check_clock, time, "time")
+    read_as(partial(_check_source, given=given), time, "time")
+    time = replace(time, interval=read_as(partial(_in_units, time), time.interval, "time: interval"))
+    read_as(_check_clock, time, "time")
     tells = {"variable", "attribute", "start", "units", "calendar"}
     return replace(time, by="time") if given & tells and "by" not in given else time
 
@@ -431,14 +446,14 @@ def _check_clock(time: TimeConfig) -> None:
 
 
 def _parse_workers(content: Any, diagnostics: Iterable[Diagnostic]) -> WorkersConfig:
-    workers = _section(
+    workers = read_section(
         WorkersConfig,
         content,
         "workers",
-        processes=partial(_whole, least=0),
-        threads=_whole,
-        batch_steps=_whole,
-        dashboard=_text,
+        processes=partial(read_whole, least=0),
+        threads=read_whole,
+        batch_steps=read_whole,
+        dashboard=read_text,
     )
     if (content or {}).get("processes") is not None:
         return workers
@@ -446,8 +461,8 @@ def _parse_workers(content: Any, diagnostics: Iterable[Diagnostic]) -> WorkersCo
 
 
 def _schema(value: Any) -> str:
-    named(_text(value))
-    return _text(value)
+    named(read_text(value))
+    return read_text(value)
 
 
 def _parse_raw(content: Any) -> RawConfig:
@@ -457,25 +472,25 @@ def _parse_raw(content: Any) -> RawConfig:
         return RawConfig()
     if isinstance(content, str):
         raise ConfigError(f"raw: {content!r} is neither all nor none nor a map; {nearest(content, ['all', 'none'])}")
-    raw = _section(
+    raw = read_section(
         RawConfig,
         content,
         "raw",
-        variables=_names,
-        every=_whole,
+        variables=read_names,
+        every=read_whole,
         compression=one_of("none", "zstd", "blosc"),
         keep_bits=_bits,
         dedup=flag,
         shard=parse_bytes,
         chunks=_chunks,
         when=parse_condition,
-        asked_by=_text,
+        asked_by=read_text,
         before=_from_zero,
         after=_from_zero,
-        policy=_text,
+        policy=read_text,
         phases=parse_path,
     )
-    _as(_check_chunks, raw, "raw: chunks")
+    read_as(_check_chunks, raw, "raw: chunks")
     chooses = next((key for key in ("when", "asked_by") if getattr(raw, key) is not None), None)
     if chooses is None and (raw.before or raw.after):
         raise ConfigError("raw: 'before' and 'after' say nothing without 'when' or 'asked_by'")
@@ -493,7 +508,7 @@ def _check_asked(raw: RawConfig, functions: Sequence[UserFunction]) -> None:
 
 
 def _from_zero(value: Any) -> int:
-    return _whole(value, least=0)
+    return read_whole(value, least=0)
 
 
 def _chunks(value: Any) -> str | dict[str, int]:
@@ -501,7 +516,13 @@ def _chunks(value: Any) -> str | dict[str, int]:
         return AUTO
     if not isinstance(value, dict) or not value:
         raise ConfigError(f"{value!r} is neither auto nor a map such as {{time: 24, lat: 64, lon: 64}}")
-    return {_text(name): _whole(length) for name, length in value.items()}
+    return {read_text(name): _length(length) for name, length in value.items()}
+
+
+def _length(value: Any) -> int:
+    """Read a number of points, also as a power: HEALPix has 4^zoom cells in each of its twelve faces."""
+    power = re.fullmatch(r"(\d+)\^(\d{1,2})", value.strip()) if isinstance(value, str) else None
+    return read_whole(value if power is None else int(power[1]) ** int(power[2]))
 
 
 def _check_chunks(raw: RawConfig) -> None:
@@ -516,47 +537,6 @@ def _check_chunks(raw: RawConfig) -> None:
         )
 
 
-def _section(cls: type[T], content: Any, where: str, **readers: Any) -> T:
-    """Make a dataclass of a map; keys must be its fields, values go through their reader."""
-    if content is None:
-        return cls()
-    _check_keys(content, {item.name for item in fields(cls)}, where)  # type: ignore[arg-type]
-    given = {key: value for key, value in content.items() if value is not None}
-    return cls(**{key: _as(readers[key], value, f"{where}: {key}") for key, value in given.items()})
-
-
-def _check_keys(content: Any, valid: set[str], where: str) -> None:
-    if not isinstance(content, dict):
-        raise ConfigError(f"{where} must be a map with the keys {', '.join(sorted(valid))}")
-    for key in content:
-        if key not in valid:
-            raise ConfigError(f"{where}: unknown key {key!r}; {nearest(str(key), valid)}")
-
-
-def _as(reader: Any, value: Any, where: str) -> Any:
-    try:
-        return reader(value)
-    except ConfigError as error:
-        raise ConfigError(f"{where}: {error}") from None
-    except (TypeError, ValueError):
-        raise ConfigError(f"{where}: {value!r} can't be read as {reader.__name__}") from None
-
-
-def _whole(value: Any, least: int = 1) -> int:
-    number = int(value)
-    if number < least or (isinstance(value, float) and value != number):
-        raise ConfigError(f"{value!r} must be a whole number, {least} or more")
-    return number
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, (list, dict)):
-        raise ConfigError(f"{value!r} must be one text")
-    if isinstance(value, bool | float | None):
-        raise ConfigError(f"{value!r} is no text: quote it")
-    return str(value)
-
-
 def _interval(value: Any) -> float | timedelta:
     seconds = duration(value)
     if seconds is not None:
@@ -567,17 +547,7 @@ def _interval(value: Any) -> float | timedelta:
     return read
 
 
-def _names(value: Any) -> tuple[str, ...] | None:
-    return None if value in ("all", None) else tuple(map(_text, _list(value, "variables")))
-
-
 def _bits(value: Any) -> int | dict[str, int]:
     if isinstance(value, dict):
-        return {str(name): _whole(bits) for name, bits in value.items()}
-    return _whole(value)
-
-
-def _list(value: Any, where: str) -> list[Any]:
-    if value is None or isinstance(value, dict):
-        raise ConfigError(f"{where} must be a list")
-    return list(value) if isinstance(value, list | tuple) else [value]
+        return {str(name): read_whole(bits) for name, bits in value.items()}
+    return read_whole(value)

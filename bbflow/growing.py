@@ -154,6 +154,10 @@ class GrowingZarr:
             self._chunks[name] = Chunks(self._root / name, shape, node["data_type"], separator, fill)
         return self._chunks[name]
 
+    def directory(self, name: str) -> Path:
+        """Return where an array's files are; until the first `commit` that is a hidden place."""
+        return self._root / name
+
     def read(self, name: str) -> Array:
         """Return an array's values as they are now, committed or not."""
         chunks, shape = self.chunks(name), tuple(self._nodes[name]["shape"])

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bbflow.config import NodesConfig, RawConfig, TimeConfig, WorkersConfig, load_config, parse_config
+from bbflow.config import NodesConfig, RawConfig, ResultsConfig, TimeConfig, WorkersConfig, load_config, parse_config
 from bbflow.errors import ConfigError
 from bbflow.staging.program import read_plan
 
@@ -173,7 +173,7 @@ def test_the_catalog_can_be_read(name, stream):
 
 def test_the_documentation_names_every_key():
     page = (ROOT / "docs" / "configuration.md").read_text()
-    for section in (NodesConfig, WorkersConfig, TimeConfig, RawConfig):
+    for section in (NodesConfig, WorkersConfig, TimeConfig, RawConfig, ResultsConfig):
         for key in fields(section):
             assert re.search(rf"`(\w+: )?{key.name}`", page), f"{key.name} of {section.__name__}"
 

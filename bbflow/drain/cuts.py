@@ -4,11 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from bbflow.config import RawConfig
 from bbflow.errors import ConfigError
 
 Array = np.ndarray[Any, Any]
@@ -59,7 +58,21 @@ class Cut:
             yield np.ascontiguousarray(own)
 
 
-def cut_of(dims: Sequence[str], shape: Sequence[int], item_bytes: int, raw: RawConfig) -> tuple[int, Cut]:
+class Dividing(Protocol):
+    """What the configuration says of a store's chunks."""
+
+    @property
+    def chunks(self) -> str | Mapping[str, int] | None:
+        """Length of a chunk along dimensions by their names; None for whole fields."""
+
+    @property
+    def shard(self) -> int:
+        """Bytes of a file at most."""
+
+
+def cut_of(
+    dims: Sequence[str], shape: Sequence[int], item_bytes: int, told: Dividing, where: str = "raw"
+) -> tuple[int, Cut]:
     """Say how a variable is divided: steps in a chunk, and the chunks of a step.
 
     Parameters
@@ -68,8 +81,10 @@ def cut_of(dims: Sequence[str], shape: Sequence[int], item_bytes: int, raw: RawC
         Of one step.
     item_bytes
         Of a value.
-    raw
+    told
         What the configuration says.
+    where
+        Its key.
 
     Raises
     ------
@@ -77,17 +92,17 @@ def cut_of(dims: Sequence[str], shape: Sequence[int], item_bytes: int, raw: RawC
         If a chunk is larger than a file.
     """
     lengths = tuple(max(size, 1) for size in shape)
-    if raw.chunks is None:
+    if told.chunks is None:
         return 1, Cut(lengths, lengths)
-    if isinstance(raw.chunks, str):
+    if isinstance(told.chunks, str):
         return 1, Cut(lengths, _automatic(lengths, item_bytes))
-    told: Mapping[str, int] = raw.chunks
-    chunk = tuple(min(told.get(dim, size), size) for dim, size in zip(dims, lengths, strict=True))
-    steps = told.get(TIME, 1)
-    if (size := steps * prod(chunk) * item_bytes) > raw.shard:
+    own: Mapping[str, int] = told.chunks
+    chunk = tuple(min(own.get(dim, size), size) for dim, size in zip(dims, lengths, strict=True))
+    steps = own.get(TIME, 1)
+    if (size := steps * prod(chunk) * item_bytes) > told.shard:
         raise ConfigError(
-            f"raw: a chunk of {steps} steps of {' x '.join(map(str, chunk))} values has {size} bytes, more than a file "
-            f"(shard: {raw.shard}): give smaller chunks, or larger files"
+            f"{where}: a chunk of {steps} steps of {' x '.join(map(str, chunk))} values has {size} bytes, more than a "
+            f"file (shard: {told.shard}): give smaller chunks, or larger files"
         )
     return steps, Cut(lengths, chunk)
 

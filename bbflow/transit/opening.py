@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bbflow.cf import OWN, STEP, StreamAttributes
-from bbflow.config import AUTO, Config, RawConfig
+from bbflow.config import AUTO, Config, RawConfig, ResultsConfig
 from bbflow.drain.cuts import TIME
 from bbflow.errors import ConfigError, nearest
 from bbflow.net.contact import NodeAddress
@@ -143,6 +143,29 @@ def check_chunks(raw: RawConfig, shapes: Mapping[str, Sequence[int]], attributes
     for dim in raw.chunks:
         if dim not in dims:
             raise ConfigError(f"raw: chunks: no variable that is kept has a dimension {dim!r}; {nearest(dim, dims)}")
+
+
+def check_result_chunks(layout: ResultsConfig, dims: Mapping[str, Sequence[str]]) -> None:
+    """Check that the dimensions along which chunks of results have a length are those of some result.
+
+    Parameters
+    ----------
+    layout
+        What the configuration says.
+    dims
+        Name of a diagnostic to its dimensions in stores.
+
+    Raises
+    ------
+    ConfigError
+        If one isn't; the message gives the nearest.
+    """
+    if layout.chunks is None or isinstance(layout.chunks, str):
+        return
+    there = {dim.removeprefix(f"{stored_name(name)}_") for name, own in dims.items() for dim in own} | {TIME}
+    for dim in layout.chunks:
+        if dim not in there:
+            raise ConfigError(f"results: chunks: no result has a dimension {dim!r}; {nearest(dim, there)}")
 
 
 def read_whole(

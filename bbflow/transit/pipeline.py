@@ -25,7 +25,7 @@ from bbflow.transit.drain_stage import DrainStage
 from bbflow.transit.folding.checkpoints import Checkpoint, ended_before, nodes_with_states, read_checkpoints
 from bbflow.transit.folding.patterns import Parts, parts_of
 from bbflow.transit.folding.written import Written, pack, unpack
-from bbflow.transit.opening import FirstStep, check_chunks, check_variables, make_clock, own_names
+from bbflow.transit.opening import FirstStep, check_chunks, check_result_chunks, check_variables, make_clock, own_names
 from bbflow.transit.outcome import Outcome as Outcome
 from bbflow.transit.output.claiming import STATE_FILE
 from bbflow.transit.policy import check_policy
@@ -351,6 +351,8 @@ class Pipeline:
             stores.append(self._drain.draining.open(self._config.output / "raw.zarr", attributes, time))
         write_coordinates(first, stores, attributes)
         self._fold.open(arrays, attributes, self._clock, results)
+        fields = self._fold.publishing.fields.values()
+        check_result_chunks(self._config.results, {field.name: field.dims for field in fields})
         self._calls.open(attributes, self._clock, results)
         # Coordinates are only in steps that may be done with before the first window ends.
         results.commit(**{} if self._saved is None else {"bbflow_status": "running", "bbflow_failure": ""})

@@ -74,7 +74,7 @@ class Publishing:
 
     def open(self, path: Path, attributes: StreamAttributes, clock: Clock) -> Results:
         """Open the store, or make it."""
-        self.results = Results(path, self._run.config.stream, attributes, clock)
+        self.results = Results(path, self._run.config.stream, attributes, clock, self._run.config.results)
         return self.results
 
     def complete_pyramids(self) -> None:
@@ -114,14 +114,14 @@ class Publishing:
 
     def begin(self, closings: Sequence[Closing], kept: Kept) -> list["Publication"]:
         """Let the workers write what spans have come to; what is kept must stay as it is until they have done so."""
-        return [self._begin(closing, kept) for closing in closings]
-
-    def _begin(self, closing: Closing, kept: Kept) -> "Publication":
         assert self.results is not None
         started_s = time.time()
-        reducing = self._reducing(closing, kept)
-        span = self.results.prepare(closing, reducing.fields)
-        return Publication(span, reducing.submit(publish_fields, span.targets), started_s)
+        reducing = [self._reducing(closing, kept) for closing in closings]
+        spans = self.results.prepare([(own, each.fields) for own, each in zip(closings, reducing, strict=True)])
+        return [
+            Publication(span, each.submit(publish_fields, span.targets), started_s)
+            for span, each in zip(spans, reducing, strict=True)
+        ]
 
     def finish(self, publications: Sequence["Publication"], known: Mapping[str, str]) -> dict[str, str]:
         """Wait until the workers have written spans, and show them; gives what failed in users' operators.

@@ -139,7 +139,7 @@ def test_workers_write_chunks_that_appear_when_the_span_is_shown(tmp_path, diagn
     window = diagnostic.windows[0]
     closing = Closing(window, (Span((), 0.0, 5.0, 6, 0),), frozenset())
     field = ResultField("v", "<f4", (12, 10), ("y", "x"), {"units": "K"}, {})
-    prepared = results.prepare(closing, {"v": (field, diagnostic.operators)})
+    prepared = results.prepare([(closing, {"v": (field, diagnostic.operators)})])[0]
     span = ReducedSpan(window, ((),), inner_ends=False, off={})
     own = tuple(hold(shards[0::2] if hands_over else shards))
     work = FieldWork(diagnostic, (12, 10), span, own, 0, str(tmp_path), None, prepared.targets["v"])

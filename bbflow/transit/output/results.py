@@ -1,6 +1,6 @@
 """results.zarr: the published statistics, with CF metadata, growing while the simulation runs."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import product
@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from bbflow.cf import StreamAttributes
-from bbflow.chunks import Chunk
+from bbflow.chunks import Chunk, Chunks
+from bbflow.config import ResultsConfig
 from bbflow.growing import GrowingZarr
 from bbflow.operators import Operator
 from bbflow.operators.decoding import marks_of
@@ -29,6 +30,7 @@ from bbflow.transit.output.attributes import (
 )
 from bbflow.transit.output.fields import ResultField
 from bbflow.transit.output.stamps import bounds_of, count_variables, stamp_of, time_attributes
+from bbflow.transit.output.tiles import Tiles, tiled_storage, tiles_of
 
 Array = np.ndarray[Any, Any]
 Described = tuple[ResultField, Sequence[Operator]]
@@ -57,6 +59,17 @@ def result_name(variable: str, window: str, operator: str) -> str:
     return stored_name(f"{variable}_{window}_{operator}")
 
 
+WHOLE = ResultsConfig()
+"""A chunk is a whole result."""
+
+
+def _named(closing: Closing, fields: Mapping[str, Described]) -> Iterator[tuple[str, ResultField, Operator]]:
+    """Go through the results of a span, by their names."""
+    for field, operators in fields.values():
+        for operator in operators:
+            yield result_name(field.name, closing.window.name, operator.name), field, operator
+
+
 class Results:
     """The one writer of ``results.zarr``.
 
@@ -70,10 +83,21 @@ class Results:
         The stream's attributes.
     clock
         The stream's calendar.
+    layout
+        How new results are cut into chunks.
     """
 
-    def __init__(self, path: Path, stream: str, attributes: StreamAttributes, clock: Clock) -> None:
+    def __init__(
+        self,
+        path: Path,
+        stream: str,
+        attributes: StreamAttributes,
+        clock: Clock,
+        layout: ResultsConfig = WHOLE,
+    ) -> None:
         self.path = path
+        self._layout = layout
+        self._aside: dict[Path, Tiles] = {}
         self._store = GrowingZarr(path)
         self._attributes = attributes
         self._clock = clock
@@ -135,7 +159,7 @@ class Results:
 
     def result(self, name: str, at: int) -> Array:
         """Return what a span came to, of the shape of the field."""
-        return np.asarray(self._store.chunks(name).read(at)[0])
+        return np.asarray(self._chunks(name).read(at)[0])
 
     def add_coordinate(
         self, name: str, values: Array, dims: tuple[str, ...] = (), attributes: Mapping[str, Any] | None = None
@@ -157,19 +181,45 @@ class Results:
         if self.has(name):
             self._store.describe(stored_name(name), bounds=stored_name(bounds))
 
-    def prepare(self, closing: Closing, fields: Mapping[str, Described]) -> "Prepared":
-        """Make what a window's span needs, and say where its results go; nothing is shown yet."""
-        window = closing.window
-        start, _ = bounds_of(closing, self._clock)
-        at = self._index(window, closing.whole, start)
+    def prepare(self, ended: Sequence[tuple[Closing, Mapping[str, Described]]]) -> list["Prepared"]:
+        """Make what windows' spans need that end together, and say where their results go; nothing is shown yet."""
+        indices = []
+        for closing, fields in ended:
+            start, _ = bounds_of(closing, self._clock)
+            indices.append(self._index(closing.window, closing.whole, start))
+            for name, field, operator in _named(closing, fields):
+                if name not in self._store:
+                    self._create(name, field, closing.window, operator)
+        found = list(zip(ended, indices, strict=True))
+        for (closing, fields), at in found:
+            for name, _, _ in _named(closing, fields):
+                self._put_aside(name, at)
+        return [
+            Prepared(closing, fields, at, {key: self._targets(closing, key, fields, at) for key in fields})
+            for (closing, fields), at in found
+        ]
+
+    def _targets(self, closing: Closing, key: str, fields: Mapping[str, Described], at: int) -> dict[str, Chunk]:
         targets = {}
-        for key, (field, operators) in fields.items():
-            names = {operator.name: result_name(field.name, window.name, operator.name) for operator in operators}
-            for operator in operators:
-                if names[operator.name] not in self._store:
-                    self._create(names[operator.name], field, window, operator)
-            targets[key] = {own: Chunk(self._store.chunks(name), at) for own, name in names.items()}
-        return Prepared(closing, fields, at, targets)
+        for name, _, operator in _named(closing, {key: fields[key]}):
+            chunks = self._chunks(name)
+            if isinstance(chunks, Tiles):
+                chunks = self._aside.get(chunks.path(at), chunks)
+                chunks.make_room(at)
+            targets[operator.name] = Chunk(chunks, at)
+        return targets
+
+    def _put_aside(self, name: str, at: int) -> None:
+        """Let a file whose span is written once more, and that readers see, be written as a copy until all is shown."""
+        chunks = self._chunks(name)
+        if isinstance(chunks, Tiles) and at < self._store.metadata(name)["shape"][0]:
+            path = chunks.path(at)
+            if path not in self._aside and path.exists():
+                self._aside[path] = chunks.put_aside(at)
+
+    def _chunks(self, name: str) -> Chunks:
+        """Return what writes a result's spans."""
+        return tiles_of(self._store.directory(name), self._store.metadata(name), self._store.chunks(name))
 
     def show(self, spans: Sequence["Prepared"], errors: Mapping[str, str]) -> None:
         """Let readers see spans whose results are written: all of them at once.
@@ -189,6 +239,10 @@ class Results:
                     if (text := error_of(operator, errors)) is not None:
                         self._store.describe(name, bbflow_error=text)
             self._write_axis(span.closing, span.index)
+        for path, chunks in self._aside.items():
+            assert chunks.aside is not None
+            chunks.aside.replace(path)
+        self._aside = {}
         self._store.commit()
 
     def publish(self, closing: Closing, fields: Mapping[str, Published], errors: Mapping[str, str]) -> None:
@@ -203,7 +257,7 @@ class Results:
         errors
             What failed in users' operators: their results say so.
         """
-        span = self.prepare(closing, {key: (field, operators) for key, (field, operators, _) in fields.items()})
+        [span] = self.prepare([(closing, {key: (field, own) for key, (field, own, _) in fields.items()})])
         for key, (_, _, arrays) in fields.items():
             for name, target in span.targets[key].items():
                 target.write(arrays[name])
@@ -245,7 +299,9 @@ class Results:
             dims, shape = (axis, *dims), (len(operator.axis.values), *shape)
         attributes = with_known_references(result_attributes(field, window, operator, self._clock), self._store)
         dtype = operator.dtype(np.dtype(field.dtype))
-        self._store.create(name, (f"time_{window.name}", *dims), (0, *shape), dtype, attributes)
+        plain = [dim.removeprefix(f"{stored_name(field.name)}_") for dim in dims]
+        storage = tiled_storage(plain, shape, dtype, self._layout) if 0 not in shape else None
+        self._store.create(name, (f"time_{window.name}", *dims), (0, *shape), dtype, attributes, storage=storage)
 
     def _create_operator_axis(self, field: ResultField, operator: Operator, axis: Axis) -> str:
         name = axis_name(field, operator, axis)

@@ -1,0 +1,195 @@
+"""Results that are cut into chunks: files of many spans, each chunk at its own place in them from the start.
+
+A file is a shard of Zarr 3 whose index stands at its begin. Chunks aren't compressed, so all have one size, and where
+one lies follows from its place in the array. So tasks write spans side by side, in any order, and once more after a
+crash: the same bytes to the same places. Readers look at a span when the array's shape takes it in.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from math import prod
+from pathlib import Path
+from shutil import copyfile
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from bbflow.atomic import beside
+from bbflow.chunks import Array, Chunks
+from bbflow.drain.cuts import Cut, Dividing, cut_of
+from bbflow.drain.encoding import BYTES
+from bbflow.drain.shards import ENTRY_BYTES, NOTHING, header_bytes, make_once, write_at
+from bbflow.errors import naming
+
+MOST_CHUNKS = 1 << 14
+"""Chunks in a file: whoever reads one of them reads the index of all."""
+
+
+def tiled_storage(
+    dims: Sequence[str], shape: Sequence[int], dtype: np.dtype[Any], told: Dividing
+) -> Mapping[str, Any] | None:
+    """Return what stands in the metadata of a new array about its files; None if a span is one chunk, and one file.
+
+    Parameters
+    ----------
+    dims, shape
+        Of one span: dimensions by the names that the configuration has for them.
+    dtype
+        Type of the values.
+    told
+        What the configuration says.
+
+    Raises
+    ------
+    ConfigError
+        If a chunk is larger than a file.
+    """
+    rows, cut = cut_of(dims, shape, dtype.itemsize, told, "results")
+    if rows == 1 and cut.is_whole:
+        return None
+    size = prod(cut.whole) * dtype.itemsize
+    spans = max(min(told.shard // size, MOST_CHUNKS * rows // cut.pieces) // rows * rows, rows)
+    own = {"chunk_shape": [rows, *cut.chunk], "codecs": [BYTES], "index_codecs": [BYTES], "index_location": "start"}
+    grid = {"name": "regular", "configuration": {"chunk_shape": [spans, *cut.whole]}}
+    return {"chunk_grid": grid, "codecs": [{"name": "sharding_indexed", "configuration": own}]}
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles(Chunks):
+    """The files of a result that is cut: `shape` is that of one span, (1, …), as it is written band by band."""
+
+    spans: int
+    """Spans in a file."""
+    rows: int
+    """Spans in a chunk."""
+    cut: Cut
+    """The chunks of a span."""
+    aside: Path | None = None
+    """A copy of the file that is written in its place: the file has spans that readers see, and that are replaced."""
+
+    def path(self, index: int) -> Path:
+        """Return the file of a span."""
+        return self.directory / self.separator.join(["c", str(index // self.spans), *("0" for _ in self.shape[1:])])
+
+    def put_aside(self, index: int) -> "Tiles":
+        """Return the same that writes into a copy of a span's file."""
+        path = self.path(index)
+        copy = beside(path)
+        with naming(str(path)):
+            copyfile(path, copy)
+        return replace(self, aside=copy)
+
+    def make_room(self, index: int) -> None:
+        """Make a span's file, and fill its chunks where it is the first of several in them: one process does so."""
+        path = self._file(index)
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            header = header_bytes(self._entries)
+            empty = b"\xff" * (self._entries * ENTRY_BYTES)
+            make_once(path, [empty + bytes(header - len(empty))])
+        if self.rows > 1:
+            first, count = self._first(index), self.cut.pieces
+            with self._opened(index) as descriptor:
+                known = np.frombuffer(os.pread(descriptor, count * ENTRY_BYTES, first * ENTRY_BYTES), "<u8")
+                if (known == NOTHING).any():
+                    filled = np.full(self.rows * prod(self.cut.chunk), self.fill, self.stored).view("u1")
+                    for piece in range(count):
+                        write_at(descriptor, [filled], self._place(first + piece))
+                    self._show(descriptor, first)
+
+    @contextmanager
+    def replacing(self, index: int) -> Iterator[BinaryIO]:
+        """Give a file for the whole span, of which the chunks are cut when the ``with`` ends well."""
+        temporary = beside(self.path(index).with_name(f"{self.path(index).name}.{index}"))
+        with naming(str(self.path(index))):
+            try:
+                with temporary.open("w+b") as file:
+                    yield file
+                    file.flush()
+                    self._cut(index, file)
+            finally:
+                temporary.unlink(missing_ok=True)
+
+    def _cut(self, index: int, file: BinaryIO) -> None:
+        field = np.memmap(file, self.stored, "r", shape=self.cut.shape)
+        first, row_bytes = self._first(index), prod(self.cut.chunk) * self.stored.itemsize
+        with self._opened(index) as descriptor:
+            for piece, values in enumerate(self.cut.parts(field, self.fill)):
+                place = self._place(first + piece) + index % self.rows * row_bytes
+                write_at(descriptor, [values.reshape(-1).view("u1")], place)
+            if self.rows == 1:
+                self._show(descriptor, first)
+
+    def read(self, index: int) -> Array:
+        """Return a span's values, of shape (1, …)."""
+        whole = np.full(self.cut.whole, self.fill, self.stored)
+        if self.path(index).exists():
+            stored, first = np.memmap(self.path(index), "u1", "r"), self._first(index)
+            entries = stored[first * ENTRY_BYTES : (first + self.cut.pieces) * ENTRY_BYTES].view("<u8").reshape(-1, 2)
+            size = prod(self.cut.chunk) * self.stored.itemsize
+            for piece, (offset, _) in enumerate(entries.tolist()):
+                if offset != NOTHING:
+                    begin = offset + index % self.rows * size
+                    own = stored[begin : begin + size].view(self.stored).reshape(self.cut.chunk)
+                    at = np.unravel_index(piece, self.cut.counts)
+                    firsts = [int(number) * length for number, length in zip(at, self.cut.chunk, strict=True)]
+                    whole[tuple(slice(a, a + n) for a, n in zip(firsts, self.cut.chunk, strict=True))] = own
+        return whole[tuple(map(slice, self.cut.shape))][np.newaxis]
+
+    @property
+    def _entries(self) -> int:
+        return self.spans // self.rows * self.cut.pieces
+
+    def _file(self, index: int) -> Path:
+        return self.path(index) if self.aside is None else self.aside
+
+    def _first(self, index: int) -> int:
+        """Return which entry of its file a span's first chunk has."""
+        return index % self.spans // self.rows * self.cut.pieces
+
+    def _place(self, entry: int) -> int:
+        return header_bytes(self._entries) + entry * self._chunk_bytes
+
+    @property
+    def _chunk_bytes(self) -> int:
+        return self.rows * prod(self.cut.chunk) * self.stored.itemsize
+
+    def _show(self, descriptor: int, first: int) -> None:
+        """Write the entries of a span's chunks, whose bytes are there."""
+        entries = np.empty((self.cut.pieces, 2), "<u8")
+        entries[:, 0] = [self._place(first + piece) for piece in range(self.cut.pieces)]
+        entries[:, 1] = self._chunk_bytes
+        write_at(descriptor, [entries.reshape(-1).view("u1")], first * ENTRY_BYTES)
+
+    @contextmanager
+    def _opened(self, index: int) -> Iterator[int]:
+        descriptor = os.open(self._file(index), os.O_RDWR)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+
+def tiles_of(directory: Path, node: Mapping[str, Any], plain: Chunks) -> Chunks:
+    """Return what writes the spans of an array: `plain`, unless it is cut.
+
+    Parameters
+    ----------
+    directory
+        The array's.
+    node
+        Its metadata.
+    plain
+        What would write it if a span were one file.
+    """
+    codec = node["codecs"][0]
+    if codec["name"] != "sharding_indexed":
+        return plain
+    spans = node["chunk_grid"]["configuration"]["chunk_shape"][0]
+    rows, *chunk = codec["configuration"]["chunk_shape"]
+    shape = tuple(max(size, 1) for size in node["shape"][1:])
+    return Tiles(
+        directory, (1, *shape), plain.dtype, plain.separator, plain.fill, spans, rows, Cut(shape, tuple(chunk))
+    )
