@@ -1,14 +1,13 @@
 import json
 import signal
 import sys
-import time
-from contextlib import suppress
 
 import bbflow_adios2
 import mainjob
 import psutil
 import pytest
 import xarray as xr
+from victims import descendants, find, finish, wait_for_folds, wait_for_process, worker_of
 
 from bbflow.run.course import INCOMPLETE
 from testsupport.waiting import until
@@ -26,52 +25,6 @@ def slow_config(directory):
     return mainjob.write_config(
         directory, nodes={"capacity": "512KiB"}, workers={"processes": 1, "batch_steps": 2}, raw={"variables": ["tas"]}
     )
-
-
-def wait_for_folds(output, count):
-    deadline = time.monotonic() + 300
-    while time.monotonic() < deadline:
-        lines = (output / "events.jsonl").read_text().splitlines() if (output / "events.jsonl").exists() else []
-        if sum('"fold"' in line for line in lines) >= count:
-            return
-        time.sleep(0.01)
-    raise AssertionError(f"{count} batches weren't folded within five minutes")
-
-
-def descendants(process):
-    return psutil.Process(process.pid).children(recursive=True)
-
-
-def find(process, *words):
-    commands = {child: command_of(child) for child in descendants(process)}
-    for child, command in commands.items():
-        if all(word in command for word in words):
-            return child
-    raise AssertionError(f"no process with {words}: {list(commands.values())}")
-
-
-def command_of(process):
-    try:
-        return " ".join(process.cmdline())
-    except psutil.Error:  # it ended meanwhile
-        return ""
-
-
-def finish(process, timeout=300):
-    said, _ = process.communicate(timeout=timeout)
-    return process.returncode, said
-
-
-def worker_of(analysis):
-    """Return a Dask worker of an analysis; where one was killed before, the next may be starting just now."""
-    deadline = time.monotonic() + 300
-    while time.monotonic() < deadline:
-        for child in analysis.children():
-            # Dask renames its workers where it can.
-            if any(name in command_of(child) for name in ("spawn_main", "dask worker")):
-                return child
-        time.sleep(0.01)
-    raise AssertionError("the analysis has no worker")
 
 
 def test_results_survive_killed_workers_analyses_and_agents(program, tmp_path, truth):
@@ -216,12 +169,3 @@ def test_a_worker_that_dies_while_the_analysis_starts_costs_nothing(program, tmp
     assert code == 0, said
     assert "Traceback" not in said
     mainjob.assert_equals_oracle(tmp_path / "out", truth)
-
-
-def wait_for_process(process, *words):
-    deadline = time.monotonic() + 300
-    while time.monotonic() < deadline:
-        with suppress(AssertionError):
-            return find(process, *words)
-        time.sleep(0.01)
-    raise AssertionError(f"no process with {words} has started")
