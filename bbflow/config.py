@@ -35,6 +35,7 @@ KEYS = {
     "operators",
     "windows",
     "output",
+    "copy_to",
     "time",
     "schema",
     "raw",
@@ -190,6 +191,8 @@ class Config:
     """What is computed, by name."""
     output: Path = Path("bbflow-out")
     """Directory of results.zarr, raw.zarr, report.html and the pictures."""
+    copy_to: str | None = None
+    """URL below which the stores are copied while they grow, such as ``s3://bucket/run``; None for no copy."""
     time: TimeConfig = field(default_factory=TimeConfig)
     """Where a step's time comes from."""
     raw: RawConfig = field(default_factory=lambda: RawConfig(variables=()))
@@ -284,6 +287,7 @@ def parse_config(content: Any) -> Config:
         diagnostics=diagnostics,
         select=_parse_select(content.get("select")),
         output=read_as(parse_path, content.get("output") or "bbflow-out", "output"),
+        copy_to=read_as(_url, content["copy_to"], "copy_to") if content.get("copy_to") else None,
         time=_parse_time(content.get("time")),
         schema=read_as(_schema, content["schema"], "schema") if content.get("schema") is not None else None,
         raw=raw,
@@ -517,6 +521,12 @@ def _chunks(value: Any) -> str | dict[str, int]:
     if not isinstance(value, dict) or not value:
         raise ConfigError(f"{value!r} is neither auto nor a map such as {{time: 24, lat: 64, lon: 64}}")
     return {read_text(name): _length(length) for name, length in value.items()}
+
+
+def _url(value: Any) -> str:
+    if not re.fullmatch(r"[a-z0-9]+://[^\s?#]+", read_text(value)):
+        raise ConfigError(f"{value!r} is no place for a copy: write it like s3://bucket/run1")
+    return read_text(value)
 
 
 def _length(value: Any) -> int:

@@ -26,6 +26,7 @@ from bbflow.net.contact import read_contact
 from bbflow.run.checks.finding import FINE, NOTE, WRONG, Finding
 from bbflow.run.checks.memory import check_memory, check_nodes, per_point
 from bbflow.run.checks.program import check_program
+from bbflow.transit.output.copying import check_copy
 from bbflow.transit.policy import check_policy
 
 
@@ -57,6 +58,7 @@ def check_before(config: Config) -> list[Finding]:
     """See that the drain's policy is known, and that the run can go on from the one before it."""
     try:
         check_policy(config.raw)
+        check_copy(config.copy_to)
         if config.continued is None:
             return []
         from bbflow.transit.chain.taking_over import check_continued  # late: 'bbflow run' comes this way, too

@@ -25,6 +25,7 @@ from bbflow.run.progress import Progress
 from bbflow.run.strays import Strays
 from bbflow.run.supervise import Supervisor
 from bbflow.transit.output.claiming import RESCUED_DIRECTORY, claim_output, clear_output, held_output
+from bbflow.transit.output.copying import check_copy
 from bbflow.transit.policy import check_policy
 from bbflow.view.consumers import Consumers, consumers_of, owner_of
 
@@ -62,6 +63,7 @@ def conduct(
     """
     config = with_selected(configured(options), options.select_io, options.select_file, options.until)
     check_policy(config.raw)
+    check_copy(config.copy_to)
     goes_on = config.continued is not None and _goes_on(config, config.continued)
     tell_before(config, command, options.contact, options.scheduler)
     with (

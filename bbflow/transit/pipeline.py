@@ -28,6 +28,7 @@ from bbflow.transit.folding.written import Written, pack, unpack
 from bbflow.transit.opening import FirstStep, check_chunks, check_result_chunks, check_variables, make_clock, own_names
 from bbflow.transit.outcome import Outcome as Outcome
 from bbflow.transit.output.claiming import STATE_FILE
+from bbflow.transit.output.copying import Copying
 from bbflow.transit.policy import check_policy
 from bbflow.transit.running import Running
 from bbflow.transit.safe import read_safe_copy
@@ -158,6 +159,7 @@ class Pipeline:
         self._fold = FoldStage(running, self._saved, lost)
         self._drain = DrainStage(running) if config.raw.wanted else None
         self._calls = CallStage(running)
+        self._copying = Copying(config.output, config.copy_to) if config.copy_to is not None else None
         self._fold.publishing.on_show = self._calls.note_shown
         if self._drain is not None and (asking := config.raw.asked_by) is not None:
             self._drain.asked_through = partial(self._calls.asked_through, asking)
@@ -395,7 +397,7 @@ class Pipeline:
                 "the model's own output, or set schema: none to take the stream as it is"
             )
         folding, publishing = self._fold.folding, self._fold.publishing
-        timeline = folding.timeline
+        timeline, uncopied = folding.timeline, list[str]()
         # A simulation that was asked to end has no further steps, also if it didn't close its stream.
         ended = self._view.status == "closed" or (self._view.status == "aborted" and bool(self._calls.stopped))
         has_all = self._folds and not folding.losses and folding.has_all and self._fold.is_steady
@@ -423,6 +425,7 @@ class Pipeline:
                 self._drain.draining.commit_late(self._view.attributes)
             publishing.complete_pyramids()
             self._calls.finish()
+            uncopied = self._copying.finish() if self._copying is not None else []
             if self._config.netcdf:
                 from bbflow.transit.output.netcdf import write_netcdf
 
@@ -450,13 +453,13 @@ class Pipeline:
             folding.seldom,
             self._fold.changes,
             self._calls.errors,
+            uncopied,
             absence,
             of_raw,
         )
         errors = tuple(dict.fromkeys(line for lines in told for line in lines))
-        outcome = Outcome(
-            complete and not lacking and not self._calls.errors, steps, discarded, folding.late, folding.missing, errors
-        )
+        complete = complete and not (lacking or self._calls.errors or uncopied)
+        outcome = Outcome(complete, steps, discarded, folding.late, folding.missing, errors)
         if self._folds:
             # If it dies before all nodes have forgotten the stream, the next one sees that there is nothing left to do.
             self._consumers.commit(FOLD, folding.cursor, self._nodes, lambda _: pack(Checkpoint(outcome=outcome)))
@@ -473,6 +476,8 @@ class Pipeline:
     def _close(self) -> None:
         for watcher in self._watchers:
             watcher.stop()
+        if self._copying is not None:
+            self._copying.stop()
         self._consumers.close()
         self._log.close()
         while not self._news.empty():
