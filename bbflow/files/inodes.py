@@ -40,10 +40,11 @@ class FileLayout:
         return places_of(self.ring, self.replicas, pieces)
 
 
-class Inode(Struct, frozen=True, array_like=True):
+class Inode(Struct, frozen=True, array_like=True, gc=False):
     """One entry of the namespace, or a file that is open without a name: a value, replaced as a whole by a record.
 
-    Its fields are stored in this order, but for the last one: a new one goes before that, and `database.VERSION` up.
+    Nothing in it can refer to it, so the garbage collector needn't look at millions of them. Its fields are stored in
+    this order, but for the last one: a new one goes before that, and `database.VERSION` up.
     """
 
     ino: int

@@ -158,7 +158,8 @@ class Core:
             if isinstance(record, Stored):
                 self.database.store(record)
             events, freed = self._namespace.apply(record)
-            self.events += events
+            if events:
+                self.events += events
             if freed:
                 self.drop(freed)
 

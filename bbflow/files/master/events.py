@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 
-class Event(Struct, frozen=True):
+class Event(Struct, frozen=True, gc=False):
     """Something has happened; equal ones are one."""
 
 

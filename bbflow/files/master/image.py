@@ -4,7 +4,6 @@ Nothing here changes anything: that is what `Namespace` is for, of which this is
 """
 
 import errno
-from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 
 from bbflow.files.inodes import DIRECTORY, FILE, LINK, Inode
@@ -36,7 +35,7 @@ class Image:
         self.inodes: Mapping[int, Inode] = self._inodes
         """All inodes by number."""
         self._entries: dict[int, dict[str, int]] = {}
-        self._subdirectories: Counter[int] = Counter()
+        self._subdirectories: dict[int, int] = {}
         self._stored: dict[str, int] = {}
         self.stored: Mapping[str, int] = self._stored
         """Objects in the shared storage that are some inode's."""
@@ -59,8 +58,8 @@ class Image:
         self.handles: Mapping[int, Handle] = self._handles
         """What is open, by the handles' numbers."""
         self._writers: dict[int, int] = {}
-        self._readers: Counter[int] = Counter()
-        self._pins: Counter[str] = Counter()
+        self._readers: dict[int, int] = {}
+        self._pins: dict[str, int] = {}
         self.pins: Mapping[str, int] = self._pins
         """How many handles need each piece file."""
         self._filling: set[int] = set()
@@ -126,7 +125,7 @@ class Image:
 
     def attr(self, inode: Inode) -> Attr:
         """Return what clients are told of an inode."""
-        return inode.attr(self._subdirectories[inode.ino] if inode.kind == DIRECTORY else 0)
+        return inode.attr(self._subdirectories.get(inode.ino, 0))
 
     def seen_s(self, ino: int) -> float:
         """When the shared storage was last looked at for a directory, or a file's object written, moved or found there.
@@ -150,7 +149,7 @@ class Image:
 
     def is_last(self, handle: Handle) -> bool:
         """Whether a handle is the only one on its file."""
-        return (handle.ino in self._writers) + self._readers[handle.ino] == 1
+        return (handle.ino in self._writers) + self._readers.get(handle.ino, 0) == 1
 
     def handle(self, session: str, number: int) -> Handle | None:
         """Return what a session has open by a number."""

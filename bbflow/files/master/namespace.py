@@ -1,7 +1,7 @@
 """The one owner of a master's files: what is so of them changes by `Namespace.apply` only, record by record."""
 
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from bbflow.files.inodes import DIRECTORY, FILE, Inode, Pieces, keys_of
 from bbflow.files.master.events import (
@@ -34,17 +34,9 @@ from bbflow.files.master.records import (
     VanishedRecord,
 )
 
-
-class Followed(NamedTuple):
-    """What follows from a record."""
-
-    events: tuple[Event, ...] = ()
-    """What has happened by it, for whoever waits."""
-    freed: Iterable[str] = ()
-    """Piece files that the file, or its handle, doesn't need any more; others may."""
-
-
-NOTHING = Followed()
+Followed = tuple[Sequence[Event], Iterable[str]]
+"""What has happened by a record; and piece files that a file, or its handle, doesn't need any more: others may."""
+NOTHING: Followed = ((), ())
 
 
 class Namespace(Image):
@@ -72,13 +64,7 @@ class Namespace(Image):
         }
 
     def apply(self, record: Record) -> Followed:
-        """Take a record in; what is to last has been stored before.
-
-        Returns
-        -------
-        Followed
-            What follows from it.
-        """
+        """Take a record in, which has been stored before if it is to last; return what follows from it."""
         return self._rules[type(record)](record)
 
     def restore(self, inodes: Iterable[Inode]) -> None:
@@ -106,19 +92,17 @@ class Namespace(Image):
             self._next = max(self._next, inode.ino + 1)
             if inode.kind == DIRECTORY:
                 self._entries.setdefault(inode.ino, {})
-        elif inode.kind == DIRECTORY and (before.parent, before.name) == (inode.parent, inode.name):
-            return NOTHING  # what else it has isn't looked for by anything but its number
-        events = self._name(before, inode)
+        is_new = before is None or before.name != inode.name or before.parent != inode.parent
+        events = self._name(before, inode) if is_new else []
         if inode.kind != FILE:
-            return Followed(tuple(events))
-        self._index_object(before, inode)
-        events += self._index_state(before, inode)
-        return Followed(tuple(events), _dropped(before, inode.pieces))
+            return events, ()
+        if self.has_storage:
+            self._index_object(before, inode)
+            events += self._index_state(before, inode)
+        return events, _dropped(before, inode.pieces)
 
     def _name(self, before: Inode | None, inode: Inode) -> list[Event]:
         """Let an inode have another name; a new one that has the old one already keeps it."""
-        if before is not None and (before.parent, before.name) == (inode.parent, inode.name):
-            return []
         if before is not None:
             self._unname(before)
         if not inode.parent:
@@ -126,7 +110,8 @@ class Namespace(Image):
             return [UnnamedEvent(inode.ino)]
         if inode.ino != self.root_ino:
             self._entries.setdefault(inode.parent, {})[inode.name] = inode.ino
-            self._subdirectories[inode.parent] += inode.kind == DIRECTORY
+            if inode.kind == DIRECTORY:
+                self._subdirectories[inode.parent] = self._subdirectories.get(inode.parent, 0) + 1
         events: list[Event] = [NamedEvent(inode.parent)]
         if before is not None and self.has_storage:
             for file in self.below(inode):
@@ -136,18 +121,19 @@ class Namespace(Image):
         return events
 
     def _unname(self, inode: Inode) -> None:
-        entries = self._entries.get(inode.parent, {})
-        if inode.parent and inode.ino != self.root_ino:
-            self._subdirectories[inode.parent] -= inode.kind == DIRECTORY
-            if entries.get(inode.name) == inode.ino:
-                del entries[inode.name]
+        if not inode.parent or inode.ino == self.root_ino:
+            return
+        entries = self._entries[inode.parent]
+        if entries.get(inode.name) == inode.ino:
+            del entries[inode.name]
+        if inode.kind == DIRECTORY:
+            self._subdirectories[inode.parent] -= 1
 
     def _index_object(self, before: Inode | None, inode: Inode) -> None:
         """Keep what is known of objects in step with a file."""
         was = before.stored_path if before is not None else ""
         if was != inode.stored_path:
-            if self._stored.get(was) == inode.ino:
-                del self._stored[was]
+            self._let_object_go(inode.ino, was)
             if inode.stored_path:
                 self._stored[inode.stored_path] = inode.ino
         if not inode.stored_path or not inode.parent:
@@ -156,6 +142,10 @@ class Namespace(Image):
             self._misplaced.pop(inode.ino, None)
             if inode.stored_path != self.path(inode):
                 self._misplaced[inode.ino] = None
+
+    def _let_object_go(self, ino: int, path: str) -> None:
+        if self._stored.get(path) == ino:
+            del self._stored[path]
 
     def _index_state(self, before: Inode | None, inode: Inode) -> list[Event]:
         """Keep what is to come, or to be written back, in step with a file."""
@@ -166,35 +156,38 @@ class Namespace(Image):
             self._filling.discard(inode.ino)
             events.append(FilledEvent(inode.ino))
         if not self.is_due(inode):
-            if inode.ino in self._dirty:
-                del self._dirty[inode.ino]
-                events.append(CleanEvent(inode.ino))
+            events += self._clean(inode.ino)
         elif inode.ino not in self._dirty:
             self._dirty[inode.ino] = None
             events.append(StorageEvent())
         return events
 
+    def _clean(self, ino: int) -> list[Event]:
+        if ino not in self._dirty:
+            return []
+        del self._dirty[ino]
+        return [CleanEvent(ino)]
+
     def _forget(self, record: ForgetRecord) -> Followed:
-        inode = self._inodes.get(record.ino)
+        inode = self._inodes.pop(record.ino, None)
         if inode is None:
             return NOTHING
         self._unname(inode)
-        if self._stored.get(inode.stored_path) == inode.ino:
-            del self._stored[inode.stored_path]
-        events: tuple[Event, ...] = (ClosedEvent(inode.ino),)
-        if inode.filling:
-            events += (FilledEvent(inode.ino),)
-        if inode.ino in self._dirty:
-            events += (CleanEvent(inode.ino),)
-        del self._inodes[inode.ino], self._subdirectories[inode.ino]
-        self._entries.pop(inode.ino, None)
-        self._dirty.pop(inode.ino, None)
-        self._misplaced.pop(inode.ino, None)
-        self._seen_s.pop(inode.ino, None)
-        self._used.pop(inode.ino, None)
         self._orphans.discard(inode.ino)
-        self._filling.discard(inode.ino)
-        return Followed(events, keys_of(inode.pieces))
+        self._used.pop(inode.ino, None)
+        self._seen_s.pop(inode.ino, None)
+        if inode.kind == DIRECTORY:
+            self._entries.pop(inode.ino, None)
+            self._subdirectories.pop(inode.ino, None)
+        events: list[Event] = [ClosedEvent(inode.ino)]
+        if self.has_storage:
+            self._let_object_go(inode.ino, inode.stored_path)
+            self._misplaced.pop(inode.ino, None)
+            self._filling.discard(inode.ino)
+            events += self._clean(inode.ino)
+            if inode.filling:
+                events.append(FilledEvent(inode.ino))
+        return events, keys_of(inode.pieces)
 
     # Open files.
 
@@ -205,15 +198,15 @@ class Namespace(Image):
         if before is not None:
             if before.version == handle.version:
                 return NOTHING
-            self._pins.update(keys_of(handle.pieces))
-            return Followed((ClosedEvent(handle.ino),), self._unpin(before.pieces, handle.ino))
-        self._pins.update(keys_of(handle.pieces))
+            self._pin(handle.pieces)
+            return (ClosedEvent(handle.ino),), self._unpin(before.pieces, handle.ino)
+        self._pin(handle.pieces)
         if handle.session:
             self._use(handle.ino)
         if handle.version:
             self._writers[handle.ino] = handle.number
         else:
-            self._readers[handle.ino] += 1
+            self._readers[handle.ino] = self._readers.get(handle.ino, 0) + 1
         return NOTHING
 
     def _close(self, record: CloseRecord) -> Followed:
@@ -229,7 +222,11 @@ class Namespace(Image):
         events: tuple[Event, ...] = (ClosedEvent(handle.ino),) if handle.session else ()
         if handle.ino in self._dirty:
             events += (StorageEvent(),)
-        return Followed(events, self._unpin(handle.pieces, handle.ino))
+        return events, self._unpin(handle.pieces, handle.ino)
+
+    def _pin(self, pieces: Pieces) -> None:
+        for key in keys_of(pieces):
+            self._pins[key] = self._pins.get(key, 0) + 1
 
     def _unpin(self, pieces: Pieces, ino: int) -> list[str]:
         """Let piece files go again; return those that neither a handle nor the file needs."""
@@ -247,7 +244,7 @@ class Namespace(Image):
 
     def _doom(self, record: DoomRecord) -> Followed:
         self._doomed[record.path] = None
-        return Followed((StorageEvent(),))
+        return (StorageEvent(),), ()
 
     def _spare(self, record: SpareRecord) -> Followed:
         self._doomed.pop(record.path, None)
@@ -261,7 +258,7 @@ class Namespace(Image):
     def _end(self, record: TransferredRecord) -> Followed:
         self._transfers.pop(record.transfer.path, None)
         self._busy -= record.transfer.objects
-        return Followed((StorageEvent(), TransferredEvent()))
+        return (StorageEvent(), TransferredEvent()), ()
 
     def _see(self, record: SeenRecord) -> Followed:
         if record.at_s:

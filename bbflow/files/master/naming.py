@@ -246,16 +246,15 @@ class Naming:
 
     def _moved(self, call: AnyCall, inode: Inode, place: Place) -> Inode:
         """Decide that an inode has another name, and what follows from it for all below; return it."""
-        inode, records = self._write_back.renamed(inode, self._core.image.path_of(*place))
+        inode, records = self._write_back.renamed(inode, *place)
         call.record(*records)
         return inode
 
     def _check_free(self, old: Place, new: Place) -> None:
         """Refuse to give files names of objects that aren't shown."""
-        core, moved = self._core, self._core.image.child(old[0].ino, old[1])
-        if moved is None or not core.image.hidden:
-            return
-        for _, path in core.image.files_below(moved, core.image.path_of(*new)):
+        core = self._core
+        moved = core.image.child(old[0].ino, old[1]) if core.image.hidden else None
+        for _, path in core.image.files_below(moved, core.image.path_of(*new)) if moved is not None else ():
             core.check_free(path)
 
     def _look_below(self, call: AnyCall, old: Place, new: Place) -> None:

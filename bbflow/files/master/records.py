@@ -9,7 +9,7 @@ from msgspec import Struct
 from bbflow.files.inodes import FileLayout, Inode, Pieces
 
 
-class Handle(Struct, frozen=True):
+class Handle(Struct, frozen=True, gc=False):
     """A file that a session has open, or the master itself while an IOnode writes it back."""
 
     number: int
@@ -28,7 +28,7 @@ class Handle(Struct, frozen=True):
     """Whether the bytes that it goes on from are gone meanwhile."""
 
 
-class Transfer(Struct, frozen=True):
+class Transfer(Struct, frozen=True, gc=False):
     """What an IOnode was told to do to an object: it outlives the master, and may still be under way then."""
 
     path: str
@@ -53,7 +53,7 @@ class Hidden(Struct, frozen=True):
     """Why."""
 
 
-class Record(Struct, frozen=True, tag=True):
+class Record(Struct, frozen=True, tag=True, gc=False):
     """Something that is so from now on; of this master's process only."""
 
 

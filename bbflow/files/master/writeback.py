@@ -74,21 +74,22 @@ class WriteBack:
         is_new = inode.ino not in image.dirty and image.is_due(inode)
         return replace(inode, dirty_ns=self._core.now_ns()) if is_new else inode
 
-    def renamed(self, inode: Inode, path: str) -> tuple[Inode, list[Record]]:
+    def renamed(self, inode: Inode, directory: Inode, name: str) -> tuple[Inode, list[Record]]:
         """Return an inode that gets another path, and what is so then of it, and of all below it."""
+        if not self.is_on:
+            return inode, [InodeRecord(inode)]
+        path = self._core.image.path_of(directory, name)
         if inode.kind == FILE:
             inode, records = self._at_path(inode, path)
             return inode, [*records, InodeRecord(inode)]
         below: list[Record] = []
-        for file, its_path in self._core.image.files_below(inode, path) if self.is_on else ():
+        for file, its_path in self._core.image.files_below(inode, path):
             changed, records = self._at_path(file, its_path)
             below += [*records, InodeRecord(changed)] if changed is not file else ()
         return inode, [InodeRecord(inode), *below]
 
     def _at_path(self, inode: Inode, path: str) -> tuple[Inode, list[Record]]:
         """Return a file as its path has it: never written back, or else to be, and what becomes of its object."""
-        if not self.is_on:
-            return inode, []
         is_free = not inode.stored_path or self._core.is_in_memory(inode)  # else its object is all that there is
         is_scratch = is_free and self._core.is_scratch(path)
         if is_scratch == inode.scratch:
