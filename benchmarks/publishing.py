@@ -16,12 +16,12 @@ from bbflow.cf import StreamAttributes
 from bbflow.config import parse_config
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.windows.calendars import Clock
-from bbflow.transit.folding.held import hold
 from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.publish import FieldWork, publish_fields
 from bbflow.transit.folding.reduce import ReducedSpan
 from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, OUTER, StateSlot
+from bbflow.transit.folding.tables import States
 from bbflow.transit.folding.timeline import Closing, Span
 from bbflow.transit.output.fields import ResultField
 from bbflow.transit.output.results import Results
@@ -84,9 +84,9 @@ def _work(directory: Path, diagnostic: Diagnostic, side: int) -> FieldWork:
         state.tofile(path)
     key = ShardKey("node", diagnostic.key, (0, 0), shape)
     places = {slot: StatePlace(path, 0) for slot, path in files.items()}
-    shard = ShardState(key, (0, 0), shape, "<f4", 9, 9.0, KEYS, places)
+    shard = ShardState(key, (0, 0), shape, dtype="<f4", last_step=9, last_time=9.0, keys=KEYS, files=places)
     span = ReducedSpan(diagnostic.windows[0], ((),), inner_ends=False, off={})
-    return FieldWork(diagnostic, shape, span, tuple(hold([shard])), 0, str(directory))
+    return FieldWork(diagnostic, shape, span, tuple(States.of([shard])[0].fields), 0, str(directory))
 
 
 def _field(work: FieldWork) -> ResultField:

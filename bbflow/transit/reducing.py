@@ -11,12 +11,12 @@ from distributed import Future
 from bbflow.chunks import Chunk
 from bbflow.net.contact import NodeAddress
 from bbflow.transit.aside import aside
-from bbflow.transit.folding.held import AlikeShards
 from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.publish import FieldWork, hand_over
 from bbflow.transit.folding.reduce import ReducedSpan
 from bbflow.transit.folding.slots import OUTER, slots_of
+from bbflow.transit.folding.tables import FieldStates
 from bbflow.transit.folding.timeline import Closing
 from bbflow.transit.output.fields import ResultField
 from bbflow.transit.output.results import Described
@@ -135,8 +135,8 @@ class Reducing:
         return futures
 
 
-def _by_node(states: Sequence[AlikeShards]) -> dict[str, list[AlikeShards]]:
-    nodes: dict[str, list[AlikeShards]] = {}
+def _by_node(states: Sequence[FieldStates]) -> dict[str, list[FieldStates]]:
+    nodes: dict[str, list[FieldStates]] = {}
     for held in states:
         nodes.setdefault(held.node, []).append(held)
     return nodes

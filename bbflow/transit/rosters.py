@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bbflow.atomic import write_whole
-from bbflow.transit.folding.packing import Roster
+from bbflow.transit.folding.tables import Roster
 
 ROSTERS_DIRECTORY = ".rosters"
 """In the output, while the run lasts."""

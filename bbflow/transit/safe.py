@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from bbflow.atomic import write_whole
-from bbflow.transit.folding.counted import CountedStates
-from bbflow.transit.folding.packing import Alike, Roster, unpack
-from bbflow.transit.folding.shards import ShardState, StatePlace
-from bbflow.transit.folding.written import Written, pack
-from bbflow.transit.folding.written import unpack as unpack_written
+from bbflow.transit.folding.shards import Progress, ShardState, StatePlace
+from bbflow.transit.folding.tables import Alike, CountedStates, Roster, States
+from bbflow.transit.folding.written import Written, pack, unpack
 
 SAFE_DIRECTORY = ".safe"
 """In the output, while the run lasts."""
@@ -32,10 +30,8 @@ class CopyWork:
 class SafeRecord(Written, frozen=True, kw_only=True):
     """What the file `LATEST` holds."""
 
-    rosters: tuple[tuple[bytes, tuple[Alike, ...]], ...]
-    """Rosters as their files hold them, and their shards' states."""
-    shards: tuple[ShardState, ...]
-    """The states that are in no lane."""
+    states: tuple[tuple[bytes, tuple[Alike, ...]], ...]
+    """Tables of shards as their files hold them, and their states."""
     attributes: Mapping[str, Any]
     """The stream's."""
 
@@ -104,11 +100,9 @@ class SafeCopies:
         """
         self._turn = 1 - self._turn
         place = self._directory / str(self._turn)
-        single = states.single.values()
-        held = [(roster.node, item.like) for roster, alike in states.packed.values() for item in alike]
         files: dict[str, set[str]] = {}
-        for node, state in (*held, *((state.key.node, state) for state in single)):
-            files.setdefault(node, set()).update(at.path for at in state.files.values())
+        for table in states.tables:
+            files.setdefault(table.roster.node, set()).update(path for item in table.alike for path in item.like.paths)
         pending = [
             submit(node, copy_states, CopyWork(tuple(sorted(own)), str(place / node)))
             for node, own in sorted(files.items())
@@ -116,11 +110,9 @@ class SafeCopies:
         for future in pending:
             future.result()
         written = SafeRecord(
-            rosters=tuple(
-                (roster.packed, tuple(replace(item, like=_moved(item.like, place / roster.node)) for item in alike))
-                for roster, alike in states.packed.values()
+            states=tuple(
+                (copy.roster.packed, copy.alike) for copy in (_moved(table, place) for table in states.tables)
             ),
-            shards=tuple(_moved(state, place / state.key.node) for state in single),
             attributes=attributes,
         )
         write_whole(self._directory / LATEST, pack(written))
@@ -139,15 +131,21 @@ def read_safe_copy(output: Path) -> SafeCopy:
     path = output / SAFE_DIRECTORY / LATEST
     if not path.exists():
         return SafeCopy((), {})
-    record = unpack_written(path.read_bytes(), SafeRecord, str(path))
-    rosters = ((Roster.unpacked(packed, str(path)), alike) for packed, alike in record.rosters)
-    states = [*(state for own in rosters for state in unpack(*own).values()), *record.shards]
+    record = unpack(path.read_bytes(), SafeRecord, str(path))
+    tables = (States(Roster.unpacked(packed, str(path)), alike) for packed, alike in record.states)
+    states = (state for table in tables for state in table.rows())
     return SafeCopy(tuple(_with_rows_that_are_there(states)), record.attributes)
 
 
-def _moved(state: ShardState, directory: Path) -> ShardState:
-    files = {slot: StatePlace(str(directory / Path(at.path).name), at.offset) for slot, at in state.files.items()}
-    return replace(state, files=files)
+def _moved(states: States, place: Path) -> States:
+    """Return states whose files are the copies."""
+    directory = place / states.roster.node
+
+    def moved(like: Progress) -> Progress:
+        files = {slot: StatePlace(str(directory / Path(at.path).name), at.offset) for slot, at in like.files.items()}
+        return replace(like, files=files)
+
+    return states.changed(moved)
 
 
 def _with_rows_that_are_there(states: Iterable[ShardState]) -> Iterable[ShardState]:

@@ -22,11 +22,11 @@ from bbflow.transit.chain.saved import SavedState
 from bbflow.transit.chain.taking_over import carried_on
 from bbflow.transit.folding.batches import Batch
 from bbflow.transit.folding.kept import Kept
-from bbflow.transit.folding.packing import living_files
 from bbflow.transit.folding.planning import FoldSite
 from bbflow.transit.folding.plans import Directories, FoldPlan
 from bbflow.transit.folding.sources import fold_lane, get_ready, keep_plan
 from bbflow.transit.folding.states import make_ready, remove_stale, remove_states
+from bbflow.transit.folding.tables import living_files
 from bbflow.transit.folding.task import FoldReceipt, fold_joined
 from bbflow.transit.folding.timeline import Closing
 from bbflow.transit.meanings import Meanings
@@ -130,7 +130,7 @@ class FoldStage(DriverStage):
         """A batch that must wait for that."""
         self._runs_ahead = False
         """Whether there is room to fold more than one batch meanwhile."""
-        self._stale: frozenset[str] | None = frozenset() if not self.folding.states else None
+        self._stale: frozenset[str] | None = frozenset() if not len(self.folding.states) else None
         """Files of earlier analyses in which states count."""
         self.committed = self.folding.cursor
         """Every step up to this one is in the stored checkpoints."""
@@ -177,7 +177,7 @@ class FoldStage(DriverStage):
         self._learn(arrays.blocks, attributes, clock)
         self._coordinates = SteadyCoordinates(self.run, results, arrays, told)
         self._remove_stale()
-        if first.placed and not self.folding.states:
+        if first.placed and not len(self.folding.states):
             room = check_room(first, self.run.config, placed, attributes)
             self._runs_ahead = room.ahead
             self.run.log.add("states", bytes=room.bytes)
@@ -423,11 +423,12 @@ class FoldStage(DriverStage):
         # The node with the time values comes last: its cursor is then never ahead of another's.
         nodes = sorted(self.run.nodes, key=self._has_time)
         self.folding.states.let_go()
-        self._rosters.keep(roster for roster, _ in self.folding.states.packed.values())
+        rosters = [states.roster for states in self.folding.states.tables]
+        self._rosters.keep(rosters)
         self.run.consumers.late = self.folding.late
         self.run.consumers.commit(FOLD, self.folding.cursor, nodes, self.folding.checkpoint)
         self.committed = self.folding.cursor
-        self._rosters.drop(self.folding.states.packed)
+        self._rosters.drop(roster.digest for roster in rosters)
         self._remove_stale()
 
     def _remove_stale(self) -> None:

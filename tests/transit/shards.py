@@ -121,7 +121,7 @@ class Held:
         self._slots = [(state, slot.level, place) for state, slot, place in self._places()]
 
     def _places(self):
-        states = self._folding.states.values()
+        states = self._folding.states
         return [(state, slot, place) for state in states for slot, place in state.files.items()]
 
     def _bytes(self, state, place, level):
@@ -199,7 +199,7 @@ def restarted(folding, saved):
 
 
 def checkpoints(folding):
-    RosterFiles(folding.config.output).keep(roster for roster, _ in folding.states.packed.values())
+    RosterFiles(folding.config.output).keep(table.roster for table in folding.states.tables)
     return {node: (folding.cursor, folding.checkpoint(node)) for node in NODES}
 
 

@@ -15,8 +15,8 @@ from bbflow.point_maps import PointMap
 from bbflow.transit.chain.saved import SavedArray, SavedField, SavedState, StateWriter, read_state
 from bbflow.transit.chain.taking_over import carried_on
 from bbflow.transit.folding.checkpoints import Checkpoint, ended_before, read_checkpoints
-from bbflow.transit.folding.packing import RosterRecord
 from bbflow.transit.folding.slots import OUTER, StateSlot
+from bbflow.transit.folding.tables import RosterRecord
 from bbflow.transit.folding.timeline import Passed, Span, TimelineRecord
 from bbflow.transit.folding.written import pack, unpack
 from bbflow.transit.outcome import Outcome

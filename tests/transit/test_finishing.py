@@ -12,12 +12,12 @@ from bbflow.operators import fold_steps
 from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.folding import finish
 from bbflow.transit.folding.finish import Finishing
-from bbflow.transit.folding.held import hold
 from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.publish import FieldWork, Handed, hand_over, publish_fields
 from bbflow.transit.folding.reduce import Partial, ReducedSpan, are_apart
 from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, OUTER, StateSlot
+from bbflow.transit.folding.tables import States
 from bbflow.transit.folding.timeline import Closing, Span
 from bbflow.transit.output.fields import ResultField
 from bbflow.transit.output.results import Results
@@ -122,6 +122,10 @@ def test_regions_are_known_to_overlap(tiles):
     assert are_apart(tuple(TILES[tiles])) == (tiles != "overlapping")
 
 
+def hold(states):
+    return tuple(own for table in States.of(states) for own in table.fields)
+
+
 @pytest.mark.parametrize("hands_over", [False, True])
 def test_workers_write_chunks_that_appear_when_the_span_is_shown(tmp_path, diagnostic, hands_over):
     random = np.random.default_rng(2)
@@ -133,7 +137,9 @@ def test_workers_write_chunks_that_appear_when_the_span_is_shown(tmp_path, diagn
             files[slot] = StatePlace(str(tmp_path / f"{number}.{slot.window}.{slot.key}"), 0)
             Path(files[slot].path).write_bytes(state)
         key = ShardKey("ab"[number % 2], "v", part.start, part.count)
-        shards.append(ShardState(key, *part.region, "<f4", 5, 5.0, {"run": ()}, files))
+        shards.append(
+            ShardState(key, *part.region, dtype="<f4", last_step=5, last_time=5.0, keys={"run": ()}, files=files)
+        )
     clock = Clock("days since 2000-11-01", "noleap")
     results = Results(tmp_path / "results.zarr", "s", StreamAttributes({}), clock)
     window = diagnostic.windows[0]
@@ -141,11 +147,9 @@ def test_workers_write_chunks_that_appear_when_the_span_is_shown(tmp_path, diagn
     field = ResultField("v", "<f4", (12, 10), ("y", "x"), {"units": "K"}, {})
     prepared = results.prepare([(closing, {"v": (field, diagnostic.operators)})])[0]
     span = ReducedSpan(window, ((),), inner_ends=False, off={})
-    own = tuple(hold(shards[0::2] if hands_over else shards))
+    own = hold(shards[0::2] if hands_over else shards)
     work = FieldWork(diagnostic, (12, 10), span, own, 0, str(tmp_path), None, prepared.targets["v"])
-    others = (
-        [hand_over([FieldWork(diagnostic, (12, 10), span, tuple(hold(shards[1::2])), 1, "")])] if hands_over else []
-    )
+    others = [hand_over([FieldWork(diagnostic, (12, 10), span, hold(shards[1::2]), 1, "")])] if hands_over else []
     assert all(isinstance(other, Handed) for other in others)
     receipt = publish_fields([work], *others)
     assert receipt.bytes == 12 * 10 * (8 + 8 + 4 + 4 + 5 * 4)

@@ -13,6 +13,7 @@ from bbflow.transit.folding.bookkeeping import Folding
 from bbflow.transit.folding.planning import FoldSite
 from bbflow.transit.folding.plans import Directories
 from bbflow.transit.folding.shards import ShardKey, ShardState
+from bbflow.transit.folding.tables import States
 from bbflow.transit.folding.task import FoldReceipt, PartialSteps, fold_joined
 
 CONFIG = {"stream": "s", "operators": {"tas": {"operators": ["mean"], "windows": ["month", "run"]}}}
@@ -24,21 +25,28 @@ def keys_of(day):
     return {window.name: window.key(date, 0) for window in WINDOWS}
 
 
+def table_of(node, **more):
+    key = ShardKey(node, "tas", (0,), (4,))
+    return States.of([ShardState(key, (0,), (4,), dtype="<f8", **more)])[0]
+
+
+ROSTERS = {table.roster.digest: table.roster for table in map(table_of, "ab")}
+
+
 def checkpoint(node, last_day):
     """What a node keeps of a fold whose last step, one a day, was this one."""
     folding = Folding(parse_config(CONFIG), {node: (-1, b"")})
     days = range(last_day + 1)
     folding.timeline.take([float(day) for day in days], keys_of(0), 0)
     folding.timeline.take([float(last_day)], keys_of(last_day), 0)
-    key = ShardKey(node, "tas", (0,), (4,))
-    folding.states[key] = ShardState(key, (0,), (4,), "<f8", last_day, float(last_day), keys_of(last_day))
+    folding.states.put(table_of(node, last_step=last_day, last_time=float(last_day), keys=keys_of(last_day)))
     return folding.checkpoint(node)
 
 
 @pytest.mark.parametrize(("behind", "ahead", "published"), [(30, 31, True), (30, 30, False), (29, 30, False)])
 def test_a_span_that_a_node_has_gone_beyond_isnt_published_again(behind, ahead, published):
     cursors = {"a": (behind, checkpoint("a", behind)), "b": (ahead, checkpoint("b", ahead))}
-    folding = Folding(parse_config(CONFIG), cursors)
+    folding = Folding(parse_config(CONFIG), cursors, rosters=ROSTERS)
     assert folding.cursor == behind
     batch = Batch((31,), (31.0,), keys_of(31), 31)
     month, *others = folding.timeline.closing(batch.keys)
@@ -51,12 +59,14 @@ def test_joined_steps_that_are_in_the_state_already_are_not_folded_again(tmp_pat
     folding = Folding(
         parse_config({"stream": "s", "operators": {"tas": {"space": {"mean": "lat"}, "operators": ["mean"]}}}),
         {"a": (4, checkpoint("a", 4))},
+        rosters=ROSTERS,
     )
     folding.place(
         {"tas": parse_space({"mean": "lat"}).resolve(("lat",), (4,), {"lat": np.arange(4.0)}, {}.__getitem__)}
     )
     key = ShardKey("a", "tas", (), ())
-    folding.states[key] = ShardState(key, (), (), "<f8", 6, 6.0, keys_of(6))
+    known = ShardState(key, (), (), dtype="<f8", last_step=6, last_time=6.0, keys=keys_of(6))
+    folding.states.put(*States.of([known]))
     site = FoldSite({"a": Directories("", str(tmp_path), str(tmp_path))}, 1, {"tas": Encoding()})
     works = {steps[-1]: folding.series_works(*joined(steps), site)[1] for steps in ((5, 6), (5, 6, 7))}
     assert [work.inputs.numbers for work in works[7]] == [(7,)]

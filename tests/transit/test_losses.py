@@ -3,11 +3,10 @@ from pathlib import Path
 import pytest
 
 from bbflow.records import Layout, Step
-from bbflow.transit.folding.counted import CountedStates
 from bbflow.transit.folding.losses import Losses
-from bbflow.transit.folding.packing import Roster, pack
 from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, OUTER
+from bbflow.transit.folding.tables import CountedStates, States
 from bbflow.transit.safe import CopyWork, SafeCopies, copy_states, read_safe_copy
 from bbflow.view.forsaken import Forsaken
 from bbflow.view.stream import Arrival, News, StreamView
@@ -15,7 +14,7 @@ from bbflow.view.stream import Arrival, News, StreamView
 
 def state(node, start, last_step, **more):
     key = ShardKey(node, "tas", (start,), (4,))
-    return ShardState(key, (start,), (4,), "<f4", last_step, **more)
+    return ShardState(key, (start,), (4,), dtype="<f4", last_step=last_step, **more)
 
 
 def test_states_of_a_lost_node_go_on_elsewhere_and_what_they_lack_is_said():
@@ -79,7 +78,7 @@ def test_a_safe_copy_that_is_torn_leaves_the_one_before(tmp_path):
     for content in (b"one", b"two"):
         file.write_bytes(content)
         kept = state("a", 0, 1, files={BASE[OUTER]: StatePlace(str(file), 0)})
-        counted[kept.key] = kept
+        counted.put(*States.of([kept]))
         copies.keep(counted, {"time/units": "days"}, at_once)
     assert not copies.is_due
 
@@ -99,8 +98,7 @@ def test_a_safe_copy_has_each_state_of_a_lane(tmp_path):
     file, counted = tmp_path / "state", CountedStates()
     file.write_bytes(b"both")
     both = [state("a", first, 1, files={BASE[OUTER]: StatePlace(str(file), 2 * first)}) for first in (0, 1)]
-    roster = Roster((item.key, item.region, (item.files[BASE[OUTER]].offset, 0, 0)) for item in both)
-    counted.put(roster, pack(roster, {item.key: item for item in both}))
+    counted.put(*States.of(both))
     assert SafeCopies(tmp_path, 10.0).keep(counted, {}, at_once) == 1
     for kept, copied in zip(both, read_safe_copy(tmp_path).states, strict=True):
         (place,) = copied.files.values()

@@ -6,14 +6,14 @@ import pytest
 from bbflow.operators.diagnostic import parse_diagnostics
 from bbflow.operators.fold import fold_steps
 from bbflow.transit.chain import saving
-from bbflow.transit.folding import neighbours
+from bbflow.transit.folding import reduce
 from bbflow.transit.folding.finish import Finishing
-from bbflow.transit.folding.held import hold
 from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.reduce import ReducedSpan, partial_of, partials_of, together
 from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, OUTER, StateSlot
+from bbflow.transit.folding.tables import States
 
 ROWS = [(first, 2) for first in range(0, 12, 2)]
 MIXED = [(0, 2), (2, 2), (4, 1), (5, 1), (6, 2), (10, 2)]
@@ -40,13 +40,19 @@ def shards(tmp_path):
                 own_offset = offset + 64 * (number == gap_at)
                 places = {slot: StatePlace(str(tmp_path / name), own_offset) for name, slot in slots.items()}
                 key = ShardKey("a", "v", *region)
-                made.append(ShardState(key, *region, "<f4", 5, 5.0, {"run": ()}, places))
+                made.append(
+                    ShardState(key, *region, dtype="<f4", last_step=5, last_time=5.0, keys={"run": ()}, files=places)
+                )
                 offset = own_offset + layout.nbytes
         for name, content in files.items():
             (tmp_path / name).write_bytes(content)
         return made
 
     return make
+
+
+def hold(states):
+    return tuple(own for table in States.of(states) for own in table.fields)
 
 
 def results_of(diagnostic, parts):
@@ -75,9 +81,9 @@ def test_large_ones_stay_where_they_lie_and_no_run_is_longer_than_is_copied(shar
     span = ReducedSpan(diagnostic.windows[0], ((),), inner_ends=False, off={})
     made = shards(diagnostic, ROWS)
     size = layout_of(diagnostic, OUTER, np.dtype("f4"), (2, 5)).nbytes
-    monkeypatch.setattr(neighbours, "GATHERED_BYTES", 2 * size)
+    monkeypatch.setattr(reduce, "GATHERED_BYTES", 2 * size)
     assert len(list(partials_of(diagnostic, span, hold(made), 0))) == len(made) // 2
-    monkeypatch.setattr(neighbours, "SMALL_BYTES", size - 1)
+    monkeypatch.setattr(reduce, "SMALL_BYTES", size - 1)
     assert len(list(partials_of(diagnostic, span, hold(made), 0))) == len(made)
 
 
@@ -88,7 +94,7 @@ def test_what_must_be_merged_in_its_order_stays_alone(shards):
     assert not layout.commutes
     made = shards(diagnostic, ROWS)
     parts = list(partials_of(diagnostic, span, hold(made[::-1]), 0))
-    assert [part.region for part in parts] == [shard.region for shard in made[::-1]]
+    assert [part.region for part in parts] == [shard.region for shard in made]
 
 
 def test_neighbours_are_saved_as_each_by_itself(tmp_path, shards, monkeypatch):
@@ -106,7 +112,7 @@ def test_neighbours_are_saved_as_each_by_itself(tmp_path, shards, monkeypatch):
 
     def saved(shared):
         """Save them; of some it is said that others have points of them too."""
-        rest = tuple(hold(shard for shard in made if shard not in shared))
+        rest = hold(shard for shard in made if shard not in shared)
         path = tmp_path / f"{len(shared)} shared"
         path.write_bytes(bytes(layout.nbytes))
         target = Inherited(str(path), (12, 10), "<f4", {slot: 0}, {"run": ()}, 5, 5.0)

@@ -9,7 +9,7 @@ from test_states_go_on import COLUMNS, HOURS, QUARTERS, ROWS, values
 
 from bbflow.operators import kernel
 from bbflow.operators.library import TYPES
-from bbflow.transit.folding import states, tables
+from bbflow.transit.folding import states, steady
 
 CONFIG = {
     "windows": ["day", "month", {"running": {"days": 3}}, "run"],
@@ -44,7 +44,7 @@ def chain(folder, placed):
 )
 def test_a_lane_at_once_is_bit_for_bit_what_shard_by_shard_is(tmp_path, monkeypatch, run):
     at_once = shards.statistics(run(tmp_path / "at_once"))
-    monkeypatch.setattr(tables, "_is_plain", lambda diagnostic: False)
+    monkeypatch.setattr(steady, "_is_plain", lambda diagnostic: False)
     monkeypatch.setattr(kernel, "fold_many", None)
     one_by_one = shards.statistics(run(tmp_path / "one_by_one"))
     assert at_once.keys() == one_by_one.keys()

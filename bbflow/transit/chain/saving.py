@@ -22,7 +22,6 @@ from bbflow.operators.state import parts_of
 from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.chain.comparing import meaning_of
 from bbflow.transit.chain.saved import SavedArray, SavedField, SavedState, StateWriter
-from bbflow.transit.folding.held import AlikeShards
 from bbflow.transit.folding.inherited import Inherited, map_part, place_of, remainder
 from bbflow.transit.folding.inner import places_of
 from bbflow.transit.folding.inputs import Inputs
@@ -33,6 +32,7 @@ from bbflow.transit.folding.reduce import Partial, together
 from bbflow.transit.folding.shards import Region, Room, ShardState, StatePlace, overlapping
 from bbflow.transit.folding.slots import BASE, CARRIED, INNER, OUTER, Keys, StateSlot
 from bbflow.transit.folding.states import combine_files, forget, map_source
+from bbflow.transit.folding.tables import FieldStates
 from bbflow.transit.folding.task import FoldWork, ShardFold
 from bbflow.transit.folding.timeline import Timeline
 from bbflow.transit.output.fields import ResultField
@@ -54,7 +54,7 @@ class SaveWork:
     """Where the node keeps states."""
     off: Mapping[str, str]
     """Users' operators that have failed, and are called no more."""
-    shards: tuple[AlikeShards, ...] = ()
+    shards: tuple[FieldStates, ...] = ()
     """What is added."""
     shared: tuple[ShardState, ...] = ()
     """And those whose points others have too."""
@@ -160,7 +160,7 @@ def _add(work: SaveWork, wholes: Mapping[StateSlot, _Whole], shard: ShardState, 
                 _add_state(whole.fields, layout, shard.region, _state_of(layout, slot, places), shared=shared)
 
 
-def _add_alike(work: SaveWork, wholes: Mapping[StateSlot, _Whole], held: AlikeShards) -> None:
+def _add_alike(work: SaveWork, wholes: Mapping[StateSlot, _Whole], held: FieldStates) -> None:
     """Add the states of some shards, whose points are nobody else's: of small ones that lie alike together."""
     for slot, whole in wholes.items():
         for part in together(work.diagnostic, held, _sources(slot, work.target.keys)):
@@ -236,7 +236,7 @@ def place_states(
     return offsets, begin
 
 
-def find_shared(states: Sequence[AlikeShards]) -> list[Array]:
+def find_shared(states: Sequence[FieldStates]) -> list[Array]:
     """Say of each of some shards whether it has points in common with others: those of operators that need no order."""
     regions = [region for held in states for region in held.regions]
     shared = np.zeros(len(regions), bool)
@@ -396,7 +396,7 @@ class Saving:
         return {name: text for future in pending for name, text in future.result().items()}
 
     @cached_property
-    def _split(self) -> dict[str, list[tuple[AlikeShards, Array]]]:
+    def _split(self) -> dict[str, list[tuple[FieldStates, Array]]]:
         """Diagnostic to its states, and which of them have points in common with others."""
         states = {key: self._kept.of(key) for key in self._diagnostics}
         return {key: list(zip(own, find_shared(own), strict=True)) for key, own in states.items()}
@@ -408,7 +408,7 @@ class Saving:
         filled = all(
             item.like.keys == target.keys and all(places_of(item.like.files, own) for own in slots) for item in held
         )
-        points = sum(int(item.columns.shapes.prod(axis=1).sum()) for item in held)
+        points = sum(int(item.shapes.prod(axis=1).sum()) for item in held)
         return filled and points == prod(target.shape) and not any(shared.any() for _, shared in self._split[key])
 
     def _first(self, work: SaveWork, key: str) -> SaveWork:

@@ -15,21 +15,19 @@ from bbflow.records import Layout
 from bbflow.transit.folding.attendance import Attendance
 from bbflow.transit.folding.batches import Batch, OpenBatch
 from bbflow.transit.folding.checkpoints import Checkpoint, read_checkpoints
-from bbflow.transit.folding.counted import CountedStates
 from bbflow.transit.folding.dates import StepDates
-from bbflow.transit.folding.held import AlikeShards
 from bbflow.transit.folding.inherited import Before, Inherited, Origins
 from bbflow.transit.folding.inputs import Inputs
 from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.lanes import Lanes, NodeLane
 from bbflow.transit.folding.losses import Losses, Untimely
-from bbflow.transit.folding.packing import Roster, unpack
 from bbflow.transit.folding.patterns import Pattern, Patterns, Shapes, parts_of
 from bbflow.transit.folding.planning import FoldSite, Planning
 from bbflow.transit.folding.plans import FoldPlan, LaneWork, PlannedSteps
 from bbflow.transit.folding.regions import array_shape, check_apart, forms_by_name, regions
 from bbflow.transit.folding.series import join_partials
 from bbflow.transit.folding.shards import Region, ShardKey, ShardState, overlapping
+from bbflow.transit.folding.tables import CountedStates, FieldStates, Roster, States
 from bbflow.transit.folding.task import FoldReceipt, FoldWork
 from bbflow.transit.folding.timeline import Closing, Timeline
 from bbflow.transit.folding.written import pack
@@ -201,8 +199,9 @@ class Folding:
 
     def lose(self, names: Collection[str], safe: Iterable[ShardState], nodes: Sequence[str]) -> None:
         """Go on without some nodes, from what was copied of their states."""
-        adopted = self.losses.lose(names, safe, self.states.keys(), nodes)
-        self.states.update({state.key: state for state in adopted})
+        adopted = self.losses.lose(names, safe, {state.key for state in self.states}, nodes)
+        for table in States.of(adopted):
+            self.states.put(table)
 
     def _offset_from(self, number: int) -> int:
         """Return how many steps earlier runs had, if a step is the first of this one."""
@@ -229,7 +228,7 @@ class Folding:
             return []
         ordered = {key: own for key, own in batch.places.items() if self.config.diagnostics[key].needs_order}
         known: dict[str, dict[ShardKey, Region]] = {}
-        for state in self.states.values() if ordered else ():
+        for state in self.states if ordered else ():
             known.setdefault(state.key.diagnostic, {})[state.key] = state.region
         moved = [key for key, own in ordered.items() if self._are_moved(own, known.get(key, {}), batch.shapes)]
         self._stayed = None if moved else (batch.patterns, self.states.changes)
@@ -249,9 +248,7 @@ class Folding:
 
     def settle(self, saved: Mapping[str, Inherited]) -> list[ShardState]:
         """Let new shards of some diagnostics begin with what was saved of them; gives the states that are in it."""
-        gone = [state for state in self.states.values() if state.key.diagnostic in saved]
-        for state in gone:
-            del self.states[state.key]
+        gone = self.states.drop(saved)
         self.lanes.let_go(state.key for state in gone)
         self._planning = self._planning.isolated(self.config.diagnostics)  # plans say where states lie
         self.origins = self.origins.with_settled(saved)
@@ -278,9 +275,9 @@ class Folding:
     @property
     def kept(self) -> Kept:
         """What is kept now."""
-        states: dict[str, list[AlikeShards]] = {}
-        for held in sorted(self.states.held, key=lambda held: held.order):
-            states.setdefault(held.diagnostic, []).append(held)
+        states: dict[str, list[FieldStates]] = {}
+        for own in sorted((own for table in self.states.tables for own in table.fields), key=lambda own: own.order):
+            states.setdefault(own.diagnostic, []).append(own)
         return Kept(self.config, states, self.origins, dict(self.errors), self.timeline, self.last_number)
 
     def _refused(self, number: int, time: float, found: OpenBatch, *, is_date: bool) -> list[str]:
@@ -332,7 +329,7 @@ class Folding:
         holds: bool,
     ) -> LaneWork:
         first = own[0][0].roster
-        roster = Roster.of([plan.roster for plan, _ in own])
+        roster = Roster.united([plan.roster for plan, _ in own])
         self._rosters[roster.digest] = roster
         return LaneWork(
             tuple(steps for _, steps in own),
@@ -350,10 +347,10 @@ class Folding:
         planned = [(plan, steps) for plan, steps in planned if self.origins and not self.states.has_all(plan.roster)]
         begun: dict[ShardKey, ShardState] = {}
         for plan, steps in planned:
-            for shard in plan.shards:
-                if shard.keeps_states and shard.key not in self.states:
-                    begun.setdefault(shard.key, ShardState(shard.key, *shard.region, first_step=steps.numbers[0]))
-        return self.origins.of_shards(begun, self.states.values()) if begun else {}
+            new = ~States(plan.roster, self.states.of(plan.roster)).has
+            for key, region, _ in plan.roster.members(new):
+                begun.setdefault(key, ShardState(key, *region, first_step=steps.numbers[0]))
+        return self.origins.of_shards(begun, self.states) if begun else {}
 
     def series_works(
         self, batch: Batch, receipts: Sequence[FoldReceipt], site: FoldSite, *, holds: bool = False
@@ -389,15 +386,16 @@ class Folding:
             )  # fmt: skip
             works += [work] if new else []
         begun = {work.state.key: work.state for work in works if work.state.keys is None}
-        inherited = self.origins.of_shards(begun, self.states.values()) if self.origins else {}
+        inherited = self.origins.of_shards(begun, self.states) if self.origins else {}
         return node, [replace(work, inherited=inherited.get(work.state.key)) for work in works]
 
     def take(self, batch: Batch, receipts: Iterable[FoldReceipt]) -> None:
         """Let the results of a batch's tasks count."""
         for receipt in receipts:
-            self.states.update({state.key: state for state in receipt.states})
+            for table in States.of(receipt.states):
+                self.states.put(table)
             if receipt.roster:
-                self.states.put(self._rosters[receipt.roster], receipt.alike)
+                self.states.put(States(self._rosters[receipt.roster], receipt.alike))
             self.fail(receipt.errors)
         for number, (pattern, _) in zip(batch.numbers, batch.laid if self.losses else (), strict=False):
             there = pattern.regions.items()
@@ -417,22 +415,19 @@ class Folding:
         before the first step after it is folded.
         """
         name = closing.window.name
-        ahead = self.states.which(lambda state: state.last_step > self.last_number and bool(state.keys))
-        return any(state.keys[name] not in closing.keys for state in ahead if state.keys and name in state.keys)
+        ahead = (like.keys for like in self.states.likes if like.last_step > self.last_number and like.keys)
+        return any(keys[name] not in closing.keys for keys in ahead if name in keys)
 
     def take_rows(self) -> list[ShardState]:
         """Return the states with rows that were not published, and let go of the rows."""
-        holding = self.states.which(lambda state: bool(state.rows))
-        self.states.update({state.key: replace(state, rows=()) for state in holding})
-        return holding
+        return self.states.take_rows()
 
     def checkpoint(self, node: str) -> bytes:
         """Return what a node must store with its cursor."""
-        packed, single = self.states.packed.items(), self.states.single.items()
+        tables = self.states.tables
         checkpoint = Checkpoint(
-            shards=tuple(state for key, state in single if key.node == node),
-            rosters={digest: alike for digest, (roster, alike) in packed if roster.node == node},
-            nodes=frozenset({*(key.node for key, _ in single), *(roster.node for _, (roster, _) in packed)}),
+            states={table.roster.digest: table.alike for table in tables if table.roster.node == node},
+            nodes=frozenset(table.roster.node for table in tables),
             timeline=self.timeline.record,
             errors=self.errors,
             offset=self._offset,
@@ -455,9 +450,9 @@ class Folding:
 
     def _restore_shards(self, checkpoint: Checkpoint, rosters: Mapping[str, Roster]) -> None:
         """Take a node's shards, but for those that have gone into what was settled after its commit."""
-        packed = (unpack(rosters[name], own) for name, own in checkpoint.rosters.items())
-        for state in (*checkpoint.shards, *(state for own in packed for state in own.values())):
-            key = state.key.diagnostic
-            newest = self.origins.settled.get(key)
-            if newest is None or checkpoint.settled.get(key) == (newest.number, newest.path):
-                self.states[state.key] = state
+        settled = self.origins.settled.items()
+        gone = {key for key, own in settled if checkpoint.settled.get(key) != (own.number, own.path)}
+        for name, alike in checkpoint.states.items():
+            table = States(rosters[name], alike).without(gone)
+            if table.count:
+                self.states.put(table)

@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from bbflow.transit.folding.losses import LossesRecord, Untimely
-from bbflow.transit.folding.packing import Alike
-from bbflow.transit.folding.shards import ShardState
+from bbflow.transit.folding.tables import Alike
 from bbflow.transit.folding.timeline import TimelineRecord
 from bbflow.transit.folding.written import Written, unpack
 from bbflow.transit.outcome import Outcome
@@ -14,9 +13,7 @@ from bbflow.view.consumers import Cursor
 class Checkpoint(Written, frozen=True, kw_only=True):
     """What a node stores; of its own states, and of the fold as a whole."""
 
-    shards: tuple[ShardState, ...] = ()
-    """The node's states that are in no lane."""
-    rosters: Mapping[str, tuple[Alike, ...]] = {}
+    states: Mapping[str, tuple[Alike, ...]] = {}
     """The digest of each of the node's rosters to its shards' states."""
     nodes: frozenset[str] = frozenset()
     """All nodes that have states."""
@@ -78,7 +75,7 @@ def settled_files(checkpoints: Checkpoints) -> dict[str, str]:
 
 def named_rosters(checkpoints: Checkpoints) -> set[str]:
     """Return the digests of the rosters that any checkpoint names."""
-    return {name for checkpoint in _told(checkpoints) for name in checkpoint.rosters}
+    return {name for checkpoint in _told(checkpoints) for name in checkpoint.states}
 
 
 def _told(checkpoints: Checkpoints) -> Iterator[Checkpoint]:

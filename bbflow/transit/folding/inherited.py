@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -13,9 +13,11 @@ from bbflow.operators import StateLayout
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import Array
 from bbflow.transit.folding.layouts import by_region, layout_of
-from bbflow.transit.folding.shards import Region, ShardKey, ShardState, StatePlace, overlapping
+from bbflow.transit.folding.shards import Progress, Region, ShardKey, ShardState, StatePlace, overlapping
 from bbflow.transit.folding.slots import Keys, StateSlot
 from bbflow.transit.folding.timeline import TimelineRecord
+
+P = TypeVar("P", bound=Progress)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ class Inherited:
                 target: Array = np.ndarray(values.shape, values.dtype, buffer, first + at)
                 np.copyto(target, values, where=free)
 
-    def begun(self, state: ShardState, files: Mapping[StateSlot, StatePlace]) -> ShardState:
+    def begun(self, state: P, files: Mapping[StateSlot, StatePlace]) -> P:
         """Return a shard's state that begins with some files of what was cut."""
         return replace(
             state, dtype=self.dtype, last_step=self.number, last_time=self.time, keys=self.keys, files=dict(files)

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bbflow.config import Config
-from bbflow.transit.folding.held import AlikeShards
 from bbflow.transit.folding.inherited import Origins
 from bbflow.transit.folding.shards import Region
+from bbflow.transit.folding.tables import FieldStates
 from bbflow.transit.folding.timeline import Timeline
 
 
@@ -16,7 +16,7 @@ class Kept:
 
     config: Config
     """The run's configuration."""
-    states: Mapping[str, Sequence[AlikeShards]]
+    states: Mapping[str, Sequence[FieldStates]]
     """Diagnostic to its states that count, in the order in which they take over what was before them."""
     origins: Origins
     """What new shards begin with."""
@@ -27,7 +27,7 @@ class Kept:
     last_number: int
     """Number of the last step that was folded, counted through a chain of jobs."""
 
-    def of(self, diagnostic: str) -> Sequence[AlikeShards]:
+    def of(self, diagnostic: str) -> Sequence[FieldStates]:
         """Return a diagnostic's states."""
         return self.states.get(diagnostic, ())
 

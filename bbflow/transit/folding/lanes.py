@@ -38,9 +38,9 @@ class Lanes:
         """Begins the names of all the run's files."""
         self.epoch = f"{time.time_ns() if epoch_ns is None else epoch_ns:016x}"
         """Comes next in the names of this analysis' files."""
-        self._lanes: dict[ShardKey, NodeLane] = {}
-        self._rooms: dict[ShardKey, Room] = {}
+        self._known: dict[ShardKey, tuple[NodeLane, Room]] = {}
         self._free: dict[tuple[NodeLane, str], Extents] = {}
+        self._labels: dict[NodeLane, str] = {}
         self._count = 1
 
     def count(self, threads: int) -> int:
@@ -52,9 +52,10 @@ class Lanes:
         self._count = max(self._count, threads)
         return self._count
 
-    def lane_of(self, key: ShardKey) -> int | None:
-        """Return the lane that a shard began in; None if it is new."""
-        return self._lanes[key][1] if key in self._lanes else None
+    def find(self, key: ShardKey) -> tuple[int, Room] | None:
+        """Return the lane that a shard began in, and where its states go there; None if it is new."""
+        known = self._known.get(key)
+        return None if known is None else (known[0][1], known[1])
 
     def room(self, key: ShardKey, lane: int, sizes: Mapping[str, int]) -> Room:
         """Return where a shard's states go: always the same, as long as it isn't let go of.
@@ -68,19 +69,22 @@ class Lanes:
         sizes
             Level to the bytes of one state.
         """
-        if key not in self._rooms:
-            at = self._lanes[key] = key.node, lane
+        known = self._known.get(key)
+        if known is None:
+            at = key.node, lane
             extents = {}
             for level, size in sizes.items():
                 taken = self._free.setdefault((at, level), Extents(ENDLESS)).take(max(size, 1))
                 assert taken is not None
                 extents[level] = taken
-            self._rooms[key] = Room(self._label(at), extents)
-        return self._rooms[key]
+            known = self._known[key] = at, Room(self._label(at), extents)
+        return known[1]
 
     def _label(self, lane: NodeLane) -> str:
-        node = re.sub(r"[^A-Za-z0-9_]", "_", lane[0])[:64]
-        return f"{self.run}-{self.epoch}-{node}-{lane[1] if lane[1] >= 0 else 'joined'}"
+        if lane not in self._labels:
+            node = re.sub(r"[^A-Za-z0-9_]", "_", lane[0])[:64]
+            self._labels[lane] = f"{self.run}-{self.epoch}-{node}-{lane[1] if lane[1] >= 0 else 'joined'}"
+        return self._labels[lane]
 
     def is_own(self, path: str) -> bool:
         """Whether a file is of this analysis, and not of one that it carries on."""
@@ -89,9 +93,8 @@ class Lanes:
     def let_go(self, keys: Iterable[ShardKey]) -> None:
         """Let others have the places of shards that have no states any more."""
         for key in keys:
-            room = self._rooms.pop(key, None)
-            lane = self._lanes.pop(key, None)
-            for level, extent in room.extents.items() if room and lane else ():
+            lane, room = self._known.pop(key, (None, None))
+            for level, extent in room.extents.items() if room else ():
                 assert lane is not None
                 self._free[lane, level].give_back([extent])
 

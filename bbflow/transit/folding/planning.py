@@ -1,6 +1,6 @@
 """Planning: which shards of steps that lie alike are folded where, found once for each pattern."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -9,15 +9,16 @@ import numpy as np
 from bbflow.cf import Encoding
 from bbflow.operators.decoding import decoded_dtype
 from bbflow.operators.diagnostic import Diagnostic
+from bbflow.operators.family import Array
 from bbflow.operators.space import Local, Placement
 from bbflow.records import BlockForm
 from bbflow.transit.folding.lanes import JOINED, Lanes, NodeLane, state_sizes, transformed_dtype
-from bbflow.transit.folding.packing import Roster
 from bbflow.transit.folding.patterns import Pattern, Shapes
 from bbflow.transit.folding.plans import Directories, FoldPlan, PlannedShard
 from bbflow.transit.folding.regions import Place
 from bbflow.transit.folding.shards import Region, Room, ShardKey
 from bbflow.transit.folding.slots import LEVELS
+from bbflow.transit.folding.tables import Roster, padded
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,28 +116,27 @@ class Planning:
         self, pattern: Pattern, shards: Sequence[PlannedShard], count: int, encodings: Mapping[str, Encoding]
     ) -> list[list[PlannedShard]]:
         """Share a node's shards out over some workers; a shard stays with the lane it began in."""
-        sizes = {shard.key: sum(_form(pattern, place).bytes for place in shard.places.values()) for shard in shards}
+        layouts = pattern.layouts
+        sizes = [sum([layouts[node].forms[at].bytes for node, at in shard.places.values()]) for shard in shards]
         loads = [0] * count
         lanes: list[list[PlannedShard]] = [[] for _ in range(count)]
         known_sizes: dict[tuple[object, ...], dict[str, int]] = {}
-        for shard in sorted(shards, key=lambda shard: -sizes[shard.key]):
-            known = self._lanes.lane_of(shard.key)
-            lane = loads.index(min(loads)) if known is None else known
-            loads[lane] += sizes[shard.key]
-            room = None
-            if shard.keeps_states:
-                forms = {name: _form(pattern, place) for name, place in shard.places.items()}
-                kind = shard.key.diagnostic, shard.region[1], *((form.type, len(form.shape)) for form in forms.values())
+        for size, shard in sorted(zip(sizes, shards, strict=True), key=lambda own: -own[0]):
+            known = self._lanes.find(shard.key)
+            lane, room = (loads.index(min(loads)), None) if known is None else known
+            loads[lane] += size
+            keeps_states = shard.local is None or shard.local.complete  # else its steps are joined with others'
+            if keeps_states and room is None:
+                kind = shard.key.diagnostic, shard.region[1], *shard.places  # a variable has one type in a step
                 if kind not in known_sizes:
-                    known_sizes[kind] = self._sizes(shard, forms, encodings)
+                    known_sizes[kind] = self._sizes(pattern, shard, encodings)
                 room = self._lanes.room(shard.key, lane, known_sizes[kind])
-            lanes[lane].append(PlannedShard(shard.key, shard.region, shard.local, shard.places, room))
+            lanes[lane].append(PlannedShard(*shard[:4], room if keeps_states else None))
         return lanes
 
-    def _sizes(
-        self, shard: PlannedShard, forms: Mapping[str, BlockForm], encodings: Mapping[str, Encoding]
-    ) -> dict[str, int]:
+    def _sizes(self, pattern: Pattern, shard: PlannedShard, encodings: Mapping[str, Encoding]) -> dict[str, int]:
         """Return the bytes of one state of each level."""
+        forms = {name: _form(pattern, place) for name, place in shard.places.items()}
         diagnostic = self._diagnostics[shard.key.diagnostic]
         like = max(diagnostic.of.variables, key=lambda name: len(forms[name].shape))
         dtypes = {name: decoded_dtype(encodings[name], form.dtype) for name, form in forms.items()}
@@ -147,6 +147,9 @@ class Planning:
         diagnostics = {key: self._diagnostics[key] for key in dict.fromkeys(shard.key.diagnostic for shard in shards)}
         places = dict.fromkeys(place for shard in shards for place in shard.places.values())
         wanted = (shard for shard in shards if diagnostics[shard.key.diagnostic].filters)
+        own = [shard for shard in shards if shard.room is not None]
+        rooms = [shard.room for shard in shards if shard.room is not None]
+        extents = _extents(rooms)
         return FoldPlan(
             node,
             site.directories[node],
@@ -154,14 +157,29 @@ class Planning:
             {place: form for place in places if not (form := _form(pattern, place)).shape},
             diagnostics,
             {name: site.encodings[name] for item in diagnostics.values() for name in item.variables},
-            tuple(shards),
-            Roster((shard.key, shard.region, _offsets(shard.room)) for shard in shards if shard.room is not None),
+            Roster.of([shard.key for shard in own], [shard.region for shard in own], extents[..., 0]),
+            next((room.label for room in rooms), ""),
+            extents[..., 1],
+            tuple(places),
+            _blocks(own, diagnostics, places),
+            {at: shard.local for at, shard in enumerate(own) if shard.local is not None},
+            tuple(shard for shard in shards if shard.room is None),
             tuple(sorted({at for shard in wanted for place, at in shard.places.values() if place == node})),
         )
 
 
-def _offsets(room: Room) -> tuple[int, ...]:
-    return tuple(room.extents.get(level, (0, 0))[0] for level in LEVELS)
+def _extents(rooms: Sequence[Room]) -> Array:
+    """Return the extents of rooms, 0 where they have none; of shape (rooms, levels, 2)."""
+    levels = [[room.extents.get(level, (0, 0)) for room in rooms] for level in LEVELS]
+    return np.array(levels, "i8").reshape(len(LEVELS), len(rooms), 2).transpose(1, 0, 2)
+
+
+def _blocks(shards: Sequence[PlannedShard], diagnostics: Mapping[str, Diagnostic], places: Iterable[Place]) -> Array:
+    """Return `FoldPlan.blocks`."""
+    numbers: dict[Place | None, int] = {place: number for number, place in enumerate(places)}
+    names = {key: item.variables for key, item in diagnostics.items()}
+    rows = [[numbers.get(shard.places.get(name), -1) for name in names[shard.key.diagnostic]] for shard in shards]
+    return padded(rows, max(map(len, names.values()), default=0), -1)
 
 
 def _form(pattern: Pattern, place: Place) -> BlockForm:

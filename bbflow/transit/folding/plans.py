@@ -1,30 +1,30 @@
 """Plans: what a node's tasks must know of steps that lie alike. They go to the workers once, and stay there."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bbflow.cf import Encoding
 from bbflow.layouts import EXTREMES_BYTES
 from bbflow.operators.diagnostic import Diagnostic
+from bbflow.operators.family import Array
 from bbflow.operators.space import Local
 from bbflow.records import BlockForm, Layout
 from bbflow.transit.folding.batches import Stretch
 from bbflow.transit.folding.footprint import ends_within, states_of, written_of
 from bbflow.transit.folding.inherited import Inherited
-from bbflow.transit.folding.packing import Alike, Roster
 from bbflow.transit.folding.patterns import Parts
 from bbflow.transit.folding.regions import Place
 from bbflow.transit.folding.shards import Region, Room, ShardKey
-from bbflow.transit.folding.slots import Keys
-from bbflow.transit.folding.states import ReadyWork, without_gaps
+from bbflow.transit.folding.slots import LEVELS, Keys
+from bbflow.transit.folding.states import ReadyWork, joined
+from bbflow.transit.folding.tables import Alike, Roster
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedShard:
-    """What doesn't change of a shard from step to step."""
+class PlannedShard(NamedTuple):
+    """What doesn't change of a shard from step to step: a row of a plan that is looked at."""
 
     key: ShardKey
     """Which shard."""
@@ -36,14 +36,6 @@ class PlannedShard:
     """Variable to where its block lies."""
     room: Room | None = None
     """Where its states go, if it has some of its own."""
-
-    @property
-    def keeps_states(self) -> bool:
-        """Whether its states are its own, and not joined with those of other blocks step by step."""
-        return self.local is None or self.local.complete
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return PlannedShard, (self.key, self.region, self.local, self.places, self.room)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +66,42 @@ class FoldPlan:
     """What is computed, by its key."""
     encodings: Mapping[str, Encoding]
     """Variable to how its values are written."""
-    shards: tuple[PlannedShard, ...]
-    """The lane's shards."""
     roster: Roster
-    """Those of them that have states of their own."""
+    """The lane's shards that have states of their own."""
+    lane: str
+    """What the names of the lane's files begin with; empty if it keeps no states."""
+    sizes: Array
+    """Bytes of the places of their states in files of `LEVELS`, 0 for none; of shape (shards, levels)."""
+    places: tuple[Place, ...]
+    """Where blocks lie."""
+    blocks: Array
+    """Which of these the blocks of each shard's variables are, -1 for none; of shape (shards, most of a shard)."""
+    locals: Mapping[int, Local]
+    """Position of a shard to which points of its blocks, or what of them, are its field's, if not all."""
+    joined: tuple[PlannedShard, ...]
+    """Shards whose steps are joined with those of other blocks before they are folded."""
     filtered: tuple[int, ...]
     """Forms whose minimum and maximum a filter wants to know, ascending."""
 
-    @property
-    def lane(self) -> str:
-        """What the names of the lane's files begin with; empty if it keeps no states."""
-        return next((shard.room.label for shard in self.shards if shard.room is not None), "")
+    def shards(self, rows: Array) -> Iterator[PlannedShard]:
+        """Look at some of the shards that have states of their own."""
+        told = zip(rows.tolist(), self.roster.members(rows), strict=True)
+        blocks, sizes = self.blocks[rows].tolist(), self.sizes[rows].tolist()
+        for (at, (key, region, offsets)), own, bytes_ in zip(told, blocks, sizes, strict=True):
+            names = zip(self.diagnostics[key.diagnostic].variables, own, strict=False)
+            extents = zip(LEVELS, offsets, bytes_, strict=True)
+            yield PlannedShard(
+                key,
+                region,
+                self.locals.get(at),
+                {name: self.places[number] for name, number in names if number >= 0},
+                Room(self.lane, {level: (offset, size) for level, offset, size in extents if size}),
+            )
+
+    def extents(self, level: str, rows: Any = slice(None)) -> Array:
+        """Return the places of some shards' states of a level: first byte and size, of shape (shards, 2)."""
+        at = LEVELS.index(level)
+        return np.stack([self.roster.rows["offsets"][rows, at], self.sizes[rows, at]], axis=1)
 
     def ready_work(self, living: Mapping[str, int], ahead: int) -> ReadyWork:
         """Say which files the lane's next batches need, if they lie as this one.
@@ -97,19 +114,17 @@ class FoldPlan:
             How many batches more than one are folded while what has ended is published.
         """
         needs: dict[str, dict[str, int]] = {}
-        for key, own in self.diagnostics.items():
+        for key in self.roster.diagnostics:
+            own = self.diagnostics[key]
             further = ahead if ends_within(own) else 0
             for level, most in states_of(own).items():
                 known = min(max(living.get(level, 0), 1), most)
                 needs.setdefault(level, {})[key] = known + written_of(own, level) + further
-        rooms = [(shard.key.diagnostic, shard.room) for shard in self.shards if shard.room is not None]
         files = []
         for level, own_needs in needs.items():
+            most = np.array([own_needs.get(key, 0) for key in self.roster.diagnostics])[self.roster.rows["diagnostic"]]
             for number in sorted(set(own_needs.values())):
-                wanting = {key for key, need in own_needs.items() if need >= number}
-                files.append(
-                    (level, number, without_gaps(room.extents[level] for key, room in rooms if key in wanting))
-                )
+                files.append((level, number, joined(self.extents(level, most >= number))))
         return ReadyWork(self.directories.states, self.lane, tuple(files))
 
 

@@ -12,9 +12,9 @@ from bbflow.operators.family import Array
 from bbflow.operators.own.guard import collecting
 from bbflow.point_maps import PointMap
 from bbflow.transit.folding.finish import Finishing
-from bbflow.transit.folding.held import AlikeShards
 from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.reduce import Partial, ReducedSpan, layout_of_part, partials_of, remainder_of
+from bbflow.transit.folding.tables import FieldStates
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class FieldWork:
     """Of the field."""
     span: ReducedSpan
     """Which span."""
-    shards: tuple[AlikeShards, ...]
+    shards: tuple[FieldStates, ...]
     """Its states on this node; their regions may overlap."""
     order: int
     """The node's place among all."""

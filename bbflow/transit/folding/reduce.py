@@ -12,14 +12,18 @@ from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import Array
 from bbflow.operators.fold import fold_tiles
 from bbflow.operators.windows import Window
-from bbflow.transit.folding.held import AlikeShards
 from bbflow.transit.folding.inherited import Inherited, remainder
 from bbflow.transit.folding.inner import inner_step, places_of
 from bbflow.transit.folding.layouts import by_region, layout_of
-from bbflow.transit.folding.neighbours import gather, neighbours
-from bbflow.transit.folding.shards import Region, ShardState, StatePlace
-from bbflow.transit.folding.slots import BASE, LEVELS, OUTER, StateSlot, WindowKey, slots_of
-from bbflow.transit.folding.states import combine_files, map_source
+from bbflow.transit.folding.shards import Progress, Region, ShardState, StatePlace
+from bbflow.transit.folding.slots import BASE, OUTER, StateSlot, WindowKey, slots_of
+from bbflow.transit.folding.states import combine_files, map_file, map_source
+from bbflow.transit.folding.tables import FieldStates
+
+SMALL_BYTES = 1 << 20
+"""A larger state is looked at where it lies: to copy it would take longer than what is saved."""
+GATHERED_BYTES = 8 << 20
+"""About how many bytes of states are taken together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,7 @@ def partial_of(diagnostic: Diagnostic, span: ReducedSpan, shard: ShardState, ord
 
 
 def partials_of(
-    diagnostic: Diagnostic, span: ReducedSpan, shards: Iterable[AlikeShards], order: int
+    diagnostic: Diagnostic, span: ReducedSpan, shards: Iterable[FieldStates], order: int
 ) -> Iterator[Partial]:
     """Yield what some shards have of a window's span: each by itself, or small ones that lie alike together."""
     for held in shards:
@@ -100,7 +104,7 @@ def partials_of(
             yield from together(diagnostic, held, [*slots_of(OUTER, span.window, span.keys), *base], order)
 
 
-def together(diagnostic: Diagnostic, held: AlikeShards, slots: list[StateSlot], order: int = 0) -> Iterator[Partial]:
+def together(diagnostic: Diagnostic, held: FieldStates, slots: list[StateSlot], order: int = 0) -> Iterator[Partial]:
     """Yield what some shards have: small ones that lie alike together; one alone is only mapped.
 
     Parameters
@@ -115,20 +119,88 @@ def together(diagnostic: Diagnostic, held: AlikeShards, slots: list[StateSlot], 
         Where they merge with others of the same points.
     """
     places = places_of(held.like.files, slots)
-    offsets = held.columns.offsets[:, LEVELS.index(slots[0].level)]
-    shapes, kind = np.unique(held.columns.shapes, axis=0, return_inverse=True)
+    offsets = held.offsets(slots[0].level)
+    shapes, kind = np.unique(held.shapes, axis=0, return_inverse=True)
     for number, shape in enumerate(shapes.tolist()):
         own = np.flatnonzero(kind.reshape(-1) == number)
         layout = layout_of(diagnostic, slots[0].level, np.dtype(held.like.dtype), tuple(shape))
-        for run in neighbours(layout, tuple(shape), held.columns.firsts[own], offsets[own]):
+        for run in neighbours(layout, tuple(shape), held.firsts[own], offsets[own]):
             at = own[run.at]
             here = [StatePlace(path, first + int(offsets[at])) for path, first in places]
             states = (gather(layout, place, run) if run.length > 1 else map_source(place) for place in here)
             count = (run.length * shape[0], *shape[1:]) if shape else ()
-            yield Partial(tuple(held.columns.firsts[at].tolist()), count, held.like.dtype, tuple(states), order)
+            yield Partial(tuple(held.firsts[at].tolist()), count, held.like.dtype, tuple(states), order)
 
 
-def _is_in(span: ReducedSpan, shard: ShardState) -> bool:
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """Shards whose regions follow each other along the first dimension, at even distances in their files."""
+
+    at: int
+    """Which one is the first."""
+    length: int
+    """How many there are."""
+    stride: int
+    """Bytes from one's states to the next one's; of one alone it means nothing."""
+
+
+def neighbours(layout: StateLayout, shape: tuple[int, ...], firsts: Array, offsets: Array) -> Iterator[Neighbours]:
+    """Put shards together that follow each other.
+
+    Parameters
+    ----------
+    layout
+        Of one of their states; if states may not be merged in any order, or are large, each shard stays alone.
+    shape
+        Of each one's region.
+    firsts
+        For each the first index of its region; of shape (shards, dimensions).
+    offsets
+        For each the first byte of its states in their files; of shape (shards,).
+    """
+    if not layout.commutes or layout.nbytes > SMALL_BYTES or not shape:
+        yield from (Neighbours(at, 1, 0) for at in range(len(firsts)))
+        return
+    most = max(GATHERED_BYTES // max(layout.nbytes, 1), 1)
+    ordered = np.lexsort((firsts[:, 0], *firsts[:, :0:-1].T))  # by the last key first: the others, then the first one
+    firsts, strides = firsts[ordered], np.diff(offsets[ordered])
+    beside = (np.diff(firsts[:, 0]) == shape[0]) & (firsts[1:, 1:] == firsts[:-1, 1:]).all(axis=1) & (strides > 0)
+    uneven = np.append(False, beside[:-1] & (strides[1:] != strides[:-1]))[: len(strides)]
+    begins = np.flatnonzero(np.append(True, ~beside | uneven)).tolist()
+    for begin, end in zip(begins, [*begins[1:], len(ordered)], strict=True):
+        for at in range(begin, end, most):
+            length = min(most, end - at)
+            yield Neighbours(int(ordered[at]), length, int(strides[at]) if length > 1 else 0)
+
+
+def gather(layout: StateLayout, place: StatePlace, run: Neighbours) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Copy one state of each of some neighbours into a state of all their points.
+
+    Parameters
+    ----------
+    layout
+        Of one of their states.
+    place
+        Where the first one's lies.
+    run
+        All of them, two at least.
+    """
+    together = StateLayout(layout.families, layout.dtype, layout.points * run.length)
+    state = np.empty(together.nbytes, np.uint8)
+    mapping, views = map_file(place.path), together.views(state)
+    for (family, name), offset in layout.places.items():
+        target = views[family][name]
+        inner = target.shape[:-1]
+        shape = (*inner, layout.points)
+        strides = (run.stride, *np.empty(shape, target.dtype).strides)
+        lying: Array = np.ndarray(
+            (run.length, *shape), target.dtype, buffer=mapping, offset=place.offset + offset, strides=strides
+        )
+        target.reshape((*inner, run.length, layout.points))[...] = np.moveaxis(lying, 0, -2)
+    return state
+
+
+def _is_in(span: ReducedSpan, shard: Progress) -> bool:
     """Whether the steps since the last end of any window belong to a span."""
     return shard.keys is not None and shard.keys[span.window.name] in span.keys
 

@@ -2,16 +2,18 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from bbflow.transit.folding.slots import Keys, StateSlot
+from bbflow.transit.folding.slots import LEVELS, Keys, StateSlot
 
 Region = tuple[tuple[int, ...], tuple[int, ...]]
 """First index and shape."""
 Extent = tuple[int, int]
 """First byte and size."""
+LABEL = "\0"
+"""Stands for a shard's label in names of rows; no path has it."""
 
 
 def overlap(left: Region, right: Region) -> bool:
@@ -84,16 +86,10 @@ class Room:
         return Room, (self.label, self.extents)
 
 
-@dataclass(frozen=True, slots=True)
-class ShardState:
-    """How far a shard is folded, and the files with its partial states."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a shard is folded, and the files with its partial states: what is the same for most shards of a lane."""
 
-    key: ShardKey
-    """Which shard."""
-    start: tuple[int, ...]
-    """First index in the field that its results are for."""
-    count: tuple[int, ...]
-    """Shape of that region."""
     dtype: str = ""
     """NumPy's name of the values' type after the transforms; empty before the first step."""
     last_step: int = -1
@@ -103,18 +99,13 @@ class ShardState:
     keys: Keys | None = None
     """Spans that this step is in; None before the first one."""
     files: Mapping[StateSlot, StatePlace] = field(default_factory=dict)
-    """Where its states lie, by their slot."""
+    """Where its states lie, by their slot; in a table counted from where its row says."""
     rows: tuple[str, ...] = ()
-    """Files with rows that passed a filter and are not published yet."""
+    """Files with rows that passed a filter and are not published yet; in a table with `LABEL`."""
     first_step: int = -1
     """The step with which it began."""
     held: frozenset[str] = frozenset()
     """Further files in which its places stay as they are: the stored checkpoint names them until a later one is."""
-
-    @property
-    def region(self) -> Region:
-        """First index in the field, and shape."""
-        return self.start, self.count
 
     @property
     def paths(self) -> frozenset[str]:
@@ -133,6 +124,46 @@ class ShardState:
         return (self.held or self.paths) if held else frozenset()
 
     @property
+    def told(self) -> tuple[Any, ...]:
+        """All that it says, so that it can be looked up."""
+        keys = None if self.keys is None else tuple(self.keys.items())
+        files = tuple(self.files.items())
+        return self.dtype, self.last_step, self.last_time, keys, files, self.rows, self.first_step, self.held
+
+    def shifted(self, offsets: Sequence[int]) -> "Progress":
+        """Return the same where the rows say offsets that are smaller by these, one for each of `LEVELS`."""
+        return replace(self, files=_shifted(self.files, offsets)) if any(offsets) else self
+
+    def at(self, key: ShardKey, region: Region, offsets: Sequence[int]) -> "ShardState":
+        """Return the state of one shard, whose states lie at these offsets in files of `LEVELS`."""
+        rows = tuple(path.replace(LABEL, key.label) for path in self.rows)
+        return ShardState(
+            key, *region, dtype=self.dtype, last_step=self.last_step, last_time=self.last_time, keys=self.keys,
+            files=_shifted(self.files, offsets), rows=rows, first_step=self.first_step, held=self.held,
+        )  # fmt: skip
+
+
+def _shifted(files: Mapping[StateSlot, StatePlace], offsets: Sequence[int]) -> dict[StateSlot, StatePlace]:
+    return {slot: StatePlace(path, at + offsets[LEVELS.index(slot.level)]) for slot, (path, at) in files.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class ShardState(Progress):
+    """How far one shard is folded, and where its partial states lie: a row of a table that is looked at."""
+
+    key: ShardKey
+    """Which shard."""
+    start: tuple[int, ...]
+    """First index in the field that its results are for."""
+    count: tuple[int, ...]
+    """Shape of that region."""
+
+    @property
+    def region(self) -> Region:
+        """First index in the field, and shape."""
+        return self.start, self.count
+
+    @property
     def order(self) -> tuple[Any, ...]:
         """Which of several shards of one point takes over what an earlier run has left: the first of them.
 
@@ -141,6 +172,17 @@ class ShardState:
         key = self.key
         return self.first_step, not key.count, key.node, key.start, key.count
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        own = self.key, self.start, self.count, self.dtype, self.last_step, self.last_time, self.keys
-        return ShardState, (*own, self.files, self.rows, self.first_step, self.held)
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """Where its states lie in files of `LEVELS`; 0 where it has none."""
+        own = [next((at.offset for slot, at in self.files.items() if slot.level == level), 0) for level in LEVELS]
+        return tuple(own)
+
+    def progress(self, offsets: Sequence[int]) -> Progress:
+        """Return what may be the same for other shards, for a row that says these offsets."""
+        return Progress(
+            dtype=self.dtype, last_step=self.last_step, last_time=self.last_time, keys=self.keys,
+            files=_shifted(self.files, [-at for at in offsets]),
+            rows=tuple(path.replace(self.key.label, LABEL) for path in self.rows),
+            first_step=self.first_step, held=self.held,
+        )  # fmt: skip

@@ -1,7 +1,7 @@
 """What a task's plans and sources make: the inputs of each shard, mapped where they lie."""
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -13,12 +13,12 @@ from bbflow.operators.filter import Extremes
 from bbflow.operators.library import load
 from bbflow.store.pool import map_file, map_pool, values_at
 from bbflow.transit.folding.inputs import Inputs
-from bbflow.transit.folding.packing import Roster, unpack
 from bbflow.transit.folding.plans import FoldPlan, LaneWork, PlannedShard, PlannedSteps
 from bbflow.transit.folding.regions import Place
 from bbflow.transit.folding.shards import ShardKey, ShardState
 from bbflow.transit.folding.states import begun
 from bbflow.transit.folding.steady import SteadyFold, packed
+from bbflow.transit.folding.tables import Roster, States
 from bbflow.transit.folding.task import FoldReceipt, FoldWork, fold_batch
 
 
@@ -126,20 +126,23 @@ class MappedSteps:
 
 
 def _others(
-    work: LaneWork, plans: Sequence[FoldPlan], roster: Roster, taken: Collection[ShardKey]
+    work: LaneWork, plans: Sequence[FoldPlan], roster: Roster, taken: Array
 ) -> tuple[list[FoldWork], dict[ShardKey, ShardState]]:
     """Return the work on shards that are folded one by one, and the states that they have."""
     sources = [MappedSteps(plan, steps) for plan, steps in zip(plans, work.steps, strict=True)]
-    states = unpack(roster, work.states, [at for at, key in enumerate(roster.keys) if key not in taken])
-    return list(_shard_works(work, states, sources, taken)), states
+    states = {state.key: state for state in States(roster, work.states).rows(~taken)}
+    return list(_shard_works(work, states, sources, [~taken[roster.find(plan.roster)] for plan in plans])), states
 
 
 def _shard_works(
-    work: LaneWork, states: Mapping[ShardKey, ShardState], sources: Sequence[MappedSteps], taken: Collection[ShardKey]
+    work: LaneWork,
+    states: Mapping[ShardKey, ShardState],
+    sources: Sequence[MappedSteps],
+    wanted: Sequence[Array],
 ) -> Iterator[FoldWork]:
     found: dict[ShardKey, list[tuple[MappedSteps, PlannedShard]]] = {}
-    for item in sources:
-        for shard in (shard for shard in item.plan.shards if shard.key not in taken):
+    for item, rows in zip(sources, wanted, strict=True):
+        for shard in (*item.plan.shards(np.flatnonzero(rows)), *item.plan.joined):
             found.setdefault(shard.key, []).append((item, shard))
     for key, own in found.items():
         plan, shard = own[0][0].plan, own[0][1]

@@ -29,10 +29,12 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import msgspec
+import numpy as np
 
 from bbflow.errors import naming
 from bbflow.locks import lock
 from bbflow.operators import StateLayout
+from bbflow.operators.family import Array
 from bbflow.transit.folding.shards import Extent, StatePlace
 
 PROCESS = uuid.uuid4().hex[:12]
@@ -163,6 +165,15 @@ def without_gaps(extents: Iterable[Extent]) -> list[Extent]:
         else:
             found.append((offset, size))
     return found
+
+
+def joined(extents: Array) -> list[Extent]:
+    """Put the extents of shards' places together that follow each other; of shape (shards, 2)."""
+    ordered = extents if (extents[1:, 0] >= extents[:-1, 0]).all() else extents[np.argsort(extents[:, 0])]
+    ends = ordered.sum(axis=1)
+    begins = np.flatnonzero(np.append(len(ordered) > 0, ordered[1:, 0] - ends[:-1] >= mmap.PAGESIZE))
+    lasts = np.append(begins[1:], len(ordered))[: len(begins)] - 1
+    return [(int(first), int(end - first)) for first, end in zip(ordered[begins, 0], ends[lasts], strict=True)]
 
 
 def _without(made: Sequence[Extent], wanted: Iterable[Extent]) -> list[Extent]:

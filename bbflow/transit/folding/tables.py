@@ -1,137 +1,510 @@
-"""Tables of the shards that the kernel takes as they lie: made once for each plan.
+"""The states of shards as tables: a row for each shard of a lane, and what the states of many rows have in common once.
 
-These are of variables themselves, with operators that are made of moments and extremes, and no transforms, `each`,
-`then`, `space` or filters.
+Nearly all shards of a lane are folded equally far, into the same files. So what goes to the workers, comes back with a
+receipt and stands in a checkpoint is as small for a thousand shards as for one. Who wants to know of a single shard
+looks at its row.
 """
 
-import mmap
-from dataclasses import dataclass
-from math import prod
+import os
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from hashlib import blake2b
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from bbflow.operators.decoding import fills_of, is_bare
-from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import Array
-from bbflow.operators.library import FIELDS, TYPES
-from bbflow.operators.state import StateLayout
-from bbflow.operators.statistics.moments import Moments
-from bbflow.operators.windows import Window
-from bbflow.transit.folding.layouts import layout_of
-from bbflow.transit.folding.plans import FoldPlan, PlannedShard
-from bbflow.transit.folding.shards import Extent
-from bbflow.transit.folding.slots import OUTER
+from bbflow.transit.folding.shards import Progress, Region, ShardKey, ShardState
+from bbflow.transit.folding.slots import LEVELS
+from bbflow.transit.folding.written import Written, pack, unpack
+
+Member = tuple[ShardKey, Region, Sequence[int]]
+"""A shard, the part of the field that its states are of, and where these lie in files of `LEVELS`."""
+
+PADS = {"start": 0, "count": 1, "first": 0, "shape": 1}
+"""What stands for dimensions that a shard hasn't."""
+
+
+@lru_cache
+def row_type(dims: int) -> np.dtype[Any]:
+    """Return the type of a row, for shards of this many dimensions at most.
+
+    Which of the table's diagnostics it is of; how many dimensions its block and its part of the field have, and where
+    each begins, and its shape (further ones are 0 and 1); and the first byte of its states in files of each level.
+    """
+    places = [(name, "<i8", (dims,)) for name in ("start", "count", "first", "shape")]
+    numbers = [(name, "<i4") for name in ("diagnostic", "dims", "field_dims")]
+    return np.dtype([*numbers, ("pad", "<i4"), *places, ("offsets", "<i8", (len(LEVELS),))])
+
+
+class RosterRecord(Written, frozen=True, kw_only=True):
+    """What a file of a lane's shards holds; as `Roster`."""
+
+    node: str
+    diagnostics: tuple[str, ...]
+    dims: int
+    """Of the rows' type."""
+    rows: bytes
+
+
+@dataclass(frozen=True, eq=False)
+class Roster:
+    """The shards of a lane, in an order."""
+
+    node: str
+    """Whose they are."""
+    diagnostics: tuple[str, ...]
+    """Diagnostics that rows name by their position here."""
+    rows: Array
+    """A row for each shard, of `row_type`."""
+
+    @classmethod
+    def of(cls, keys: Sequence[ShardKey], regions: Sequence[Region], offsets: Any) -> "Roster":
+        """Make the table of some shards of a node.
+
+        Parameters
+        ----------
+        keys
+            Which shards.
+        regions
+            The parts of the field that their states are of.
+        offsets
+            Where these lie in files of `LEVELS`, of shape (shards, levels).
+        """
+        codes = {name: number for number, name in enumerate(dict.fromkeys([key.diagnostic for key in keys]))}
+        columns = {
+            "start": [key.start for key in keys],
+            "count": [key.count for key in keys],
+            "first": [first for first, _ in regions],
+            "shape": [shape for _, shape in regions],
+        }
+        lengths = {name: [len(own) for own in columns[name]] for name in ("start", "first")}
+        dims = max((max(own, default=0) for own in lengths.values()), default=0)
+        rows: Array = np.zeros(len(keys), row_type(dims))
+        rows["diagnostic"] = [codes[key.diagnostic] for key in keys]
+        rows["dims"], rows["field_dims"] = lengths["start"], lengths["first"]
+        for name, values in columns.items():
+            rows[name] = padded(values, dims, PADS[name])
+        rows["offsets"] = np.reshape(offsets, (len(keys), len(LEVELS)))
+        return cls(keys[0].node if keys else "", tuple(codes), rows)
+
+    @classmethod
+    def united(cls, tables: "Sequence[Roster]") -> "Roster":
+        """Return one with the shards of all: the first one, if they have the same."""
+        united = tables[0]
+        for other in tables[1:]:
+            if other.digest != united.digest:
+                united = united._with(other.chosen(np.flatnonzero(united.find(other) < 0)))
+        return united
+
+    def _with(self, other: "Roster") -> "Roster":
+        names, dims = tuple(dict.fromkeys((*self.diagnostics, *other.diagnostics))), max(self.dims, other.dims)
+        rows = np.concatenate([own._rows_as(names, dims) for own in (self, other)]) if len(other) else self.rows
+        return Roster(self.node or other.node, names, rows)
+
+    def _rows_as(self, names: Sequence[str], dims: int) -> Array:
+        """Return the rows with other numbers of their diagnostics, and as many dimensions."""
+        rows: Array = np.zeros(len(self), row_type(dims))
+        for name, pad in PADS.items():
+            rows[name] = pad
+        for name in ("dims", "field_dims", "offsets"):
+            rows[name] = self.rows[name]
+        for name in PADS:
+            rows[name][:, : self.dims] = self.rows[name]
+        rows["diagnostic"] = np.array([names.index(name) for name in self.diagnostics], "i4")[self.rows["diagnostic"]]
+        return rows
+
+    @property
+    def dims(self) -> int:
+        """How many dimensions the rows have."""
+        return int(self.rows.dtype["start"].shape[0])
+
+    @property
+    def packed(self) -> bytes:
+        """What a file of it holds."""
+        record = RosterRecord(
+            node=self.node, diagnostics=self.diagnostics, dims=self.dims, rows=self.rows.tobytes()
+        )  # fmt: skip
+        return pack(record)
+
+    @cached_property
+    def digest(self) -> str:
+        """Its name: no other table has it."""
+        return blake2b(self.packed, digest_size=16).hexdigest()
+
+    @classmethod
+    def unpacked(cls, packed: bytes, name: str) -> "Roster":
+        """Take a table out of its file, of some name; as `written.unpack`."""
+        record = unpack(packed, RosterRecord, name)
+        return cls(record.node, record.diagnostics, np.frombuffer(record.rows, row_type(record.dims)))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Roster, (self.node, self.diagnostics, self.rows), {"digest": self.digest}
+
+    def chosen(self, rows: Array) -> "Roster":
+        """Return some of them."""
+        return Roster(self.node, self.diagnostics, self.rows[rows])
+
+    @cached_property
+    def keys(self) -> tuple[ShardKey, ...]:
+        """Which shards they are."""
+        return tuple(key for key, _, _ in self._members(self.rows))
+
+    @cached_property
+    def positions(self) -> dict[ShardKey, int]:
+        """Where each one stands."""
+        return {key: at for at, key in enumerate(self.keys)}
+
+    def members(self, rows: Array) -> list[Member]:
+        """Look at some of them."""
+        return self._members(self.rows[rows])
+
+    def _members(self, rows: Array) -> list[Member]:
+        columns = (
+            rows[name].tolist() for name in ("diagnostic", "dims", "field_dims", "start", "count", "first", "shape")
+        )
+        return [
+            (
+                ShardKey(self.node, self.diagnostics[of], tuple(start[:dims]), tuple(count[:dims])),
+                (tuple(first[:own]), tuple(shape[:own])),
+                offsets,
+            )
+            for of, dims, own, start, count, first, shape, offsets in zip(
+                *columns, rows["offsets"].tolist(), strict=True
+            )
+        ]
+
+    def find(self, others: "Roster") -> Array:
+        """Return where each of some others stands, -1 for none; of shape (others,)."""
+        if others.digest == self.digest:
+            return np.arange(len(self))
+        if self.node != others.node or not set(self.diagnostics) & set(others.diagnostics):
+            return np.full(len(others), -1)
+        names, dims = tuple(dict.fromkeys((*self.diagnostics, *others.diagnostics))), max(self.dims, others.dims)
+        own, theirs = (_marks(table._rows_as(names, dims)) for table in (self, others))
+        known = {mark: at for at, mark in enumerate(own)}
+        return np.array([known.get(mark, -1) for mark in theirs], "i8")
+
+    @cached_property
+    def fields(self) -> list[tuple[str, Array, Array]]:
+        """Diagnostics, the positions of the shards of each, by where they lie, and the rows: of as many dimensions."""
+        rows, kinds = self.rows, np.stack([self.rows[name] for name in ("diagnostic", "dims", "field_dims")], axis=1)
+        ordered = np.lexsort((*rows["count"].T[::-1], *rows["start"].T[::-1], *kinds.T[::-1]))
+        ends = np.flatnonzero((np.diff(kinds[ordered], axis=0) != 0).any(axis=1)) + 1
+        parts = np.split(ordered, ends) if len(ordered) else []
+        return [(self.diagnostics[kinds[own[0], 0]], own, rows[own]) for own in parts]
+
+
+def padded(values: Sequence[Sequence[int]], dims: int, pad: int) -> Array:
+    """Return some tuples as rows of a length."""
+    if any(len(own) != dims for own in values):
+        further = (pad,) * dims
+        values = [(*own, *further[len(own) :]) for own in values]
+    return np.array(values, "i8").reshape(len(values), dims)
+
+
+def _marks(rows: Array) -> list[bytes]:
+    """Return what tells rows from each other."""
+    numbers = np.stack([rows["diagnostic"], rows["dims"]], axis=1).astype("i8")
+    marks = np.ascontiguousarray(np.concatenate([numbers, rows["start"], rows["count"]], axis=1))
+    found: list[bytes] = marks.view(f"V{marks.shape[1] * marks.itemsize}").reshape(-1).tolist()
+    return found
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """The shards of a plan that the kernel takes as they lie; each column has an element for each."""
+class Alike:
+    """Rows of a table whose states have all in common but where they lie."""
 
-    at: Array
-    """Its position in the plan's roster."""
-    forms: Array
-    """Which form its block is."""
-    types: Array
-    """Code of the values' type."""
-    points: Array
-    """Values of a block."""
-    bytes: Array
-    """Bytes of a block."""
-    extents: Array
-    """First byte and size of its states in files of the lane, of shape (shards, 2)."""
-    fields: Array
-    """First byte of each of the kernel's fields in a state, -1 for none; of shape (shards, fields)."""
-    fills: Array
-    """Address of the value that stands for 'missing', 0 for none."""
-    windows: Array
-    """Which of `known_windows` its diagnostic has."""
-    known_windows: tuple[tuple[Window, ...], ...]
-    """The windows of all its diagnostics."""
-    kept: tuple[Array, ...]
-    """What the addresses point to."""
+    like: Progress
+    """What they have in common; its offsets count from the rows'."""
+    at: bytes | None = None
+    """Positions of the rows, ascending and of four bytes each; None for all."""
+
+    def rows(self, roster: Roster) -> Array:
+        """Return the positions of the rows."""
+        return np.arange(len(roster)) if self.at is None else np.frombuffer(self.at, "<i4").astype("i8")
+
+    def count(self, roster: Roster) -> int:
+        """Return how many rows there are."""
+        return len(roster) if self.at is None else len(self.at) // 4
+
+
+def gather(roster: Roster, records: Iterable[tuple[Progress, Array]]) -> tuple[Alike, ...]:
+    """Put together what is alike of some records: what states have in common, and the positions of these."""
+    found: dict[Any, tuple[Progress, list[Array]]] = {}
+    for like, own in records:
+        found.setdefault(like.told, (like, []))[1].append(own)
+    joined = ((like, np.concatenate(own)) for like, own in found.values())
+    return tuple(
+        Alike(like, None if len(own) == len(roster) else np.sort(own).astype("<i4").tobytes())
+        for like, own in joined
+        if len(own)
+    )
+
+
+def living_files(alike: Iterable[Alike]) -> dict[str, int]:
+    """Return in how many files a shard has states at most, by level."""
+    found: Counter[str] = Counter()
+    for item in alike:
+        found |= Counter(level for level, _ in {(slot.level, place.path) for slot, place in item.like.files.items()})
+    return dict(found)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FieldStates:
+    """Rows of one field on one node whose states are alike."""
+
+    node: str
+    """The node."""
+    diagnostic: str
+    """The field's diagnostic."""
+    like: Progress
+    """What their states have in common."""
+    rows: Array
+    """The rows, of as many dimensions."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def _column(self, name: str, dims: str) -> Array:
+        column: Array = self.rows[name][:, : int(self.rows[dims][0]) if len(self.rows) else 0]
+        return column
+
+    @property
+    def firsts(self) -> Array:
+        """First index in the field, of shape (shards, dimensions)."""
+        return self._column("first", "field_dims")
+
+    @property
+    def shapes(self) -> Array:
+        """Shape there."""
+        return self._column("shape", "field_dims")
+
+    def offsets(self, level: str) -> Array:
+        """Return where the states of a level lie."""
+        offsets: Array = self.rows["offsets"][:, LEVELS.index(level)]
+        return offsets
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """As `ShardState.order`, for all of them."""
+        return self.like.first_step, not self._column("start", "dims").shape[1], self.node
+
+    @property
+    def regions(self) -> list[Region]:
+        """The parts of the field that they are of."""
+        return list(zip(map(tuple, self.firsts.tolist()), map(tuple, self.shapes.tolist()), strict=True))
+
+    @property
+    def states(self) -> list[ShardState]:
+        """One by one."""
+        columns = (self._column(name, "dims").tolist() for name in ("start", "count"))
+        rows = zip(*columns, self.regions, self.rows["offsets"].tolist(), strict=True)
+        return [
+            self.like.at(ShardKey(self.node, self.diagnostic, tuple(start), tuple(count)), region, offsets)
+            for start, count, region, offsets in rows
+        ]
+
+    def chosen(self, rows: Array) -> "FieldStates":
+        """Return some of them."""
+        return FieldStates(self.node, self.diagnostic, self.like, self.rows[rows])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class States:
+    """The states of a lane's shards, as far as they have some."""
+
+    roster: Roster
+    """The shards."""
+    alike: tuple[Alike, ...]
+    """What they have, in few records."""
 
     @classmethod
-    def of(cls, plan: FoldPlan) -> "Table":
-        """Make the table of a plan."""
-        rows, fills, windows = [], dict[Any, Array](), dict[tuple[Window, ...], int]()
-        layouts: dict[Any, tuple[StateLayout, int, list[int]]] = {}
-        shards = (shard for shard in plan.shards if shard.room is not None)
-        for position, shard in enumerate(shards):
-            form = _steady_form(plan, shard)
-            if form is None:
-                continue
-            at, dtype, count = form
-            key = shard.key.diagnostic, dtype, count
-            if key not in layouts:
-                layout = layout_of(plan.diagnostics[shard.key.diagnostic], OUTER, dtype, count)
-                layouts[key] = layout, layout.nbytes, _places(layout)
-            layout, nbytes, places = layouts[key]
-            if not all(isinstance(family, Moments) for family in layout.families) or not layout.families:
-                continue
-            (name,) = shard.places
-            if (name, dtype) not in fills:
-                fills[name, dtype] = next(iter(fills_of(plan.encodings[name], dtype)), np.empty(0))
-            fill = fills[name, dtype]
-            assert shard.room is not None
-            first, points = shard.room.extents[OUTER][0], prod(count)
-            own_windows = windows.setdefault(plan.diagnostics[shard.key.diagnostic].windows, len(windows))
-            told = position, at, TYPES[dtype], points, points * dtype.itemsize, first, nbytes
-            rows.append((*told, fill.ctypes.data if fill.size else 0, own_windows, *places))
-        table = np.array(rows, "i8").reshape(-1, 9 + len(FIELDS))
-        at, forms, types, points, bytes_ = table.T[:5]
-        kept = tuple(fills.values())
-        return cls(
-            at, forms, types, points, bytes_, table[:, 5:7], table[:, 9:], table[:, 7], table[:, 8], tuple(windows),
-            kept,
-        )  # fmt: skip
+    def of(cls, states: Iterable[ShardState]) -> "list[States]":
+        """Make tables of single shards' states: one for each node."""
+        nodes: dict[str, list[ShardState]] = {}
+        for state in states:
+            nodes.setdefault(state.key.node, []).append(state)
+        found = []
+        for own in nodes.values():
+            keys, regions, offsets = zip(*((state.key, state.region, state.offsets) for state in own), strict=True)
+            roster = Roster.of(keys, regions, offsets)
+            found.append(cls(roster, ()).with_rows(enumerate(own)))
+        return found
 
-    def addresses(self, rows: Array, first: int) -> Array:
-        """Return where the fields of some shards' states are, 0 for none, in a file that is mapped at an address."""
-        fields = self.fields[rows]
-        return np.where(fields < 0, 0, first + self.extents[rows, :1] + fields)
+    def with_rows(self, rows: Iterable[tuple[int, ShardState]]) -> "States":
+        """Return these and the states of rows that have none."""
+        offsets = self.roster.rows["offsets"]
+        new = [(state.progress(offsets[at].tolist()), np.array([at])) for at, state in rows]
+        return States(self.roster, gather(self.roster, [*self._records(), *new]))
+
+    def _records(self) -> Iterator[tuple[Progress, Array]]:
+        return ((item.like, item.rows(self.roster)) for item in self.alike)
+
+    @property
+    def count(self) -> int:
+        """How many shards have a state."""
+        return sum(item.count(self.roster) for item in self.alike)
+
+    @property
+    def has(self) -> Array:
+        """Which shards have a state; bool of shape (shards,)."""
+        has: Array = np.zeros(len(self.roster), bool)
+        for item in self.alike:
+            has[item.rows(self.roster)] = True
+        return has
+
+    def rows(self, among: Array | None = None) -> Iterator[ShardState]:
+        """Look at the states one by one: all, or those of rows that an array of bool names."""
+        for item in self.alike:
+            own = item.rows(self.roster)
+            for member in self.roster.members(own if among is None else own[among[own]]):
+                yield item.like.at(*member)
+
+    def row(self, key: ShardKey) -> ShardState | None:
+        """Look at the state of one shard; None if it isn't here, or has none."""
+        at = self.roster.positions.get(key) if key.diagnostic in self.roster.diagnostics else None
+        own = None if at is None else np.arange(len(self.roster)) == at
+        return None if own is None else next(self.rows(own), None)
+
+    def chosen(self, among: Array) -> "States":
+        """Return those of the shards that an array of bool names."""
+        place = np.cumsum(among) - 1
+        roster = self.roster.chosen(np.flatnonzero(among))
+        return States(roster, gather(roster, ((like, place[own[among[own]]]) for like, own in self._records())))
+
+    def without(self, diagnostics: Collection[str]) -> "States":
+        """Return those of the shards that aren't of some diagnostics."""
+        stays: Array = np.array([name not in diagnostics for name in self.roster.diagnostics], bool)
+        return self if stays.all() else self.chosen(stays[self.roster.rows["diagnostic"]])
+
+    def changed(self, change: Callable[[Progress], Progress]) -> "States":
+        """Return the states changed in what they have in common."""
+        return States(self.roster, gather(self.roster, ((change(like), own) for like, own in self._records())))
+
+    def moved(self, roster: Roster) -> Iterator[tuple[Progress, Array]]:
+        """Yield what these have of another table's shards, with the positions there."""
+        at = roster.find(self.roster)
+        for like, rows in self._records():
+            own = rows[at[rows] >= 0]
+            shifts = self.roster.rows["offsets"][own] - roster.rows["offsets"][at[own]]
+            for shift, number in groups(shifts):
+                yield like.shifted(shift), at[own[number]]
+
+    @property
+    def fields(self) -> Iterator[FieldStates]:
+        """The states of each field, those that are alike together."""
+        for item in self.alike:
+            marked: Array = np.full(len(self.roster), item.at is None)
+            marked[item.rows(self.roster)] = True
+            for diagnostic, positions, rows in self.roster.fields:
+                own = marked[positions]
+                if own.any():
+                    yield FieldStates(self.roster.node, diagnostic, item.like, rows if own.all() else rows[own])
 
 
-Rows = tuple[Table, Array]
-"""Shards that stand in some rows of a table."""
+def groups(rows: Array) -> Iterator[tuple[list[int], Array]]:
+    """Yield rows that are equal, with their positions."""
+    if len(rows) and (rows == rows[0]).all():
+        yield rows[0].tolist(), np.arange(len(rows))
+        return
+    kinds, numbers = np.unique(rows, axis=0, return_inverse=True)
+    for number, kind in enumerate(kinds.tolist()):
+        yield kind, np.flatnonzero(numbers.reshape(-1) == number)
 
 
-_tables: WeakKeyDictionary[FoldPlan, Table] = WeakKeyDictionary()
+class CountedStates:
+    """The states that count, in tables as tasks have given them; each shard is in one table at most."""
 
+    def __init__(self) -> None:
+        self._tables: dict[str, States] = {}
+        self.changes = 0
+        """Grows whenever a shard gets its first state, or loses it."""
 
-def table_of(plan: FoldPlan) -> Table:
-    """Return the table of a plan, made once."""
-    if plan not in _tables:
-        _tables[plan] = Table.of(plan)
-    return _tables[plan]
+    @property
+    def tables(self) -> Collection[States]:
+        """All of them."""
+        return self._tables.values()
 
+    @property
+    def likes(self) -> Iterator[Progress]:
+        """What the states of each table have in common."""
+        return (item.like for table in self.tables for item in table.alike)
 
-def _steady_form(plan: FoldPlan, shard: PlannedShard) -> "tuple[int, np.dtype[Any], tuple[int, ...]] | None":
-    """Return which form a shard's block is, and its type and shape; None if the kernel can't take it as it lies."""
-    if not _is_plain(plan.diagnostics[shard.key.diagnostic]) or shard.local is not None or len(shard.places) != 1:
-        return None
-    ((name, (node, at)),) = shard.places.items()
-    form = plan.layout.forms[at] if node == plan.node else None
-    if form is None or form.spilled or not form.bytes or form.stride > 1 or form.dtype not in TYPES:
-        return None
-    return (at, form.dtype, form.count) if is_bare(plan.encodings[name], form.dtype) else None
+    @property
+    def files(self) -> frozenset[str]:
+        """The files in which any of them lies, or is held."""
+        return frozenset(path for like in self.likes for path in (*like.paths, *like.held))
 
+    def files_in(self, directory: str) -> frozenset[str]:
+        """Return those in a directory."""
+        return frozenset(path for path in self.files if os.path.dirname(path) == directory)
 
-def _is_plain(diagnostic: Diagnostic) -> bool:
-    bare = not (diagnostic.transforms or diagnostic.each or diagnostic.then or diagnostic.filters)
-    return bare and diagnostic.of.is_plain and not diagnostic.others
+    def __len__(self) -> int:
+        return sum(table.count for table in self.tables)
 
+    def __iter__(self) -> Iterator[ShardState]:
+        return (state for table in self.tables for state in table.rows())
 
-def _places(layout: StateLayout) -> list[int]:
-    places = {field: offset for (_, field), offset in layout.places.items()}
-    return [places.get(name, -1) for name in FIELDS]
+    def get(self, key: ShardKey) -> ShardState | None:
+        """Look at the state of one shard; None if it has none."""
+        rows = (table.row(key) for table in self.tables if table.roster.node == key.node)
+        return next((row for row in rows if row is not None), None)
 
+    def of(self, roster: Roster) -> tuple[Alike, ...]:
+        """Return the states of a lane's shards."""
+        known = self._tables.get(roster.digest)
+        if known is not None:
+            return known.alike
+        return gather(roster, (record for table in self.tables for record in table.moved(roster)))
 
-def joined(extents: Array) -> list[Extent]:
-    """Put extents together that follow each other."""
-    ordered = extents[np.argsort(extents[:, 0])]
-    ends = ordered.sum(axis=1)
-    begins = np.flatnonzero(np.append(True, ordered[1:, 0] - ends[:-1] >= mmap.PAGESIZE))
-    lasts = np.append(begins[1:], len(ordered)) - 1
-    return [(int(first), int(end - first)) for first, end in zip(ordered[begins, 0], ends[lasts], strict=True)]
+    def has_all(self, roster: Roster) -> bool:
+        """Whether all of a lane's shards have a state."""
+        known = self._tables.get(roster.digest)
+        return known is not None and known.count == len(roster)
+
+    def which(self, holds: Callable[[Progress], bool]) -> list[ShardState]:
+        """Return those of which something holds that is the same for all that are alike."""
+        found = (States(table.roster, tuple(item for item in table.alike if holds(item.like))) for table in self.tables)
+        return [state for own in found for state in own.rows()]
+
+    def put(self, states: States) -> None:
+        """Let new states of a lane's shards count, instead of what there was of them in whatever other tables."""
+        if not len(states.roster):
+            return
+        digest = states.roster.digest
+        known = self._tables.get(digest)
+        if known is None:
+            found = [(table, states.roster.find(table.roster) < 0) for table in self.tables]
+            tables = (table if own.all() else table.chosen(own) for table, own in found if own.any())
+            self._tables = {table.roster.digest: table for table in tables}
+        if known is None or known.count != states.count:
+            self.changes += 1
+        self._tables[digest] = states
+
+    def drop(self, diagnostics: Collection[str]) -> list[ShardState]:
+        """Let go of the states of some diagnostics, and return them."""
+        gone = [state for state in self if state.key.diagnostic in diagnostics]
+        tables = [table.without(diagnostics) for table in self.tables]
+        self._tables = {table.roster.digest: table for table in tables if len(table.roster)}
+        self.changes += bool(gone)
+        return gone
+
+    def let_go(self) -> None:
+        """Hold nothing any more: a later checkpoint is about to be stored, and what it names counts."""
+        self._change(lambda like: bool(like.held), lambda like: replace(like, held=frozenset()))
+
+    def take_rows(self) -> list[ShardState]:
+        """Return the states with rows that were not published, and let go of the rows."""
+        holding = self.which(lambda like: bool(like.rows))
+        self._change(lambda like: bool(like.rows), lambda like: replace(like, rows=()))
+        return holding
+
+    def _change(self, wanting: Callable[[Progress], bool], change: Callable[[Progress], Progress]) -> None:
+        if any(map(wanting, self.likes)):
+            self._tables = {digest: table.changed(change) for digest, table in self._tables.items()}

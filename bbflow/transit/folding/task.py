@@ -24,11 +24,11 @@ from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.inner import inner_step
 from bbflow.transit.folding.inputs import Inputs, extremes_of, open_inputs, partials
 from bbflow.transit.folding.layouts import layout_of
-from bbflow.transit.folding.packing import Alike
 from bbflow.transit.folding.shards import Room, ShardKey, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, CARRIED, INNER, OUTER, Keys, StateSlot, plan_roll
 from bbflow.transit.folding.states import begun, combine_files, free_file, map_source, map_target
 from bbflow.transit.folding.steps import Carried, Then
+from bbflow.transit.folding.tables import Alike
 
 
 @dataclass(frozen=True, slots=True)

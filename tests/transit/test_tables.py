@@ -1,0 +1,152 @@
+"""What goes to the workers and comes back doesn't grow with the number of blocks."""
+
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import shards
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bbflow.config import parse_config
+from bbflow.transit.chain.taking_over import carried_on
+from bbflow.transit.folding.batches import Batch
+from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace
+from bbflow.transit.folding.slots import BASE, OUTER, StateSlot
+from bbflow.transit.folding.sources import fold_lane
+from bbflow.transit.folding.tables import CountedStates, Roster, States
+
+ROWS = 32
+
+
+def state(number, last_step=3, **more):
+    key = ShardKey("a", "tas", (4 * number,), (4,))
+    files = {BASE[OUTER]: StatePlace("/dev/shm/0a-1-a-0.outer.base..1f.0", 4096 * number)}
+    return ShardState(key, (4 * number,), (4,), dtype="<f4", last_step=last_step, files=files, **more)
+
+
+def roster_of(states):
+    return Roster.of(*zip(*((item.key, item.region, item.offsets) for item in states), strict=True))
+
+
+def table_of(states):
+    return States(roster_of(states), ()).with_rows(enumerate(states))
+
+
+@pytest.mark.parametrize(
+    ("states", "records"),
+    [
+        ([state(0), state(1), state(2)], 1),
+        ([state(0), state(1, last_step=2), state(2)], 2),
+        ([state(0), state(1, rows=("/out/hot.a.npy",)), state(2)], 2),
+    ],
+    ids=["alike", "one behind", "rows"],
+)
+def test_states_come_back_as_they_were_packed(states, records):
+    table = table_of(states)
+    assert len(table.alike) == records
+    assert sorted(table.rows(), key=lambda item: item.key.start) == states
+    roster = Roster.unpacked(table.roster.packed, "roster")
+    assert (roster.digest, roster.keys) == (table.roster.digest, table.roster.keys)
+
+
+def test_a_shard_without_a_state_stays_without_one():
+    table = States(roster_of([state(0), state(1)]), ()).with_rows([(1, state(1))])
+    assert list(table.rows()) == [state(1)]
+    assert (table.row(state(0).key), table.row(state(1).key), table.row(state(2).key)) == (None, state(1), None)
+
+
+def test_a_shard_that_changes_its_roster_counts_once():
+    counted, all_of, some = CountedStates(), [state(0), state(1), state(2)], [state(1, last_step=7)]
+    counted.put(table_of(all_of))
+    counted.put(table_of(some))
+    assert [counted.get(item.key).last_step for item in all_of] == [3, 7, 3]
+    assert len(counted) == 3
+
+
+KEYS = [
+    *(ShardKey("a", "tas", (4 * number,), (4,)) for number in range(3)),
+    *(ShardKey("a", "pr", (number, 2), (1, 5)) for number in range(3)),
+    ShardKey("a", "world", (), ()),
+]
+STEPS = st.fixed_dictionaries({key: st.integers(-1, 2) for key in KEYS})
+"""Shard to the last step of its state, -1 for none."""
+PLACES = st.permutations(range(len(KEYS)))
+
+
+def state_of(key, last_step, place):
+    """A state whose files lie where one roster has a shard's place, or where another had it."""
+    files = {
+        BASE[OUTER]: StatePlace(f"/dev/shm/{last_step}", 4096 * place),
+        StateSlot(OUTER, "run"): StatePlace("/dev/shm/old", 8192 * place),
+    }
+    rows = (f"/out/hot.a.{key.label}.npy",) if last_step == 2 else ()
+    region = key.start[-1:] or (0,), key.count[-1:] or (1,)
+    held = frozenset({"/dev/shm/held"} if last_step == 1 else ())
+    return ShardState(key, *region, dtype="<f4", last_step=last_step, files=files, rows=rows, held=held)
+
+
+@given(st.lists(st.tuples(st.sets(st.sampled_from(KEYS), min_size=1), STEPS, PLACES), max_size=5), st.data())
+def test_whatever_tables_come_each_shard_has_its_last_state(batches, data):
+    counted, known = CountedStates(), {}
+    for keys, steps, places in batches:
+        own = [key for key in KEYS if key in keys]
+        states = [state_of(key, steps[key], places[KEYS.index(key)]) for key in own]
+        roster = Roster.of(*zip(*((item.key, item.region, item.offsets) for item in states), strict=True))
+        states = {item.key: item for item in states if item.last_step >= 0}
+        rows = [(roster.positions[key], item) for key, item in states.items()]
+        counted.put(pickle.loads(pickle.dumps(States(roster, ()).with_rows(rows))))
+        known = {key: item for key, item in known.items() if key not in keys} | states
+        assert {item.key: item for item in counted} == known
+        assert len(counted) == len(known)
+    asked = data.draw(st.lists(st.sampled_from(KEYS), min_size=1, unique=True))
+    offsets = [(data.draw(st.integers(0, 5)), 0, 0) for _ in asked]
+    roster = Roster.of(asked, [state_of(key, 0, 0).region for key in asked], offsets)
+    found = States(roster, counted.of(roster))
+    assert {item.key: item for item in found.rows()} == {key: known[key] for key in asked if key in known}
+    assert counted.get(asked[0]) == known.get(asked[0])
+    fields = [item for table in counted.tables for own in table.fields for item in own.states]
+    assert {item.key: item for item in fields} == known
+    assert {item.key for item in counted.take_rows()} == {key for key, item in known.items() if item.last_step == 2}
+    counted.let_go()
+    assert {item.key: item for item in counted} == {
+        key: replace(item, rows=(), held=frozenset()) for key, item in known.items()
+    }
+    assert {item.key for item in counted.drop(["tas"])} == {key for key in known if key.diagnostic == "tas"}
+    assert {item.key for item in counted} == {key for key in known if key.diagnostic != "tas"}
+
+
+def test_rosters_are_united_with_each_shard_once():
+    rosters = [roster_of([state(0), state(1)]), roster_of([state(1), state(2)])]
+    world = Roster.of([KEYS[-1]], [((0,), (1,))], [(0, 0, 0)])
+    united = Roster.united([*rosters, rosters[0], world])
+    assert united.keys == (state(0).key, state(1).key, state(2).key, KEYS[-1])
+    assert united.find(rosters[1]).tolist() == [1, 2]
+    assert rosters[0].find(united).tolist() == [0, 1, -1, -1]
+
+
+def folded(folder, parts):
+    """Fold two batches of a field in some blocks; gives bytes of the second one's work, its receipt and checkpoint."""
+    config = {"stream": "fields", "output": str(folder), "windows": ["month", "run"], "operators": {"x": ["mean"]}}
+    folding = carried_on(parse_config(config), {"a": (-1, b"")})
+    landed = shards.Landed(folder, np.ones((4, ROWS, 3)))
+    size = ROWS // parts
+    blocks = tuple(("a", (size * number, 0), (size, 3)) for number in range(parts))
+    pattern = landed.pattern(folding.config.diagnostics, blocks)
+    for steps in ((0, 1), (2, 3)):
+        laid = tuple((pattern, landed.parts(step, pattern)) for step in steps)
+        keys = shards.keys_of(folding, 0.0, 0)
+        batch = Batch(steps, tuple(map(float, steps)), keys, steps[-1], laid=laid)
+        ((work, plans),) = folding.works(batch, landed.site).values()
+        receipt = fold_lane(work, *plans)
+        folding.take(batch, [receipt])
+    assert len(folding.states) == parts
+    return [len(pickle.dumps(work)), len(pickle.dumps(receipt)), len(folding.checkpoint("a"))]
+
+
+def test_work_receipt_and_checkpoint_are_as_small_for_many_blocks_as_for_few(tmp_path):
+    (tmp_path / "few").mkdir()
+    (tmp_path / "many").mkdir()
+    few, many = folded(tmp_path / "few", 2), folded(tmp_path / "many", ROWS)
+    assert np.allclose(few, many, atol=8)  # the directories' names
