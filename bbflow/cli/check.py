@@ -24,7 +24,7 @@ from bbflow.landing.client import status_of
 from bbflow.net.certificate import certificate_of
 from bbflow.net.contact import read_contact
 from bbflow.run.checks.finding import FINE, NOTE, WRONG, Finding
-from bbflow.run.checks.memory import check_memory, check_nodes, per_point
+from bbflow.run.checks.memory import check_memory, check_nodes, check_weights, per_point
 from bbflow.run.checks.program import check_program
 from bbflow.transit.output.copying import check_copy
 from bbflow.transit.policy import check_policy
@@ -95,7 +95,7 @@ def check_select(config: Config) -> list[Finding]:
 
 def check_run(config: Config, contact: Path | None, scheduler: str | None) -> list[Finding]:
     """See that memory, nodes, Dask and windows are what a run needs."""
-    found = _check_time(config)
+    found = [*_check_time(config), *check_weights(config)]
     if contact is None:
         found += check_memory(config)
         hosts = {os.uname().nodename}
@@ -127,7 +127,7 @@ def tell_before(config: Config, command: Sequence[str], contact: Path | None, sc
     found += check_run(config, contact, scheduler)
     unfit = next((item for item in found if item.kind == WRONG and item.what == "memory"), None)
     for item in found:
-        if item is not unfit and (item.kind != FINE or item.what in ("memory", "states")):
+        if item is not unfit and (item.kind != FINE or item.what in ("memory", "states", "weights")):
             print(f"bbflow: {item.what}: {item.text}", file=sys.stderr)
     if unfit is not None:
         raise CapacityError(unfit.text)

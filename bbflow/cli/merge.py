@@ -32,5 +32,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"bbflow: {span} is left out: some run had steps in it, but has published it", file=sys.stderr)
     for path in merged.incomplete:
         print(f"bbflow: the results of {path} are incomplete, and so are these", file=sys.stderr)
+    for text in merged.lacking:
+        print(f"bbflow: {text}", file=sys.stderr)
     print(f"bbflow: {merged.state.runs} runs in {options.output / 'results.zarr'}")
-    return INCOMPLETE if merged.left_out or merged.incomplete else 0
+    return INCOMPLETE if merged.left_out or merged.incomplete or merged.lacking else 0

@@ -14,13 +14,14 @@ from bbflow.operators.decoding import without_missing
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import Array
 from bbflow.operators.space import Placement
+from bbflow.operators.space.remapping import Remapped
 from bbflow.records import Block
 from bbflow.stored_names import stored_name
 from bbflow.transit.opening import FirstStep
 from bbflow.transit.output.fields import coordinate_name, placed_dimension
 from bbflow.transit.output.results import Results
 
-BLOCKS_FILE = "blocks"
+BLOCKS_FILE, WEIGHTS_FILE = "blocks", "weights"
 _BLOCKS = msgspec.msgpack.Decoder(list[Block])
 
 
@@ -104,6 +105,17 @@ class StreamArrays:
         values: Array = np.load(file)
         return values
 
+    def known_weights(self) -> dict[str, str]:
+        """Return the digests of the weights of diagnostics that an analysis before this one had."""
+        try:
+            return msgspec.json.decode((self._directory / WEIGHTS_FILE).read_bytes(), type=dict[str, str])
+        except FileNotFoundError:
+            return {}
+
+    def keep_weights(self, digests: Mapping[str, str]) -> None:
+        """Keep them for the next one."""
+        write_whole(self._directory / WEIGHTS_FILE, msgspec.json.encode(dict(digests)))
+
     def _file(self, name: str) -> Path:
         return self._directory / f"{stored_name(name)}.npy"
 
@@ -133,7 +145,29 @@ def place_diagnostics(
                 raise ConfigError(f"operators of {name}: space: {error}") from None
             for variable in used:
                 told.setdefault(variable, []).append(name)
+    check_weights(placed, arrays)
     return placed, told
+
+
+def check_weights(placed: Mapping[str, Placement], arrays: StreamArrays) -> None:
+    """See that weights are those with which an analysis before this one has folded the stream's first steps.
+
+    Raises
+    ------
+    ConfigError
+        If not: steps that were folded and those that come would be remapped in two ways.
+    """
+    now = {name: item.weights for name, item in placed.items() if isinstance(item, Remapped)}
+    digests = {weights: weights.digest for weights in set(now.values())}
+    if known := arrays.known_weights():
+        for name, weights in now.items():
+            if known.get(name, digests[weights]) != digests[weights]:
+                raise ConfigError(
+                    f"operators of {name}: space: {weights.name} aren't what they were when the run began: put the "
+                    "file back, so that all steps are remapped alike"
+                )
+    elif now:
+        arrays.keep_weights({name: digests[weights] for name, weights in now.items()})
 
 
 def _place(diagnostic: Diagnostic, arrays: StreamArrays, attributes: StreamAttributes, used: set[str]) -> Placement:

@@ -3,7 +3,9 @@
 import os
 
 import bbflow_adios2
+import numpy as np
 import pytest
+import xarray as xr
 import yaml
 
 from bbflow import start_nodes
@@ -47,6 +49,16 @@ def test_a_run_that_can_go_well_has_nothing_wrong(bbflow, written):
     assert "pools 1 MiB, states up to 1 MiB, processes up to 1.25 GiB; /dev/shm has " in said
     assert "for each point (of float32): tas " in said
     assert "the single value time" in said  # the default windows need dates
+
+
+def test_what_weights_take_is_told(bbflow, written, tmp_path):
+    matrix = (("num_links", "num_wgts"), np.ones((1000, 1)))
+    xr.Dataset({"remap_matrix": matrix}).to_netcdf(tmp_path / "weights.nc")
+    operators = {"tas": {"space": {"remap": str(tmp_path / "weights.nc")}, "operators": ["mean"]}}
+    said = bbflow("check", *written(operators=operators))
+    assert f"{tmp_path / 'weights.nc'}: 11.7 KiB in the analysis, 11.7 KiB at most in the workers" in said
+    operators["tas"]["space"]["remap"] = str(tmp_path / "none.nc")
+    assert "can't read the weights" in bbflow("check", *written(operators=operators), code=os.EX_USAGE)
 
 
 @pytest.mark.parametrize(

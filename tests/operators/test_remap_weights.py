@@ -9,7 +9,10 @@ import xarray as xr
 from bbflow.config import load_config
 from bbflow.errors import ConfigError
 from bbflow.operators.family import Steps
-from bbflow.operators.space import meshes, parse_space
+from bbflow.operators.space import installed, parse_space
+from bbflow.operators.space.weights import read_weights, weights_bytes
+from bbflow.transit.opening import FirstStep
+from bbflow.transit.placing import StreamArrays, check_weights
 
 LATS, LONS = np.linspace(-67.5, 67.5, 4), np.arange(0, 360, 60.0)
 LAT, LON = (item.reshape(-1) for item in np.meshgrid(LATS, LONS, indexing="ij"))
@@ -143,7 +146,7 @@ def test_methods_that_are_no_weighted_sums_are_refused(tmp_path, told):
 
 def test_who_lacks_what_reads_weights_is_told_how_to_get_it(tmp_path, monkeypatch):
     path = written(tmp_path / "weights.nc", scrip())
-    monkeypatch.setattr(meshes, "find_spec", lambda _: None)
+    monkeypatch.setattr(installed, "find_spec", lambda _: None)
     with pytest.raises(ConfigError, match=r"needs netCDF4, which isn't installed: pip install 'bbflow\[remap\]'"):
         placed(path)
 
@@ -183,3 +186,26 @@ def test_the_text_form_of_cdo_says_what_the_map_says():
 def test_the_catalogue_has_configurations_that_are_valid(name):
     config = load_config(Path(__file__).parents[2] / f"catalogs/operators/{name}.yml")
     assert all(item.space is not None for item in config.diagnostics.values())
+
+
+def test_a_file_that_is_another_one_after_a_restart_is_refused(tmp_path):
+    first = FirstStep(-1, [], tmp_path, "s", {}, None)
+    content = scrip()
+    placement = placed(written(tmp_path / "weights.nc", content))
+    for _ in range(2):  # the analysis, and the one after it
+        check_weights({"tas": placement}, StreamArrays(tmp_path / "fields", first))
+    content["remap_matrix"] = (("num_links", "num_wgts"), content["remap_matrix"][1] * 0.999)
+    changed = placed(written(tmp_path / "weights.nc", content))
+    with pytest.raises(ConfigError, match=r"operators of tas: space: weights weights.nc aren't what they were"):
+        check_weights({"tas": changed}, StreamArrays(tmp_path / "fields", first))
+
+
+@pytest.mark.parametrize("content", [scrip, esmf])
+def test_the_bytes_of_weights_are_known_without_reading_them(tmp_path, content):
+    path = written(tmp_path / "weights.nc", content())
+    whole, parts = weights_bytes(Path(path))
+    weights = read_weights(Path(path))
+    assert parts == len(weights.values) * 12
+    assert parts < whole <= weights.nbytes + 16
+    with pytest.raises(ConfigError, match="has no weights"):
+        weights_bytes(Path(written(tmp_path / "other.nc", {"tas": ("x", np.zeros(3))})))

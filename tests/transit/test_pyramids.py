@@ -6,6 +6,8 @@ import streams
 import xarray as xr
 
 from bbflow.cf import StreamAttributes
+from bbflow.cli import main
+from bbflow.config import parse_config
 from bbflow.errors import ConfigError
 from bbflow.operators.parse import parse_operators
 from bbflow.operators.space import parse_space
@@ -13,6 +15,7 @@ from bbflow.operators.space.coarsening import pyramid_of
 from bbflow.operators.space.targets import target_of
 from bbflow.operators.windows import parse_windows
 from bbflow.operators.windows.calendars import Clock
+from bbflow.transit.output.claiming import claim_output, clear_output
 from bbflow.transit.output.fields import ResultField
 from bbflow.transit.output.pyramids import Pyramids
 from bbflow.transit.output.results import Results
@@ -98,6 +101,33 @@ def test_what_a_killed_analysis_has_left_out_is_made_of_the_results(output, tmp_
     )
     np.testing.assert_array_equal(found["tas_mean"], known["tas_mean"])
     np.testing.assert_array_equal(found["time"], known["time"])
+
+
+def test_a_merge_has_the_pyramids_of_its_runs(tmp_path):
+    random, runs = np.random.default_rng(3), []
+    operators = {"tas": {"space": {"healpix": {"zoom": 2}, "pyramid": [0, 2]}, "operators": ["mean"]}}
+    for number in range(2):
+        folder = tmp_path / str(number)
+        values = {"tas": random.normal(290, 10, (STEPS, 6, 8)).astype("f4"), "lat": LAT, "lon": LON}
+        streams.store(folder, values, 6.0 * np.arange(STEPS), ATTRIBUTES, steady=("lat", "lon"))
+        streams.analyse(folder, {"windows": ["run"], "operators": operators})
+        runs.append(str(folder / "out"))
+    assert main(["merge", *runs, "--output", str(tmp_path / "all")]) == 0
+    whole = xr.open_zarr(tmp_path / "all" / "results.zarr")["tas_run_mean"].values
+    for zoom in (2, 0):
+        group = xr.open_zarr(tmp_path / "all" / "pyramids/run_hp2.zarr", group=str(zoom), consolidated=False)
+        np.testing.assert_allclose(group["tas_mean"], whole.reshape(1, 12 * 4**zoom, -1).mean(axis=-1), rtol=1e-12)
+
+
+def test_an_earlier_runs_pyramids_are_its_own(tmp_path):
+    content = {"stream": "s", "operators": {"tas": {"space": {"healpix": 2, "pyramid": True}, "operators": ["mean"]}}}
+    config = parse_config(content | {"output": str(tmp_path / "out")})
+    claim_output(config)
+    Pyramids(config.output)._store("day_hp2").commit()
+    with pytest.raises(ConfigError, match="pyramids is there from an earlier run"):
+        clear_output(config.output, overwrite=False)
+    clear_output(config.output, overwrite=True)
+    assert not (config.output / "pyramids").exists()
 
 
 def test_the_root_says_the_levels_as_ndpyramid_does(output):

@@ -7,7 +7,8 @@ import numpy as np
 
 from bbflow.errors import ConfigError
 from bbflow.operators.family import Array
-from bbflow.operators.space.meshes import Mesh, check_installed, on_sphere
+from bbflow.operators.space.installed import check_installed
+from bbflow.operators.space.meshes import Mesh, on_sphere
 from bbflow.operators.space.weights import Weights, sparse
 
 MADE = {"nn": "Nearest neighbor", "con": "Conservative remapping"}

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from math import prod
 from typing import Any
 
@@ -120,15 +119,3 @@ def sized(mesh: Mesh, shape: tuple[int, ...], name: str) -> None:
 
 def _told(shape: tuple[int, ...]) -> str:
     return " x ".join(map(str, shape))
-
-
-def check_installed(package: str, what: str) -> None:
-    """See that an optional package is there.
-
-    Raises
-    ------
-    ConfigError
-        If not; the message says how to get it.
-    """
-    if find_spec(package) is None:
-        raise ConfigError(f"{what} needs {package}, which isn't installed: pip install 'bbflow[remap]'")

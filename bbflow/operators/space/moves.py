@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators.expressions import Expression
@@ -91,6 +92,11 @@ class Remap:
     """Levels that are wanted of the results, () for all; None for none."""
     directory: str = field(default="", repr=False)
     """Where relative paths begin."""
+
+    @property
+    def file(self) -> Path | None:
+        """Where the weights are; None if they are made."""
+        return Path(self.directory) / Path(self.weights).expanduser() if self.weights else None
 
 
 Move = Levels | Box | Points | Select | SelectIndex | Mask | Reduce | Remap

@@ -3,7 +3,6 @@
 from collections import deque
 from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 
@@ -30,9 +29,9 @@ def weights_for(move: Remap, source: Mesh) -> Weights:
     ConfigError
         If the file can't be read, is of another method, or doesn't say what it is for; or weights can't be made.
     """
-    if not move.weights:
+    if move.file is None:
         return made(move.method, source, target_of(move.grid or "", move.directory))
-    weights = read_weights(Path(move.directory) / Path(move.weights).expanduser())
+    weights = read_weights(move.file)
     if move.method and weights.method and weights.method != move.method:
         raise ConfigError(
             f"{weights.name} is of the method {weights.method!r}, not {move.method!r}: write remap{weights.method}, or "
@@ -46,6 +45,23 @@ def weights_for(move: Remap, source: Mesh) -> Weights:
             "or grid: and a NetCDF file with its coordinates"
         )
     return _completed(weights, source.size, target_of(move.grid, move.directory))
+
+
+def target_mesh(move: Remap) -> Mesh:
+    """Return the target of a remap, without its source.
+
+    Raises
+    ------
+    ConfigError
+        If its file can't be read, or doesn't say what its target is.
+    """
+    if move.grid:
+        return target_of(move.grid, move.directory)
+    assert move.file is not None
+    weights = read_weights(move.file)
+    if weights.target is None:
+        raise ConfigError(f"{weights.name} doesn't say what its target is")
+    return weights.target
 
 
 @lru_cache(maxsize=4)

@@ -56,9 +56,14 @@ class Space:
         return first.coordinate.fields if isinstance(first, Levels) and first.coordinate is not None else ()
 
     @property
+    def remap(self) -> Remap | None:
+        """The remap, if there is one."""
+        return next((move for move in self.moves if isinstance(move, Remap)), None)
+
+    @property
     def has_pyramid(self) -> bool:
         """Whether coarser levels of the results are wanted."""
-        return any(isinstance(move, Remap) and move.pyramid is not None for move in self.moves)
+        return self.remap is not None and self.remap.pyramid is not None
 
     def resolve(
         self,

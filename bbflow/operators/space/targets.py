@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bbflow.errors import ConfigError, describe
+from bbflow.errors import ConfigError
 from bbflow.operators.family import Array
 from bbflow.operators.space.described import mesh_of
 from bbflow.operators.space.grid import LAT, LON, Grid, kind_of
-from bbflow.operators.space.meshes import Mesh, check_installed
+from bbflow.operators.space.installed import check_installed
+from bbflow.operators.space.meshes import Mesh
+from bbflow.operators.space.netcdf_files import load, version_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -108,23 +110,14 @@ def read_mesh(path: Path) -> Mesh:
     ConfigError
         If it can't be read, or has none, or several.
     """
-    try:
-        status = path.stat()
-    except OSError as error:
-        raise ConfigError(f"{str(path)!r} is neither a file ({describe(error)}) nor a grid's name: {NAMED}") from None
-    return _read_mesh(path, status.st_mtime_ns, status.st_size)
+    if not path.exists():
+        raise ConfigError(f"{str(path)!r} is neither a file that is there nor a grid's name: {NAMED}")
+    return _read_mesh(*version_of(path, "the grid"))
 
 
 @lru_cache(maxsize=4)
 def _read_mesh(path: Path, _changed: int, _size: int) -> Mesh:
-    check_installed("netCDF4", "the grid of a file")
-    import xarray as xr
-
-    try:
-        with xr.open_dataset(path, decode_times=False) as data:
-            data.load()
-    except (OSError, ValueError, RuntimeError) as error:  # whatever the reader of damaged files raises
-        raise ConfigError(f"{path} can't be read as NetCDF ({error})") from None
+    data = load(path, "the grid of a file", decode_times=False)
     found = {kind: dict(_coordinates(data, kind)) for kind in (LAT, LON)}
     for kind, own in found.items():
         if len(own) != 1:

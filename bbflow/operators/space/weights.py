@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from hashlib import blake2b
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bbflow.atomic import replacing
-from bbflow.errors import ConfigError, describe
+from bbflow.errors import ConfigError
 from bbflow.operators.family import Array
-from bbflow.operators.space.meshes import Mesh, check_installed
+from bbflow.operators.space.installed import check_installed
+from bbflow.operators.space.meshes import Mesh
+from bbflow.operators.space.netcdf_files import lengths_of, load, version_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -54,6 +57,14 @@ class Weights:
     """Of each row the sum of its weights; float64 of shape (rows,)."""
     share: Array
     """Of each row the share of its area that the source covers; float64, the same."""
+
+    @property
+    def digest(self) -> str:
+        """Tell them from others."""
+        found = blake2b(digest_size=16)
+        for item in (self.starts, self.rows, self.values, self.cover, self.share):
+            found.update(np.ascontiguousarray(item).view("u1").data)
+        return found.hexdigest()
 
     @property
     def nbytes(self) -> int:
@@ -110,23 +121,12 @@ def read_weights(path: Path) -> Weights:
     ConfigError
         If it can't be read, isn't such a file or is damaged, or has weights that are no plain sums.
     """
-    try:
-        status = path.stat()
-    except OSError as error:
-        raise ConfigError(f"can't read the weights {path}: {describe(error)}") from None
-    return _read(path, status.st_mtime_ns, status.st_size)
+    return _read(*version_of(path, "the weights"))
 
 
 @lru_cache(maxsize=4)
 def _read(path: Path, _changed: int, _size: int) -> Weights:
-    check_installed("netCDF4", "a file of weights")
-    import xarray as xr  # only who remaps waits for it
-
-    try:
-        with xr.open_dataset(path, decode_cf=False) as data:
-            data.load()
-    except (OSError, ValueError, RuntimeError) as error:  # whatever the reader of damaged files raises
-        raise ConfigError(f"{path} can't be read as NetCDF ({error}): it is damaged, or no file of weights") from None
+    data = load(path, "a file of weights", decode_cf=False)
     name = f"weights {path.name}"
     if "remap_matrix" in data:
         return _scrip(name, data)
@@ -136,6 +136,27 @@ def _read(path: Path, _changed: int, _size: int) -> Weights:
         f"{path} has no weights: neither remap_matrix with src_address and dst_address (SCRIP, CDO) nor S, row and "
         f"col (ESMF, TempestRemap, E3SM, xESMF), but {', '.join(map(str, data.variables)) or 'nothing'}"
     )
+
+
+BYTES_OF_LINK, BYTES_OF_POINT = 12, 8
+"""In `Weights`; each link once more where the block's part of it is folded."""
+
+
+def weights_bytes(path: Path) -> tuple[int, int]:
+    """Return the bytes that a file's weights take in the analysis, and all their parts where they are folded.
+
+    Raises
+    ------
+    ConfigError
+        If it can't be read, or isn't such a file.
+    """
+    lengths = lengths_of(*version_of(path, "the weights"))
+    links = next((lengths[name] for name in ("num_links", "n_s") if name in lengths), None)
+    if links is None:
+        raise ConfigError(f"{path} has no weights: neither num_links (SCRIP, CDO) nor n_s (ESMF and others) in it")
+    columns = next((lengths[name] for name in ("src_grid_size", "n_a") if name in lengths), 0)
+    rows = next((lengths[name] for name in ("dst_grid_size", "n_b") if name in lengths), 0)
+    return BYTES_OF_LINK * links + BYTES_OF_POINT * (columns + 2 * rows), BYTES_OF_LINK * links
 
 
 def _scrip(name: str, data: "xr.Dataset") -> Weights:

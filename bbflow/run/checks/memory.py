@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bbflow.config import Config
+from bbflow.errors import ConfigError
 from bbflow.landing.replies import StatusReply
+from bbflow.operators.space.weights import weights_bytes
 from bbflow.run.checks.finding import FINE, NOTE, WRONG, Finding
 from bbflow.transit.folding.footprint import bytes_per_point
 from bbflow.units import format_bytes
@@ -50,6 +52,22 @@ def per_point(config: Config) -> list[Finding]:
     told = ", ".join(f"{name} {format_bytes(size)}" for name, size in largest)
     more = f", {len(each) - len(largest)} others less" if len(each) > len(largest) else ""
     return [Finding(FINE, "states", f"for each point (of float32): {told}{more}")] if each else []
+
+
+def check_weights(config: Config) -> list[Finding]:
+    """Say what weights take that are in files; those that are made are known with the first step."""
+    remaps = (item.space.remap for item in config.diagnostics.values() if item.space is not None)
+    found = []
+    for path in dict.fromkeys(move.file for move in remaps if move is not None and move.file is not None):
+        try:
+            whole, parts = weights_bytes(path)
+        except ConfigError as error:
+            found.append(Finding(WRONG, "weights", str(error)))
+        else:
+            folded = format_bytes(parts * config.workers.count)
+            text = f"{path}: {format_bytes(whole)} in the analysis, {folded} at most in the workers"
+            found.append(Finding(FINE, "weights", text))
+    return found
 
 
 def process_bytes(config: Config, states: int) -> int:

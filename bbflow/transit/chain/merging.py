@@ -15,6 +15,10 @@ from bbflow.growing import zarr_files
 from bbflow.operators.diagnostic import Diagnostic, parse_diagnostics
 from bbflow.operators.family import Array
 from bbflow.operators.own.guard import collecting
+from bbflow.operators.space import Pyramid
+from bbflow.operators.space.coarsening import pyramid_of
+from bbflow.operators.space.described import described
+from bbflow.operators.space.sources import target_mesh
 from bbflow.operators.windows import Window
 from bbflow.operators.windows.spans import StepsSpan
 from bbflow.transit.chain.comparing import check_diagnostics, check_states
@@ -26,7 +30,9 @@ from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.reduce import Partial, ReducedSpan, partial_of
 from bbflow.transit.folding.slots import OUTER, StateSlot, WindowKey, whole_units
 from bbflow.transit.folding.timeline import Closing, Passed, Span, TimelineRecord
-from bbflow.transit.output.claiming import STATE_FILE, written
+from bbflow.transit.output.claiming import STATE_FILE, pyramid_files, written
+from bbflow.transit.output.fields import coordinate_name
+from bbflow.transit.output.pyramids import Pyramids
 from bbflow.transit.output.results import Results
 
 Spans = Mapping[str, Mapping[WindowKey, Span]]
@@ -42,6 +48,8 @@ class Merged:
     """Spans that some runs had steps in, and don't hold any more."""
     incomplete: tuple[Path, ...]
     """States of runs whose results lack something."""
+    lacking: tuple[str, ...] = ()
+    """Pyramids that can't be made, each with the reason."""
 
 
 def merge_states(paths: Sequence[Path], output: Path) -> Merged:
@@ -79,12 +87,56 @@ def merge_states(paths: Sequence[Path], output: Path) -> Merged:
     store = output / "results.zarr"
     if store.exists():
         raise ConfigError(f"{store} is there from an earlier run: give another output")
-    claim(output, *zarr_files(store.name), *written(STATE_FILE))
+    claim(output, *zarr_files(store.name), *pyramid_files(), *written(STATE_FILE))
     windows = {window.name: window for item in diagnostics.values() for window in item.windows}
     spans, left_out = merge_spans(states, windows)
     state = _write(states, diagnostics, spans, output)
-    _publish(state, diagnostics, windows, spans, store, complete=state.complete and not left_out)
-    return Merged(state, left_out, tuple(each.path for each in states if not each.complete))
+    pyramids, lacking = pyramids_of(state, diagnostics)
+    complete = state.complete and not left_out and not lacking
+    results = _publish(state, diagnostics, windows, spans, store, complete=complete)
+    _write_pyramids(results, state, diagnostics, windows, pyramids)
+    return Merged(state, left_out, tuple(each.path for each in states if not each.complete), lacking)
+
+
+def pyramids_of(state: SavedState, diagnostics: Mapping[str, Diagnostic]) -> tuple[dict[str, Pyramid], tuple[str, ...]]:
+    """Find the levels that the runs were asked for; a state doesn't have them.
+
+    Returns
+    -------
+    tuple
+        Diagnostic to its levels, and what is lacking where the target of a remap isn't known any more.
+    """
+    found, lacking = dict[str, Pyramid](), list[str]()
+    for key, item in diagnostics.items():
+        move = None if item.space is None else item.space.remap
+        if move is None or move.pyramid is None:
+            continue
+        try:
+            mesh, field = target_mesh(move), state.fields[key].field
+            own = tuple(coordinate_name(key, dim) for dim in described(mesh, frozenset()).dims)
+            at = next(at for at in range(len(field.dims)) if field.dims[at : at + len(own)] == own)
+            found[key] = pyramid_of(mesh, at, move.pyramid, frozenset())
+        except ConfigError as error:
+            lacking.append(f"the pyramid of {item.name}: {error}")
+    return found, tuple(lacking)
+
+
+def _write_pyramids(
+    results: Results,
+    state: SavedState,
+    diagnostics: Mapping[str, Diagnostic],
+    windows: Mapping[str, Window],
+    found: Mapping[str, Pyramid],
+) -> None:
+    pyramids = Pyramids(results.path.parent)
+    for window in windows.values():
+        fields = [
+            (replace(state.fields[key].field, pyramid=own), diagnostics[key].operators)
+            for key, own in found.items()
+            if window in diagnostics[key].windows
+        ]
+        if fields and (number := results.shown(window.name)):
+            pyramids.follow(results, window, fields, number - 1)
 
 
 def _check_order(states: Sequence[SavedState], diagnostics: Mapping[str, Diagnostic]) -> None:
@@ -233,7 +285,7 @@ def _publish(
     store: Path,
     *,
     complete: bool,
-) -> None:
+) -> Results:
     attributes = StreamAttributes(state.attributes, variables=state.variables or None)
     results = Results(store, state.stream, attributes, state.clock)
     for item in state.coordinates:
@@ -250,6 +302,7 @@ def _publish(
     counted = {"bbflow_late_steps": state.late, "bbflow_missing_steps": state.missing}
     status = "complete" if complete else "incomplete"
     results.commit(bbflow_status=status, bbflow_merged_runs=state.runs, **counted)
+    return results
 
 
 def closings_of(window: Window, spans: Mapping[WindowKey, Span], state: SavedState) -> Iterator[Closing]:

@@ -21,12 +21,14 @@ UNFOLDED_DIRECTORY = "unfolded"
 """In the output: for each stream that nobody took a directory with what a rescue drained of it, claimed on its own."""
 FUNCTIONS_DIRECTORY = "functions"
 """In the output: a store for each of the users' functions that are called with whole fields."""
+PYRAMIDS_DIRECTORY = "pyramids"
+"""In the output: a store with coarser levels for each window and grid."""
 STOP_FILE = ".stop"
 """In the output: why a user's function has asked for the simulation's end."""
 SCRATCH = (
     *(".rows/*.npy", ".rows/.*.part"),
     *(".rosters/*", ".rosters/.*.part"),
-    *(".fields/*.npy", ".fields/blocks", ".fields/clock", ".fields/schema", ".fields/.*.part"),
+    *(".fields/*.npy", ".fields/blocks", ".fields/weights", ".fields/clock", ".fields/schema", ".fields/.*.part"),
     *(".settled/*.bbflow", ".settled/*.new"),
     *(".safe/latest", ".safe/.*.part", ".safe/*/*/*"),
 )
@@ -54,6 +56,8 @@ def claim_output(config: Config, *more: str) -> None:
         files += [name for window in sorted(windows) for name in written(f"results_{window}.nc")]
     if config.publication is not None:
         files += written("published/*.nc")
+    if any(item.space is not None and item.space.has_pyramid for item in config.diagnostics.values()):
+        files += pyramid_files()
     files += written(STOP_FILE) if config.functions else []
     stores = [*sorted(STORES), *(f"{FUNCTIONS_DIRECTORY}/{function.name}.zarr" for function in config.functions)]
     claim(config.output, *(pattern for store in stores for pattern in zarr_files(store)), *files)
@@ -95,6 +99,11 @@ def clear_output(output: Path, *, overwrite: bool) -> None:
             raise ConfigError(f"{path} is in the way, and bbflow didn't make it: move it, or give another output")
     for directory in directories:
         clear(directory)
+
+
+def pyramid_files() -> list[str]:
+    """Return patterns of the pyramids' stores."""
+    return list(zarr_files(f"{PYRAMIDS_DIRECTORY}/*.zarr"))
 
 
 def written(name: str) -> tuple[str, str]:

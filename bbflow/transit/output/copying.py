@@ -19,6 +19,7 @@ from bbflow.atomic import is_beside
 from bbflow.errors import BbflowError, ConfigError, MissingSourceError
 from bbflow.growing import METADATA, TEMPORARY
 from bbflow.stores.sources import Sources
+from bbflow.transit.output.claiming import FUNCTIONS_DIRECTORY, PYRAMIDS_DIRECTORY
 
 LOOK_S = 1.0
 """The stores are looked at so often."""
@@ -29,7 +30,7 @@ AT_ONCE = 8
 """Files that are on their way at a time."""
 LAST_TRIES_S = (0.0, 2.0, 8.0)
 """The last copy is tried so often, after so many seconds."""
-GROWING = ("results.zarr", "pyramids/*.zarr", "functions/*.zarr")
+GROWING = ("results.zarr", f"{PYRAMIDS_DIRECTORY}/*.zarr", f"{FUNCTIONS_DIRECTORY}/*.zarr")
 LAST = ("raw.zarr",)
 """Its files are large and grow with every batch: they are copied when they are whole."""
 

@@ -11,11 +11,10 @@ from bbflow.operators import Operator
 from bbflow.operators.space.pyramids import Level, Pyramid, multiscales
 from bbflow.operators.windows import Window
 from bbflow.stored_names import stored_name
+from bbflow.transit.output.claiming import PYRAMIDS_DIRECTORY
 from bbflow.transit.output.fields import ResultField
 from bbflow.transit.output.results import Array, Described, Results, result_name
 
-DIRECTORY = "pyramids"
-"""Where the stores lie, in the output."""
 NAMING = ("coordinates", "cell_measures", "grid_mapping", "bounds")
 """Attributes that name variables of the other store."""
 
@@ -30,7 +29,7 @@ class Pyramids:
     """
 
     def __init__(self, output: Path) -> None:
-        self._directory = output / DIRECTORY
+        self._directory = output / PYRAMIDS_DIRECTORY
         self._stores: dict[str, GrowingZarr] = {}
 
     def follow(self, results: Results, window: Window, fields: Iterable[Described], at: int) -> None:
