@@ -5,6 +5,8 @@ import errno
 import pytest
 from test_master import ONE, TWO, Bench
 
+from bbflow.files.master.records import Lock, LocksRecord
+
 
 class Locking(Bench):
     """One master after another on one database, and what they say of locks of a file."""
@@ -69,7 +71,9 @@ def test_locks_of_a_client_that_does_not_come_back_end_with_its_lease(locking):
     locking.wait(11.0)
     assert locking.lock(TWO, "w") == 0
     locking.restart(TWO)
-    assert locking.database.locks() == [(locking.ino, locking.sessions[TWO], "1", "w", 0, (1 << 63) - 1, 0)]
+    (record,) = (record for record in locking.database.records() if isinstance(record, LocksRecord))
+    lock = Lock(locking.sessions[TWO], "1", "w", 0, (1 << 63) - 1, 0)
+    assert record == LocksRecord(locking.ino, locking.sessions[TWO], "1", (lock,))
 
 
 def test_a_file_that_gets_the_number_of_one_that_is_gone_has_none_of_its_locks(locking):

@@ -134,10 +134,10 @@ class Core:
         self._restore()
 
     def _restore(self) -> None:
-        """Take in what a master before this one has stored of the namespace; a new one has its root."""
+        """Take in what a master before this one has stored; a new one has its root."""
         self._namespace.restore(map(self._cut, self.database.inodes()))
-        for record in self.database.objects():
-            self._namespace.apply(record)
+        for record in self.database.records():
+            (self.sessions if record.is_of_client else self._namespace).apply(record)
         if self.image.root_ino not in self.image.inodes:
             ino, now_ns = self.image.root_ino, self.now_ns()
             self.commit(InodeRecord(
@@ -157,7 +157,7 @@ class Core:
         for record in records:
             if isinstance(record, Stored):
                 self.database.store(record)
-            events, freed = self._namespace.apply(record)
+            events, freed = (self.sessions if record.is_of_client else self._namespace).apply(record)
             if events:
                 self.events += events
             if freed:

@@ -1,11 +1,12 @@
 """What a master keeps on its storage: SQLite in WAL mode, written before anything is answered."""
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import astuple
 
 from bbflow.errors import CapacityError, ConfigError, NodeError
 from bbflow.files.inodes import FileLayout, Inode, pack, unpack
@@ -16,6 +17,11 @@ from bbflow.files.master.records import (
     Handle,
     HandleRecord,
     InodeRecord,
+    Lock,
+    LocksRecord,
+    ReplyRecord,
+    SessionEndRecord,
+    SessionRecord,
     SpareRecord,
     Stored,
     TouchRecord,
@@ -79,6 +85,10 @@ class Database:
             SpareRecord: self._spare,
             TransferRecord: self._begin,
             TransferredRecord: self._end,
+            SessionRecord: self._enter,
+            SessionEndRecord: self._leave,
+            ReplyRecord: self._reply,
+            LocksRecord: self._lock,
         }
         self._connection = sqlite3.connect(path, isolation_level=None)
         try:
@@ -134,10 +144,6 @@ class Database:
         for row in self._connection.execute("SELECT ino, parent, name, record FROM inodes"):
             yield unpack(*row)
 
-    def sessions(self) -> list[tuple[str, int, int]]:
-        """Return the sessions that were there: name, user, group."""
-        return list(self._connection.execute("SELECT session, uid, gid FROM sessions"))
-
     def writers(self) -> list[Handle]:
         """Return the handles for writing; what pieces they have follows from their files."""
         return [
@@ -147,20 +153,22 @@ class Database:
             )
         ]
 
-    def replies(self) -> list[tuple[str, int, int, bytes]]:
-        """Return the replies that clients may ask for again: session, slot, number, reply."""
-        return list(self._connection.execute("SELECT session, slot, number, reply FROM replies"))
-
-    def locks(self) -> list[tuple[Any, ...]]:
-        """Return the locks: inode, session, owner, kind, first byte, byte behind the last one, process."""
-        return list(self._connection.execute("SELECT * FROM locks"))
-
-    def objects(self) -> Iterator[Stored]:
-        """Go through what is known of objects: which must go, and what IOnodes were told and have not answered."""
+    def records(self) -> Iterator[Stored]:
+        """Go through all else that is so: clients, what they were answered, their locks; what becomes of objects."""
+        for session in self._connection.execute("SELECT session, uid, gid FROM sessions"):
+            yield SessionRecord(*session)
+        for reply in self._connection.execute("SELECT session, slot, number, reply FROM replies"):
+            yield ReplyRecord(*reply)
+        locks: dict[tuple[int, str, str], list[Lock]] = {}
+        for ino, *values in self._connection.execute("SELECT * FROM locks"):
+            lock = Lock(*values)
+            locks.setdefault((ino, lock.session, lock.owner), []).append(lock)
+        for owner, held in locks.items():
+            yield LocksRecord(*owner, tuple(held))
         for (path,) in self._connection.execute("SELECT path FROM doomed"):
             yield DoomRecord(path)
-        for row in self._connection.execute("SELECT path, node, source FROM transfers"):
-            yield TransferRecord(Transfer(*row))
+        for transfer in self._connection.execute("SELECT path, node, source FROM transfers"):
+            yield TransferRecord(Transfer(*transfer))
 
     def store(self, record: Stored) -> None:
         """Store a record with the next `commit`."""
@@ -205,27 +213,23 @@ class Database:
     def _end(self, record: TransferredRecord) -> None:
         self._statements.append(("DELETE FROM transfers WHERE path = ?", (record.transfer.path,)))
 
-    def add_session(self, session: str, uid: int, gid: int) -> None:
-        """Store a session."""
-        self._statements.append(("INSERT OR REPLACE INTO sessions VALUES (?, ?, ?)", (session, uid, gid)))
+    def _enter(self, it: SessionRecord) -> None:
+        self._statements.append(("INSERT OR REPLACE INTO sessions VALUES (?, ?, ?)", (it.session, it.uid, it.gid)))
 
-    def remove_session(self, session: str) -> None:
-        """Forget a session, its replies and its locks."""
-        for key in [key for key in self._replies if key[0] == session]:
+    def _leave(self, it: SessionEndRecord) -> None:
+        for key in [key for key in self._replies if key[0] == it.session]:
             del self._replies[key]
-        self._statements.append(("DELETE FROM sessions WHERE session = ?", (session,)))
-        self._statements.append(("DELETE FROM replies WHERE session = ?", (session,)))
-        self._statements.append(("DELETE FROM locks WHERE session = ?", (session,)))
+        self._statements.append(("DELETE FROM sessions WHERE session = ?", (it.session,)))
+        self._statements.append(("DELETE FROM replies WHERE session = ?", (it.session,)))
 
-    def keep_reply(self, session: str, slot: int, number: int, reply: bytes) -> None:
-        """Store a reply, in the place of the slot's last one."""
-        self._replies[session, slot] = (number, reply)
+    def _reply(self, it: ReplyRecord) -> None:
+        self._replies[it.session, it.slot] = (it.number, it.reply)
 
-    def keep_locks(self, ino: int, session: str, owner: str, locks: Iterable[tuple[Any, ...]]) -> None:
-        """Store the locks that an owner holds on an inode, in the place of those before: session, owner, kind, ..."""
+    def _lock(self, it: LocksRecord) -> None:
         gone = "DELETE FROM locks WHERE ino = ? AND session = ? AND owner = ?"
-        self._statements.append((gone, (ino, session, owner)))
-        self._statements += [("INSERT INTO locks VALUES (?, ?, ?, ?, ?, ?, ?)", (ino, *lock)) for lock in locks]
+        self._statements.append((gone, (it.ino, it.session, it.owner)))
+        new = "INSERT INTO locks VALUES (?, ?, ?, ?, ?, ?, ?)"
+        self._statements += [(new, (it.ino, *astuple(lock))) for lock in it.locks]
 
     def commit(self) -> None:
         """Write everything that has changed, all or nothing.

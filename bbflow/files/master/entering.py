@@ -13,7 +13,7 @@ from bbflow.files.master.fleet import Fleet
 from bbflow.files.master.locks import Locks
 from bbflow.files.master.once import Once
 from bbflow.files.master.opening import FileOpening
-from bbflow.files.master.permissions import Credentials
+from bbflow.files.master.records import SessionEndRecord, SessionRecord
 from bbflow.files.master.sessions import Changes, Session
 from bbflow.files.replies import FileRefusal, FileReply, SessionOptions, SessionReply
 from bbflow.files.requests import JoinSessionRequest, SessionRequest
@@ -108,14 +108,15 @@ class Entering:
         """Return the session that a client begins or comes back to; None if that has ended."""
         core = self._core
         if asked.resume:
-            return core.sessions.by_name.get(asked.resume)
-        who = Credentials(asked.uid, asked.gid, frozenset(asked.groups))
-        if uid not in (None, 0, who.uid):
-            raise ProtocolError(f"user {uid} says it is user {who.uid}")
-        session = Session(secrets.token_hex(16), who)
-        core.sessions.add(session)
-        core.database.add_session(session.name, who.uid, who.gid)
-        return session
+            session = core.sessions.by_name.get(asked.resume)
+            if session is not None:  # a master before this one knew the groups, and didn't store them
+                core.commit(SessionRecord(session.name, session.who.uid, session.who.gid, asked.groups))
+            return session
+        if uid not in (None, 0, asked.uid):
+            raise ProtocolError(f"user {uid} says it is user {asked.uid}")
+        name = secrets.token_hex(16)
+        core.commit(SessionRecord(name, asked.uid, asked.gid, asked.groups))
+        return core.sessions.by_name[name]
 
     def bye(self, call: AnyCall) -> FileReply:
         """End the session of a call."""
@@ -128,12 +129,7 @@ class Entering:
         for inode in self._opening.end(session):
             self.unname(inode, changes)
         self._locks.release_all(session)
-        peers = set(session.peers)
-        core.sessions.remove(session)
-        core.database.remove_session(session.name)
-        for peer in peers:
-            core.sessions.by_peer.pop(peer, None)
-        core.happened(GraceEvent())
+        core.commit(SessionEndRecord(session.name))
         self._ended(session, changes)
 
     def unname(self, inode: Inode, changes: Changes) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Set
 
 from bbflow.files.inodes import DIRECTORY, FILE, LINK, Inode
 from bbflow.files.master.permissions import SEARCH, Credentials, check_access
-from bbflow.files.master.records import Handle, Hidden, Transfer
+from bbflow.files.master.records import Handle, Hidden, Lock, Transfer
 from bbflow.files.names import check_name, split_path
 from bbflow.files.replies import Attr
 
@@ -59,6 +59,9 @@ class Image:
         """What is open, by the handles' numbers."""
         self._writers: dict[int, int] = {}
         self._readers: dict[int, int] = {}
+        self._locks: dict[int, tuple[Lock, ...]] = {}
+        self.locks: Mapping[int, tuple[Lock, ...]] = self._locks
+        """The locks that are held on each file."""
         self._pins: dict[str, int] = {}
         self.pins: Mapping[str, int] = self._pins
         """How many handles need each piece file."""

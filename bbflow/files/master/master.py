@@ -102,9 +102,7 @@ class Master:
     def _restore(self) -> None:
         """Take in what a master before this one knew; its clients have a lease to come back."""
         core = self._core
-        for name, uid, gid in core.database.sessions():
-            core.sessions.add(Session(name, Credentials(uid, gid), lost_s=core.clock()))
-        self._once.restore()
+        core.sessions.are_lost(core.clock())
         self._locks.restore()
         for handle in core.database.writers():
             self._opening.restore(handle)

@@ -1,6 +1,6 @@
 """The one owner of a master's files: what is so of them changes by `Namespace.apply` only, record by record."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from bbflow.files.inodes import DIRECTORY, FILE, Inode, Pieces, keys_of
@@ -12,16 +12,20 @@ from bbflow.files.master.events import (
     NamedEvent,
     StorageEvent,
     TransferredEvent,
+    UnlockedEvent,
     UnnamedEvent,
 )
 from bbflow.files.master.image import Image
 from bbflow.files.master.records import (
+    NOTHING,
     CloseRecord,
     DoomRecord,
+    Followed,
     ForgetRecord,
     HandleRecord,
     HideRecord,
     InodeRecord,
+    LocksRecord,
     LookRecord,
     Record,
     SeenRecord,
@@ -33,10 +37,6 @@ from bbflow.files.master.records import (
     UsedRecord,
     VanishedRecord,
 )
-
-Followed = tuple[Sequence[Event], Iterable[str]]
-"""What has happened by a record; and piece files that a file, or its handle, doesn't need any more: others may."""
-NOTHING: Followed = ((), ())
 
 
 class Namespace(Image):
@@ -51,6 +51,7 @@ class Namespace(Image):
             ForgetRecord: self._forget,
             HandleRecord: self._open,
             CloseRecord: self._close,
+            LocksRecord: self._lock,
             DoomRecord: self._doom,
             SpareRecord: self._spare,
             TransferRecord: self._begin,
@@ -239,6 +240,13 @@ class Namespace(Image):
         inode = self._inodes.get(ino)
         kept = inode.keys if free and inode is not None and inode.ring else set()
         return [key for key in free if key not in kept]
+
+    def _lock(self, record: LocksRecord) -> Followed:
+        held = self._locks.pop(record.ino, ())
+        others = tuple(lock for lock in held if (lock.session, lock.owner) != (record.session, record.owner))
+        if others or record.locks:
+            self._locks[record.ino] = others + record.locks
+        return (UnlockedEvent(record.ino),), ()
 
     # Objects.
 

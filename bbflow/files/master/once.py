@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from msgspec import Raw
 
 from bbflow.files.master.core import AnyCall, Core
+from bbflow.files.master.records import GivenRecord, ReplyRecord
 from bbflow.files.master.sessions import ReplySlot, Session
 from bbflow.files.replies import FileRefusal, FileReply, Given, parse_given
 from bbflow.net.frames import pack
@@ -23,13 +24,6 @@ class Once:
 
     def __init__(self, core: Core, undo: Callable[[Session, Given], None]) -> None:
         self._core, self._undo = core, undo
-
-    def restore(self) -> None:
-        """Take in what a master before this one has answered, once its sessions are known."""
-        for name, slot, number, reply in self._core.database.replies():
-            session = self._core.sessions.by_name.get(name)
-            if session is not None:
-                session.slots[slot] = ReplySlot(number, reply=reply)
 
     def is_under_way(self, call: AnyCall) -> bool:
         """Whether a request came before and has no reply yet; that goes to the new connection then."""
@@ -62,9 +56,8 @@ class Once:
         if slot is None:  # its client waits no longer
             self._undo(call.session, parse_given(packed))
         else:
-            slot.reply = packed
-            if stores:
-                self._core.database.keep_reply(call.session.name, call.asked.slot, slot.number, packed)
+            kind = ReplyRecord if stores else GivenRecord
+            self._core.commit(kind(call.session.name, call.asked.slot, slot.number, packed))
 
     def over(self, call: AnyCall) -> None:
         """Record that a request was answered, or that nothing will come of it."""

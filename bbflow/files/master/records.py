@@ -1,12 +1,16 @@
-"""The records that change a master's namespace, and what they are about.
+"""The records that change a master's namespace and what it knows of its clients, and what they are about.
 
 Each says what is so from now on, not how it came: an inode, or an open file, is now this. Those that are `Stored` are
 what the database has; one of these that counts twice does no harm.
 """
 
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
 from msgspec import Struct
 
 from bbflow.files.inodes import FileLayout, Inode, Pieces
+from bbflow.files.master.events import Event
 
 
 class Handle(Struct, frozen=True, gc=False):
@@ -53,8 +57,38 @@ class Hidden(Struct, frozen=True):
     """Why."""
 
 
+class Lock(Struct, frozen=True, gc=False):
+    """A range of a file that a session holds (`fcntl`, and `flock` as one of the whole file)."""
+
+    session: str
+    """Whose client."""
+    owner: str
+    """Which process there, as the client says."""
+    kind: str
+    """`r` or `w`; `u` for one that is let go."""
+    start: int
+    """First byte."""
+    end: int
+    """Behind the last byte."""
+    pid: int
+    """For `F_GETLK`."""
+
+    def is_of(self, other: "Lock") -> bool:
+        """Whether two have the same owner."""
+        return (self.session, self.owner) == (other.session, other.owner)
+
+    def conflicts(self, other: "Lock") -> bool:
+        """Whether two can't be held at once."""
+        if self.is_of(other) or "w" not in (self.kind, other.kind):
+            return False
+        return self.start < other.end and other.start < self.end
+
+
 class Record(Struct, frozen=True, tag=True, gc=False):
     """Something that is so from now on; of this master's process only."""
+
+    is_of_client: ClassVar[bool] = False
+    """Whether `Sessions` takes it in, not `Namespace`."""
 
 
 class Stored(Record, frozen=True):
@@ -115,6 +149,60 @@ class TransferredRecord(Stored, frozen=True):
     transfer: Transfer
 
 
+class LocksRecord(Stored, frozen=True):
+    """An owner holds these locks on a file."""
+
+    ino: int
+    session: str
+    owner: str
+    locks: tuple[Lock, ...]
+
+
+class SessionRecord(Stored, frozen=True):
+    """A client has a session."""
+
+    is_of_client = True
+
+    session: str
+    """Its name."""
+    uid: int
+    gid: int
+    groups: tuple[int, ...] = ()
+    """Further groups; not stored, as who comes back tells them again."""
+
+
+class SessionEndRecord(Stored, frozen=True):
+    """A session is over, and nobody asks for its replies any more."""
+
+    is_of_client = True
+
+    session: str
+
+
+class ReplyRecord(Stored, frozen=True):
+    """The last request in a slot of a session was answered so, for who asks it again."""
+
+    is_of_client = True
+
+    session: str
+    slot: int
+    number: int
+    """The request's."""
+    reply: bytes
+    """As it goes out."""
+
+
+class GivenRecord(Record, frozen=True):
+    """As `ReplyRecord`, of a request that has changed nothing which a next master must know."""
+
+    is_of_client = True
+
+    session: str
+    slot: int
+    number: int
+    reply: bytes
+
+
 class SeenRecord(Record, frozen=True):
     """The shared storage was looked at for a directory, or a file's object was written, moved or found there."""
 
@@ -152,3 +240,8 @@ class ShowRecord(Record, frozen=True):
     """An object is hidden no more."""
 
     path: str
+
+
+Followed = tuple[Sequence[Event], Iterable[str]]
+"""What has happened by a record; and piece files that a file, or its handle, doesn't need any more: others may."""
+NOTHING: Followed = ((), ())

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from bbflow.files.master.events import GraceEvent
 from bbflow.files.master.permissions import Credentials
+from bbflow.files.master.records import (
+    NOTHING,
+    Followed,
+    GivenRecord,
+    Record,
+    ReplyRecord,
+    SessionEndRecord,
+    SessionRecord,
+)
 
 if TYPE_CHECKING:
     from bbflow.files.master.core import AnyCall
@@ -60,9 +70,27 @@ class Sessions:
         self._holders: dict[int, set[str]] = {}
         self._listers: dict[int, set[str]] = {}
 
-    def add(self, session: Session) -> None:
-        """Take a session in."""
-        self.by_name[session.name] = session
+    def apply(self, record: Record) -> Followed:
+        """Take a record in, which has been stored before if it is to last; return what follows from it."""
+        match record:
+            case SessionRecord():
+                who = Credentials(record.uid, record.gid, frozenset(record.groups))
+                self.by_name.setdefault(record.session, Session(record.session, who)).who = who
+            case SessionEndRecord():
+                if record.session in self.by_name:
+                    self._remove(self.by_name.pop(record.session))
+                return (GraceEvent(),), ()
+            case ReplyRecord() | GivenRecord():
+                session = self.by_name.get(record.session)
+                if session is not None:
+                    slot = session.slots.setdefault(record.slot, ReplySlot(record.number))
+                    slot.reply = record.reply
+        return NOTHING
+
+    def are_lost(self, now_s: float) -> None:
+        """Record that no session has a connection: its client has a lease to come back."""
+        for session in self.by_name.values():
+            session.lost_s = now_s
 
     def connect(self, session: Session, peer: int) -> None:
         """Record that a connection is a session's."""
@@ -84,12 +112,10 @@ class Sessions:
         session.lost_s = now_s
         return session
 
-    def remove(self, session: Session) -> None:
-        """Forget a session, whose handles are closed already."""
+    def _remove(self, session: Session) -> None:
         self.drop_kept(session)
         for peer in session.peers:
             self.by_peer.pop(peer, None)
-        self.by_name.pop(session.name, None)
 
     def drop_kept(self, session: Session) -> None:
         """Record that a session keeps nothing."""
