@@ -38,7 +38,7 @@ PAIRS = {
     frozenset({"bbflow.files.master.core", "bbflow.files.master.sessions"}),
     frozenset({"bbflow.files.client.opened", "bbflow.files.client.session"}),
 }
-"""A call has a session, and a handle its call; a session has open files, and each its session."""
+"""A call has a session, and its slot the call; a session has open files, and each its session."""
 
 FILES = sorted((ROOT / "bbflow").rglob("*.py"))
 PLUGINS = {

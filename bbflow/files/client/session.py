@@ -103,14 +103,7 @@ class ClientSession:
         self._nodes = {told.name: told for told in nodes}
 
     def call(self, asked: ClientRequest, kind: type[ReplyT]) -> ReplyT:
-        """Send a request and return its reply; a master that is away is waited for.
-
-        Parameters
-        ----------
-        asked
-            It.
-        kind
-            What its reply is, if it isn't refused.
+        """Send a request and return its reply, as `Caller.call` does; a master that is away is waited for.
 
         Raises
         ------

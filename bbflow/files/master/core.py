@@ -253,7 +253,7 @@ class Core:
         """Let a session have room on a node, or less of it (a negative size)."""
         session.room[name] = session.room.get(name, 0) + size
         if name in self.nodes:
-            self.nodes[name].granted_bytes += size
+            self.nodes[name].grant(size)
 
     def ring(self, near: str) -> tuple[str, ...]:
         """Return the nodes that the pieces of the next file go round on; its first one is at `near` if that matters."""
@@ -275,13 +275,10 @@ class Core:
 
     def drop_from(self, node: Node, keys: list[str]) -> None:
         """Remove piece files from one node; the same ones may be placed there again before they are gone."""
-        size = sum(node.placed[key] for key in keys)
-        node.leaving_bytes += size
-        for key in keys:
-            node.remove(key)
+        size = node.let_go(keys)
 
         def gone(_: TaskAnswer) -> None:
-            node.leaving_bytes -= size  # what a node that is away still has is compared when it comes back
+            node.has_freed(size)  # what a node that is away still has is compared when it comes back
             self.happened(RoomEvent(node.name))
 
         self.command(node.name, DropCommand(keys=tuple(keys)), gone)

@@ -79,8 +79,8 @@ class Fleet:
         core, name = self._core, told.name
         address = IonodeAddress(**{key: getattr(told, key) for key in IonodeAddress.__struct_fields__})
         node = core.nodes.setdefault(name, Node(name, address, 0))
-        node.address, node.most_bytes, node.peer = address, told.most, peer
-        node.granted_bytes = sum(session.room.get(name, 0) for session in core.sessions.by_name.values())
+        granted_bytes = sum(session.room.get(name, 0) for session in core.sessions.by_name.values())
+        node.come(address, told.most, peer, granted_bytes)
         self.by_peer[peer] = node
         self._shrinking.may_hold(node, told.capacity)
         core.send(peer, NodesNotice(nodes=self.told()))  # before any command that names one
@@ -126,7 +126,7 @@ class Fleet:
         node = self.by_peer.pop(peer, None)
         if node is None:
             return False
-        node.peer, node.away_since_s = None, self._core.clock()
+        node.go(self._core.clock())
         self._core.fail_tasks(
             node.name, but=lambda _, command: isinstance(command, AT_OBJECTS)
         )  # until it is back, or counts as lost

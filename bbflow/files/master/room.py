@@ -1,6 +1,6 @@
 """Room on the IOnodes: capacity is a hard bound over what lies there and what sessions were granted. No I/O."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from msgspec.structs import asdict
@@ -42,6 +42,34 @@ class Node:
     def load(self) -> float:
         """Taken and promised share of the capacity."""
         return 1.0 - self.free_bytes / self.capacity if self.capacity else 1.0
+
+    def come(self, address: IonodeAddress, most_bytes: int, peer: int, granted_bytes: int) -> None:
+        """Record that it is there, and what sessions may still write."""
+        self.address, self.most_bytes, self.peer, self.granted_bytes = address, most_bytes, peer, granted_bytes
+
+    def go(self, now_s: float) -> None:
+        """Record that its connection is gone."""
+        self.peer, self.away_since_s = None, now_s
+
+    def may_hold(self, capacity: int) -> None:
+        """Record how many bytes it may hold from now on."""
+        self.capacity = capacity
+
+    def grant(self, size: int) -> None:
+        """Record that a session may write more bytes, or fewer (a negative size)."""
+        self.granted_bytes += size
+
+    def let_go(self, keys: Collection[str]) -> int:
+        """Record that piece files are to go; return the bytes that come free when they are gone."""
+        size = sum(self.placed[key] for key in keys)
+        self.leaving_bytes += size
+        for key in keys:
+            self.remove(key)
+        return size
+
+    def has_freed(self, size: int) -> None:
+        """Record that what was to go is gone."""
+        self.leaving_bytes -= size
 
     def place(self, key: str, size: int) -> None:
         """Record that a piece file lies here, with this many bytes."""

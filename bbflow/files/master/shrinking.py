@@ -29,7 +29,7 @@ class Shrinking:
 
     def may_hold(self, node: Node, capacity: int) -> None:
         """Take in what a node may hold from now on; it is told when nothing more lies there, nor will."""
-        node.capacity = capacity
+        node.may_hold(capacity)
         self._unsettled.discard(node.name)
         if capacity < node.most_bytes:
             self._unsettled.add(node.name)
