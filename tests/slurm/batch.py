@@ -69,9 +69,9 @@ class Batch:
         return os.environ | {"SLURM_CONF": str(self.folder / "slurm.conf")}
 
     def inside(self, host, *words):
-        """Return the command that runs on a host where all hosts' names are known."""
-        named = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"']
-        return self.hosts.inside(host, *named, str(self.folder / "hosts"), *map(str, words))
+        """Return the command that runs on a host where all hosts' names are known, and Slurm's configuration."""
+        mounts = 'mount --bind "$0/hosts" /etc/hosts && mount --bind "$0" /etc/slurm && exec "$@"'
+        return self.hosts.inside(host, "unshare", "--mount", "sh", "-c", mounts, str(self.folder), *map(str, words))
 
     def run(self, *words, host="login", cwd=None, code=0):
         """Run a command of Slurm; return what it said."""
