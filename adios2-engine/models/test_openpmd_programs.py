@@ -29,7 +29,7 @@ def program(bench, checkout):
     return target
 
 
-@pytest.mark.parametrize("put", ["put"])
+@pytest.mark.parametrize("put", ["put", "span"])
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_every_encoding_has_the_statistics_of_its_files(bench, program, tmp_path, encoding, put):
     series, begin, access = ENCODINGS[encoding]

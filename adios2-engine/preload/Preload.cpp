@@ -1,7 +1,7 @@
 /** A library for LD_PRELOAD that stands in front of adios2::core::IO::Open: it says which engine an
  * IO gets, and tells that engine what ADIOS2 doesn't tell a plugin. It is loaded into every process
  * of a run, shells and launchers too, so it needs the C library alone, does nothing until somebody
- * calls Open, and exports nothing but the functions below. */
+ * calls Open or Puts a span, and exports nothing but the functions below and those of Spans.cpp. */
 
 #include "../src/Opening.h"
 #include "Core.h"

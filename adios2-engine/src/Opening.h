@@ -28,7 +28,7 @@ extern "C"
         size_t host_rank, host_size;
     };
 
-    /** The preloaded library's one function for the engine, which looks it up by its name: null
+    /** A function of the preloaded library for the engine, which looks it up by its name: null
      * while no Open is under way in this thread. */
     const bbflow_opening *bbflow_current_opening();
 }

@@ -45,7 +45,6 @@ protected:
     ADIOS2_FOREACH_STDTYPE_1ARG(define)
 #undef define
 
-private:
     Writer m_Writer;
 };
 

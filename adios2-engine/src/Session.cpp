@@ -131,7 +131,8 @@ void Session::Put(Block block, const When when)
     }
     m_Step.Blocks.push_back(std::move(block));
     Block &added = m_Step.Blocks.back();
-    if (added.Bytes > 0 && (when == When::AtOnce || added.Bytes <= SmallBytes))
+    const bool mayBeSoon = added.Bytes <= SmallBytes && when != When::Filled;
+    if (added.Bytes > 0 && (when == When::AtOnce || mayBeSoon))
     {
         Persist([&] { LandNow(added); });
         m_Step.Forget([this](const char *source) { return !m_Kept.Holds(source); });

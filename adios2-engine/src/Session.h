@@ -29,7 +29,9 @@ enum class When
     /** When the call returns. */
     AtOnce,
     /** After PerformPuts or Commit. */
-    Later
+    Later,
+    /** The same, and not before: until then the program fills its memory. */
+    Filled
 };
 
 /** A rank's stream, step by step, whatever happens to the node that it lands on (FORMAT.md,

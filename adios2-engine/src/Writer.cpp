@@ -5,6 +5,7 @@
 #include "KeptStreams.h"
 #include "Number.h"
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 
@@ -190,6 +191,35 @@ void Writer::Land(const adios2::Variable<T> &variable, const T *values, const Se
     }
 }
 
+template <class T>
+void Writer::PutSpan(const adios2::Variable<T> &variable,
+                     const typename adios2::Variable<T>::Span &span, const Selection &selection,
+                     const T *fill)
+{
+    const adios2::ShapeID kind = variable.ShapeID();
+    if (selection.HasMemory || kind == adios2::ShapeID::GlobalValue ||
+        kind == adios2::ShapeID::LocalValue)
+    {
+        throw std::invalid_argument("bbflow: " + variable.Name() +
+                                    " was Put as a span, but it is a single value, or a part of a "
+                                    "memory: Put it from your own memory");
+    }
+    const size_t elements = ElementsOf(variable.Count());
+    auto *const values = static_cast<T *>(m_Spans.Place(span, elements, elements * sizeof(T)));
+    if (values == nullptr)
+    {
+        throw std::invalid_argument("bbflow: " + variable.Name() +
+                                    " was Put as a span, which needs 'bbflow run', or "
+                                    "bbflow_adios2.environment(): else Put it from your own "
+                                    "memory");
+    }
+    if (fill != nullptr)
+    {
+        std::fill_n(values, elements, *fill);
+    }
+    Land(variable, values, selection, When::Filled);
+}
+
 void Writer::PerformPuts()
 {
     if (m_Stream->IsInStep())
@@ -205,6 +235,7 @@ void Writer::EndStep()
         throw std::logic_error("bbflow: EndStep was called without BeginStep");
     }
     m_Stream->EndStep(m_IO);
+    m_Spans.Free();
 }
 
 void Writer::Close()
@@ -232,6 +263,13 @@ void Writer::Close()
 #define instantiate(T)                                                                             \
     template void Writer::Put(const adios2::Variable<T> &, const T *, const Selection &, When);
 ADIOS2_FOREACH_STDTYPE_1ARG(instantiate)
+#undef instantiate
+
+#define instantiate(T)                                                                             \
+    template void Writer::PutSpan(const adios2::Variable<T> &,                                     \
+                                  const typename adios2::Variable<T>::Span &, const Selection &,   \
+                                  const T *);
+ADIOS2_FOREACH_PRIMITIVE_STDTYPE_1ARG(instantiate)
 #undef instantiate
 
 } // end namespace bbflow

@@ -4,6 +4,7 @@
 #include "OpenStream.h"
 #include "Program.h"
 #include "Selection.h"
+#include "SpanMemory.h"
 
 #include <adios2.h>
 
@@ -36,6 +37,14 @@ public:
     void Put(const adios2::Variable<T> &variable, const T *values, const Selection &selection,
              When when);
 
+    /** Lets a span of the program stand for memory, whose values land as those of a deferred Put.
+     *  @param fill what it has at first; null if that counts for nothing
+     *  @throws std::invalid_argument if spans can't be had */
+    template <class T>
+    void PutSpan(const adios2::Variable<T> &variable,
+                 const typename adios2::Variable<T>::Span &span, const Selection &selection,
+                 const T *fill);
+
 private:
     adios2::IO m_IO;
     const bool m_IsColumnMajor;
@@ -46,6 +55,7 @@ private:
     std::unique_ptr<OpenStream> m_Stream;
     bool m_Closed = false;
     DeviceCopy m_FromDevice;
+    SpanMemory m_Spans;
 
     /** The values of a variable's block, copied from a GPU until the next are. There ADIOS2 turns
      * the dimensions of a row-major variable round as soon as it knows where its memory is, if it

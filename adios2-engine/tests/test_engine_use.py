@@ -1,5 +1,10 @@
+import os
+import shutil
+import subprocess
 from types import SimpleNamespace
 
+import adios2
+import bbflow_adios2
 import numpy as np
 import pytest
 
@@ -19,7 +24,6 @@ from testsupport.writers import (
 @pytest.mark.parametrize(
     ("mode", "message"),
     [
-        ("span", "field was Put as a span"),
         ("update", "StepMode::Append"),
         ("begin-twice", "BeginStep was called twice"),
         ("end-first", "EndStep was called without BeginStep"),
@@ -30,6 +34,42 @@ def test_what_the_engine_cannot_do_is_refused_with_the_reason(node, programs, tm
     assert done.returncode == 1
     assert "bbflow: " in done.stderr
     assert message in done.stderr
+
+
+def test_spans_are_filled_by_the_program_and_land_as_other_blocks(node, programs, tmp_path):
+    done = run_program(node, programs, "spans", write_config(tmp_path))
+    assert done.returncode == 0, done.stderr
+    for number, step in enumerate(steps_of(watch(node))):
+        arrays = arrays_of(node, step)
+        field = np.concatenate([values for name, values in arrays if name == "field"])
+        second = np.full(number + 2, 0.5)
+        second[[0, 1]] = 10 + number, 20 + number
+        np.testing.assert_array_equal(field, [number, number, *second, *[30.0] * (2 - number)])
+        others = [values for name, values in arrays if name.startswith("as/")]
+        assert len({values.dtype for values in others}) == 13
+        for values in others:
+            np.testing.assert_array_equal(values, np.arange(3) + number + 1)
+
+
+def test_a_span_without_the_preloaded_library_is_refused_with_the_way_out(node, programs, tmp_path):
+    done = run_program(node, programs, "spans", write_config(tmp_path), LD_PRELOAD="")
+    assert done.returncode == 1
+    assert "field was Put as a span, which needs 'bbflow run'" in done.stderr
+
+
+def test_spans_of_other_engines_are_as_they_were(programs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bp5.xml").write_text("<adios-config/>")
+    for preloaded in (bbflow_adios2.environment()["LD_PRELOAD"], ""):
+        command = [programs / "writer", "spans", "bp5.xml"]
+        subprocess.run(command, env=os.environ | {"LD_PRELOAD": preloaded}, check=True, timeout=60)
+        (written,) = (path for path in tmp_path.iterdir() if path.is_dir())
+        with adios2.FileReader(str(written)) as file:
+            field = [file.read("field", step_selection=[step, 1]) for step in range(3)]
+            longs = file.read("as/int64_t", block_id=0)
+        np.testing.assert_array_equal(np.ravel(field[1]), [1, 1, 11, 21, 0.5, 30])
+        np.testing.assert_array_equal(np.ravel(longs)[:3], [1, 2, 3])
+        shutil.rmtree(written)
 
 
 def test_a_global_array_without_a_selection_is_refused(node, programs, tmp_path):

@@ -45,12 +45,10 @@ public:
     using WriterPlugin::WriterPlugin;
 
 #define define(T)                                                                                  \
-    void DoPut(adios2::Variable<T> variable, typename adios2::Variable<T>::Span &, bool,           \
-               const T &) override                                                                 \
+    void DoPut(adios2::Variable<T> variable, typename adios2::Variable<T>::Span &span,             \
+               bool isFilled, const T &value) override                                             \
     {                                                                                              \
-        throw std::invalid_argument("bbflow: " + variable.Name() +                                 \
-                                    " was Put as a span, which a plugin engine can't serve: Put "  \
-                                    "it from your own memory");                                    \
+        m_Writer.PutSpan(variable, span, SelectionOf(variable), isFilled ? &value : nullptr);      \
     }
     ADIOS2_FOREACH_PRIMITIVE_STDTYPE_1ARG(define)
 #undef define

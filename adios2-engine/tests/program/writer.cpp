@@ -125,14 +125,53 @@ void WriteChangingAttributes(adios2::IO &io)
     engine.Close();
 }
 
-void PutSpan(adios2::IO &io)
+/** Fills spans in several ways: two of one variable at once, of other lengths in the next step,
+ * with a first value, by index, by iterators and by the bare address. ADIOS2's own know the first
+ * length only. */
+template <class... Types>
+void PutSpansOf(adios2::IO &io)
 {
-    auto field = io.DefineVariable<double>("field", {4}, {0}, {4});
+    auto field = io.DefineVariable<double>("field", {6}, {0}, {6});
     auto engine = Open(io);
-    engine.BeginStep();
-    engine.Put(field)[0] = 1.0;
-    engine.EndStep();
+    for (int step = 0; step < 3; ++step)
+    {
+        engine.BeginStep();
+        field.SetSelection({{0}, {2}});
+        auto first = engine.Put(field); // filled after the next one is had
+        field.SetSelection({{2}, {size_t(step + 2)}});
+        auto second = engine.Put(field, true, 0.5);
+        std::fill(first.begin(), first.end(), step);
+        second[0] = 10.0 + step;
+        second.at(1) = 20.0 + step;
+        const std::vector<double> last(2, 30.0);
+        field.SetSelection({{size_t(step + 4)}, {size_t(2 - step)}});
+        if (step < 2)
+        {
+            engine.Put(field, last.data());
+        }
+        const auto put = [&](auto value)
+        {
+            using T = decltype(value);
+            const std::string name = std::string("as/") + adios2::GetType<T>();
+            auto variable =
+                step == 0 ? io.DefineVariable<T>(name, {}, {}, {3}) : io.InquireVariable<T>(name);
+            auto span = engine.Put(variable);
+            for (size_t i = 0; i < 3; ++i)
+            {
+                span.data()[i] = value + T(i);
+            }
+        };
+        (put(Types(step + 1)), ...);
+        engine.PerformPuts();
+        engine.EndStep();
+    }
     engine.Close();
+}
+
+void PutSpans(adios2::IO &io)
+{
+    PutSpansOf<char, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t,
+               float, double, long double, std::complex<float>, std::complex<double>>(io);
 }
 
 /** Puts what lies inside of a frame of ghost cells. */
@@ -201,7 +240,7 @@ void OpenToAppend(adios2::IO &io) { io.Open("out", adios2::Mode::Append).Close()
 const std::map<std::string, std::function<void(adios2::IO &)>> Modes = {
     {"types", WriteTypes},
     {"attributes", WriteChangingAttributes},
-    {"span", PutSpan},
+    {"spans", PutSpans},
     {"ghosts", PutFromLargerMemory},
     {"stepless", PutWithoutBeginStep},
     {"unselected", PutWithoutSelection},

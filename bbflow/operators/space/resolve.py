@@ -229,7 +229,7 @@ class Draft:
         if not len(chosen):
             values = self.values(place)
             raise ConfigError(f"{what} has no point: {track.name!r} goes from {values.min():g} to {values.max():g}")
-        if len(np.unique(chosen)) < len(chosen):
+        if not np.diff(np.sort(chosen)).all():
             raise ConfigError(f"{what} has a point of {track.name!r} twice: take one out")
         kept = replace(track, indices=tuple(indices[chosen] for indices in track.indices), is_chosen=True)
         shifted = {name: values[chosen] if name == track.name else values for name, values in self.shifted.items()}
