@@ -1,0 +1,117 @@
+"""Both clients of the files' protocol, in Python and in C++, keep the rules of versions, pieces and room (FORMAT.md).
+
+`client_rules.json` has them as data: what is done to a file, and what its master has of it then. Each piece is
+told by the number of the commit that made it, and how many bytes of it count; `pages` is the memory of one copy.
+"""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from bbflow.files.replies import AttrReply, OpenFileReply
+from bbflow.files.requests import CloseFileRequest, LookupRequest, OpenFileRequest
+from testsupport.files_servers import Servers
+from testsupport.mounts import Mounts
+from testsupport.waiting import until
+
+RULES = json.loads(Path(__file__).with_name("client_rules.json").read_text())
+FLAGS = {"w": os.O_WRONLY | os.O_CREAT | os.O_TRUNC, "r+": os.O_RDWR, "a": os.O_WRONLY | os.O_APPEND}
+
+
+class PythonFile:
+    """A file as programs have it that call the library, or fsspec."""
+
+    def __init__(self, place, name, mode):
+        self._file = place.client.open(f"/{name}", mode)
+        self.write, self.truncate, self.sync = self._file.pwrite, self._file.truncate, self._file.sync
+        self.close = self._file.close
+
+
+class MountedFile:
+    """A file as programs have it that call the kernel."""
+
+    def __init__(self, place, name, mode):
+        self._descriptor = os.open(place.top / name, FLAGS[mode], 0o644)
+
+    def write(self, content, offset):
+        assert os.pwrite(self._descriptor, content, offset) == len(content)
+
+    def truncate(self, size):
+        os.ftruncate(self._descriptor, size)
+
+    def sync(self):
+        os.fsync(self._descriptor)
+
+    def close(self):
+        os.close(self._descriptor)
+
+
+class Place:
+    """Files of one master, both clients of it, and who looks at what it has."""
+
+    def __init__(self, servers, mounts, copies):
+        words = ("--piece", str(RULES["piece_bytes"]), "--replicas", str(copies))
+        self.client = servers.start(nodes=copies + 1, storage=False, master=words)
+        self.copies, self.top = copies, mounts.start("top", contact=servers.contact)
+        self._looker = servers.client()
+
+    def look(self, name):
+        """Return size, version and pieces of a file, as its master has it."""
+        session, below = self._looker.place(f"/{name}")
+        ino = session.call(LookupRequest(parent=session.root, name=below), AttrReply).attr.ino
+        told = session.call(OpenFileRequest(ino=ino, wait_s=0), OpenFileReply)
+        session.tell(CloseFileRequest(handle=told.handle))
+        return told.attr.size, told.attr.version, told.pieces
+
+    def pages(self):
+        """Return the memory that lies on all nodes."""
+        (status,) = self._looker.status()
+        return sum(node.placed_bytes for node in status.nodes) // 4096
+
+
+@pytest.fixture(scope="module", params=[1, 2], ids=["one copy", "two copies"])
+def place(request, tmp_path_factory):
+    with Servers(tmp_path_factory.mktemp("servers")) as servers, Mounts(tmp_path_factory.mktemp("mounts")) as mounts:
+        yield Place(servers, mounts, request.param)
+
+
+@pytest.mark.parametrize("kind", [PythonFile, MountedFile])
+@pytest.mark.parametrize("case", RULES["cases"], ids=lambda case: case["rule"])
+def test_a_client_keeps_the_rules(place, kind, case):
+    name, content, commits = "f", bytearray(), {}
+    before = place.pages()
+
+    def look():
+        size, version, pieces = place.look(name)
+        commits.setdefault(version, len(commits) + 1)
+        return size, [[commits[made] if made else 0, count] for made, count in pieces]
+
+    for number, (mode, *actions) in enumerate(case["steps"]):
+        if mode == "w":
+            content.clear()
+        file = kind(place, name, mode)
+        for what, *numbers in actions:
+            if what == "write":
+                offset, size = numbers
+                written = bytes([1 + number]) * size
+                content.extend(bytes(max(offset + size - len(content), 0)))
+                content[offset : offset + size] = written
+                file.write(written, offset)
+            elif what == "truncate":
+                (size,) = numbers
+                content[size:] = bytes(max(size - len(content), 0))
+                file.truncate(size)
+            else:
+                file.sync()
+                look()
+        file.close()
+        size, pieces = look()
+    while pieces and pieces[-1] == [0, 0]:  # what is behind the last piece is zeros, whether it is said or not
+        pieces.pop()
+    assert (size, pieces) == (case["size"], case["pieces"])
+    until(lambda: place.pages() - before == case["pages"] * place.copies, "the memory that the rule says")
+    assert place.client.read(f"/{name}") == (place.top / name).read_bytes() == content
+    place.client.unlink(f"/{name}")
+    until(lambda: place.pages() == before, "the memory of what was removed")
