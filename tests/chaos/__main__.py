@@ -2,6 +2,7 @@
 
 python -m chaos random --runs 200 --seed 1     # kills of anything but the simulation, at random
 python -m chaos table --times 20               # each line of docs/trust.md
+python -m chaos whole --runs 10                # the same kills with other grids, levels, pyramids, chunks and functions
 """
 
 import argparse
@@ -19,12 +20,13 @@ from chaos.harm import kill_at_random
 from chaos.lines import Line, lines
 from chaos.runs import PATIENCE_S, Run, Shape, build, oracle
 from chaos.verdict import Verdict, judged, load
+from chaos.whole import random_lines, whole_run
 
 
 def main() -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="chaos")
-    parser.add_argument("what", choices=["all", "random", "table"])
+    parser.add_argument("what", choices=["all", "random", "table", "whole"])
     parser.add_argument("--runs", type=int, default=200, help="of random kills")
     parser.add_argument("--times", type=int, default=20, help="for each line of the table")
     parser.add_argument("--only", default="", help="lines whose name has this regular expression in it")
@@ -42,6 +44,10 @@ def main() -> int:
         tried += [(line, options.seed + n) for n in range(options.times) for line in chosen]
     if options.what in ("all", "random"):
         tried += [_random_line(options.seed + n) for n in range(options.runs)]
+
+    if options.what in ("all", "whole"):
+        reference = whole_run(scratch / "reference", program)
+        tried += random_lines(reference, range(options.seed, options.seed + options.runs))
 
     def one(number: int, line: Line, seed: int) -> str:
         folder = scratch / f"{number}"  # short, as a path to a socket must be

@@ -36,7 +36,10 @@ def serve() -> None:
             work = pickle.load(calls)
         except EOFError:
             return
-        send(replies, _run(work))
+        try:
+            send(replies, _run(work))
+        except BrokenPipeError:  # who has asked was killed meanwhile
+            return
 
 
 if __name__ == "__main__":
