@@ -102,13 +102,13 @@ class Scorpio:
         self.maps.update({name: self._decomps[decomp] for name, decomp in maps.items()})
 
     def steps(self, landed: LandedStep) -> Sequence[Parts]:
-        """Return a step for each frame that is in a landed one, none if there is only what has no frame."""
+        """Return a step for each frame that is in a landed one; what has no frame is in the first, or is one itself."""
         blocks = _by_name(landed.parts)
         self._learn(landed, blocks)
         puts: list[Put] = []
         for name in sorted(name for name in blocks if name.startswith(VAR)):
             puts += self._puts(landed, name.removeprefix(VAR), blocks)
-        frames = sorted({put.frame for put in puts if put.frame >= 0})
+        frames = sorted({put.frame for put in puts if put.frame >= 0}) or [-1] * bool(puts)
         told = self._fills(landed, blocks)
         found = []
         for frame in frames:

@@ -392,9 +392,8 @@ class Pipeline:
     def _finish(self) -> Outcome:
         if self._folds and (landed := self._adapting.without_frames):
             raise StreamError(
-                f"none of the {landed} steps of stream {self._config.stream!r} that landed has a frame, so there is "
-                "nothing to fold: variables without a record dimension have no statistics over time; take them from "
-                "the model's own output, or set schema: none to take the stream as it is"
+                f"none of the {landed} steps of stream {self._config.stream!r} that landed has a variable of its "
+                "schema's, so there is nothing to fold: set schema: none to take the stream as it is"
             )
         folding, publishing = self._fold.folding, self._fold.publishing
         timeline, uncopied = folding.timeline, list[str]()

@@ -209,6 +209,21 @@ def run(folder, fields, **changes):
         return analysis.wait(300)
 
 
+def test_a_step_without_frames_is_one_step(tmp_path, fields):
+    told = {"operators": {"area": ["mean"]}, "windows": ["run"], "time": {"by": "steps"}}
+    assert run(tmp_path, some(fields, slice(0, 0), [0]), **told).complete
+    with open_results(tmp_path / "out" / "results.zarr") as results:
+        there = np.isin(np.arange(1, 7), fields["columns"])
+        np.testing.assert_array_equal(results.area_run_mean[0], np.where(there, fields["area"], np.nan))
+        np.testing.assert_array_equal(results.steps_run, [1])
+        np.testing.assert_array_equal(results.lev, [1000, 900, 800, 700])
+
+
+def test_what_has_no_frame_is_not_lost_before_the_frames(tmp_path, fields):
+    with pytest.raises(ConfigError, match="has no variable 'T' in its first step"):
+        run(tmp_path, some(fields, slice(0, 2), [0, 2]), operators={"T": ["mean"]})
+
+
 def test_a_chain_of_jobs_goes_on_where_the_decompositions_are_the_same(tmp_path, fields):
     first, second = tmp_path / "first", tmp_path / "second"
     for folder, days, frames in ((first, slice(0, 5), [3, 2]), (second, slice(5, DAYS), [1, 6])):
