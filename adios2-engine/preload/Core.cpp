@@ -14,6 +14,8 @@ namespace
 {
 
 constexpr const char *SetEngineName = BBFLOW_IO("9SetEngineE" BBFLOW_STRING);
+/** The same in a build with the C++ library's texts of before GCC 5. */
+constexpr const char *OldSetEngineName = BBFLOW_IO("9SetEngineESs");
 constexpr const char *SetParameterName = BBFLOW_IO("12SetParameterE" BBFLOW_STRING "S7_");
 
 /** Offsets in adios2::core::IO: a reference and a shared_ptr, then these. */
@@ -37,6 +39,7 @@ void *CoreSeenFrom(const char *path)
     }
     Dl_info found;
     const void *function = dlsym(library, SetEngineName);
+    function = function != nullptr ? function : dlsym(library, OldSetEngineName);
     const bool isThere = function != nullptr && dladdr(function, &found) != 0;
     dlclose(library);
     return isThere ? Loaded(found.dli_fname) : nullptr;

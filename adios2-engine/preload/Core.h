@@ -15,6 +15,9 @@ namespace bbflow
 #define BBFLOW_OPEN_COMM_METADATA                                                                  \
     BBFLOW_IO("4OpenERK" BBFLOW_STRING "NS_4ModeENS_6helper4CommEPKcm")
 #define BBFLOW_OPEN_METADATA BBFLOW_IO("4OpenERK" BBFLOW_STRING "PKcm")
+/** In a build with the C++ library's texts of before GCC 5, as PyPI's 2.10 is. */
+#define BBFLOW_OLD_OPEN BBFLOW_IO("4OpenERKSsNS_4ModeE")
+#define BBFLOW_OLD_OPEN_COMM BBFLOW_IO("4OpenERKSsNS_4ModeENS_6helper4CommE")
 
 /** What an engine without Flush of its own has for it: it throws. */
 #define BBFLOW_FLUSH "_ZN6adios24core6Engine5FlushEi"

@@ -30,7 +30,7 @@ constexpr off_t MostNoted = 1 << 16;
 thread_local const bbflow_opening *Current = nullptr;
 
 /** Tells `bbflow run` what the program opens, should it wonder why no stream comes. */
-void Note(const bbflow_opening &opening, const bool selected)
+void Note(const bbflow_opening &opening, const char *kind)
 {
     const char *path = std::getenv("BBFLOW_OPENS");
     const int file = path == nullptr || opening.rank > 0 ? -1 : open(path, O_WRONLY | O_APPEND);
@@ -39,10 +39,7 @@ void Note(const bbflow_opening &opening, const bool selected)
         return;
     }
     char line[1024];
-    const int length = std::snprintf(line, sizeof line, "%s\t%.400s\t%.400s\n",
-                                     selected               ? "selected"
-                                     : opening.mode == Read ? "read"
-                                                            : "left",
+    const int length = std::snprintf(line, sizeof line, "%s\t%.400s\t%.400s\n", kind,
                                      opening.io == nullptr ? "" : opening.io, opening.file);
     if (lseek(file, 0, SEEK_END) < MostNoted &&
         write(file, line, static_cast<size_t>(length)) != length)
@@ -112,11 +109,24 @@ void *Around(void *object, const Text &file, const int mode, const void *comm, c
     {
         core.AskHost(comm, opening.host_rank, opening.host_size);
     }
-    Note(opening, ruling.IsSelected());
+    Note(opening, ruling.IsSelected() ? "selected" : mode == Read ? "read" : "left");
     const Meanwhile meanwhile(core, object, opening, ruling.IsSelected());
     void *opened = call(core.Find(name));
     NoteOpened(ruling);
     return opened;
+}
+
+/** Calls the real Open of a build whose texts can't be handed on: nothing of it is selected.
+ *  @param file a pointer to the characters, as such a text is */
+template <class... Given>
+void *AroundOld(void *object, const char *const &file, const int mode, const char *name,
+                const void *caller, Given... given)
+{
+    bbflow_opening opening{};
+    opening.file = file;
+    Note(opening, mode == Read ? "read" : "old");
+    using Open = void *(*)(void *, const char *const &, int, Given...);
+    return reinterpret_cast<Open>(Core(caller).Find(name))(object, file, mode, given...);
 }
 
 /** Whether an object is ADIOS2's engine around a plugin, by the name of its class (Itanium C++ ABI,
@@ -202,6 +212,21 @@ extern "C"
                 using Open = void *(*)(void *, const bbflow::Text &, const char *, size_t);
                 return reinterpret_cast<Open>(real)(io, file, metadata, size);
             });
+    }
+
+    BBFLOW_EXPORT void *bbflow_old_open(void *, const char *const &, int) __asm__(BBFLOW_OLD_OPEN);
+    BBFLOW_EXPORT void *bbflow_old_open_comm(void *, const char *const &, int,
+                                             void *) __asm__(BBFLOW_OLD_OPEN_COMM);
+
+    void *bbflow_old_open(void *io, const char *const &file, int mode)
+    {
+        return bbflow::AroundOld(io, file, mode, BBFLOW_OLD_OPEN, __builtin_return_address(0));
+    }
+
+    void *bbflow_old_open_comm(void *io, const char *const &file, int mode, void *comm)
+    {
+        return bbflow::AroundOld(io, file, mode, BBFLOW_OLD_OPEN_COMM, __builtin_return_address(0),
+                                 comm);
     }
 
 } // extern "C"

@@ -45,6 +45,22 @@ assert seen == STEPS, seen
 """.replace("STEPS", str(STEPS))
 
 
+IN_CODE = """
+import numpy as np
+import adios2
+
+io = adios2.Adios().declare_io("model")
+io.set_engine("BP5")
+with adios2.Stream(io, "out.bp", "w") as stream:
+    for step in range(STEPS):
+        stream.begin_step()
+        stream.write("field", step + np.arange(4.0), [4], [0], [4])
+        stream.end_step()
+print(adios2.__version__)
+""".replace("STEPS", str(STEPS))
+"""Reads no XML: only from outside it can be selected."""
+
+
 @pytest.fixture(scope="module", params=VERSIONS)
 def python(request, tmp_path_factory):
     """Python with one of the versions."""
@@ -55,11 +71,17 @@ def python(request, tmp_path_factory):
     return python
 
 
-def test_the_same_program_lands_and_reads_the_same(python, tmp_path):
+@pytest.fixture(scope="module")
+def engines(python, tmp_path_factory):
+    """Folder of the engine for that version, built as users build it."""
     code = "import adios2, os; print(os.path.dirname(adios2.__file__))"
     adios2 = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
-    engines = tmp_path / "engines"
-    assert build_engine(Path(adios2), engines)
+    folder = tmp_path_factory.mktemp("engines")
+    assert build_engine(Path(adios2), folder)
+    return folder
+
+
+def test_the_same_program_lands_and_reads_the_same(python, engines, tmp_path):
     (tmp_path / "model.xml").write_text(bbflow_adios2.engine_xml("model"))
     with bbflow.start_nodes(1, "4MiB") as buffer:
         environment = os.environ | bbflow_adios2.environment(buffer.contact) | {"ADIOS2_PLUGIN_PATH": str(engines)}
@@ -70,3 +92,24 @@ def test_the_same_program_lands_and_reads_the_same(python, tmp_path):
             wanted = np.arange(STEPS)[:, np.newaxis, np.newaxis] + np.arange(24.0).reshape(4, 6)
             assert (dataset.field.values == wanted).all()
             assert dataset.attrs["title"] == "versions"
+
+
+def test_what_is_selected_from_outside_lands_or_is_noted_as_what_cannot_be(python, engines, tmp_path):
+    notes = tmp_path / "opens"
+    notes.touch()
+    with bbflow.start_nodes(1, "4MiB") as buffer:
+        rules = [{"io": "model", "Stream": "chosen"}]
+        told = {"ADIOS2_PLUGIN_PATH": str(engines), bbflow_adios2.OPENS_VARIABLE: str(notes)}
+        environment = os.environ | bbflow_adios2.environment(buffer.contact, rules) | told
+        words = [python, "-c", IN_CODE]
+        done = subprocess.run(
+            words, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        (kind,) = {line.split("\t")[0] for line in notes.read_text().splitlines()}
+        is_old = done.stdout.startswith("2.10")
+        assert kind == ("old" if is_old else "selected")
+        assert (tmp_path / "out.bp").exists() == is_old
+        if not is_old:
+            with xr.open_dataset(buffer.contact, engine="bbflow", stream="chosen") as dataset:
+                assert (dataset.field.values == np.arange(STEPS)[:, np.newaxis] + np.arange(4.0)).all()

@@ -112,6 +112,12 @@ class Opens:
             return f"; {why_unseen(self.command)}"
         if any(kind == "selected" for kind, *_ in seen):
             return "; an IO was selected, but its Open failed: see what the program said"
+        if any(kind == "old" for kind, *_ in seen):
+            return (
+                "; it opened files with an ADIOS2 that has the C++ library's texts of before GCC 5, as PyPI's 2.10, of "
+                "which nothing can be selected from outside: name the engine in the program's XML or code, or take "
+                "another ADIOS2"
+            )
         written = [f"IO {io!r} with file {file!r}" for kind, io, file in seen if kind == "left"]
         if not written:
             return "; it opened nothing to write"
