@@ -1,7 +1,6 @@
 """A namespace changes by records only, and a request that waits or is refused has changed nothing in it."""
 
 import ast
-import copy
 import tempfile
 from pathlib import Path
 
@@ -9,17 +8,16 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from recorded import TABLES, Recorded, so
 from test_master import NODE, ONE, ROOM, TWO, Bench
 
 from bbflow.files import master
 from bbflow.files.inodes import pack, unpack
-from bbflow.files.master.image import Image
 from bbflow.files.master.namespace import Namespace
 from bbflow.files.master.records import Stored
 
 MODULES = sorted(Path(master.__file__).parent.glob("*.py"))
 OWNERS = {"image.py", "namespace.py"}
-TABLES = {name for name in vars(Image(0, has_storage=False)) if name.startswith("_")}
 
 
 @pytest.mark.parametrize("path", [path for path in MODULES if path.name not in OWNERS], ids=lambda path: path.name)
@@ -71,30 +69,6 @@ def test_an_inode_is_stored_as_version_2_of_the_database_has_it():
     assert pack(inode) == record
     with pytest.raises(ValueError, match="an inode with"):
         unpack(5, 1, "f", msgspec.msgpack.encode(values))
-
-
-class Recorded(Bench):
-    """A master whose records are kept, beside those that it stores."""
-
-    def __init__(self, directory, **options):
-        self.records = []
-        super().__init__(directory, **options)
-        core = self.master._core
-        commit = core.commit
-
-        def recorded(*records):
-            self.records += records
-            commit(*records)
-
-        core.commit = recorded
-
-    def so(self, but=("_uses", "_used", "_looks")):
-        """What is so, as it is now."""
-        return so(self.master._core.image, but)
-
-
-def so(image, but=()):
-    return copy.deepcopy({name: vars(image)[name] for name in TABLES - {"_rules", *but}})
 
 
 NAMES = st.sampled_from(["a", "b", "d", "d/a", "d/b", "e/f/g"])
@@ -264,6 +238,14 @@ def test_directories_are_made_one_by_one_where_a_file_hid_what_is_below(tmp_path
     assert (scan["op"], scan["path"], ONE in bench.said) == ("scan", "d", False)
     bench.say(NODE, "task", task=scan["task"], ok=True, objects=[["e", 3, "1", 1.0]], directories=[])
     assert bench.said[ONE]["errno"] == 20
+
+
+def test_directories_however_deep_are_made_at_once(tmp_path):
+    bench = Recorded(tmp_path)
+    bench.enter(ONE)
+    path = "/".join("d" * 1500)
+    assert bench.say(ONE, "mkdir", parent=bench.root, name=path, mode=0o755, parents=True)["ok"]
+    assert bench.say(ONE, "lookup", parent=bench.root, name=path)["attr"]["kind"] == "d"
 
 
 def test_the_room_of_a_session_is_what_its_node_has_promised(tmp_path):

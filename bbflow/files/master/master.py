@@ -204,7 +204,18 @@ class Master:
             self._try(call)
 
     def _try(self, call: AnyCall) -> None:
-        """Decide a request: what it changes counts when it need not wait any more, and not before."""
+        """Decide a request, which may take several decisions."""
+        while not self._decide(call):
+            pass
+
+    def _decide(self, call: AnyCall) -> bool:
+        """Decide a request: what it changes counts when it need not wait any more, and not before.
+
+        Returns
+        -------
+        bool
+            Whether that was all; else the next part is to be decided.
+        """
         kind = type(call.asked)
         core = self._core
         try:
@@ -213,20 +224,19 @@ class Master:
                 core.seq += 1
             if (had := self._once.reply(call)) is not None:
                 self._say(call, had)
-                return
+                return True
             reply = (self._changes.get(kind) or self._requests[kind])(call)
             core.count(call)
         except Blocked as blocked:
             call.undecide()
             self._wait(call, blocked)
-            return
+            return True
         except Deferred:
             core.count(call)
-            return
+            return True
         except Unfinished:
             core.count(call)
-            self._try(call)
-            return
+            return False
         except OSError as error:
             call.undecide()
             reply = FileRefusal(errno=error.errno or errno.EIO, error=error.strerror or str(error))
@@ -241,6 +251,7 @@ class Master:
             self._answer(call, reply)
         else:
             self._once.over(call)
+        return True
 
     def _check_grace(self, call: AnyCall) -> None:
         """Change nothing while clients of the master before this one may keep what it let them keep."""
