@@ -8,6 +8,7 @@ from bbflow.run.course import (
     LONGEST_WAIT_S,
     STOP,
     TRIES,
+    AskToStop,
     Course,
     Ended,
     Hurry,
@@ -17,6 +18,7 @@ from bbflow.run.course import (
     Say,
     SimulationEnded,
     Start,
+    StopAsked,
     StopPart,
     StopSimulation,
     StreamForgotten,
@@ -158,6 +160,16 @@ def test_the_first_interrupt_is_for_the_simulation_the_second_for_the_analysis_t
     assert (course.part, actions) == (Part.RESCUE, [StopPart(), Start(Part.RESCUE)])
     course, actions = go(course, Interrupted())
     assert (course.part, course.keeping, actions) == (Part.NONE, KeepsRun.LEFT, [StopPart()])
+
+
+@pytest.mark.parametrize(("reads", "how"), [(False, StopSimulation()), (True, AskToStop("lows: enough"))])
+def test_a_function_ends_the_simulation_once_by_the_stream_that_it_reads_or_by_a_signal(reads, how):
+    asked = StopAsked("lows: enough", reads=reads)
+    course, actions = go(Course(), asked)
+    assert (course.stopped, course.part, actions) == ("lows: enough", Part.FOLD, [how])
+    assert go(course, asked) == (course, [])
+    ended, _ = go(Course(), SimulationEnded())
+    assert go(ended, asked) == (ended, [])
 
 
 def test_what_is_said_names_the_signal():

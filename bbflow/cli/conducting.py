@@ -4,9 +4,11 @@ import argparse
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import count
 from pathlib import Path
+
+import bbflow_adios2
 
 from bbflow.cli.analysing import command_of, configured
 from bbflow.cli.check import tell_before
@@ -22,6 +24,7 @@ from bbflow.run.course import INCOMPLETE, Course, KeepsRun, Part
 from bbflow.run.ending import Left, begin_in, describe_ending, describe_held, is_complete, mark_incomplete, why_stop
 from bbflow.run.prepared import PreparedAnalysis
 from bbflow.run.progress import Progress
+from bbflow.run.stop_stream import StopStream, open_stop_stream, stop_stream_of
 from bbflow.run.strays import Strays
 from bbflow.run.supervise import Supervisor
 from bbflow.transit.output.claiming import RESCUED_DIRECTORY, claim_output, clear_output, held_output
@@ -72,8 +75,9 @@ def conduct(
         _claimed(config, contact, owner, take_over=options.take_over, patience_s=RESTART_S if embedded else 0.0),
         Progress() as progress,
         noted_opens(contact, command, selects=bool(config.select)) as opens,
+        _stop_stream(config, contact) as stop_stream,
     ):
-        strays = Strays(options.config, config, contact, embedded)
+        strays = Strays(options.config, config, contact, embedded, (stop_stream_of(config.stream),))
         analysis = command_of(options, str(contact))
         others = rescued_stores(config.output / RESCUED_DIRECTORY)
         rescue = [sys.executable, "-m", "bbflow", "rescue", config.stream, "--contact", str(contact)]
@@ -92,6 +96,7 @@ def conduct(
             config.nodes.back_s,
             opens.why_no_stream,
             lambda: why_stop(config.output),
+            stop_stream,
         )
         environment = simulation_environment(config, contact, opens, before)
         try:
@@ -106,6 +111,13 @@ def conduct(
     for line in describe_held(options.config, config.stream, contact, supervisor.course, strays.held):
         print(f"bbflow: {line}", flush=True)
     return code or (INCOMPLETE if has_strays else 0)
+
+
+def _stop_stream(config: Config, contact: Path) -> AbstractContextManager[StopStream]:
+    """Open the stream by which functions ask the simulation to end, if there are any."""
+    if not config.functions:
+        return nullcontext(StopStream())
+    return open_stop_stream(config.stream, contact, bbflow_adios2.environment(contact))
 
 
 def _tell_strays(strays: Strays, course: Course) -> bool:

@@ -87,6 +87,8 @@ class StopAsked:
 
     why: str
     """Which function, and why."""
+    reads: bool = False
+    """Whether the simulation reads the stream by which it can be asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,14 @@ class StopSimulation:
 
 
 @dataclass(frozen=True, slots=True)
+class AskToStop:
+    """Ask the simulation to end, by the stream that it reads."""
+
+    why: str
+    """What it is told."""
+
+
+@dataclass(frozen=True, slots=True)
 class StopPart:
     """End the process beside the simulation; nothing follows from its end."""
 
@@ -126,7 +136,7 @@ class Hurry:
 
 
 Event = Ended | SimulationEnded | Interrupted | StreamForgotten | StopAsked
-Action = Start | Say | StopSimulation | StopPart | Hurry
+Action = Start | Say | StopSimulation | AskToStop | StopPart | Hurry
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +171,8 @@ class Course:
             case SimulationEnded():
                 # Who could not write for want of room gets its tries anew: room may come with the simulation's end.
                 return replace(self, simulation_ended=True, fruitless=0), (Hurry(),)
-            case StopAsked(why):
-                return self._asked_to_stop(why)
+            case StopAsked(why, reads):
+                return self._asked_to_stop(why, reads=reads)
             case Interrupted():
                 return replace(self, interrupts=self.interrupts + 1)._interrupted()
             case StreamForgotten():
@@ -179,10 +189,12 @@ class Course:
                 fruitless = 0 if step > self.step else self.fruitless
                 return replace(self, step=max(step, self.step), fruitless=fruitless + 1)._failed(code)
 
-    def _asked_to_stop(self, why: str) -> "tuple[Course, tuple[Action, ...]]":
+    def _asked_to_stop(self, why: str, *, reads: bool) -> "tuple[Course, tuple[Action, ...]]":
         if self.simulation_ended or self.stopped:
             return self, ()
-        return replace(self, stopped=why), (Say(f"{why}; the simulation is ended"), StopSimulation())
+        how = (Say(f"{why}; the simulation is ended"), StopSimulation())
+        asks = (Say(f"{why}; the simulation, which reads that, is asked to end"), AskToStop(why))
+        return replace(self, stopped=why), asks if reads else how
 
     def _interrupted(self) -> "tuple[Course, tuple[Action, ...]]":
         # What the simulation has committed is still published, unless the user can't wait for that.

@@ -142,13 +142,17 @@ class Strays:
         The nodes' contact file.
     embedded
         The nodes, if they go with the run; on others only the streams count that come while it lasts.
+    own
+        Streams of the run's own, which nobody need take.
     """
 
-    def __init__(self, file: Path, config: Config, contact: Path, embedded: EmbeddedNodes | None) -> None:
+    def __init__(
+        self, file: Path, config: Config, contact: Path, embedded: EmbeddedNodes | None, own: Collection[str] = ()
+    ) -> None:
         self._file, self._stream, self._time = file, config.stream, config.time
         self._contact, self._embedded = contact, embedded
         self._directory = config.output / UNFOLDED_DIRECTORY
-        self._before = names_on(contact) if embedded is None else set[str]()
+        self._before = (names_on(contact) if embedded is None else set[str]()).union(own)
         self._waiting_since_s: dict[str, float] = {}
         self._rescues: dict[str, StrayRescue] = {}
         self.held: list[str] = []

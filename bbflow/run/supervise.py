@@ -20,6 +20,7 @@ from bbflow.run.course import (
     INCOMPLETE,
     STOPPED,
     Action,
+    AskToStop,
     Course,
     Ended,
     Event,
@@ -37,6 +38,7 @@ from bbflow.run.course import (
     exit_code,
 )
 from bbflow.run.prepared import PreparedAnalysis
+from bbflow.run.stop_stream import StopStream
 
 POLL_S = 0.2
 STOP_TIMEOUT_S = 10.0
@@ -80,6 +82,8 @@ class Supervisor:
         Says more of a simulation that ended without opening the stream, behind a semicolon; may be empty.
     why_stop
         Says why a user's function wants the simulation to end; empty if none does.
+    stop_stream
+        Asks a simulation that reads it to end; another one is ended by SIGTERM.
     """
 
     def __init__(
@@ -96,6 +100,7 @@ class Supervisor:
         node_back_s: float = NODE_BACK_S,
         why_no_stream: Callable[[], str] = str,
         why_stop: Callable[[], str] = str,
+        stop_stream: StopStream | None = None,
     ) -> None:
         self._contact = contact
         self._nodes = read_contact(contact)
@@ -103,7 +108,8 @@ class Supervisor:
         self._commands = commands
         self._show, self._look_at = show, look
         self._says_complete = is_complete
-        self._node_back_s, self._why_no_stream, self._why_stop = node_back_s, why_no_stream, why_stop
+        self._node_back_s, self._why_no_stream = node_back_s, why_no_stream
+        self._why_stop, self._stop_stream = why_stop, stop_stream or StopStream()
         self._silent: set[str] = set()
         self._lost: set[str] = set()
         self._statuses: list[StatusReply] = []
@@ -185,7 +191,8 @@ class Supervisor:
         if ended and not self.course.simulation_ended:
             self._take(SimulationEnded())
         elif not ended and (why := self._why_stop()):
-            self._take(StopAsked(why))
+            own = [status.streams.get(self._stop_stream.name) for status in self._statuses]
+            self._take(StopAsked(why, reads=any(stream is not None and stream.readers for stream in own)))
         if ended:
             give_up_absent(self._nodes, self._statuses, self._stream)
         if beside is not None and self._due is None:
@@ -214,6 +221,8 @@ class Supervisor:
                 self._due = self._due[0], time.monotonic()
             case StopSimulation(by) if self._simulation is not None:
                 _signal(self._simulation, by)
+            case AskToStop(why):
+                self._stop_stream.tell(why)
             case StopPart() if self._beside is not None:
                 _stop(self._beside)
 

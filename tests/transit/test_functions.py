@@ -1,11 +1,17 @@
 """Users' functions that are called with whole fields, over real streams."""
 
+import re
+import sys
+
+import bbflow_adios2
 import mainjob
 import numpy as np
 import pytest
 import streams
 import xarray as xr
 
+from bbflow.config import parse_config
+from bbflow.errors import ConfigError
 from bbflow.run.course import STOPPED
 
 UNITS = "hours since 2001-01-01"
@@ -147,6 +153,39 @@ def test_a_function_that_fails_is_named_and_everything_else_is_whole(tas, tmp_pa
     np.testing.assert_array_equal(failed["tas"], tas[:40].max(("lat", "lon")))
 
 
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"call": "called:zonal"}, "say either 'of', variables of each step, or 'results'"),
+        ({"call": "called:zonal", "of": "tas", "results": "tas_day_mean"}, "say either 'of'"),
+        ({"call": "called:zonal", "results": "tas_day_men"}, "no result 'tas_day_men'; did you mean 'tas_day_mean'?"),
+        (
+            {"call": "called:zonal", "results": ["tas_day_mean", "tas_run_mean"]},
+            "of day and run end at different",
+        ),
+        ({"call": "called:zonal", "results": "tas_day_mean", "every": 2}, "'every' and 'when' choose steps"),
+        ({"call": "called:none", "of": "tas"}, "can't load called:none"),
+        ({"call": "called:zonal", "of": "tas", "arguments": {"height": 1}}, "can't be called with a Dataset and"),
+        ({"call": "called:zonal", "of": "tas", "each": 2}, "unknown key 'each'"),
+    ],
+)
+def test_what_is_wrong_with_a_function_is_said_before_anything_starts(entry, said, tmp_path):
+    (tmp_path / "called.py").write_text(OWN)
+    streams.look_in(str(tmp_path))
+    operators = {"tas": {"operators": ["mean"], "windows": ["day", "run"]}}
+    with pytest.raises(ConfigError, match=f"^functions: own:? .*{re.escape(said)}"):
+        parse_config({"stream": "fields", "operators": operators, "functions": {"own": entry}})
+
+
+def test_steps_are_asked_for_by_a_function_of_steps(tmp_path):
+    (tmp_path / "called.py").write_text(OWN)
+    streams.look_in(str(tmp_path))
+    functions = {"warm": {"call": "called:warm_days", "results": "tas_run_mean"}}
+    content = {"stream": "fields", "operators": {"tas": ["mean"]}, "functions": functions, "raw": {"asked_by": "warm"}}
+    with pytest.raises(ConfigError, match="raw: asked_by: 'warm' is no function of steps"):
+        parse_config(content)
+
+
 STOPS = """
 from bbflow.functions import Answer
 
@@ -169,3 +208,47 @@ def test_a_function_ends_the_simulation_and_the_run_says_so(program, tmp_path):
         assert (results.attrs["bbflow_status"], results.attrs["bbflow_stopped"]) == ("complete", why)
         assert 30 < results.attrs["bbflow_last_step"] < 99_999
     assert opened(tmp_path, "settled")["bbflow_step"].values == [30]
+
+
+READS = """
+import sys
+import adios2
+import numpy as np
+from adios2.bindings import Mode, StepMode, StepStatus
+
+adios = adios2.Adios(sys.argv[1])
+asked = adios.declare_io("fields_stop").open("fields_stop", Mode.Read)
+io = adios.declare_io("fields")
+time = io.define_variable("time", np.zeros(1))
+psl = io.define_variable("psl", np.zeros(0), [4, 6], [0, 0], [4, 6], True)
+io.define_attribute("time/units", "hours since 2001-01-01")
+engine = io.open("fields", Mode.Write)
+for step in range(100_000):
+    engine.begin_step()
+    engine.put(time, np.array([float(step)]), Mode.Sync)
+    engine.put(psl, np.full((4, 6), 1e5 + step), Mode.Sync)
+    engine.end_step()
+    if asked.begin_step(StepMode.Read, 0.01) == StepStatus.OK:
+        break
+engine.close()
+asked.close()
+print("asked after step", step, flush=True)
+"""
+
+
+def test_a_simulation_that_reads_what_it_is_asked_ends_by_itself(tmp_path):
+    (tmp_path / "stops.py").write_text(STOPS)
+    (tmp_path / "model.py").write_text(READS)
+    engines = bbflow_adios2.engine_xml("fields"), bbflow_adios2.engine_xml("fields_stop")
+    both = engines[0].replace("</adios-config>", engines[1].partition("<adios-config>")[2])
+    (tmp_path / "model.xml").write_text(both)
+    functions = {"settled": {"call": "stops:settled", "of": "psl"}}
+    changes = {"stream": "fields", "operators": {"psl": ["mean"]}, "windows": ["day"], "raw": "none"}
+    config = mainjob.write_config(tmp_path, functions=functions, nodes={"capacity": "256KiB"}, **changes)
+    code, said = mainjob.run(config, [sys.executable, str(tmp_path / "model.py"), str(tmp_path / "model.xml")])
+    assert code == STOPPED, said
+    assert "the pressure has settled; the simulation, which reads that, is asked to end" in said
+    assert "asked after step" in said
+    assert "NOBODY FOLDED" not in said
+    with xr.open_zarr(tmp_path / "out" / "results.zarr") as results:
+        assert results.attrs["bbflow_status"] == "complete"
