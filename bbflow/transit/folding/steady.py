@@ -42,8 +42,8 @@ ROW = np.dtype(
 """What the kernel must know of a shard.
 
 Which form its block is, -1 if the kernel can't take it as it lies; code of the values' type; values and bytes of a
-block; first byte and size of its states in files of the lane; first byte of each of the kernel's fields in a state, -1
-for none; address of the value that stands for 'missing', 0 for none; which of `known_windows` its diagnostic has.
+block; first byte and size of its states in files of the lane; first byte of each of the kernel's fields there, -1 for
+none; address of the value that stands for 'missing', 0 for none; which of `known_windows` its diagnostic has.
 """
 
 
@@ -84,13 +84,15 @@ class KernelTable:
                     rows[own[alike]] = row
                     rows["form"][own[alike]] = at[alike]
             rows["windows"][own] = windows.setdefault(diagnostic.windows, len(windows))
-        rows["extents"][:, 0] = plan.extents(OUTER)[:, 0]
+        offsets = plan.extents(OUTER)[:, :1]
+        rows["extents"][:, :1] = offsets
+        rows["fields"] = np.where(rows["fields"] < 0, -1, offsets + rows["fields"])
         return cls(rows, tuple(windows), tuple(kept))
 
     def addresses(self, rows: Array, first: int) -> Array:
         """Return where the fields of some shards' states are, 0 for none, in a file that is mapped at an address."""
-        own = self.rows[rows]
-        return np.where(own["fields"] < 0, 0, first + own["extents"][:, :1] + own["fields"])
+        fields = self.rows["fields"][rows]  # no further column: rows are long
+        return np.where(fields < 0, 0, fields + first)
 
 
 Rows = tuple[KernelTable, Array]
@@ -333,7 +335,7 @@ class SteadyFold:
             As `_new_steps` gives them.
         """
         table, rows = self._in_table(group, steps[0][0])
-        own = table.rows[rows]
+        own = {name: table.rows[name][rows] for name in ("types", "points", "bytes", "fills")}
         blocks = np.ascontiguousarray(np.stack([self._addresses(at, step, group) for at, step in steps], axis=1))
         path = self._free(before, like.files)
         target = self._target(path, (table, rows))
