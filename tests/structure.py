@@ -40,6 +40,8 @@ class Structure:
     """Where each public class is, by its name."""
     imports: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """Which modules each module imports."""
+    foreign_writes: int = 0
+    """Assignments to attributes of objects other than a method's own, or to what these hold."""
     comment_lines: int = 0
     """Lines with a comment of their own or behind code."""
     documented: list[bool] = field(default_factory=list)
@@ -85,11 +87,32 @@ def measure(found, path, module, text):
             found.functions[f"{path}:{node.lineno} {node.name}"] = node.end_lineno - node.lineno + 1 - own
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("bbflow"):
             found.imports[module] |= {f"{node.module}.{alias.name}" for alias in node.names}
+        found.foreign_writes += sum(map(_is_of_another, _targets(node)))
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
             found.documented.append(ast.get_docstring(node) is not None)
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
             found.classes[node.name].append(f"{module}")
+
+
+def _targets(node):
+    """Yield what a statement assigns to, or deletes."""
+    if isinstance(node, ast.Assign | ast.Delete):
+        waiting = list(node.targets)
+    else:
+        waiting = [node.target] if isinstance(node, ast.AugAssign | ast.AnnAssign) else []
+    while waiting:
+        target = waiting.pop()
+        if isinstance(target, ast.Tuple | ast.List):
+            waiting += target.elts
+        else:
+            yield target
+
+
+def _is_of_another(target):
+    """Whether a target is an attribute of another object than `self`, or an item of one."""
+    place = target.value if isinstance(target, ast.Subscript) else target
+    return isinstance(place, ast.Attribute) and ast.unparse(place.value) != "self"
 
 
 def part_of(module):
@@ -151,6 +174,7 @@ def figures(found):
         "functions": len(lengths),
         "median lines of a function": int(statistics.median(lengths)),
         f"functions above {LONG_FUNCTION} lines": len(long_functions),
+        "assignments to other objects' attributes": found.foreign_writes,
         "lines with a comment": f"{found.comment_lines / lines:.1%}",
         "public names with a docstring": f"{statistics.mean(found.documented):.1%}",
         "imports between parts": len(edges),

@@ -11,7 +11,7 @@ from msgspec.structs import astuple
 from bbflow.errors import CapacityError, ConfigError, NodeError
 from bbflow.files.inodes import FileLayout, Inode, pack, unpack
 from bbflow.files.master.records import (
-    CloseRecord,
+    ClosedRecord,
     DoomRecord,
     ForgetRecord,
     Handle,
@@ -19,13 +19,13 @@ from bbflow.files.master.records import (
     InodeRecord,
     Lock,
     LocksRecord,
+    ObjectTransfer,
     ReplyRecord,
     SessionEndRecord,
     SessionRecord,
     SpareRecord,
     Stored,
     TouchRecord,
-    Transfer,
     TransferRecord,
     TransferredRecord,
 )
@@ -80,7 +80,7 @@ class Database:
             TouchRecord: self._touch,
             ForgetRecord: self._forget,
             HandleRecord: self._open,
-            CloseRecord: self._close,
+            ClosedRecord: self._close,
             DoomRecord: self._doom,
             SpareRecord: self._spare,
             TransferRecord: self._begin,
@@ -168,7 +168,7 @@ class Database:
         for (path,) in self._connection.execute("SELECT path FROM doomed"):
             yield DoomRecord(path)
         for transfer in self._connection.execute("SELECT path, node, source FROM transfers"):
-            yield TransferRecord(Transfer(*transfer))
+            yield TransferRecord(ObjectTransfer(*transfer))
 
     def store(self, record: Stored) -> None:
         """Store a record with the next `commit`."""
@@ -196,7 +196,7 @@ class Database:
         if record.handle.version:
             self._writers[record.handle.number] = record.handle
 
-    def _close(self, record: CloseRecord) -> None:
+    def _close(self, record: ClosedRecord) -> None:
         if record.handle.version:
             self._writers[record.handle.number] = None
 

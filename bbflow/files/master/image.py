@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Set
 
 from bbflow.files.inodes import DIRECTORY, FILE, LINK, Inode
 from bbflow.files.master.permissions import SEARCH, Credentials, check_access
-from bbflow.files.master.records import Handle, Hidden, Lock, Transfer
+from bbflow.files.master.records import Handle, Hidden, Lock, ObjectTransfer
 from bbflow.files.names import check_name, split_path
 from bbflow.files.replies import Attr
 
@@ -42,8 +42,8 @@ class Image:
         self._doomed: dict[str, None] = {}
         self.doomed: Mapping[str, None] = self._doomed
         """Objects that must go, in the order in which that was said."""
-        self._transfers: dict[str, Transfer] = {}
-        self.transfers: Mapping[str, Transfer] = self._transfers
+        self._transfers: dict[str, ObjectTransfer] = {}
+        self.transfers: Mapping[str, ObjectTransfer] = self._transfers
         """What IOnodes are at work on, by the object that is made or removed."""
         self._busy: set[str] = set()
         self.busy: Set[str] = self._busy

@@ -5,7 +5,7 @@ from functools import partial
 
 from bbflow.files.commands import TaskAnswer
 from bbflow.files.master.core import Core
-from bbflow.files.master.records import Transfer, TransferredRecord
+from bbflow.files.master.records import ObjectTransfer, TransferredRecord
 
 
 class InheritedFiles:
@@ -19,7 +19,7 @@ class InheritedFiles:
         Called with each one that has ended, in whichever way.
     """
 
-    def __init__(self, core: Core, over: Callable[[Transfer], None]) -> None:
+    def __init__(self, core: Core, over: Callable[[ObjectTransfer], None]) -> None:
         self._core, self._over = core, over
         self._rows = dict(core.image.transfers)
         self._until_s = core.clock() + core.options.node_loss_s
@@ -58,12 +58,12 @@ class InheritedFiles:
                 if node is None or node.peer is None:
                     self._end(row)
 
-    def _answered(self, row: Transfer, answer: TaskAnswer) -> None:
+    def _answered(self, row: ObjectTransfer, answer: TaskAnswer) -> None:
         """Whatever the answer is, it is over; without a task it isn't one, since the node went away with it."""
         if answer.task and answer.done and row.path in self._rows:
             self._end(row)
 
-    def _end(self, row: Transfer) -> None:
+    def _end(self, row: ObjectTransfer) -> None:
         del self._rows[row.path]
         self._core.commit(TransferredRecord(row))
         self._over(row)

@@ -18,7 +18,7 @@ from bbflow.files.master.events import (
 from bbflow.files.master.image import Image
 from bbflow.files.master.records import (
     NOTHING,
-    CloseRecord,
+    ClosedRecord,
     DoomRecord,
     Followed,
     ForgetRecord,
@@ -50,7 +50,7 @@ class Namespace(Image):
             TouchRecord: self._put,
             ForgetRecord: self._forget,
             HandleRecord: self._open,
-            CloseRecord: self._close,
+            ClosedRecord: self._close,
             LocksRecord: self._lock,
             DoomRecord: self._doom,
             SpareRecord: self._spare,
@@ -210,7 +210,7 @@ class Namespace(Image):
             self._readers[handle.ino] = self._readers.get(handle.ino, 0) + 1
         return NOTHING
 
-    def _close(self, record: CloseRecord) -> Followed:
+    def _close(self, record: ClosedRecord) -> Followed:
         handle = self._handles.pop(record.handle.number, None)
         if handle is None:
             return NOTHING

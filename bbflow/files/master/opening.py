@@ -17,7 +17,7 @@ from bbflow.files.master.image import MissingEntry
 from bbflow.files.master.permissions import READ, WRITE, check_access
 from bbflow.files.master.reading_ahead import ReadingAhead
 from bbflow.files.master.records import (
-    CloseRecord,
+    ClosedRecord,
     ForgetRecord,
     Handle,
     HandleRecord,
@@ -274,7 +274,7 @@ class FileOpening:
         discard
             Whether piece files may lie around that were written and not committed.
         """
-        records: list[Record] = [CloseRecord(handle)]
+        records: list[Record] = [ClosedRecord(handle)]
         if handle.version and discard:
             records += self._discarded(inode, handle)
         if not inode.parent and self._core.image.is_last(handle):
@@ -366,7 +366,7 @@ class FileOpening:
         """Take a handle for writing in that a master before this one gave."""
         inode = self._core.image.inodes.get(handle.ino)
         if handle.session not in self._core.sessions.by_name or inode is None:
-            self._core.commit(CloseRecord(handle))
+            self._core.commit(ClosedRecord(handle))
             return
         # What was on its way here isn't any more.
         self._core.commit(HandleRecord(replace(handle, pieces=inode.pieces, is_cut_off=inode.is_cold)))

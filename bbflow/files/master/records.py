@@ -32,7 +32,7 @@ class Handle(Struct, frozen=True, gc=False):
     """Whether the bytes that it goes on from are gone meanwhile."""
 
 
-class Transfer(Struct, frozen=True, gc=False):
+class ObjectTransfer(Struct, frozen=True, gc=False):
     """What an IOnode was told to do to an object: it outlives the master, and may still be under way then."""
 
     path: str
@@ -119,7 +119,7 @@ class HandleRecord(Stored, frozen=True):
     handle: Handle
 
 
-class CloseRecord(Stored, frozen=True):
+class ClosedRecord(Stored, frozen=True):
     """An open file is closed."""
 
     handle: Handle
@@ -140,13 +140,13 @@ class SpareRecord(Stored, frozen=True):
 class TransferRecord(Stored, frozen=True):
     """An IOnode is told to do something to an object: what is there is not known now."""
 
-    transfer: Transfer
+    transfer: ObjectTransfer
 
 
 class TransferredRecord(Stored, frozen=True):
     """Nothing is under way any more at the objects of a transfer."""
 
-    transfer: Transfer
+    transfer: ObjectTransfer
 
 
 class LocksRecord(Stored, frozen=True):

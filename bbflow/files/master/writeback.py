@@ -14,15 +14,15 @@ from bbflow.files.master.events import CleanEvent, Event, RoomEvent, StorageEven
 from bbflow.files.master.failures import Failures
 from bbflow.files.master.inherited import InheritedFiles
 from bbflow.files.master.records import (
-    CloseRecord,
+    ClosedRecord,
     DoomRecord,
     Handle,
     HandleRecord,
     InodeRecord,
+    ObjectTransfer,
     Record,
     SeenRecord,
     SpareRecord,
-    Transfer,
     TransferRecord,
     TransferredRecord,
     VanishedRecord,
@@ -53,7 +53,7 @@ class WriteBack:
         self.inherited = InheritedFiles(core, self._unknown)
         """What the master before this one has begun."""
 
-    def _unknown(self, transfer: Transfer) -> None:
+    def _unknown(self, transfer: ObjectTransfer) -> None:
         """Act where nobody knows how a transfer has ended: a move is done again; an object that no file has goes."""
         core, stored = self._core, self._core.image.stored
         if transfer.source in stored:
@@ -220,7 +220,7 @@ class WriteBack:
     def _upload(self, inode: Inode) -> None:
         core, path = self._core, self._core.image.path(inode)
         node = next((n for n in inode.ring if n in core.nodes and core.nodes[n].peer is not None), core.a_node()) or ""
-        transfer = Transfer(path, node)
+        transfer = ObjectTransfer(path, node)
         opened = Handle(core.number(), "", inode.ino, 0, inode.pieces, inode.layout)
         core.commit(*self._begun(transfer), HandleRecord(opened))
 
@@ -229,7 +229,7 @@ class WriteBack:
                 self.failures.note(path, answer.error)
                 return
             self._uploading.pop(inode.ino, None)
-            core.commit(TransferredRecord(transfer), CloseRecord(opened))
+            core.commit(TransferredRecord(transfer), ClosedRecord(opened))
             has_name = bool(core.image.inodes[inode.ino].parent)
             if answer.errno is not None and not has_name:
                 self.failures.pop(path, None)
@@ -280,14 +280,14 @@ class WriteBack:
         if inode is not None and inode.stored_path:
             self._move(inode, path)
         else:
-            self._unknown(Transfer(path, ""))
+            self._unknown(ObjectTransfer(path, ""))
 
     def _move(self, inode: Inode, path: str) -> None:
         core, old = self._core, inode.stored_path
         if old == path:
             core.commit(InodeRecord(inode))  # it has its old name again
             return
-        transfer = Transfer(path, core.a_node() or "", old)
+        transfer = ObjectTransfer(path, core.a_node() or "", old)
         core.commit(*self._begun(transfer))
 
         def done(answer: TaskAnswer) -> None:
@@ -306,7 +306,7 @@ class WriteBack:
 
         core.command(transfer.node, MoveCommand(path=old, to=path, size=inode.facts[0]), done)
 
-    def _moved(self, ino: int, transfer: Transfer, facts: tuple[int, str] | None) -> None:
+    def _moved(self, ino: int, transfer: ObjectTransfer, facts: tuple[int, str] | None) -> None:
         core, inode = self._core, self._core.image.inodes.get(ino)
         core.commit(VanishedRecord(transfer.source))
         if inode is None or not inode.parent:
@@ -322,7 +322,7 @@ class WriteBack:
 
     def _delete(self, path: str) -> None:
         core = self._core
-        transfer = Transfer(path, core.a_node() or "")
+        transfer = ObjectTransfer(path, core.a_node() or "")
         core.commit(TransferRecord(transfer))
 
         def done(answer: TaskAnswer) -> None:
@@ -336,7 +336,7 @@ class WriteBack:
 
         core.command(transfer.node, DeleteCommand(path=path), done)
 
-    def _begun(self, transfer: Transfer) -> list[Record]:
+    def _begun(self, transfer: ObjectTransfer) -> list[Record]:
         """Return what is so once an object is made: what was to go there need not any more."""
         doomed = [path for path in transfer.objects if path in self._core.image.doomed]
         return [TransferRecord(transfer), *map(SpareRecord, doomed)]
