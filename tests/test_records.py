@@ -79,6 +79,7 @@ def test_a_layout_that_comes_from_elsewhere_is_the_one_that_is_here():
     step = step_at(0, 4096)
     assert pickle.loads(pickle.dumps(step)).layout is step.layout
     assert copy.deepcopy(step).layout is step.layout
+    assert pickle.loads(pickle.dumps(Layout.of(()))) is Layout.of(())
     assert Layout.from_wire(step.layout.to_wire()) is step.layout
 
 
