@@ -11,6 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 ENGINE = {"PluginName": "bbflow", "PluginLibrary": "bbflow_adios2", "Rank": "0", "Writers": "1"}
+PATIENT = {"NodeLossTimeoutSecs": "1000000000"}
+"""It says nothing for days: a node that is started again meanwhile mustn't take it for dead."""
 END_S = 10.0
 
 
@@ -33,6 +35,11 @@ class StopStream:
     def __init__(self, process: "subprocess.Popen[bytes] | None" = None, name: str = "") -> None:
         self._process, self.name = process, name
         """The stream's name; empty if there is none."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be written."""
+        return self._process is not None and self._process.poll() is None
 
     def tell(self, why: str) -> None:
         """Write the step; whoever reads the stream gets it."""
@@ -80,15 +87,18 @@ def serve(name: str, contact: str) -> None:
 
     io = adios2.Adios().declare_io(name)
     io.set_engine("Plugin")
-    io.set_parameters(ENGINE | {"Stream": name, "Contact": contact})
+    io.set_parameters(ENGINE | PATIENT | {"Stream": name, "Contact": contact})
     stop, why = io.define_variable("stop", np.zeros(1, "i4")), io.define_variable("why", "")
     engine = io.open(name, Mode.Write)
-    for line in sys.stdin:
-        engine.begin_step()
-        engine.put(stop, np.ones(1, "i4"), Mode.Sync)
-        engine.put(why, line.rstrip("\n"))
-        engine.end_step()
-    engine.close()
+    try:
+        for line in sys.stdin:
+            engine.begin_step()
+            engine.put(stop, np.ones(1, "i4"), Mode.Sync)
+            engine.put(why, line.rstrip("\n"))
+            engine.end_step()
+        engine.close()
+    except RuntimeError as error:  # its node is gone: who reads the stream learns that, too
+        sys.exit(f"bbflow: the simulation can't be asked to end: {error}")
 
 
 if __name__ == "__main__":

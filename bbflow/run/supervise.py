@@ -192,7 +192,8 @@ class Supervisor:
             self._take(SimulationEnded())
         elif not ended and (why := self._why_stop()):
             own = [status.streams.get(self._stop_stream.name) for status in self._statuses]
-            self._take(StopAsked(why, reads=any(stream is not None and stream.readers for stream in own)))
+            reads = self._stop_stream.is_open and any(stream is not None and stream.readers for stream in own)
+            self._take(StopAsked(why, reads=reads))
         if ended:
             give_up_absent(self._nodes, self._statuses, self._stream)
         if beside is not None and self._due is None:

@@ -16,6 +16,7 @@ from bbflow.errors import BbflowError, StreamError
 from bbflow.events import EventLog
 from bbflow.landing.absent import absent_ranks
 from bbflow.net.contact import read_contact
+from bbflow.operators.space.late import LATE
 from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.calling.stage import CallStage
 from bbflow.transit.chain.comparing import check_clock
@@ -457,7 +458,8 @@ class Pipeline:
             of_raw,
         )
         errors = tuple(dict.fromkeys(line for lines in told for line in lines))
-        complete = complete and not (lacking or self._calls.errors or uncopied)
+        unmapped = any(name.startswith(LATE) for name in folding.errors)
+        complete = complete and not (lacking or self._calls.errors or uncopied or unmapped)
         outcome = Outcome(complete, steps, discarded, folding.late, folding.missing, errors)
         if self._folds:
             # If it dies before all nodes have forgotten the stream, the next one sees that there is nothing left to do.

@@ -14,6 +14,9 @@ from distributed.client import FutureCancelledError
 from bbflow.belongings import clear, is_ours
 from bbflow.cf import StreamAttributes
 from bbflow.errors import BbflowError
+from bbflow.operators.space import Placement
+from bbflow.operators.space.late import LateRemap
+from bbflow.operators.space.remapping import Remapped
 from bbflow.operators.windows.calendars import Clock
 from bbflow.records import Block, BlockForm, Layout
 from bbflow.transit.aside import aside
@@ -146,6 +149,9 @@ class FoldStage(DriverStage):
         """A block of each variable that was seen."""
         self._meanings = Meanings()
         self._coordinates: SteadyCoordinates | None = None
+        self._placements: Mapping[str, Placement] = {}
+        self._lates: Mapping[str, LateRemap] = {}
+        """Those of diagnostics whose results are remapped, not their steps."""
 
     @property
     def changes(self) -> list[str]:
@@ -171,14 +177,23 @@ class FoldStage(DriverStage):
         first = arrays.first
         write_referenced(arrays, attributes, results)
         placed, told = place_diagnostics(self.run.config.diagnostics, arrays, attributes)
-        self.folding.place(placed)
+        folder, diagnostics = self.run.config.output / FIELDS_DIRECTORY, self.run.config.diagnostics
+        is_late = {key: (space := diagnostics[key].space) is not None and space.is_late for key in placed}
+        self._placements = placed
+        self._lates = {
+            key: LateRemap.keep(folder, item)
+            for key, item in placed.items()
+            if is_late[key] and isinstance(item, Remapped)
+        }
+        folded = {key: item for key, item in placed.items() if key not in self._lates}
+        self.folding.place(folded)
         for name, placement in placed.items():
             write_field_coordinates(name, placement, attributes, results)
         self._learn(arrays.blocks, attributes, clock)
         self._coordinates = SteadyCoordinates(self.run, results, arrays, told)
         self._remove_stale()
         if first.placed and not len(self.folding.states):
-            room = check_room(first, self.run.config, placed, attributes)
+            room = check_room(first, self.run.config, folded, attributes)
             self._runs_ahead = room.ahead
             self.run.log.add("states", bytes=room.bytes)
         if self._saved is not None:
@@ -313,7 +328,7 @@ class FoldStage(DriverStage):
     def _learn(self, blocks: Mapping[str, Block | BlockForm], attributes: StreamAttributes, clock: Clock) -> None:
         self._forms |= blocks
         fields = {
-            name: field_of(diagnostic, blocks, attributes, self.folding.placements, clock)
+            name: field_of(diagnostic, blocks, attributes, self._placements, clock, self._lates)
             for name, diagnostic in self.run.config.diagnostics.items()
             if blocks.keys() >= set(diagnostic.variables)
         }

@@ -5,6 +5,9 @@ import pytest
 import streams
 import xarray as xr
 
+from bbflow.config import parse_config
+from bbflow.errors import ConfigError
+
 STEPS, LEVELS, LATS, LONS = 40, 2, 6, 8
 LAT, LON = np.linspace(-75, 75, LATS), np.arange(LONS) * 45.0
 TARGET = (3, 4)
@@ -143,3 +146,52 @@ def test_healpix_has_its_grid_mapping(run):
     crs = results[pixels.attrs["grid_mapping"]].attrs
     assert crs == {"grid_mapping_name": "healpix", "refinement_level": 1, "indexing_scheme": "nested"}
     assert np.isin(pixels.values, np.nanmin(values["tas"], axis=0)).all()
+
+
+@pytest.mark.parametrize("missing", ["nothing", "always", "sometimes"])
+def test_results_that_are_remapped_are_those_of_remapped_steps_to_thirteen_digits(tmp_path, missing):
+    weights, values = weights_file(tmp_path / "weights.nc"), fields()
+    values["tas"] = np.random.default_rng(5).normal(290, 10, (STEPS, LATS, LONS)).astype("f4")
+    del values["ta"]
+    if missing == "always":
+        values["tas"][:, 1:4, 2:5] = np.nan
+    elif missing == "sometimes":
+        values["tas"][3, 0, 0] = np.nan
+    each = {"remapcon": {"weights": weights}}
+    late = {"remapcon": {"weights": weights, "late": True}}
+    operators = {
+        "each": {"of": "tas", "space": each, "operators": ["mean", "sum"]},
+        "late": {"of": "tas", "space": late, "operators": ["mean", "sum"]},
+        "fine": {"of": "tas", "space": {"healpix": {"zoom": 1, "late": True}, "pyramid": True}, "operators": ["mean"]},
+    }
+    streams.store(tmp_path, values, 6.0 * np.arange(STEPS), ATTRIBUTES, steady=("lat", "lon", "plev"))
+    config = {"windows": ["day", "run"], "operators": operators}
+    outcome, results = streams.analysed(tmp_path, config, ranks=2, nodes=2)
+    assert outcome.complete == (missing != "sometimes")
+    for name in ("day_mean", "day_sum", "run_mean", "run_sum"):
+        one, other = results[f"each_{name}"], results[f"late_{name}"]
+        assert one.dtype == other.dtype
+        if missing == "sometimes" and name != "day_mean":
+            continue
+        held = slice(1 if missing == "sometimes" else 0, None)
+        np.testing.assert_allclose(other[held], one[held], rtol=1e-13)
+        assert np.isfinite(one[held]).any()
+    if missing == "sometimes":
+        assert np.isnan(results["late_day_mean"][0]).all()
+        assert np.isnan(results["late_run_sum"]).all()
+        [error] = [text for text in outcome.errors if text.startswith("operators of late:")]
+        assert "values were missing at some steps only" in error
+        assert results["late_run_sum"].attrs["bbflow_error"] == error
+    np.testing.assert_array_equal(results["late_lat"], results["each_lat"])
+    assert (tmp_path / "out" / "pyramids" / "run_hp1.zarr").exists()
+
+
+@pytest.mark.parametrize(("more", "says"), [
+    ({"operators": ["mean", "max"]}, "max of remapped steps isn't"),
+    ({"operators": ["mean"], "each": {"day": "max"}}, "each needs each step's remapped field"),
+    ({"operators": ["mean"], "space": [{"remapnn": {"grid": "r4x2", "late": True}}, "fldmean"]}, "another part of"),
+])  # fmt: skip
+def test_what_needs_each_step_is_not_remapped_late(more, says):
+    diagnostic = {"of": "tas", "space": {"remapnn": {"grid": "r4x2", "late": True}}} | more
+    with pytest.raises(ConfigError, match=says):
+        parse_config({"stream": "s", "operators": {"late": diagnostic}})

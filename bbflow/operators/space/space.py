@@ -7,7 +7,7 @@ from typing import Any
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators.expressions import parse_expression
 from bbflow.operators.family import Array
-from bbflow.operators.readers import number, positive, text, whole_number
+from bbflow.operators.readers import flag, number, positive, text, whole_number
 from bbflow.operators.space.grid import Grid
 from bbflow.operators.space.levels import Levels, parse_levels
 from bbflow.operators.space.making import MADE
@@ -59,6 +59,11 @@ class Space:
     def remap(self) -> Remap | None:
         """The remap, if there is one."""
         return next((move for move in self.moves if isinstance(move, Remap)), None)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether results are remapped in place of each step."""
+        return self.remap is not None and self.remap.late
 
     @property
     def has_pyramid(self) -> bool:
@@ -218,7 +223,7 @@ def _isel(value: Any) -> tuple[Move, ...]:
     return tuple(SelectIndex(str(dim), tuple(map(_index, _list(own)))) for dim, own in _map(value, "isel").items())
 
 
-REMAP_KEYS = ("weights", "area_min", "fraction", "grid", "pyramid")
+REMAP_KEYS = ("weights", "area_min", "fraction", "grid", "pyramid", "late")
 
 
 def _remap(method: str) -> Callable[[Any], tuple[Move, ...]]:
@@ -236,7 +241,8 @@ def _remap(method: str) -> Callable[[Any], tuple[Move, ...]]:
         if least is not None and not 0 <= least <= 1:
             raise ConfigError(f"area_min is {least:g}: it is a share of a point's area, from 0 to 1")
         levels = _pyramid(own.get("pyramid"))
-        return (Remap(method=method, area_min=least, **others, pyramid=levels, directory=beside()),)
+        late = flag(own.get("late") or False)
+        return (Remap(method=method, area_min=least, **others, pyramid=levels, late=late, directory=beside()),)
 
     return read
 

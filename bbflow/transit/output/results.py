@@ -17,6 +17,7 @@ from bbflow.operators import Operator
 from bbflow.operators.decoding import marks_of
 from bbflow.operators.operator import Axis
 from bbflow.operators.own.guard import error_of
+from bbflow.operators.space.late import LATE
 from bbflow.operators.windows import Window
 from bbflow.operators.windows.calendars import Clock
 from bbflow.stored_names import stored_name
@@ -232,11 +233,11 @@ class Results:
             What failed in users' operators: their results say so.
         """
         for span in spans:
-            for field, operators in span.fields.values():
+            for key, (field, operators) in span.fields.items():
                 for operator in operators:
                     name = result_name(field.name, span.closing.window.name, operator.name)
                     self._store.resize(name, span.index + 1)
-                    if (text := error_of(operator, errors)) is not None:
+                    if (text := error_of(operator, errors) or errors.get(f"{LATE}{key}")) is not None:
                         self._store.describe(name, bbflow_error=text)
             self._write_axis(span.closing, span.index)
         for path, chunks in self._aside.items():
