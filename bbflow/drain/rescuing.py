@@ -121,7 +121,7 @@ class Rescue:
         self._forsaken = Forsaken(self._view, self._consumers)
         self._news: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._watchers = [Watcher(node, stream, -1, self._news, extremes=True) for node in nodes]
-        config = Config(stream, {}, output, time, raw=RawConfig())
+        config = Config(stream, {}, output, time=time, raw=RawConfig())
         self._draining = Draining(config, contact, cursors)
         read_as, read = StreamConfig(time, schema, is_dated=True), BlockReader(contact, stream).read
         done = dict.fromkeys(names, -1)

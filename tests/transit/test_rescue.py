@@ -173,6 +173,28 @@ def test_all_kinds_of_variables_are_rescued_and_replayed(tmp_path):
             assert (back.own.units, back.attrs["odd/units"]) == ("K", "1+2j")
 
 
+OTHER_TIME = """
+io.define_attribute("day/units", "days since 2000-01-01")
+day = io.define_variable("day", np.zeros(1))
+engine = io.open("out", Mode.Write)
+for step in range(3):
+    engine.begin_step()
+    engine.put(day, np.array([10.0 + step]), Mode.Sync)
+    engine.end_step()
+engine.close()
+"""
+
+
+def test_steps_have_the_time_that_the_configuration_names(tmp_path):
+    with start_nodes(1, "4MiB") as nodes:
+        Consumers(read_contact(nodes.contact), "model", [RESCUE]).close()
+        write(nodes.contact, OTHER_TIME, write_config(tmp_path))
+        rescued = Rescue(nodes.contact, "model", tmp_path / "out", TimeConfig(variable="day")).run()
+    with xr.open_zarr(rescued.store, decode_times=False) as raw:
+        assert raw.bbflow_step.dims == ("day",)
+        np.testing.assert_array_equal(raw.day, [10, 11, 12])
+
+
 def interrupted(*_):
     raise KilledError
 
