@@ -60,9 +60,9 @@ class Committing:
         core = self._core
         there = core.image.handles.get(handle.number)
         if there is not None:  # else its session has ended meanwhile
-            core.seq += 1  # others were told meanwhile what was so until now
+            core.next_seq()  # others were told meanwhile what was so until now
             with suppress(Deferred):
-                core.finished.append((call, self._count(call, there, added)))
+                core.finish(call, self._count(call, there, added))
             core.count(call)
 
     def _count(self, call: Call[CommitFileRequest], handle: Handle, added: dict[str, int]) -> CommitReply:
@@ -81,7 +81,7 @@ class Committing:
             attr=inode.attr(), version=handle.version, append=not inode.is_cut, granted={}, spent=added, seq=core.seq
         )
         if self._write_back.must_wait(inode, sync=asked.sync):
-            self._write_back.when_written(inode, lambda: core.finished.append((call, reply)))
+            self._write_back.when_written(inode, lambda: core.finish(call, reply))
             raise Deferred
         return reply
 

@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Generic, NoReturn, TypeVar
@@ -10,7 +10,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from bbflow.files.commands import Command, DropCommand, TaskAnswer
+from bbflow.files.commands import Command, DropCommand, IonodeAddress, TaskAnswer
 from bbflow.files.inodes import DIRECTORY, FILE, FileLayout, Inode, Pieces
 from bbflow.files.master.database import Database
 from bbflow.files.master.events import Event, RoomEvent
@@ -119,15 +119,13 @@ class Core:
         self.image: Image = self._namespace
         """The namespace, as it is read; `commit` changes it."""
         self.sessions = Sessions()
-        self.nodes: dict[str, Node] = {}
-        self.finished: list[tuple[AnyCall, FileReply]] = []
-        """Requests that were `Deferred` and have their reply now."""
-        self.out: list[tuple[int, Struct | Raw]] = []
-        """Messages to send once everything is stored: peer and message."""
-        self.events: list[Event] = []
-        """What has happened that requests may wait for."""
-        self.seq = 0
-        """Number of the last change."""
+        self._nodes: dict[str, Node] = {}
+        self.nodes: Mapping[str, Node] = self._nodes
+        """The IOnodes by name."""
+        self._finished: list[tuple[AnyCall, FileReply]] = []
+        self._out: list[tuple[int, Struct | Raw]] = []
+        self._events: list[Event] = []
+        self._seq = 0
         self._turn = 0
         self._numbers = database.epoch << 32
         self._tasks: dict[int, tuple[str, Command | None, Then]] = {}
@@ -159,7 +157,7 @@ class Core:
                 self.database.store(record)
             events, freed = (self.sessions if record.is_of_client else self._namespace).apply(record)
             if events:
-                self.events += events
+                self._events += events
             if freed:
                 self.drop(freed)
 
@@ -183,16 +181,54 @@ class Core:
 
     def happened(self, event: Event) -> None:
         """Wake requests that wait for this."""
-        self.events.append(event)
+        self._events.append(event)
+
+    def take_events(self) -> dict[Event, None]:
+        """Return what has happened that requests may wait for, once."""
+        events, self._events = dict.fromkeys(self._events), []
+        return events
+
+    def finish(self, call: AnyCall, reply: FileReply) -> None:
+        """Let a request that was `Deferred` have its reply."""
+        self._finished.append((call, reply))
+
+    def take_finished(self) -> list[tuple[AnyCall, FileReply]]:
+        """Return what was deferred and has its reply now, once."""
+        finished, self._finished = self._finished, []
+        return finished
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether something has happened that nobody has taken in yet."""
+        return bool(self._events or self._finished)
+
+    @property
+    def has_out(self) -> bool:
+        """Whether messages wait to be sent."""
+        return bool(self._out)
 
     def take_out(self) -> list[tuple[int, Struct | Raw]]:
-        """Return what is to be sent, once."""
-        out, self.out = self.out, []
+        """Return what is to be sent once everything is stored, peer and message, once."""
+        out, self._out = self._out, []
         return out
 
     def send(self, peer: int, message: Struct | Raw) -> None:
         """Send a message once everything is stored."""
-        self.out.append((peer, message))
+        self._out.append((peer, message))
+
+    @property
+    def seq(self) -> int:
+        """Number of the last change."""
+        return self._seq
+
+    def next_seq(self) -> int:
+        """Begin with a change, and return its number."""
+        self._seq += 1
+        return self._seq
+
+    def node(self, name: str, address: IonodeAddress) -> Node:
+        """Return an IOnode, which is there from now on if it wasn't."""
+        return self._nodes.setdefault(name, Node(name, address, 0))
 
     # Commands to IOnodes.
 

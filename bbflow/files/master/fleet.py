@@ -46,7 +46,7 @@ class Fleet:
             for name in inode.ring:
                 if name not in core.nodes:
                     nowhere = IonodeAddress(name=name, host="", socket="", directory="", tcp="", tls="")
-                    core.nodes[name] = Node(name, nowhere, 0, away_since_s=now_s)
+                    core.node(name, nowhere).go(now_s)
         for inode in core.image.inodes.values():
             if inode.kind == FILE and inode.ring:
                 core.place(inode.places)
@@ -78,7 +78,7 @@ class Fleet:
     def _join(self, peer: int, told: JoinIonode, keys: dict[str, int], still: set[int]) -> Changes:
         core, name = self._core, told.name
         address = IonodeAddress(**{key: getattr(told, key) for key in IonodeAddress.__struct_fields__})
-        node = core.nodes.setdefault(name, Node(name, address, 0))
+        node = core.node(name, address)
         granted_bytes = sum(session.room.get(name, 0) for session in core.sessions.by_name.values())
         node.come(address, told.most, peer, granted_bytes)
         self.by_peer[peer] = node

@@ -221,7 +221,7 @@ class Master:
         try:
             if kind in self._changes:
                 self._check_grace(call)
-                core.seq += 1
+                core.next_seq()
             if (had := self._once.reply(call)) is not None:
                 self._say(call, had)
                 return True
@@ -295,7 +295,7 @@ class Master:
         CapacityError
             If there is no room for them: messages and changes are kept for the next time.
         """
-        if not self._core.out and not self._is_due:
+        if not self._core.has_out and not self._is_due:
             return []
         self._core.database.commit()
         self._is_due = False
@@ -305,20 +305,20 @@ class Master:
     def _settle(self) -> None:
         """Try again what waited for something that has happened since."""
         core = self._core
-        while core.events or core.finished:
-            finished, core.finished = core.finished, []
-            for call, reply in finished:
+        while core.is_unsettled:
+            for call, reply in core.take_finished():
                 self._answer(call, reply)
-            events, core.events = dict.fromkeys(core.events), []
+            events = core.take_events()
             self._write_back.take(events)
             self._shrinking.take(events)
             self._prefetching.take(events)
             for event in events:
-                self._wake(event)
+                if event in self._waits:
+                    self._wake(event)
         self._tell_found_out()
 
     def _wake(self, event: Event) -> None:
-        calls = self._waits.pop(event, None)
+        calls = self._waits.pop(event)
         while calls:
             call = calls.popleft()
             if call.peer not in self._core.sessions.by_peer:

@@ -216,7 +216,7 @@ class Overview:
             left.discard(name)
             if not left:
                 self.is_over = True
-                core.finished.append((call, FileReply()))
+                core.finish(call, FileReply())
 
         for name in sorted(left):
             core.command(name, EndCommand(), partial(ended, name))

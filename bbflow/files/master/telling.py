@@ -32,8 +32,7 @@ class Tellings:
         if not heard:
             then()
             return
-        core.seq += 1
-        seq = core.seq
+        seq = core.next_seq()
         for listener, told in heard.values():
             names, directories = tuple(told.names), tuple(told.directories)
             core.send(listener, ForgetNotice(seq=seq, inos=tuple(told.inos), names=names, directories=directories))
