@@ -191,8 +191,6 @@ class Config:
     """What is computed, by name."""
     output: Path = Path("bbflow-out")
     """Directory of results.zarr, raw.zarr, report.html and the pictures."""
-    copy_to: str | None = None
-    """URL below which the stores are copied while they grow, such as ``s3://bucket/run``; None for no copy."""
     time: TimeConfig = field(default_factory=TimeConfig)
     """Where a step's time comes from."""
     raw: RawConfig = field(default_factory=lambda: RawConfig(variables=()))
@@ -223,6 +221,8 @@ class Config:
     """The keys 'operators' and 'windows' as they were written."""
     select: tuple[SelectConfig, ...] = ()
     """Rules, of which the first that fits an IO counts; none if the program's XML selects the engine."""
+    copy_to: str | None = None
+    """URL below which the stores are copied while they grow, such as ``s3://bucket/run``; None for no copy."""
 
     def anywhere(self) -> "Config":
         """Return the same configuration with paths that mean the same to processes with another working directory."""
