@@ -14,14 +14,25 @@ from bbflow.errors import ConfigError, nearest
 from bbflow.functions import UserFunction, parse_functions
 from bbflow.operators.conditions import Condition, parse_condition
 from bbflow.operators.diagnostic import Diagnostic, parse_diagnostics
-from bbflow.operators.readers import flag, number, one_of
 from bbflow.operators.windows.calendars import SECONDS_SINCE, UNIT_SECONDS, Clock, duration
 from bbflow.operators.windows.date_texts import read_date
 from bbflow.operators.windows.spans import Run, StepsSpan
 from bbflow.origin import look_in, reading
 from bbflow.publication import PublicationConfig, parse_publication
 from bbflow.schemas.finding import named
-from bbflow.sections import check_keys, read_as, read_list, read_names, read_section, read_text, read_whole
+from bbflow.sections import (
+    as_list,
+    check_keys,
+    flag,
+    names_or_all,
+    number,
+    one_of,
+    positive,
+    read_as,
+    read_section,
+    text,
+    whole_number,
+)
 from bbflow.stored_names import stored_name
 from bbflow.units import parse_bytes, parse_capacity, parse_path, parse_seconds
 from bbflow.yaml_files import parse_yaml, read_yaml
@@ -272,7 +283,7 @@ def parse_config(content: Any) -> Config:
     for key in ("stream", "operators"):
         if not content.get(key):
             raise ConfigError(f"the key {key!r} is missing: say which stream, and which operators by variable")
-    windows = read_list(content.get("windows", ["month", "run"]), "windows")
+    windows = as_list(content.get("windows", ["month", "run"]), "windows")
     diagnostics = parse_diagnostics(content["operators"], windows)
     results = {
         stored_name(f"{item.name}_{window.name}_{operator.name}"): window.name
@@ -283,7 +294,7 @@ def parse_config(content: Any) -> Config:
     functions, raw = parse_functions(content.get("functions"), results), _parse_raw(content.get("raw", "none"))
     _check_asked(raw, functions)
     return Config(
-        stream=read_as(read_text, content["stream"], "stream"),
+        stream=read_as(text, content["stream"], "stream"),
         diagnostics=diagnostics,
         select=_parse_select(content.get("select")),
         output=read_as(parse_path, content.get("output") or "bbflow-out", "output"),
@@ -295,7 +306,7 @@ def parse_config(content: Any) -> Config:
             NodesConfig,
             content.get("nodes"),
             "nodes",
-            count=read_whole,
+            count=positive,
             capacity=parse_capacity,
             state_capacity=parse_bytes,
             directory=parse_path,
@@ -346,7 +357,7 @@ def written_time(time: TimeConfig) -> str:
 def _parse_select(content: Any) -> tuple[SelectConfig, ...]:
     """Read a rule, or a list of rules."""
     rules = content if isinstance(content, list) else [content] if content is not None else []
-    readers = {"io": pattern, "file": pattern, "stream": read_text, "until": pattern, "parameters": _parameters}
+    readers = {"io": pattern, "file": pattern, "stream": text, "until": pattern, "parameters": _parameters}
     read = tuple(read_section(SelectConfig, rule, "select", **readers) for rule in rules)
     for rule in read:
         if rule.io is None and rule.file is None:
@@ -364,18 +375,18 @@ def pattern(value: Any) -> str:
     ConfigError
         If it is empty, or has what one of them takes for a sign of its own.
     """
-    text = read_text(value)
-    if not text or re.search(r"\\|\[\^|\[[^]]*\[[:.=]", text):
+    name = text(value)
+    if re.search(r"\\|\[\^|\[[^]]*\[[:.=]", name):
         signs = "* stands for any signs, ? for one, [ab] for a or b, [!ab] for any other"
-        raise ConfigError(f"{text!r} must be a name in which {signs}")
-    return text
+        raise ConfigError(f"{name!r} must be a name in which {signs}")
+    return name
 
 
 def _parameters(value: Any) -> dict[str, str]:
     if not isinstance(value, dict):
         raise ConfigError(f"{value!r} must be a map of the engine's parameters")
     flags = {True: "yes", False: "no"}
-    return {str(key): flags[item] if isinstance(item, bool) else read_text(item) for key, item in value.items()}
+    return {str(key): flags[item] if isinstance(item, bool) else text(item) for key, item in value.items()}
 
 
 def _parse_time(content: Any) -> TimeConfig:
@@ -387,11 +398,11 @@ def _parse_time(content: Any) -> TimeConfig:
         content,
         "time",
         by=by,
-        variable=read_text,
-        attribute=read_text,
+        variable=text,
+        attribute=text,
         start=_date,
-        units=read_text,
-        calendar=read_text,
+        units=text,
+        calendar=text,
         interval=_interval,
         late=one_of("incomplete", "skip", "error"),
     )
@@ -454,10 +465,10 @@ def _parse_workers(content: Any, diagnostics: Iterable[Diagnostic]) -> WorkersCo
         WorkersConfig,
         content,
         "workers",
-        processes=partial(read_whole, least=0),
-        threads=read_whole,
-        batch_steps=read_whole,
-        dashboard=read_text,
+        processes=whole_number,
+        threads=positive,
+        batch_steps=positive,
+        dashboard=text,
     )
     if (content or {}).get("processes") is not None:
         return workers
@@ -465,8 +476,8 @@ def _parse_workers(content: Any, diagnostics: Iterable[Diagnostic]) -> WorkersCo
 
 
 def _schema(value: Any) -> str:
-    named(read_text(value))
-    return read_text(value)
+    named(text(value))
+    return text(value)
 
 
 def _parse_raw(content: Any) -> RawConfig:
@@ -480,18 +491,18 @@ def _parse_raw(content: Any) -> RawConfig:
         RawConfig,
         content,
         "raw",
-        variables=read_names,
-        every=read_whole,
+        variables=names_or_all,
+        every=positive,
         compression=one_of("none", "zstd", "blosc"),
         keep_bits=_bits,
         dedup=flag,
         shard=parse_bytes,
         chunks=_chunks,
         when=parse_condition,
-        asked_by=read_text,
-        before=_from_zero,
-        after=_from_zero,
-        policy=read_text,
+        asked_by=text,
+        before=whole_number,
+        after=whole_number,
+        policy=text,
         phases=parse_path,
     )
     read_as(_check_chunks, raw, "raw: chunks")
@@ -511,28 +522,24 @@ def _check_asked(raw: RawConfig, functions: Sequence[UserFunction]) -> None:
         raise ConfigError(f"raw: asked_by: {raw.asked_by!r} is no function of steps (with 'of'); {told}")
 
 
-def _from_zero(value: Any) -> int:
-    return read_whole(value, least=0)
-
-
 def _chunks(value: Any) -> str | dict[str, int]:
     if value == AUTO:
         return AUTO
     if not isinstance(value, dict) or not value:
         raise ConfigError(f"{value!r} is neither auto nor a map such as {{time: 24, lat: 64, lon: 64}}")
-    return {read_text(name): _length(length) for name, length in value.items()}
+    return {text(name): _length(length) for name, length in value.items()}
 
 
 def _url(value: Any) -> str:
-    if not re.fullmatch(r"[a-z0-9]+://[^\s?#]+", read_text(value)):
+    if not re.fullmatch(r"[a-z0-9]+://[^\s?#]+", text(value)):
         raise ConfigError(f"{value!r} is no place for a copy: write it like s3://bucket/run1")
-    return read_text(value)
+    return text(value)
 
 
 def _length(value: Any) -> int:
     """Read a number of points, also as a power: HEALPix has 4^zoom cells in each of its twelve faces."""
     power = re.fullmatch(r"(\d+)\^(\d{1,2})", value.strip()) if isinstance(value, str) else None
-    return read_whole(value if power is None else int(power[1]) ** int(power[2]))
+    return positive(value if power is None else int(power[1]) ** int(power[2]))
 
 
 def _check_chunks(raw: RawConfig) -> None:
@@ -559,5 +566,5 @@ def _interval(value: Any) -> float | timedelta:
 
 def _bits(value: Any) -> int | dict[str, int]:
     if isinstance(value, dict):
-        return {str(name): read_whole(bits) for name, bits in value.items()}
-    return read_whole(value)
+        return {str(name): positive(bits) for name, bits in value.items()}
+    return positive(value)

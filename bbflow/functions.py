@@ -11,8 +11,8 @@ from typing import Any
 
 from bbflow.errors import ConfigError, OperatorError, nearest
 from bbflow.operators.conditions import Condition, parse_condition
-from bbflow.operators.readers import positive, text
 from bbflow.origin import Origin, origin_of
+from bbflow.sections import check_keys, positive, text
 
 Array = Any
 SECONDS = {"units": "seconds since 1970-01-01", "dtype": "f8"}
@@ -127,9 +127,7 @@ def _function(name: str, entry: Any, results: Mapping[str, str]) -> UserFunction
         raise ConfigError(f"{where}: the name must be a word of letters, digits and _: a store is called so")
     if not isinstance(entry, Mapping) or not entry.get("call"):
         raise ConfigError(f"{where} must be a map with 'call', such as {{call: 'lows:find', of: [psl]}}")
-    for key in entry:
-        if key not in keys:
-            raise ConfigError(f"{where}: unknown key {key!r}; {nearest(str(key), keys)}")
+    check_keys(entry, keys, where)
     if bool(entry.get("of")) == bool(entry.get("results")):
         raise ConfigError(f"{where}: say either 'of', variables of each step, or 'results', of a window that has ended")
     if entry.get("results") and (entry.get("every") is not None or entry.get("when") is not None):

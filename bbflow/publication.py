@@ -7,6 +7,7 @@ from string import Formatter
 from typing import Any
 
 from bbflow.errors import ConfigError, nearest
+from bbflow.sections import check_keys
 
 FILE = "{variable_id}_{table_id}_{source_id}_{experiment_id}_{variant_label}_{grid_label}_{time_range}.nc"
 """Of CMIP6 (Data Reference Syntax, doi:10.5281/zenodo.12768887, "file name template")."""
@@ -76,9 +77,7 @@ def parse_publication(content: Any, results: Collection[str]) -> PublicationConf
     """
     if not isinstance(content, Mapping) or not content.get("variables"):
         raise ConfigError("publication must be a map with 'variables', such as {tas_month_mean: {variable_id: tas, …}}")
-    for key in content:
-        if key not in KEYS:
-            raise ConfigError(f"publication: unknown key {key!r}; {nearest(str(key), KEYS)}")
+    check_keys(content, KEYS, "publication")
     attributes = _map(content.get("attributes") or {}, "publication: attributes")
     entries = _map(content["variables"], "publication: variables")
     variables = tuple(_variable(name, entry, results) for name, entry in entries.items())

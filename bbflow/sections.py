@@ -1,65 +1,141 @@
-"""Reading the sections of a configuration: maps into dataclasses, and plain values."""
+"""Reading what people write: maps into records, and plain values. Whatever is configured is read by one set of rules.
 
-from dataclasses import fields
+Each reader returns the value or raises a `ConfigError`. A boolean is no number, a text that is a number is one (1e5
+without a dot is a text in YAML 1.1), and a whole number may be written as 1e6.
+"""
+
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import MISSING, fields
 from typing import Any, TypeVar
 
 from bbflow.errors import ConfigError, nearest
 
 T = TypeVar("T")
+FLAGS = {"yes": True, "on": True, "no": False, "off": False}
 
 
-def read_section(cls: type[T], content: Any, where: str, **readers: Any) -> T:
-    """Make a dataclass of a map; keys must be its fields, values go through their reader."""
-    if content is None:
-        return cls()
-    check_keys(content, {item.name for item in fields(cls)}, where)  # type: ignore[arg-type]
-    given = {key: value for key, value in content.items() if value is not None}
+def read_section(cls: type[T], content: Any, where: str, **readers: Callable[[Any], Any]) -> T:
+    """Make a record of a map.
+
+    Parameters
+    ----------
+    cls
+        A dataclass. Its fields are the keys; those without a default must be given. A key without a value is none.
+    content
+        What was read; None is an empty map.
+    where
+        Which section it is, for messages.
+    **readers
+        Field to what reads its values; a field without one can't be given.
+
+    Raises
+    ------
+    ConfigError
+        If a key is unknown or missing, or a value is wrong; the message names the key.
+    """
+    check_keys({} if content is None else content, readers, where)
+    given = {key: value for key, value in (content or {}).items() if value is not None}
+    for item in fields(cls):  # type: ignore[arg-type]
+        if item.default is item.default_factory is MISSING and item.name not in given:
+            raise ConfigError(f"{where}: the key {item.name!r} is missing")
     return cls(**{key: read_as(readers[key], value, f"{where}: {key}") for key, value in given.items()})
 
 
-def check_keys(content: Any, valid: set[str], where: str) -> None:
-    """See that a map has no other keys than some."""
-    if not isinstance(content, dict):
-        raise ConfigError(f"{where} must be a map with the keys {', '.join(sorted(valid))}")
+def check_keys(content: Any, valid: Collection[str], where: str = "", kind: str = "key") -> None:
+    """See that a map has no other keys than some.
+
+    Parameters
+    ----------
+    content
+        What was read.
+    valid
+        Which keys there are.
+    where
+        Which section it is, for messages; empty if the caller says so.
+    kind
+        What keys are called there.
+    """
+    if not isinstance(content, Mapping):
+        raise ConfigError(f"{where or repr(content)} must be a map with the keys {', '.join(sorted(valid))}")
     for key in content:
         if key not in valid:
-            raise ConfigError(f"{where}: unknown key {key!r}; {nearest(str(key), valid)}")
+            raise ConfigError(f"{where and where + ': '}unknown {kind} {key!r}; {nearest(str(key), valid)}")
 
 
-def read_as(reader: Any, value: Any, where: str) -> Any:
+def read_as(reader: Callable[[Any], T], value: Any, where: str) -> T:
     """Read a value, and name the key in the error if it can't be read."""
     try:
         return reader(value)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
     except (TypeError, ValueError):
-        raise ConfigError(f"{where}: {value!r} can't be read as {reader.__name__}") from None
+        raise ConfigError(f"{where}: {value!r} can't be read as {getattr(reader, '__name__', 'its kind')}") from None
 
 
-def read_whole(value: Any, least: int = 1) -> int:
+def number(value: Any) -> float:
+    """Read a finite number."""
+    try:
+        read = value if isinstance(value, int) and not isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        read = math.nan
+    if isinstance(value, bool) or not abs(read) < math.inf:
+        raise ConfigError(f"{value!r} is not a finite number")
+    return read
+
+
+def whole_number(value: Any, least: int = 0) -> int:
     """Read a whole number, from `least` on."""
-    number = int(value)
-    if number < least or (isinstance(value, float) and value != number):
-        raise ConfigError(f"{value!r} must be a whole number, {least} or more")
-    return number
+    try:
+        read = number(value)
+    except ConfigError:
+        read = math.nan
+    if math.isnan(read) or read != int(read) or read < least:
+        raise ConfigError(f"{value!r} is not a whole number from {least}")
+    return int(read)
 
 
-def read_text(value: Any) -> str:
-    """Read one text, or a number as text."""
-    if isinstance(value, (list, dict)):
-        raise ConfigError(f"{value!r} must be one text")
-    if isinstance(value, bool | float | None):
-        raise ConfigError(f"{value!r} is no text: quote it")
-    return str(value)
+def positive(value: Any) -> int:
+    """Read a whole number from 1."""
+    return whole_number(value, least=1)
 
 
-def read_names(value: Any) -> tuple[str, ...] | None:
-    """Read a list of names; None for all."""
-    return None if value in ("all", None) else tuple(map(read_text, read_list(value, "variables")))
+def flag(value: Any) -> bool:
+    """Read true or false; also yes, no, on and off, which are booleans in YAML 1.1."""
+    read = FLAGS.get(value.lower()) if isinstance(value, str) else value
+    if not isinstance(read, bool):
+        raise ConfigError(f"{value!r} is neither true nor false")
+    return read
 
 
-def read_list(value: Any, where: str) -> list[Any]:
-    """Read a list; a single value is one of one."""
-    if value is None or isinstance(value, dict):
+def text(value: Any) -> str:
+    """Read a text that isn't empty. A whole number is one, as in ``units: 1``; of 1.10, which is 1.1, nobody knows."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str) or not value.strip():
+        hint = "" if isinstance(value, str | list | tuple | Mapping) else ": quote it"
+        raise ConfigError(f"{value!r} is not a text{hint}")
+    return value.strip()
+
+
+def one_of(*names: str) -> Callable[[Any], str]:
+    """Return what reads one of some words."""
+
+    def read(value: Any) -> str:
+        if value not in names:
+            raise ConfigError(f"unknown choice {value!r}; {nearest(str(value), names)}")
+        return str(value)
+
+    return read
+
+
+def as_list(value: Any, where: str) -> list[Any]:
+    """Read a list; a single value stands for a list of one."""
+    if value is None:
         raise ConfigError(f"{where} must be a list")
     return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def names_or_all(value: Any) -> tuple[str, ...] | None:
+    """Read a list of names; None for all."""
+    return None if value in ("all", None) else tuple(map(text, as_list(value, "variables")))

@@ -11,8 +11,8 @@ ROOT = Path(__file__).parents[1]
 LAYERS = (
     {"errors"},
     {"locks", "log", "wire"},
-    {"layouts", "belongings", "origin", "attributes", "point_maps", "publication", "sections", "yaml_files"},
-    {"atomic", "units", "records", "cf", "stored_names"},
+    {"layouts", "belongings", "origin", "attributes", "point_maps", "sections", "yaml_files"},
+    {"atomic", "publication", "units", "records", "cf", "stored_names"},
     {"events", "leftovers", "one_thread", "schemas", "net", "stores"},
     {"operators", "store", "phases", "models", "chunks", "javac"},
     {"functions"},

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.errors import ConfigError, nearest
+from bbflow.errors import ConfigError
 from bbflow.operators.catalogue import OwnNames
 from bbflow.operators.expressions import Expression, of_variable, parse_expression
 from bbflow.operators.family import DType
@@ -18,6 +18,7 @@ from bbflow.operators.parse import FILTER, parse_operators
 from bbflow.operators.space import Space, parse_space
 from bbflow.operators.transforms import Transform, parse_transforms
 from bbflow.operators.windows import Window, parse_windows
+from bbflow.sections import as_list, check_keys
 from bbflow.stored_names import stored_name
 
 VALUE = "value"
@@ -179,19 +180,6 @@ def _written(item: Diagnostic) -> Iterator[tuple[str, Any]]:
     yield from ((f"{item.name}_{table.name}", (item.key, table.name)) for table in item.filters)
 
 
-def check_keys(content: Any, valid: Iterable[str]) -> None:
-    """See that a map has known keys only.
-
-    Raises
-    ------
-    ConfigError
-        If not; the message names the nearest.
-    """
-    for key in content:
-        if key not in valid:
-            raise ConfigError(f"unknown key {key!r}; {nearest(str(key), valid)}")
-
-
 def _parse(key: str, name: str, parts: Mapping[str, Any], windows: list[Any]) -> Diagnostic:
     operators = parse_operators(as_list(parts.get("operators"), "operators"))
     filters = tuple(item for item in operators if isinstance(item, Filter))
@@ -259,10 +247,3 @@ def _parse_attributes(content: Any) -> dict[str, Any]:
     if not isinstance(content, Mapping):
         raise ConfigError("attributes must be a map, such as {units: m s-1}")
     return {str(key): value for key, value in content.items()}
-
-
-def as_list(value: Any, where: str) -> list[Any]:
-    """Read a list; a single name stands for a list of one."""
-    if value is None:
-        raise ConfigError(f"{where} must be a list")
-    return list(value) if isinstance(value, list | tuple) else [value]

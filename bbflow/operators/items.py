@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from bbflow.errors import ConfigError, nearest
+from bbflow.errors import ConfigError
 from bbflow.operators.operator import REQUIRED, Parameter
+from bbflow.sections import check_keys
 
 
 def item_parts(item: Any, what: str) -> tuple[str, Mapping[str, Any]]:
@@ -49,9 +50,7 @@ def read_parameters(where: str, parameters: Mapping[str, Parameter], given: Mapp
     ConfigError
         If one is unknown, missing or wrong.
     """
-    for name in given:
-        if name not in parameters:
-            raise ConfigError(f"{where}: unknown parameter {name!r}; {nearest(str(name), parameters)}")
+    check_keys(given, parameters, where, kind="parameter")
     return {name: _value(where, name, parameter, given) for name, parameter in parameters.items()}
 
 

@@ -11,7 +11,7 @@ from bbflow.operators.filter import Filter
 from bbflow.operators.items import item_parts, read_parameters
 from bbflow.operators.names.known import NAMES
 from bbflow.operators.operator import Operator, OperatorKind, Parameter
-from bbflow.operators.readers import flag, number, positive, text
+from bbflow.sections import flag, number, positive, text
 
 FILTER = "filter"
 FILTER_PARAMETERS = {

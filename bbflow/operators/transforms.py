@@ -14,7 +14,7 @@ from bbflow.errors import ConfigError, nearest
 from bbflow.operators.family import Array, DType, StateField, Steps, Views
 from bbflow.operators.items import item_parts, read_parameters
 from bbflow.operators.operator import Parameter
-from bbflow.operators.readers import flag, one_of
+from bbflow.sections import flag, one_of
 
 
 class Transform(ABC):

@@ -10,6 +10,7 @@ from typing import Any
 
 from bbflow.errors import ConfigError, nearest
 from bbflow.models.cloud import CloudProfile
+from bbflow.sections import check_keys
 from bbflow.simulate.cloud import CloudScenario, Rent
 from bbflow.simulate.graph import Graph, Level, graph_of_levels, graph_of_plan
 from bbflow.simulate.sections import (
@@ -20,7 +21,7 @@ from bbflow.simulate.sections import (
     JobSection,
     Simulation,
     Workflow,
-    read_section,
+    read_record,
 )
 from bbflow.simulate.staging import NAIVE, StagingScenario
 from bbflow.simulate.traces import graph_of_trace
@@ -129,14 +130,12 @@ def parse_scenario(name: str, content: Any, folder: Path = Path()) -> Scenario:
     if given not in _SECTIONS:
         raise ConfigError(f"{name}: kind {given!r} is none; {nearest(str(given), _SECTIONS)}")
     kind, sections = content["kind"], _SECTIONS[content["kind"]]
-    for key in content:
-        if key not in _COMMON | sections.keys():
-            raise ConfigError(f"{name}: unknown key {key!r}; {nearest(str(key), _COMMON | sections.keys())}")
+    check_keys(content, _COMMON | sections.keys(), name)
     for key in sections.keys() - _OPTIONAL:
         if key not in content:
             raise ConfigError(f"{name}: the section {key!r} is missing")
     read = {
-        key: read_section(cls, content[key], f"{name}: {key}")
+        key: read_record(cls, content[key], f"{name}: {key}")
         for key, cls in sections.items()
         if content.get(key) and key != "levels"
     }
@@ -168,7 +167,7 @@ def _graph(content: Content, given: Workflow, name: str, folder: Path) -> Graph:
     written = content["levels"]
     if not isinstance(written, dict) or not written:
         raise ConfigError(f"{name}: levels must be a map of names, each with tasks, compute_s and more")
-    levels = {str(key): read_section(Level, level, f"{name}: levels.{key}") for key, level in written.items()}
+    levels = {str(key): read_record(Level, level, f"{name}: levels.{key}") for key, level in written.items()}
     return graph_of_levels(levels, given.scale)
 
 

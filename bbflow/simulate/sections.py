@@ -3,11 +3,12 @@
 import dataclasses
 import math
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
-from bbflow.errors import ConfigError, nearest
+from bbflow.errors import ConfigError
+from bbflow.sections import number, read_section, text, whole_number
 from bbflow.units import parse_bytes
 
 T = TypeVar("T")
@@ -191,7 +192,7 @@ _MAY_BE_NONE = {"phases_before", "lookahead"}
 _RATE = re.compile(r"\s*(.+?)\s*([Bb])(?:it)?/s\s*")
 
 
-def parse_rate(text: str | float) -> float:
+def parse_rate(told: str | float) -> float:
     """Read a rate such as ``352 MB/s``, ``10 Gb/s`` (bits) or ``1.25e9``; bytes a second.
 
     Raises
@@ -199,17 +200,17 @@ def parse_rate(text: str | float) -> float:
     ConfigError
         If it is none, or not above zero.
     """
-    match = _RATE.fullmatch(str(text))
+    match = _RATE.fullmatch(str(told))
     try:
-        rate = parse_bytes(match[1] + "B") / (1 if match[2] == "B" else 8) if match else float(text)
+        rate = parse_bytes(match[1] + "B") / (1 if match[2] == "B" else 8) if match else number(told)
     except (ValueError, ConfigError):
-        raise ConfigError(f"{text!r} is not a rate: write it like 352 MB/s, 10 Gb/s or 1.25e9") from None
+        raise ConfigError(f"{told!r} is not a rate: write it like 352 MB/s, 10 Gb/s or 1.25e9") from None
     if not 0 < rate < math.inf:
-        raise ConfigError(f"{text!r} is not a rate above zero")
+        raise ConfigError(f"{told!r} is not a rate above zero")
     return rate
 
 
-def read_section(cls: type[T], content: Any, where: str) -> T:
+def read_record(cls: type[T], content: Any, where: str) -> T:
     """Make a record of a map: its keys are the record's fields, their names tell how values are read.
 
     Raises
@@ -217,40 +218,23 @@ def read_section(cls: type[T], content: Any, where: str) -> T:
     ConfigError
         If a key is unknown or missing, or a value is none of its kind.
     """
-    valid = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    if not isinstance(content, Mapping):
-        raise ConfigError(f"{where} must be a map with the keys {', '.join(sorted(valid))}")
-    for key in content:
-        if key not in valid:
-            raise ConfigError(f"{where}: unknown key {key!r}; {nearest(str(key), valid)}")
-    missing = [name for name, field in valid.items() if field.default is dataclasses.MISSING and name not in content]
-    if missing:
-        raise ConfigError(f"{where}: the key {missing[0]!r} is missing")
-    return cls(**{key: _value(valid[key], value, f"{where}.{key}") for key, value in content.items()})
+    if content is None:
+        raise ConfigError(f"{where} is empty: say what is in it, or leave it out")
+    readers = {field.name: partial(_value, field) for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    return read_section(cls, content, where, **readers)
 
 
-def _number(value: Any, *, whole: bool) -> float:
-    read = float(value)
-    if whole and not read.is_integer():
-        raise ValueError
-    return read
-
-
-def _value(field: "dataclasses.Field[Any]", value: Any, where: str) -> float | int | str:
+def _value(field: "dataclasses.Field[Any]", value: Any) -> float | int | str:
     key, kind = field.name, field.type
     if kind is str:
-        return str(value)
-    try:
-        if key.endswith("_bytes_per_s") or key == "bytes_per_s":
-            return parse_rate(value)
-        read = parse_bytes(value) if key.endswith("_bytes") else _number(value, whole=kind is int)
-    except ConfigError as error:
-        raise ConfigError(f"{where}: {error}") from None
-    except (TypeError, ValueError):
-        raise ConfigError(f"{where}: {value!r} is no {'whole number' if kind is int else 'number'}") from None
-    if key.endswith("_weight") and not read > 0:
-        raise ConfigError(f"{where}: {value!r} is out of range; it must be above 0")
-    least = 1 if kind is int and field.default != 0 and key not in _MAY_BE_NONE else 0
-    if isinstance(value, bool) or not least <= read < math.inf:
-        raise ConfigError(f"{where}: {value!r} is out of range; it must be {least} or more")
-    return float(read) if kind is float else int(read)
+        return text(value)
+    if key.endswith("_bytes_per_s") or key == "bytes_per_s":
+        return parse_rate(value)
+    if key.endswith("_bytes"):
+        value = parse_bytes(value)
+    if kind is int:
+        return whole_number(value, least=1 if field.default != 0 and key not in _MAY_BE_NONE else 0)
+    read = number(value)
+    if read < 0 or (read == 0 and key.endswith("_weight")):
+        raise ConfigError(f"{value!r} is out of range; it must be {'above 0' if read == 0 else '0 or more'}")
+    return read

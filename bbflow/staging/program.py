@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bbflow.errors import ConfigError, nearest
+from bbflow.errors import ConfigError
+from bbflow.sections import check_keys
 from bbflow.staging.files import File, Location, Task
 from bbflow.staging.matching import many, named
 from bbflow.stores.facts import Listed
@@ -126,7 +127,7 @@ def _meant(file: File, task: str, sources: Sources, target: Path) -> Iterator[tu
 
 
 def _step(item: Any, where: str) -> ProgramStep:
-    _check_keys(item, {"task", "inputs", "outputs", "command", "compute_s"}, where)
+    check_keys(item, {"task", "inputs", "outputs", "command", "compute_s"}, where)
     inputs, outputs = (tuple(_file(given, where) for given in _list(item.get(key))) for key in ("inputs", "outputs"))
     command = item.get("command") or ()
     words = shlex.split(command) if isinstance(command, str) else [str(word) for word in command]
@@ -143,19 +144,11 @@ def _seconds(value: Any, where: str) -> float | None:
 def _file(item: Any, where: str) -> File:
     if isinstance(item, str):
         return File(item)
-    _check_keys(item, {"url", "size", "checksum"}, where)
+    check_keys(item, {"url", "size", "checksum"}, where)
     if "url" not in item:
         raise ConfigError(f"{where}: a file needs a url")
     size = item.get("size")
     return File(str(item["url"]), None if size is None else parse_bytes(size), item.get("checksum"))
-
-
-def _check_keys(item: Any, valid: set[str], where: str) -> None:
-    if not isinstance(item, dict):
-        raise ConfigError(f"{where} must be a map with some of the keys {', '.join(sorted(valid))}")
-    for key in item:
-        if key not in valid:
-            raise ConfigError(f"{where}: unknown key {key!r}; {nearest(str(key), valid)}")
 
 
 def _list(item: Any) -> list[Any]:

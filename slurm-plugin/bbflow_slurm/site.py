@@ -1,14 +1,15 @@
 """What a site says once: where the burst buffer is, how much of it Slurm gives away, and whom transfers give way to."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bbflow.errors import ConfigError, nearest
+from bbflow.errors import ConfigError
 from bbflow.phases import BoardSource, PhaseSource
+from bbflow.sections import positive, read_section, text
 from bbflow.staging import Policy, parse_policy
-from bbflow.units import parse_bytes
+from bbflow.units import parse_bytes, parse_path
 from bbflow.yaml_files import read_yaml
 
 
@@ -59,15 +60,25 @@ def read_site(path: Path) -> Site:
         If it can't be read, or anything in it is wrong.
     """
     content = read_yaml(path)
-    names = [each.name for each in fields(Site)]
-    if not isinstance(content, Mapping) or "directory" not in content:
-        raise ConfigError(f"{path}: it must name the burst buffer, as 'directory: /bb/jobs'")
-    for name in content:
-        if name not in names:
-            raise ConfigError(f"{path} has {name!r}; {nearest(str(name), names)}")
-    paths = {name: Path(content[name]) for name in ("directory", "phases") if content.get(name)}
-    site = Site(**{**content, **paths})
-    parse_bytes(site.capacity), parse_bytes(site.granularity)
+    site = read_section(
+        Site,
+        content,
+        str(path),
+        directory=parse_path,
+        capacity=parse_bytes,
+        granularity=parse_bytes,
+        pool=text,
+        policy=text,
+        phases=parse_path,
+        fetchers=positive,
+        sources=_sources,
+    )
     if site.delay_policy.needs_phases and site.phases is None:
         raise ConfigError(f"{path}: policy {site.policy} needs 'phases', a directory where I/O phases are announced")
     return site
+
+
+def _sources(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{value!r} must be a map of protocols, such as {{s3: {{endpoint_url: …}}}}")
+    return value

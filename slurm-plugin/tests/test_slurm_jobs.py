@@ -155,7 +155,7 @@ def test_a_job_that_is_cancelled_while_its_files_come_leaves_nothing(tmp_path, p
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("capacity: 1MiB", "must name the burst buffer"),
+        ("capacity: 1MiB", "the key 'directory' is missing"),
         ("directory: /bb\nfetcher: 3", "did you mean 'fetchers'"),
         ("directory: /bb\ncapacity: much", "'much' is not a size"),
         ("directory: /bb\npolicy: full-delay", "needs 'phases'"),

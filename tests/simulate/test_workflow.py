@@ -150,10 +150,10 @@ def test_a_plan_that_cant_be_simulated_is_one_clear_error(tmp_path, steps, told)
         ({"levels": {"a": {"tasks": 1, "compute_s": 1, "reads": "z:1"}}}, "'z' is no level before"),
         ({"levels": LEVELS | {"fit": LEVELS["fit"] | {"reads": "project:9"}}}, "1 to 8 files"),
         ({"levels": None}, "one of the section 'levels', workflow.plan and workflow.trace"),
-        ({"levels": {"a": {"tasks": 0, "compute_s": 1}}}, "levels.a.tasks: 0 is out of range"),
+        ({"levels": {"a": {"tasks": 0, "compute_s": 1}}}, "levels.a: tasks: 0 is not a whole number from 1"),
         ({"ways": ["parsel"]}, "did you mean 'parsl'"),
         ({"ways": ["parsl+full-delai"]}, "did you mean 'full-delay'"),
-        ({"workflow": content()["workflow"] | {"nodes": 0}}, "workflow.nodes: 0 is out of range"),
+        ({"workflow": content()["workflow"] | {"nodes": 0}}, "workflow: nodes: 0 is not a whole number from 1"),
     ],
 )
 def test_a_wrong_workflow_is_one_clear_error(changes, told):

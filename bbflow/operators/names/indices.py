@@ -12,7 +12,7 @@ from typing import Any
 
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators.names.meaning import Meaning, Name
-from bbflow.operators.readers import number
+from bbflow.sections import check_keys, number
 
 DAY_S = 86400.0
 FREEZING_K = 273.15
@@ -181,9 +181,7 @@ def index_names() -> Iterator[Name]:
 def _name(name: str, index: ClimateIndex, window: str, example: str) -> Name:
     def make(value: Any = None) -> Meaning:
         given = value if isinstance(value, Mapping) else {} if value is None else {"threshold": value}
-        for key in given:
-            if key not in PARAMETERS:
-                raise ConfigError(f"unknown parameter {key!r}; {nearest(str(key), PARAMETERS)}")
+        check_keys(given, PARAMETERS, kind="parameter")
         chosen = _with_threshold(index, given["threshold"]) if "threshold" in given else index
         rest = {key: item for key, item in given.items() if key != "threshold"}
         return index_meaning(chosen, **{"window": window, "name": name, **rest})

@@ -5,7 +5,7 @@ from typing import Any
 
 from bbflow.errors import ConfigError
 from bbflow.operators.names.meaning import Meaning, Name
-from bbflow.operators.readers import number
+from bbflow.sections import number
 
 
 def xarray_names() -> Iterator[Name]:

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bbflow.errors import ConfigError, nearest
-from bbflow.operators.readers import flag, number, one_of, text
+from bbflow.errors import ConfigError
+from bbflow.sections import check_keys, flag, number, one_of, text
 
 TO, MEAN, INTEGRAL, DERIVATIVE = "to", "mean", "integral", "derivative"
 MAKES = (TO, MEAN, INTEGRAL, DERIVATIVE)
@@ -80,7 +80,7 @@ def parse_levels(content: Mapping[Any, Any]) -> Levels:
     ConfigError
         If a key is unknown, or what it says is wrong.
     """
-    _check_keys(content, KEYS)
+    check_keys(content, KEYS)
     if ("to" in content) == ("make" in content):
         raise ConfigError("say either to: [85000, 50000], or make: mean, integral or derivative")
     make = one_of(*MAKES[1:])(content["make"]) if "make" in content else TO
@@ -130,7 +130,7 @@ def _coordinate(kind: str, value: Any) -> LevelCoordinate:
         return LevelCoordinate(kind, field=text(value))
     if not isinstance(value, Mapping):
         raise ConfigError(f"{kind}: {value!r} is neither a variable's name nor a map such as {{a: hyam, b: hybm, …}}")
-    _check_keys(value, COORDINATE_KEYS)
+    check_keys(value, COORDINATE_KEYS)
     names = {key: text(value[key]) for key in ("a", "b", "surface", "field") if key in value}
     is_hybrid, has_all = names.keys() & {"a", "b"}, names.keys() >= {"a", "b", "surface"}
     if (is_hybrid and (not has_all or "field" in names)) or (not is_hybrid and "field" not in names):
@@ -153,9 +153,3 @@ def _is_number(value: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _check_keys(content: Mapping[Any, Any], known: tuple[str, ...]) -> None:
-    for key in content:
-        if key not in known:
-            raise ConfigError(f"unknown key {key!r}; {nearest(str(key), known)}")

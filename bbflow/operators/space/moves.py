@@ -6,9 +6,9 @@ from pathlib import Path
 
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators.expressions import Expression
-from bbflow.operators.readers import number, positive
 from bbflow.operators.space.grid import LAT, LEVEL, LON
 from bbflow.operators.space.levels import Levels
+from bbflow.sections import number, positive
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from typing import Any
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators.expressions import parse_expression
 from bbflow.operators.family import Array
-from bbflow.operators.readers import flag, number, positive, text, whole_number
 from bbflow.operators.space.grid import Grid
 from bbflow.operators.space.levels import Levels, parse_levels
 from bbflow.operators.space.making import MADE
@@ -16,6 +15,7 @@ from bbflow.operators.space.placement import Placement
 from bbflow.operators.space.regridding import resolve_chain
 from bbflow.operators.space.targets import is_named
 from bbflow.origin import beside
+from bbflow.sections import check_keys, flag, number, positive, text, whole_number
 
 OWN_WEIGHTS = ("area", "thickness", "none")
 """Weights that are no variable."""
@@ -229,9 +229,7 @@ REMAP_KEYS = ("weights", "area_min", "fraction", "grid", "pyramid", "late")
 def _remap(method: str) -> Callable[[Any], tuple[Move, ...]]:
     def read(value: Any) -> tuple[Move, ...]:
         own = value if isinstance(value, Mapping) else {"grid" if is_named(str(value)) else "weights": value}
-        for key in own:
-            if key not in REMAP_KEYS:
-                raise ConfigError(f"unknown key {key!r}; {nearest(str(key), REMAP_KEYS)}")
+        check_keys(own, REMAP_KEYS)
         if "weights" not in own and "grid" not in own:
             raise ConfigError("name a file of weights, or a grid such as r360x180 to make them for")
         if "weights" not in own and method not in MADE:
@@ -257,9 +255,7 @@ def _pyramid(value: Any) -> tuple[int, ...] | None:
 def _healpix(value: Any) -> tuple[Move, ...]:
     """Read a zoom, with a file of weights or, without one, for nearest neighbours."""
     own = value if isinstance(value, Mapping) else {"zoom": value}
-    for key in own:
-        if key not in ("zoom", *REMAP_KEYS) or key == "grid":
-            raise ConfigError(f"unknown key {key!r}; {nearest(str(key), ('zoom', *REMAP_KEYS))}")
+    check_keys(own, ["zoom", *(key for key in REMAP_KEYS if key != "grid")])
     if "zoom" not in own:
         raise ConfigError("name a zoom, such as {zoom: 9}: each of the twelve base cells is divided 4**zoom times")
     grid = f"hpz{whole_number(own['zoom'])}"

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from bbflow.operators.family import Array, Views
 from bbflow.operators.operator import Operator, OperatorKind, Parameter, plain
-from bbflow.operators.readers import whole_number
 from bbflow.operators.rules import Formula
 from bbflow.operators.statistics.moments import COUNT, FIRST, MAX, MIN, SECOND, SHIFT, Moments
+from bbflow.sections import whole_number
 
 MEAN = Moments.of(COUNT, SHIFT, FIRST)
 SPREAD = Moments.of(COUNT, SHIFT, FIRST, SECOND)

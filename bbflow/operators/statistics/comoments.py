@@ -16,7 +16,7 @@ import numpy as np
 from bbflow.errors import BbflowError
 from bbflow.operators.family import Array, DType, Family, StateField, Steps, Views
 from bbflow.operators.operator import Operator, OperatorKind, Parameter
-from bbflow.operators.readers import flag, text, whole_number
+from bbflow.sections import flag, text, whole_number
 
 COUNT = StateField("count", "i4")
 """Pairs."""

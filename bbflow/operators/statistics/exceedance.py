@@ -7,8 +7,8 @@ import numpy as np
 
 from bbflow.operators.family import Array, DType, Family, StateField, Steps, Views
 from bbflow.operators.operator import Operator, OperatorKind, Parameter
-from bbflow.operators.readers import flag
 from bbflow.operators.statistics.limits import PARAMETERS, ValueLimits
+from bbflow.sections import flag
 
 MOST_STEPS = 255
 """How many booleans add up in a byte, which is what a processor adds most of at once."""

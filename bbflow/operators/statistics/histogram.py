@@ -8,9 +8,9 @@ import numpy as np
 from bbflow.errors import ConfigError
 from bbflow.operators.family import Array, Views
 from bbflow.operators.operator import Axis, Operator, OperatorKind, Parameter
-from bbflow.operators.readers import number, positive
 from bbflow.operators.statistics.bins import Bins
 from bbflow.operators.statistics.grid import BinGrid
+from bbflow.sections import number, positive
 
 BINS = 50
 

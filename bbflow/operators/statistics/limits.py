@@ -9,7 +9,7 @@ from bbflow.errors import ConfigError
 from bbflow.operators.blocks import largest_below, smallest_above
 from bbflow.operators.family import Array, DType, Steps
 from bbflow.operators.operator import Parameter
-from bbflow.operators.readers import flag, number
+from bbflow.sections import flag, number
 
 PARAMETERS: Mapping[str, Parameter] = {
     "above": Parameter(number, "values greater than this", None),

@@ -8,8 +8,8 @@ import numpy as np
 from bbflow.errors import ConfigError
 from bbflow.operators.family import Array, Views
 from bbflow.operators.operator import Operator, OperatorKind, Parameter
-from bbflow.operators.readers import flag, number, positive
 from bbflow.operators.statistics.sketch import Sketch, choose
+from bbflow.sections import flag, number, positive
 
 ERROR_PERCENT = 1.0
 STEPS = 8784

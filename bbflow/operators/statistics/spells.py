@@ -13,8 +13,8 @@ import numpy as np
 
 from bbflow.operators.family import Array, DType, Family, StateField, Steps, Views
 from bbflow.operators.operator import Operator, OperatorKind, Parameter
-from bbflow.operators.readers import positive
 from bbflow.operators.statistics.limits import PARAMETERS, ValueLimits
+from bbflow.sections import positive
 
 ENDS = ("length", "prefix", "suffix")
 """Number of steps, and of those in the run at the begin and at the end; the three are equal if one run is all."""

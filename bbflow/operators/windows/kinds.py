@@ -7,10 +7,10 @@ from typing import Any
 
 from bbflow.errors import ConfigError
 from bbflow.operators.operator import Parameter
-from bbflow.operators.readers import positive
 from bbflow.operators.windows.readers import MONTHS, date, month, season_months, time_of_day, weekday, year
 from bbflow.operators.windows.spans import Hours, Months, Run, Seasons, Spans, StepsSpan
 from bbflow.operators.windows.window import Window
+from bbflow.sections import positive
 
 QUARTERS = ((12, 1, 2), (3, 4, 5), (6, 7, 8), (9, 10, 11))
 SINCE = (2000, 1, 1)

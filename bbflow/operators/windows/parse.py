@@ -8,11 +8,11 @@ from typing import Any
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators.items import read_parameters
 from bbflow.operators.operator import Parameter
-from bbflow.operators.readers import one_of, text
 from bbflow.operators.windows.frequencies import EXAMPLES, GROUPS, frequency_window
 from bbflow.operators.windows.kinds import KINDS, WindowKind
 from bbflow.operators.windows.spans import Run, StepsSpan
 from bbflow.operators.windows.window import Window
+from bbflow.sections import one_of, text
 
 COMMON = {
     "name": Parameter(text, "what the results are called", None),
