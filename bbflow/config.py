@@ -385,8 +385,14 @@ def pattern(value: Any) -> str:
 def _parameters(value: Any) -> dict[str, str]:
     if not isinstance(value, dict):
         raise ConfigError(f"{value!r} must be a map of the engine's parameters")
-    flags = {True: "yes", False: "no"}
-    return {str(key): flags[item] if isinstance(item, bool) else text(item) for key, item in value.items()}
+    return {str(key): _parameter(item) for key, item in value.items()}
+
+
+def _parameter(value: Any) -> str:
+    """Read one as an engine takes it, a text."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value) if isinstance(value, int) else text(value)
 
 
 def _parse_time(content: Any) -> TimeConfig:

@@ -109,9 +109,7 @@ def flag(value: Any) -> bool:
 
 
 def text(value: Any) -> str:
-    """Read a text that isn't empty. A whole number is one, as in ``units: 1``; of 1.10, which is 1.1, nobody knows."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
+    """Read a text that isn't empty; a number is none, since of 1.10 only 1.1 is left."""
     if not isinstance(value, str) or not value.strip():
         hint = "" if isinstance(value, str | list | tuple | Mapping) else ": quote it"
         raise ConfigError(f"{value!r} is not a text{hint}")

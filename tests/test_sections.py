@@ -12,8 +12,8 @@ from bbflow.sections import as_list, flag, names_or_all, number, positive, read_
     ("reader", "value", "read"),
     [
         (number, "1e5", 1e5), (number, 2, 2), (whole_number, 0, 0), (whole_number, 1e6, 10**6), (positive, "3", 3),
-        (flag, "Off", False), (text, " a ", "a"), (text, 1, "1"), (names_or_all, "all", None),
-        (names_or_all, "a", ("a",)), (names_or_all, ["a", 5], ("a", "5")),
+        (flag, "Off", False), (text, " a ", "a"), (names_or_all, "all", None),
+        (names_or_all, "a", ("a",)), (names_or_all, ["a", "5"], ("a", "5")),
     ],
 )  # fmt: skip
 def test_values_that_are_read(reader, value, read):
@@ -28,7 +28,8 @@ def test_values_that_are_read(reader, value, read):
         (number, [1], r"\[1\] is not"), (whole_number, True, "True is not a whole number from 0"),
         (whole_number, 1.5, "1.5 is not a whole number from 0"), (whole_number, "nan", "'nan' is not"),
         (positive, 0, "0 is not a whole number from 1"), (flag, 1, "1 is neither true nor false"),
-        (text, 1.1, "1.1 is not a text: quote it"), (text, True, "True is not a text: quote it"), (text, " ", "' ' is"),
+        (text, 1, "1 is not a text: quote it"), (text, 1.1, "1.1 is not a text: quote it"),
+        (text, True, "True is not a text: quote it"), (text, " ", "' ' is"),
         (lambda value: as_list(value, "windows"), None, "windows must be a list"),
     ],
 )  # fmt: skip
