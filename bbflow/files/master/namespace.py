@@ -180,8 +180,9 @@ class Namespace(Image):
         if inode.kind == DIRECTORY:
             self._entries.pop(inode.ino, None)
             self._subdirectories.pop(inode.ino, None)
-        events: list[Event] = [ClosedEvent(inode.ino)]
+        events: list[Event] = []
         if self.has_storage:
+            events.append(ClosedEvent(inode.ino))  # nobody will read any more what was prefetched
             self._let_object_go(inode.ino, inode.stored_path)
             self._misplaced.pop(inode.ino, None)
             self._filling.discard(inode.ino)
