@@ -191,8 +191,9 @@ def _place(diagnostic: Diagnostic, arrays: StreamArrays, attributes: StreamAttri
     used.update(coordinates.keys() & set(located))
 
     def variables(name: str) -> Array:
-        used.add(name)
-        return _meant(name, arrays, attributes)
+        found = _meant(name, arrays, attributes)
+        used.add(name)  # only now: what isn't there is asked for, too
+        return found
 
     return diagnostic.space.resolve(dims, like.shape, coordinates, variables, described)
 

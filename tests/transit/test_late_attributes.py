@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import streams
 import xarray as xr
 
 from bbflow import start_nodes
@@ -104,6 +105,16 @@ def test_what_numbers_mean_may_come_late_but_not_change():
         meanings.check({"a", "b"}, {"a"}, StreamAttributes(told | {"b/units": "cm"}))
     with pytest.raises(ConfigError, match="packing or missing values of c"):
         meanings.check({"c"}, (), StreamAttributes(told))
+
+
+def test_a_weight_that_is_looked_for_in_vain_is_not_watched(tmp_path):
+    attributes = {"y/_ARRAY_DIMENSIONS": ["lat"]}
+    fields = {"y": np.ones((2, 3)), "lat": np.tile([-45.0, 0.0, 45.0], (2, 1))}
+    streams.store(tmp_path, fields, [0.0, 1.0], attributes)
+    operators = {"m": {"of": "y", "space": {"mean": ["lat"], "weights": "area"}, "operators": ["mean"]}}
+    outcome, results = streams.analysed(tmp_path, {"operators": operators, "windows": ["run"]})
+    assert (outcome.complete, outcome.errors) == (True, ())
+    np.testing.assert_allclose(results.m_run_mean, 1.0)
 
 
 @pytest.mark.parametrize(("moves", "changed"), [(NEVER, False), (2, True)])
