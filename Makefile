@@ -11,7 +11,7 @@ SOURCES := setup.cfg setup.py pyproject.toml CMakeLists.txt \
 	$(wildcard adios2-engine/CMakeLists.txt adios2-engine/src/* adios2-engine/src/*/* adios2-engine/wire/* adios2-engine/preload/* \
 	bbflow/operators/native/* bbflow/mount/native/*)
 
-.PHONY: demo test test-slow docs fuzz fuzz-runs chaos lint bench cloud remap conformance test-mpi test-versions models-suite chaos-mount parsl-suite pegasus-suite spark-suite slurm-suite test-install clean check-tools structure
+.PHONY: demo test test-slow docs fuzz fuzz-runs chaos lint bench conformance test-mpi test-versions models-suite chaos-mount parsl-suite pegasus-suite spark-suite slurm-suite test-install clean check-tools structure
 .DELETE_ON_ERROR:
 
 # The demo needs neither the clients of other tools nor the mount; an environment that has all will do.
@@ -65,11 +65,13 @@ chaos: $(VENV)/.test
 lint: $(VENV)/.lint
 	$(TOOLS) pre-commit run --all-files
 
-# `make bench cloud` takes those figures alone, as does `make bench remap`.
+# `make bench windows` takes those figures alone; `python -m benchmarks --help` names all.
 bench: $(VENV)/.bench
-	$(BIN)/python -m benchmarks $(filter cloud remap,$(MAKECMDGOALS))
+	$(BIN)/python -m benchmarks $(filter-out bench,$(MAKECMDGOALS))
 
-cloud remap: ; @:
+ifneq ($(filter bench,$(MAKECMDGOALS)),)
+$(filter-out bench,$(MAKECMDGOALS)): ; @:
+endif
 
 conformance: $(CONFORMANCE)/.built
 	$(BIN)/python adios2-engine/conformance $(CONFORMANCE)/build
