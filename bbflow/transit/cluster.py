@@ -125,6 +125,7 @@ class Cluster:
                     missed_s.pop(host, None)
                 elif time.monotonic() - missed_s.setdefault(host, time.monotonic()) > WORKER_TIMEOUT_S:
                     self.client.cancel([future for future, its_host in waiting.items() if its_host == host])
+            waiting.clear()  # or Dask would run what has ended once more, as long as this waits
 
     def submit(
         self, function: Callable[..., Any], *arguments: Any, host: str, done: Callable[[], None]

@@ -15,7 +15,7 @@ from bbflow.transit.folding.patterns import Parts, parts_of
 from bbflow.transit.policy import writing
 from bbflow.transit.running import Running
 from bbflow.transit.stages import DriverStage
-from bbflow.transit.tasks import TaskBatch
+from bbflow.transit.tasks import TaskBatch, let_go
 from bbflow.view.consumers import DRAIN, no_checkpoint
 
 MOST_BEGUN = 3
@@ -123,6 +123,7 @@ class DrainStage(DriverStage):
             done: list[Drained] | None = self._begun[0].results()
             if done is None:
                 return
+            let_go(self._begun[0].futures)
             self._count(self._begun.popleft(), together(done))
 
     def _count(self, tasks: TaskBatch[DrainBatch], total: Drained) -> None:

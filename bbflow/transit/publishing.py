@@ -1,5 +1,6 @@
 """From partial states to the store: reduces the closing windows and writes them."""
 
+import itertools
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +26,7 @@ from bbflow.transit.output.pyramids import Pyramids
 from bbflow.transit.output.results import Prepared, Published, Results
 from bbflow.transit.reducing import Reducing
 from bbflow.transit.running import Running
+from bbflow.transit.tasks import take
 
 Array = np.ndarray[Any, Any]
 SETTLED_DIRECTORY = ".settled"
@@ -47,10 +49,9 @@ class Publication:
         """Whether all of it is written."""
         return all(future.done() for future in self.futures)
 
-    @property
-    def receipts(self) -> list[PublishReceipt]:
-        """What the tasks have written; waits for them."""
-        return [future.result() for future in self.futures]
+    def take(self) -> list[PublishReceipt]:
+        """Wait for the tasks, and return what they have written, once."""
+        return take(self.futures)
 
 
 class Publishing:
@@ -135,18 +136,18 @@ class Publishing:
         """
         assert self.results is not None
         errors: dict[str, str] = {}
-        for publication in publications:
-            for receipt in publication.receipts:
-                errors.update(receipt.errors)
+        receipts = [publication.take() for publication in publications]
+        for receipt in itertools.chain(*receipts):
+            errors.update(receipt.errors)
         self.results.show([publication.span for publication in publications], {**known, **errors})
         for publication in publications:
             span = publication.span
             self._pyramids.follow(self.results, span.closing.window, span.fields.values(), span.index)
             self.on_show(span.closing.window.name, span.index)
-        for publication in publications:
+        for publication, own in zip(publications, receipts, strict=True):
             window, whole = publication.span.closing.window.name, publication.span.closing.whole
             label = "-".join(f"{number:02d}" for number in whole.key) or window
-            size = sum(receipt.bytes for receipt in publication.receipts)
+            size = sum(receipt.bytes for receipt in own)
             times = {"started_s": publication.started_s, "ended_s": time.time()}
             self._run.log.add("publish", window=window, label=label, bytes=size, **times)
         return errors
@@ -163,8 +164,7 @@ class Publishing:
         reducing = self._reducing(closing, kept)
         found: dict[str, dict[str, Array]] = {}
         errors: dict[str, str] = {}
-        for job, future in zip(reducing.jobs, reducing.submit(reduce_fields), strict=True):
-            results, own = future.result()
+        for job, (results, own) in zip(reducing.jobs, take(reducing.submit(reduce_fields)), strict=True):
             errors.update(own)
             found.update(zip(job.keys, results, strict=True))
         return {key: (*reducing.fields[key], found[key]) for key in reducing.fields}, errors
@@ -210,8 +210,7 @@ class Publishing:
         """Call a function of each node's directory of states and some arguments, where the states lie."""
         nodes = self._run.nodes.items()
         pending = [self.submit(name, function, node.state_directory, *arguments) for name, node in nodes]
-        for future in pending:
-            future.result()
+        take(pending)
 
     def publish_rows(self, holding: Iterable[ShardState], number: int) -> list[Path]:
         """Move the rows that passed filters into their tables.

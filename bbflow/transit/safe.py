@@ -11,6 +11,7 @@ from bbflow.atomic import write_whole
 from bbflow.transit.folding.shards import Progress, ShardState, StatePlace
 from bbflow.transit.folding.tables import Alike, CountedStates, Roster, States
 from bbflow.transit.folding.written import Written, pack, unpack
+from bbflow.transit.tasks import take
 
 SAFE_DIRECTORY = ".safe"
 """In the output, while the run lasts."""
@@ -107,8 +108,7 @@ class SafeCopies:
             submit(node, copy_states, CopyWork(tuple(sorted(own)), str(place / node)))
             for node, own in sorted(files.items())
         ]
-        for future in pending:
-            future.result()
+        take(pending)
         written = SafeRecord(
             states=tuple(
                 (copy.roster.packed, copy.alike) for copy in (_moved(table, place) for table in states.tables)

@@ -45,7 +45,7 @@ from bbflow.transit.rosters import RosterFiles
 from bbflow.transit.running import Running
 from bbflow.transit.safe import SafeCopies, read_safe_copy
 from bbflow.transit.steady_coordinates import SteadyCoordinates
-from bbflow.transit.tasks import TaskBatch, Work
+from bbflow.transit.tasks import TaskBatch, Work, let_go
 from bbflow.view.consumers import FOLD
 from bbflow.view.times import told_by
 
@@ -123,9 +123,9 @@ class FoldStage(DriverStage):
         self._rows_directory = self.run.config.output / ROWS_DIRECTORY
         self._rows_directory.mkdir(parents=True, exist_ok=True)
         self._tasks: TaskBatch[Batch] | None = None
-        self._taken: TaskBatch[Batch] | None = None
+        self._taken: list[Future[FoldReceipt]] = []
         """The last batch's tasks, until the next ones are submitted: Dask's client says at most one thing in 10 ms, and
-        that a task isn't needed any more can wait."""
+        that a task must not run again is said behind what follows it, in one message."""
         self._publications: list[Publication] = []
         self._ended: Kept | None = None
         """What is published meanwhile, as it was when it ended; until it is shown, the checkpoint that has it stays."""
@@ -258,7 +258,8 @@ class FoldStage(DriverStage):
             return works()
 
         self._tasks = TaskBatch(self.run.cluster, batch, function, works(), self.run.wake, guarded)
-        self._taken = None
+        let_go(self._taken)
+        self._taken = []
 
     def _lane_works(self, batch: Batch, site: FoldSite, *, holds: bool) -> list[Work]:
         found = []
@@ -353,7 +354,7 @@ class FoldStage(DriverStage):
         self.folding.take(batch, self._receipts)
         if batch.steps and self._coordinates is not None:
             self._coordinates.look(batch.steps[-1])
-        self._taken, self._tasks, self._receipts = self._tasks, None, []
+        self._taken, self._tasks, self._receipts = self._tasks.futures, None, []
         if not self._publications:
             self._commit()
         if batch.steps:

@@ -1,7 +1,7 @@
 """Batches of Dask tasks that are in flight, and what is done when their workers die."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 from distributed import Future, KilledWorker
@@ -15,6 +15,23 @@ WORKER_DEATHS = 5
 B = TypeVar("B")
 Work = tuple[tuple[Any, ...], str]
 """Arguments of a task, and the host that it must run on."""
+
+
+def take(futures: "Sequence[Future[Any]]") -> list[Any]:
+    """Wait for tasks, and return their results; they are let go of, so none is run again.
+
+    Dask runs a task once more whose result is lost with a worker, as long as anybody has its future: after what it read
+    has been written over by others. What is let go of here is so before anything that is submitted later.
+    """
+    results = [future.result() for future in futures]
+    let_go(futures)
+    return results
+
+
+def let_go(futures: "Iterable[Future[Any]]") -> None:
+    """Let tasks not be run again, whoever still has their futures; there are no results to be had any more."""
+    for future in futures:
+        future.release()
 
 
 class TaskBatch(Generic[B]):

@@ -1,5 +1,7 @@
 """Dask workers that come later than the analysis, or not at all."""
 
+import os
+import signal
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +14,7 @@ from bbflow.errors import NodeError
 from bbflow.net.certificate import ensure_certificate
 from bbflow.transit import cluster as cluster_module
 from bbflow.transit.cluster import connected_cluster, dask_failures, local_cluster
+from bbflow.transit.tasks import take
 
 
 @pytest.fixture
@@ -51,6 +54,27 @@ def test_a_worker_that_is_gone_for_good_while_tasks_wait_is_named(empty, monkeyp
     monkeypatch.setattr(cluster_module, "WORKER_TIMEOUT_S", 0.1)
     with pytest.raises(NodeError, match="workers are gone"), dask_failures():
         cluster.submit(time.sleep, 300, host=socket.gethostname(), done=lambda: None).result(60)
+
+
+def note(path):
+    """Note that this task runs, in this process."""
+    with open(path, "a") as file:
+        file.write(f"{os.getpid()}\n")
+    return os.getpid()
+
+
+def test_what_was_taken_is_not_run_again_when_its_worker_dies(empty, tmp_path):
+    """What it read may have been written over: a publication that ran again wrote what had come later."""
+    dask, cluster = empty
+    dask.scale(1)
+    path, host = tmp_path / "log", socket.gethostname()
+    future = cluster.submit(note, path, host=host, done=lambda: None)
+    [first] = take([future])
+    os.kill(first, signal.SIGKILL)
+    [second] = take([cluster.submit(note, tmp_path / "other", host=host, done=lambda: None)])
+    assert second != first
+    take([cluster.submit(note, tmp_path / "other", host=host, done=lambda: None)])
+    assert path.read_text().split() == [str(first)]
 
 
 def test_a_scheduler_without_tls_is_refused_where_there_is_a_certificate(tmp_path):

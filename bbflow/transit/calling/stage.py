@@ -18,7 +18,7 @@ from bbflow.transit.folding.patterns import Parts, parts_of
 from bbflow.transit.output.claiming import STOP_FILE
 from bbflow.transit.output.results import Results
 from bbflow.transit.running import Running
-from bbflow.transit.tasks import TaskBatch
+from bbflow.transit.tasks import TaskBatch, let_go
 from bbflow.view.consumers import CALLS, no_checkpoint
 from bbflow.view.judging import Judging, WholeFields
 
@@ -198,6 +198,7 @@ class CallStage:
         for calling in self._all:
             receipts: list[CallReceipt] | None = calling.tasks.results() if calling.tasks is not None else None
             if calling.tasks is not None and receipts is not None:
+                let_go(calling.tasks.futures)
                 call, calling.tasks = calling.tasks.batch, None
                 self._count(calling, call, receipts[0])
         self._tell()

@@ -36,6 +36,7 @@ from bbflow.transit.folding.tables import FieldStates
 from bbflow.transit.folding.task import FoldWork, ShardFold
 from bbflow.transit.folding.timeline import Timeline
 from bbflow.transit.output.fields import ResultField
+from bbflow.transit.tasks import take
 
 ALIGNED_BYTES = 64
 Run = Callable[..., Any]
@@ -393,7 +394,7 @@ class Saving:
                 works.append(self._first(work, key) if not node else work)
         shares = [works[at :: self._lanes] for at in range(min(self._lanes, len(works)))]
         pending = [self._run(node or min(self._nodes), add_fields, share) for share in shares]
-        return {name: text for future in pending for name, text in future.result().items()}
+        return {name: text for errors in take(pending) for name, text in errors.items()}
 
     @cached_property
     def _split(self) -> dict[str, list[tuple[FieldStates, Array]]]:
