@@ -11,8 +11,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 ENGINE = {"PluginName": "bbflow", "PluginLibrary": "bbflow_adios2", "Rank": "0", "Writers": "1"}
-PATIENT = {"NodeLossTimeoutSecs": "1000000000"}
-"""It says nothing for days: a node that is started again meanwhile mustn't take it for dead."""
 END_S = 10.0
 
 
@@ -87,7 +85,7 @@ def serve(name: str, contact: str) -> None:
 
     io = adios2.Adios().declare_io(name)
     io.set_engine("Plugin")
-    io.set_parameters(ENGINE | PATIENT | {"Stream": name, "Contact": contact})
+    io.set_parameters(ENGINE | {"Stream": name, "Contact": contact})
     stop, why = io.define_variable("stop", np.zeros(1, "i4")), io.define_variable("why", "")
     engine = io.open(name, Mode.Write)
     try:
