@@ -2,13 +2,13 @@
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from bbflow.errors import ConfigError, nearest
 from bbflow.functions import UserFunction, parse_functions
@@ -36,6 +36,9 @@ from bbflow.sections import (
 from bbflow.stored_names import stored_name
 from bbflow.units import parse_bytes, parse_capacity, parse_path, parse_seconds
 from bbflow.yaml_files import parse_yaml, read_yaml
+
+T = TypeVar("T")
+D = TypeVar("D")
 
 MOST_RULES_THAT_END = 64
 """Of `select`: the preloaded library has a bit for each."""
@@ -283,7 +286,7 @@ def parse_config(content: Any) -> Config:
     for key in ("stream", "operators"):
         if not content.get(key):
             raise ConfigError(f"the key {key!r} is missing: say which stream, and which operators by variable")
-    windows = as_list(content.get("windows", ["month", "run"]), "windows")
+    windows = _given(content, "windows", lambda value: as_list(value, "windows"), ["month", "run"])
     diagnostics = parse_diagnostics(content["operators"], windows)
     results = {
         stored_name(f"{item.name}_{window.name}_{operator.name}"): window.name
@@ -297,10 +300,10 @@ def parse_config(content: Any) -> Config:
         stream=read_as(text, content["stream"], "stream"),
         diagnostics=diagnostics,
         select=_parse_select(content.get("select")),
-        output=read_as(parse_path, content.get("output") or "bbflow-out", "output"),
-        copy_to=read_as(_url, content["copy_to"], "copy_to") if content.get("copy_to") else None,
+        output=_given(content, "output", parse_path, Path("bbflow-out")),
+        copy_to=_given(content, "copy_to", _url, None),
         time=_parse_time(content.get("time")),
-        schema=read_as(_schema, content["schema"], "schema") if content.get("schema") is not None else None,
+        schema=_given(content, "schema", _schema, None),
         raw=raw,
         nodes=read_section(
             NodesConfig,
@@ -314,17 +317,22 @@ def parse_config(content: Any) -> Config:
         ),
         workers=_parse_workers(content.get("workers"), diagnostics.values()),
         results=read_section(ResultsConfig, content.get("results"), "results", chunks=_chunks, shard=parse_bytes),
-        netcdf=read_as(flag, content.get("netcdf") or False, "netcdf"),
+        netcdf=_given(content, "netcdf", flag, False),
         publication=parse_publication(content["publication"], results)
         if content.get("publication") is not None
         else None,
         functions=functions,
-        open_timeout_s=read_as(parse_seconds, content.get("open_timeout_s", 600.0), "open_timeout_s"),
-        safe_every_s=read_as(parse_seconds, content.get("safe_every_s", 300.0), "safe_every_s"),
-        on_failure=read_as(one_of("continue", "stop"), content.get("on_failure") or "continue", "on_failure"),
-        continued=read_as(parse_path, content["continue"], "continue") if content.get("continue") else None,
+        open_timeout_s=_given(content, "open_timeout_s", parse_seconds, 600.0),
+        safe_every_s=_given(content, "safe_every_s", parse_seconds, 300.0),
+        on_failure=_given(content, "on_failure", one_of("continue", "stop"), "continue"),
+        continued=_given(content, "continue", parse_path, None),
         content={"operators": content["operators"], "windows": windows},
     )
+
+
+def _given(content: Mapping[str, Any], key: str, reader: Callable[[Any], T], default: D) -> T | D:
+    """Read what stands behind a key; a key without a value is none."""
+    return default if content.get(key) is None else read_as(reader, content[key], key)
 
 
 def read_time(text: str) -> TimeConfig:

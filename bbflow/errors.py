@@ -99,7 +99,7 @@ def describe_end(code: int) -> str:
         return f"was killed by signal {-code}"
 
 
-def nearest(unknown: str, valid: Iterable[str]) -> str:
+def nearest(unknown: object, valid: Iterable[str]) -> str:
     """Return the end of an 'unknown name' message: the nearest valid name, or all of them.
 
     Parameters
@@ -110,5 +110,5 @@ def nearest(unknown: str, valid: Iterable[str]) -> str:
         The names that would have been.
     """
     names = sorted(valid)
-    close = difflib.get_close_matches(unknown, names, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(str(unknown), names, n=1, cutoff=0.5)
     return f"did you mean {close[0]!r}?" if close else f"valid are {', '.join(names)}"

@@ -7,7 +7,7 @@ from string import Formatter
 from typing import Any
 
 from bbflow.errors import ConfigError, nearest
-from bbflow.sections import check_keys
+from bbflow.sections import check_keys, read_as, text
 
 FILE = "{variable_id}_{table_id}_{source_id}_{experiment_id}_{variant_label}_{grid_label}_{time_range}.nc"
 """Of CMIP6 (Data Reference Syntax, doi:10.5281/zenodo.12768887, "file name template")."""
@@ -79,7 +79,9 @@ def parse_publication(content: Any, results: Collection[str]) -> PublicationConf
         raise ConfigError("publication must be a map with 'variables', such as {tas_month_mean: {variable_id: tas, …}}")
     check_keys(content, KEYS, "publication")
     attributes = _map(content.get("attributes") or {}, "publication: attributes")
-    entries = _map(content["variables"], "publication: variables")
+    entries = content["variables"]
+    if not isinstance(entries, Mapping):
+        raise ConfigError("publication: variables must be a map")
     variables = tuple(_variable(name, entry, results) for name, entry in entries.items())
     publication = PublicationConfig(attributes, variables, str(content.get("file") or FILE))
     _check_files(publication)
@@ -102,14 +104,14 @@ def time_format(frequency: str) -> str | None:
     return RANGES[told]
 
 
-def _variable(result: str, entry: Any, results: Collection[str]) -> PublishedVariable:
-    if result not in results:
+def _variable(result: Any, entry: Any, results: Collection[str]) -> PublishedVariable:
+    if not isinstance(result, str) or result not in results:
         raise ConfigError(f"publication: there is no result {result!r}; {nearest(result, results)}")
     told = _map(entry, f"publication: variables: {result}")
     if "frequency" not in told:
         raise ConfigError(f"publication: variables: {result}: say its frequency, such as mon")
-    time_format(str(told["frequency"]))
-    name = str(told.get("variable_id", result))
+    time_format(read_as(text, told["frequency"], f"publication: variables: {result}: frequency"))
+    name = read_as(text, told.get("variable_id") or result, f"publication: variables: {result}: variable_id")
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
         raise ConfigError(
             f"publication: variables: {result}: variable_id {name!r} must have letters, digits and _ only"
@@ -135,6 +137,8 @@ def _check_files(publication: PublicationConfig) -> None:
                     f"publication: the name of the file of {variable.result} needs {key!r}: say it in 'attributes', or "
                     f"give another 'file' than {publication.file!r}"
                 )
+            if not isinstance(told[key], str | int):
+                raise ConfigError(f"publication: {key} {told[key]!r} stands in a file's name: quote it")
             if re.search(r"[/\s_]" if key != "variable_id" else r"[/\s]", str(told[key])):
                 raise ConfigError(f"publication: {key} {told[key]!r} stands in a file's name: no blanks, / and _ there")
         name = publication.file_name(variable, "0")
@@ -147,4 +151,12 @@ def _check_files(publication: PublicationConfig) -> None:
 def _map(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise ConfigError(f"{where} must be a map")
-    return {str(key): item for key, item in value.items()}
+    return {str(key): read_as(_attribute, item, f"{where}: {key}") for key, item in value.items()}
+
+
+def _attribute(value: Any) -> Any:
+    """Read what an attribute of a file may be."""
+    items = value if isinstance(value, list) else [value]
+    if not items or any(isinstance(item, bool) or not isinstance(item, str | int | float) for item in items):
+        raise ConfigError(f"{value!r} is neither a text nor a number nor a list of such")
+    return value

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from bbflow.errors import ConfigError, nearest
 
 T = TypeVar("T")
+MOST_SHOWN = 80
 FLAGS = {"yes": True, "on": True, "no": False, "off": False}
 
 
@@ -73,15 +74,21 @@ def read_as(reader: Callable[[Any], T], value: Any, where: str) -> T:
         raise ConfigError(f"{where}: {value!r} can't be read as {getattr(reader, '__name__', 'its kind')}") from None
 
 
+def shown(value: Any) -> str:
+    """Return a value as messages have it: what nobody reads to its end is cut off."""
+    text = repr(value)
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
+
+
 def number(value: Any) -> float:
     """Read a finite number."""
     try:
-        read = value if isinstance(value, int) and not isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
-        read = math.nan
-    if isinstance(value, bool) or not abs(read) < math.inf:
-        raise ConfigError(f"{value!r} is not a finite number")
-    return read
+        is_finite = not isinstance(value, bool) and math.isfinite(float(value))
+    except (TypeError, ValueError, OverflowError):
+        is_finite = False
+    if not is_finite:
+        raise ConfigError(f"{shown(value)} is not a finite number")
+    return value if isinstance(value, int) else float(value)
 
 
 def whole_number(value: Any, least: int = 0) -> int:
@@ -91,7 +98,7 @@ def whole_number(value: Any, least: int = 0) -> int:
     except ConfigError:
         read = math.nan
     if math.isnan(read) or read != int(read) or read < least:
-        raise ConfigError(f"{value!r} is not a whole number from {least}")
+        raise ConfigError(f"{shown(value)} is not a whole number from {least}")
     return int(read)
 
 

@@ -1,5 +1,6 @@
 """Sizes, times, rates and paths as people write and read them."""
 
+import math
 import os
 import re
 from contextlib import suppress
@@ -33,10 +34,10 @@ def parse_bytes(text: str | int) -> int:
     if match is None:
         raise ConfigError(f"{text!r} is not a size: write it like 512MiB, 2GB or 1048576")
     number, prefix, binary = match.groups()
-    size = int(float(number) * (1024 if binary else 1000) ** _PREFIXES[prefix.upper()])
-    if size <= 0:
+    size = float(number) * (1024 if binary else 1000) ** _PREFIXES[prefix.upper()]
+    if not 1 <= size < math.inf:
         raise ConfigError(f"{text!r} is not a size above zero")
-    return size
+    return int(size)
 
 
 def parse_seconds(value: object) -> float:

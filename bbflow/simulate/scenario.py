@@ -2,15 +2,15 @@
 
 import copy
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bbflow.errors import ConfigError, nearest
 from bbflow.models.cloud import CloudProfile
-from bbflow.sections import check_keys
+from bbflow.sections import as_list, check_keys, number, read_as, whole_number
 from bbflow.simulate.cloud import CloudScenario, Rent
 from bbflow.simulate.graph import Graph, Level, graph_of_levels, graph_of_plan
 from bbflow.simulate.sections import (
@@ -127,17 +127,17 @@ def parse_scenario(name: str, content: Any, folder: Path = Path()) -> Scenario:
         found = "empty" if content is None else repr(content)[:50]
         raise ConfigError(f"{name} must be a map with a kind and its sections, and is {found}")
     given = content.get("kind")
-    if given not in _SECTIONS:
+    if not isinstance(given, str) or given not in _SECTIONS:
         raise ConfigError(f"{name}: kind {given!r} is none; {nearest(str(given), _SECTIONS)}")
     kind, sections = content["kind"], _SECTIONS[content["kind"]]
     check_keys(content, _COMMON | sections.keys(), name)
     for key in sections.keys() - _OPTIONAL:
-        if key not in content:
+        if content.get(key) is None:
             raise ConfigError(f"{name}: the section {key!r} is missing")
     read = {
         key: read_record(cls, content[key], f"{name}: {key}")
         for key, cls in sections.items()
-        if content.get(key) and key != "levels"
+        if content.get(key) is not None and key != "levels"
     }
     if kind == "workflow":
         read["graph"] = _graph(content, read["workflow"], name, folder)
@@ -150,11 +150,17 @@ def parse_scenario(name: str, content: Any, folder: Path = Path()) -> Scenario:
         ways=_ways(content, name),
         seed=_whole(content.get("seed", 0), f"{name}: seed", 0),
         repeats=_whole(content.get("repeats", 1), f"{name}: repeats", 1),
-        assumed=tuple(str(line) for line in content.get("assumed", ())),
-        vary={str(knob): tuple(map(str, values)) for knob, values in content.get("vary", {}).items()},
+        assumed=tuple(map(str, as_list(content.get("assumed") or [], f"{name}: assumed"))),
+        vary=_vary(content.get("vary") or {}, f"{name}: vary"),
         content=content,
         folder=folder,
     )
+
+
+def _vary(content: Any, where: str) -> dict[str, tuple[str, ...]]:
+    if not isinstance(content, dict):
+        raise ConfigError(f"{where} must be a map of knobs and lists of values, such as {{job.nodes: [1, 2]}}")
+    return {str(knob): tuple(map(str, as_list(values, f"{where}: {knob}"))) for knob, values in content.items()}
 
 
 def _graph(content: Content, given: Workflow, name: str, folder: Path) -> Graph:
@@ -276,12 +282,11 @@ def checked_ways(kind: str, ways: Sequence[str]) -> tuple[str, ...]:
 
 
 def _whole(value: Any, where: str, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ConfigError(f"{where}: {value!r} is no whole number from {least}")
-    return value
+    return read_as(partial(whole_number, least=least), value, where)
 
 
 def _seconds(value: Any, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+    seconds = float(read_as(number, value, where))
+    if seconds < 0:
         raise ConfigError(f"{where}: {value!r} is no number of seconds from 0")
-    return float(value)
+    return seconds
