@@ -134,6 +134,11 @@ def test_a_policy_that_starves_the_job_is_an_error_that_says_by_whom(monkeypatch
         ({"policies": ["full-delai"]}, "did you mean 'full-delay'"),
         ({"polices": []}, "unknown key 'polices'"),
         ({"kind": "stagin"}, "did you mean 'staging'"),
+        ({"kind": ["staging"]}, "is none"),
+        ({"file_system": None}, "the section 'file_system' is missing"),
+        ({"file_system": []}, "file_system must be a map"),
+        ({"vary": 3}, "vary must be a map"),
+        ({"file_system__servers": 10**400}, "servers: 1000"),
         ({"burst_buffer__clients_per_node": 4}, "either nodes or clients_per_node"),
     ],
 )

@@ -154,8 +154,8 @@ def _each(window: Any, operator: Any) -> dict[str, Any]:
     return {"window": window, "operator": operator}
 
 
-def _known(units: str, valid: Mapping[str, float]) -> float:
-    if units not in valid:
+def _known(units: Any, valid: Mapping[str, float]) -> float:
+    if not isinstance(units, str) or units not in valid:
         raise ConfigError(f"units {units!r} can't be converted; {nearest(units, valid)}")
     return valid[units]
 

@@ -113,6 +113,8 @@ def expand(chosen: Mapping[str, Any], own: Container[str]) -> list[dict[str, Any
     windows: list[Any] = []
     apart: list[tuple[dict[str, Any], list[Any]]] = []
     for item in _as_list(chosen.get("operators")):
+        if item is None:
+            raise ConfigError("an operator is empty: write its name, or take its line out")
         means = meaning(item) if is_name(item, own) else Meaning(item)
         if means.operator is not None:
             _operators_of(means, apart).append(means.operator)
