@@ -129,7 +129,7 @@ def test_a_chunk_that_is_larger_than_a_file_is_refused():
     [
         ({"chunks": {"time": 4}, "compression": "zstd"}, "can't be compressed"),
         ({"chunks": "auto", "dedup": True}, "take out 'chunks' or 'dedup'"),
-        ({"chunks": {"lat": 0}}, "1 or more"),
+        ({"chunks": {"lat": 0}}, "not a whole number from 1"),
         ({"chunks": "large"}, "neither auto nor a map"),
         ({"chunks": {}}, "neither auto nor a map"),
     ],

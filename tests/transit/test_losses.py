@@ -62,6 +62,9 @@ class Done:
     def result(self):
         return None
 
+    def release(self):
+        pass
+
 
 def at_once(node, function, work):
     function(work)
