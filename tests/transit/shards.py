@@ -223,8 +223,15 @@ def saving(folder, folding, shape):
     return Saving(folding.kept, fields, nodes, at_once, 2)
 
 
+class Done(Future):
+    """What is asked of Dask's."""
+
+    def release(self):
+        pass
+
+
 def at_once(node, function, *arguments):
-    future = Future()
+    future = Done()
     future.set_result(function(*arguments))
     return future
 

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+from shards import at_once
 
 from bbflow.records import Layout, Step
 from bbflow.transit.folding.losses import Losses
@@ -56,19 +57,6 @@ def test_a_node_without_a_copy_is_named():
     losses.lose(["b"], [], [], ["a"])
     assert losses
     assert "BB node b was lost before its states were copied" in losses.described[0]
-
-
-class Done:
-    def result(self):
-        return None
-
-    def release(self):
-        pass
-
-
-def at_once(node, function, work):
-    function(work)
-    return Done()
 
 
 def test_a_safe_copy_that_is_torn_leaves_the_one_before(tmp_path):
