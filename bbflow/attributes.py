@@ -104,6 +104,33 @@ def _truth(text: str) -> str:
     return "true" if text.strip().lower() in ("true", "t", "yes", "1") else "false"
 
 
+def plain(value: Any) -> Any:
+    """Return what a Python program says as an attribute in the types of JSON, an array of one as that one.
+
+    Raises
+    ------
+    TypeError
+        If it's of another kind, or a text that isn't Unicode.
+    """
+    kind = getattr(getattr(value, "dtype", None), "kind", None)
+    if kind is not None and kind in "biufcUO":
+        value = value.item() if value.size == 1 else value.tolist()
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key if isinstance(key, str) else repr(key): plain(item) for key, item in value.items()}
+    if isinstance(value, complex):
+        return _complex_text(value.real, value.imag)
+    if isinstance(value, int | float) or (isinstance(value, str) and is_unicode(value)):
+        return value
+    raise TypeError(f"{value!r:.80} is neither a number nor a text nor a list of such")
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text can be written in UTF-8: one with half a pair of surrogates can't."""
+    return all(not "\ud800" <= sign <= "\udfff" for sign in text)
+
+
 def in_json(value: Any) -> Any:
     """Return a value as JSON may hold it (RFC 8259): what isn't finite is text, as in the fill values of Zarr."""
     if isinstance(value, float) and not math.isfinite(value):

@@ -112,3 +112,8 @@ def nearest(unknown: object, valid: Iterable[str]) -> str:
     names = sorted(valid)
     close = difflib.get_close_matches(str(unknown), names, n=1, cutoff=0.5)
     return f"did you mean {close[0]!r}?" if close else f"valid are {', '.join(names)}"
+
+
+def one_line(text: str) -> str:
+    """Return a text of somebody else's as messages and files may have it: in one line, and Unicode."""
+    return " ".join(text.split()).encode(errors="backslashreplace").decode()

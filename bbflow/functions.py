@@ -5,19 +5,27 @@ published, or an `Answer`.
 """
 
 import inspect
+import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from bbflow.errors import ConfigError, OperatorError, nearest
+import numpy as np
+
+from bbflow.attributes import PACKING_NUMBERS, as_cf, is_unicode, plain
+from bbflow.cf import OWN, STEP
+from bbflow.errors import ConfigError, OperatorError, nearest, one_line
 from bbflow.operators.conditions import Condition, parse_condition
 from bbflow.origin import Origin, origin_of
-from bbflow.sections import check_keys, positive, text
+from bbflow.sections import check_keys, positive, read_as, text
+from bbflow.stored_names import stored_name
 
 Array = Any
 SECONDS = {"units": "seconds since 1970-01-01", "dtype": "f8"}
-"""How dates are written, whichever a step has."""
-OURS = ("time", "bbflow_step")
+"""How dates are written, whichever a step has …"""
+DURATION = {"units": "seconds", "dtype": "f8"}
+"""… and spans of time."""
+OURS = ("time", STEP)
 """Coordinates that a function is given, and that the store has by itself."""
 
 
@@ -134,7 +142,7 @@ def _function(name: str, entry: Any, results: Mapping[str, str]) -> UserFunction
         raise ConfigError(f"{where}: 'every' and 'when' choose steps: take them out, or 'results'")
     try:
         own = _names(entry.get("results") or ())
-        origin, arguments = origin_of(text(entry["call"])), dict(entry.get("arguments") or {})
+        origin, arguments = origin_of(text(entry["call"])), _arguments(entry.get("arguments"))
         _check_arguments(origin, arguments)
         return UserFunction(
             name,
@@ -142,7 +150,7 @@ def _function(name: str, entry: Any, results: Mapping[str, str]) -> UserFunction
             _names(entry.get("of") or ()),
             own,
             _window_of(own, results),
-            positive(entry.get("every") or 1),
+            1 if entry.get("every") is None else read_as(positive, entry["every"], "every"),
             None if entry.get("when") is None else parse_condition(entry["when"]),
             arguments,
         )
@@ -152,6 +160,12 @@ def _function(name: str, entry: Any, results: Mapping[str, str]) -> UserFunction
 
 def _names(value: Any) -> tuple[str, ...]:
     return tuple(map(text, value if isinstance(value, list | tuple) else [value]))
+
+
+def _arguments(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping | None) or not all(isinstance(name, str) for name in value or ()):
+        raise ConfigError(f"arguments must be a map from names to values, not {value!r}")
+    return dict(value or {})
 
 
 def _window_of(names: Collection[str], results: Mapping[str, str]) -> str:
@@ -193,21 +207,46 @@ def said_by(origin: Origin, dataset: Any, arguments: Mapping[str, Any]) -> Said:
         publish = publish.to_dataset()
     if not isinstance(publish, xr.Dataset | None):
         raise OperatorError(f"it gave {type(publish).__name__}, not None, a Dataset, a named DataArray or an Answer")
-    stop = None if answer.stop in (None, False, "") else str(answer.stop)
+    stop = None if answer.stop in (None, False, "") else one_line(str(answer.stop))
     return Said(None if publish is None else _found(publish.load()), bool(answer.keep), stop)
 
 
 def _found(dataset: Any) -> Found:
-    unlimited = sorted(map(str, dataset.encoding.get("unlimited_dims") or ()))
-    if len(unlimited) > 1:
-        raise OperatorError(f"the dimensions {' and '.join(unlimited)} are both unlimited: one may be")
-    rows = unlimited[0] if unlimited else None
-    steady = {str(name) for name, item in dataset.coords.items() if item.dims and rows not in item.dims}
-    encoded = {str(name): _encoded(str(name), item, rows) for name, item in dataset.variables.items()}
-    own = {name: item for name, item in encoded.items() if name not in OURS}
+    _check_names(dataset)
+    own_axes = {name for name in OURS if name in dataset.dims}
+    for name in own_axes:
+        if dataset.sizes[name] != 1:
+            raise OperatorError(
+                f"it gave a dimension {name!r} of length {dataset.sizes[name]}: an answer is of one time; "
+                "name the dimension otherwise"
+            )
+    rows = _rows_of(dataset, own_axes)
+    dataset = dataset.squeeze(sorted(own_axes))
+    steady = {name for name, item in dataset.coords.items() if item.dims and rows not in item.dims}
+    own = {name: _encoded(name, item, rows) for name, item in dataset.variables.items() if name not in OURS}
     variables = {name: item for name, item in own.items() if name not in steady}
     coordinates = {name: item for name, item in own.items() if name in steady}
-    return Found(variables, coordinates, dict(dataset.attrs), rows)
+    told = _attributes("the Dataset", dataset.attrs)
+    return Found(variables, coordinates, {name: item for name, item in told.items() if not name.startswith(OWN)}, rows)
+
+
+def _check_names(dataset: Any) -> None:
+    """See that names can be those of files and of dimensions, wherever the store is taken to."""
+    for name in {*dataset.variables, *dataset.dims}:
+        if not isinstance(name, str) or not is_unicode(name):
+            raise OperatorError(f"{name!r} can't be the name of a variable or a dimension: it's no text")
+        if not name or stored_name(name) != name or name.startswith("_"):
+            raise OperatorError(f"{name!r} can't be the name of a variable in its store: name it otherwise")
+
+
+def _rows_of(dataset: Any, own_axes: Collection[str]) -> str | None:
+    """Return the unlimited dimension, other than that of time, which a Dataset from a file may have."""
+    unlimited = sorted({*map(str, dataset.encoding.get("unlimited_dims") or ())} - {*own_axes})
+    if len(unlimited) > 1:
+        raise OperatorError(f"the dimensions {' and '.join(unlimited)} are both unlimited: one may be")
+    if unlimited and unlimited[0] not in dataset.dims:
+        raise OperatorError(f"no variable has the unlimited dimension {unlimited[0]!r}")
+    return unlimited[0] if unlimited else None
 
 
 def _encoded(name: str, variable: Any, rows: str | None) -> FoundVariable:
@@ -216,12 +255,58 @@ def _encoded(name: str, variable: Any, rows: str | None) -> FoundVariable:
     if rows in variable.dims:
         variable = variable.transpose(rows, ...)
     is_date = variable.dtype.kind == "M" or (variable.size and hasattr(variable.values.flat[0], "calendar"))
-    own = xr.Variable(variable.dims, variable.values, variable.attrs, SECONDS if is_date else {})
+    units = SECONDS if is_date else DURATION if variable.dtype.kind == "m" else {}
+    own = xr.Variable(variable.dims, variable.values, _attributes(name, variable.attrs), units)
     made = xr.conventions.encode_cf_variable(own, name=name)
     values = made.values
-    if values.dtype.kind not in "iufcOUS":
+    if values.dtype.kind in "OUS":
+        values = _texts(name, values.astype(object))
+    elif values.dtype.kind not in "iufc" or values.dtype.itemsize > (16 if values.dtype.kind == "c" else 8):
         raise OperatorError(f"{name} is of type {values.dtype}, which no store has")
-    told = {key: value for key, value in made.attrs.items() if key != "_FillValue" or value == value}
-    return FoundVariable(
-        tuple(map(str, made.dims)), values.astype(object) if values.dtype.kind in "US" else values, told
-    )
+    values, told = _filled(name, values, _attributes(name, made.attrs))
+    _check_readable(name, xr.Variable(made.dims, values, told))
+    return FoundVariable(tuple(made.dims), values, told)
+
+
+def _filled(name: str, values: Array, told: dict[str, Any]) -> tuple[Array, dict[str, Any]]:
+    """Return values and attributes with a fill value as readers of Zarr take it: floating-point ones have NaN."""
+    fill, kind = told.get("_FillValue"), values.dtype.kind
+    if fill is None or (kind in "iu" and np.can_cast(np.min_scalar_type(fill), values.dtype)):
+        return values, told
+    if kind != "f":
+        raise OperatorError(f"{name} of type {values.dtype} can't have the _FillValue {fill!r:.80}")
+    rest = {key: value for key, value in told.items() if key != "_FillValue"}
+    return (np.where(values == fill, values.dtype.type(np.nan), values) if fill == fill else values), rest
+
+
+def _check_readable(name: str, variable: Any) -> None:
+    """See that attributes such as units of dates are none that readers stumble over."""
+    import xarray as xr
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            xr.conventions.decode_cf_variable(name, variable)
+    except Exception as error:  # whatever it is, they would get it too
+        raise OperatorError(f"{name} can't be read with its attributes: {error}") from None
+
+
+def _texts(name: str, values: Array) -> Array:
+    for item in values.flat:
+        if not isinstance(item, str):
+            raise OperatorError(f"{name} has {item!r:.80} among its values, which is no text: give texts, or numbers")
+        if not is_unicode(item):
+            raise OperatorError(f"{name} has the text {item!r:.80}, which isn't Unicode")
+    return values
+
+
+def _attributes(name: str, attributes: Mapping[Any, Any]) -> dict[str, Any]:
+    told: dict[str, Any] = {}
+    for key, value in attributes.items():
+        try:
+            told[key] = as_cf(key, plain(value)) if isinstance(key, str) and is_unicode(key) else None
+        except TypeError as error:
+            raise OperatorError(f"{name} has an attribute {key!r} that no store has: {error}") from None
+        if told[key] is None or (key in PACKING_NUMBERS and isinstance(told[key], list)):
+            raise OperatorError(f"{name} has an attribute {key!r} that can't be {value!r:.80}")
+    return told

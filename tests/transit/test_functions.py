@@ -57,6 +57,18 @@ def dies(dataset):
     os.abort()
 
 
+def interrupts(dataset):
+    raise KeyboardInterrupt("one\\ntwo")
+
+
+def turns(dataset):
+    return dataset if dataset["bbflow_step"] < 3 else dataset.transpose()
+
+
+def holds_bytes(dataset):
+    return xr.Dataset({"name": ("x", np.array([b"a"]))}, attrs={"numbers": np.arange(2)})
+
+
 def changes(dataset):
     return dataset.isel(lat=slice(0, 1 + int(dataset["bbflow_step"]) // 40))
 '''
@@ -130,7 +142,7 @@ def test_functions_are_called_with_chosen_steps_and_with_results_and_what_they_r
 
 
 def test_a_function_that_fails_is_named_and_everything_else_is_whole(tas, tmp_path):
-    names = ["zonal", "fails", "dies", "changes"]
+    names = ["zonal", "fails", "dies", "changes", "interrupts", "turns", "holds_bytes"]
     functions = {name: {"call": f"called:{name}", "of": "tas"} for name in names} | {
         "asks": {"call": "called:keeps_hot", "of": "tas", "arguments": {"above": 0}}
     }
@@ -143,6 +155,11 @@ def test_a_function_that_fails_is_named_and_everything_else_is_whole(tas, tmp_pa
         "first ('float32', (1, 8))",
         "function dies (called:dies) failed in step 0: its process was killed by SIGABRT",
         "function fails (called:fails) failed in step 40: ValueError: no more of this (called.py, line 33)",
+        "function holds_bytes (called:holds_bytes) failed in step 0: name has b'a' among its values, which is no text: "
+        "give texts, or numbers",
+        "function interrupts (called:interrupts) failed in step 0: KeyboardInterrupt: one two (called.py, line 43)",
+        "function turns (called:turns) failed in step 3: it gave 'tas' the dimensions ('time', 'lon', 'lat'), at first "
+        "('time', 'lat', 'lon')",
     ]
     assert results.attrs["bbflow_status"] == "complete"
     assert results.sizes["time_day"] == 4
@@ -166,6 +183,12 @@ def test_a_function_that_fails_is_named_and_everything_else_is_whole(tas, tmp_pa
         ({"call": "called:zonal", "results": "tas_day_mean", "every": 2}, "'every' and 'when' choose steps"),
         ({"call": "called:none", "of": "tas"}, "can't load called:none"),
         ({"call": "called:zonal", "of": "tas", "arguments": {"height": 1}}, "can't be called with a Dataset and"),
+        ({"call": "called:zonal", "of": "tas", "arguments": 3}, "arguments must be a map from names to values, not 3"),
+        ({"call": "called:zonal", "of": "tas", "arguments": ["a"]}, "arguments must be a map from names to values"),
+        ({"call": "called:zonal", "of": "tas", "arguments": "a"}, "arguments must be a map from names to values"),
+        ({"call": "called:zonal", "of": "tas", "arguments": {1: 2}}, "arguments must be a map from names to values"),
+        ({"call": "called:zonal", "of": "tas", "every": 0}, "every: 0 is not a whole number from 1"),
+        ({"call": "called:zonal", "of": "tas", "every": False}, "every: False is not a whole number from 1"),
         ({"call": "called:zonal", "of": "tas", "each": 2}, "unknown key 'each'"),
     ],
 )

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.errors import OperatorError
+from bbflow.errors import OperatorError, one_line
 from bbflow.operators.family import Array, DType, Family, StateField, Steps, Views
 from bbflow.operators.operator import Operator
 from bbflow.operators.own import isolation
@@ -54,12 +54,12 @@ def error_of(operator: Operator, errors: Mapping[str, str]) -> str | None:
 
 
 def fails(error: BaseException) -> str:
-    """Tell what went wrong, and where in the user's file."""
+    """Tell in one line what went wrong, and where in the user's file."""
     if isinstance(error, OperatorError):
-        return str(error)
+        return one_line(str(error))
     last = traceback.extract_tb(error.__traceback__)[-1:]
     where = "".join(f" ({frame.filename.rpartition('/')[2]}, line {frame.lineno})" for frame in last)
-    return f"{type(error).__name__}: {error}{where}"
+    return one_line(f"{type(error).__name__}{': ' if str(error) else ''}{error}{where}")
 
 
 @dataclass(frozen=True, slots=True)

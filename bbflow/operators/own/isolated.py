@@ -19,7 +19,7 @@ def _run(work: bytes) -> tuple[bool, Any]:
             given = function(*arguments, **keys)
         in_place = method in ("fold", "clear")
         return True, arguments[0] if in_place else given
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
         return False, fails(error)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bbflow.attributes import PACKING_NUMBERS, in_json
 from bbflow.cf import STEP
 from bbflow.chunks import TEXT
 from bbflow.errors import OperatorError
@@ -20,6 +21,8 @@ ROW_SIZE = "row_size"
 """How many rows each field has (CF conventions 1.11, section 9.3.3, "contiguous ragged array representation")."""
 THROUGH, KEPT, STOP, ERROR = "bbflow_through", "bbflow_kept", "bbflow_stop", "bbflow_error"
 """Attributes of the store: up to where the function was called, for which steps it asked, why to stop, what failed."""
+READ_BY = PACKING_NUMBERS | {"units", "calendar", "dtype", "_Unsigned"}
+"""Attributes of variables without which their numbers say something else."""
 ROWS_PER_CHUNK, TIMES_PER_CHUNK = 1 << 12, 512
 
 
@@ -89,6 +92,8 @@ class Answers:
         if TIME not in self._store:
             self._create(found, place)
         self._check(found)
+        for name, item in found.variables.items():
+            self._store.describe_late(name, item.attributes)
         index = self._index(place)
         for name, variable in found.variables.items():
             if found.rows is None or found.rows not in variable.dims:
@@ -131,9 +136,11 @@ class Answers:
 
     def _create(self, found: Found, place: Place) -> None:
         along = {TIME, BOUNDS, STEP, ROW_SIZE} | {f"{found.rows}_{name}" for name in ("time", "step")}
-        for name in (*found.variables, *found.coordinates):
-            if name in along or not _is_name(name):
+        for name, item in {**found.variables, **found.coordinates}.items():
+            if name in along:
                 raise OperatorError(f"{name!r} can't be the name of a variable in its store: name it otherwise")
+            if place.bounds is not None and dict(zip(item.dims, item.values.shape, strict=True)).get("bnds", 2) != 2:
+                raise OperatorError(f"{name!r} has a dimension 'bnds', which is of 2 in its store: name it otherwise")
         bounds = {} if place.bounds is None else {"bounds": BOUNDS}
         self._axis(TIME, "f8", dict(place.attributes) | bounds | {"axis": "T"})
         if place.bounds is not None:
@@ -170,13 +177,8 @@ class Answers:
         for name, item in {**found.variables, **found.coordinates}.items():
             if name not in self._store:
                 raise OperatorError(f"it gave a variable {name!r} that it didn't give at first")
-            node = self._store.metadata(name)
-            is_row = found.rows is not None and found.rows in item.dims
-            inner = item.values.shape[1:] if is_row else item.values.shape
-            known = tuple(node["shape"]) if name in found.coordinates else tuple(node["shape"][1:])
-            told = (node["data_type"], known)
-            if (now := (_name_of(item), inner)) != told:
-                raise OperatorError(f"it gave {name!r} of type and shape {now}, at first {told}")
+            self._check_shape(found, name, item)
+            _check_attributes(name, self._store.metadata(name)["attributes"], in_json(item.attributes))
             if name in found.coordinates and not _is_same(self._store.read(name), item.values):
                 raise OperatorError(f"it gave the coordinate {name!r} other values than at first")
         own = {STEP, TIME, BOUNDS, ROW_SIZE, f"{found.rows}_time", f"{found.rows}_step"}
@@ -184,9 +186,24 @@ class Answers:
             if name not in found.variables and name not in found.coordinates:
                 raise OperatorError(f"it gave no variable {name!r}, as it did at first")
 
+    def _check_shape(self, found: Found, name: str, item: FoundVariable) -> None:
+        node, is_row = self._store.metadata(name), found.rows in item.dims
+        is_steady = name in found.coordinates
+        if (dims := item.dims if is_steady or is_row else (TIME, *item.dims)) != tuple(node["dimension_names"]):
+            raise OperatorError(f"it gave {name!r} the dimensions {dims}, at first {tuple(node['dimension_names'])}")
+        inner = item.values.shape[1:] if is_row else item.values.shape
+        told = (node["data_type"], tuple(node["shape"][not is_steady :]))
+        if (now := (_name_of(item), inner)) != told:
+            raise OperatorError(f"it gave {name!r} of type and shape {now}, at first {told}")
 
-def _is_name(name: str) -> bool:
-    return bool(name) and "/" not in name and not name.startswith((".", "_")) and name != "zarr.json"
+
+def _check_attributes(name: str, known: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """See that attributes say the same as at first. Those by which numbers are read can neither come nor go."""
+    for key in sorted({*known} | {*now}):
+        first, own = known.get(key), now.get(key)
+        comes_late = first is None and key not in READ_BY - {"units"}
+        if first != own and not comes_late and (own is not None or key in READ_BY):
+            raise OperatorError(f"it gave {name!r} the attribute {key}={own!r:.80}, at first {first!r:.80}")
 
 
 def _type_of(item: FoundVariable) -> Any:
