@@ -24,6 +24,8 @@ Node = dict[str, Any]
 """Metadata of an array or a group."""
 METADATA, TEMPORARY = "zarr.json", "zarr.new"
 GROUP: Node = {"zarr_format": 3, "node_type": "group", "attributes": {}}
+STORE_ID = "bbflow_store"
+"""Attribute that tells a store from all others, also from those of its name; it stays as long as the store does."""
 FLAT = {"name": "default", "configuration": {"separator": "."}}
 """How new arrays' files are named: they lie in the array's own directory, not in one for each dimension."""
 LENGTH_AT, LENGTH_DIGITS = 16, 8
@@ -46,6 +48,7 @@ class GrowingZarr:
         self._root = path.with_name(f".{path.name}.{uuid.uuid4().hex}") if self._is_new else path
         root = _read_root(path)
         self._attributes: dict[str, Any] = root["attributes"]
+        self._id = self._attributes.get(STORE_ID) or uuid.uuid4().hex
         self._nodes: dict[str, Node] = members_of(root)
         self._texts = {name: _text_of(node) for name, node in self._nodes.items()}
         self._chunks: dict[str, Chunks] = {}
@@ -205,7 +208,8 @@ class GrowingZarr:
         zarr's own calls would set attributes and consolidate in two writes, and a reader between them would
         find the store without consolidated metadata. This is their format in one write.
         """
-        self._attributes |= in_json(attributes)
+        # Its own, also if the attributes are those of a stream that was replayed from another store.
+        self._attributes |= in_json(attributes) | {STORE_ID: self._id}
         self._root.mkdir(parents=True, exist_ok=True)
         # For readers that don't use the consolidated metadata. What has only become longer is changed in place: a file
         # system makes a file more slowly than it overwrites one, and ext4 begins to write out what replaces another.

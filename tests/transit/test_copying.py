@@ -1,5 +1,7 @@
 """The copy of the stores in a bucket: it follows the run, and readers of it never see half a commit."""
 
+import contextlib
+import re
 import threading
 import time
 
@@ -13,7 +15,8 @@ from zarr.storage import ObjectStore
 
 from bbflow.config import parse_config
 from bbflow.errors import ConfigError
-from bbflow.growing import GrowingZarr
+from bbflow.growing import GrowingZarr, set_attributes
+from bbflow.stores.sources import Sources
 from bbflow.transit.output import copying
 from bbflow.transit.output.copying import Copying, check_copy
 from testsupport.object_server import object_server
@@ -47,17 +50,18 @@ def test_readers_of_the_copy_never_see_half_a_commit(server, tmp_path, monkeypat
     store.create("time", ["time"], (0,), "f8", {}, (512,))
     store.commit(history="this run")
 
+    def look():
+        group = zarr.open_group(copied(server, "grows/results.zarr"), mode="r", use_consolidated=True)
+        size = group["time"].shape[0]
+        expected = np.arange(size, dtype="f8")
+        if not ((group["time"][...] == expected).all() and (group["v"][...] == expected[:, np.newaxis]).all()):
+            wrong.append((size, group["time"][...], group["v"][...]))
+        seen.add(size)
+
     def read():
         while not following.is_set():
-            try:
-                group = zarr.open_group(copied(server, "grows/results.zarr"), mode="r", use_consolidated=True)
-            except FileNotFoundError:
-                continue
-            size = group["time"].shape[0]
-            expected = np.arange(size, dtype="f8")
-            if not ((group["time"][...] == expected).all() and (group["v"][...] == expected[:, np.newaxis]).all()):
-                wrong.append((size, group["time"][...], group["v"][...]))
-            seen.add(size)
+            with contextlib.suppress(FileNotFoundError):
+                look()
 
     reader, follower = threading.Thread(target=read), Copying(tmp_path, "s3://bucket/grows")
     reader.start()
@@ -67,24 +71,112 @@ def test_readers_of_the_copy_never_see_half_a_commit(server, tmp_path, monkeypat
         store.commit()
         time.sleep(0.02)
     errors = follower.finish()
-    time.sleep(0.2)
     following.set()
     reader.join()
+    look()
     assert not errors
     assert not wrong
     assert len(seen) > 5
     assert max(seen) == 60
 
 
-def test_another_runs_copy_is_hidden_before_it_is_written_over(server, tmp_path):
-    for number, run in enumerate(("first", "second")):
-        store = GrowingZarr(tmp_path / run / "results.zarr")
-        store.create("v", ["x"], (2,), "f8", {}, (2,))
-        store.write("v", 0, np.full(2, float(number)))
-        store.commit(history=run)
-        assert not Copying(tmp_path / run, "s3://bucket/again").finish()
-        group = zarr.open_group(copied(server, "again/results.zarr"), mode="r")
-        assert (group.attrs["history"], group["v"][0]) == (run, number)
+def write_store(path, **arrays):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    store = GrowingZarr(path)
+    for name, value in arrays.items():
+        store.create(name, ["x"], (2,), "f8", {}, (2,))
+        store.write(name, 0, np.full(2, float(value)))
+    store.commit()
+
+
+def bucket(server):
+    return S3Store(
+        "bucket", endpoint=server, access_key_id="k", secret_access_key="s", region="us-east-1",
+        client_options={"allow_http": True},
+    )  # fmt: skip
+
+
+def keys(server, prefix):
+    found = [item["path"] for page in bucket(server).list(prefix) for item in page]
+    return {key.removeprefix(f"{prefix}/") for key in found}
+
+
+def files_of(output):
+    return {path.relative_to(output).as_posix() for path in output.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def steps(monkeypatch):
+    """What is done in the bucket, in order."""
+    done = []
+    for name in ("create", "remove"):
+        own = getattr(Sources, name)
+
+        def noted(self, url, *args, own=own, name=name):
+            done.append((name, url.removeprefix("s3://bucket/")))
+            return own(self, url, *args)
+
+        monkeypatch.setattr(Sources, name, noted)
+    return done
+
+
+def test_stores_of_another_run_are_hidden_first_and_then_removed(server, tmp_path, steps):
+    first, second = tmp_path / "first", tmp_path / "second"
+    stores = ("results.zarr", "raw.zarr", "functions/f.zarr", "pyramids/day.zarr")
+    for name in stores:
+        write_store(first / name, v=1, **{"deep/in/it": 1})
+    assert not Copying(first, "s3://bucket/again").finish()
+    assert keys(server, "again") == files_of(first)
+    theirs = {"notes.txt", "results.zarr/notes.txt", "results.zarr/theirs/zarr.json", "results.zarr/theirs/c.0"}
+    theirs |= {"functions/theirs.zarr/zarr.json", "functions/theirs.zarr/v/zarr.json", "results.zarr/deep/own/c.0"}
+    for key in theirs:
+        bucket(server).put(f"again/{key}", b'{"zarr_format": 3, "node_type": "group", "attributes": {}}')
+    write_store(second / "results.zarr", v=2)
+    steps.clear()
+    assert not Copying(second, "s3://bucket/again").finish()
+    assert keys(server, "again") == files_of(second) | theirs
+    assert set(steps[:4]) == {("remove", f"again/{name}/zarr.json") for name in stores}
+    created = [at for at, (name, _) in enumerate(steps) if name == "create"]
+    assert max(at for at, (name, _) in enumerate(steps) if name == "remove") < min(created)
+
+
+def test_the_copy_of_another_run_can_be_opened_without_consolidated_metadata(server, tmp_path):
+    write_store(tmp_path / "first" / "results.zarr", v=1, longer=1)
+    write_store(tmp_path / "second" / "results.zarr", v=2)
+    for run in ("first", "second"):
+        assert not Copying(tmp_path / run, "s3://bucket/plain").finish()
+    with xr.open_zarr(copied(server, "plain/results.zarr"), consolidated=False) as there:
+        assert set(there) == {"v"}
+        assert there["v"][0] == 2
+
+
+def test_the_other_stays_until_there_is_something_to_show(server, tmp_path):
+    write_store(tmp_path / "first" / "results.zarr", v=1)
+    assert not Copying(tmp_path / "first", "s3://bucket/kept").finish()
+    (tmp_path / "second").mkdir()
+    assert not Copying(tmp_path / "second", "s3://bucket/kept").finish()
+    assert keys(server, "kept") == files_of(tmp_path / "first")
+
+
+def test_stores_of_the_same_run_stay_when_its_analysis_starts_again(server, tmp_path, steps):
+    for name in ("results.zarr", "raw.zarr", "functions/f.zarr", "pyramids/day.zarr"):
+        write_store(tmp_path / name, v=1)
+    assert not Copying(tmp_path, "s3://bucket/same").finish()
+    GrowingZarr(tmp_path / "functions" / "f.zarr").commit(more="of it")
+    set_attributes(tmp_path / "results.zarr", bbflow_status="incomplete")
+    assert not Copying(tmp_path, "s3://bucket/same").finish()
+    assert [url for name, url in steps if name == "remove"] == []
+    assert zarr.open_group(copied(server, "same/functions/f.zarr"), mode="r").attrs["more"] == "of it"
+
+
+def test_a_store_that_bbflow_did_not_make_is_left_alone_and_said(server, tmp_path):
+    bucket(server).put("way/results.zarr/zarr.json", b'{"zarr_format": 3, "node_type": "group"}')
+    with pytest.raises(ConfigError, match=r"way/results.zarr is in the way, and bbflow didn't make it: move it, or"):
+        check_copy("s3://bucket/way")
+    write_store(tmp_path / "results.zarr", v=1)
+    [error] = Copying(tmp_path, "s3://bucket/way").finish()
+    assert "is in the way" in error
+    assert keys(server, "way") == {"results.zarr/zarr.json"}
 
 
 def test_all_stores_of_a_run_are_in_the_bucket_as_they_are_in_the_output(server, tmp_path):
@@ -110,6 +202,7 @@ def test_a_copy_that_can_not_be_is_said(server, tmp_path):
     with pytest.raises(ConfigError, match="there is no bucket 'nowhere'"):
         check_copy("s3://nowhere/run")
     check_copy("s3://bucket/nothing/yet")
+    assert not keys(server, "nothing")
     content = {"stream": "s", "operators": {"tas": ["mean"]}, "copy_to": "bucket/run"}
     with pytest.raises(ConfigError, match="copy_to: 'bucket/run' is no place for a copy"):
         parse_config(content)
@@ -117,3 +210,18 @@ def test_a_copy_that_can_not_be_is_said(server, tmp_path):
     store.commit(history="run")
     [error] = Copying(tmp_path, "s3://nowhere/run").finish()
     assert error.startswith("s3://nowhere/run: the copy isn't complete: ")
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("http://127.0.0.1:9/run", "this kind of store can't do that"),
+        ("https://example.org/run", "this kind of store can't do that"),
+        ("s3://bucket/a//b", "'//' or '..' are none"),
+        ("s3://bucket/../x", "'//' or '..' are none"),
+        ("nosuch://bucket/x", "nosuch"),
+    ],
+)
+def test_a_place_that_can_not_be_written_is_refused_before(url, why):
+    with pytest.raises(ConfigError, match=f"^copy_to: {re.escape(url)} can't be written: .*{re.escape(why)}[^\n]*$"):
+        check_copy(url)

@@ -5,8 +5,6 @@ arrays' metadata, and the root's last: what readers open shows nothing that isn'
 changes but for chunks that hold the same values and more, and for results that are published once more.
 """
 
-import contextlib
-import json
 import os
 import threading
 import time
@@ -16,10 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bbflow.atomic import is_beside
-from bbflow.errors import BbflowError, ConfigError, MissingSourceError
+from bbflow.errors import BbflowError, ConfigError
 from bbflow.growing import METADATA, TEMPORARY
 from bbflow.stores.sources import Sources
-from bbflow.transit.output.claiming import FUNCTIONS_DIRECTORY, PYRAMIDS_DIRECTORY
+from bbflow.transit.output.claiming import FUNCTIONS_DIRECTORY, PYRAMIDS_DIRECTORY, STORES
+from bbflow.transit.output.hiding import Others
 
 LOOK_S = 1.0
 """The stores are looked at so often."""
@@ -31,6 +30,8 @@ AT_ONCE = 8
 LAST_TRIES_S = (0.0, 2.0, 8.0)
 """The last copy is tried so often, after so many seconds."""
 GROWING = ("results.zarr", f"{PYRAMIDS_DIRECTORY}/*.zarr", f"{FUNCTIONS_DIRECTORY}/*.zarr")
+PROBE = ".bbflow"
+"""Is written to see that others can be, and removed."""
 LAST = ("raw.zarr",)
 """Its files are large and grow with every batch: they are copied when they are whole."""
 
@@ -46,7 +47,7 @@ class _Known:
 
 
 def check_copy(url: str | None) -> None:
-    """See that a place for the copy can be asked.
+    """See that a place for the copy can be written, by an empty file, and that nothing is in the way there.
 
     Raises
     ------
@@ -55,13 +56,16 @@ def check_copy(url: str | None) -> None:
     """
     if url is None:
         return
+    sources, place = Sources(), url.rstrip("/")
     try:
-        Sources().children(url.rstrip("/"))
-    except MissingSourceError as error:
-        if "no bucket" in str(error):
-            raise ConfigError(f"copy_to: {error}") from None
+        with sources.create(f"{place}/{PROBE}"):
+            pass
+        sources.remove(f"{place}/{PROBE}")
+        others = Others(sources, place)
+        for name in sorted(STORES):
+            others.check(name)
     except (BbflowError, OSError, ValueError) as error:
-        raise ConfigError(f"copy_to: {url} can't be asked: {error}") from None
+        raise ConfigError(f"copy_to: {url} can't be written: {error}") from None
 
 
 class Copying:
@@ -78,6 +82,7 @@ class Copying:
     def __init__(self, output: Path, url: str) -> None:
         self._output, self._url = output, url.rstrip("/")
         self._sources = Sources()
+        self._others = Others(self._sources, self._url)
         self._known: dict[Path, _Known] = {}
         self._ended = threading.Event()
         self._error = ""
@@ -91,11 +96,13 @@ class Copying:
     def _try(self, patterns: tuple[str, ...]) -> None:
         """Copy what is new; what fails is tried again the next time."""
         try:
-            for pattern in patterns:
-                for store in sorted(self._output.glob(pattern)):
-                    self._copy(store)
+            found = [store for pattern in patterns for store in sorted(self._output.glob(pattern))]
+            if found:
+                self._others.hide(self._output)
+            for store in found:
+                self._copy(store)
             self._error = ""
-        except (BbflowError, OSError) as error:
+        except Exception as error:  # clients raise what they like, and the results are whole without a copy
             self._error = f"{self._url}: the copy isn't complete: {error}"
 
     def finish(self) -> list[str]:
@@ -122,8 +129,8 @@ class Copying:
         if known is not None and known.root == root and not self._ended.is_set():
             return
         if known is None:
+            self._others.check(store.relative_to(self._output).as_posix())
             known = self._known[store] = _Known()
-            self._hide_others(store, root)
         # Metadata as they are now: chunks that come later are beyond what these show.
         arrays = {path: path.read_bytes() for path in store.rglob(METADATA) if path.parent != store}
         with ThreadPoolExecutor(AT_ONCE, "copy-files") as pool:
@@ -131,20 +138,6 @@ class Copying:
             list(pool.map(lambda item: self._put(item[0], item[1]), arrays.items()))
         self._put(store / METADATA, root)
         known.root = root
-
-    def _hide_others(self, store: Path, root: bytes) -> None:
-        """Let a store of another run that is in the way be none, before its files are written over."""
-        url = self._at(store / METADATA)
-        try:
-            facts = self._sources.facts(url)
-        except MissingSourceError:
-            return
-        with self._sources.open(url, facts) as reader:
-            there = reader.read(0, facts.size_bytes)
-        with contextlib.suppress(ValueError, KeyError, TypeError):
-            if json.loads(there)["attributes"]["history"] == json.loads(root)["attributes"]["history"]:
-                return
-        self._sources.remove(url)
 
     def _copy_chunks(self, store: Path, path: Path, known: _Known) -> None:
         name, read_ns = str(path.relative_to(store)), time.time_ns()
