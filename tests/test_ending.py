@@ -1,5 +1,7 @@
 from pathlib import Path
 
+import numpy as np
+
 from bbflow.growing import GrowingZarr
 from bbflow.net.contact import NodeAddress, add_node, contact_key
 from bbflow.run.course import Course, KeepsRun
@@ -52,6 +54,17 @@ def test_what_was_left_out_of_the_rescue_is_named():
     assert lines[3:5] == ["  said: text", "  own: a local array"]
 
 
+def test_steps_that_only_functions_or_raw_lack_are_not_folded_again():
+    lines = told(FAILED, Left(2, 11, 12, STORE, folded=12))
+    assert lines[1:] == [
+        "THE ANALYSIS IS INCOMPLETE: the analysis was killed by SIGKILL; the results end with step 11",
+        f"12 steps that are in the results, but that functions or raw lack, are in {STORE}, with all variables",
+    ]
+    lines = told(FAILED, Left(2, 11, 12, STORE, folded=8))
+    assert "4 steps that were not folded are in" in lines[2]
+    assert lines[-1].endswith("--after 11")
+
+
 def test_commands_are_quoted_for_the_shell():
     output = Path("my out")
     lines = describe_ending(Path("the run's.yml"), "a b", output, FAILED, Left(2, 3, 4, output / "rescued/raw.zarr"))
@@ -65,7 +78,7 @@ def test_an_earlier_run_s_last_step_and_rescued_steps_are_not_those_of_the_run_t
     write(tmp_path / "rescued/raw.zarr", "bbflow_step", 5)
     write(tmp_path / "results.zarr", "time_run", 1, bbflow_last_step=99)
     before = [tmp_path / "rescued/raw.zarr"]
-    assert Left.of(tmp_path) == Left(1, 99, 5, *before)
+    assert Left.of(tmp_path) == Left(1, 99, 5, *before, folded=5)
     begin_in(tmp_path)
     assert Left.of(tmp_path, before) == Left(1, -1)
     write(tmp_path / "rescued/raw_2.zarr", "bbflow_step", 5)
@@ -74,7 +87,8 @@ def test_an_earlier_run_s_last_step_and_rescued_steps_are_not_those_of_the_run_t
 
 def write(path, name, length, **attributes):
     store = GrowingZarr(path)
-    store.create(name, ("time",), (length,), "i8", {})
+    store.create(name, ("time",), (0,), "i8", {})
+    store.write(name, 0, np.arange(length))
     store.commit(**attributes)
 
 

@@ -42,7 +42,7 @@ def replay(raw: Path, stream: str, after: int = -1) -> int:
     Raises
     ------
     ConfigError
-        If there is no such store.
+        If there is no such store, or no such step in it.
     """
     if not (raw / "zarr.json").exists():
         raise ConfigError(f"there is no store {raw}: give a raw.zarr")
@@ -50,6 +50,9 @@ def replay(raw: Path, stream: str, after: int = -1) -> int:
     arrays: dict[str, Any] = dict(group.arrays())
     axis = arrays[STEP].metadata.dimension_names[0]
     numbers = arrays.pop(STEP)[: int(str(group.attrs.get("bbflow_steps", 0)))]
+    rows = [row for row, number in enumerate(numbers) if number > after]
+    if not rows:
+        raise ConfigError(f"no step of {raw} is above {after}: there is nothing to write again")
     along = {name: array for name, array in arrays.items() if array.metadata.dimension_names[0] == axis}
     steady = {name: array for name, array in arrays.items() if name not in along}
     io = adios2.Adios().declare_io(stream)
@@ -58,7 +61,6 @@ def replay(raw: Path, stream: str, after: int = -1) -> int:
     of_stream = {name: value for name, value in group.attrs.items() if not _is_own(name)}
     names = {name: str(array.attrs.get(NAME, name)) for name, array in arrays.items()}
     _describe(io, of_stream, arrays, set(along), names)
-    rows = [row for row, number in enumerate(numbers) if number > after]
     variables: dict[str, Any] = {}
     tables = [_Table.of(table) for _, table in sorted(group.groups()) if KIND in table.attrs]
     for table in tables:

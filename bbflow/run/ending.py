@@ -5,10 +5,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from bbflow.cf import STEP
 from bbflow.drain.stores import left_out_of, rescued_stores
 from bbflow.errors import NodeError
-from bbflow.growing import set_attributes, shown_attributes, shown_shapes
+from bbflow.growing import GrowingZarr, set_attributes, shown_attributes, shown_shapes
 from bbflow.landing.client import NodeClient
 from bbflow.net.contact import NodeAddress, read_contact
 from bbflow.run.course import Course, KeepsRun
@@ -31,6 +33,8 @@ class Left:
     """Where they are."""
     left_out: tuple[str, ...] = ()
     """Variables that aren't there, at least of some steps, each with the reason."""
+    folded: int = 0
+    """How many of them are in the results: functions, or ``raw.zarr``, had not got so far."""
 
     @classmethod
     def of(cls, output: Path, before: Collection[Path] = ()) -> "Left":
@@ -41,7 +45,8 @@ class Left:
         store = next((store for store in rescued_stores(output / RESCUED) if store not in before), None)
         if store is None:
             return cls(sum(times), last)
-        return cls(sum(times), last, shown_shapes(store).get(STEP, (0,))[0], store, left_out_of(store))
+        numbers = GrowingZarr(store).read(STEP) if STEP in shown_shapes(store) else np.empty(0)
+        return cls(sum(times), last, len(numbers), store, left_out_of(store), int((numbers <= last).sum()))
 
 
 def is_complete(output: Path) -> bool:
@@ -91,11 +96,14 @@ def describe_ending(
     lines += [f"the simulation was ended, since {course.stopped}"] if course.stopped else []
     if not course.failure:
         return lines or ["nothing was folded: there are no results"]
-    lines.append(f"THE STATISTICS ARE INCOMPLETE: {course.failure}; {_extent(left, continued)}")
-    if left.rescued and left.store:
-        but = " but these:" if left.left_out else ""
-        lines.append(f"{left.rescued} steps that were not folded are in {left.store}, with all variables{but}")
-        lines += [f"  {text}" for text in left.left_out]
+    unfolded = left.rescued - left.folded
+    if left.rescued and not unfolded:
+        lines.append(f"THE ANALYSIS IS INCOMPLETE: {course.failure}; the results end with step {left.last_step}")
+        lines += _told_rescued(left, f"{left.rescued} steps that are in the results, but that functions or raw lack,")
+    else:
+        lines.append(f"THE STATISTICS ARE INCOMPLETE: {course.failure}; {_extent(left, continued)}")
+    if unfolded and left.store:
+        lines += _told_rescued(left, f"{unfolded} steps that were not folded")
         before = output if left.last_step >= 0 else continued
         is_there = before is not None and output.resolve() in (before.resolve(), before.resolve().parent)
         first = "mend the cause" if is_there else "mend the cause, give another output"
@@ -106,6 +114,11 @@ def describe_ending(
     if course.keeping is KeepsRun.LEFT:
         lines.append("what had neither been folded nor rescued is lost, as you wished")
     return lines
+
+
+def _told_rescued(left: Left, which: str) -> list[str]:
+    but = " but these:" if left.left_out else ""
+    return [f"{which} are in {left.store}, with all variables{but}", *(f"  {text}" for text in left.left_out)]
 
 
 def _extent(left: Left, continued: Path | None) -> str:

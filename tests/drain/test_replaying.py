@@ -4,10 +4,13 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 
 from bbflow.cf import StreamAttributes
 from bbflow.config import RawConfig
 from bbflow.drain.raw import RawStore
+from bbflow.drain.replaying import replay
+from bbflow.errors import ConfigError
 from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.records import BlockForm
 from testsupport.writers import attributes_of, clean_environment, steps_of, watch
@@ -35,3 +38,11 @@ def test_what_a_step_lacked_it_lacks_again(tmp_path):
         there = {block.name: block.value for block in step.blocks}
         expected = {name: values[number] for name, (_, values) in VALUES.items() if values[number] is not None}
         assert there == expected | ({"complex": [expected["complex"].real, expected["complex"].imag]} if number else {})
+
+
+def test_a_store_without_a_step_that_is_wanted_is_an_error(tmp_path):
+    store = RawStore(tmp_path / "raw.zarr", RawConfig(), StreamAttributes({}), None)
+    store.admit(BlockForm("always", "int32_t", "GlobalValue", (), (), (), 0))
+    store.commit(0, range(3), [np.nan] * 3, {"always": [1, 2, 3]}, ["always"])
+    with pytest.raises(ConfigError, match=r"^no step of .*raw.zarr is above 2: there is nothing to write again$"):
+        replay(tmp_path / "raw.zarr", "model", after=2)
