@@ -16,7 +16,6 @@ from bbflow.errors import BbflowError, StreamError
 from bbflow.events import EventLog
 from bbflow.landing.absent import absent_ranks
 from bbflow.net.contact import read_contact
-from bbflow.operators.space.late import LATE
 from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.calling.stage import CallStage
 from bbflow.transit.chain.comparing import check_clock
@@ -47,6 +46,7 @@ if TYPE_CHECKING:  # xarray takes a third of a second, which a run has no time f
 
 REST_S = 0.02
 """A node isn't asked for further steps sooner than this after it has told of some (seconds)."""
+NOT_CLOSED = "the simulation ended without closing the stream"
 CLOCK_FILE = "clock"
 """Beside the fields that were read: units and calendar, for an analysis that sees no step any more."""
 LiveAnswer = queue.SimpleQueue["xr.Dataset | None"]
@@ -390,6 +390,15 @@ class Pipeline:
         idle = self._fold.idle and self._calls.idle and (self._drain is None or self._drain.idle)
         return self._view.ended and idle and self._cursor >= self._view.frontier
 
+    def _publish_rest(self) -> StreamAttributes:
+        """Publish the windows that are open; return the stream's attributes as they are known by now."""
+        attributes = self._attributes.with_late({}, self._fold.variables)
+        if self._fold.publishing.results is not None:
+            assert self._clock is not None
+            self._fold.learn_late(attributes, self._clock)
+            self._fold.publish(self._fold.folding.timeline.closing(None))
+        return attributes
+
     def _finish(self) -> Outcome:
         if self._folds and (landed := self._adapting.without_frames):
             raise StreamError(
@@ -400,20 +409,20 @@ class Pipeline:
         timeline, uncopied = folding.timeline, list[str]()
         # A simulation that was asked to end has no further steps, also if it didn't close its stream.
         ended = self._view.status == "closed" or (self._view.status == "aborted" and bool(self._calls.stopped))
-        has_all = self._folds and not folding.losses and folding.has_all and self._fold.is_steady
-        complete = ended and has_all
+        attributes = self._publish_rest()
+        failures = [*([] if ended else [NOT_CLOSED]), *self._fold.misplaced]
+        complete = self._folds and not folding.losses and folding.has_all and not failures
         status = "complete" if complete else "incomplete"
         discarded = len(self._view.discarded)
         if publishing.results is not None:
             assert self._clock is not None
-            attributes = self._attributes.with_late({}, self._fold.variables)
-            self._fold.learn_late(attributes, self._clock)
-            self._fold.publish(timeline.closing(None))
             if timeline.begun:
                 self._fold.save(self._attributes, self._clock, complete=complete)
             counted: dict[str, Any] = {"bbflow_late_steps": timeline.late, "bbflow_missing_steps": timeline.missing}
             if folding.losses:
                 counted["bbflow_lost"] = folding.losses.described
+            if failures:
+                counted["bbflow_failure"] = "; ".join(failures)
             if folding.left_out:
                 counted["bbflow_left_out"] = folding.left_out
             if self._calls.stopped:
@@ -458,8 +467,7 @@ class Pipeline:
             of_raw,
         )
         errors = tuple(dict.fromkeys(line for lines in told for line in lines))
-        unmapped = any(name.startswith(LATE) for name in folding.errors)
-        complete = complete and not (lacking or self._calls.errors or uncopied or unmapped)
+        complete = complete and not (lacking or self._calls.errors or uncopied)
         outcome = Outcome(complete, steps, discarded, folding.late, folding.missing, errors)
         if self._folds:
             # If it dies before all nodes have forgotten the stream, the next one sees that there is nothing left to do.

@@ -15,7 +15,7 @@ from bbflow.belongings import clear, is_ours
 from bbflow.cf import StreamAttributes
 from bbflow.errors import BbflowError
 from bbflow.operators.space import Placement
-from bbflow.operators.space.late import LateRemap
+from bbflow.operators.space.late import LATE, LateRemap
 from bbflow.operators.space.remapping import Remapped
 from bbflow.operators.windows.calendars import Clock
 from bbflow.records import Block, BlockForm, Layout
@@ -159,9 +159,10 @@ class FoldStage(DriverStage):
         return [] if self._coordinates is None else self._coordinates.changes
 
     @property
-    def is_steady(self) -> bool:
-        """Whether nothing has changed by which fields were placed."""
-        return self._coordinates is None or self._coordinates.is_steady
+    def misplaced(self) -> list[str]:
+        """Say what has changed by which fields were placed, or came and went where results were to be remapped."""
+        moved = [] if self._coordinates is None else self._coordinates.misplaced
+        return moved + [text for name, text in self.folding.errors.items() if name.startswith(LATE)]
 
     @property
     def idle(self) -> bool:

@@ -40,8 +40,8 @@ class SteadyCoordinates:
         self._looks = 0
         self.changes: list[str] = []
         """What has changed, and in which step that was seen."""
-        self.is_steady = True
-        """Whether nothing has changed by which fields were placed."""
+        self.misplaced: list[str] = []
+        """Those of them by which fields were placed."""
 
     def look(self, number: int) -> None:
         """Compare the variables of a step that is still held."""
@@ -62,12 +62,12 @@ class SteadyCoordinates:
     def _note(self, name: str, number: int) -> None:
         seen = f"{name} changes with time, as seen in step {number}"
         if name in self._told:
-            self.is_steady = False
             fields = ", ".join(self._told[name])
-            self.changes.append(
+            self.misplaced.append(
                 f"{seen}: the points, masks or weights that 'space' of {fields} has by it are those of the first step; "
                 "weights that change can be had by an expression, as (x * w) and w summed by themselves"
             )
+            self.changes.append(self.misplaced[-1])
         if self._results.is_coordinate(name):
             self._results.describe(name, bbflow_changed_in_step=number)
             self.changes.append(f"coordinate {seen}: the results have it as the first step does")

@@ -53,6 +53,7 @@ def test_a_simulation_that_dies_in_a_step_leaves_results_of_the_committed_ones(p
     assert code not in (0, None), said
     results = mainjob.assert_equals_oracle(tmp_path / "out", truth.isel(time=slice(100)))
     assert results.attrs["bbflow_status"] == "incomplete"
+    assert results.attrs["bbflow_failure"] == "the simulation ended without closing the stream"
     events = [json.loads(line) for line in (tmp_path / "out" / "events.jsonl").read_text().splitlines()]
     assert events[-1]["status"] == "incomplete"
 

@@ -125,3 +125,6 @@ def test_weights_that_change_are_said_and_the_results_are_not_complete(tmp_path,
     assert any("w changes with time" in line and "'space' of m" in line for line in outcome.errors) == changed
     with xr.open_zarr(tmp_path / "out/results.zarr") as results:
         np.testing.assert_allclose(results.m_run_mean, [15 + 5 / 3])
+        assert results.attrs["bbflow_status"] == ("incomplete" if changed else "complete")
+        assert results.attrs.get("bbflow_failure", "").startswith("w changes with time" if changed else "")
+        assert ("bbflow_failure" in results.attrs) == changed

@@ -182,6 +182,8 @@ def test_results_that_are_remapped_are_those_of_remapped_steps_to_thirteen_digit
         [error] = [text for text in outcome.errors if text.startswith("operators of late:")]
         assert "values were missing at some steps only" in error
         assert results["late_run_sum"].attrs["bbflow_error"] == error
+        assert results.attrs["bbflow_status"] == "incomplete"
+        assert results.attrs["bbflow_failure"].startswith(error)
     np.testing.assert_array_equal(results["late_lat"], results["each_lat"])
     assert (tmp_path / "out" / "pyramids" / "run_hp1.zarr").exists()
 
