@@ -170,6 +170,8 @@ def test_a_function_ends_the_simulation_once_by_the_stream_that_it_reads_or_by_a
     assert go(course, asked) == (course, [])
     ended, _ = go(Course(), SimulationEnded())
     assert go(ended, asked) == (ended, [])
+    for code in (0, -signal.SIGTERM):
+        assert go(course, SimulationEnded(code))[0].ended_well == (code == 0)
 
 
 def test_what_is_said_names_the_signal():

@@ -19,6 +19,15 @@ def test_a_run_that_went_well_says_where_its_results_are():
     assert told(Course(), Left(3, 99)) == ["results in out/results.zarr"]
 
 
+def test_a_simulation_that_was_asked_to_end_is_only_said_to_be_ended_if_it_did_not_end_by_itself():
+    lines = told(Course(stopped="f asked in step 5 for the simulation's end: hot", ended_well=True), Left(3, 99))
+    assert lines[1] == (
+        "the simulation came to its own end with step 99; it was asked to end, since f asked in step 5 for the "
+        "simulation's end: hot"
+    )
+    assert told(Course(stopped="f asked"), Left(3, 99))[1] == "the simulation was ended, since f asked"
+
+
 def test_results_are_not_named_where_nothing_was_folded():
     assert told(Course(), Left(0, -1)) == ["nothing was folded: there are no results"]
 

@@ -70,6 +70,9 @@ class Ended:
 class SimulationEnded:
     """The simulation has ended: what waits for room now waits for nobody."""
 
+    code: int = 0
+    """Its exit code; below 0 the signal that killed it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
@@ -163,14 +166,16 @@ class Course:
     """Whether what it had folded was published, if that could be; else it is held too."""
 
     stopped: str = ""
-    """Why the simulation was ended, if a user's function has asked for it."""
+    """Why the simulation was asked to end, if a user's function wanted that."""
+    ended_well: bool = False
+    """Whether it came to an end of its own, with 0, asked or not."""
 
     def after(self, event: Event) -> "tuple[Course, tuple[Action, ...]]":
         """Say what follows from an event."""
         match event:
-            case SimulationEnded():
+            case SimulationEnded(code):
                 # Who could not write for want of room gets its tries anew: room may come with the simulation's end.
-                return replace(self, simulation_ended=True, fruitless=0), (Hurry(),)
+                return replace(self, simulation_ended=True, fruitless=0, ended_well=code == 0), (Hurry(),)
             case StopAsked(why, reads):
                 return self._asked_to_stop(why, reads=reads)
             case Interrupted():
@@ -192,7 +197,7 @@ class Course:
     def _asked_to_stop(self, why: str, *, reads: bool) -> "tuple[Course, tuple[Action, ...]]":
         if self.simulation_ended or self.stopped:
             return self, ()
-        how = (Say(f"{why}; the simulation is ended"), StopSimulation())
+        how = (Say(f"{why}; the simulation gets SIGTERM"), StopSimulation())
         asks = (Say(f"{why}; the simulation, which reads that, is asked to end"), AskToStop(why))
         return replace(self, stopped=why), asks if reads else how
 

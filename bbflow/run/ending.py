@@ -93,7 +93,7 @@ def describe_ending(
         What it went on from: the output of an earlier run, or the state in it.
     """
     lines = [f"results in {output / RESULTS}"] if left.spans else []
-    lines += [f"the simulation was ended, since {course.stopped}"] if course.stopped else []
+    lines += [_told_stop(course, left)] if course.stopped else []
     if not course.failure:
         return lines or ["nothing was folded: there are no results"]
     unfolded = left.rescued - left.folded
@@ -114,6 +114,12 @@ def describe_ending(
     if course.keeping is KeepsRun.LEFT:
         lines.append("what had neither been folded nor rescued is lost, as you wished")
     return lines
+
+
+def _told_stop(course: Course, left: Left) -> str:
+    if not course.ended_well:
+        return f"the simulation was ended, since {course.stopped}"
+    return f"the simulation came to its own end with step {left.last_step}; it was asked to end, since {course.stopped}"
 
 
 def _told_rescued(left: Left, which: str) -> list[str]:

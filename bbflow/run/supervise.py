@@ -160,6 +160,8 @@ class Supervisor:
             return exit_code(self._simulation.returncode)
         finally:
             code = exit_code(self._end())
+            if not self.course.simulation_ended:  # it ended after all else, or with this
+                self._take(SimulationEnded(code))
         if self.course.interrupts:
             return INTERRUPTED
         if self.course.stopped:
@@ -189,7 +191,7 @@ class Supervisor:
         beside = None if self._beside is None else self._beside.poll()
         answered = self._look()  # after that: what the nodes have forgotten tells what the end of a process means
         if ended and not self.course.simulation_ended:
-            self._take(SimulationEnded())
+            self._take(SimulationEnded(simulation.returncode))
         elif not ended and (why := self._why_stop()):
             own = [status.streams.get(self._stop_stream.name) for status in self._statuses]
             reads = self._stop_stream.is_open and any(stream is not None and stream.readers for stream in own)

@@ -216,6 +216,13 @@ from bbflow.functions import Answer
 def settled(dataset):
     if dataset["bbflow_step"] == 30:
         return Answer(dataset["psl"].mean(), stop="the pressure has settled")
+
+
+def settles_late(dataset):
+    import time
+    if dataset["bbflow_step"] == 30:
+        time.sleep(5)
+    return settled(dataset)
 """
 
 
@@ -226,7 +233,8 @@ def test_a_function_ends_the_simulation_and_the_run_says_so(program, tmp_path):
     code, said = mainjob.run(config, mainjob.simulation(program, 2, 100_000))
     assert code == STOPPED, said
     why = "settled asked in step 30 for the simulation's end: the pressure has settled"
-    assert f"{why}; the simulation is ended" in said
+    assert f"{why}; the simulation gets SIGTERM" in said
+    assert f"the simulation was ended, since {why}" in said
     with xr.open_zarr(tmp_path / "out" / "results.zarr") as results:
         assert (results.attrs["bbflow_status"], results.attrs["bbflow_stopped"]) == ("complete", why)
         assert 30 < results.attrs["bbflow_last_step"] < 99_999
@@ -275,3 +283,47 @@ def test_a_simulation_that_reads_what_it_is_asked_ends_by_itself(tmp_path):
     assert "NOBODY FOLDED" not in said
     with xr.open_zarr(tmp_path / "out" / "results.zarr") as results:
         assert results.attrs["bbflow_status"] == "complete"
+
+
+IGNORES = """
+import signal
+import sys
+import time
+import adios2
+import numpy as np
+from adios2.bindings import Mode
+
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+io = adios2.Adios(sys.argv[1]).declare_io("fields")
+time_of = io.define_variable("time", np.zeros(1))
+psl = io.define_variable("psl", np.zeros(0), [4, 6], [0, 0], [4, 6], True)
+io.define_attribute("time/units", "hours since 2001-01-01")
+engine = io.open("fields", Mode.Write)
+for step in range(int(sys.argv[2])):
+    engine.begin_step()
+    engine.put(time_of, np.array([float(step)]), Mode.Sync)
+    engine.put(psl, np.full((4, 6), 1e5 + step), Mode.Sync)
+    engine.end_step()
+    time.sleep(float(sys.argv[3]))
+engine.close()
+"""
+
+
+@pytest.mark.parametrize(("steps", "rest_s", "call"), [(100, 0.1, "settled"), (31, 0.0, "settles_late")])
+def test_a_simulation_that_comes_to_its_own_end_is_not_said_to_be_ended(steps, rest_s, call, tmp_path):
+    (tmp_path / "stops.py").write_text(STOPS)
+    (tmp_path / "model.py").write_text(IGNORES)
+    (tmp_path / "model.xml").write_text(bbflow_adios2.engine_xml("fields"))
+    functions = {"settled": {"call": f"stops:{call}", "of": "psl"}}
+    changes = {"stream": "fields", "operators": {"psl": ["mean"]}, "windows": ["day"], "raw": "none"}
+    config = mainjob.write_config(tmp_path, functions=functions, nodes={"capacity": "512KiB"}, **changes)
+    model = [sys.executable, *map(str, (tmp_path / "model.py", tmp_path / "model.xml", steps, rest_s))]
+    code, said = mainjob.run(config, model)
+    is_asked = call == "settled"
+    assert code == (STOPPED if is_asked else 0), said
+    assert "the simulation was ended" not in said
+    assert (f"the simulation came to its own end with step {steps - 1}; it was asked to end, since" in said) == is_asked
+    with xr.open_zarr(tmp_path / "out" / "results.zarr") as results:
+        assert results.attrs["bbflow_status"] == "complete"
+        assert results.attrs["bbflow_last_step"] == steps - 1
+        assert ("bbflow_stopped" in results.attrs) == is_asked

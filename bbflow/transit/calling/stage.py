@@ -239,7 +239,7 @@ class CallStage:
             kept = {*calling.kept, *([call.number] if said.keep else ())}
             calling.kept = {number for number in kept if number > self.drained()}
             told[KEPT] = sorted(calling.kept)
-        if said.stop is not None:
+        if said.stop is not None and not self._run.view.ended:
             told[STOP] = f"{calling.function.name} asked in {at} for the simulation's end: {said.stop}"
         return told
 
