@@ -265,7 +265,7 @@ def _encoded(name: str, variable: Any, rows: str | None) -> FoundVariable:
         raise OperatorError(f"{name} is of type {values.dtype}, which no store has")
     values, told = _filled(name, values, _attributes(name, made.attrs))
     _check_readable(name, xr.Variable(made.dims, values, told))
-    return FoundVariable(tuple(made.dims), values, told)
+    return FoundVariable(tuple(map(str, made.dims)), values, told)
 
 
 def _filled(name: str, values: Array, told: dict[str, Any]) -> tuple[Array, dict[str, Any]]:
