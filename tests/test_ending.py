@@ -2,10 +2,12 @@ from pathlib import Path
 
 import numpy as np
 
+from bbflow.belongings import claim
 from bbflow.growing import GrowingZarr
 from bbflow.net.contact import NodeAddress, add_node, contact_key
 from bbflow.run.course import Course, KeepsRun
-from bbflow.run.ending import Left, begin_in, describe_ending, describe_held
+from bbflow.run.ending import Left, begin_in, describe_ending, describe_held, why_stop
+from bbflow.transit.output.claiming import STOP_FILE, written
 
 FAILED = Course(keeping=KeepsRun.RESCUED, failure="the analysis was killed by SIGKILL")
 STORE = Path("out/rescued/raw.zarr")
@@ -114,3 +116,19 @@ def test_what_could_not_be_published_is_published_by_a_command_that_is_said(tmp_
         lines = describe_held(Path("a.yml"), "climate", contact, Course(keeping=KeepsRun.HELD, published=published))
         assert len(lines) == count
         assert any("fold a.yml" in line and line.endswith("--finish") for line in lines) == (not published)
+
+
+def test_a_file_of_the_users_that_is_called_as_a_stop_is_neither_read_nor_removed(tmp_path):
+    (tmp_path / ".stop").write_text("mine")
+    assert why_stop(tmp_path) == ""
+    begin_in(tmp_path)
+    assert (tmp_path / ".stop").read_text() == "mine"
+
+
+def test_a_stop_of_ours_is_read_and_goes_when_another_run_begins(tmp_path):
+    claim(tmp_path, *written(STOP_FILE))
+    (tmp_path / ".stop").write_text("hot")
+    assert why_stop(tmp_path) == "hot"
+    begin_in(tmp_path)
+    assert why_stop(tmp_path) == ""
+    assert not (tmp_path / ".stop").exists()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bbflow.belongings import clear, is_ours
 from bbflow.cf import STEP
 from bbflow.drain.stores import left_out_of, rescued_stores
 from bbflow.errors import NodeError
@@ -14,7 +15,7 @@ from bbflow.growing import GrowingZarr, set_attributes, shown_attributes, shown_
 from bbflow.landing.client import NodeClient
 from bbflow.net.contact import NodeAddress, read_contact
 from bbflow.run.course import Course, KeepsRun
-from bbflow.transit.output.claiming import STOP_FILE
+from bbflow.transit.output.claiming import STOP_FILE, written
 
 RESULTS, RAW, RESCUED = "results.zarr", "raw.zarr", "rescued"
 
@@ -57,17 +58,15 @@ def is_complete(output: Path) -> bool:
 
 def why_stop(output: Path) -> str:
     """Return why a user's function wants the simulation to end; empty if none does."""
-    try:
-        return (output / STOP_FILE).read_text()
-    except FileNotFoundError:
-        return ""
+    path = output / STOP_FILE
+    return path.read_text() if is_ours(output, path) and path.exists() else ""
 
 
 def begin_in(output: Path) -> None:
     """Let the results of an earlier run, with which one goes on, have no step of its own yet."""
     if (output / RESULTS).exists():
         set_attributes(output / RESULTS, bbflow_last_step=-1)
-    (output / STOP_FILE).unlink(missing_ok=True)
+    clear(output, *written(STOP_FILE))
 
 
 def mark_incomplete(output: Path, course: Course) -> None:
