@@ -20,8 +20,9 @@ LAYERS = (
     {"staging", "view"},
     {"drain", "files"},
     {"transit", "registered", "simulate"},
+    {"report"},
     {"run"},
-    {"api", "metrics", "mount", "report"},
+    {"api", "metrics", "mount"},
     {"cli"},
 )
 RANKS = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
@@ -137,9 +138,10 @@ def test_each_part_that_draws_or_parses_is_imported_in_few_places(package):
     assert importers_of(package) == places[package]
 
 
-def test_the_command_line_alone_knows_the_plugins_and_the_examples():
-    plugins = importers_of("bbflow_workflows", "bbflow_catalogs", *PLUGINS)
+def test_the_command_line_alone_knows_the_plugins_and_the_examples_and_a_run_the_engine():
+    plugins = importers_of("bbflow_workflows", "bbflow_catalogs", *(PLUGINS.keys() - {"bbflow_adios2"}))
     assert all(file.startswith("cli/") for file in plugins)
+    assert all(file.startswith(("cli/", "run/")) for file in importers_of("bbflow_adios2"))
 
 
 @pytest.mark.parametrize("plugin", PLUGINS)

@@ -11,9 +11,10 @@ import argparse
 import os
 import signal
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
-from bbflow.cli.analysing import add_continue, add_take_over, command_of
+from bbflow.cli.analysing import add_continue, add_take_over, command_of, configured
 from bbflow.errors import ConfigError
 from bbflow.leftovers import VARIABLE, run_name
 from bbflow.one_thread import with_one_thread
@@ -77,6 +78,20 @@ def run_simulation(options: argparse.Namespace, command: Sequence[str]) -> int:
     before = with_one_thread()
     analysis = command_of(options, TOLD)
     with run_name() as name, PreparedAnalysis(analysis, os.environ | {VARIABLE: name}) as prepared:
-        from bbflow.cli.conducting import conduct  # late: so the analysis imports what it needs at the same time
+        # late: so the analysis imports what it needs at the same time
+        from bbflow.run.conducting import Wanted, conduct
+        from bbflow.run.selecting import with_selected
 
-        return conduct(options, command, before, name, prepared)
+        wanted = Wanted(
+            options.config,
+            with_selected(configured(options), options.select_io, options.select_file, options.until),
+            command,
+            before,
+            partial(command_of, options),
+            options.contact,
+            options.scheduler,
+            options.overwrite,
+            options.take_over,
+            not options.no_report,
+        )
+        return conduct(wanted, name, prepared)

@@ -4,18 +4,15 @@ from msgspec import Struct
 
 from bbflow.errors import NodeError, StreamError
 from bbflow.landing.replies import StatusReply
-from bbflow.landing.requests import GetRequest, StatusRequest, WatchRequest
-from bbflow.net.connection import ATTEMPTS, NodeConnection, ReplyT
+from bbflow.landing.requests import GetRequest, StatusRequest
+from bbflow.net.connection import ATTEMPTS, NodeConnection
 from bbflow.net.contact import NodeAddress
-from bbflow.net.frames import checksum, parser
-from bbflow.net.verdicts import BytesReply, DoneReply, parse_verdict
-
-GRACE_S = 30.0
-"""How long an agent may take to answer a request that doesn't wait."""
+from bbflow.net.frames import checksum
+from bbflow.net.verdicts import BytesReply, DoneReply
 
 
 class NodeClient(NodeConnection):
-    """A connection to one BB node's agent.
+    """A connection to one BB node's agent; what it refuses is a `StreamError`.
 
     Parameters
     ----------
@@ -28,36 +25,7 @@ class NodeClient(NodeConnection):
         If nobody listens there, or not who should.
     """
 
-    def request(self, asked: Struct, kind: type[ReplyT]) -> ReplyT:
-        """Send a request and return its reply.
-
-        Parameters
-        ----------
-        asked
-            One of `requests`.
-        kind
-            What its reply is, if it isn't refused.
-
-        Raises
-        ------
-        StreamError
-            If the agent refuses; the message is the agent's.
-        NodeError
-            If the agent is gone.
-        ProtocolError
-            If its reply isn't one of the format.
-        """
-        held_back_s = asked.timeout_s if isinstance(asked, WatchRequest) else 0.0
-        self._socket.settimeout(held_back_s + GRACE_S)
-        try:
-            payload = self._exchange(asked)
-        except OSError as error:
-            raise NodeError(f"BB node {self.node.name} is gone ({error})") from None
-        verdict = parse_verdict(payload)
-        if not verdict.ok:
-            raise StreamError(verdict.error)
-        reply: ReplyT = parser(kind, "a reply")(payload)
-        return reply
+    refusal = StreamError
 
     def status(self) -> StatusReply:
         """Ask how the node is.
@@ -102,7 +70,7 @@ def tell_node(node: NodeAddress, asked: Struct) -> None:
     Raises
     ------
     StreamError, NodeError
-        As `NodeClient.request`.
+        As `NodeConnection.request`.
     """
     with NodeClient(node) as client:
         client.request(asked, DoneReply)

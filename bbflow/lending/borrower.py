@@ -6,11 +6,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TypeVar
 
 from msgspec import Struct, convert
 
@@ -21,21 +20,18 @@ from bbflow.lending.whereabouts import (
     FailedMessage,
     HaveMessage,
     Lender,
+    PartReply,
     ReadMessage,
+    TurnReply,
     WantMessage,
-    parse_part,
-    parse_turn,
 )
-from bbflow.net.connection import NodeConnection
+from bbflow.net.connection import NodeConnection, ReplyT
 from bbflow.net.contact import NodeAddress
-from bbflow.net.frames import parser
-from bbflow.net.verdicts import DoneReply, parse_verdict
+from bbflow.net.verdicts import DoneReply
 
 START_S = 30.0
 """How long a node's lender may take to start."""
 _POLL_S = 0.02
-_parse_done = parser(DoneReply, "a reply about copies")
-T = TypeVar("T", bound=Struct)
 
 
 class ExchangeError(NodeError):
@@ -49,24 +45,6 @@ class LenderError(NodeError):
         super().__init__(message)
         self.is_away = is_away
         """Whether nobody lends there."""
-
-
-class _Connection(NodeConnection):
-    """A connection over which one request waits as long as it takes."""
-
-    def __init__(self, node: NodeAddress, patience_s: float | None) -> None:
-        super().__init__(node)
-        self._socket.settimeout(patience_s)
-
-    def ask(self, message: Struct, parse: Callable[[bytes], T]) -> T:
-        try:
-            payload = self._exchange(message)
-        except OSError as error:
-            raise NodeError(f"{self.node.name} doesn't answer ({error})") from None
-        verdict = parse_verdict(payload)
-        if not verdict.ok:
-            raise NodeError(f"{self.node.name}: {verdict.error}")
-        return parse(payload)
 
 
 class Borrower:
@@ -89,7 +67,7 @@ class Borrower:
         self._exchange = exchange
         self._own = _own_lender(directory)
         self._of_thread = threading.local()
-        self._connections: list[_Connection] = []
+        self._connections: list[NodeConnection] = []
         try:
             self._connect()
         except NodeError as error:
@@ -111,32 +89,32 @@ class Borrower:
         ExchangeError
             If nobody can tell.
         """
-        lender = self._ask(WantMessage(name=name), parse_turn).lender
+        lender = self._ask(WantMessage(name=name), TurnReply).lender
         try:
             yield None if lender is None else self._exchange.node(lender)
         except BaseException as error:
             with suppress(ExchangeError):
                 is_away = isinstance(error, LenderError) and error.is_away
-                self._ask(FailedMessage(name=name, is_away=is_away), _parse_done)
+                self._ask(FailedMessage(name=name, is_away=is_away), DoneReply)
             raise
         self.have(name)
 
     def have(self, name: str) -> None:
         """Say that the node has a file; if nobody hears it, others ask its source."""
         with suppress(ExchangeError):
-            self._ask(HaveMessage(name=name, lender=self._own), _parse_done)
+            self._ask(HaveMessage(name=name, lender=self._own), DoneReply)
 
-    def _ask(self, message: Struct, parse: Callable[[bytes], T]) -> T:
+    def _ask(self, message: Struct, kind: type[ReplyT]) -> ReplyT:
         try:
-            return self._connect().ask(message, parse)
+            return self._connect().request(message, kind, within_s=None)  # a turn may be long in coming
         except (NodeError, ProtocolError) as error:
             raise ExchangeError(str(error)) from None
 
-    def _connect(self) -> _Connection:
+    def _connect(self) -> NodeConnection:
         """Return this thread's connection: over one of them, one file is brought at a time."""
-        connection: _Connection | None = getattr(self._of_thread, "connection", None)
+        connection: NodeConnection | None = getattr(self._of_thread, "connection", None)
         if connection is None:
-            connection = _Connection(self._exchange.node(), None)  # a turn may be long in coming
+            connection = NodeConnection(self._exchange.node())
             self._of_thread.connection = connection
             self._connections.append(connection)
         return connection
@@ -151,14 +129,14 @@ def borrow(lender: NodeAddress, name: str, size_bytes: int, target: Path) -> Non
         If it can't be had there whole; what came of it is removed.
     """
     try:
-        connection = _Connection(lender, START_S)
+        connection = NodeConnection(lender)
     except NodeError as error:
         raise LenderError(str(error), is_away=True) from None
     try:
         with connection, target.open("wb", buffering=0) as file:
             for offset in range(0, size_bytes, MOST_BYTES):
                 want = min(MOST_BYTES, size_bytes - offset)
-                content = connection.ask(ReadMessage(name=name, offset=offset, size=want), parse_part).content
+                content = connection.request(ReadMessage(name=name, offset=offset, size=want), PartReply).content
                 if len(content) != want:
                     raise LenderError(f"{name} at {lender.tcp} has {offset + len(content)} bytes, not {size_bytes}")
                 file.write(content)

@@ -76,8 +76,6 @@ class PartReply(Struct, frozen=True, kw_only=True):
 Said = WantMessage | HaveMessage | FailedMessage
 parse_said = parser(Said, "a request about copies")
 parse_read = parser(ReadMessage, "a request for a copy")
-parse_turn = parser(TurnReply, "a reply about copies")
-parse_part = parser(PartReply, "a part of a copy")
 
 
 @dataclass(slots=True)

@@ -8,15 +8,18 @@ from typing import Self, TypeVar
 
 from msgspec import Struct
 
-from bbflow.errors import NodeError
+from bbflow.errors import BbflowError, NodeError
 from bbflow.net.contact import NodeAddress
-from bbflow.net.frames import FrameReader, encode
+from bbflow.net.frames import FrameReader, encode, parser
 from bbflow.net.handshake import TIMEOUT_S, shake_hands
 from bbflow.net.listen import is_loopback, split_address, tune
 from bbflow.net.tls import peer_context
+from bbflow.net.verdicts import parse_verdict
 
 ReplyT = TypeVar("ReplyT", bound=Struct)
 
+GRACE_S = 30.0
+"""How long a server may take to answer a request that doesn't wait."""
 ATTEMPTS = 3
 """How often bytes are asked for whose checksum doesn't match."""
 
@@ -34,6 +37,9 @@ class NodeConnection:
     NodeError
         If nobody listens there, or not who should.
     """
+
+    refusal: type[BbflowError] = NodeError
+    """What a request that is refused raises."""
 
     def __init__(self, node: NodeAddress) -> None:
         self.node = node
@@ -53,6 +59,38 @@ class NodeConnection:
         except (OSError, NodeError) as error:
             self._socket.close()
             raise NodeError(f"BB node {node.name} on {node.host} at {where}: {error}") from None
+
+    def request(self, asked: Struct, kind: type[ReplyT], *, within_s: float | None = GRACE_S) -> ReplyT:
+        """Send a request and return its reply.
+
+        Parameters
+        ----------
+        asked
+            It.
+        kind
+            What its reply is, if it isn't refused.
+        within_s
+            How long the server may take; as long as it likes if None.
+
+        Raises
+        ------
+        BbflowError
+            Of the kind `refusal`, if the server refuses; the message is the server's.
+        NodeError
+            If the server is gone.
+        ProtocolError
+            If its reply isn't one of the format.
+        """
+        self._socket.settimeout(within_s)
+        try:
+            payload = self._exchange(asked)
+        except OSError as error:
+            raise NodeError(f"BB node {self.node.name} is gone ({error})") from None
+        verdict = parse_verdict(payload)
+        if not verdict.ok:
+            raise self.refusal(verdict.error)
+        reply: ReplyT = parser(kind, "a reply")(payload)
+        return reply
 
     def _receive_raw(self, target: memoryview) -> None:
         filled = self._reader.take_raw(target)

@@ -9,6 +9,7 @@ from bbflow.landing.client import NodeClient
 from bbflow.landing.requests import WatchRequest
 from bbflow.landing.shown import Shown
 from bbflow.layouts import Layouts
+from bbflow.net.connection import GRACE_S
 from bbflow.net.contact import NodeAddress
 from bbflow.view.stream import STEPS_PER_REPLY, News
 
@@ -54,7 +55,7 @@ class Watcher(threading.Thread):
         change, after, layouts = -1, self._after, Layouts()
         try:
             while not self._stopped.is_set():
-                shown = self._client.request(self._request(after, change), Shown)
+                shown = self._client.request(self._request(after, change), Shown, within_s=POLL_S + GRACE_S)
                 news = News.of(shown, layouts)
                 change = -1 if news.more else shown.change
                 after = max([after, *(step.number for step in news.steps)])

@@ -13,8 +13,8 @@ import xarray as xr
 import yaml
 
 from bbflow.cli import main
-from bbflow.cli.selecting import noted_opens
 from bbflow.run.checks.program import programs_of
+from bbflow.run.selecting import noted_opens
 
 IN_CODE = """
 import adios2

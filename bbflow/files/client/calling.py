@@ -11,8 +11,7 @@ from bbflow.errors import NodeError
 from bbflow.files.commands import IonodeAddress
 from bbflow.files.piece_requests import ReadRequest, WriteRequest
 from bbflow.files.replies import FileReply, parse_verdict
-from bbflow.landing.client import NodeClient
-from bbflow.net.connection import ATTEMPTS, ReplyT
+from bbflow.net.connection import ATTEMPTS, NodeConnection, ReplyT
 from bbflow.net.contact import NodeAddress
 from bbflow.net.frames import checksum, encode, parser
 from bbflow.net.verdicts import BytesReply
@@ -24,7 +23,7 @@ class Gone(NodeError):  # noqa: N818 - it may come back
     """A connection broke: its other end may come back."""
 
 
-class Caller(NodeClient):
+class Caller(NodeConnection):
     """A connection to a master or an IOnode.
 
     Parameters

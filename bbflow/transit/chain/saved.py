@@ -8,7 +8,7 @@ import os
 import struct
 import zlib
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,8 +50,7 @@ class SavedField:
     """Place of the state to its first byte in the data."""
 
 
-@dataclass(frozen=True, slots=True)
-class SavedArray:
+class SavedArray(msgspec.Struct, frozen=True, array_like=True):
     """A coordinate."""
 
     name: str
@@ -160,7 +159,7 @@ class SavedState:
             variables=self.variables,
             complete=self.complete,
             fields={name: FieldRecord.of(item) for name, item in self.fields.items()},
-            coordinates=tuple(ArrayRecord(*astuple(item)) for item in self.coordinates),
+            coordinates=self.coordinates,
         )
 
 
@@ -173,17 +172,6 @@ class Numbers(NamedTuple):
     """Number of the last step."""
     data_bytes: int
     """Length of the data."""
-
-
-class ArrayRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A coordinate, as the header has it: as `SavedArray`."""
-
-    name: str
-    dtype: str
-    dims: tuple[str, ...]
-    shape: tuple[int, ...]
-    attributes: Mapping[str, Any]
-    offset: int
 
 
 class MapRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -254,7 +242,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     attributes: Mapping[str, Any]
     content: Mapping[str, Any]
     fields: Mapping[str, FieldRecord]
-    coordinates: tuple[ArrayRecord, ...]
+    coordinates: tuple[SavedArray, ...]
     variables: tuple[str, ...] = ()
     complete: bool = True
 
@@ -270,7 +258,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
             self.attributes,
             self.content,
             {name: item.saved for name, item in self.fields.items()},
-            tuple(SavedArray(*msgspec.structs.astuple(item)) for item in self.coordinates),
+            self.coordinates,
             self.numbers.data_bytes,
             self.variables,
             self.complete,

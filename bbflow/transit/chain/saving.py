@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import msgspec
 import numpy as np
 
 from bbflow.cf import StreamAttributes
@@ -267,7 +268,7 @@ def place_coordinates(
     """Say where coordinates lie from some byte on; gives the byte after them too."""
     placed = []
     for item, values in coordinates:
-        placed.append((replace(item, offset=begin), values))
+        placed.append((msgspec.structs.replace(item, offset=begin), values))
         begin += -(-values.nbytes // ALIGNED_BYTES) * ALIGNED_BYTES
     return placed, begin
 

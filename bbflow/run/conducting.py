@@ -1,18 +1,15 @@
 """Conducting a run, from the check of its configuration to its last word."""
 
-import argparse
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
 import bbflow_adios2
 
-from bbflow.cli.analysing import command_of, configured
-from bbflow.cli.check import tell_before
-from bbflow.cli.selecting import noted_opens, simulation_environment, with_selected
 from bbflow.config import Config, written_time
 from bbflow.drain.stores import rescued_stores
 from bbflow.errors import NodeError, describe
@@ -20,10 +17,12 @@ from bbflow.events import EVENTS_FILE
 from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.net.contact import read_contact
 from bbflow.report import REPORT_FILES
+from bbflow.run.checks.before import tell_before
 from bbflow.run.course import INCOMPLETE, Course, KeepsRun, Part
 from bbflow.run.ending import Left, begin_in, describe_ending, describe_held, is_complete, mark_incomplete, why_stop
 from bbflow.run.prepared import PreparedAnalysis
 from bbflow.run.progress import Progress
+from bbflow.run.selecting import noted_opens, simulation_environment
 from bbflow.run.stop_stream import StopStream, open_stop_stream, stop_stream_of
 from bbflow.run.strays import Strays
 from bbflow.run.supervise import Supervisor
@@ -37,23 +36,39 @@ RESTART_S = 15.0
 POLL_S = 0.1
 
 
-def conduct(
-    options: argparse.Namespace,
-    command: Sequence[str],
-    before: Mapping[str, str],
-    name: str,
-    prepared: PreparedAnalysis,
-) -> int:
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What somebody wants to run, and how."""
+
+    file: Path
+    """The configuration's."""
+    config: Config
+    """What it says, and what the command line adds."""
+    command: Sequence[str]
+    """The simulation."""
+    before: Mapping[str, str]
+    """Its environment, but for what it finds the nodes by."""
+    analysis: Callable[[str], list[str]]
+    """Contact file to the command of the analysis."""
+    contact: Path | None = None
+    """Nodes that run already."""
+    scheduler: str | None = None
+    """A Dask cluster that does."""
+    overwrite: bool = False
+    """Whether what an earlier run left in the output goes."""
+    take_over: bool = False
+    """Whether the stream may be another analysis'."""
+    draws_report: bool = True
+    """Whether there is to be a report."""
+
+
+def conduct(wanted: Wanted, name: str, prepared: PreparedAnalysis) -> int:
     """Run a simulation with its analysis and write the report.
 
     Parameters
     ----------
-    options
-        With config, contact, scheduler, continued and overwrite.
-    command
-        The simulation.
-    before
-        Its environment, but for what it finds the nodes by.
+    wanted
+        What is to run.
     name
         The run's, for its processes.
     prepared
@@ -64,21 +79,21 @@ def conduct(
     int
         The exit code.
     """
-    config = with_selected(configured(options), options.select_io, options.select_file, options.until)
+    config, command = wanted.config, wanted.command
     check_policy(config.raw)
     check_copy(config.copy_to)
     goes_on = config.continued is not None and _goes_on(config, config.continued)
-    tell_before(config, command, options.contact, options.scheduler)
+    tell_before(config, command, wanted.contact, wanted.scheduler)
     with (
-        _output(config, overwrite=options.overwrite, goes_on=goes_on) as owner,
-        _nodes(config, options.contact) as (contact, embedded),
-        _claimed(config, contact, owner, take_over=options.take_over, patience_s=RESTART_S if embedded else 0.0),
+        _output(config, overwrite=wanted.overwrite, goes_on=goes_on) as owner,
+        _nodes(config, wanted.contact) as (contact, embedded),
+        _claimed(config, contact, owner, take_over=wanted.take_over, patience_s=RESTART_S if embedded else 0.0),
         Progress() as progress,
         noted_opens(contact, command, selects=bool(config.select)) as opens,
         _stop_stream(config, contact) as stop_stream,
     ):
-        strays = Strays(options.config, config, contact, embedded, (stop_stream_of(config.stream),))
-        analysis = command_of(options, str(contact))
+        strays = Strays(wanted.file, config, contact, embedded, (stop_stream_of(config.stream),))
+        analysis = wanted.analysis(str(contact))
         others = rescued_stores(config.output / RESCUED_DIRECTORY)
         rescue = [sys.executable, "-m", "bbflow", "rescue", config.stream, "--contact", str(contact)]
         rescue += ["--output", str(config.output / RESCUED_DIRECTORY), "--time", written_time(config.time)]
@@ -98,7 +113,7 @@ def conduct(
             lambda: why_stop(config.output),
             stop_stream,
         )
-        environment = simulation_environment(config, contact, opens, before)
+        environment = simulation_environment(config, contact, opens, wanted.before)
         try:
             code = supervisor.run(command, environment)
         finally:
@@ -107,8 +122,8 @@ def conduct(
             progress.settle(config.stream, Left.of(config.output, others).last_step + 1)
         if embedded is not None and (strays.held or supervisor.course.keeping is KeepsRun.HELD):
             embedded.leave()
-    _tell_ending(options.config, config, supervisor.course, others, draws_report=not options.no_report)
-    for line in describe_held(options.config, config.stream, contact, supervisor.course, strays.held):
+    _tell_ending(wanted.file, config, supervisor.course, others, draws_report=wanted.draws_report)
+    for line in describe_held(wanted.file, config.stream, contact, supervisor.course, strays.held):
         print(f"bbflow: {line}", flush=True)
     return code or (INCOMPLETE if has_strays else 0)
 

@@ -1,0 +1,119 @@
+"""What is seen before a run, for `bbflow check` and in the first lines of `bbflow run`: nothing is started for it."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import bbflow_adios2
+from bbflow_adios2.selection import problems, read_selections, unknown_parameters
+
+from bbflow.config import Config
+from bbflow.errors import BbflowError, CapacityError, ConfigError
+from bbflow.landing.client import status_of
+from bbflow.net.certificate import certificate_of
+from bbflow.net.contact import read_contact
+from bbflow.run.checks.finding import FINE, NOTE, WRONG, Finding
+from bbflow.run.checks.memory import check_memory, check_nodes, check_weights, per_point
+from bbflow.transit.output.copying import check_copy
+from bbflow.transit.policy import check_policy
+
+
+def check_before(config: Config) -> list[Finding]:
+    """See that the drain's policy is known, and that the run can go on from the one before it."""
+    try:
+        check_policy(config.raw)
+        check_copy(config.copy_to)
+        if config.continued is None:
+            return []
+        from bbflow.transit.chain.taking_over import check_continued  # late: 'bbflow run' comes this way, too
+
+        return [Finding(FINE, "continue", f"goes on from {check_continued(config, config.continued).path}")]
+    except BbflowError as error:
+        return [Finding(WRONG, "configuration", str(error))]
+
+
+def check_engine() -> list[Finding]:
+    """See that the engine's library is there."""
+    try:
+        return [Finding(FINE, "engine", str(bbflow_adios2.library_path()))]
+    except FileNotFoundError as error:
+        return [Finding(WRONG, "engine", str(error))]
+
+
+def check_xml(xml: Path, config: Config) -> list[Finding]:
+    """See that an XML selects the engine, with parameters that it knows, for the configuration's stream."""
+    try:
+        found = problems(read_selections(xml), config.stream)
+    except ConfigError as error:
+        return [Finding(WRONG, "xml", str(error))]
+    if not found:
+        return [Finding(FINE, "xml", f"{xml} selects bbflow for stream {config.stream!r}")]
+    return [Finding(WRONG, "xml", f"{xml}: {problem}") for problem in found]
+
+
+def check_select(config: Config) -> list[Finding]:
+    """See that rules which select from outside set parameters that the engine knows."""
+    unknown = [text for rule in config.select for text in unknown_parameters(rule.parameters)]
+    return [Finding(WRONG, "select", text) for text in unknown]
+
+
+def check_run(config: Config, contact: Path | None, scheduler: str | None) -> list[Finding]:
+    """See that memory, nodes, Dask and windows are what a run needs."""
+    found = [*_check_time(config), *check_weights(config)]
+    if contact is None:
+        found += check_memory(config)
+        hosts = {os.uname().nodename}
+    else:
+        try:
+            nodes = read_contact(contact)
+            found += check_nodes({node.name: status_of(node) for node in nodes})
+        except BbflowError as error:
+            return [*found, Finding(WRONG, "nodes", str(error))]
+        found += per_point(config)
+        hosts = {node.host for node in nodes}
+    if scheduler is not None:
+        from bbflow.run.checks.dask import check_dask  # late: 'bbflow run' checks too, and Dask takes half a second
+
+        found += check_dask(scheduler, certificate_of(contact) if contact else Path(), hosts)
+    return found
+
+
+def tell_before(config: Config, command: Sequence[str], contact: Path | None, scheduler: str | None) -> None:
+    """Say in the first lines of a run what is wrong, or worth to know; what it needs by itself must be there.
+
+    Raises
+    ------
+    CapacityError
+        If the memory that the nodes would take isn't there.
+    """
+    xml = xml_of(command)
+    found = [*(check_xml(xml, config) if xml and not config.select else []), *check_select(config)]
+    found += check_run(config, contact, scheduler)
+    unfit = next((item for item in found if item.kind == WRONG and item.what == "memory"), None)
+    for item in found:
+        if item is not unfit and (item.kind != FINE or item.what in ("memory", "states", "weights")):
+            print(f"bbflow: {item.what}: {item.text}", file=sys.stderr)
+    if unfit is not None:
+        raise CapacityError(unfit.text)
+
+
+def xml_of(command: Sequence[str]) -> Path | None:
+    """Return the XML that a simulation seems to read: one that its command names, else adios2.xml; None without one."""
+    named = [Path(word.partition("=")[2] or word) for word in command if word.endswith(".xml")]
+    return next((path for path in [*named, Path("adios2.xml")] if path.is_file()), None)
+
+
+def _check_time(config: Config) -> list[Finding]:
+    dated = config.dated_windows
+    if config.time.by == "steps" and dated:
+        return [Finding(WRONG, "time", f"time is steps, but the window {dated[0]} needs dates")]
+    is_told = config.time.start is not None or config.time.by == "file"
+    if dated and config.time.units is None and not is_told:
+        name = config.time.attribute or config.time.variable
+        where = (
+            "the stream must have the attribute" if config.time.attribute else "each step must have the single value"
+        )
+        text = f"{where} {name}: a date as text, or a number and the attribute {name}/units"
+        return [Finding(NOTE, "time", f"{text} (or set time: units, or time: start and interval)")]
+    return []
