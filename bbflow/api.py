@@ -8,13 +8,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from bbflow.config import Config, parse_config
+from bbflow.config import parse_config
 from bbflow.errors import StreamError
 from bbflow.landing.client import status_of
 from bbflow.landing.embedded import DEFAULT_DIRECTORY, EmbeddedNodes
 from bbflow.landing.replies import StatusReply
 from bbflow.net.certificate import certificate_of
 from bbflow.net.contact import NodeAddress, read_contact
+from bbflow.settings import Config
 from bbflow.transit.cluster import Cluster, connected_cluster, local_cluster
 from bbflow.transit.output.claiming import claim_output, held_output
 from bbflow.transit.pipeline import Outcome, Pipeline

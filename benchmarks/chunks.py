@@ -12,12 +12,12 @@ import numpy as np
 import zarr
 from zarr.storage import LocalStore
 
-from bbflow.config import RawConfig
 from bbflow.drain.cuts import Cut
 from bbflow.drain.forms import Form, form_of, storage_of
 from bbflow.drain.shards import ShardChunks
 from bbflow.growing import GrowingZarr
 from bbflow.records import BlockForm
+from bbflow.settings import RawConfig
 from benchmarks.rows import Row
 
 SHAPE, STEPS, FEWER = (721, 1440), 240, 48

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from distributed import Client, LocalCluster
 
-from bbflow.config import WorkersConfig
+from bbflow.settings import WorkersConfig
 from bbflow.transit.cluster import local_cluster
 from bbflow.transit.safe import CopyWork, copy_states
 from benchmarks.rows import Row

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bbflow.operators.family import Array, Steps
 from bbflow.operators.space import parse_space
+from bbflow.operators.steps import Array, Steps
 from benchmarks.rows import Row
 
 LEVELS, COLUMNS, FEWER, TIMES = 30, 1 << 20, 1 << 17, 9

@@ -14,12 +14,12 @@ import xarray as xr
 from scipy.sparse import csr_array
 from scipy.spatial import cKDTree
 
-from bbflow.operators.family import Array, Steps
 from bbflow.operators.space import parse_space
 from bbflow.operators.space.coarsening import pyramid_of
 from bbflow.operators.space.meshes import Mesh, on_sphere
 from bbflow.operators.space.targets import target_of
 from bbflow.operators.space.weights import Weights, sparse, write_weights
+from bbflow.operators.steps import Array, Steps
 from benchmarks.rows import Row
 
 CELLS, LEVELS, ZOOM = 1_050_000, 16, 6

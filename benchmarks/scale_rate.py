@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from bbflow.operators import StateLayout, fold_steps
-from bbflow.operators.diagnostic import parse_diagnostics
+from bbflow.operators.configured import parse_diagnostics
 from benchmarks.ballast import make_ballast
 from benchmarks.rates import rate
 from benchmarks.rows import Row

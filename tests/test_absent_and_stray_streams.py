@@ -12,13 +12,13 @@ import xarray as xr
 import yaml
 
 from bbflow import start_nodes
-from bbflow.config import Config
 from bbflow.landing.absent import Absent, absent_ranks
 from bbflow.landing.client import status_of
 from bbflow.landing.replies import StatusReply, StreamStatus
 from bbflow.run import strays
 from bbflow.run.course import INCOMPLETE, Course
 from bbflow.run.strays import Stray, Strays, strays_of
+from bbflow.settings import Config
 from testsupport.waiting import until
 
 BIN = Path(sys.executable).parent

@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bbflow.config import NodesConfig, RawConfig, ResultsConfig, TimeConfig, WorkersConfig, load_config, parse_config
+from bbflow.config import load_config, parse_config
 from bbflow.errors import ConfigError
+from bbflow.settings import NodesConfig, RawConfig, ResultsConfig, WorkersConfig
 from bbflow.staging.program import read_plan
+from bbflow.step_time import TimeConfig
 
 ROOT = Path(__file__).parents[1]
 SMALL = {"stream": "climate", "operators": {"tas": ["mean"]}}

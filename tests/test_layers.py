@@ -15,9 +15,9 @@ LAYERS = (
     {"atomic", "publication", "units", "records", "cf", "stored_names"},
     {"events", "leftovers", "one_thread", "schemas", "net", "stores"},
     {"operators", "store", "phases", "models", "chunks", "javac"},
-    {"functions"},
-    {"landing", "lending", "growing", "config"},
-    {"staging", "view"},
+    {"functions", "step_time"},
+    {"landing", "lending", "growing", "settings"},
+    {"staging", "view", "config"},
     {"drain", "files"},
     {"transit", "registered", "simulate"},
     {"report"},
@@ -32,7 +32,7 @@ MAX_LINES = 600
 LONG_FILES: dict[str, str] = {}
 """Files above the limit, each with its reason."""
 
-LONGEST_CHAIN = 27
+LONGEST_CHAIN = 24
 """Modules of bbflow and its plugins that import each the next one."""
 
 PAIRS = {

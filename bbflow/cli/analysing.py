@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # 'bbflow run' starts its analysis before it imports anything large
-    from bbflow.config import Config
+    from bbflow.settings import Config
 
 
 def add_take_over(parser: argparse.ArgumentParser) -> None:

@@ -32,7 +32,7 @@ from bbflow.cli.transfer_options import add_transfer_options, transfers_of
 from bbflow.errors import ConfigError
 from bbflow.events import EventLog
 from bbflow.net.listen import LOOPBACK, is_loopback
-from bbflow.staging import Stager
+from bbflow.staging.stager import Stager
 from bbflow.units import format_bytes, parse_bytes, parse_seconds
 
 DIRECTORY_VARIABLE = "BBFLOW_BB"

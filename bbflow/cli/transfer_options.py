@@ -8,7 +8,7 @@ from typing import Any
 from bbflow.errors import ConfigError
 from bbflow.origin import look_in
 from bbflow.phases import Board, BoardSource, PhaseSource, SourcesTogether, observe
-from bbflow.staging import parse_policy
+from bbflow.staging.policies import parse_policy
 
 
 def add_transfer_options(parser: argparse.ArgumentParser) -> None:

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from bbflow.config import RawConfig
 from bbflow.records import Step
+from bbflow.settings import RawConfig
 from bbflow.view.judging import Judging
 
 Parts = Mapping[str, Step]

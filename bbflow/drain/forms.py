@@ -10,7 +10,6 @@ from zlib import crc32
 import numpy as np
 
 from bbflow.attributes import numbers_of
-from bbflow.config import RawConfig
 from bbflow.drain.cuts import Cut, cut_of
 from bbflow.drain.encoding import BYTES, Codec, codec_of
 from bbflow.drain.shards import LARGE, PAGE, Shard, Single
@@ -18,6 +17,7 @@ from bbflow.drain.slots import Slots
 from bbflow.errors import ConfigError
 from bbflow.point_maps import PointMap
 from bbflow.records import BlockForm
+from bbflow.settings import RawConfig
 from bbflow.stored_names import stored_name
 
 MOST_STEPS = 4096

@@ -11,7 +11,6 @@ import numpy as np
 
 from bbflow.cf import CF_VERSION, OWN, STEP, Encoding, StreamAttributes
 from bbflow.chunks import TEXT
-from bbflow.config import RawConfig
 from bbflow.drain.coordinates import is_part_of
 from bbflow.drain.forms import Form, form_of, storage_of
 from bbflow.drain.stores import HIDDEN, LAST_HIT, LEFT_OUT, MIXED, NAME
@@ -21,6 +20,7 @@ from bbflow.growing import GrowingZarr, fill_in_metadata
 from bbflow.operators.decoding import marks_of, meant_dtype, written_fill
 from bbflow.operators.windows.calendars import dated, shows_gaps
 from bbflow.records import BlockForm
+from bbflow.settings import RawConfig
 from bbflow.stored_names import stored_name
 from bbflow.view.layout import fill_of
 

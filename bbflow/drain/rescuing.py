@@ -15,7 +15,6 @@ from typing import Any
 
 from bbflow.belongings import claim
 from bbflow.cf import STEP, StreamAttributes
-from bbflow.config import Config, RawConfig, TimeConfig
 from bbflow.drain.coordinates import write_coordinates
 from bbflow.drain.draining import Draining, RawStep
 from bbflow.drain.stores import left_out_of, unused_store
@@ -26,6 +25,8 @@ from bbflow.landing.client import NodeClient
 from bbflow.net.contact import NodeAddress, read_contact
 from bbflow.operators.windows.calendars import SECONDS_SINCE, Clock
 from bbflow.records import Step
+from bbflow.settings import Config, RawConfig
+from bbflow.step_time import TimeConfig
 from bbflow.view.adapting import Adapting, StreamConfig
 from bbflow.view.blocks import Array, BlockReader
 from bbflow.view.consumers import RESCUE, Consumers

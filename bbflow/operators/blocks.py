@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bbflow.errors import BbflowError
-from bbflow.operators.family import Array, DType
+from bbflow.operators.steps import Array, DType
 
 
 def as_blocks(blocks: Sequence[Array], dtype: DType, points: int) -> list[Array]:

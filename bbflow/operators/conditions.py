@@ -9,7 +9,7 @@ import numpy as np
 
 from bbflow.errors import ConfigError
 from bbflow.operators.expressions import Expression, parse_expression
-from bbflow.operators.family import Array, Steps
+from bbflow.operators.steps import Array, Steps
 
 STATISTICS: Mapping[str, Callable[[Array], float]] = {
     "min": lambda values: float(np.min(values)),

@@ -12,7 +12,7 @@ import numpy as np
 
 from bbflow.cf import Encoding
 from bbflow.operators.blocks import as_fill
-from bbflow.operators.family import Array, DType, Steps
+from bbflow.operators.steps import Array, DType, Steps
 
 
 def meant_dtype(encoding: Encoding, dtype: DType) -> DType:

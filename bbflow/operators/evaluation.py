@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.operators.family import Array
+from bbflow.operators.steps import Array
 
 Value = Array | float
 """A number is as good as an array of it, and doesn't widen float32."""

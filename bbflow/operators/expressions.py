@@ -15,7 +15,7 @@ import numpy as np
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators import evaluation
 from bbflow.operators.blocks import side_by_side
-from bbflow.operators.family import Array, DType, Steps
+from bbflow.operators.steps import Array, DType, Steps
 
 MAX_CHARACTERS = 2000
 MAX_DEPTH = 100

@@ -8,7 +8,7 @@ import numpy as np
 from bbflow.errors import ConfigError
 from bbflow.operators import kernel
 from bbflow.operators.blocks import as_blocks, as_fill, largest_below, smallest_above
-from bbflow.operators.family import Array, DType, Steps
+from bbflow.operators.steps import Array, DType, Steps
 
 Extremes = tuple[float, float] | None
 

@@ -8,10 +8,10 @@ import numpy as np
 from bbflow.errors import BbflowError
 from bbflow.operators import kernel
 from bbflow.operators.blocks import as_blocks, as_fill
-from bbflow.operators.family import Array, Steps, Views
 from bbflow.operators.filter import Extremes, Filter, choose_intervals, gather_rows, in_order, row_dtype
 from bbflow.operators.state import StateLayout, part_of, parts_of
 from bbflow.operators.statistics.moments import Moments
+from bbflow.operators.steps import Array, Steps, Views
 
 TILE_BYTES = 1 << 20
 """About so much of a batch goes through all families before the next tile is touched: it stays in the cache."""

@@ -1,11 +1,26 @@
-"""One item of a list in the configuration: a name, or a map of one name to its parameters."""
+"""One item of a list in the configuration: a name, or a map of one name to its parameters, and what these may be."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from bbflow.errors import ConfigError
-from bbflow.operators.operator import REQUIRED, Parameter
 from bbflow.sections import check_keys
+
+REQUIRED = object()
+"""Stands for the default of a parameter that has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """What the configuration may say of an operator, a transform or a window."""
+
+    read: Callable[[Any], Any]
+    """Checks a value of the configuration and gives it in the form that is taken."""
+    meaning: str
+    """What it does, in a few words."""
+    default: Any = REQUIRED
+    """Used where the configuration gives none."""
 
 
 def item_parts(item: Any, what: str) -> tuple[str, Mapping[str, Any]]:

@@ -8,8 +8,8 @@ from functools import cache
 import numpy as np
 
 from bbflow.errors import BbflowError
-from bbflow.operators.family import Array, Steps, Views
 from bbflow.operators.library import FIELDS, TYPES, load
+from bbflow.operators.steps import Array, Steps, Views
 
 ROW = np.dtype([("step", "i8"), ("index", "i8")])
 """``BbflowRow`` in Rows.h."""

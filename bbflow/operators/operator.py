@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.operators.family import Array, DType, Family, Views
+from bbflow.operators.family import Family
+from bbflow.operators.items import Parameter
 from bbflow.operators.rules import Formula
 from bbflow.operators.state import StateLayout, part_of, parts_of
 from bbflow.operators.statistics.moments import COUNT, Moments
 from bbflow.operators.statistics.presence import Presence
+from bbflow.operators.steps import Array, DType, Views
 
 FINISHED_POINTS = 1 << 15
 """How many points are made into results at a time, so that state and temporaries stay in the cache."""
@@ -147,22 +149,6 @@ class Operator:
             Those of the first further input.
         """
         return self.own_units.format(units=units, time=time, time_units=time_units, other=other)
-
-
-REQUIRED = object()
-"""Stands for the default of a parameter that has none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """What the configuration may say of an operator."""
-
-    read: Callable[[Any], Any]
-    """Checks a value of the configuration and gives it in the form that the operator takes."""
-    meaning: str
-    """What it does, in a few words."""
-    default: Any = REQUIRED
-    """Used where the configuration gives none."""
 
 
 @dataclass(frozen=True, slots=True)

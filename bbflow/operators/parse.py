@@ -8,9 +8,9 @@ from typing import Any
 from bbflow.errors import ConfigError
 from bbflow.operators.catalogue import KINDS, find_kind
 from bbflow.operators.filter import Filter
-from bbflow.operators.items import item_parts, read_parameters
+from bbflow.operators.items import Parameter, item_parts, read_parameters
 from bbflow.operators.names.known import NAMES
-from bbflow.operators.operator import Operator, OperatorKind, Parameter
+from bbflow.operators.operator import Operator, OperatorKind
 from bbflow.sections import flag, number, positive, text
 
 FILTER = "filter"

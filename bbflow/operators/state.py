@@ -8,8 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from bbflow.errors import BbflowError
-from bbflow.operators.family import Array, DType, Family, StateField, Views
+from bbflow.operators.family import Family, StateField
 from bbflow.operators.library import TYPES
+from bbflow.operators.steps import Array, DType, Views
 
 ALIGNMENT_BYTES = 64
 MERGED_BYTES = 1 << 20

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from bbflow.errors import ConfigError, nearest
-from bbflow.operators.family import Array, DType, StateField, Steps, Views
-from bbflow.operators.items import item_parts, read_parameters
-from bbflow.operators.operator import Parameter
+from bbflow.operators.family import StateField
+from bbflow.operators.items import Parameter, item_parts, read_parameters
+from bbflow.operators.steps import Array, DType, Steps, Views
 from bbflow.sections import flag, one_of
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import bbflow_adios2
 
-from bbflow.config import Config, written_time
 from bbflow.drain.stores import rescued_stores
 from bbflow.errors import NodeError, describe
 from bbflow.events import EVENTS_FILE
@@ -26,6 +25,8 @@ from bbflow.run.selecting import noted_opens, simulation_environment
 from bbflow.run.stop_stream import StopStream, open_stop_stream, stop_stream_of
 from bbflow.run.strays import Strays
 from bbflow.run.supervise import Supervisor
+from bbflow.settings import Config
+from bbflow.step_time import written_time
 from bbflow.transit.output.claiming import RESCUED_DIRECTORY, claim_output, clear_output, held_output
 from bbflow.transit.output.copying import check_copy
 from bbflow.transit.policy import check_policy

@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bbflow.config import Config, TimeConfig
 from bbflow.errors import BbflowError, describe
 from bbflow.landing.absent import give_up_absent
 from bbflow.landing.client import status_of
@@ -17,6 +16,8 @@ from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.landing.replies import StatusReply, StreamStatus
 from bbflow.net.contact import read_contact
 from bbflow.run.course import Course, KeepsRun
+from bbflow.settings import Config
+from bbflow.step_time import TimeConfig
 from bbflow.stored_names import stored_name
 from bbflow.transit.output.claiming import UNFOLDED_DIRECTORY
 

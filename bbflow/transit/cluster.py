@@ -20,9 +20,9 @@ from distributed.comm.core import CommClosedError
 from distributed.protocol import pickle
 
 from bbflow.atomic import PRIVATE, write_whole
-from bbflow.config import WorkersConfig
 from bbflow.errors import NodeError
 from bbflow.leftovers import scratch
+from bbflow.settings import WorkersConfig
 from bbflow.transit.dask_settings import dask_settings
 from bbflow.transit.security import security_of
 

@@ -9,8 +9,8 @@ from distributed import secede
 
 from bbflow.drain.writing import Drained, DrainWork, drain_steps
 from bbflow.phases import BoardSource, io_phase
-from bbflow.staging import Policy, Share
-from bbflow.staging.policies import checked_policy
+from bbflow.staging.policies import Policy, checked_policy
+from bbflow.staging.share import Share
 from bbflow.staging.watched import WatchedGate
 
 APPLICATION = "bbflow drain"

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from bbflow.cf import OWN, STEP, StreamAttributes
-from bbflow.config import AUTO, Config, RawConfig, ResultsConfig
 from bbflow.drain.cuts import TIME
 from bbflow.errors import ConfigError, nearest
 from bbflow.net.contact import NodeAddress
 from bbflow.operators.windows.calendars import STEP_CLOCK, Clock
 from bbflow.records import ToldTime
+from bbflow.settings import AUTO, Config, RawConfig, ResultsConfig
 from bbflow.stored_names import clash, stored_name
 from bbflow.transit.cluster import Cluster
 from bbflow.view.blocks import BlockReader

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from bbflow.atomic import write_whole
 from bbflow.cf import StreamAttributes
-from bbflow.config import Config
 from bbflow.drain.coordinates import write_coordinates
 from bbflow.errors import BbflowError, StreamError
 from bbflow.events import EventLog
 from bbflow.landing.absent import absent_ranks
 from bbflow.net.contact import read_contact
 from bbflow.operators.windows.calendars import Clock
+from bbflow.settings import Config
 from bbflow.transit.calling.stage import CallStage
 from bbflow.transit.chain.comparing import check_clock
 from bbflow.transit.chain.taking_over import keep_state, take_over

@@ -12,9 +12,9 @@ from bbflow.cf import PACKING, StreamAttributes
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators.decoding import without_missing
 from bbflow.operators.diagnostic import Diagnostic
-from bbflow.operators.family import Array
-from bbflow.operators.space import Placement
+from bbflow.operators.space.placement import Placement
 from bbflow.operators.space.remapping import Remapped
+from bbflow.operators.steps import Array
 from bbflow.records import Block
 from bbflow.stored_names import stored_name
 from bbflow.transit.opening import FirstStep

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from bbflow.config import RawConfig
 from bbflow.drain.writing import Drained, DrainWork, drain_steps
+from bbflow.settings import RawConfig
 
 
 def check_policy(raw: RawConfig) -> None:

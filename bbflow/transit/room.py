@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bbflow.cf import StreamAttributes
-from bbflow.config import Config
 from bbflow.operators.decoding import decoded_dtype
 from bbflow.operators.diagnostic import Diagnostic
-from bbflow.operators.family import DType
-from bbflow.operators.space import Placement
+from bbflow.operators.space.placement import Placement
+from bbflow.operators.steps import DType
 from bbflow.records import Block
+from bbflow.settings import Config
 from bbflow.transit.folding.footprint import Footprint, check_states, fits_ahead, footprint, free_bytes
 from bbflow.transit.folding.lanes import transformed_dtype
 from bbflow.transit.folding.regions import PlacedForm, forms_by_name, regions

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bbflow.config import Config
 from bbflow.events import EventLog
 from bbflow.net.contact import NodeAddress
+from bbflow.settings import Config
 from bbflow.transit.cluster import Cluster
 from bbflow.view.consumers import Consumers
 from bbflow.view.stream import StreamView

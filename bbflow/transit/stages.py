@@ -14,8 +14,8 @@ from distributed.client import FutureCancelledError
 from bbflow.belongings import clear, is_ours
 from bbflow.cf import StreamAttributes
 from bbflow.errors import BbflowError
-from bbflow.operators.space import Placement
 from bbflow.operators.space.late import LATE, LateRemap
+from bbflow.operators.space.placement import Placement
 from bbflow.operators.space.remapping import Remapped
 from bbflow.operators.windows.calendars import Clock
 from bbflow.records import Block, BlockForm, Layout

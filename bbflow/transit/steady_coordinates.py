@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from bbflow.drain.coordinates import is_part_of
-from bbflow.operators.family import Array
+from bbflow.operators.steps import Array
 from bbflow.records import Block
 from bbflow.transit.folding.patterns import parts_of
 from bbflow.transit.output.results import Results

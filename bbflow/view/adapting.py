@@ -11,13 +11,13 @@ from weakref import finalize
 
 from bbflow.atomic import write_whole
 from bbflow.attributes import meant
-from bbflow.config import TimeConfig
 from bbflow.errors import StreamError
 from bbflow.point_maps import PointMap
 from bbflow.records import Block, Step
 from bbflow.schemas import LandedStep, Schema
 from bbflow.schemas.finding import named, recognised
 from bbflow.schemas.schema import Parts
+from bbflow.step_time import TimeConfig
 from bbflow.store.streams import ENDED
 from bbflow.view.numbering import Numbering
 from bbflow.view.stream import Arrival, News, StreamView

@@ -4,13 +4,13 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Self
 
-from bbflow.config import Config
 from bbflow.errors import StreamError
 from bbflow.landing.client import NodeClient
 from bbflow.landing.replies import AttachReply, StreamStatus
 from bbflow.landing.requests import AttachRequest, DoneRequest, DropRequest, GiveUpRequest
 from bbflow.net.contact import NodeAddress
 from bbflow.net.verdicts import DoneReply
+from bbflow.settings import Config
 from bbflow.view.numbering import NO_STEP, Landed, Numbering, packed, unpacked
 
 FOLD, DRAIN, CALLS, RESCUE = "fold", "drain", "calls", "rescue"

@@ -10,7 +10,7 @@ from bbflow.cf import StreamAttributes
 from bbflow.errors import ConfigError
 from bbflow.operators.conditions import EXTREMES, Condition, FieldStatistic
 from bbflow.operators.decoding import is_bare, without_missing
-from bbflow.operators.family import Array
+from bbflow.operators.steps import Array
 from bbflow.records import DTYPES, Step
 from bbflow.view.blocks import BlockReader
 from bbflow.view.fields import FieldPlace, layouts_of, places_in

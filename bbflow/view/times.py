@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from bbflow.cf import StreamAttributes
-from bbflow.config import TimeConfig
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators.windows.calendars import SECONDS_SINCE, SINCE, Clock
 from bbflow.operators.windows.date_texts import read_date
 from bbflow.records import Layout, Step, ToldTime
+from bbflow.step_time import TimeConfig
 
 Parts = Mapping[str, Step]
 """Node name to what lies there of a step."""

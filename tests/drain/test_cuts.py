@@ -9,7 +9,7 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bbflow.config import RawConfig, parse_config
+from bbflow.config import parse_config
 from bbflow.drain.cuts import LARGEST_BYTES, WANTED_BYTES, Cut, cut_of
 from bbflow.drain.encoding import encoder_of
 from bbflow.drain.forms import form_of, storage_of
@@ -17,6 +17,7 @@ from bbflow.drain.shards import ShardChunks
 from bbflow.errors import ConfigError
 from bbflow.growing import GrowingZarr
 from bbflow.records import BlockForm
+from bbflow.settings import RawConfig
 
 
 def create(path, raw, rows, shape):

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bbflow.cf import StreamAttributes
-from bbflow.config import Config, RawConfig
 from bbflow.drain.draining import LEAST_BYTES, MOST_BYTES, Draining, RawStep
 from bbflow.drain.forms import Form
 from bbflow.drain.raw import RawStore
@@ -23,6 +22,7 @@ from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.net.contact import read_contact
 from bbflow.operators.conditions import parse_condition
 from bbflow.records import DTYPES, BlockForm, Layout, Step
+from bbflow.settings import Config, RawConfig
 from bbflow.view.layout import FILLS
 from testsupport.writers import steps_of, watch, write, write_config
 

@@ -9,7 +9,7 @@ from laws import folded, layout_of
 
 from bbflow.operators import Filter, parse_operators
 from bbflow.operators.catalogue import KINDS
-from bbflow.operators.family import Steps
+from bbflow.operators.steps import Steps
 from bbflow.operators.transforms import KINDS as TRANSFORMS
 from bbflow.operators.transforms import parse_transforms
 

@@ -9,7 +9,7 @@ from laws import folded, layout_of
 
 from bbflow.errors import BbflowError, ConfigError
 from bbflow.operators import parse_operators
-from bbflow.operators.family import Steps
+from bbflow.operators.steps import Steps
 
 OPERATORS = parse_operators(
     [

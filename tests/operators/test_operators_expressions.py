@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bbflow.errors import ConfigError
 from bbflow.operators import expressions
 from bbflow.operators.expressions import parse_expression
-from bbflow.operators.family import Steps
+from bbflow.operators.steps import Steps
 
 BINARY = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "//": np.floor_divide, "%": np.mod}
 COMPARED = {

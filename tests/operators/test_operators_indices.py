@@ -12,11 +12,11 @@ import yaml
 from bbflow.cf import StreamAttributes
 from bbflow.errors import ConfigError
 from bbflow.operators import StateLayout, fold_steps
-from bbflow.operators.diagnostic import parse_diagnostics
-from bbflow.operators.family import Steps
+from bbflow.operators.configured import parse_diagnostics
 from bbflow.operators.names.indices import DEFAULT_UNITS as DEFAULT
 from bbflow.operators.names.indices import INDICES, index_meaning, same_units
 from bbflow.operators.names.known import NAMES, meaning
+from bbflow.operators.steps import Steps
 from bbflow.operators.windows.calendars import Clock
 from bbflow.records import Block
 from bbflow.transit.output.fields import field_of

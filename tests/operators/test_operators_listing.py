@@ -6,7 +6,7 @@ import yaml
 
 from bbflow.errors import ConfigError
 from bbflow.operators.catalogue import KINDS
-from bbflow.operators.diagnostic import parse_diagnostics
+from bbflow.operators.configured import parse_diagnostics
 from bbflow.operators.names.indices import INDICES
 from bbflow.operators.names.known import NAMES, meaning
 from bbflow.operators.names.listing import SECTIONS, SPACES, entries, find, overview

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from laws import cuts
 
 from bbflow.errors import ConfigError
-from bbflow.operators.family import Steps
+from bbflow.operators.steps import Steps
 from bbflow.operators.transforms import CumulativeSum, Deaccumulate, parse_transforms
 
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from bbflow.operators.family import Steps
 from bbflow.operators.space import parse_space
+from bbflow.operators.steps import Steps
 
 SHAPE, TARGET = (3, 7, 12), (4, 5)
 LATS, LONS = np.linspace(-75, 75, 7), np.arange(0, 360, 30.0)

@@ -8,9 +8,9 @@ import xarray as xr
 
 from bbflow.config import load_config
 from bbflow.errors import ConfigError
-from bbflow.operators.family import Steps
 from bbflow.operators.space import installed, parse_space
 from bbflow.operators.space.weights import read_weights, weights_bytes
+from bbflow.operators.steps import Steps
 from bbflow.transit.opening import FirstStep
 from bbflow.transit.placing import StreamArrays, check_weights
 

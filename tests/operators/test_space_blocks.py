@@ -9,8 +9,8 @@ import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bbflow.operators.family import Steps
 from bbflow.operators.space import parse_space, tracks
+from bbflow.operators.steps import Steps
 
 DIMS = ("lev", "lat", "lon")
 SHAPE = (3, 7, 12)

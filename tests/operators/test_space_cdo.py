@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from bbflow.operators.family import Steps
 from bbflow.operators.space import parse_space
+from bbflow.operators.steps import Steps
 
 pytestmark = pytest.mark.skipif(not shutil.which("cdo"), reason="cdo is not installed")
 LATS = np.linspace(-89.5, 89.5, 180)

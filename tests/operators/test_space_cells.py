@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from bbflow.errors import ConfigError
-from bbflow.operators.family import Steps
 from bbflow.operators.space import parse_space
+from bbflow.operators.steps import Steps
 
 LATS, LONS = np.arange(-88.75, 90, 2.5), np.arange(0, 360, 5.0)
 NORTH, EAST = "degrees_north", "degrees_east"

@@ -9,10 +9,10 @@ import pytest
 from scipy.spatial import SphericalVoronoi
 
 from bbflow.errors import ConfigError
-from bbflow.operators.family import Steps
 from bbflow.operators.space import parse_space
 from bbflow.operators.space.cells import polygons
 from bbflow.operators.space.grid import EARTH_RADIUS_M
+from bbflow.operators.steps import Steps
 
 needs_cdo = pytest.mark.skipif(not shutil.which("cdo"), reason="cdo is not installed (apt install cdo)")
 RANDOM = np.random.default_rng(3)

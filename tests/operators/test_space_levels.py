@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bbflow.errors import ConfigError
-from bbflow.operators.family import Steps
 from bbflow.operators.space import parse_space
+from bbflow.operators.steps import Steps
 
 HYBI = np.array([0, 0, 0.02, 0.1, 0.25, 0.5, 0.75, 0.92, 1.0])
 HYAI = np.array([0, 3000.0, 6000, 9000, 9500, 7000, 3000, 500, 0])

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from bbflow.errors import ConfigError
-from bbflow.operators.family import Steps
 from bbflow.operators.space import parse_space
+from bbflow.operators.steps import Steps
 
 LATS, LONS = np.linspace(-75, 75, 7), np.arange(0, 360, 30.0)
 

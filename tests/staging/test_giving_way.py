@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bbflow.cli.stage import WaitTeller
-from bbflow.config import RawConfig
 from bbflow.errors import ConfigError
 from bbflow.files.giving_way import GivingWay
 from bbflow.models.interference import PhaseSample, fit_interference
 from bbflow.phases import BoardSource, Phase, Prediction
+from bbflow.settings import RawConfig
 from bbflow.staging import Decision, Gate, Policy, Situation, parse_policy
 from bbflow.staging.gate import CHUNK_S, PAUSE_S, next_chunk_bytes
 from bbflow.staging.policies import checked_policy, has_time

@@ -13,7 +13,7 @@ from bbflow.cf import Encoding, StreamAttributes
 from bbflow.config import parse_config
 from bbflow.growing import GrowingZarr
 from bbflow.net.contact import NodeAddress
-from bbflow.operators.diagnostic import parse_diagnostics
+from bbflow.operators.configured import parse_diagnostics
 from bbflow.operators.windows.calendars import Clock
 from bbflow.records import BlockForm, Layout, Step
 from bbflow.transit.chain.saved import read_state

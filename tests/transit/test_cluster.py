@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from distributed import LocalCluster
 
-from bbflow.config import WorkersConfig
 from bbflow.errors import NodeError
 from bbflow.net.certificate import ensure_certificate
+from bbflow.settings import WorkersConfig
 from bbflow.transit import cluster as cluster_module
 from bbflow.transit.cluster import connected_cluster, dask_failures, local_cluster
 from bbflow.transit.tasks import take

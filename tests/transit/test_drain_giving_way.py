@@ -6,9 +6,9 @@ import mainjob
 import pytest
 import xarray as xr
 
-from bbflow.config import RawConfig
 from bbflow.errors import ConfigError
 from bbflow.phases import Board, BoardSource, io_phase
+from bbflow.settings import RawConfig
 from bbflow.staging import Share, parse_policy
 from bbflow.transit.giving_way import APPLICATION, giving_way
 from bbflow.transit.policy import writing

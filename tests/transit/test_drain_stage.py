@@ -13,13 +13,14 @@ import pytest
 import xarray as xr
 
 from bbflow.cf import StreamAttributes
-from bbflow.config import Config, RawConfig, TimeConfig, WorkersConfig
 from bbflow.drain import draining
 from bbflow.drain.writing import Drained, drain_steps, write_next
 from bbflow.errors import StreamError
 from bbflow.events import EventLog, read_events
 from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.net.contact import read_contact
+from bbflow.settings import Config, RawConfig, WorkersConfig
+from bbflow.step_time import TimeConfig
 from bbflow.transit import drain_stage
 from bbflow.transit.cluster import local_cluster
 from bbflow.transit.drain_stage import MOST_BEGUN, DrainStage

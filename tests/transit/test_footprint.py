@@ -8,7 +8,7 @@ import pytest
 import streams
 
 from bbflow.errors import CapacityError, ConfigError
-from bbflow.operators.diagnostic import parse_diagnostics
+from bbflow.operators.configured import parse_diagnostics
 from bbflow.transit.folding.footprint import Footprint, bytes_per_point, check_states, fits_ahead, states_of
 from bbflow.transit.stages import FoldStage
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bbflow.operators.diagnostic import parse_diagnostics
+from bbflow.operators.configured import parse_diagnostics
 from bbflow.operators.fold import fold_steps
 from bbflow.transit.chain import saving
 from bbflow.transit.folding import reduce

@@ -9,12 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bbflow.cf import StreamAttributes
-from bbflow.config import ResultsConfig, parse_config
+from bbflow.config import parse_config
 from bbflow.errors import ConfigError
 from bbflow.growing import GrowingZarr
 from bbflow.operators import parse_operators
 from bbflow.operators.windows import parse_windows
 from bbflow.operators.windows.calendars import Clock
+from bbflow.settings import ResultsConfig
 from bbflow.transit.folding.timeline import Closing, Span
 from bbflow.transit.output.fields import ResultField
 from bbflow.transit.output.results import Results

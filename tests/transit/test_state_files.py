@@ -11,7 +11,7 @@ import shards
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bbflow.operators.diagnostic import parse_diagnostics
+from bbflow.operators.configured import parse_diagnostics
 from bbflow.transit.folding.footprint import states_of, written_of
 from bbflow.transit.folding.lanes import Lanes
 from bbflow.transit.folding.shards import ShardKey, StatePlace

@@ -12,13 +12,14 @@ import xarray as xr
 
 from bbflow import start_nodes
 from bbflow.cf import StreamAttributes
-from bbflow.config import TimeConfig, parse_config, read_time, written_time
+from bbflow.config import parse_config
 from bbflow.drain.rescuing import Rescue
 from bbflow.errors import ConfigError
 from bbflow.net.contact import read_contact
 from bbflow.operators.windows.calendars import Clock
 from bbflow.operators.windows.date_texts import date_in, read_date
 from bbflow.records import BlockForm, Layout, Step
+from bbflow.step_time import TimeConfig, read_time, written_time
 from bbflow.transit.opening import make_clock
 from bbflow.transit.output.decoding import open_results
 from bbflow.view.consumers import RESCUE, Consumers

@@ -11,7 +11,8 @@ import numpy as np
 
 from bbflow.errors import ConfigError
 from bbflow.operators.family import Family
-from bbflow.operators.operator import Operator, OperatorKind, Parameter
+from bbflow.operators.items import Parameter
+from bbflow.operators.operator import Operator, OperatorKind
 from bbflow.operators.own.functions import NAMES, TAKEN, Functions, has_functions, parameters_of
 from bbflow.operators.own.groups import Grouped
 from bbflow.operators.own.guard import fails, guarded

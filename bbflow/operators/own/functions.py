@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from bbflow.errors import OperatorError
-from bbflow.operators.family import Array, DType, Family, StateField, Steps, Views
+from bbflow.operators.family import Family, StateField
+from bbflow.operators.steps import Array, DType, Steps, Views
 from bbflow.origin import Origin
 
 NAMES = ("map", "combine", "finalize")

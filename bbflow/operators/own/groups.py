@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.operators.family import Array, DType, Family, StateField, Steps, Views
+from bbflow.operators.family import Family, StateField
+from bbflow.operators.steps import Array, DType, Steps, Views
 
 HEAD, TAIL, BEGUN = "_head", "_tail", "_begun"
 """The group that the state begins in, the one that it ends in, and whether the family was handed any between."""

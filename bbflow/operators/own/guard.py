@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from bbflow.errors import OperatorError, one_line
-from bbflow.operators.family import Array, DType, Family, StateField, Steps, Views
+from bbflow.operators.family import Family, StateField
 from bbflow.operators.operator import Operator
 from bbflow.operators.own import isolation
 from bbflow.operators.own.functions import Functions
 from bbflow.operators.own.groups import Grouped
+from bbflow.operators.steps import Array, DType, Steps, Views
 from bbflow.origin import Origin
 
 FAILED = StateField("_failed", "?")

@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 
-from bbflow.operators.family import Array, Views
-from bbflow.operators.operator import Operator, OperatorKind, Parameter, plain
+from bbflow.operators.items import Parameter
+from bbflow.operators.operator import Operator, OperatorKind, plain
 from bbflow.operators.rules import Formula
 from bbflow.operators.statistics.moments import COUNT, FIRST, MAX, MIN, SECOND, SHIFT, Moments
+from bbflow.operators.steps import Array, Views
 from bbflow.sections import whole_number
 
 MEAN = Moments.of(COUNT, SHIFT, FIRST)

@@ -7,8 +7,9 @@ from functools import cache
 import numpy as np
 
 from bbflow.errors import BbflowError, ConfigError
-from bbflow.operators.family import Array, DType, Family, StateField, Steps, Views
+from bbflow.operators.family import Family, StateField
 from bbflow.operators.library import TYPES, load
+from bbflow.operators.steps import Array, DType, Steps, Views
 
 MOST_CELLS = 1 << 16
 """A table of more cells would not stay in the cache."""

@@ -14,8 +14,10 @@ from typing import Self
 import numpy as np
 
 from bbflow.errors import BbflowError
-from bbflow.operators.family import Array, DType, Family, StateField, Steps, Views
-from bbflow.operators.operator import Operator, OperatorKind, Parameter
+from bbflow.operators.family import Family, StateField
+from bbflow.operators.items import Parameter
+from bbflow.operators.operator import Operator, OperatorKind
+from bbflow.operators.steps import Array, DType, Steps, Views
 from bbflow.sections import flag, text, whole_number
 
 COUNT = StateField("count", "i4")

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bbflow.operators.family import Array, DType, Family, StateField, Steps, Views
+from bbflow.operators.family import Family, StateField
 from bbflow.operators.operator import Operator, OperatorKind, plain
+from bbflow.operators.steps import Array, DType, Steps, Views
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,9 @@ from functools import cache
 import numpy as np
 
 from bbflow.errors import BbflowError
-from bbflow.operators.family import Array, DType, Family, StateField, Steps, Views
+from bbflow.operators.family import Family, StateField
 from bbflow.operators.library import TYPES, load
+from bbflow.operators.steps import Array, DType, Steps, Views
 
 NUMBERS = (
     StateField("origin", "i8"),

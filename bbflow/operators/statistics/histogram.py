@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 
 from bbflow.errors import ConfigError
-from bbflow.operators.family import Array, Views
-from bbflow.operators.operator import Axis, Operator, OperatorKind, Parameter
+from bbflow.operators.items import Parameter
+from bbflow.operators.operator import Axis, Operator, OperatorKind
 from bbflow.operators.statistics.bins import Bins
 from bbflow.operators.statistics.grid import BinGrid
+from bbflow.operators.steps import Array, Views
 from bbflow.sections import number, positive
 
 BINS = 50

@@ -7,8 +7,8 @@ import numpy as np
 
 from bbflow.errors import ConfigError
 from bbflow.operators.blocks import largest_below, smallest_above
-from bbflow.operators.family import Array, DType, Steps
-from bbflow.operators.operator import Parameter
+from bbflow.operators.items import Parameter
+from bbflow.operators.steps import Array, DType, Steps
 from bbflow.sections import flag, number
 
 PARAMETERS: Mapping[str, Parameter] = {

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Self
 
 from bbflow.operators import kernel, rules
-from bbflow.operators.family import DType, Family, StateField, Steps, Views
+from bbflow.operators.family import Family, StateField
+from bbflow.operators.steps import DType, Steps, Views
 
 COUNT = StateField("count", "i4", merge="add")
 """Valid values: neither NaN nor the fill value."""

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from bbflow.operators.family import DType, Family, StateField, Steps, Views
+from bbflow.operators.family import Family, StateField
+from bbflow.operators.steps import DType, Steps, Views
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,10 @@ from functools import cache
 import numpy as np
 
 from bbflow.errors import BbflowError
-from bbflow.operators.family import Array, DType, Family, StateField, Steps, Views
+from bbflow.operators.family import Family, StateField
 from bbflow.operators.library import TYPES, load
 from bbflow.operators.statistics.moments import MAX
+from bbflow.operators.steps import Array, DType, Steps, Views
 
 MOST_TOP = 24
 """No sketch needs more levels: runs count to 2**24 before weights grow by single units."""

@@ -11,9 +11,11 @@ from typing import Self
 
 import numpy as np
 
-from bbflow.operators.family import Array, DType, Family, StateField, Steps, Views
-from bbflow.operators.operator import Operator, OperatorKind, Parameter
+from bbflow.operators.family import Family, StateField
+from bbflow.operators.items import Parameter
+from bbflow.operators.operator import Operator, OperatorKind
 from bbflow.operators.statistics.limits import PARAMETERS, ValueLimits
+from bbflow.operators.steps import Array, DType, Steps, Views
 from bbflow.sections import positive
 
 ENDS = ("length", "prefix", "suffix")

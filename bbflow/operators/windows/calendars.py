@@ -11,7 +11,7 @@ import cftime  # type: ignore[import-untyped]
 import numpy as np
 
 from bbflow.errors import ConfigError, nearest
-from bbflow.operators.family import Array
+from bbflow.operators.steps import Array
 
 CALENDARS = (
     "standard",

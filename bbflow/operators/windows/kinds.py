@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from bbflow.errors import ConfigError
-from bbflow.operators.operator import Parameter
+from bbflow.operators.items import Parameter
 from bbflow.operators.windows.readers import MONTHS, date, month, season_months, time_of_day, weekday, year
 from bbflow.operators.windows.spans import Hours, Months, Run, Seasons, Spans, StepsSpan
 from bbflow.operators.windows.window import Window

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from bbflow.errors import ConfigError, nearest
-from bbflow.operators.items import read_parameters
-from bbflow.operators.operator import Parameter
+from bbflow.operators.items import Parameter, read_parameters
 from bbflow.operators.windows.frequencies import EXAMPLES, GROUPS, frequency_window
 from bbflow.operators.windows.kinds import KINDS, WindowKind
 from bbflow.operators.windows.spans import Run, StepsSpan

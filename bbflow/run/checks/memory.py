@@ -4,11 +4,11 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from bbflow.config import Config
 from bbflow.errors import ConfigError
 from bbflow.landing.replies import StatusReply
 from bbflow.operators.space.weights import weights_bytes
 from bbflow.run.checks.finding import FINE, NOTE, WRONG, Finding
+from bbflow.settings import Config
 from bbflow.transit.folding.footprint import bytes_per_point
 from bbflow.units import format_bytes
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from bbflow.errors import ConfigError
 from bbflow.operators.diagnostic import Diagnostic
-from bbflow.operators.family import DType
 from bbflow.operators.operator import Operator
+from bbflow.operators.steps import DType
 from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.chain.saved import SavedState
 from bbflow.transit.folding.layouts import layout_of

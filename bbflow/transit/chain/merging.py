@@ -12,15 +12,16 @@ from bbflow.belongings import claim
 from bbflow.cf import StreamAttributes
 from bbflow.errors import ConfigError
 from bbflow.growing import zarr_files
-from bbflow.operators.diagnostic import Diagnostic, parse_diagnostics
-from bbflow.operators.family import Array
+from bbflow.operators.configured import parse_diagnostics
+from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.own.guard import collecting
-from bbflow.operators.space import Pyramid
 from bbflow.operators.space.coarsening import pyramid_of
 from bbflow.operators.space.described import described
+from bbflow.operators.space.pyramids import Pyramid
 from bbflow.operators.space.sources import target_mesh
-from bbflow.operators.windows import Window
+from bbflow.operators.steps import Array
 from bbflow.operators.windows.spans import StepsSpan
+from bbflow.operators.windows.window import Window
 from bbflow.transit.chain.comparing import check_diagnostics, check_states
 from bbflow.transit.chain.saved import SavedState, StateWriter, read_state
 from bbflow.transit.chain.saving import place_coordinates, place_states

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from bbflow.errors import ConfigError, DamagedError
-from bbflow.operators.family import Array
+from bbflow.operators.steps import Array
 from bbflow.operators.windows.calendars import Clock
 from bbflow.point_maps import PointMap
 from bbflow.transit.folding.inherited import Before, Inherited

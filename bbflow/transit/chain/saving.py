@@ -14,12 +14,11 @@ import numpy as np
 
 from bbflow.cf import StreamAttributes
 from bbflow.net.contact import NodeAddress
-from bbflow.operators import StateLayout
 from bbflow.operators.diagnostic import Diagnostic
-from bbflow.operators.family import Array
 from bbflow.operators.operator import FINISHED_POINTS
 from bbflow.operators.own.guard import collecting
-from bbflow.operators.state import parts_of
+from bbflow.operators.state import StateLayout, parts_of
+from bbflow.operators.steps import Array
 from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.chain.comparing import meaning_of
 from bbflow.transit.chain.saved import SavedArray, SavedField, SavedState, StateWriter

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from bbflow.cf import CF_VERSION
-from bbflow.operators import Operator
-from bbflow.operators.operator import Axis
-from bbflow.operators.windows import Window
+from bbflow.operators.operator import Axis, Operator
 from bbflow.operators.windows.calendars import Clock
+from bbflow.operators.windows.window import Window
 from bbflow.stored_names import stored_name
 from bbflow.transit.output.fields import ResultField, reinterpreted
 

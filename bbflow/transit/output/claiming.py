@@ -5,10 +5,10 @@ from glob import escape
 from pathlib import Path
 
 from bbflow.belongings import belongings, claim, clear, foreign, held
-from bbflow.config import Config
 from bbflow.errors import ConfigError
 from bbflow.events import EVENTS_FILE
 from bbflow.growing import zarr_files
+from bbflow.settings import Config
 
 STATE_FILE = "state.bbflow"
 """What the next job goes on from."""

@@ -8,13 +8,14 @@ import numpy as np
 
 from bbflow.cf import PACKING, StreamAttributes
 from bbflow.errors import ConfigError
-from bbflow.operators import Operator
 from bbflow.operators.decoding import decoded_dtype
 from bbflow.operators.diagnostic import Diagnostic, Each
-from bbflow.operators.family import DType
 from bbflow.operators.names.indices import same_units
-from bbflow.operators.space import Placement, Pyramid
+from bbflow.operators.operator import Operator
 from bbflow.operators.space.late import LateRemap
+from bbflow.operators.space.placement import Placement
+from bbflow.operators.space.pyramids import Pyramid
+from bbflow.operators.steps import DType
 from bbflow.operators.windows.calendars import Clock
 from bbflow.point_maps import PointMap
 from bbflow.records import Block, BlockForm

@@ -7,9 +7,9 @@ import numpy as np
 
 from bbflow.cf import PACKING
 from bbflow.growing import GrowingZarr
-from bbflow.operators import Operator
+from bbflow.operators.operator import Operator
 from bbflow.operators.space.pyramids import Level, Pyramid, multiscales
-from bbflow.operators.windows import Window
+from bbflow.operators.windows.window import Window
 from bbflow.stored_names import stored_name
 from bbflow.transit.output.claiming import PYRAMIDS_DIRECTORY
 from bbflow.transit.output.fields import ResultField

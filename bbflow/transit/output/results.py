@@ -11,15 +11,14 @@ import numpy as np
 
 from bbflow.cf import StreamAttributes
 from bbflow.chunks import Chunk, Chunks
-from bbflow.config import ResultsConfig
 from bbflow.growing import GrowingZarr
-from bbflow.operators import Operator
 from bbflow.operators.decoding import marks_of
-from bbflow.operators.operator import Axis
+from bbflow.operators.operator import Axis, Operator
 from bbflow.operators.own.guard import error_of
 from bbflow.operators.space.late import LATE
-from bbflow.operators.windows import Window
 from bbflow.operators.windows.calendars import Clock
+from bbflow.operators.windows.window import Window
+from bbflow.settings import ResultsConfig
 from bbflow.stored_names import stored_name
 from bbflow.transit.folding.timeline import Closing, Span
 from bbflow.transit.output.attributes import (

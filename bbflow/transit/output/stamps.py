@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import cftime  # type: ignore[import-untyped]
 
-from bbflow.operators.windows import Window
 from bbflow.operators.windows.calendars import Clock
+from bbflow.operators.windows.window import Window
 from bbflow.transit.folding.timeline import Closing, Span
 
 ONE = {"units": "1"}

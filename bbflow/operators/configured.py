@@ -1,0 +1,164 @@
+"""Diagnostics as the configuration writes them."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from bbflow.errors import ConfigError
+from bbflow.operators.catalogue import OwnNames
+from bbflow.operators.diagnostic import VALUE, Diagnostic, Each
+from bbflow.operators.expressions import Expression, of_variable, parse_expression
+from bbflow.operators.filter import Filter
+from bbflow.operators.names.known import expand
+from bbflow.operators.operator import Operator
+from bbflow.operators.parse import FILTER, parse_operators
+from bbflow.operators.space.space import Space, parse_space
+from bbflow.operators.transforms import parse_transforms
+from bbflow.operators.windows.parse import parse_windows
+from bbflow.operators.windows.window import Window
+from bbflow.sections import as_list, check_keys
+from bbflow.stored_names import stored_name
+
+KEYS = ("of", "space", "transforms", "each", "then", "operators", "windows", "attributes")
+
+
+def parse_diagnostics(content: Any, windows: list[Any]) -> dict[str, Diagnostic]:
+    """Make diagnostics of the configuration's map of names to operators.
+
+    Parameters
+    ----------
+    content
+        Name to a list of operators, or to a map of `KEYS`.
+    windows
+        Those that hold where a diagnostic names none.
+
+    Raises
+    ------
+    ConfigError
+        If anything in it is wrong; the message names the diagnostic.
+    """
+    if not isinstance(content, Mapping):
+        raise ConfigError("'operators' must be a map from variable to a list of operators")
+    diagnostics: dict[str, Diagnostic] = {}
+    for name, chosen in content.items():
+        if isinstance(name, bool):
+            raise ConfigError(f"operators: {name} is no variable's name: quote it")
+        parts = chosen if isinstance(chosen, Mapping) else {"operators": chosen}
+        try:
+            check_keys(parts, KEYS)
+            for number, part in enumerate(expand(parts, OwnNames(FILTER))):
+                key = str(name) if number == 0 else f"{name}_{number + 1}"
+                if key in diagnostics:
+                    raise ConfigError(f"{key!r} is a name that its parts need too: call the other one differently")
+                diagnostics[key] = _parse(key, str(name), part, windows)
+        except ConfigError as error:
+            raise ConfigError(f"operators of {name}: {error}") from None
+    _check_windows(diagnostics.values())
+    _check_results(diagnostics.values())
+    return diagnostics
+
+
+def _check_windows(diagnostics: Iterable[Diagnostic]) -> None:
+    """See that windows of one name are the same: their results share an axis."""
+    known: dict[str, Window] = {}
+    for item in diagnostics:
+        for window in (*item.windows, *((item.each.window,) if item.each else ())):
+            if known.setdefault(window.name, window) != window:
+                raise ConfigError(
+                    f"operators of {item.name}: the window {window.name} is cut differently elsewhere: let all of "
+                    "that name have the same parameters"
+                )
+
+
+def _check_results(diagnostics: Iterable[Diagnostic]) -> None:
+    """See that no two things in the results have one name."""
+    taken: dict[str, Any] = {}
+    for item in diagnostics:
+        for name, what in _written(item):
+            if taken.setdefault(stored_name(name), what) != what:
+                raise ConfigError(
+                    f"operators of {item.name}: the result {name} is there twice, or something else in the results has "
+                    "its name: take one out, or give it a 'name'"
+                )
+
+
+def _written(item: Diagnostic) -> Iterator[tuple[str, Any]]:
+    """Yield the names of what a diagnostic puts into the results, each with what is the same if others put it there."""
+    for window in item.windows:
+        names = (f"{begin}_{window.name}" for begin in ("time", "steps", "missing"))
+        yield from ((name, window) for name in (*names, f"time_{window.name}_bnds"))
+        for operator in item.operators:
+            yield f"{item.name}_{window.name}_{operator.name}", (item.key, window.name, operator.name)
+    for operator in item.operators:
+        if operator.axis is not None:
+            axis = f"{item.name}_{operator.name}_{operator.axis.name}"
+            yield from ((name, operator.axis) for name in (axis, f"{axis}_bnds"))
+    yield from ((f"{item.name}_{table.name}", (item.key, table.name)) for table in item.filters)
+
+
+def _parse(key: str, name: str, parts: Mapping[str, Any], windows: list[Any]) -> Diagnostic:
+    operators = parse_operators(as_list(parts.get("operators"), "operators"))
+    filters = tuple(item for item in operators if isinstance(item, Filter))
+    diagnostic = Diagnostic(
+        key,
+        name,
+        parse_expression(str(parts["of"])) if "of" in parts else of_variable(name),
+        parse_space(parts["space"]) if "space" in parts else None,
+        parse_transforms(as_list(parts.get("transforms", []), "transforms")),
+        _parse_each(parts["each"]) if "each" in parts else None,
+        _parse_then(parts["then"]) if "then" in parts else None,
+        tuple(item for item in operators if isinstance(item, Operator)),
+        filters,
+        parse_windows(as_list(parts.get("windows", windows), "windows")),
+        _parse_attributes(parts.get("attributes", {})),
+        parts.get("units"),
+    )
+    if filters and diagnostic.each:
+        raise ConfigError("a filter keeps single steps, but 'each' makes one of many: put it under another name")
+    dated = [operator.name for operator in diagnostic.operators if operator.dated]
+    if dated and diagnostic.space is not None and diagnostic.space.has_pyramid:
+        raise ConfigError(f"pyramid: the mean of four dates means nothing: put {', '.join(dated)} under another name")
+    if diagnostic.space is not None and diagnostic.space.is_late:
+        _check_late(diagnostic, diagnostic.space)
+    return diagnostic
+
+
+def _check_late(diagnostic: Diagnostic, space: Space) -> None:
+    """See that results can be remapped in place of each step: a sum of remapped steps is the remapped sum."""
+    others = [item.name for item in diagnostic.operators if getattr(item.formula, "name", "") not in ("mean", "sum")]
+    if others:
+        raise ConfigError(f"space: late: {', '.join(others)} of remapped steps isn't what comes of remapping it later")
+    more = {"each": diagnostic.each, "then": diagnostic.then, "transforms": diagnostic.transforms}
+    odd = [name for name, value in more.items() if value] + (["a filter"] if diagnostic.filters else [])
+    if odd or len(space.moves) > 1:
+        raise ConfigError(f"space: late: {odd[0] if odd else 'another part of space'} needs each step's remapped field")
+
+
+def _parse_each(item: Any) -> Each:
+    """Read a map of one window to one operator, such as ``{day: max}``, or of `window` and `operator`."""
+    if isinstance(item, Mapping) and set(item) == {"window", "operator"}:
+        window, operator = item["window"], item["operator"]
+    elif isinstance(item, Mapping) and len(item) == 1:
+        ((window, operator),) = item.items()
+    else:
+        raise ConfigError(f"each: {item!r} is not a map of a window to an operator, such as {{day: max}}")
+    (inner,) = parse_windows([window])
+    operators = parse_operators([operator])
+    if inner.keeps is None:
+        raise ConfigError(f"each: {inner.name} is a climatology, which has no result before the run's end")
+    if len(operators) != 1 or not isinstance(operators[0], Operator) or operators[0].axis is not None:
+        raise ConfigError(f"each: {operator!r} must give one number for each point")
+    return Each(inner, operators[0])
+
+
+def _parse_then(text: Any) -> Expression:
+    expression = parse_expression(str(text))
+    for name in expression.variables:
+        if name != VALUE:
+            raise ConfigError(f"then: {name!r} is not known here, only {VALUE!r}: what came out of the parts before")
+    return expression
+
+
+def _parse_attributes(content: Any) -> dict[str, Any]:
+    if not isinstance(content, Mapping):
+        raise ConfigError("attributes must be a map, such as {units: m s-1}")
+    return {str(key): value for key, value in content.items()}
