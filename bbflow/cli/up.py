@@ -78,13 +78,13 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 def _check_files(options: argparse.Namespace) -> None:
     """Refuse what no server takes, and tell what files would wait for: a bucket that is missing may come yet."""
     from bbflow.cli.files_servers import add_ionode, add_master, check_words  # late: nodes without files need
-    from bbflow.files.ionode.storage import Storage  # nothing of them
+    from bbflow.files.ionode.streams import storage_at  # nothing of them
 
     ionode, master = servers_options(options)
     check_words(add_ionode, "ionode", ionode)
     check_words(add_master, "master", ["--subtree", options.subtree, *master])
     url = options.files.rstrip("/")
-    if url != "none" and (refusal := Storage(url).refusal()):
+    if url != "none" and (refusal := storage_at(url).refusal()):
         print(f"bbflow: {refusal}; until then, files stay in memory", file=sys.stderr, flush=True)
 
 

@@ -4,6 +4,7 @@ import errno
 
 from msgspec import UNSET, Struct, UnsetType
 
+from bbflow.files.attr import Attr
 from bbflow.files.commands import IonodeTold
 from bbflow.files.wire import Pairs, Sizes, Whole
 from bbflow.net.frames import parser
@@ -25,27 +26,6 @@ class FileRefusal(FileReply, frozen=True, kw_only=True):
     errno: Whole = errno.EIO
     """Linux' number."""
     error: str = "refused without a reason"
-
-
-class Attr(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is told of an inode."""
-
-    ino: Whole
-    kind: str
-    """`f`, `d` or `l`."""
-    mode: Whole
-    uid: Whole
-    gid: Whole
-    size: Whole
-    atime_ns: Whole
-    mtime_ns: Whole
-    ctime_ns: Whole
-    nlink: Whole
-    version: Whole
-    state: str
-    """Where a file's bytes are; empty for what is no file."""
-    master: Whole = 0
-    """Number of the master that it goes on at; 0 for this one."""
 
 
 # Sessions.

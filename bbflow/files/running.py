@@ -13,6 +13,7 @@ from pathlib import Path
 from bbflow.belongings import make, remove
 from bbflow.files.giving_way import GivingWay
 from bbflow.files.ionode.ionode import IoNode, IoNodePlace
+from bbflow.files.ionode.streams import storage_at
 from bbflow.files.master.database import Database
 from bbflow.files.master.master import Master
 from bbflow.files.master.serving import SOCKET_NAME, MasterServer
@@ -102,7 +103,7 @@ def run_ionode(
     """
     block_signals()
     make(place.directory, *IONODE_FILES)
-    node = IoNode(place, endpoint, storage, giving_way)
+    node = IoNode(place, endpoint, storage_at(storage), giving_way)
     node.start()
     threading.Thread(target=node.follow, name="bbflow-master", daemon=True).start()
     log(f"bbflow files ionode {place.name}: ready in {place.directory}")

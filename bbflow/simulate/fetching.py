@@ -9,7 +9,7 @@ from bbflow.simulate.gate import FluidGate
 from bbflow.simulate.sections import BurstBufferSection
 from bbflow.simulate.world import Process, Signal, StandstillError, World
 from bbflow.staging.diary import Diary
-from bbflow.staging.fetchers import Fetched, FetchJob
+from bbflow.staging.fetching import Fetched, FetchJob
 from bbflow.staging.files import File
 from bbflow.staging.policies import Policy
 from bbflow.staging.watching import POLL_S, Watch

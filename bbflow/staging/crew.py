@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from bbflow.stores.local import is_local
+from bbflow.stores.urls import is_local
 
 FIRST_FILES = 4
 """In the first batch from a server, of which nothing is known: it may be slow."""

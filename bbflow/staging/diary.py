@@ -9,7 +9,7 @@ from statistics import median
 
 from bbflow.events import EventLog
 from bbflow.phases import Phase
-from bbflow.staging.fetchers import Fetched
+from bbflow.staging.fetching import Fetched
 from bbflow.staging.files import File
 from bbflow.staging.gate import Decision
 from bbflow.staging.watching import Load

@@ -4,48 +4,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from bbflow.staging.crew import Crew
+from bbflow.staging.fetching import Fetched, FetchJob, SmallBatch
 from bbflow.staging.files import File
 from bbflow.staging.gate import CHUNK_S, Closed
-from bbflow.staging.small import MOST_BYTES, SmallBatch
 from bbflow.stores.urls import server_of
-
-
-@dataclass(frozen=True, slots=True)
-class FetchJob:
-    """A file to be copied."""
-
-    file: File
-    """Which file."""
-    wave: int
-    """Number of the wave that wants it."""
-    rank: int
-    """Its place in the order of all files."""
-
-    @property
-    def is_small(self) -> bool:
-        """Whether it may be one of a batch."""
-        return self.file.size_bytes is not None and self.file.size_bytes <= MOST_BYTES
-
-
-@dataclass(frozen=True, slots=True)
-class Fetched:
-    """What became of a job."""
-
-    job: FetchJob
-    """Which one."""
-    fetcher: int
-    """Number of the thread."""
-    started_s: float
-    """When it began, in seconds since the epoch."""
-    ended_s: float
-    """When it ended."""
-    transferred_bytes: int = 0
-    """What was read from the source."""
-    error: Exception | None = None
-    """Why it failed."""
 
 
 class Fetchers:

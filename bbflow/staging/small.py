@@ -2,20 +2,16 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from bbflow.staging.checksums import Checking
+from bbflow.staging.fetching import MOST_BYTES, Receipt, SmallBatch
 from bbflow.staging.files import File
 from bbflow.staging.gate import Gate
 from bbflow.staging.shelf import Note
-from bbflow.staging.transfers import Receipt
 from bbflow.stores.facts import Facts
 from bbflow.stores.sources import Sources
-
-MOST_BYTES = 64 << 10
-"""Of a small file."""
 
 
 class SmallPlaces(Protocol):
@@ -26,18 +22,6 @@ class SmallPlaces(Protocol):
 
     def put(self, note: Note, content: bytes) -> Path:
         """Let a file appear whole, and note what it is a copy of."""
-
-
-@dataclass(frozen=True, slots=True)
-class SmallBatch:
-    """What became of some small files."""
-
-    receipts: list[Receipt | None]
-    """One for each file; None if it must be transferred the long way."""
-    ended_s: list[float]
-    """When each was done, by `time.perf_counter`, counted from the batch's begin."""
-    cpu_s: float
-    """How long the thread really worked."""
 
 
 def copy_batch(files: Sequence[File], sources: Sources, shelf: SmallPlaces, gate: Gate, rank: int) -> SmallBatch:

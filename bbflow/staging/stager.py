@@ -13,14 +13,15 @@ from bbflow.events import EventLog
 from bbflow.phases import PhaseSource
 from bbflow.staging.actions import Action, Check, Evict, Ready, Refused, Stage
 from bbflow.staging.diary import Diary
-from bbflow.staging.fetchers import Fetched, Fetchers
+from bbflow.staging.fetchers import Fetchers
+from bbflow.staging.fetching import Fetched, SmallBatch
 from bbflow.staging.files import File, Location, Task
 from bbflow.staging.gate import Closed, Decision, Gate
 from bbflow.staging.policies import NoAction, Policy
 from bbflow.staging.probes import Answers, Probes
 from bbflow.staging.retry import Retry, persist
 from bbflow.staging.shelf import Shelf
-from bbflow.staging.small import SmallBatch, copy_batch
+from bbflow.staging.small import copy_batch
 from bbflow.staging.submissions import Submission, Submissions
 from bbflow.staging.transfers import Transfer, size_of, stage_out
 from bbflow.staging.watching import Watch

@@ -5,13 +5,13 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from bbflow.errors import CapacityError, SourceError
 from bbflow.staging.checksums import Checking
+from bbflow.staging.fetching import Receipt
 from bbflow.staging.files import File
 from bbflow.staging.gate import Gate
 from bbflow.staging.retry import Retry, persist
@@ -19,18 +19,6 @@ from bbflow.staging.shelf import Note
 from bbflow.stores.facts import Facts
 from bbflow.stores.sources import Reader, Sources, local_path
 from bbflow.stores.urls import below
-
-
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """What a transfer did."""
-
-    path: Path
-    """Where the whole file lies."""
-    size_bytes: int
-    """Its size."""
-    transferred_bytes: int
-    """What was read from the source: less than the size if an earlier life had begun."""
 
 
 class Places(Protocol):

@@ -68,8 +68,8 @@ class Reader(Protocol):
         """Read a range; without ranges, it must follow the last one."""
 
 
-class Store(Protocol):
-    """One kind of place where files come from and go to; each takes whole URLs, and refuses by a `SourceError`."""
+class PlainStore(Protocol):
+    """A place where files come from and go to; it takes whole URLs, and refuses by a `SourceError`."""
 
     def facts(self, url: str) -> Facts:
         """Ask about a file."""
@@ -97,6 +97,10 @@ class Store(Protocol):
 
     def tree(self, url: str) -> Iterator[Listed]:
         """List all files below a directory."""
+
+
+class Store(PlainStore, Protocol):
+    """One kind of place, with what it can tell of many files, and of damaged ones."""
 
     def sizes(self, urls: list[str]) -> dict[str, int]:
         """Return the sizes in bytes of those files that can be had for less than asking for each."""

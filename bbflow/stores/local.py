@@ -2,7 +2,6 @@
 
 import errno
 import os
-import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,9 +11,8 @@ from typing import Any
 from bbflow.atomic import replacing
 from bbflow.errors import DirectorySourceError, SourceError
 from bbflow.stores.facts import Facts, Listed, Reader, forbidden, impossible, missing
-from bbflow.stores.ranges import split_range
+from bbflow.stores.urls import is_local, path_below
 
-_ELSEWHERE = re.compile(r"(?!file:|local:)[a-z][a-z0-9+.-]*(://|::)|data:", re.IGNORECASE)
 NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)
 """Error numbers of a name that no file has."""
 
@@ -24,27 +22,10 @@ def local_path(url: str) -> Path | None:
     return Path(path_of(url)).absolute() if is_local(url) else None
 
 
-def is_local(url: str) -> bool:
-    """Whether a URL names a file of this host's file systems, or a part of one."""
-    return _ELSEWHERE.match(split_range(url)[0]) is None
-
-
-def is_plain(path: str) -> bool:
-    """Whether a relative path is no more than a path: it doesn't begin as what means something else does."""
-    return is_local(path) and split_range(path)[1] is None and not path.startswith(("~", "file:", "local:"))
-
-
 def path_of(url: str) -> str:
     """Return the path in a local URL."""
     path = url.partition("://")[2] if url.startswith(("file://", "local://")) else url
     return os.path.expanduser(path) if path.startswith("~") else path
-
-
-def path_below(directory: str, name: str) -> str:
-    """Return the path of what has a name in a directory; in the working directory if that is empty."""
-    if not directory:
-        return name if is_plain(name) else f"./{name}"
-    return f"{directory.rstrip('/')}/{name}"
 
 
 class LocalFiles:

@@ -5,8 +5,9 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from bbflow.stores.facts import Facts, Listed, Reader, Store
-from bbflow.stores.local import LocalFiles, is_local, local_path
+from bbflow.stores.local import LocalFiles, local_path
 from bbflow.stores.ranges import part_of, shifted, split_range
+from bbflow.stores.urls import is_local
 
 if TYPE_CHECKING:
     from bbflow.stores.objects import ObjectStore

@@ -3,11 +3,11 @@
 import re
 from urllib.parse import quote, unquote
 
-from bbflow.stores.local import path_below
 from bbflow.stores.ranges import split_range
 
 HTTP = ("http://", "https://")
 """In such URLs names are percent-encoded, ``?`` begins a query and ``#`` a fragment; in all others a name is itself."""
+_ELSEWHERE = re.compile(r"(?!file:|local:)[a-z][a-z0-9+.-]*(://|::)|data:", re.IGNORECASE)
 _NO_NAME = re.compile(r"[\x00-\x1f\x7f/]|^\.{0,2}$")
 """What a server may tell that is no name of a file."""
 
@@ -41,3 +41,20 @@ def decode(name: str) -> str:
 def below(directory: str, name: str) -> str:
     """Return the URL of what has a name, or a path, in a directory; that is the working directory if it is empty."""
     return path_below(directory, quote(name, errors="surrogateescape") if directory.startswith(HTTP) else name)
+
+
+def path_below(directory: str, name: str) -> str:
+    """Return the path of what has a name in a directory; in the working directory if that is empty."""
+    if not directory:
+        return name if is_plain(name) else f"./{name}"
+    return f"{directory.rstrip('/')}/{name}"
+
+
+def is_local(url: str) -> bool:
+    """Whether a URL names a file of this host's file systems, or a part of one."""
+    return _ELSEWHERE.match(split_range(url)[0]) is None
+
+
+def is_plain(path: str) -> bool:
+    """Whether a relative path is no more than a path: it doesn't begin as what means something else does."""
+    return is_local(path) and split_range(path)[1] is None and not path.startswith(("~", "file:", "local:"))

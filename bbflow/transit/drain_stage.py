@@ -11,10 +11,10 @@ from distributed import Future
 from bbflow.drain.draining import DrainBatch, Draining, RawStep
 from bbflow.drain.writing import Drained, get_ready, together, write_next
 from bbflow.errors import ConfigError
+from bbflow.transit.driver_stage import DriverStage, no_time
 from bbflow.transit.folding.patterns import Parts, parts_of
 from bbflow.transit.policy import writing
 from bbflow.transit.running import Running
-from bbflow.transit.stages import DriverStage
 from bbflow.transit.tasks import TaskBatch, let_go
 from bbflow.view.consumers import DRAIN, no_checkpoint
 
@@ -140,7 +140,3 @@ class DrainStage(DriverStage):
                 stored_bytes=total.stored_bytes,
                 repeated_bytes=total.repeated_bytes,
             )
-
-
-def no_time(number: int, parts: Parts) -> None:
-    """Give the time of a step of a stream without time."""

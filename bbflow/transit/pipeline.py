@@ -22,6 +22,7 @@ from bbflow.transit.chain.comparing import check_clock
 from bbflow.transit.chain.taking_over import keep_state, take_over
 from bbflow.transit.cluster import Cluster, dask_failures
 from bbflow.transit.drain_stage import DrainStage
+from bbflow.transit.fold_stage import FIELDS_DIRECTORY, FoldStage
 from bbflow.transit.folding.checkpoints import Checkpoint, ended_before, nodes_with_states, read_checkpoints
 from bbflow.transit.folding.patterns import Parts, parts_of
 from bbflow.transit.folding.written import Written, pack, unpack
@@ -32,7 +33,6 @@ from bbflow.transit.output.copying import Copying
 from bbflow.transit.policy import check_policy
 from bbflow.transit.running import Running
 from bbflow.transit.safe import read_safe_copy
-from bbflow.transit.stages import FIELDS_DIRECTORY, FoldStage
 from bbflow.view.adapting import Adapting, StreamConfig
 from bbflow.view.blocks import BlockReader
 from bbflow.view.consumers import FOLD, Consumers, consumers_of, owner_of

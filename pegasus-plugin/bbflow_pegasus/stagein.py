@@ -13,11 +13,12 @@ from bbflow.errors import BbflowError, CapacityError
 from bbflow.events import EventLog
 from bbflow.staging import Decision, File, Gate, Retry
 from bbflow.staging.diary import Diary
-from bbflow.staging.fetchers import Fetched, Fetchers
+from bbflow.staging.fetchers import Fetchers
+from bbflow.staging.fetching import Fetched, Receipt, SmallBatch
 from bbflow.staging.gate import CHUNK_S, Closed
 from bbflow.staging.policies import NoAction
-from bbflow.staging.small import SmallBatch, copy_whole
-from bbflow.staging.transfers import Receipt, Transfer, stage_out
+from bbflow.staging.small import copy_whole
+from bbflow.staging.transfers import Transfer, stage_out
 from bbflow.staging.watching import Watch
 from bbflow.stores.sources import local_path
 from bbflow.units import format_bytes

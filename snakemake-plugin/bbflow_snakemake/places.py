@@ -3,7 +3,8 @@
 import os
 import re
 
-from bbflow.stores.local import is_local, path_of
+from bbflow.stores.local import path_of
+from bbflow.stores.urls import is_local
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.+)")
 _ONLY_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/{1,2}$")

@@ -15,9 +15,9 @@ from bbflow.events import EventLog, read_events
 from bbflow.staging import Decision, File, Gate, Retry, Stager
 from bbflow.staging.crew import FIRST_FILES, MOST_FILES, Crew
 from bbflow.staging.fetchers import Fetchers
+from bbflow.staging.fetching import MOST_BYTES, Receipt, SmallBatch
 from bbflow.staging.gate import CHUNK_S, Closed
-from bbflow.staging.small import MOST_BYTES, SmallBatch, copy_batch, copy_whole
-from bbflow.staging.transfers import Receipt
+from bbflow.staging.small import copy_batch, copy_whole
 from bbflow.stores.sources import Sources
 from testsupport.moments import files_below
 from testsupport.range_server import RangeServer

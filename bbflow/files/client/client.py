@@ -5,11 +5,11 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from bbflow.files.attr import Attr
 from bbflow.files.client.masters import Masters
 from bbflow.files.client.opened import OpenFile
 from bbflow.files.client.session import ClientSession
 from bbflow.files.replies import (
-    Attr,
     AttrReply,
     EvictReply,
     FileReply,

@@ -96,12 +96,12 @@ class IoNode:
     endpoint
         How it lets peers in.
     storage
-        The shared storage's URL; empty for none.
+        The shared storage; one without a URL is none.
     giving_way
         When transfers may run.
     """
 
-    def __init__(self, place: IoNodePlace, endpoint: Endpoint, storage: str, giving_way: GivingWay) -> None:
+    def __init__(self, place: IoNodePlace, endpoint: Endpoint, storage: Storage, giving_way: GivingWay) -> None:
         self._place, self._endpoint = place, endpoint
         self._giving_way = giving_way
         self._pieces = Pieces(place.directory)
@@ -110,10 +110,10 @@ class IoNode:
         self._tls = endpoint.certificate.context() if endpoint.certificate else None
         self._unix = listen_unix(place.directory / SOCKET_NAME)
         self._tcp = listen_tcp(endpoint.address)
-        backing, self._addresses = Storage(storage), dict[str, NodeAddress]()
-        self._fills = Fills(self._pieces, backing, giving_way.chunk, THREADS)
+        self._addresses = dict[str, NodeAddress]()
+        self._fills = Fills(self._pieces, storage, giving_way.chunk, THREADS)
         self._transfers = Transfers(
-            place.name, self._pieces, self._fills, backing, lambda: self._addresses, giving_way.chunk
+            place.name, self._pieces, self._fills, storage, lambda: self._addresses, giving_way.chunk
         )
         self._workers = ThreadPoolExecutor(THREADS, thread_name_prefix="bbflow-transfer")
         # A delay policy may hold all of these; what clients wait for, such as a look at a directory, goes on.

@@ -9,10 +9,8 @@ from typing import TypeVar
 from bbflow.atomic import is_beside
 from bbflow.errors import ChangedSourceError, ConfigError, MissingSourceError, MissingToolError, SourceError
 from bbflow.files.commands import TaskAnswer
-from bbflow.files.ionode.streams import StreamStore
-from bbflow.files.names import STREAMS_URL
 from bbflow.staging.retry import Retry, persist, reason_of
-from bbflow.stores.facts import Facts, Listed
+from bbflow.stores.facts import Facts, Listed, PlainStore
 from bbflow.stores.sources import Sources
 from bbflow.stores.urls import below
 
@@ -36,11 +34,13 @@ class Storage:
         Without a slash at its end.
     retry
         What happens after a failure.
+    store
+        What is there; what `Sources` have if None.
     """
 
-    def __init__(self, url: str, retry: Retry | None = None) -> None:
+    def __init__(self, url: str, retry: Retry | None = None, store: PlainStore | None = None) -> None:
         self._url, self._retry = url, retry or Retry()
-        self._sources: Sources | StreamStore = StreamStore(url) if url.startswith(STREAMS_URL) else Sources()
+        self._store = store or Sources()
 
     def url(self, path: str) -> str:
         """Return the URL of a file."""
@@ -65,13 +65,13 @@ class Storage:
         return persist(attempt, url, self._retry)
 
     def _read(self, url: str, start: int, size: int, facts: tuple[int, str]) -> bytes:
-        if start == 0 and size == facts[0] and (whole := self._sources.whole(url, size)) is not None:
+        if start == 0 and size == facts[0] and (whole := self._store.whole(url, size)) is not None:
             self._check(url, whole[0], facts)
             return whole[1]
         expected = Facts(facts[0], facts[1] or None)
-        with self._sources.open(url, expected) as reader:
+        with self._store.open(url, expected) as reader:
             content = reader.read(start, size)
-        self._check(url, self._sources.facts(url), facts)
+        self._check(url, self._store.facts(url), facts)
         return content
 
     def _check(self, url: str, found: Facts, facts: tuple[int, str]) -> None:
@@ -103,11 +103,11 @@ class Storage:
 
         def attempt() -> tuple[int, str]:
             size = 0
-            with self._sources.create(url, size_bytes) as target:
+            with self._store.create(url, size_bytes) as target:
                 for part in parts():
                     target.write(part)
                     size += len(part)
-            facts = self._sources.facts(url)
+            facts = self._store.facts(url)
             if facts.size_bytes != size:
                 raise OSError(f"{facts.size_bytes} bytes are there, {size} were written")
             return facts.size_bytes, facts.version or ""
@@ -119,7 +119,7 @@ class Storage:
         try:
             return action()
         except Exception:  # what a client raises depends on the protocol
-            if not self._sources.clear(url):
+            if not self._store.clear(url):
                 raise
         return action()
 
@@ -134,7 +134,7 @@ class Storage:
 
     def _found(self, url: str, *, below: bool) -> tuple[list[Listed], list[str]]:
         try:
-            files, directories = (list(self._sources.tree(url)), []) if below else self._sources.children(url)
+            files, directories = (list(self._store.tree(url)), []) if below else self._store.children(url)
         except SourceError as error:
             if isinstance(error.__cause__, FileNotFoundError):
                 return [], []
@@ -151,7 +151,7 @@ class Storage:
             If that is for what the user has said.
         """
         try:
-            next(iter(self._sources.tree(self._url)), None)
+            next(iter(self._store.tree(self._url)), None)
         except (ConfigError, MissingToolError):
             raise
         except MissingSourceError as error:
@@ -164,7 +164,7 @@ class Storage:
     def remove(self, path: str, failed: Failed = _ignore) -> None:
         """Remove an object; `failed` is told of failed attempts."""
         url = self.url(path)
-        persist(lambda: self._sources.remove(url), url, self._retry, failed=failed)
+        persist(lambda: self._store.remove(url), url, self._retry, failed=failed)
 
     def move(self, path: str, to: str, size_bytes: int, failed: Failed = _ignore) -> tuple[int, str]:
         """Return an object another name; return its size and version as they are then.
@@ -199,19 +199,19 @@ class Storage:
 
     def _moved(self, url: str, target: str, size_bytes: int) -> Facts:
         try:
-            self._sources.move(url, target)
+            self._store.move(url, target)
         except MissingSourceError as error:
             with suppress(MissingSourceError):
-                facts = self._sources.facts(target)
+                facts = self._store.facts(target)
                 if facts.size_bytes == size_bytes:
                     return facts
             raise error
-        return self._sources.facts(target)
+        return self._store.facts(target)
 
     def _is_there(self, url: str) -> bool:
         """Whether an object is seen to be there, without any patience."""
         try:
-            self._sources.facts(url)
+            self._store.facts(url)
         except Exception:  # what a client raises depends on the protocol
             return False
         return True

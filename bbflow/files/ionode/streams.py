@@ -8,6 +8,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from bbflow.errors import BbflowError, ConfigError, SourceError
+from bbflow.files.ionode.storage import Storage
 from bbflow.files.names import STREAMS_URL
 from bbflow.stores.facts import Facts, Listed, Reader, missing
 
@@ -119,6 +120,11 @@ class StreamStore:
         with self._lock:
             found = self._looks.get(stream)
         return found or self._look(stream)
+
+
+def storage_at(url: str) -> Storage:
+    """Return the shared storage at a URL, which may be streams."""
+    return Storage(url, store=StreamStore(url) if url.startswith(STREAMS_URL) else None)
 
 
 class _Content:

@@ -13,7 +13,7 @@ from bbflow.functions import Said, UserFunction
 from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.calling.answers import ERROR, KEPT, STOP, THROUGH, Answers, Place
 from bbflow.transit.calling.calls import CallReceipt, SpanCall, StepCall, call_function
-from bbflow.transit.drain_stage import no_time
+from bbflow.transit.driver_stage import no_time
 from bbflow.transit.folding.patterns import Parts, parts_of
 from bbflow.transit.output.claiming import STOP_FILE
 from bbflow.transit.output.results import Results

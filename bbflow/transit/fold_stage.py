@@ -1,6 +1,5 @@
-"""What stages that go through a stream side by side share, and the one that folds and publishes."""
+"""The stage that folds and publishes."""
 
-import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -23,6 +22,7 @@ from bbflow.transit.aside import aside
 from bbflow.transit.chain.comparing import check_field
 from bbflow.transit.chain.saved import SavedState
 from bbflow.transit.chain.taking_over import carried_on
+from bbflow.transit.driver_stage import DriverStage
 from bbflow.transit.folding.batches import Batch
 from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.planning import FoldSite
@@ -37,7 +37,6 @@ from bbflow.transit.opening import FirstStep
 from bbflow.transit.output.claiming import KEPT_FILE, SCRATCH
 from bbflow.transit.output.fields import field_of
 from bbflow.transit.output.results import Published, Results
-from bbflow.transit.pace import Pace, ReadySteps
 from bbflow.transit.placing import StreamArrays, place_diagnostics, write_field_coordinates, write_referenced
 from bbflow.transit.publishing import SETTLED_DIRECTORY, Publication, Publishing
 from bbflow.transit.room import check_room
@@ -52,59 +51,6 @@ from bbflow.view.times import told_by
 T = TypeVar("T")
 ROWS_DIRECTORY, FIELDS_DIRECTORY = ".rows", ".fields"
 """In the output, while the run lasts."""
-
-
-class DriverStage:
-    """What stages share.
-
-    Parameters
-    ----------
-    run
-        What holds for all.
-    """
-
-    def __init__(self, run: Running) -> None:
-        self.run = run
-        """What holds for all."""
-        self._pace = Pace(run.capacity, len(run.nodes))
-        self.wait_s = math.inf
-        """After this long it may be time to begin a batch, whatever else happens (seconds)."""
-
-    def submit_ready(self, get_ready: Callable[[str], None]) -> list[Future[None]]:
-        """Let workers get ready for what comes; gives what must be kept until then."""
-        return [
-            self.run.cluster.submit(get_ready, node.pool, host=node.host, done=self.run.wake)
-            for node in self.run.nodes.values()
-            if self.run.cluster.has(node.host)
-        ]
-
-    def _is_time(self, cursor: int, most: float = math.inf) -> bool:
-        """Whether what is ready after a step becomes a batch now, of this many steps at most."""
-        view, now_s = self.run.view, time.monotonic()
-        first, last = cursor + 1, view.frontier
-        is_full = view.ended or last - cursor >= most
-        size = 0 if is_full else sum(map(view.room_of, range(first, last + 1)))
-        ready = ReadySteps(first, last, size, is_full)
-        self.wait_s = self._pace.wait_s(ready, now_s) or math.inf
-        if self.wait_s < math.inf:
-            return False
-        self._pace.begin(ready, now_s)
-        return True
-
-    def log_batch(
-        self, event: str, steps: tuple[int, ...], started_s: float, ended_s: float, size: int, **more: int
-    ) -> None:
-        """Write the event of a batch that is done."""
-        self.run.log.add(
-            event,
-            node=",".join(self.run.nodes),
-            first_step=steps[0],
-            last_step=steps[-1],
-            started_s=started_s,
-            ended_s=ended_s,
-            bytes=size,
-            **more,
-        )
 
 
 class FoldStage(DriverStage):
