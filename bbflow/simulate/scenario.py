@@ -12,7 +12,8 @@ from bbflow.errors import ConfigError, nearest
 from bbflow.models.cloud import CloudProfile
 from bbflow.sections import as_list, check_keys, number, read_as, whole_number
 from bbflow.simulate.cloud import CloudScenario, Rent
-from bbflow.simulate.graph import Graph, Level, graph_of_levels, graph_of_plan
+from bbflow.simulate.graph import Graph, Level, graph_of_levels
+from bbflow.simulate.plans import graph_of_plan
 from bbflow.simulate.sections import (
     AnalysisSection,
     Application,

@@ -11,7 +11,7 @@ from parsl.executors import HighThroughputExecutor
 from parsl.executors.base import ParslExecutor
 
 from bbflow.lending.exchange import RunningExchange
-from bbflow.staging import Retry
+from bbflow.staging.retry import Retry
 from bbflow.units import parse_bytes
 from bbflow_parsl.node import Site, leave
 from bbflow_parsl.nodestaging import NodeStaging

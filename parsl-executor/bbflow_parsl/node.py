@@ -21,9 +21,11 @@ from bbflow.lending.exchange import Exchange
 from bbflow.locks import lock
 from bbflow.net.contact import NodeAddress
 from bbflow.phases import PhaseSource
-from bbflow.staging import File, Gate, Policy, Retry, Share
-from bbflow.staging.policies import NoAction
-from bbflow.staging.retry import persist
+from bbflow.staging.files import File
+from bbflow.staging.gate import Gate
+from bbflow.staging.policies import NoAction, Policy
+from bbflow.staging.retry import Retry, persist
+from bbflow.staging.share import Share
 from bbflow.staging.shelf import Shelf
 from bbflow.staging.transfers import Transfer, size_of, stage_out
 from bbflow.staging.watched import WatchedGate

@@ -8,8 +8,9 @@ from functools import partial
 from typing import Any
 
 from bbflow.errors import ConfigError, SourceError
-from bbflow.staging import File, Locations, Stager
+from bbflow.staging.files import File
 from bbflow.staging.room import FileState
+from bbflow.staging.stager import Locations, Stager
 from bbflow_parsl.futures import StagedFile, when_all_done
 from bbflow_parsl.memo import mark_residency
 from bbflow_parsl.outputs import Outputs

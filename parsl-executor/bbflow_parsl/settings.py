@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from bbflow.errors import ConfigError, nearest
 from bbflow.phases import BoardSource, PhaseSource
-from bbflow.staging import Policy, parse_policy
+from bbflow.staging.policies import Policy, parse_policy
 from bbflow.units import parse_bytes
 
 SCHEMES = ("file", "http", "https", "s3")

@@ -12,7 +12,7 @@ from parsl.data_provider.files import File
 from parsl.data_provider.staging import Staging
 from parsl.utils import RepresentationMixin
 
-from bbflow.staging import Stager
+from bbflow.staging.stager import Stager
 from bbflow_parsl.futures import StagedFile, settle, when_all_done
 from bbflow_parsl.memo import mark_residency, register
 from bbflow_parsl.outputs import Outputs

@@ -8,7 +8,8 @@ from bbflow.cli import main
 from bbflow.cli.plan import usual_knobs
 from bbflow.cli.simulate import find
 from bbflow.errors import CapacityError, ConfigError
-from bbflow.simulate.graph import Level, graph_of_levels, graph_of_plan
+from bbflow.simulate.graph import Level, graph_of_levels
+from bbflow.simulate.plans import graph_of_plan
 from bbflow.simulate.runs import run_once
 from bbflow.simulate.scenario import load_scenario, parse_scenario
 from bbflow.simulate.workflow import split_way

@@ -12,9 +12,9 @@ from bbflow.cli import main
 from bbflow.config import parse_config
 from bbflow.errors import BbflowError, ConfigError, DamagedError
 from bbflow.run.course import INCOMPLETE
+from bbflow.transit.chain.continued import check_continued
 from bbflow.transit.chain.merging import merge_states
 from bbflow.transit.chain.saved import read_state
-from bbflow.transit.chain.taking_over import check_continued
 from bbflow.transit.output.claiming import STATE_FILE
 
 SHAPE = 3, 4

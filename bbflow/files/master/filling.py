@@ -1,7 +1,7 @@
 """Bytes that come from the shared storage, and go again when room is needed."""
 
 import errno
-from collections.abc import Collection, Iterable, Iterator, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Set
 
 from msgspec.structs import replace
 
@@ -11,7 +11,6 @@ from bbflow.files.master.core import AnyCall, Core
 from bbflow.files.master.events import FillBegunEvent, FilledEvent, RoomEvent
 from bbflow.files.master.records import HandleRecord, InodeRecord, SeenRecord, UsedRecord
 from bbflow.files.master.room import Node
-from bbflow.files.master.writeback import WriteBack
 
 EVICT_SHARE = 32
 """At least this part of a node's capacity is made free at once: to look for what may go costs time."""
@@ -25,12 +24,12 @@ class Filling:
     ----------
     core
         The master's state.
-    write_back
-        Is told when room is needed.
+    hurry
+        Called when room is needed: files that were written back can go.
     """
 
-    def __init__(self, core: Core, write_back: WriteBack) -> None:
-        self._core, self._write_back = core, write_back
+    def __init__(self, core: Core, hurry: Callable[[], None]) -> None:
+        self._core, self._hurry = core, hurry
         self._unbegun: dict[int, set[str]] = {}
         self._coming: dict[int, set[str]] = {}
         self._held: set[int] = set()
@@ -221,7 +220,7 @@ class Filling:
             missing -= sum(places.values())
             if places:
                 self.let_go(inode)
-        self._write_back.hurry()
+        self._hurry()
 
 
 def pieces_of(version: int, size: int, piece_bytes: int) -> Pieces:

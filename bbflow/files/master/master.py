@@ -69,14 +69,14 @@ class Master:
     def __init__(self, database: Database, options: Options, clock: Callable[[], float]) -> None:
         core = self._core = Core(database, options, clock)
         self._write_back = WriteBack(core)
-        self._filling = Filling(core, self._write_back)
+        self._filling = Filling(core, self._write_back.hurry)
         self._scanning = Scanning(core)
-        self._replicas = Replicas(core, self._filling)
-        self._shrinking = Shrinking(core, self._filling)
+        self._replicas = Replicas(core, self._filling.let_go)
+        self._shrinking = Shrinking(core, self._filling.make_room)
         self._fleet = Fleet(core, self._replicas, self._shrinking)
         committing = Committing(core, self._write_back, self._replicas)
         self._opening = FileOpening(core, self._filling, self._scanning, committing)
-        naming = Naming(core, self._opening, self._scanning, self._write_back)
+        naming = Naming(core, self._opening.truncated, self._scanning, self._write_back)
         self._prefetching = Prefetching(core, self._filling)
         overview = self._overview = Overview(
             core, self._filling, self._prefetching, self._scanning, self._write_back, self._fleet, self._replicas

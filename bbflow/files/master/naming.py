@@ -1,6 +1,7 @@
 """What clients ask of names and attributes."""
 
 import errno
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
@@ -9,7 +10,6 @@ from bbflow.files.master.core import Answers, AnyCall, Call, Core, Unfinished
 from bbflow.files.master.entries import Place, made, removed, renamed, touched
 from bbflow.files.master.events import ClosedEvent, NamedEvent
 from bbflow.files.master.image import MissingEntry
-from bbflow.files.master.opening import FileOpening
 from bbflow.files.master.permissions import (
     READ,
     SEARCH,
@@ -50,12 +50,20 @@ class Naming:
     ----------
     core
         The master's state.
-    opening, scanning, write_back
+    truncate
+        Gives a file another size.
+    scanning, write_back
         Its other parts.
     """
 
-    def __init__(self, core: Core, opening: FileOpening, scanning: Scanning, write_back: WriteBack) -> None:
-        self._core, self._opening, self._scanning, self._write_back = core, opening, scanning, write_back
+    def __init__(
+        self,
+        core: Core,
+        truncate: Callable[[AnyCall, Inode, int], Inode],
+        scanning: Scanning,
+        write_back: WriteBack,
+    ) -> None:
+        self._core, self._truncate, self._scanning, self._write_back = core, truncate, scanning, write_back
         self.requests: Answers = {
             LookupRequest: self._lookup,
             StatRequest: self._stat,
@@ -299,4 +307,4 @@ class Naming:
         if size < 0:
             raise OSError(errno.EINVAL, f"a size of {size}")
         check_access(inode, call.who, WRITE)
-        return self._opening.truncated(call, inode, size)
+        return self._truncate(call, inode, size)

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from bbflow.files.commands import FetchCommand, IonodeAddress, TaskAnswer
 from bbflow.files.inodes import FILE, Inode, Piece, key_of, keys_of, pages, places_of
 from bbflow.files.master.core import Core
-from bbflow.files.master.filling import Filling
 from bbflow.files.master.records import Handle, InodeRecord
 from bbflow.files.master.rings import rings_without
 from bbflow.files.master.room import Node
@@ -22,12 +21,12 @@ class Replicas:
     ----------
     core
         The master's state.
-    filling
-        Lets files go that the shared storage has.
+    let_go
+        Lets a file go that the shared storage has.
     """
 
-    def __init__(self, core: Core, filling: Filling) -> None:
-        self._core, self._filling = core, filling
+    def __init__(self, core: Core, let_go: Callable[[Inode], None]) -> None:
+        self._core, self._let_go = core, let_go
         self.thin: dict[int, None] = {}
         """Files of which a copy is missing."""
 
@@ -155,7 +154,7 @@ class Replicas:
 
     def _lose(self, inode: Inode, node: Node, gone: list[str]) -> None:
         if inode.state == "clean":
-            self._filling.let_go(inode)
+            self._let_go(inode)
             return
         indices = {int(key.rpartition(".")[2], 16) for key in gone}
         if all(self._elsewhere(inode, index, node.name) for index in indices):

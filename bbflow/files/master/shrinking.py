@@ -1,11 +1,10 @@
 """IOnodes that may hold less than before, since streams want their room: files go until the rest fits."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from bbflow.files.commands import FitsNotice
 from bbflow.files.master.core import Core
 from bbflow.files.master.events import AnyNodeEvent, ClosedEvent, Event, FilledEvent, RoomEvent, TransferredEvent
-from bbflow.files.master.filling import Filling
 from bbflow.files.master.room import Node
 
 EVENTS = (RoomEvent, TransferredEvent, ClosedEvent, FilledEvent, AnyNodeEvent)
@@ -19,12 +18,12 @@ class Shrinking:
     ----------
     core
         The master's state.
-    filling
-        Lets files go.
+    make_room
+        Lets files go from a node until this many bytes come free.
     """
 
-    def __init__(self, core: Core, filling: Filling) -> None:
-        self._core, self._filling = core, filling
+    def __init__(self, core: Core, make_room: Callable[[Node, int], None]) -> None:
+        self._core, self._make_room = core, make_room
         self._unsettled: set[str] = set()
 
     def may_hold(self, node: Node, capacity: int) -> None:
@@ -42,7 +41,7 @@ class Shrinking:
         for name in sorted(self._unsettled):
             node = self._core.nodes[name]
             if node.free_bytes < 0:
-                self._filling.make_room(node, 0)
+                self._make_room(node, 0)
                 continue
             self._unsettled.discard(name)
             if node.peer is not None:

@@ -26,7 +26,7 @@ def check_before(config: Config) -> list[Finding]:
         check_copy(config.copy_to)
         if config.continued is None:
             return []
-        from bbflow.transit.chain.taking_over import check_continued  # late: 'bbflow run' comes this way, too
+        from bbflow.transit.chain.continued import check_continued  # late: 'bbflow run' comes this way, too
 
         return [Finding(FINE, "continue", f"goes on from {check_continued(config, config.continued).path}")]
     except BbflowError as error:

@@ -5,13 +5,12 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from bbflow.errors import ConfigError
 from bbflow.settings import Config
-from bbflow.transit.chain.comparing import check_diagnostics
+from bbflow.transit.chain.continued import check_continued
 from bbflow.transit.chain.saved import SavedState, read_state
 from bbflow.transit.folding.bookkeeping import Folding
 from bbflow.transit.folding.checkpoints import named_rosters, read_checkpoints, settled_files
-from bbflow.transit.output.claiming import FUNCTIONS_DIRECTORY, KEPT_FILE
+from bbflow.transit.output.claiming import KEPT_FILE
 from bbflow.transit.rosters import RosterFiles
 from bbflow.view.consumers import Cursor
 
@@ -39,39 +38,6 @@ def take_over(config: Config, cursors: Mapping[str, Cursor]) -> SavedState | Non
     if not any(checkpoint for _, checkpoint in cursors.values()):
         keep_state(check_continued(config, config.continued).path, kept)
     return read_state(kept)
-
-
-def check_continued(config: Config, path: Path) -> SavedState:
-    """Read a state and see that a configuration can go on from it.
-
-    Raises
-    ------
-    ConfigError
-        If not.
-    DamagedError
-        If it is damaged.
-    """
-    saved = read_state(path)
-    check_diagnostics(saved, config.diagnostics)
-    if saved.runs > 1:
-        for item in config.diagnostics.values():
-            if item.each or item.transforms:
-                raise ConfigError(
-                    f"{saved.path} is merged of {saved.runs} runs: {item.name} can't go on from it, since 'each' and "
-                    "transforms go on from the last steps of one run"
-                )
-    if (config.output / "raw.zarr").exists() and config.raw.wanted:
-        raise ConfigError(
-            f"{config.output / 'raw.zarr'} is there from an earlier run, and the steps' numbers begin anew: give "
-            "another output, or set raw: none"
-        )
-    for function in config.functions:
-        if function.of and (config.output / FUNCTIONS_DIRECTORY / f"{function.name}.zarr").exists():
-            raise ConfigError(
-                f"function {function.name} was called with steps of an earlier run, and their numbers begin anew: give "
-                "another output"
-            )
-    return saved
 
 
 def carried_on(config: Config, cursors: Mapping[str, Cursor], saved: SavedState | None = None) -> Folding:
