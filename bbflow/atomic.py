@@ -28,7 +28,7 @@ def is_beside(name: str) -> bool:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give the name to write under; the file takes its place when the ``with`` ends well, else it goes."""
+    """Yield the name to write under; the file takes its place when the ``with`` ends well, else it goes."""
     temporary = beside(path)
     try:
         yield temporary

@@ -43,7 +43,7 @@ class Chunks:
 
     @contextmanager
     def replacing(self, index: int) -> Iterator[BinaryIO]:
-        """Give a file that becomes a chunk when the ``with`` ends well; readers see the old one or the new one."""
+        """Yield a file that becomes a chunk when the ``with`` ends well; readers see the old one or the new one."""
         path = self.path(index)
         path.parent.mkdir(parents=True, exist_ok=True)
         with naming(str(path)), replacing(path) as temporary, open(temporary, "wb") as file:

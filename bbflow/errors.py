@@ -65,7 +65,7 @@ class MissingToolError(BbflowError):
 
 @contextmanager
 def naming(path: str) -> Iterator[None]:
-    """Give the file's name to what the operating system refuses meanwhile: writing to an open file doesn't tell it.
+    """Put the file's name to what the operating system refuses meanwhile: writing to an open file doesn't tell it.
 
     Raises
     ------

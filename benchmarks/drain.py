@@ -27,7 +27,7 @@ MIB = 1 << 20
 BALLAST_BYTES = 4 << 30
 """More than the pool, what is written, and the processes need together."""
 PAIRS = 5
-"""So often dd and the drain take turns."""
+"""How many times dd and the drain take turns."""
 RAW: dict[str, dict[str, Any]] = {
     "zstd": {"compression": "zstd"},
     "blosc": {"compression": "blosc"},

@@ -43,7 +43,7 @@ class Place:
 
 @contextmanager
 def place() -> Iterator[Place]:
-    """Give two network namespaces, or where there can be none, this host's loopback."""
+    """Yield two network namespaces, or where there can be none, this host's loopback."""
     if missing():
         yield Place("on loopback", lambda _, *words: list(words), "127.0.0.1")
         return

@@ -17,7 +17,7 @@ DAYS = 3
 BLOCKS = 2_000_000
 """About how many are written in each run."""
 MOST_STEPS, LEAST_STEPS = 2000, 24
-"""Of a run; begin and end count little beside so many as most runs have."""
+"""Of a run; begin and end count little beside as many as most runs have."""
 CAPACITY = "1GiB"
 """Of a pool: room for the steps of a second, which make a batch. One begins before when an eighth of it is taken."""
 

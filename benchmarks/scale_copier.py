@@ -9,7 +9,7 @@ import numpy as np
 POOL_BYTES = 1 << 30
 """Where the copies go, again and again: more than fits into any cache."""
 LOOP_MAX = 4
-"""Blocks repeat after so many, as those of scale_writer.py."""
+"""Blocks repeat after this many, as those of scale_writer.py."""
 
 
 def main() -> None:

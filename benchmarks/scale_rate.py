@@ -28,7 +28,7 @@ CASES = {
 200 variables x 1,000 ranks of 16 KiB would need 26 GB for one set of states, so a tenth of them is measured.
 """
 RUN_BYTES = 5 << 30
-"""A run takes so much at most: pool, states, results, and the fields of the writer."""
+"""The most that a run takes: pool, states, results, and the fields of the writer."""
 KERNEL_BYTES = 1 << 30
 """How many are folded in each repetition, of blocks that aren't in the cache."""
 

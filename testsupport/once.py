@@ -17,7 +17,7 @@ def directory_of_run(tmp_path_factory):
 
 @contextmanager
 def built_once(tmp_path_factory, name):
-    """Give a directory for what is built, and be alone with it: a second process finds there what the first has built.
+    """Yield a directory for what is built, and be alone with it: a second process finds there what the first has built.
 
     The limit of the test that happens to need it first doesn't run meanwhile.
     """

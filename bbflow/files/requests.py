@@ -212,7 +212,7 @@ class GrantRequest(ClientRequest, frozen=True, tag_field="op", tag="room", kw_on
     node: str
     bytes: Whole
     wish: Whole = 0
-    """So much may come if there is plenty."""
+    """How much it may be if there is plenty."""
 
 
 class LockRequest(InodeRequest, frozen=True, tag_field="op", tag="lock", kw_only=True):

@@ -16,7 +16,7 @@ from bbflow.store.node import NodeStore
 from bbflow.store.streams import Stream
 
 MAX_SHOWN_BYTES = 24 << 20
-"""About so much one reply brings at most, if it brings more than one step: a frame has its limit."""
+"""About the most that one reply brings, if it brings more than one step: a frame has its limit."""
 FORM_BYTES = 128
 """About what one form takes."""
 

@@ -19,7 +19,7 @@ from bbflow.store.node import NodeStore
 SOCKET_NAME = "agent.sock"
 RETRY_S = 0.1
 RETRIES = 6000
-"""A node whose file system is full waits so often for room, ten minutes in all, before it lets go of its writers."""
+"""How many times a node with a full file system waits for room, ten minutes in all, before it lets its writers go."""
 
 
 class Server(PeerServer):

@@ -14,7 +14,7 @@ from bbflow.operators.statistics.moments import Moments
 from bbflow.operators.steps import Array, Steps, Views
 
 TILE_BYTES = 1 << 20
-"""About so much of a batch goes through all families before the next tile is touched: it stays in the cache."""
+"""About how much of a batch goes through all families before the next tile is touched: it stays in the cache."""
 
 
 def fold_steps(

@@ -14,7 +14,7 @@ from bbflow.operators.steps import Array, DType, Views
 
 ALIGNMENT_BYTES = 64
 MERGED_BYTES = 1 << 20
-"""About so much of a family's state is merged at a time, so that temporaries stay in the cache."""
+"""About how much of a family's state is merged at a time, so that temporaries stay in the cache."""
 
 
 class KeepsState(Protocol):
@@ -185,7 +185,7 @@ class StateLayout:
         states
             Views of one state or more, the earlier first; what is given of one alone is no copy.
         points
-            Which of them; so few that what they come to stays in the cache.
+            Which of them; few enough that what they come to stays in the cache.
         scratch
             A buffer for what several come to, of this many points at least; new memory if None.
         """

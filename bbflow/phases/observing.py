@@ -16,7 +16,7 @@ from bbflow.phases.counters import (
 from bbflow.phases.phase import Phase
 
 OWN_MARGIN = 1.2
-"""Our own transfers count so much more than they are: the kernel reads ahead of us."""
+"""Our own transfers count as this many times what they are: the kernel reads ahead of us."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,7 +140,7 @@ def _folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _partial(output: Path) -> Iterator[Path]:
-    """Give the name that the output has until it is whole."""
+    """Yield the name that the output has until it is whole."""
     path = output.with_name(f".{output.name}.{os.getpid()}.partial")
     try:
         yield path

@@ -63,7 +63,7 @@ _ENDS: dict[tuple[bool, bool], Literal["neither", "min", "max", "both"]] = {
 
 @contextmanager
 def figure(height_in: float) -> Iterator[Figure]:
-    """Give an empty figure in the report's style, which holds inside the `with`.
+    """Yield an empty figure in the report's style, which holds inside the `with`.
 
     Parameters
     ----------

@@ -93,7 +93,7 @@ def backlog(events: Events, done: Sequence[EventSpan]) -> tuple[Array, Array]:
     events
         Of the run.
     done
-        Folds or drains. With several nodes the one that is furthest behind counts. Where one of so many steps is kept,
+        Folds or drains. With several nodes the one that is furthest behind counts. Where only every nth step is kept,
         only those wait to be drained.
 
     Returns

@@ -24,7 +24,7 @@ PASSING = {
 }
 """Exit codes of an analysis whose cause may pass."""
 TRIES = 4
-"""So often the analysis is started again if it gets no step further."""
+"""How many times the analysis is started again if it gets no step further."""
 FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
 
 

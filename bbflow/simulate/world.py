@@ -1,6 +1,6 @@
 """A discrete-event world with fluid flows: what runs in it are generators, what they share is shared max-min fairly.
 
-A process is a generator. It yields a number to sleep so many seconds, or a `Signal` to wait for it.
+A process is a generator. It yields a number to sleep for that number of seconds, or a `Signal` to wait for it.
 """
 
 import heapq
@@ -66,8 +66,8 @@ class World:
     Parameters
     ----------
     resolution_s
-        Everything happens at multiples of it: what would happen between two happens at the later one. So a world has at
-        most so many moments as its time has multiples, however many processes are out of step in it. 0 for exact times.
+        Everything happens at multiples of it: what would happen between two happens at the later one. So a world has no
+        more moments than its time has multiples, however many processes are out of step in it. 0 for exact times.
     """
 
     def __init__(self, resolution_s: float = 0.0) -> None:

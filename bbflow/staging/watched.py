@@ -30,7 +30,7 @@ class WatchedGate:
 
     @contextmanager
     def watched(self) -> Iterator[Gate]:
-        """Give the gate, kept as the policy says for as long as a ``with`` lasts."""
+        """Yield the gate, kept as the policy says for as long as a ``with`` lasts."""
         self._watch.start()
         try:
             yield self._gate

@@ -37,7 +37,7 @@ FILES = (
 COMPACT_BYTES = 4 << 20
 """An index below this size is left as it is."""
 GROWTH = 4
-"""It is written anew when it is so many times as long as what counts of it, which is much if ranks have many blocks."""
+"""It is written anew when it is this many times as long as what counts of it: much, if ranks have many blocks."""
 
 
 class NodeStore:

@@ -91,7 +91,7 @@ class Needs:
     """What those steps took."""
 
     def expect(self, rank: Rank, size: int | None) -> None:
-        """Let a rank need so much in its next step; None if nobody can know."""
+        """Note how much a rank needs in its next step; None if nobody can know."""
         self.ranks += (size is not None) - (rank.expected_bytes is not None)
         self.bytes += (size or 0) - (rank.expected_bytes or 0)
         rank.expected_bytes = size

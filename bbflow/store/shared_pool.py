@@ -9,7 +9,7 @@ from bbflow.store.pool import back_pool, empty_pool
 from bbflow.store.room import NodeRoom
 
 PART_BYTES = 256 << 20
-"""So much is backed with pages at once: peers are answered in between."""
+"""How much is backed with pages at once: peers are answered in between."""
 KEEP_S = 5.0
 """A pool stays this long after its last stream: the next one may follow soon, and pages cost time."""
 

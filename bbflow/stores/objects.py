@@ -310,7 +310,7 @@ def _absence(words: str) -> str | None:
     if _ROLES in words:
         return "no keys, and no role of this host: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
     found = _NO_ANSWER.search(words)
-    if found and found[2]:  # so many seconds
+    if found and found[2]:  # the seconds after which it was given up
         return f"the S3 server at {found[1]} gave no answer in {found[2]} s: it hangs, or the way there is too slow"
     return f"no S3 server answers at {found[1]}: start it, or name another in AWS_ENDPOINT_URL" if found else None
 

@@ -35,7 +35,7 @@ POLL_S = 0.2
 ASIDE_THREADS = 1
 """Of each worker's threads this many don't fold, if it has more: what ends is published, and steps drain, beside it."""
 COUNT_EVERY_S = 5.0
-"""The scheduler is asked so often how many threads there are: each time costs a batch some milliseconds."""
+"""How often the scheduler is asked how many threads there are: each time costs a batch some milliseconds."""
 UNWARNED = {"distributed.admin.large-graph-warning-threshold": "1PiB"}
 """Dask warns of large tasks, and says how its users would avoid them: the plan of many blocks is sent once."""
 

@@ -65,4 +65,4 @@ class DriverStage:
 
 
 def no_time(number: int, parts: Parts) -> None:
-    """Give the time of a step of a stream without time."""
+    """Return the time of a step of a stream that has none."""

@@ -36,7 +36,7 @@ def check_room(
     ConfigError
         If they are above `nodes: state_capacity`.
     CapacityError
-        If so much isn't free where they lie.
+        If that isn't free where they lie.
     """
     found: dict[str, list[Footprint]] = {}
     forms = _forms(first)

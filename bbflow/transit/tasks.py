@@ -10,7 +10,7 @@ from bbflow.errors import NodeError
 from bbflow.transit.cluster import Cluster
 
 WORKER_DEATHS = 5
-"""A batch whose workers die so often is at fault itself."""
+"""A batch whose workers die this many times is at fault itself."""
 
 B = TypeVar("B")
 Work = tuple[tuple[Any, ...], str]

@@ -213,7 +213,7 @@ class StreamView:
         return self.status in ENDED
 
     def steps_after(self, cursor: int, most: int | None = None) -> list[int]:
-        """Numbers of the complete steps above `cursor`, oldest first, so many at most; discarded ones are left out."""
+        """Numbers of the complete steps above `cursor`, oldest first, at most `most`; discarded ones are left out."""
         return list(islice(filter(self._is_complete, range(cursor + 1, self.frontier + 1)), most))
 
     def _is_complete(self, number: int) -> bool:
@@ -235,7 +235,7 @@ class StreamView:
         return sum([self._ranks_of(name, number) for name in self.taking_part]) >= self._writers
 
     def settled_after(self, cursor: int, most: int) -> tuple[list[int], list[int]]:
-        """Numbers of the first settled steps above `cursor`, so many at most, and those of torn ones (`torn_after`)."""
+        """Numbers of the first settled steps above `cursor`, at most `most`, and of torn ones (`torn_after`)."""
         complete = self.steps_after(cursor, most)
         torn = self.torn_after(cursor, complete, complete[-1] if len(complete) == most else self.frontier)
         return sorted([*complete, *torn])[:most], torn

@@ -51,7 +51,7 @@ class NodeTask:
 
     @contextmanager
     def _staged(self, node: WorkerNode, outputs: Mapping[str, Route]) -> Iterator[Places]:
-        """Give where the task's files are, held for as long as a ``with`` lasts."""
+        """Yield where the task's files are, held for as long as a ``with`` lasts."""
         with ExitStack() as stack:
             copies = node.look(self.inputs)
             try:
@@ -76,7 +76,7 @@ class NodeTask:
 
 
 def _fetched(node: WorkerNode, copies: Sequence[Copy]) -> dict[str, Path]:
-    """Give where each input is on the node; what can't be copied any more is read where it is, if a task can do so."""
+    """Return where each input is on the node; what can't be copied is read where it is, if a task can do so."""
     paths = {}
     for each in copies:
         try:

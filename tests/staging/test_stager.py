@@ -53,7 +53,7 @@ def stager(tmp_path):
 
 @pytest.fixture
 def held(stager, tmp_path):
-    """Give a stager whose transfers are held for a phase that doesn't end."""
+    """Yield a stager whose transfers are held for a phase that doesn't end."""
     with io_phase("ocean-model", tmp_path / "phases"):
         one = stager(policy=parse_policy("full-delay"), phases=BoardSource(tmp_path / "phases"))
         assert one.gate.decision.hold, "it looks before anything can pass"

@@ -54,7 +54,7 @@ def count_nodes(contact):
 
 @contextmanager
 def cluster(hosts, folder):
-    """Give the contact file of two BB nodes and the scheduler file of Dask with a worker beside each."""
+    """Yield the contact file of two BB nodes and the scheduler file of Dask with a worker beside each."""
     contact, scheduler = folder / "contact.json", folder / "scheduler.json"
     dask = ["--contact", contact, "--scheduler-file", scheduler]
     with ExitStack() as running:

@@ -78,7 +78,7 @@ def _files(place: Place) -> list[Listed]:
 
 @contextmanager
 def at_hand(urls: Sequence[str]) -> Iterator[list[Path]]:
-    """Give paths of files for as long as a ``with`` lasts: their own, or those of copies under the same names."""
+    """Yield paths of files for as long as a ``with`` lasts: their own, or those of copies under the same names."""
     sources = Sources()
     with TemporaryDirectory(prefix="bbflow-montage-") as scratch:
         yield [local_path(url) or _copied(sources, url, Path(scratch)) for url in urls]
@@ -98,7 +98,7 @@ def _copied(sources: Sources, url: str, scratch: Path) -> Path:
 
 @contextmanager
 def filling(place: Place) -> Iterator[Path]:
-    """Give a directory whose files are at a place when the ``with`` ends well."""
+    """Yield a directory whose files are at a place when the ``with`` ends well."""
     path = local_path(os.fspath(place))
     if path is not None:
         yield path

@@ -242,7 +242,7 @@ def _tabulate(directory: Path, names: Sequence[str], inputs: Sequence[PathLike],
 
 @contextmanager
 def _scratch(outputs: Sequence[PathLike]) -> Iterator[tuple[Path, Path]]:
-    """Give a directory for links, and one on the file system of the outputs, so that moving them is renaming."""
+    """Yield a directory for links, and one on the file system of the outputs, so that moving them is renaming."""
     first, *others = dict.fromkeys(Path(output).absolute().parent for output in outputs)
     for parent in (first, *others):
         parent.mkdir(parents=True, exist_ok=True)

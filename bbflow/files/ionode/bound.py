@@ -28,7 +28,7 @@ class Bound:
         return self._room is not None and self._room.files_may(self._capacity) != self._told
 
     def fits(self, size: int) -> None:
-        """Take in that the master keeps to so many bytes here, with all that it still gives.
+        """Take in that the master keeps to this number of bytes here, with all that it still gives.
 
         An answer to what it was told before the last time says nothing: it may have been allowed more since.
         """

@@ -9,7 +9,7 @@ from bbflow.files.master.core import Core
 from bbflow.files.master.filling import Filling
 
 MOST_BYTES = 64 << 20
-"""So much comes ahead of one directory's readers, at most."""
+"""The most that comes ahead of one directory's readers."""
 CAPACITY_SHARE = 8
 """Nor more than this part of what the IOnodes hold: what came ahead must not go before it is read."""
 DIRECTORIES = 256

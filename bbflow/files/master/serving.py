@@ -19,9 +19,9 @@ from bbflow.net.peers import Endpoint, PeerServer
 
 SOCKET_NAME = "master.sock"
 TICK_S = 0.25
-"""What is due by the clock is looked at so often."""
+"""How often it is looked what is due by the clock."""
 RETRY_S = 0.5
-"""A database whose file system is full is written to again so often."""
+"""How often a database whose file system is full is written to again."""
 
 
 class MasterServer(PeerServer):

@@ -14,7 +14,7 @@ from bbflow.operators.steps import Array, DType, Steps, Views
 MOST_CELLS = 1 << 16
 """A table of more cells would not stay in the cache."""
 MARGIN = 0.01
-"""Of a cell's width: so much may the kernel's arithmetic be off, and far less it is."""
+"""Of a cell's width: how much the kernel's arithmetic may be off; it is off by far less."""
 
 
 class _Bins(ctypes.Structure):

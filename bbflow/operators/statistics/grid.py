@@ -1,8 +1,8 @@
 """Counts in bins that find their edges themselves, at each point for itself.
 
 All bins are cells of one common grid for each power of two: cell i is from i 2**e to (i + 1) 2**e. A point has the
-smallest e with which its values so far need at most so many bins (but none below a 2**45th of the largest magnitude),
-and its first bin is the smallest value's. Two cells of a grid are exactly one of the next coarser grid, so a state that
+smallest e with which the bins suffice for its values so far (but none below a 2**45th of the largest magnitude), and
+its first bin is the smallest value's. Two cells of a grid are exactly one of the next coarser grid, so a state that
 must become coarser, or is merged with a coarser one, loses nothing that the coarser one would have had: however the
 steps were cut and merged, the state is the same to the bit. OpenTelemetry's exponential histograms merge by the same
 idea ("perfect subsetting", in its metrics data model), with bins of growing width.

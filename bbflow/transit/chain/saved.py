@@ -33,7 +33,7 @@ PREFIX = struct.Struct("<12sIQQII")
 """Magic, version, bytes of the header and of the data, checksums (CRC-32) of both."""
 PAGE_BYTES = 4096
 CHECKED_BYTES = 1 << 24
-"""So much is read at a time for the checksum."""
+"""How much is read at a time for the checksum."""
 
 
 @dataclass(frozen=True, slots=True)

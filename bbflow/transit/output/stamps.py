@@ -44,8 +44,8 @@ def bounds_of(closing: Closing, clock: Clock) -> tuple[float, float]:
 def stamp_of(closing: Closing, clock: Clock, before: float | None = None) -> float:
     """Return the time of a span: its middle.
 
-    A climatology's is the middle of the first of its spans, or of one so many years (or days) later that the
-    axis ascends, as coordinates must: its spans are in the order of their keys, January to December, also if the
+    A climatology's is the middle of the first of its spans, or of one as many years (or days) later as it takes for
+    the axis to ascend, as coordinates must: its spans are in the order of their keys, January to December, also if the
     stream began in November.
 
     Parameters
