@@ -16,7 +16,8 @@ from bbflow.landing.replies import StatusReply
 from bbflow.net.certificate import certificate_of
 from bbflow.net.contact import NodeAddress, read_contact
 from bbflow.settings import Config
-from bbflow.transit.cluster import Cluster, connected_cluster, local_cluster
+from bbflow.transit.cluster import Cluster
+from bbflow.transit.local_cluster import local_cluster
 from bbflow.transit.output.claiming import claim_output, held_output
 from bbflow.transit.pipeline import Outcome, Pipeline
 from bbflow.transit.security import jobqueue_options as jobqueue_options
@@ -184,6 +185,8 @@ class Analysis:
             if scheduler is None:
                 scheduler = self._resources.enter_context(local_cluster(config.workers))
             elif isinstance(scheduler, str):
+                from bbflow.transit.dask_cluster import connected_cluster  # late: Dask takes long to import
+
                 scheduler = self._resources.enter_context(connected_cluster(scheduler, certificate_of(contact)))
             self._pipeline = Pipeline(contact, config, scheduler, **how)
         except BaseException:

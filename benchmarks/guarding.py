@@ -12,7 +12,7 @@ from pathlib import Path
 from distributed import Client, LocalCluster
 
 from bbflow.settings import WorkersConfig
-from bbflow.transit.cluster import local_cluster
+from bbflow.transit.local_cluster import local_cluster
 from bbflow.transit.safe import CopyWork, copy_states
 from benchmarks.rows import Row
 

@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
     from bbflow.api import connect
     from bbflow.run.course import INCOMPLETE
     from bbflow.run.strays import names_on
-    from bbflow.transit.cluster import local_cluster
+    from bbflow.transit.local_cluster import local_cluster
 
     gc.freeze()
     gc.enable()

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any
 
-from distributed import secede
+from bbflow.transit.cluster import leave
 
 YIELDING = 5
 """How much nicer such threads are than the worker is: they get a quarter of a core that a fold wants too."""
@@ -16,7 +16,7 @@ YIELDING = 5
 
 def aside(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function in a thread that yields; a task, which leaves its own thread to folds meanwhile."""
-    secede()
+    leave()
     return _threads().submit(function, *arguments).result()
 
 

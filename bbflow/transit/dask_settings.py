@@ -4,8 +4,8 @@ from typing import Any
 
 import dask
 
-NO_HTTP = "bbflow.transit.no_http"
-"""What scheduler and workers load, so that they have no web page."""
+from bbflow.transit.security import NO_HTTP
+
 STEADY: dict[str, Any] = {
     # A worker that sees memory filling must not pause or kill: the pool is shared memory and counts as its own.
     **{f"distributed.worker.memory.{limit}": False for limit in ("target", "spill", "pause", "terminate")},

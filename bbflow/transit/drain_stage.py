@@ -6,11 +6,10 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-from distributed import Future
-
 from bbflow.drain.draining import DrainBatch, Draining, RawStep
 from bbflow.drain.writing import Drained, get_ready, together, write_next
 from bbflow.errors import ConfigError
+from bbflow.transit.cluster import Task
 from bbflow.transit.driver_stage import DriverStage, no_time
 from bbflow.transit.folding.patterns import Parts, parts_of
 from bbflow.transit.policy import writing
@@ -107,10 +106,10 @@ class DrainStage(DriverStage):
         # What is submitted anew follows nothing: all before it is written then.
         self._begun.append(TaskBatch(self.run.cluster, batch, self._task, chained, self.run.wake, lambda: works))
 
-    def _before(self) -> "dict[int, tuple[Future[Drained]]]":
+    def _before(self) -> dict[int, tuple[Task[Drained]]]:
         """Return the last task of each share that is begun."""
-        begun = ((tasks.batch.works, tasks.futures) for tasks in self._begun)
-        return {work.share: (future,) for some in begun for work, future in zip(*some, strict=True)}
+        begun = ((tasks.batch.works, tasks.tasks) for tasks in self._begun)
+        return {work.share: (task,) for some in begun for work, task in zip(*some, strict=True)}
 
     def _raw_step(self, number: int) -> RawStep:
         parts = parts_of(self.run.view, number)
@@ -123,7 +122,7 @@ class DrainStage(DriverStage):
             done: list[Drained] | None = self._begun[0].results()
             if done is None:
                 return
-            let_go(self._begun[0].futures)
+            let_go(self._begun[0].tasks)
             self._count(self._begun.popleft(), together(done))
 
     def _count(self, tasks: TaskBatch[DrainBatch], total: Drained) -> None:

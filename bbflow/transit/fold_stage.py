@@ -7,9 +7,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from distributed import Future, KilledWorker
-from distributed.client import FutureCancelledError
-
 from bbflow.belongings import clear, is_ours
 from bbflow.cf import StreamAttributes
 from bbflow.errors import BbflowError
@@ -22,6 +19,7 @@ from bbflow.transit.aside import aside
 from bbflow.transit.chain.comparing import check_field
 from bbflow.transit.chain.saved import SavedState
 from bbflow.transit.chain.taking_over import carried_on
+from bbflow.transit.cluster import Task, TaskLostError, WorkerKilledError
 from bbflow.transit.driver_stage import DriverStage
 from bbflow.transit.folding.batches import Batch
 from bbflow.transit.folding.kept import Kept
@@ -69,7 +67,7 @@ class FoldStage(DriverStage):
         self._rows_directory = self.run.config.output / ROWS_DIRECTORY
         self._rows_directory.mkdir(parents=True, exist_ok=True)
         self._tasks: TaskBatch[Batch] | None = None
-        self._taken: list[Future[FoldReceipt]] = []
+        self._taken: list[Task[FoldReceipt]] = []
         """The last batch's tasks, until the next ones are submitted: Dask's client says at most one thing in 10 ms, and
         that a task must not run again is said behind what follows it, in one message."""
         self._publications: list[Publication] = []
@@ -83,11 +81,11 @@ class FoldStage(DriverStage):
         """Files of earlier analyses in which states count."""
         self.committed = self.folding.cursor
         """Every step up to this one is in the stored checkpoints."""
-        self._plans: WeakKeyDictionary[FoldPlan, Future[FoldPlan]] = WeakKeyDictionary()
+        self._plans: WeakKeyDictionary[FoldPlan, Task[FoldPlan]] = WeakKeyDictionary()
         self._receipts: list[FoldReceipt] = []
         self._living: WeakKeyDictionary[FoldPlan, Mapping[str, int]] = WeakKeyDictionary()
         """Plan to how many files had states when it was last seen to it that there are enough."""
-        self._making: list[Future[None]] = []
+        self._making: list[Task[None]] = []
         """What makes files."""
         self._ready = self.submit_ready(get_ready)
         self._said: tuple[tuple[Layout, ...], dict[str, Any]] | None = None
@@ -234,7 +232,7 @@ class FoldStage(DriverStage):
         node, works = self.folding.series_works(batch, receipts, site, holds=bool(self._publications))
         return [((works,), self.run.nodes[node].host)]
 
-    def _resident(self, plan: FoldPlan, host: str) -> "Future[FoldPlan]":
+    def _resident(self, plan: FoldPlan, host: str) -> Task[FoldPlan]:
         """Return a plan where it is needed: with the workers of a host, as long as anything may be folded by it."""
         if plan not in self._plans:
             self._plans[plan] = self.run.cluster.submit(keep_plan, plan, host=host, done=lambda: None)
@@ -244,7 +242,7 @@ class FoldStage(DriverStage):
         """Do something with what is kept; once more, with users' code kept away from the workers, if one is killed."""
         try:
             return act(self.folding.kept)
-        except KilledWorker:  # perhaps by a user's code
+        except WorkerKilledError:  # perhaps by a user's code
             self.folding.isolate()
             return act(self.folding.kept)
 
@@ -301,7 +299,7 @@ class FoldStage(DriverStage):
         self.folding.take(batch, self._receipts)
         if batch.steps and self._coordinates is not None:
             self._coordinates.look(batch.steps[-1])
-        self._taken, self._tasks, self._receipts = self._tasks.futures, None, []
+        self._taken, self._tasks, self._receipts = self._tasks.tasks, None, []
         if not self._publications:
             self._commit()
         if batch.steps:
@@ -327,7 +325,7 @@ class FoldStage(DriverStage):
         self._publications, self._ended = [], None
         try:
             errors = self.publishing.finish(begun, self.folding.errors)
-        except (KilledWorker, FutureCancelledError):  # perhaps by a user's code; what the worker had written is lost
+        except TaskLostError:  # perhaps by a user's code; what the worker had written is lost
             self.folding.isolate()
             kept = replace(kept, config=self.folding.config)
             errors = self.publishing.publish([item.span.closing for item in begun], kept)

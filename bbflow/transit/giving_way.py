@@ -5,13 +5,12 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
-from distributed import secede
-
 from bbflow.drain.writing import Drained, DrainWork, drain_steps
 from bbflow.phases import BoardSource, io_phase
 from bbflow.staging.policies import Policy, checked_policy
 from bbflow.staging.share import Share
 from bbflow.staging.watched import WatchedGate
+from bbflow.transit.cluster import leave
 
 APPLICATION = "bbflow drain"
 """Who is in the phase that the drain announces."""
@@ -34,7 +33,7 @@ def drain_giving_way(work: DrainWork, policy: Policy, phases: Path | None) -> Dr
     phases
         Where phases are announced; nowhere if None.
     """
-    secede()  # while it waits, its thread is for folds
+    leave()  # while it waits, its thread is for folds
     policy = Share(policy.max_delay_s, policy=policy, number=work.share, fetchers=work.shares, nodes=1)
     with ExitStack() as stack:
         return drain_steps(work, stack.enter_context(giving_way(policy, phases)))

@@ -20,7 +20,7 @@ from bbflow.settings import Config
 from bbflow.transit.calling.stage import CallStage
 from bbflow.transit.chain.comparing import check_clock
 from bbflow.transit.chain.taking_over import keep_state, take_over
-from bbflow.transit.cluster import Cluster, dask_failures
+from bbflow.transit.cluster import Cluster
 from bbflow.transit.drain_stage import DrainStage
 from bbflow.transit.fold_stage import FIELDS_DIRECTORY, FoldStage
 from bbflow.transit.folding.checkpoints import Checkpoint, ended_before, nodes_with_states, read_checkpoints
@@ -233,8 +233,7 @@ class Pipeline:
         for watcher in self._watchers:
             watcher.start()
         try:
-            with dask_failures():
-                return self._run(deadline_s)
+            return self._run(deadline_s)
         finally:
             self._close()
 

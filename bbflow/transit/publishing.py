@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from distributed import Future
 
 from bbflow.cf import StreamAttributes
 from bbflow.operators.filter import Filter
 from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.chain.saved import SavedState
 from bbflow.transit.chain.saving import Saving
-from bbflow.transit.cluster import ASIDE_THREADS
+from bbflow.transit.cluster import ASIDE_THREADS, Task
 from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.publish import PublishReceipt, publish_fields, reduce_fields
 from bbflow.transit.folding.shards import ShardState
@@ -39,7 +38,7 @@ class Publication:
 
     span: Prepared
     """Where it goes."""
-    futures: "Sequence[Future[PublishReceipt]]"
+    tasks: Sequence[Task[PublishReceipt]]
     """The tasks."""
     started_s: float
     """When it was begun (seconds since the epoch)."""
@@ -47,11 +46,11 @@ class Publication:
     @property
     def is_done(self) -> bool:
         """Whether all of it is written."""
-        return all(future.done() for future in self.futures)
+        return all(task.done() for task in self.tasks)
 
     def take(self) -> list[PublishReceipt]:
         """Wait for the tasks, and return what they have written, once."""
-        return take(self.futures)
+        return take(self.tasks)
 
 
 class Publishing:

@@ -6,11 +6,10 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
-from distributed import Future
-
 from bbflow.chunks import Chunk
 from bbflow.net.contact import NodeAddress
 from bbflow.transit.aside import aside
+from bbflow.transit.cluster import Task
 from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.publish import FieldWork, hand_over
@@ -60,7 +59,7 @@ class Reducing:
         fields: Mapping[str, ResultField],
         nodes: Mapping[str, NodeAddress],
         lanes: int,
-        submit: "Callable[..., Future[Any]]",
+        submit: Callable[..., Task[Any]],
     ) -> None:
         self._closing, self._kept, self._fields = closing, kept, fields
         self._nodes, self._lanes, self._submit = nodes, lanes, submit
@@ -122,17 +121,17 @@ class Reducing:
 
     def submit(
         self, function: Callable[..., Any], targets: Mapping[str, Mapping[str, Chunk]] | None = None
-    ) -> "list[Future[Any]]":
+    ) -> list[Task[Any]]:
         """Run a task for each job: `function` gets the works of its node, and what the others hand over."""
-        futures = []
+        tasks = []
         for job in self.jobs:
             own: Sequence[FieldWork] = job.works[job.node]
             if targets is not None:
                 own = [replace(work, targets=targets[key]) for key, work in zip(job.keys, own, strict=True)]
             further = ((node, works) for node, works in job.works.items() if node != job.node)
             others = [self._submit(node, aside, hand_over, works) for node, works in further]
-            futures.append(self._submit(job.node, aside, function, own, *others))
-        return futures
+            tasks.append(self._submit(job.node, aside, function, own, *others))
+        return tasks
 
 
 def _by_node(states: Sequence[FieldStates]) -> dict[str, list[FieldStates]]:

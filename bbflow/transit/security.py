@@ -1,15 +1,18 @@
 """What lets programs into a run's Dask: its certificate."""
 
 from pathlib import Path
-from typing import Any
-
-from distributed.security import Security
+from typing import TYPE_CHECKING, Any
 
 from bbflow.net.certificate import checked_certificate, ensure_certificate
-from bbflow.transit.dask_settings import NO_HTTP
+
+if TYPE_CHECKING:  # Dask takes longer to import than all else that a run needs before its first fold
+    from distributed.security import Security
+
+NO_HTTP = "bbflow.transit.no_http"
+"""What scheduler and workers load, so that they have no web page."""
 
 
-def security_of(certificate: Path) -> Security:
+def security_of(certificate: Path) -> "Security":
     """Let those in, and trust those only, who have a certificate.
 
     Parameters
@@ -22,6 +25,8 @@ def security_of(certificate: Path) -> Security:
     ConfigError
         If others can read it.
     """
+    from distributed.security import Security
+
     path = str(checked_certificate(certificate))
     roles = {f"tls_{role}_{part}": path for role in ("client", "scheduler", "worker") for part in ("cert", "key")}
     return Security(require_encryption=True, tls_ca_file=path, **roles)

@@ -1,13 +1,11 @@
-"""Batches of Dask tasks that are in flight, and what is done when their workers die."""
+"""Batches of tasks that are in flight, and what is done when their workers die."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
-from distributed import Future, KilledWorker
-
 from bbflow.errors import NodeError
-from bbflow.transit.cluster import Cluster
+from bbflow.transit.cluster import Cluster, Task, WorkerKilledError
 
 WORKER_DEATHS = 5
 """A batch whose workers die this many times is at fault itself."""
@@ -17,21 +15,21 @@ Work = tuple[tuple[Any, ...], str]
 """Arguments of a task, and the host that it must run on."""
 
 
-def take(futures: "Sequence[Future[Any]]") -> list[Any]:
+def take(tasks: Sequence[Task[Any]]) -> list[Any]:
     """Wait for tasks, and return their results; they are let go of, so none is run again.
 
-    Dask runs a task once more whose result is lost with a worker, as long as anybody has its future: after what it read
+    Dask runs a task once more whose result is lost with a worker, as long as anybody has its `Task`: after what it read
     has been written over by others. What is let go of here is so before anything that is submitted later.
     """
-    results = [future.result() for future in futures]
-    let_go(futures)
+    results = [task.result() for task in tasks]
+    let_go(tasks)
     return results
 
 
-def let_go(futures: "Iterable[Future[Any]]") -> None:
-    """Let tasks not be run again, whoever still has their futures; there are no results to be had any more."""
-    for future in futures:
-        future.release()
+def let_go(tasks: Iterable[Task[Any]]) -> None:
+    """Let tasks not be run again, whoever still has these; there are no results to be had any more."""
+    for task in tasks:
+        task.release()
 
 
 class TaskBatch(Generic[B]):
@@ -69,12 +67,12 @@ class TaskBatch(Generic[B]):
         self._cluster, self._function, self._works, self._done = cluster, function, works, done
         self._deaths = 0
         self._guarded = guarded
-        self.futures = self._submit()
+        self.tasks = self._submit()
         """For each of the works what is to come of it."""
         if not works:
             done()
 
-    def _submit(self) -> "list[Future[Any]]":
+    def _submit(self) -> list[Task[Any]]:
         return [self._cluster.submit(self._function, *work, host=host, done=self._done) for work, host in self._works]
 
     def results(self) -> list[Any] | None:
@@ -87,14 +85,14 @@ class TaskBatch(Generic[B]):
         NodeError
             If that happens again and again.
         """
-        if not all(future.done() for future in self.futures):
+        if not all(task.done() for task in self.tasks):
             return None
         try:
-            return [future.result() for future in self.futures]
-        except KilledWorker as error:
+            return [task.result() for task in self.tasks]
+        except WorkerKilledError as error:
             self._deaths += 1
             if self._deaths >= WORKER_DEATHS:
                 raise NodeError(f"the Dask workers die again and again ({error}): give them more memory") from None
             self._works = self._works if self._guarded is None else self._guarded()
-            self.futures = self._submit()
+            self.tasks = self._submit()
             return None

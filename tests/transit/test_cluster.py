@@ -12,15 +12,16 @@ from distributed import LocalCluster
 from bbflow.errors import NodeError
 from bbflow.net.certificate import ensure_certificate
 from bbflow.settings import WorkersConfig
-from bbflow.transit import cluster as cluster_module
-from bbflow.transit.cluster import connected_cluster, dask_failures, local_cluster
+from bbflow.transit import dask_cluster
+from bbflow.transit.dask_cluster import connected_cluster, dask_here
+from bbflow.transit.local_cluster import local_cluster
 from bbflow.transit.tasks import take
 
 
 @pytest.fixture
 def empty(monkeypatch):
     """A Dask scheduler without workers, and the analysis' side of it."""
-    monkeypatch.setattr(cluster_module, "COUNT_EVERY_S", 0.1)
+    monkeypatch.setattr(dask_cluster, "COUNT_EVERY_S", 0.1)
     with (
         LocalCluster(n_workers=0, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0") as dask,
         connected_cluster(dask.scheduler_address) as cluster,
@@ -41,7 +42,7 @@ def test_a_worker_that_starts_after_the_analysis_is_waited_for(empty):
 
 
 def test_a_worker_that_does_not_come_is_named(empty, monkeypatch):
-    monkeypatch.setattr(cluster_module, "WORKER_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(dask_cluster, "WORKER_TIMEOUT_S", 0.1)
     with pytest.raises(NodeError, match=rf"no Dask worker runs on {socket.gethostname()}.* none came within"):
         submit(empty[1])
 
@@ -51,8 +52,8 @@ def test_a_worker_that_is_gone_for_good_while_tasks_wait_is_named(empty, monkeyp
     dask.scale(1)
     assert submit(cluster).result(60) == socket.gethostname()
     dask.scale(0)
-    monkeypatch.setattr(cluster_module, "WORKER_TIMEOUT_S", 0.1)
-    with pytest.raises(NodeError, match="workers are gone"), dask_failures():
+    monkeypatch.setattr(dask_cluster, "WORKER_TIMEOUT_S", 0.1)
+    with pytest.raises(NodeError, match="workers are gone"):
         cluster.submit(time.sleep, 300, host=socket.gethostname(), done=lambda: None).result(60)
 
 
@@ -96,19 +97,19 @@ def test_of_several_threads_one_is_left_for_what_does_not_fold(threads, folding)
 
 
 def test_a_cluster_of_a_run_has_the_threads_that_are_asked_for_and_one_more():
-    with local_cluster(WorkersConfig(processes=0, threads=2)) as cluster:
+    with local_cluster(WorkersConfig(processes=1, threads=2)) as cluster:
         assert cluster.threads == 2
         assert set(cluster.client.nthreads().values()) == {3}
 
 
 def test_nobody_is_warned_of_large_tasks(recwarn):
-    with local_cluster(WorkersConfig()) as cluster:
+    with dask_here(WorkersConfig()) as cluster:
         assert cluster.submit(len, bytes(11 << 20), host=socket.gethostname(), done=lambda: None).result() == 11 << 20
     assert [str(item.message) for item in recwarn if "large graph" in str(item.message)] == []
 
 
 def test_a_cluster_of_a_run_rests_while_nothing_is_to_be_done():
-    with local_cluster(WorkersConfig(processes=0)) as cluster:
+    with dask_here(WorkersConfig()) as cluster:
         (of_worker,) = cluster.client.run(periods_ms).values()
         periods = of_worker | cluster.client.run_on_scheduler(periods_ms)
     assert {name: period_ms for name, period_ms in periods.items() if period_ms < 200} == {}

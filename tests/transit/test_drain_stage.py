@@ -22,8 +22,8 @@ from bbflow.net.contact import read_contact
 from bbflow.settings import Config, RawConfig, WorkersConfig
 from bbflow.step_time import TimeConfig
 from bbflow.transit import drain_stage
-from bbflow.transit.cluster import local_cluster
 from bbflow.transit.drain_stage import MOST_BEGUN, DrainStage
+from bbflow.transit.local_cluster import local_cluster
 from bbflow.transit.running import Running
 from bbflow.view.consumers import DRAIN, Consumers
 from bbflow.view.lease import Lease

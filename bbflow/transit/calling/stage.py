@@ -198,7 +198,7 @@ class CallStage:
         for calling in self._all:
             receipts: list[CallReceipt] | None = calling.tasks.results() if calling.tasks is not None else None
             if calling.tasks is not None and receipts is not None:
-                let_go(calling.tasks.futures)
+                let_go(calling.tasks.tasks)
                 call, calling.tasks = calling.tasks.batch, None
                 self._count(calling, call, receipts[0])
         self._tell()
@@ -209,7 +209,7 @@ class CallStage:
             self._begin_spans()
             for calling in self._all:
                 if calling.tasks is not None:
-                    calling.tasks.futures[0].exception()  # waits
+                    calling.tasks.tasks[0].exception()  # waits
             self.take()
 
     def _count(self, calling: Calling, call: Call, receipt: CallReceipt) -> None:
