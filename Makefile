@@ -13,6 +13,8 @@ SOURCES := setup.cfg setup.py pyproject.toml CMakeLists.txt \
 
 .PHONY: demo test test-slow docs fuzz fuzz-runs chaos lint bench conformance test-mpi test-versions models-suite chaos-mount parsl-suite pegasus-suite spark-suite slurm-suite test-install clean check-tools structure
 .DELETE_ON_ERROR:
+# With it, each of the many processes that a run or a test starts would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 # The demo needs neither the clients of other tools nor the mount; an environment that has all will do.
 demo: $(if $(wildcard $(VENV)/.installed),$(VENV)/.installed,$(VENV)/.demo)

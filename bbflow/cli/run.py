@@ -11,6 +11,7 @@ import argparse
 import os
 import signal
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -78,20 +79,26 @@ def run_simulation(options: argparse.Namespace, command: Sequence[str]) -> int:
     before = with_one_thread()
     analysis = command_of(options, TOLD)
     with run_name() as name, PreparedAnalysis(analysis, os.environ | {VARIABLE: name}) as prepared:
-        # late: so the analysis imports what it needs at the same time
-        from bbflow.run.conducting import Wanted, conduct
+        # late, and in this order: the analysis imports what it needs at the same time, and then the nodes do
+        from bbflow.landing.embedded import EmbeddedNodes
         from bbflow.run.selecting import with_selected
 
-        wanted = Wanted(
-            options.config,
-            with_selected(configured(options), options.select_io, options.select_file, options.until),
-            command,
-            before,
-            partial(command_of, options),
-            options.contact,
-            options.scheduler,
-            options.overwrite,
-            options.take_over,
-            not options.no_report,
-        )
-        return conduct(wanted, name, prepared)
+        config = with_selected(configured(options), options.select_io, options.select_file, options.until)
+        own = config.nodes
+        nodes = None if options.contact else EmbeddedNodes(own.count, own.capacity, own.directory, waits=False)
+        with nodes or nullcontext():
+            from bbflow.run.conducting import Wanted, conduct
+
+            wanted = Wanted(
+                options.config,
+                config,
+                command,
+                before,
+                partial(command_of, options),
+                options.contact,
+                options.scheduler,
+                options.overwrite,
+                options.take_over,
+                not options.no_report,
+            )
+            return conduct(wanted, name, nodes, prepared)

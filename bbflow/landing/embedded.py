@@ -16,7 +16,7 @@ from types import TracebackType
 from bbflow.belongings import is_made, make, remove
 from bbflow.errors import CapacityError, NodeError, describe_end
 from bbflow.landing.client import NodeClient
-from bbflow.net.contact import contact_key, lock_of, read_contact, remove_node
+from bbflow.net.contact import NodeAddress, contact_key, lock_of, read_contact, remove_node
 
 DEFAULT_DIRECTORY = Path("/dev/shm")
 ROOT_FILES = ("*.log", "contact.*", ".contact.*", "dask-scratch-space/**")
@@ -41,6 +41,8 @@ class EmbeddedNodes:
         A file system in memory or on a fast disk.
     contact
         Where to write the contact file; by default beside the nodes' directories.
+    waits
+        Whether to wait until they answer; otherwise `wait` must be called.
 
     Raises
     ------
@@ -56,10 +58,12 @@ class EmbeddedNodes:
         capacity: int = 512 << 20,
         directory: Path = DEFAULT_DIRECTORY,
         contact: Path | None = None,
+        *,
+        waits: bool = True,
     ) -> None:
         self._root = make_root(directory)
         self._capacity = capacity
-        self._closing = self._is_left = False
+        self._closing = self._is_over = False
         self._lock = threading.Lock()
         self._keepers: list[threading.Thread] = []
         self.contact = contact or self._root / "contact.json"
@@ -69,17 +73,31 @@ class EmbeddedNodes:
         try:
             contact_key(self.contact)
             self._processes = {name: self._spawn(name) for name in names}
-            for name in names:
-                self._wait_until_ready(name)
-            self.nodes = read_contact(self.contact)
-            """Their addresses."""
-            for name in names:
-                keeper = threading.Thread(target=self._keep, args=(name,), name=f"keep-{name}", daemon=True)
-                self._keepers.append(keeper)
-                keeper.start()
+            if waits:
+                self.wait()
         except BaseException:
             self.close()
             raise
+
+    def wait(self) -> None:
+        """Wait until they answer; from then on those that are killed are started again.
+
+        Raises
+        ------
+        CapacityError, NodeError
+            As the class does.
+        """
+        for name in self._processes:
+            self._wait_until_ready(name)
+        for name in self._processes:
+            keeper = threading.Thread(target=self._keep, args=(name,), name=f"keep-{name}", daemon=True)
+            self._keepers.append(keeper)
+            keeper.start()
+
+    @property
+    def nodes(self) -> Sequence[NodeAddress]:
+        """Their addresses."""
+        return read_contact(self.contact)
 
     def _spawn(self, name: str) -> subprocess.Popen[bytes]:
         return spawn_node(name, self._root, self._capacity, self.contact, with_parent=True)
@@ -113,13 +131,14 @@ class EmbeddedNodes:
     def leave(self) -> None:
         """End the nodes at once, and leave what they keep: nodes that are started on it carry on."""
         self._end(subprocess.Popen.kill)
-        self._is_left = True
+        self._is_over = True
 
     def close(self) -> None:
-        """End the nodes and remove their directories and the contact file."""
-        if self._is_left:
+        """End the nodes and remove their directories and the contact file, unless they are over."""
+        if self._is_over:
             return
         self._end(_close_input)
+        self._is_over = True
         for name in self._processes:
             own = own_directory(self._root, name, self.contact)
             remove(own)  # of an agent that a signal had ended just before

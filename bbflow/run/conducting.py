@@ -63,7 +63,7 @@ class Wanted:
     """Whether there is to be a report."""
 
 
-def conduct(wanted: Wanted, name: str, prepared: PreparedAnalysis) -> int:
+def conduct(wanted: Wanted, name: str, embedded: EmbeddedNodes | None, prepared: PreparedAnalysis) -> int:
     """Run a simulation with its analysis and write the report.
 
     Parameters
@@ -72,6 +72,8 @@ def conduct(wanted: Wanted, name: str, prepared: PreparedAnalysis) -> int:
         What is to run.
     name
         The run's, for its processes.
+    embedded
+        Nodes of its own, which get ready meanwhile; they are ended with it.
     prepared
         The first analysis, which gets ready meanwhile.
 
@@ -87,7 +89,7 @@ def conduct(wanted: Wanted, name: str, prepared: PreparedAnalysis) -> int:
     tell_before(config, command, wanted.contact, wanted.scheduler)
     with (
         _output(config, overwrite=wanted.overwrite, goes_on=goes_on) as owner,
-        _nodes(config, wanted.contact) as (contact, embedded),
+        _ready(embedded, wanted.contact) as contact,
         _claimed(config, contact, owner, take_over=wanted.take_over, patience_s=RESTART_S if embedded else 0.0),
         Progress() as progress,
         noted_opens(contact, command, selects=bool(config.select)) as opens,
@@ -196,12 +198,15 @@ def _drawn(output: Path) -> list[str]:
 
 
 @contextmanager
-def _nodes(config: Config, contact: Path | None) -> Iterator[tuple[Path, EmbeddedNodes | None]]:
-    if contact is not None:
-        yield contact, None
+def _ready(embedded: EmbeddedNodes | None, contact: Path | None) -> Iterator[Path]:
+    """Have nodes that answer: the run's own until this ends, or those that are there; gives their contact file."""
+    if embedded is None:
+        assert contact is not None
+        yield contact
         return
-    with EmbeddedNodes(config.nodes.count, config.nodes.capacity, config.nodes.directory) as embedded:
-        yield embedded.contact, embedded
+    with embedded:
+        embedded.wait()
+        yield embedded.contact
 
 
 @contextmanager
