@@ -10,7 +10,7 @@ import yaml
 
 from bbflow import start_nodes
 from bbflow.cli import main
-from bbflow.transit import cluster
+from bbflow.transit import dask_cluster
 
 BP5 = {"AsyncWrite": "true", "NumAggregators": "2"}
 
@@ -111,7 +111,7 @@ def test_a_policy_or_a_state_that_a_run_would_refuse_is_named(bbflow, written, t
 
 def test_nodes_and_dask_that_are_there_are_asked(bbflow, written, tmp_path, monkeypatch):
     config, *_ = written()
-    monkeypatch.setattr(cluster, "CONNECT_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(dask_cluster, "CONNECT_TIMEOUT_S", 0.1)
     with start_nodes(1, "1MiB") as buffer:
         said = bbflow(
             "check", config, "--contact", buffer.contact, "--scheduler", "tcp://127.0.0.1:1", code=os.EX_USAGE
