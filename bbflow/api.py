@@ -19,6 +19,7 @@ from bbflow.settings import Config
 from bbflow.transit.cluster import Cluster
 from bbflow.transit.local_cluster import local_cluster
 from bbflow.transit.output.claiming import claim_output, held_output
+from bbflow.transit.output.copying import check_output
 from bbflow.transit.pipeline import Outcome, Pipeline
 from bbflow.transit.security import jobqueue_options as jobqueue_options
 from bbflow.units import parse_capacity, parse_path
@@ -182,6 +183,7 @@ class Analysis:
         try:
             if not output_held:
                 self._resources.enter_context(held_output(config.output))
+                check_output(config)
             if scheduler is None:
                 scheduler = self._resources.enter_context(local_cluster(config.workers))
             elif isinstance(scheduler, str):

@@ -12,6 +12,7 @@ from bbflow.operators.conditions import parse_condition
 from bbflow.operators.configured import parse_diagnostics
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.origin import look_in, reading
+from bbflow.places import continued_place, parse_output
 from bbflow.publication import parse_publication
 from bbflow.schemas.finding import named
 from bbflow.sections import (
@@ -45,6 +46,7 @@ KEYS = {
     "windows",
     "output",
     "copy_to",
+    "work",
     "time",
     "schema",
     "raw",
@@ -101,12 +103,14 @@ def parse_config(content: Any) -> Config:
     }
     functions, raw = parse_functions(content.get("functions"), results), _parse_raw(content.get("raw", "none"))
     _check_asked(raw, functions)
+    output, copy_to, moves = parse_output(content, dedups=raw.dedup)
     return Config(
         stream=read_as(text, content["stream"], "stream"),
         diagnostics=diagnostics,
         select=_parse_select(content.get("select")),
-        output=_given(content, "output", parse_path, Path("bbflow-out")),
-        copy_to=_given(content, "copy_to", _url, None),
+        output=output,
+        copy_to=copy_to,
+        moves=moves,
         time=parse_time(content.get("time")),
         schema=_given(content, "schema", _schema, None),
         raw=raw,
@@ -130,7 +134,7 @@ def parse_config(content: Any) -> Config:
         open_timeout_s=_given(content, "open_timeout_s", parse_seconds, 600.0),
         safe_every_s=_given(content, "safe_every_s", parse_seconds, 300.0),
         on_failure=_given(content, "on_failure", one_of("continue", "stop"), "continue"),
-        continued=_given(content, "continue", parse_path, None),
+        continued=_given(content, "continue", continued_place, None),
         content={"operators": content["operators"], "windows": windows},
     )
 
@@ -249,12 +253,6 @@ def _chunks(value: Any) -> str | dict[str, int]:
     if not isinstance(value, dict) or not value:
         raise ConfigError(f"{value!r} is neither auto nor a map such as {{time: 24, lat: 64, lon: 64}}")
     return {text(name): _length(length) for name, length in value.items()}
-
-
-def _url(value: Any) -> str:
-    if not re.fullmatch(r"[a-z0-9]+://[^\s?#]+", text(value)):
-        raise ConfigError(f"{value!r} is no place for a copy: write it like s3://bucket/run1")
-    return text(value)
 
 
 def _length(value: Any) -> int:

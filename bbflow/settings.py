@@ -126,7 +126,7 @@ class Config:
     diagnostics: Mapping[str, Diagnostic]
     """What is computed, by name."""
     output: Path = Path("bbflow-out")
-    """Directory of results.zarr, raw.zarr, report.html and the pictures."""
+    """Directory of results.zarr, raw.zarr, report.html and the pictures; its work directory if `moves`."""
     time: TimeConfig = field(default_factory=TimeConfig)
     """Where a step's time comes from."""
     raw: RawConfig = field(default_factory=lambda: RawConfig(variables=()))
@@ -159,6 +159,8 @@ class Config:
     """Rules, of which the first that fits an IO counts; none if the program's XML selects the engine."""
     copy_to: str | None = None
     """URL below which the stores are copied while they grow, such as ``s3://bucket/run``; None for no copy."""
+    moves: bool = False
+    """Whether that is the output itself, so that what has arrived there loses its bytes here."""
 
     def anywhere(self) -> "Config":
         """Return the same configuration with paths that mean the same to processes with another working directory."""

@@ -36,6 +36,7 @@ COMMANDS = {
     "phase": "announce an I/O phase, or list those that last",
     "register": "hand a stream to functions of a shared library, map and reduce",
     "mount": "show the files on BB nodes as a directory",
+    "upload": "bring to its bucket what a run has left in its work directory",
     "merge": "merge the states of separate runs, and publish the result",
     "rescue": "write the steps that BB nodes hold of a stream to raw.zarr, and fold nothing",
     "replay": "write the steps of a raw.zarr again, to have statistics of them",

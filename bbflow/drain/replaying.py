@@ -16,6 +16,7 @@ from bbflow.drain.tables import KIND
 from bbflow.errors import ConfigError
 from bbflow.log import log
 from bbflow.operators.decoding import infinite_mark
+from bbflow.stores.moved import readable
 
 SHOWN = {hidden: name for name, hidden in HIDDEN.items()}
 """Attributes of the time by the store's names."""
@@ -46,7 +47,7 @@ def replay(raw: Path, stream: str, after: int = -1) -> int:
     """
     if not (raw / "zarr.json").exists():
         raise ConfigError(f"there is no store {raw}: give a raw.zarr")
-    group = zarr.open_group(raw, mode="r")
+    group = zarr.open_group(readable(raw), mode="r")
     arrays: dict[str, Any] = dict(group.arrays())
     axis = arrays[STEP].metadata.dimension_names[0]
     numbers = arrays.pop(STEP)[: int(str(group.attrs.get("bbflow_steps", 0)))]

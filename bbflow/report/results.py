@@ -12,6 +12,7 @@ import zarr
 from bbflow.report.canvas import Array
 from bbflow.report.fields import DrawnAxis, Statistic, area_mean, axis_kind, choose_level, degrees
 from bbflow.report.picture import describe_failure
+from bbflow.stores.moved import readable
 from bbflow.transit.output.decoding import DATES
 
 MOST_PLACES = 8
@@ -75,8 +76,8 @@ def read_results(path: Path) -> DrawnResults:
 
 
 def _open(path: Path) -> xr.Dataset:
-    consolidated = zarr.open_group(path, mode="r").metadata.consolidated_metadata is not None
-    raw = xr.open_zarr(path, consolidated=consolidated, chunks=None, decode_cf=False)
+    consolidated = zarr.open_group(readable(path), mode="r").metadata.consolidated_metadata is not None
+    raw = xr.open_zarr(readable(path), consolidated=consolidated, chunks=None, decode_cf=False)
     # The time of a maximum is drawn as a number.
     dates = {str(name): False if "bbflow_operator" in array.attrs else DATES for name, array in raw.variables.items()}
     try:
@@ -201,7 +202,7 @@ def _recurring(value: Any, window: str) -> str:
 
 
 def _tables(path: Path) -> Iterator[FilterTable]:
-    for name, group in sorted(zarr.open_group(path, mode="r").groups()):
+    for name, group in sorted(zarr.open_group(readable(path), mode="r").groups()):
         lengths = [array.shape[0] for _, array in group.arrays() if array.shape]
         told = group.attrs.get("description") or group.attrs.get("long_name") or ""
         yield FilterTable(name, min(lengths, default=0), str(told))

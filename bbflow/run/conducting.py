@@ -28,7 +28,7 @@ from bbflow.run.supervise import Supervisor
 from bbflow.settings import Config
 from bbflow.step_time import written_time
 from bbflow.transit.output.claiming import RESCUED_DIRECTORY, claim_output, clear_output, held_output
-from bbflow.transit.output.copying import check_copy
+from bbflow.transit.output.copying import Copying, check_copy, check_output
 from bbflow.transit.policy import check_policy
 from bbflow.view.consumers import Consumers, consumers_of, owner_of
 
@@ -84,7 +84,7 @@ def conduct(wanted: Wanted, name: str, embedded: EmbeddedNodes | None, prepared:
     """
     config, command = wanted.config, wanted.command
     check_policy(config.raw)
-    check_copy(config.copy_to)
+    check_copy(config)
     goes_on = config.continued is not None and _goes_on(config, config.continued)
     tell_before(config, command, wanted.contact, wanted.scheduler)
     with (
@@ -182,10 +182,19 @@ def _tell_ending(file: Path, config: Config, course: Course, others: Sequence[Pa
         mark_incomplete(output, course)
     except OSError as error:
         print(f"bbflow: {describe(error)}", flush=True)
+    unmoved = _moved(config) if course.failure else []  # what ended well has moved all
     left = Left.of(output, others)
     report = _drawn(output) if draws_report and left.spans else []
-    for line in [*describe_ending(file, config.stream, output, course, left, config.continued), *report]:
+    told = describe_ending(file, config.stream, output, course, left, config.continued)
+    for line in [*told, *unmoved, *report]:
         print(f"bbflow: {line}", flush=True)
+
+
+def _moved(config: Config) -> list[str]:
+    """Bring what an analysis has left to the bucket that is the output, if it is one; say what can't be."""
+    if not config.moves or config.copy_to is None:
+        return []
+    return Copying(config.output, config.copy_to, moves=True).finish()
 
 
 def _drawn(output: Path) -> list[str]:
@@ -219,6 +228,7 @@ def _output(config: Config, *, overwrite: bool, goes_on: bool) -> Iterator[str]:
             begin_in(config.output)
         else:
             clear_output(config.output, overwrite=overwrite)
+        check_output(config, overwrite=overwrite and not goes_on)
         yield owner_of(config.output)
 
 

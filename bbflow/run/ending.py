@@ -15,6 +15,7 @@ from bbflow.growing import GrowingZarr, set_attributes, shown_attributes, shown_
 from bbflow.landing.client import NodeClient
 from bbflow.net.contact import NodeAddress, read_contact
 from bbflow.run.course import Course, KeepsRun
+from bbflow.stores.moved import place_of
 from bbflow.transit.output.claiming import STOP_FILE, written
 
 RESULTS, RAW, RESCUED = "results.zarr", "raw.zarr", "rescued"
@@ -91,7 +92,7 @@ def describe_ending(
     continued
         What it went on from: the output of an earlier run, or the state in it.
     """
-    lines = [f"results in {output / RESULTS}"] if left.spans else []
+    lines = [f"results in {place_of(output / RESULTS) or output / RESULTS}"] if left.spans else []
     lines += [_told_stop(course, left)] if course.stopped else []
     if not course.failure:
         return lines or ["nothing was folded: there are no results"]

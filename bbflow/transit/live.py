@@ -7,6 +7,7 @@ from typing import Any
 import xarray as xr
 
 from bbflow.operators.windows.calendars import Clock
+from bbflow.stores.moved import readable
 from bbflow.transit.folding.timeline import Closing
 from bbflow.transit.output.attributes import axis_name, axis_variables, result_attributes, with_known_references
 from bbflow.transit.output.decoding import decoded
@@ -31,7 +32,7 @@ def live_dataset(store: Path, fields: Sequence[tuple[Closing, Mapping[str, Publi
     xarray.Dataset
         In memory, with the names, dimensions, coordinates and attributes of the store.
     """
-    with xr.open_zarr(store, decode_cf=False) as published:
+    with xr.open_zarr(readable(store), decode_cf=False) as published:
         dataset: xr.Dataset = published.load()
     for closing, results in fields:
         axis = f"time_{closing.window.name}"

@@ -160,7 +160,9 @@ class Pipeline:
         self._fold = FoldStage(running, self._saved, lost)
         self._drain = DrainStage(running) if config.raw.wanted else None
         self._calls = CallStage(running)
-        self._copying = Copying(config.output, config.copy_to) if config.copy_to is not None else None
+        self._copying = None
+        if config.copy_to is not None:
+            self._copying = Copying(config.output, config.copy_to, moves=config.moves, settled=self._settled)
         self._fold.publishing.on_show = self._calls.note_shown
         if self._drain is not None and (asking := config.raw.asked_by) is not None:
             self._drain.asked_through = partial(self._calls.asked_through, asking)
@@ -173,6 +175,11 @@ class Pipeline:
             Watcher(node, config.stream, landed[node.name], self._news, extremes=extremes, rest_s=REST_S)
             for node in nodes
         ]
+
+    def _settled(self, axis: str) -> float:
+        """Return how many spans, along a window's axis, neither pyramids nor functions need; called by any thread."""
+        window = axis.removeprefix("time_")
+        return min(self._fold.publishing.settled(window), self._calls.settled(window))
 
     def _check_nodes_are_whole(self, holding: Collection[str]) -> None:
         if emptied := sorted({*holding} & {*self._consumers.new}):

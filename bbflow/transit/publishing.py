@@ -69,6 +69,7 @@ class Publishing:
         self.results: Results | None = None
         """The store, once it is open."""
         self._pyramids = Pyramids(run.config.output)
+        self._settled: dict[str, int] = {}
         self.on_show: Callable[[str, int], None] = lambda window, index: None
         """Hears of each span that is shown: its window, and where on its axis it lies."""
 
@@ -77,9 +78,14 @@ class Publishing:
         self.results = Results(path, self._run.config.stream, attributes, clock, self._run.config.results)
         return self.results
 
+    def settled(self, window: str) -> int:
+        """Return how many of a window's spans are in its pyramids, and won't be read for them again."""
+        return self._settled.get(window, 0)
+
     def complete_pyramids(self) -> None:
         """Write the levels that an analysis which was killed has left out of the last spans."""
         assert self.results is not None
+        self._settled.clear()
         for window, number in self.results.spans.items():
             diagnostics = self._run.config.diagnostics.items()
             own = {key: item for key, item in diagnostics if window in [each.name for each in item.windows]}
@@ -138,11 +144,14 @@ class Publishing:
         receipts = [publication.take() for publication in publications]
         for receipt in itertools.chain(*receipts):
             errors.update(receipt.errors)
+        for publication in publications:
+            self._settled.pop(publication.span.closing.window.name, None)
         self.results.show([publication.span for publication in publications], {**known, **errors})
         for publication in publications:
-            span = publication.span
+            span, name = publication.span, publication.span.closing.window.name
             self._pyramids.follow(self.results, span.closing.window, span.fields.values(), span.index)
-            self.on_show(span.closing.window.name, span.index)
+            self.on_show(name, span.index)
+            self._settled[name] = self.results.shown(name)
         for publication, own in zip(publications, receipts, strict=True):
             window, whole = publication.span.closing.window.name, publication.span.closing.whole
             label = "-".join(f"{number:02d}" for number in whole.key) or window

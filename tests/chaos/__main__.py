@@ -3,16 +3,20 @@
 python -m chaos random --runs 200 --seed 1     # kills of anything but the simulation, at random
 python -m chaos table --times 20               # each line of docs/trust.md
 python -m chaos whole --runs 10                # the same kills with other grids, levels, pyramids, chunks and functions
+python -m chaos bucket --runs 10               # the same with the output in a bucket
 """
 
 import argparse
+import os
 import re
 import shutil
 import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
@@ -21,12 +25,13 @@ from chaos.lines import Line, lines
 from chaos.runs import PATIENCE_S, Run, Shape, build, oracle
 from chaos.verdict import Verdict, judged, load
 from chaos.whole import random_lines, whole_run
+from testsupport.object_server import object_server
 
 
 def main() -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="chaos")
-    parser.add_argument("what", choices=["all", "random", "table", "whole"])
+    parser.add_argument("what", choices=["all", "random", "table", "whole", "bucket"])
     parser.add_argument("--runs", type=int, default=200, help="of random kills")
     parser.add_argument("--times", type=int, default=20, help="for each line of the table")
     parser.add_argument("--only", default="", help="lines whose name has this regular expression in it")
@@ -45,9 +50,11 @@ def main() -> int:
     if options.what in ("all", "random"):
         tried += [_random_line(options.seed + n) for n in range(options.runs)]
 
-    if options.what in ("all", "whole"):
-        reference = whole_run(scratch / "reference", program)
-        tried += random_lines(reference, range(options.seed, options.seed + options.runs))
+    reference = whole_run(scratch / "reference", program) if options.what in ("all", "whole", "bucket") else None
+    for what in ("whole", "bucket"):
+        if reference is not None and options.what in ("all", what):
+            seeds = range(options.seed, options.seed + options.runs)
+            tried += random_lines(reference, seeds, bucket=what == "bucket")
 
     def one(number: int, line: Line, seed: int) -> str:
         folder = scratch / f"{number}"  # short, as a path to a socket must be
@@ -56,7 +63,7 @@ def main() -> int:
             shutil.rmtree(folder)
         return f"{line.name}: {'WRONG' if verdict.wrong else verdict.outcome.split(',')[0]}"
 
-    with ThreadPoolExecutor(options.at_once) as pool:
+    with ThreadPoolExecutor(options.at_once) as pool, _bucket(scratch / "server"):
         counts = Counter(pool.map(one, range(len(tried)), *zip(*tried, strict=True)))
     for name, count in sorted(counts.items()):
         print(f"{count:5d} {name}")
@@ -64,6 +71,15 @@ def main() -> int:
     if not wrong and not options.keep:
         shutil.rmtree(scratch)
     return int(wrong)
+
+
+@contextmanager
+def _bucket(log: Path) -> Iterator[None]:
+    """Have an S3 server, which all that is started finds."""
+    with object_server(log) as url:
+        told = {"AWS_ENDPOINT_URL": url, "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
+        os.environ |= told | {"AWS_REGION": "us-east-1"}
+        yield
 
 
 def _random_line(seed: int) -> tuple[Line, int]:

@@ -1,5 +1,6 @@
 """Runs with all that is made of a step's space: other grids, levels, pyramids, chunks, and users' functions."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -8,10 +9,11 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from bbflow.stores.sources import Sources
 from chaos.harm import kill_at_random
 from chaos.lines import Line
 from chaos.runs import OPERATORS, Run, Setting, Shape
-from chaos.verdict import unharmed
+from chaos.verdict import Judge, unharmed
 
 FUNCTIONS = '''
 import xarray as xr
@@ -62,10 +64,39 @@ def whole_run(folder: Path, program: Path) -> Path:
     return run.output
 
 
-def random_lines(reference: Path, seeds: range) -> Iterator[tuple[Line, int]]:
-    """Yield runs of any shape."""
+def random_lines(reference: Path, seeds: range, *, bucket: bool = False) -> Iterator[tuple[Line, int]]:
+    """Yield runs of any shape, which may have their output in a bucket."""
     for seed in seeds:
-        yield whole_line(reference, Shape.random(Random(seed))), seed
+        shape = Shape.random(Random(seed))
+        yield (bucket_line if bucket else whole_line)(reference, shape), seed
+
+
+def bucket_line(reference: Path, shape: Shape) -> Line:
+    """Return the same with the output in the bucket ``bucket`` of the server that the environment names."""
+    places = {"output": _url_of, "work": lambda folder: str(folder / "out")}
+    return Line("bucket", kill_at_random, shape, judge=_fetched(_equal_to(reference)), keys=_keys() | places)
+
+
+def _url_of(folder: Path) -> str:
+    return f"s3://bucket/{folder.name}"
+
+
+def _fetched(judge: Judge) -> Judge:
+    """Judge what is in the bucket, and what else the run has left in its work directory."""
+
+    def fetch(run: Run, code: int, truth: Any) -> str:
+        work, run.output = run.output, run.folder / "fetched"
+        if (work / "rescued").exists():
+            shutil.copytree(work / "rescued", run.output / "rescued")
+        sources = Sources()
+        for file in sources.tree(_url_of(run.folder)):
+            path = run.output / file.name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with sources.open(file.url, sources.facts(file.url)) as reader:
+                path.write_bytes(reader.read(0, file.size_bytes or 0))
+        return judge(run, code, truth)
+
+    return fetch
 
 
 def _keys() -> dict[str, Callable[[Path], Any]]:

@@ -16,6 +16,8 @@ from zarr.storage import ObjectStore
 from bbflow.config import parse_config
 from bbflow.errors import ConfigError
 from bbflow.growing import GrowingZarr, set_attributes
+from bbflow.settings import Config
+from bbflow.stores.moved import is_moved
 from bbflow.stores.sources import Sources
 from bbflow.transit.output import copying
 from bbflow.transit.output.copying import Copying, check_copy
@@ -43,7 +45,8 @@ def copied(server, prefix):
     return ObjectStore(store, read_only=True)
 
 
-def test_readers_of_the_copy_never_see_half_a_commit(server, tmp_path, monkeypatch):
+@pytest.mark.parametrize("moves", [False, True], ids=["copied", "moved"])
+def test_readers_of_the_copy_never_see_half_a_commit(server, tmp_path, monkeypatch, moves):
     monkeypatch.setattr(copying, "LOOK_S", 0.01)
     store, following, seen, wrong = GrowingZarr(tmp_path / "results.zarr"), threading.Event(), set(), []
     store.create("v", ["time", "x"], (0, 3), "f8", {}, (1, 3))
@@ -51,7 +54,7 @@ def test_readers_of_the_copy_never_see_half_a_commit(server, tmp_path, monkeypat
     store.commit(history="this run")
 
     def look():
-        group = zarr.open_group(copied(server, "grows/results.zarr"), mode="r", use_consolidated=True)
+        group = zarr.open_group(copied(server, f"grows{moves}/results.zarr"), mode="r", use_consolidated=True)
         size = group["time"].shape[0]
         expected = np.arange(size, dtype="f8")
         if not ((group["time"][...] == expected).all() and (group["v"][...] == expected[:, np.newaxis]).all()):
@@ -63,7 +66,7 @@ def test_readers_of_the_copy_never_see_half_a_commit(server, tmp_path, monkeypat
             with contextlib.suppress(FileNotFoundError):
                 look()
 
-    reader, follower = threading.Thread(target=read), Copying(tmp_path, "s3://bucket/grows")
+    reader, follower = threading.Thread(target=read), Copying(tmp_path, f"s3://bucket/grows{moves}", moves=moves)
     reader.start()
     for at in range(60):
         store.write("v", at, np.full((1, 3), float(at)))
@@ -76,6 +79,7 @@ def test_readers_of_the_copy_never_see_half_a_commit(server, tmp_path, monkeypat
     look()
     assert not errors
     assert not wrong
+    assert all(is_moved(path) == moves for path in (tmp_path / "results.zarr" / "v").glob("c.*"))
     assert len(seen) > 5
     assert max(seen) == 60
 
@@ -172,7 +176,7 @@ def test_stores_of_the_same_run_stay_when_its_analysis_starts_again(server, tmp_
 def test_a_store_that_bbflow_did_not_make_is_left_alone_and_said(server, tmp_path):
     bucket(server).put("way/results.zarr/zarr.json", b'{"zarr_format": 3, "node_type": "group"}')
     with pytest.raises(ConfigError, match=r"way/results.zarr is in the way, and bbflow didn't make it: move it, or"):
-        check_copy("s3://bucket/way")
+        check_copy(Config("s", {}, copy_to="s3://bucket/way"))
     write_store(tmp_path / "results.zarr", v=1)
     [error] = Copying(tmp_path, "s3://bucket/way").finish()
     assert "is in the way" in error
@@ -200,11 +204,11 @@ def test_all_stores_of_a_run_are_in_the_bucket_as_they_are_in_the_output(server,
 
 def test_a_copy_that_can_not_be_is_said(server, tmp_path):
     with pytest.raises(ConfigError, match="there is no bucket 'nowhere'"):
-        check_copy("s3://nowhere/run")
-    check_copy("s3://bucket/nothing/yet")
+        check_copy(Config("s", {}, copy_to="s3://nowhere/run"))
+    check_copy(Config("s", {}, copy_to="s3://bucket/nothing/yet"))
     assert not keys(server, "nothing")
     content = {"stream": "s", "operators": {"tas": ["mean"]}, "copy_to": "bucket/run"}
-    with pytest.raises(ConfigError, match="copy_to: 'bucket/run' is no place for a copy"):
+    with pytest.raises(ConfigError, match="copy_to: 'bucket/run' is no place for results"):
         parse_config(content)
     store = GrowingZarr(tmp_path / "results.zarr")
     store.commit(history="run")
@@ -224,4 +228,4 @@ def test_a_copy_that_can_not_be_is_said(server, tmp_path):
 )
 def test_a_place_that_can_not_be_written_is_refused_before(url, why):
     with pytest.raises(ConfigError, match=f"^copy_to: {re.escape(url)} can't be written: .*{re.escape(why)}[^\n]*$"):
-        check_copy(url)
+        check_copy(Config("s", {}, copy_to=url))

@@ -23,12 +23,13 @@ def check_before(config: Config) -> list[Finding]:
     """See that the drain's policy is known, and that the run can go on from the one before it."""
     try:
         check_policy(config.raw)
-        check_copy(config.copy_to)
+        check_copy(config)
+        found = [Finding(FINE, "output", f"{config.copy_to}, by way of {config.output}")] if config.moves else []
         if config.continued is None:
-            return []
+            return found
         from bbflow.transit.chain.continued import check_continued  # late: 'bbflow run' comes this way, too
 
-        return [Finding(FINE, "continue", f"goes on from {check_continued(config, config.continued).path}")]
+        return [*found, Finding(FINE, "continue", f"goes on from {check_continued(config, config.continued).path}")]
     except BbflowError as error:
         return [Finding(WRONG, "configuration", str(error))]
 

@@ -51,6 +51,14 @@ class Calling:
             return math.inf
         return self.next - 1 if self.tasks is None else self.tasks.batch.number - 1  # type: ignore[union-attr]
 
+    @property
+    def settled(self) -> float:
+        """How many spans it was called with whose answers are committed; called by any thread."""
+        tasks, after = self.tasks, self.next
+        if self.error:
+            return math.inf
+        return min(self.answers.through + 1, after if tasks is None else tasks.batch.index)  # type: ignore[union-attr]
+
 
 class CallStage:
     """Calls users' functions.
@@ -90,6 +98,10 @@ class CallStage:
     @property
     def _all(self) -> list[Calling]:
         return [*self._steps, *self._spans]
+
+    def settled(self, window: str) -> float:
+        """Return how many of a window's spans no function will be called with."""
+        return min((calling.settled for calling in self._spans if calling.function.window == window), default=math.inf)
 
     @property
     def errors(self) -> list[str]:
@@ -199,8 +211,8 @@ class CallStage:
             receipts: list[CallReceipt] | None = calling.tasks.results() if calling.tasks is not None else None
             if calling.tasks is not None and receipts is not None:
                 let_go(calling.tasks.tasks)
-                call, calling.tasks = calling.tasks.batch, None
-                self._count(calling, call, receipts[0])
+                self._count(calling, calling.tasks.batch, receipts[0])
+                calling.tasks = None  # after its answer is committed: until then what it was called with stays
         self._tell()
 
     def finish(self) -> None:

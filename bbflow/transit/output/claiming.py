@@ -9,6 +9,7 @@ from bbflow.errors import ConfigError
 from bbflow.events import EVENTS_FILE
 from bbflow.growing import zarr_files
 from bbflow.settings import Config
+from bbflow.stores.moved import MOVED_TO
 
 STATE_FILE = "state.bbflow"
 """What the next job goes on from."""
@@ -58,7 +59,15 @@ def claim_output(config: Config, *more: str) -> None:
     ConfigError
         If something that isn't ours is in the way.
     """
-    files = [EVENTS_FILE, *written(STATE_FILE), KEPT_FILE, f"{KEPT_FILE}.new", *SCRATCH, *more]
+    files = [
+        EVENTS_FILE,
+        *([MOVED_TO] if config.moves else []),
+        *written(STATE_FILE),
+        KEPT_FILE,
+        f"{KEPT_FILE}.new",
+        *SCRATCH,
+        *more,
+    ]
     if config.netcdf:
         windows = {window.name for item in config.diagnostics.values() for window in item.windows}
         files += [name for window in sorted(windows) for name in written(f"results_{window}.nc")]

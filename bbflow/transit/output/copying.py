@@ -1,24 +1,30 @@
-"""A copy of the stores where others read them, such as in a bucket, that follows the run.
+"""The stores where others read them, such as in a bucket: they follow the run, as a copy or as the output itself.
 
 A bucket has no rename, but each of its objects appears whole. Of a store's commit the chunks are copied first, then the
 arrays' metadata, and the root's last: what readers open shows nothing that isn't there. What the root shows never
 changes but for chunks that hold the same values and more, and for results that are published once more.
+
+Where the bucket is the output itself, files move: what has arrived there, and is complete, loses its bytes here.
 """
 
+import math
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from bbflow.atomic import is_beside
-from bbflow.errors import BbflowError, ConfigError
+from bbflow.errors import BbflowError, ConfigError, SourceError
 from bbflow.growing import METADATA, TEMPORARY
+from bbflow.settings import Config
+from bbflow.stores.moved import is_moved, note_place, noted_place
 from bbflow.stores.sources import Sources
 from bbflow.transit.output.claiming import FUNCTIONS_DIRECTORY, PYRAMIDS_DIRECTORY, STORES
 from bbflow.transit.output.hiding import Others
+from bbflow.transit.output.moving import Digest, Settled, give_up, has_arrived
 
 LOOK_S = 1.0
 """The stores are looked at so often."""
@@ -33,20 +39,23 @@ GROWING = ("results.zarr", f"{PYRAMIDS_DIRECTORY}/*.zarr", f"{FUNCTIONS_DIRECTOR
 PROBE = ".bbflow"
 """Is written to see that others can be, and removed."""
 LAST = ("raw.zarr",)
-"""Its files are large and grow with every batch: they are copied when they are whole."""
+"""Its files are large and grow with every batch: a copy has them at the end, and what moves now and then."""
+RESULTS = "results.zarr"
 
 
 @dataclass(slots=True)
 class _Known:
     """What has been copied of a store."""
 
-    files: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Name to when a file was changed, and its size."""
+    files: dict[str, tuple[int, int, str]] = field(default_factory=dict)
+    """Name to when a file was changed, its size, and its digest."""
     root: bytes = b""
     """The root's metadata."""
+    left_bytes: int = 0
+    """What was still here when it had been copied."""
 
 
-def check_copy(url: str | None) -> None:
+def check_copy(config: Config) -> None:
     """See that a place for the copy can be written, by an empty file, and that nothing is in the way there.
 
     Raises
@@ -54,9 +63,9 @@ def check_copy(url: str | None) -> None:
     ConfigError
         If not, with the reason.
     """
-    if url is None:
+    if config.copy_to is None:
         return
-    sources, place = Sources(), url.rstrip("/")
+    sources, place = Sources(), config.copy_to.rstrip("/")
     try:
         with sources.create(f"{place}/{PROBE}"):
             pass
@@ -65,22 +74,66 @@ def check_copy(url: str | None) -> None:
         for name in sorted(STORES):
             others.check(name)
     except (BbflowError, OSError, ValueError) as error:
-        raise ConfigError(f"copy_to: {url} can't be written: {error}") from None
+        key = "output" if config.moves else "copy_to"
+        raise ConfigError(f"{key}: {config.copy_to} can't be written: {error}") from None
+
+
+def check_output(config: Config, *, overwrite: bool = False) -> None:
+    """See that nothing of an earlier run is in the bucket that is a run's output, or remove it.
+
+    Parameters
+    ----------
+    config
+        The run's; its directory is claimed.
+    overwrite
+        Whether what is there of an earlier run may be removed.
+
+    Raises
+    ------
+    ConfigError
+        If there is something, or something is missing.
+    """
+    if not config.moves or config.copy_to is None:
+        return
+    known = noted_place(config.output)
+    if known not in (None, config.copy_to):
+        raise ConfigError(f"{config.output} has the rest of {known}, not of {config.copy_to}: give another 'work'")
+    others = Others(Sources(), config.copy_to)
+    try:
+        if overwrite:
+            others.hide(config.output)
+        others.refuse(config.output)
+    except (OSError, SourceError) as error:
+        raise ConfigError(f"output: {config.copy_to} can't be used: {error}") from None
+
+
+def _nothing_needed(dimension: str) -> float:
+    """Say that nobody needs anything here."""
+    return math.inf
 
 
 class Copying:
-    """Copies the stores of an output, in a thread of its own.
+    """Copies the stores of an output, or moves them, in a thread of its own.
 
     Parameters
     ----------
     output
-        The run's output.
+        The run's output, or the directory that has what isn't yet in the bucket.
     url
         Where its stores go.
+    moves
+        Whether they are to be there only.
+    settled
+        Gives for the axis of a window's results how many spans nobody needs here any more.
     """
 
-    def __init__(self, output: Path, url: str) -> None:
+    def __init__(
+        self, output: Path, url: str, *, moves: bool = False, settled: Callable[[str], float] = _nothing_needed
+    ) -> None:
         self._output, self._url = output, url.rstrip("/")
+        self._moves, self._settled = moves, settled
+        if moves:
+            note_place(output, self._url)
         self._sources = Sources()
         self._others = Others(self._sources, self._url)
         self._known: dict[Path, _Known] = {}
@@ -91,16 +144,19 @@ class Copying:
 
     def _follow(self) -> None:
         while not self._ended.wait(LOOK_S):
-            self._try(GROWING)
+            self._try((*GROWING, *LAST) if self._moves else GROWING)
 
     def _try(self, patterns: tuple[str, ...]) -> None:
         """Copy what is new; what fails is tried again the next time."""
         try:
             found = [store for pattern in patterns for store in sorted(self._output.glob(pattern))]
-            if found:
+            if found and not self._moves:  # else what is there was looked at before, and isn't others'
                 self._others.hide(self._output)
             for store in found:
-                self._copy(store)
+                if self._ended.is_set() or store.name not in LAST or self._is_due(store):
+                    self._copy(store)
+                if self._moves:
+                    self._move(store)
             self._error = ""
         except Exception as error:  # clients raise what they like, and the results are whole without a copy
             self._error = f"{self._url}: the copy isn't complete: {error}"
@@ -108,12 +164,26 @@ class Copying:
     def finish(self) -> list[str]:
         """Copy everything as it is at the end; say what could not be copied."""
         self.stop()
+        self._settled = _nothing_needed
         for wait_s in LAST_TRIES_S:
             time.sleep(wait_s)
             self._try((*GROWING, *LAST))
             if not self._error:
-                return []
-        return [self._error]
+                return self._lost() if self._moves else []
+        rest = f"; what it lacks is in {self._output}: run 'bbflow upload {self._output}'" if self._moves else ""
+        return [f"{self._error}{rest}"]
+
+    def _lost(self) -> list[str]:
+        """Say which files have gone that had moved: nobody else has them."""
+        lost = []
+        for store in (store for pattern in (*GROWING, *LAST) for store in sorted(self._output.glob(pattern))):
+            names = {str(path.relative_to(store)) for path in _chunks(store) if is_moved(path)}
+            if names:
+                names -= {file.name for file in self._sources.tree(f"{self._url}/{store.relative_to(self._output)}")}
+            if names:
+                at = f"{self._url}/{store.relative_to(self._output)}"
+                lost.append(f"{at}: {len(names)} files that were there are gone, the first is {min(names)}")
+        return lost
 
     def stop(self) -> None:
         """Follow no more."""
@@ -137,24 +207,50 @@ class Copying:
             list(pool.map(lambda path: self._copy_chunks(store, path, known), _chunks(store)))
             list(pool.map(lambda item: self._put(item[0], item[1]), arrays.items()))
         self._put(store / METADATA, root)
-        known.root = root
+        known.root, known.left_bytes = root, _bytes_in(store)
 
     def _copy_chunks(self, store: Path, path: Path, known: _Known) -> None:
         name, read_ns = str(path.relative_to(store)), time.time_ns()
         with path.open("rb") as file:
             status = os.fstat(file.fileno())
             now = (status.st_mtime_ns, status.st_size)
-            if known.files.get(name) == now:
+            if known.files.get(name, ())[:2] == now or is_moved(path):
                 return
+            digest = Digest(_part_bytes(status.st_size))
             with self._sources.create(self._at(path), status.st_size) as target:
                 left = status.st_size
                 while left and (part := file.read(min(PART_BYTES, left))):
                     target.write(part)
                     left -= len(part)
-        if status.st_mtime_ns + SETTLED_NS < read_ns:
-            known.files[name] = now
+                    if self._moves:
+                        digest.update(part)
+        if status.st_mtime_ns + SETTLED_NS < read_ns and not left:
+            known.files[name] = (*now, digest.value)
         else:
             known.files.pop(name, None)
+
+    def _is_due(self, store: Path) -> bool:
+        """Whether as much is new of raw steps as must be copied once more, since files grow."""
+        known = self._known.get(store)
+        return known is None or _bytes_in(store) >= 2 * known.left_bytes
+
+    def _move(self, store: Path) -> None:
+        """Let go of files that are complete, and have arrived."""
+        known = self._known.get(store)
+        if known is None or not known.root:
+            return
+        needed = self._settled if store.name == RESULTS else _nothing_needed
+        may_go = Settled(known.root, needed)
+        with ThreadPoolExecutor(AT_ONCE, "move-files") as pool:
+            going = [(name, may_go.stub_bytes(name)) for name in filter(may_go.has, list(known.files))]
+            list(pool.map(lambda item: self._let_go(store, known, *item), going))
+        known.left_bytes = _bytes_in(store)
+
+    def _let_go(self, store: Path, known: _Known, name: str, stub_bytes: int) -> None:
+        changed_ns, size, digest = known.files.pop(name)
+        if not has_arrived(self._sources, self._at(store / name), size, digest, _part_bytes(size)):
+            raise SourceError(f"{self._at(store / name)} isn't what was sent")
+        give_up(store / name, changed_ns, size, stub_bytes)
 
     def _put(self, path: Path, content: bytes) -> None:
         with self._sources.create(self._at(path), len(content)) as target:
@@ -162,6 +258,17 @@ class Copying:
 
     def _at(self, path: Path) -> str:
         return f"{self._url}/{path.relative_to(self._output).as_posix()}"
+
+
+def _part_bytes(size_bytes: int) -> int:
+    """Return how much of a file S3 gets at a time."""
+    from bbflow.stores.objects import upload_parts  # late: only runs with a bucket need it
+
+    return upload_parts(size_bytes)[0]
+
+
+def _bytes_in(store: Path) -> int:
+    return sum(path.stat().st_size for path in _chunks(store))
 
 
 def _chunks(store: Path) -> Iterator[Path]:

@@ -5,6 +5,8 @@ from pathlib import Path
 import xarray as xr
 from xarray.coders import CFDatetimeCoder
 
+from bbflow.stores.moved import readable
+
 DATES = CFDatetimeCoder(time_unit="us")
 """Takes dates of all years: nanoseconds, xarray's default, end with 2262, and it warns of later ones."""
 STANDARD = ("standard", "gregorian", "proleptic_gregorian")
@@ -12,8 +14,8 @@ STANDARD = ("standard", "gregorian", "proleptic_gregorian")
 
 
 def open_results(path: Path) -> xr.Dataset:
-    """Open ``results.zarr``; nothing but coordinates is loaded."""
-    return decoded(xr.open_zarr(path, decode_cf=False))
+    """Open ``results.zarr``, wherever its files are; nothing but coordinates is loaded."""
+    return decoded(xr.open_zarr(readable(path), decode_cf=False))
 
 
 def decoded(raw: xr.Dataset) -> xr.Dataset:

@@ -11,6 +11,7 @@ from typing import Any
 
 from bbflow.errors import ConfigError, MissingSourceError
 from bbflow.growing import METADATA, STORE_ID, members_of, shown_attributes
+from bbflow.stores.moved import is_moved
 from bbflow.stores.sources import Sources
 from bbflow.transit.output.claiming import FUNCTIONS_DIRECTORY, PYRAMIDS_DIRECTORY, STORES
 
@@ -63,6 +64,24 @@ class Others:
             raise ConfigError(
                 f"{self._url}/{name} is in the way, and bbflow didn't make it: move it, or give another place"
             )
+
+    def refuse(self, output: Path) -> None:
+        """See that all stores are those of an output, and that what has moved from there is there.
+
+        Raises
+        ------
+        ConfigError
+            If not.
+        """
+        for name in self._names():
+            root, own = self._root(name), shown_attributes(output / name).get(STORE_ID)
+            if root is not None and _id_of(root) != own:
+                self.check(name)
+                raise ConfigError(
+                    f"{self._url}/{name} is there from an earlier run: give another output, or --overwrite"
+                )
+            if root is None and own is not None and any(map(is_moved, (output / name).rglob("c.*"))):
+                raise ConfigError(f"{self._url}/{name} isn't there any more, of which {output} has the rest")
 
     def _names(self) -> Iterator[str]:
         """Go through the paths that stores of ours have."""

@@ -20,6 +20,7 @@ from bbflow.operators.windows.calendars import Clock
 from bbflow.operators.windows.window import Window
 from bbflow.settings import ResultsConfig
 from bbflow.stored_names import stored_name
+from bbflow.stores.moved import bring, is_moved
 from bbflow.transit.folding.timeline import Closing, Span
 from bbflow.transit.output.attributes import (
     axis_name,
@@ -159,7 +160,10 @@ class Results:
 
     def result(self, name: str, at: int) -> Array:
         """Return what a span came to, of the shape of the field."""
-        return np.asarray(self._chunks(name).read(at)[0])
+        chunks = self._chunks(name)
+        if is_moved(chunks.path(at)):
+            bring(chunks.path(at))
+        return np.asarray(chunks.read(at)[0])
 
     def add_coordinate(
         self, name: str, values: Array, dims: tuple[str, ...] = (), attributes: Mapping[str, Any] | None = None

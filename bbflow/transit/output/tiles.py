@@ -22,6 +22,7 @@ from bbflow.drain.cuts import Cut, Dividing, cut_of
 from bbflow.drain.encoding import BYTES
 from bbflow.drain.shards import ENTRY_BYTES, NOTHING, header_bytes, make_once, write_at
 from bbflow.errors import naming
+from bbflow.stores.moved import bring, is_moved
 
 MOST_CHUNKS = 1 << 14
 """Chunks in a file: whoever reads one of them reads the index of all."""
@@ -78,7 +79,10 @@ class Tiles(Chunks):
         path = self.path(index)
         copy = beside(path)
         with naming(str(path)):
+            size = path.stat().st_size
             copyfile(path, copy)
+            if is_moved(path) or copy.stat().st_size < size:  # it has moved, perhaps just now
+                bring(path, copy)
         return replace(self, aside=copy)
 
     def make_room(self, index: int) -> None:

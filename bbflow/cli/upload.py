@@ -1,0 +1,34 @@
+"""Bring to its bucket what a run with an output there has left in its work directory.
+
+Example:
+  bbflow upload bbflow-work/bucket/run1
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from bbflow.errors import ConfigError
+from bbflow.run.course import INCOMPLETE
+from bbflow.stores.moved import noted_place
+from bbflow.transit.output.claiming import held_output
+from bbflow.transit.output.copying import Copying
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("work", type=Path, metavar="DIR", help="the run's work directory")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    url = noted_place(options.work)
+    if url is None:
+        raise ConfigError(f"{options.work} is no work directory of a run with an output in a bucket")
+    with held_output(options.work):
+        errors = Copying(options.work, url, moves=True).finish()
+    for error in errors:
+        print(f"bbflow: {error}", file=sys.stderr)
+    if not errors:
+        print(f"bbflow: all of {options.work} is in {url}")
+    return INCOMPLETE if errors else 0
