@@ -201,7 +201,7 @@ class Supervisor:
         if beside is not None and self._due is None:
             if self.course.part is not Part.NONE:
                 self._take(Ended(beside, self._step, answered and self._forgotten))
-        elif ended and answered and not self._opened:
+        elif ended and answered and not (self._opened or self.course.interrupts):
             raise StreamError(
                 f"the simulation {describe_end(simulation.returncode)} and never opened stream "
                 f"{self._stream!r}: check that its XML selects the engine bbflow, and that 'stream' is its "
