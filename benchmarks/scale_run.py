@@ -49,6 +49,8 @@ class Case:
     """How many steps a day has."""
     rows: int = 1
     """Of a block."""
+    processes: int = 1
+    """Worker processes; with none, the driver folds in a thread."""
 
     @property
     def step_bytes(self) -> int:
@@ -93,7 +95,7 @@ def start(case: Case, folder: Path, *options: str, stream: str = "scale") -> psu
         "operators": {f"v{number:03d}": ["mean", "std", "min", "max"] for number in range(case.variables)},
         "windows": [case.finest, "run"],
         "nodes": {"capacity": case.capacity, "count": case.nodes},
-        "workers": {"processes": 1, "threads": 1},
+        "workers": {"processes": case.processes, "threads": 1},
     } | ({} if case.raw is None else {"raw": dict(case.raw)})
     (folder / "analysis.yml").write_text(yaml.safe_dump(content))
     words = [sys.executable, "-m", "bbflow", "run", "analysis.yml", "--overwrite", "--no-report", *options, "--"]

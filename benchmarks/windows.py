@@ -12,6 +12,10 @@ from typing import Any
 
 import psutil
 
+from bbflow.config import load_config
+from bbflow.models.rates import PAGE_BYTES, NodeRates, StreamBalance, StreamLoad, stream_balance
+from bbflow.settings import Config
+from bbflow.transit.folding.footprint import bytes_per_point
 from benchmarks.ballast import make_ballast, write_zeros
 from benchmarks.rows import Row
 from benchmarks.scale_rate import kernel_rate
@@ -19,18 +23,24 @@ from benchmarks.scale_run import PARTS, Case, parts_below, start
 
 CASES = {
     "1 field of 64 MiB, months of 124 steps": (
-        Case(1, 1, 1 << 24, 300, capacity="2GiB", day_steps=4, rows=1 << 12),
+        Case(1, 1, 1 << 24, 300, capacity="2GiB", day_steps=4, rows=1 << 12, processes=0),
         16,
     ),
-    "200 fields of 16 KiB, days of 24 steps": (Case(200, 1, 1 << 12, 200, capacity="1GiB", finest="day"), 24),
+    "200 fields of 16 KiB, days of 24 steps": (
+        Case(200, 1, 1 << 12, 200, capacity="1GiB", finest="day", processes=0),
+        24,
+    ),
 }
 """What is written, and how many steps the kernel alone takes at once; the run itself is a window too."""
 QUICK = {
     "1 field of 16 MiB, months of 124 steps": (
-        Case(1, 1, 1 << 22, 300, capacity="512MiB", day_steps=4, rows=1 << 11),
+        Case(1, 1, 1 << 22, 300, capacity="512MiB", day_steps=4, rows=1 << 11, processes=0),
         16,
     ),
-    "50 fields of 16 KiB, days of 24 steps": (Case(50, 1, 1 << 12, 200, capacity="256MiB", finest="day"), 24),
+    "50 fields of 16 KiB, days of 24 steps": (
+        Case(50, 1, 1 << 12, 200, capacity="256MiB", finest="day", processes=0),
+        24,
+    ),
 }
 BALLAST_BYTES = 6 << 30
 """More than pool, states, results, and the writer's fields take together."""
@@ -61,7 +71,7 @@ class Use:
 
 
 def measure(*, quick: bool) -> list[Row]:
-    """Measure; mean, std, min and max of each field, for each window and for the run, one worker with one thread."""
+    """Measure; mean, std, min and max of each field, for each window and for the run, one thread that folds."""
     return [row for name, own in (QUICK if quick else CASES).items() for row in _rows(name, *own, quick=quick)]
 
 
@@ -76,10 +86,13 @@ def _rows(name: str, case: Case, at_once: int, *, quick: bool) -> Iterator[Row]:
         began_s = time.perf_counter()
         write_zeros(size, folder / "dd")
         dd_s = time.perf_counter() - began_s
+        foretold = _foretold(load_config(folder / "analysis.yml"), case, size, dd_s)
     yield Row(f"{name}: kernel and dd of {size / 1e9:.2f} GB that are published", kernel_s + dd_s, "s", 1.0)
     yield Row(f"{name}: of that dd", dd_s, "s")
     wall_s = max(event["ended_s"] for event in published) - _first(events)
     yield Row(f"{name}: from the first step to the last result", wall_s, "s", wall_s / (kernel_s + dd_s))
+    told_s = kernel_s + foretold.first_touch_s + foretold.publish_s
+    yield Row(f"{name}: the same as `bbflow.models` foretells it", told_s, "s", told_s / wall_s)
     for part, use in used.items():
         yield Row(f"{name}: {part}, user", use.user_s, "s")
         yield Row(f"{name}: {part}, system", use.system_s, "s")
@@ -87,6 +100,15 @@ def _rows(name: str, case: Case, at_once: int, *, quick: bool) -> Iterator[Row]:
     lasting = [event["ended_s"] - event["started_s"] for event in published]
     yield Row(f"{name}: publication, the longest of {len(lasting)}", 1e3 * max(lasting), "ms")
     yield from _batches(name, [event for event in events if event["event"] == "fold"])
+
+
+def _foretold(config: Config, case: Case, published: int, dd_s: float) -> StreamBalance:
+    """Return what the model says of pages and publications where dd writes as fast as it did."""
+    points = case.points * case.ranks
+    states = sum(map(bytes_per_point, config.diagnostics.values())) * points
+    load = StreamLoad(case.step_bytes, 0, state_bytes=states, result_bytes=published)
+    rates = NodeRates(1, 1, 1, page_s=dd_s / published * PAGE_BYTES, publish_bytes_per_s=published / dd_s)
+    return stream_balance(load, rates)
 
 
 def _first(events: list[dict[str, Any]]) -> float:

@@ -15,6 +15,7 @@ from pathlib import Path
 from bbflow.cli.analysing import add_continue, configured
 from bbflow.run.checks.before import check_before, check_engine, check_run, check_select, check_xml
 from bbflow.run.checks.finding import FINE, WRONG, Finding
+from bbflow.run.checks.memory import check_windows
 from bbflow.run.checks.program import check_program
 
 
@@ -37,6 +38,7 @@ def run(options: argparse.Namespace) -> int:
     found += check_program(options.simulation) if options.simulation else []
     found += check_select(config)
     found += check_run(config, options.contact, options.scheduler)
+    found += check_windows(config) if options.contact is None else []
     for item in found:
         print(item)
     return os.EX_USAGE if any(item.kind == WRONG for item in found) else 0

@@ -1,8 +1,11 @@
-"""Whether BB nodes keep up with a simulation, and what they must hold meanwhile."""
+"""Whether BB nodes keep up with a simulation, what a window's end costs them, and what they must hold meanwhile."""
 
+import math
 from dataclasses import dataclass
 
 from bbflow.models.checks import check_above_zero, check_amounts, check_shares
+
+PAGE_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +24,17 @@ class StreamLoad:
     """From one step to the next, without waiting."""
     drained_share: float = 1.0
     """Share of the bytes that goes to the PFS as raw steps, 0 to 1."""
+    state_bytes: float = 0.0
+    """Of all files of partial states: their pages are made once, and used again at each window's end."""
+    result_bytes: float = 0.0
+    """Published at a window's end."""
+    window_steps: float = math.inf
+    """Steps from one window's end to the next; infinite for one window that is the run."""
 
     def __post_init__(self) -> None:
         check_amounts(step_bytes=self.step_bytes, interval_s=self.interval_s)
+        check_amounts(state_bytes=self.state_bytes, result_bytes=self.result_bytes)
+        check_above_zero(window_steps=self.window_steps)
         check_shares(drained_share=self.drained_share)
 
 
@@ -46,6 +57,10 @@ class NodeRates:
     pfs_free_share: float = 1.0
     """Share of the time in which the PFS takes the drain (no I/O phase of others, where the drain waits for them);
     above 0."""
+    page_s: float = 0.0
+    """Until a page of memory is there that nobody has touched before (seconds): nodes side by side, an n-th of it."""
+    publish_bytes_per_s: float = math.inf
+    """Results written, states merged and read for them included."""
 
     def __post_init__(self) -> None:
         check_above_zero(
@@ -53,7 +68,9 @@ class NodeRates:
             fold_bytes_per_s=self.fold_bytes_per_s,
             drain_bytes_per_s=self.drain_bytes_per_s,
             pfs_free_share=self.pfs_free_share,
+            publish_bytes_per_s=self.publish_bytes_per_s,
         )
+        check_amounts(page_s=self.page_s)
         check_shares(pfs_free_share=self.pfs_free_share)
 
 
@@ -69,11 +86,20 @@ class StreamBalance:
     """Of the raw part of one step, phases of others included."""
     own_interval_s: float
     """From step to step if nothing but landing makes the simulation wait."""
+    first_touch_s: float = 0.0
+    """Of the pages of all states, once, while the first steps and the first window's end are folded."""
+    publish_s: float = 0.0
+    """Of a window's end."""
+    publish_step_s: float = 0.0
+    """The same, for each step."""
 
     @property
     def steady_interval_s(self) -> float:
-        """From step to step in the long run: the slowest of computing with landing, folding and draining."""
-        return max(self.own_interval_s, self.fold_s, self.drain_s)
+        """From step to step in the long run: the slowest of computing with landing, folding and draining.
+
+        What is published is so on the cores that fold.
+        """
+        return max(self.own_interval_s, self.fold_s + self.publish_step_s, self.drain_s)
 
     @property
     def keeps_up(self) -> bool:
@@ -90,14 +116,19 @@ def stream_balance(load: StreamLoad, rates: NodeRates) -> StreamBalance:
     landing_s = load.step_bytes / rates.landing_bytes_per_s
     fold_s = load.step_bytes / rates.fold_bytes_per_s
     drain_s = load.step_bytes * load.drained_share / (rates.drain_bytes_per_s * rates.pfs_free_share)
-    return StreamBalance(landing_s, fold_s, drain_s, load.interval_s + landing_s)
+    touched_s, publish_s = load.state_bytes / PAGE_BYTES * rates.page_s, load.result_bytes / rates.publish_bytes_per_s
+    own_interval_s = load.interval_s + landing_s
+    return StreamBalance(
+        landing_s, fold_s, drain_s, own_interval_s, touched_s, publish_s, publish_s / load.window_steps
+    )
 
 
 def buffered_bytes(load: StreamLoad, balance: StreamBalance, closed_s: float) -> float:
     """Return what the nodes must hold so that the simulation never waits while the drain stands still.
 
     A step stays until it is landed, folded and drained; while the PFS is closed for `closed_s` seconds, all that comes
-    in meanwhile stays too.
+    in meanwhile stays too. So does what comes while a window's results are published, or states get their pages: no
+    checkpoint is stored then.
 
     Returns
     -------
@@ -112,5 +143,6 @@ def buffered_bytes(load: StreamLoad, balance: StreamBalance, closed_s: float) ->
     check_amounts(closed_s=closed_s)
     if not balance.keeps_up:
         return float("inf")
-    steps = (balance.landing_s + balance.fold_s + balance.drain_s + closed_s) / balance.own_interval_s
+    held_s = max(closed_s, balance.publish_s, balance.first_touch_s)
+    steps = (balance.landing_s + balance.fold_s + balance.drain_s + held_s) / balance.own_interval_s
     return (steps + 1) * load.step_bytes

@@ -93,6 +93,9 @@ def _transit(events: Sequence[Event], landed: Sequence[Event]) -> Content:
     fold_rate = median(event["bytes"] / _length_s(event) for event in folds) if folds else WIDE_BYTES_PER_S
     drain_rate = median(event["bytes"] / _length_s(event) for event in drains) if drains else WIDE_BYTES_PER_S
     drained_bytes = sum(event["bytes"] for event in drains)
+    published = _kind(events, "publish")
+    ends = len({event["ended_s"] for event in published})
+    publish_rate = median(event["bytes"] / _length_s(event) for event in published) if published else WIDE_BYTES_PER_S
     return {
         "kind": "transit",
         "ways": ["pfs+analysis", "bb+analysis", "abb", "bbflow"],
@@ -103,6 +106,7 @@ def _transit(events: Sequence[Event], landed: Sequence[Event]) -> Content:
             "link_bytes_per_s": WIDE_BYTES_PER_S,
             "landing_bytes_per_s": step_bytes / nodes / landing_s,
             "fold_bytes_per_s": fold_rate,
+            "publish_bytes_per_s": publish_rate,
         },
         "simulation": {
             "nodes": nodes,
@@ -114,6 +118,8 @@ def _transit(events: Sequence[Event], landed: Sequence[Event]) -> Content:
         "analysis": {
             "bytes_per_s": fold_rate,
             "drained_share": drained_bytes / sum(event["bytes"] for event in landed),
+            "results_share": sum(event["bytes"] for event in published) / max(ends, 1) / step_bytes,
+            "window_steps": len(landed) // ends if ends > 1 else 0,
         },
     }
 

@@ -46,6 +46,10 @@ class BurstBufferSection:
     """What one node's software takes in at most."""
     fold_bytes_per_s: float = 6.6e9
     """What one node's cores analyse, where they do it while steps land."""
+    page_s: float = 0.0
+    """Until one node has a page of 4 KiB that nobody has touched before: so each page of partial states begins."""
+    publish_bytes_per_s: float = 1e12
+    """Results that one node writes at a window's end, on the cores that fold."""
     fetchers: int = 8
     """Transfers at once, over all nodes."""
     fetcher_bytes_per_s: float = 1e12
@@ -183,11 +187,17 @@ class AnalysisSection:
     """Share of the bytes that is written again as a result (a filter's)."""
     drained_share: float = 1.0
     """Share of the bytes that goes to the PFS as raw steps, where nodes fold while steps land."""
+    states_share: float = 0.0
+    """All files of partial states, to the bytes of a step."""
+    results_share: float = 0.0
+    """What is published at a window's end, to the bytes of a step."""
+    window_steps: int = 0
+    """Steps from one window's end to the next; 0 if the only one is the run's."""
     drain_policy: str = "no-action"
     """How the drain gives way to the I/O phases of the application."""
 
 
-_MAY_BE_NONE = {"phases_before", "lookahead"}
+_MAY_BE_NONE = {"phases_before", "lookahead", "window_steps"}
 """Whole numbers that may be 0, beside those that are if nothing is said."""
 _RATE = re.compile(r"\s*(.+?)\s*([Bb])(?:it)?/s\s*")
 

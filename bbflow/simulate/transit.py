@@ -13,6 +13,7 @@ import numpy as np
 
 from bbflow.errors import CapacityError, ConfigError, nearest
 from bbflow.landing.admission import take
+from bbflow.models.rates import NodeRates, StreamBalance, StreamLoad, stream_balance
 from bbflow.simulate.application import SimulatedApplication
 from bbflow.simulate.gate import FluidGate
 from bbflow.simulate.sections import AnalysisSection, Application, BurstBufferSection, FileSystem, Simulation
@@ -98,6 +99,10 @@ class _Node:
     waited_s: float = 0.0
     held_bytes: int = 0
     done: bool = False
+    folded: int = 0
+    """Steps that its cores have folded, or will."""
+    folds_until_s: float = 0.0
+    """When they will have done so, one after the other."""
 
 
 class SimulatedTransit:
@@ -246,16 +251,47 @@ class SimulatedTransit:
     def _fold(self, node: _Node) -> Signal:
         """Analyse a step where it lies; the signal comes when that is done."""
         analyses = self._way.analyses
-        rate = {
-            "before": self._scenario.analysis.bytes_per_s,
-            "beside": self._scenario.burst_buffer.fold_bytes_per_s,
-        }.get(analyses)
         folded = Signal()
-        if rate is None:
-            folded.come()
+        if analyses == "before":
+            size = self._client_bytes * node.clients
+            self.world.at(self.world.now_s + size / self._scenario.analysis.bytes_per_s, folded.come)
+        elif analyses == "beside":
+            node.folds_until_s = max(node.folds_until_s, self.world.now_s) + self._fold_s(node)
+            self.world.at(node.folds_until_s, folded.come)
         else:
-            self.world.at(self.world.now_s + self._client_bytes * node.clients / rate, folded.come)
+            folded.come()
         return folded
+
+    def _fold_s(self, node: _Node) -> float:
+        """Return how long a node's cores are busy with its next step, and with the results of windows that it ends."""
+        balance, windows = self._balance(node), self._scenario.analysis.window_steps
+        node.folded += 1
+        is_last = node.folded == self._scenario.simulation.steps
+        ends = is_last or (windows and node.folded % windows == 0)
+        begins_s = balance.first_touch_s if node.folded == 1 else 0.0
+        return begins_s + balance.fold_s + (balance.publish_s if ends else 0.0)
+
+    def _balance(self, node: _Node) -> StreamBalance:
+        """Return what a step of one node costs."""
+        given, size = self._scenario, self._client_bytes * node.clients
+        analysis, buffer, pfs = given.analysis, given.burst_buffer, given.file_system
+        load = StreamLoad(
+            size,
+            given.simulation.compute_s,
+            analysis.drained_share,
+            analysis.states_share * size,
+            analysis.results_share * size,
+            analysis.window_steps or math.inf,
+        )
+        drain_bytes_per_s = pfs.servers * pfs.server_bytes_per_s
+        rates = NodeRates(
+            buffer.landing_bytes_per_s,
+            buffer.fold_bytes_per_s,
+            drain_bytes_per_s,
+            page_s=buffer.page_s,
+            publish_bytes_per_s=buffer.publish_bytes_per_s,
+        )
+        return stream_balance(load, rates)
 
     def _drain(self, node: _Node) -> Process:
         """Move steps to the PFS, the oldest first, and yield their room back."""

@@ -1,6 +1,7 @@
 """What `bbflow check` finds, and the first lines of `bbflow run`."""
 
 import os
+import re
 
 import bbflow_adios2
 import numpy as np
@@ -128,3 +129,12 @@ def test_the_parameters_that_a_check_knows_are_the_engines_own():
 
     assert all(f'"{name}"' in source for name in PARAMETERS)
     assert source.count("    set(") + 3 == len(PARAMETERS)
+
+
+def test_what_states_and_results_will_cost_is_foretold(bbflow, written):
+    config, *_ = written()
+    told = r"a page takes (.*) us to be there.*states take (.*) s once, and the .* MiB of each window's end"
+    found = re.search(told, bbflow("check", config))
+    assert found
+    assert 0 < float(found[1]) < 1e4
+    assert float(found[2]) > 0

@@ -1,14 +1,22 @@
 """What a run will hold in memory, said before it starts."""
 
 import os
+import time
 from collections.abc import Mapping
+from math import prod
 from pathlib import Path
+from tempfile import TemporaryFile
+
+import numpy as np
 
 from bbflow.errors import ConfigError
 from bbflow.landing.replies import StatusReply
+from bbflow.models.rates import PAGE_BYTES, NodeRates, StreamLoad, stream_balance
+from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space.weights import weights_bytes
 from bbflow.run.checks.finding import FINE, NOTE, WRONG, Finding
 from bbflow.settings import Config
+from bbflow.transit.folding.finish import lead
 from bbflow.transit.folding.footprint import bytes_per_point
 from bbflow.units import format_bytes
 
@@ -16,6 +24,7 @@ PROCESS_BYTES = 320 << 20
 """What a process of the analysis holds by itself: Python, Dask, xarray and what they load."""
 MERGING = 1.5
 """Workers hold this many times the states' bytes, at most, while they publish: three copies of one of two files."""
+PROBED_BYTES = 32 << 20
 OTHERS = 3
 """Processes beside nodes and workers: the run, the analysis, Dask's own."""
 
@@ -52,6 +61,44 @@ def per_point(config: Config) -> list[Finding]:
     told = ", ".join(f"{name} {format_bytes(size)}" for name, size in largest)
     more = f", {len(each) - len(largest)} others less" if len(each) > len(largest) else ""
     return [Finding(FINE, "states", f"for each point (of float32): {told}{more}")] if each else []
+
+
+def check_windows(config: Config) -> list[Finding]:
+    """Say what a million points cost by their states and results; it tries how long a page of memory takes."""
+    if not config.diagnostics:
+        return []
+    page_s = _page_s(config.nodes.directory)
+    if page_s is None:
+        return []
+    points = 10**6
+    states = points * sum(map(bytes_per_point, config.diagnostics.values())) * config.workers.count
+    results = points * sum(map(_result_bytes_per_point, config.diagnostics.values()))
+    load = StreamLoad(0, 0, state_bytes=states, result_bytes=results)
+    rates = NodeRates(1, 1, 1, page_s=page_s, publish_bytes_per_s=PAGE_BYTES / page_s)
+    balance = stream_balance(load, rates)
+    text = f"a page takes {page_s * 1e6:.1f} us to be there, so for each million points (of float32) states take "
+    text += f"{balance.first_touch_s:.2f} s once, and the {format_bytes(round(results))} of each window's end "
+    text += f"{balance.publish_s:.2f} s, or as long as the output's file system needs for them"
+    return [Finding(FINE, "windows", text)]
+
+
+def _result_bytes_per_point(diagnostic: Diagnostic) -> int:
+    """Return what a window's end publishes of each point."""
+    sizes = (prod(lead(item)) * item.dtype(np.dtype("f4")).itemsize for item in diagnostic.operators)
+    return sum(sizes)
+
+
+def _page_s(directory: Path) -> float | None:
+    """Try how long it takes until a file's page is there that is written; None where there is no room for that."""
+    zeros = memoryview(bytes(PROBED_BYTES))
+    try:
+        with TemporaryFile(dir=directory, buffering=0) as file:
+            began_s = time.perf_counter()
+            for at in range(0, PROBED_BYTES, PROBED_BYTES >> 6):
+                file.write(zeros[at : at + (PROBED_BYTES >> 6)])
+            return (time.perf_counter() - began_s) / (PROBED_BYTES / PAGE_BYTES)
+    except OSError:
+        return None
 
 
 def check_weights(config: Config) -> list[Finding]:
