@@ -26,8 +26,10 @@ PYTEST = $(BIN)/python -m pytest --numprocesses $$((2 * $$(nproc))) --maxprocess
 test: $(VENV)/.test
 	$(PYTEST) -m 'not slow'
 
+# What takes long has seconds of its own for each test; setup.cfg has those of all others.
+LONG := --timeout 600
 test-slow: $(VENV)/.test
-	$(PYTEST) -m slow
+	$(PYTEST) $(LONG) -m slow
 
 # The site, with the tutorial run as it stands; a link that leads nowhere is an error.
 docs: $(VENV)/.docs
@@ -84,7 +86,7 @@ test-mpi: $(MPI)/.installed
 	$(TOOLS) cmake --build $(MPI)/engine
 	$(TOOLS) cmake -S adios2-engine/mpi -B $(MPI)/program -G Ninja -DCMAKE_PREFIX_PATH=$(MPI)/adios2
 	$(TOOLS) cmake --build $(MPI)/program
-	$(BIN)/python -m pytest adios2-engine/mpi --built $(MPI)
+	$(BIN)/python -m pytest $(LONG) adios2-engine/mpi --built $(MPI)
 
 # EXAMPLES, SCORPIO, WRF, OPENPMD and LAMMPS name checkouts of ADIOS2, SCORPIO, WRF, openPMD-api and LAMMPS that you have:
 # their programs as they are, with BP5 and in transit.
@@ -98,7 +100,7 @@ models-suite: $(if $(ADIOS2_DIR),$(VENV)/.test,$(MPI)/.installed)
 
 # The engine built for each version of ADIOS2 that PyPI has, and the same program with each.
 test-versions: $(VENV)/.test
-	$(TOOLS) $(BIN)/python -m pytest adios2-engine/versions
+	$(TOOLS) $(BIN)/python -m pytest $(LONG) adios2-engine/versions
 
 # A master, an IOnode or the mount is killed at a random moment under a writing load, RUNS times.
 chaos-mount: RUNS ?= 50
@@ -114,23 +116,23 @@ parsl-suite: | check-tools
 
 # The scripts of docs/cluster.md on Debian's Slurm; skips with a reason without root or its packages.
 slurm-suite: $(VENV)/.test
-	$(TOOLS) $(BIN)/python -m pytest tests/slurm
+	$(TOOLS) $(BIN)/python -m pytest $(LONG) tests/slurm
 
 # One checkout into several environments, in an order that SEED tells, with as many STEPS.
 test-install: $(VENV)/.test
-	$(BIN)/python -m pytest tests/installing -s
+	$(BIN)/python -m pytest $(LONG) tests/installing -s
 
 # PEGASUS names an installation that you have, MONTAGE a checkout of its montage-workflow-v3; HTCondor and Montage are on PATH.
 pegasus-suite: $(VENV)/.test
 	@test -x "$(PEGASUS)/bin/pegasus-plan" || { echo "say where an installation of Pegasus is: make pegasus-suite PEGASUS=path MONTAGE=path" >&2; exit 1; }
 	@command -v condor_submit_dag >/dev/null || { echo "condor_submit_dag is missing: apt install htcondor" >&2; exit 1; }
-	PATH="$(abspath $(PEGASUS))/bin:$$PATH" $(BIN)/python -m pytest pegasus-plugin/tests
+	PATH="$(abspath $(PEGASUS))/bin:$$PATH" $(BIN)/python -m pytest $(LONG) pegasus-plugin/tests
 	@test -z "$(MONTAGE)" || PATH="$(abspath $(PEGASUS))/bin:$$PATH" $(BIN)/python pegasus-plugin/suite/montage_v3.py $(MONTAGE)
 
 # Real Spark: formats, faults, bad input, several hosts (as root), S3 (with its jars); needs a JDK, and installs pyspark.
 spark-suite: $(VENV)/.test
 	$(BIN)/python -m pip install -q -e '.[all,test,spark]'
-	$(TOOLS) $(BIN)/python -m pytest spark-plugin/suite
+	$(TOOLS) $(BIN)/python -m pytest $(LONG) spark-plugin/suite
 
 # Sizes, imports, names and comments of this checkout, and of others in BESIDE for comparison.
 structure:

@@ -18,7 +18,7 @@ from bbflow.net.contact import NodeAddress, read_contact
 from bbflow.settings import Config
 from bbflow.transit.cluster import Cluster
 from bbflow.transit.local_cluster import local_cluster
-from bbflow.transit.output.claiming import claim_output, held_output
+from bbflow.transit.output.claiming import claim_output, locked_output
 from bbflow.transit.output.copying import check_output
 from bbflow.transit.pipeline import Outcome, Pipeline
 from bbflow.transit.security import jobqueue_options as jobqueue_options
@@ -182,7 +182,7 @@ class Analysis:
         claim_output(config)
         try:
             if not output_held:
-                self._resources.enter_context(held_output(config.output))
+                self._resources.enter_context(locked_output(config.output))
                 check_output(config)
             if scheduler is None:
                 scheduler = self._resources.enter_context(local_cluster(config.workers))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bbflow.cli.node import add_listen_arguments, certificate_of
 from bbflow.files.giving_way import GivingWay
-from bbflow.files.ionode.ionode import IoNodePlace
+from bbflow.files.ionode.ionode import IoNodeSettings
 from bbflow.files.options import Options
 from bbflow.files.running import run_ionode, run_master
 from bbflow.net.contact import contact_key
@@ -127,7 +127,7 @@ def _add_giving_way_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _be_ionode(options: argparse.Namespace) -> int:
     endpoint = Endpoint(contact_key(options.contact), options.listen, certificate_of(options))
-    place = IoNodePlace(
+    settings = IoNodeSettings(
         options.name,
         options.contact,
         options.directory,
@@ -136,7 +136,7 @@ def _be_ionode(options: argparse.Namespace) -> int:
         NodeRoom(options.room) if options.room else None,
     )
     way = GivingWay(options.policy, options.phases)
-    run_ionode(place, endpoint, _storage(options), way, with_parent=options.with_parent)
+    run_ionode(settings, endpoint, _storage(options), way, with_parent=options.with_parent)
     return 0
 
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from bbflow.landing.client import status_of
 from bbflow.landing.replies import StatusReply
 from bbflow.net.contact import read_contact
-from bbflow.run.progress import Progress, status_table
+from bbflow.run.progress import ProgressLine, status_table
 
 WATCH_S = 0.5
 
@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
     if not options.watch:
         Console().print(status_table(_ask(options.contact)))
         return 0
-    with suppress(KeyboardInterrupt), Progress(Console()) as progress:
+    with suppress(KeyboardInterrupt), ProgressLine(Console()) as progress:
         while True:
             progress.update(_ask(options.contact))
             time.sleep(WATCH_S)

@@ -11,7 +11,7 @@ from pathlib import Path
 from bbflow.errors import ConfigError
 from bbflow.run.course import INCOMPLETE
 from bbflow.stores.moved import noted_place
-from bbflow.transit.output.claiming import held_output
+from bbflow.transit.output.claiming import locked_output
 from bbflow.transit.output.copying import Copying
 
 
@@ -25,7 +25,7 @@ def run(options: argparse.Namespace) -> int:
     url = noted_place(options.work)
     if url is None:
         raise ConfigError(f"{options.work} is no work directory of a run with an output in a bucket")
-    with held_output(options.work):
+    with locked_output(options.work):
         errors = Copying(options.work, url, moves=True).finish()
     for error in errors:
         print(f"bbflow: {error}", file=sys.stderr)

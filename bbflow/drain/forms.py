@@ -12,8 +12,8 @@ import numpy as np
 from bbflow.attributes import numbers_of
 from bbflow.drain.cuts import Cut, cut_of
 from bbflow.drain.encoding import BYTES, Codec, codec_of
+from bbflow.drain.fixed import FixedShard
 from bbflow.drain.shards import LARGE, PAGE, Shard, Single
-from bbflow.drain.slots import Slots
 from bbflow.errors import ConfigError
 from bbflow.point_maps import PointMap
 from bbflow.records import BlockForm
@@ -24,7 +24,7 @@ MOST_STEPS = 4096
 """Steps in a file at most: whoever reads one of them reads the index of all."""
 MOST_CHUNKS = 4 * MOST_STEPS
 """Chunks in a file that has more than one step's."""
-File = Shard | Single | Slots
+File = Shard | Single | FixedShard
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Form:
         path, chunk = self._path(store, index), self.shape if self.cut is None else self.cut.chunk
         if self.rows > 1:
             fill = np.asarray(self.fill, self.dtype)
-            return Slots(path, self.steps, self.rows, self.pieces, tuple(max(size, 1) for size in chunk), fill)
+            return FixedShard(path, self.steps, self.rows, self.pieces, tuple(max(size, 1) for size in chunk), fill)
         if self.steps * self.pieces == 1:
             return Single(path, self._path(store, index - 1) if index else None)
         chunk_bytes = prod(chunk) * self.dtype.itemsize

@@ -21,8 +21,8 @@ Pieces = tuple[Piece, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class FileLayout:
-    """Where the pieces of a file lie."""
+class Striping:
+    """How a file is cut into pieces, and where these lie."""
 
     ring: tuple[str, ...]
     """The nodes that they go round on; empty while nothing of it is in memory."""
@@ -121,9 +121,9 @@ class Inode(Struct, frozen=True, array_like=True, gc=False):
         return self.kind == FILE and self.version != 0 and not self.ring and self.stored_version == self.version
 
     @property
-    def layout(self) -> FileLayout:
+    def striping(self) -> Striping:
         """Where the pieces of the committed version lie."""
-        return FileLayout(self.ring, self.replicas, self.piece_bytes)
+        return Striping(self.ring, self.replicas, self.piece_bytes)
 
     @property
     def keys(self) -> set[str]:

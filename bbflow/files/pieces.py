@@ -127,7 +127,7 @@ class Pieces:
 
 
 def write_all(descriptor: int, content: memoryview | bytes, offset: int) -> None:
-    """Write all of some bytes at a place."""
+    """Write all of some bytes from an offset on."""
     view = memoryview(content)
     while view:
         count = os.pwrite(descriptor, view, offset)

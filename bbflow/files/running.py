@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bbflow.belongings import make, remove
 from bbflow.files.giving_way import GivingWay
-from bbflow.files.ionode.ionode import IoNode, IoNodePlace
+from bbflow.files.ionode.ionode import IoNode, IoNodeSettings
 from bbflow.files.ionode.streams import storage_at
 from bbflow.files.master.database import Database
 from bbflow.files.master.master import Master
@@ -79,13 +79,13 @@ def run_master(
 
 
 def run_ionode(
-    place: IoNodePlace, endpoint: Endpoint, storage: str, giving_way: GivingWay, *, with_parent: bool
+    settings: IoNodeSettings, endpoint: Endpoint, storage: str, giving_way: GivingWay, *, with_parent: bool
 ) -> None:  # fmt: skip
     """Be an IOnode until a signal, or the end of standard input; its pieces stay where they are.
 
     Parameters
     ----------
-    place
+    settings
         Where it is, and what it may use.
     endpoint
         How it lets peers in.
@@ -102,17 +102,17 @@ def run_ionode(
         If another IOnode serves the directory.
     """
     block_signals()
-    make(place.directory, *IONODE_FILES)
-    node = IoNode(place, endpoint, storage_at(storage), giving_way)
+    make(settings.directory, *IONODE_FILES)
+    node = IoNode(settings, endpoint, storage_at(storage), giving_way)
     node.start()
     threading.Thread(target=node.follow, name="bbflow-master", daemon=True).start()
-    log(f"bbflow files ionode {place.name}: ready in {place.directory}")
+    log(f"bbflow files ionode {settings.name}: ready in {settings.directory}")
     if with_parent:
         threading.Thread(target=_until_end_of_input, args=(os.getpid(),), daemon=True).start()
     signal.sigwait({signal.SIGTERM, signal.SIGINT})
     giving_way.close()
     if node.is_over:
-        remove(place.directory)
+        remove(settings.directory)
 
 
 def block_signals() -> None:

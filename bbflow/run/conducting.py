@@ -20,14 +20,14 @@ from bbflow.run.checks.before import tell_before
 from bbflow.run.course import INCOMPLETE, Course, KeepsRun, Part
 from bbflow.run.ending import Left, begin_in, describe_ending, describe_held, is_complete, mark_incomplete, why_stop
 from bbflow.run.prepared import PreparedAnalysis
-from bbflow.run.progress import Progress
+from bbflow.run.progress import ProgressLine
 from bbflow.run.selecting import noted_opens, simulation_environment
 from bbflow.run.stop_stream import StopStream, open_stop_stream, stop_stream_of
 from bbflow.run.strays import Strays
 from bbflow.run.supervise import Supervisor
 from bbflow.settings import Config
 from bbflow.step_time import written_time
-from bbflow.transit.output.claiming import RESCUED_DIRECTORY, claim_output, clear_output, held_output
+from bbflow.transit.output.claiming import RESCUED_DIRECTORY, claim_output, clear_output, locked_output
 from bbflow.transit.output.copying import Copying, check_copy, check_output
 from bbflow.transit.policy import check_policy
 from bbflow.view.consumers import Consumers, consumers_of, owner_of
@@ -91,7 +91,7 @@ def conduct(wanted: Wanted, name: str, embedded: EmbeddedNodes | None, prepared:
         _output(config, overwrite=wanted.overwrite, goes_on=goes_on) as owner,
         _ready(embedded, wanted.contact) as contact,
         _claimed(config, contact, owner, take_over=wanted.take_over, patience_s=RESTART_S if embedded else 0.0),
-        Progress() as progress,
+        ProgressLine() as progress,
         noted_opens(contact, command, selects=bool(config.select)) as opens,
         _stop_stream(config, contact) as stop_stream,
     ):
@@ -222,7 +222,7 @@ def _ready(embedded: EmbeddedNodes | None, contact: Path | None) -> Iterator[Pat
 def _output(config: Config, *, overwrite: bool, goes_on: bool) -> Iterator[str]:
     """Be the one run of the output, and give its name for the nodes; it is empty, or what this run goes on from."""
     claim_output(config, *REPORT_FILES)
-    with held_output(config.output):
+    with locked_output(config.output):
         if goes_on:
             _put_events_aside(config.output)
             begin_in(config.output)

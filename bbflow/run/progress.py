@@ -148,7 +148,7 @@ def _rate(landed_bytes: int, previous: StreamProgress | None, elapsed: float) ->
     return previous.landing_bytes_per_s + weight * (now - previous.landing_bytes_per_s)
 
 
-class Progress:
+class ProgressLine:
     """Shows how a run goes, for as long as its `with` lasts.
 
     Parameters
@@ -161,7 +161,7 @@ class Progress:
 
     Examples
     --------
-    >>> with Progress() as progress:  # doctest: +SKIP
+    >>> with ProgressLine() as progress:  # doctest: +SKIP
     ...     progress.update([client.status() for client in clients])
     """
 

@@ -25,7 +25,7 @@ class TaskTimes:
     started_s: float | None = None
 
 
-class Slots:
+class SlotGuess:
     """Guesses when tasks run: a ready task starts when a slot is free, in the order they became ready.
 
     Parameters
@@ -100,7 +100,7 @@ class Diary:
 
     def __init__(self, events: EventLog | None, clock: Callable[[], float], slots: int) -> None:
         self._events, self._clock = events, clock
-        self._slots = Slots(slots)
+        self._slots = SlotGuess(slots)
         self._tasks: dict[str, TaskTimes] = {}
         self._lock = threading.Lock()
         self._held: tuple[Decision, float] | None = None

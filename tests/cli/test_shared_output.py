@@ -18,7 +18,7 @@ from bbflow.config import parse_config
 from bbflow.errors import ConfigError
 from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.report import REPORT_FILES
-from bbflow.transit.output.claiming import claim_output, clear_output, held_output
+from bbflow.transit.output.claiming import claim_output, clear_output, locked_output
 from testsupport.foreign import assert_untouched, foreign_paths, plant
 from testsupport.weather import weather
 
@@ -82,7 +82,7 @@ def test_files_of_others_stay_whatever_is_overwritten(before, after, overwrite):
 
 def test_one_run_at_a_time_writes_into_an_output(tmp_path):
     claim_output(config_of(tmp_path))
-    with held_output(tmp_path), pytest.raises(ConfigError, match="another run writes into"), held_output(tmp_path):
+    with locked_output(tmp_path), pytest.raises(ConfigError, match="another run writes into"), locked_output(tmp_path):
         pass
 
 

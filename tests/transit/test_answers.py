@@ -9,7 +9,7 @@ import xarray as xr
 
 from bbflow.errors import OperatorError
 from bbflow.functions import Answer, said_by
-from bbflow.transit.calling.answers import ERROR, Answers, Place
+from bbflow.transit.calling.answers import ERROR, Answers, AxisPlace
 
 UNITS = {"units": "hours since 2000-01-01", "calendar": "noleap"}
 
@@ -24,7 +24,7 @@ class Gives:
         return lambda dataset: next(self.given)
 
 
-def published(folder, *given, place=lambda step: Place(float(step), UNITS, number=step)):
+def published(folder, *given, place=lambda step: AxisPlace(float(step), UNITS, number=step)):
     """Return the store of some answers, and why the first one was refused that was."""
     answers, origin, why = Answers(folder, "own"), Gives(*given), ""
     answers.commit()
@@ -159,7 +159,7 @@ def test_an_axis_of_time_that_an_answer_has_itself_is_the_stores(names, tmp_path
 
 
 def test_a_span_has_two_bounds_whatever_the_answer_calls_so(tmp_path):
-    place = lambda index: Place(index + 0.5, UNITS, bounds=(float(index), index + 1.0))  # noqa: E731
+    place = lambda index: AxisPlace(index + 0.5, UNITS, bounds=(float(index), index + 1.0))  # noqa: E731
     _, said = published(tmp_path / "three", one(np.zeros(3), dims="bnds"), place=place)
     assert "'m' has a dimension 'bnds', which is of 2 in its store" in said
     store, said = published(tmp_path / "two", one(np.zeros(2), dims="bnds"), place=place)

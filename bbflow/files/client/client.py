@@ -92,7 +92,7 @@ class FilesClient(Masters):
         return _entry(path, attr)
 
     def _lookup(self, path: str, wait_s: float = 0.0) -> tuple[ClientSession, Attr]:
-        session, below = self.place(path)
+        session, below = self.session_of(path)
         asked = LookupRequest(parent=session.root, name=below, wait_s=wait_s)
         return session, session.call(asked, AttrReply).attr
 
@@ -145,7 +145,7 @@ class FilesClient(Masters):
         if plain not in ("r", "w", "x", "a", "r+"):
             raise ValueError(f"mode {mode!r} is none of r, w, x, a and r+")
         if plain in ("w", "x", "a"):
-            session, below = self.place(path)
+            session, below = self.session_of(path)
             asked = CreateRequest(
                 parent=session.root,
                 name=below,
@@ -170,13 +170,13 @@ class FilesClient(Masters):
         OSError
             EEXIST, ENOENT and others.
         """
-        session, below = self.place(path)
+        session, below = self.session_of(path)
         mode = permissions & ~_umask()
         session.call(MkdirRequest(parent=session.root, name=below, mode=mode, parents=parents), AttrReply)
 
     def symlink(self, target: str, path: str) -> None:
         """Make a symbolic link at a path."""
-        session, below = self.place(path)
+        session, below = self.session_of(path)
         session.call(SymlinkRequest(parent=session.root, name=below, target=target), AttrReply)
 
     def readlink(self, path: str) -> str:
@@ -186,12 +186,12 @@ class FilesClient(Masters):
 
     def unlink(self, path: str) -> None:
         """Remove a file or a symbolic link."""
-        session, below = self.place(path)
+        session, below = self.session_of(path)
         session.call(UnlinkRequest(parent=session.root, name=below), FileReply)
 
     def rmdir(self, path: str) -> None:
         """Remove an empty directory."""
-        session, below = self.place(path)
+        session, below = self.session_of(path)
         session.call(RmdirRequest(parent=session.root, name=below), FileReply)
 
     def rename(self, path: str, to: str, flags: str = "") -> None:
@@ -202,7 +202,7 @@ class FilesClient(Masters):
         OSError
             EXDEV from one master's subtree to another's, and as `renameat2`.
         """
-        (session, old), (other, new) = self.place(path), self.place(to)
+        (session, old), (other, new) = self.session_of(path), self.session_of(to)
         if session is not other:
             raise OSError(errno.EXDEV, f"{path} and {to} are different masters'")
         asked = RenameRequest(parent=session.root, name=old, to_parent=session.root, to_name=new, flags=flags)
@@ -288,7 +288,7 @@ class FilesClient(Masters):
         for task in tasks:
             begun = set()
             for path in [task] if isinstance(task, str) else task:
-                session, below = self.place(path)
+                session, below = self.session_of(path)
                 _, told = parts.setdefault(session.subtree, (session, []))
                 if session.subtree not in begun:
                     begun.add(session.subtree)

@@ -122,9 +122,9 @@ class BurstBufferFileSystem(AbstractFileSystem):  # type: ignore[misc]
             shutil.copyfileobj(source, target, BUFFER_BYTES)
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
-        """Read a file, or a range of it; negative places count from its end."""
+        """Read a file, or a range of it; negative positions count from its end."""
         with self._client.open(self._strip_protocol(path)) as file:
-            first, last = _place(start, 0, file.size), _place(end, file.size, file.size)
+            first, last = _position(start, 0, file.size), _position(end, file.size, file.size)
             return file.pread(max(last - first, 0), first)
 
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **_: Any) -> None:
@@ -234,7 +234,7 @@ def _told(entry: DirectoryEntry) -> dict[str, Any]:
     }
 
 
-def _place(at: int | None, standard: int, size: int) -> int:
+def _position(at: int | None, standard: int, size: int) -> int:
     if at is None:
         return standard
     return max(size + at, 0) if at < 0 else min(at, size)

@@ -78,7 +78,7 @@ class Masters:
                     raise
             time.sleep(PAUSE_S)
 
-    def place(self, path: str) -> tuple[ClientSession, str]:
+    def session_of(self, path: str) -> tuple[ClientSession, str]:
         """Return the session that a path belongs to, and its rest below that session's root.
 
         Raises
@@ -99,7 +99,7 @@ class Masters:
     def each(self, path: str, kind: type[ReplyT], asked: Callable[[str], ClientRequest]) -> list[ReplyT]:
         """Ask each master that has a part of what is below a path; return their replies."""
         whole = "/" + "/".join(split_path(path))
-        session, below = self.place(path)
+        session, below = self.session_of(path)
         replies = [session.call(asked(below), kind)]
         inside = (s for s in sorted(self._masters) if s != whole and is_within(s, whole) and s != "/")
         replies += [self._session(subtree).call(asked(""), kind) for subtree in inside]

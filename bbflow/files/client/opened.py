@@ -59,7 +59,7 @@ class OpenFile:
         self.ino, self._handle = told.attr.ino, told.handle
         self.read_version = told.attr.version
         """The version as it was opened."""
-        self._take_layout(told)
+        self._take_striping(told)
         self._charged: dict[int, int] = {}
         self._version, self._may_append, is_new = 0, False, False
         self.writes = isinstance(told, OpenToWriteReply)
@@ -73,7 +73,7 @@ class OpenFile:
         self._dirty, self._lost, self._closed = truncated and not is_new, False, False
         session.open_files[self._handle] = self
 
-    def _take_layout(self, told: OpenFileReply) -> None:
+    def _take_striping(self, told: OpenFileReply) -> None:
         self._piece_bytes, self._replicas, self._ring = told.piece_bytes, told.replicas, told.ring
         self._pieces = dict(enumerate(told.pieces))
         self._committed = dict(self._pieces)
@@ -120,7 +120,7 @@ class OpenFile:
         self._session.tell(CloseFileRequest(handle=self._handle))
         self._handle, self._lost = told.handle, False
         self._session.open_files[self._handle] = self
-        self._take_layout(told)
+        self._take_striping(told)
 
     def _ranges(self, offset: int, size: int) -> Iterator[tuple[int, int, int]]:
         """Go through the pieces of a range: number, begin in the piece, bytes."""

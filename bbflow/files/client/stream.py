@@ -29,10 +29,10 @@ class FileStream(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Go to a place."""
+        """Go to a position."""
         start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._file.size}[whence]
         if start + offset < 0:
-            raise OSError(errno.EINVAL, f"a place {start + offset} in {self._file.path}")
+            raise OSError(errno.EINVAL, f"a position {start + offset} in {self._file.path}")
         self._at = start + offset
         return self._at
 

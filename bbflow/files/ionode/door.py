@@ -24,7 +24,7 @@ class Door:
     ----------
     listener
         Where clients come.
-    places
+    most
         How many may be inside at once; others wait outside.
     meet
         Lets one prove itself within some seconds, and gives it.
@@ -35,20 +35,20 @@ class Door:
     def __init__(
         self,
         listener: socket.socket,
-        places: int,
+        most: int,
         meet: Callable[[socket.socket, float], Conversation],
         serve: Callable[[Conversation], None],
     ) -> None:
         self._listener, self._meet, self._serve = listener, meet, serve
         self._changed = threading.Condition()
-        self._inside, self._places = 0, places
-        self._unproven, self._most_unproven = 0, min(max(places // 2, 1), MOST_UNPROVEN)
+        self._inside, self._most = 0, most
+        self._unproven, self._most_unproven = 0, min(max(most // 2, 1), MOST_UNPROVEN)
 
     def run(self) -> None:
         """Let clients in for as long as the listener is open."""
         while self._listener.fileno() >= 0:
             with self._changed:
-                self._changed.wait_for(self._has_place)
+                self._changed.wait_for(self._may_let_in)
             try:
                 peer, _ = self._listener.accept()
             except OSError:
@@ -56,8 +56,8 @@ class Door:
             else:
                 self._begin(peer)
 
-    def _has_place(self) -> bool:
-        return self._inside < self._places and self._unproven < self._most_unproven
+    def _may_let_in(self) -> bool:
+        return self._inside < self._most and self._unproven < self._most_unproven
 
     def _begin(self, peer: socket.socket) -> None:
         self._count(inside=1, unproven=1)

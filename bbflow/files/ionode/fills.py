@@ -14,7 +14,7 @@ from bbflow.files.pieces import Pieces, write_all
 CHUNK_BYTES = 8 << 20
 Chunks = queue.PriorityQueue[tuple[int, int, str, int]]
 """Order, number of the request, piece and chunk."""
-Way = Callable[[int], AbstractContextManager[None]]
+Passage = Callable[[int], AbstractContextManager[None]]
 """What this many bytes pass before they are fetched."""
 WAITED_FOR, URGENT, AHEAD = 0, 1, 2
 """Order of chunks: a reader waits for it; its file is open; it is only prefetched."""
@@ -59,7 +59,7 @@ class Fills:
         How many threads of each.
     """
 
-    def __init__(self, pieces: Pieces, storage: Storage, gate: Way, count: int) -> None:
+    def __init__(self, pieces: Pieces, storage: Storage, gate: Passage, count: int) -> None:
         self._pieces, self._storage, self._gate = pieces, storage, gate
         self._changed = threading.Condition()
         self._fills: dict[str, Fill] = {}
@@ -67,9 +67,9 @@ class Fills:
         self._waited_for: Chunks = queue.PriorityQueue()
         self._ahead: Chunks = queue.PriorityQueue()
         for number in range(count):
-            for chunks, way in ((self._waited_for, _at_once), (self._ahead, gate)):
+            for chunks, passage in ((self._waited_for, _at_once), (self._ahead, gate)):
                 name = f"bbflow-fill-{number}"
-                threading.Thread(target=self._run, args=(chunks, way), name=name, daemon=True).start()
+                threading.Thread(target=self._run, args=(chunks, passage), name=name, daemon=True).start()
 
     def begin(self, fill: Fill, *, urgent: bool) -> None:
         """Let a piece come."""
@@ -107,12 +107,12 @@ class Fills:
             self._fills.pop(key, None)
             self._changed.notify_all()
 
-    def _run(self, chunks: Chunks, way: Way) -> None:
+    def _run(self, chunks: Chunks, passage: Passage) -> None:
         while True:
             _, _, key, chunk = chunks.get()
             fill = self._fills.get(key)
             if fill is not None and chunk in fill.missing:
-                with way(min(CHUNK_BYTES, fill.size - chunk * CHUNK_BYTES)):
+                with passage(min(CHUNK_BYTES, fill.size - chunk * CHUNK_BYTES)):
                     if self._take(fill, chunk):
                         self._fetch(fill, chunk)
 

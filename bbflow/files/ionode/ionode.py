@@ -64,12 +64,12 @@ LOOK_S = 0.1
 """How often it looks what the streams leave."""
 INVENTORY_PART = 100_000
 THREADS = 8
-PLACES_PART = 4
+INSIDE_PART = 4
 """Each listener's clients may have this part of the descriptors; the rest is for what they read and write."""
 
 
 @dataclass(frozen=True, slots=True)
-class IoNodePlace:
+class IoNodeSettings:
     """Where an IOnode is, and what it may use."""
 
     name: str
@@ -91,7 +91,7 @@ class IoNode:
 
     Parameters
     ----------
-    place
+    settings
         Where it is.
     endpoint
         How it lets peers in.
@@ -101,19 +101,19 @@ class IoNode:
         When transfers may run.
     """
 
-    def __init__(self, place: IoNodePlace, endpoint: Endpoint, storage: Storage, giving_way: GivingWay) -> None:
-        self._place, self._endpoint = place, endpoint
+    def __init__(self, settings: IoNodeSettings, endpoint: Endpoint, storage: Storage, giving_way: GivingWay) -> None:
+        self._settings, self._endpoint = settings, endpoint
         self._giving_way = giving_way
-        self._pieces = Pieces(place.directory)
-        self._bound = Bound(place.capacity, place.room)
-        self._identity = WelcomeReply(name=place.name, host=socket.gethostname())
+        self._pieces = Pieces(settings.directory)
+        self._bound = Bound(settings.capacity, settings.room)
+        self._identity = WelcomeReply(name=settings.name, host=socket.gethostname())
         self._tls = endpoint.certificate.context() if endpoint.certificate else None
-        self._unix = listen_unix(place.directory / SOCKET_NAME)
+        self._unix = listen_unix(settings.directory / SOCKET_NAME)
         self._tcp = listen_tcp(endpoint.address)
         self._addresses = dict[str, NodeAddress]()
         self._fills = Fills(self._pieces, storage, giving_way.chunk, THREADS)
         self._transfers = Transfers(
-            place.name, self._pieces, self._fills, storage, lambda: self._addresses, giving_way.chunk
+            settings.name, self._pieces, self._fills, storage, lambda: self._addresses, giving_way.chunk
         )
         self._workers = ThreadPoolExecutor(THREADS, thread_name_prefix="bbflow-transfer")
         # A delay policy may hold all of these; what clients wait for, such as a look at a directory, goes on.
@@ -132,11 +132,11 @@ class IoNode:
 
     def start(self) -> None:
         """Let clients in, in threads of its own."""
-        places = raise_open_files() // PLACES_PART
+        most = raise_open_files() // INSIDE_PART
         for listener, meet in ((self._unix, self._meet_here), (self._tcp, self._meet_elsewhere)):
-            door = Door(listener, places, meet, self._serve)
+            door = Door(listener, most, meet, self._serve)
             threading.Thread(target=door.run, daemon=True).start()
-        if self._place.room is not None:
+        if self._settings.room is not None:
             threading.Thread(target=self._watch_room, name="bbflow-room", daemon=True).start()
 
     # Clients.
@@ -197,7 +197,7 @@ class IoNode:
             return FileReply()
 
     def _usage(self, asked: UsageRequest) -> UsageReply:
-        return UsageReply(capacity=self._place.capacity, used=self._pieces.used_bytes())
+        return UsageReply(capacity=self._settings.capacity, used=self._pieces.used_bytes())
 
     # The master.
 
@@ -216,23 +216,23 @@ class IoNode:
             time.sleep(COME_BACK_S)
 
     def _master(self) -> NodeAddress:
-        for master in read_masters(self._place.contact):
-            if master.subtree == self._place.subtree:
+        for master in read_masters(self._settings.contact):
+            if master.subtree == self._settings.subtree:
                 return master.address
-        raise NodeError(f"no master of {self._place.subtree!r} stands in {self._place.contact} yet")
+        raise NodeError(f"no master of {self._settings.subtree!r} stands in {self._settings.contact} yet")
 
     def _register(self, master: Caller) -> None:
-        place = self._place
+        settings = self._settings
         certificate = self._endpoint.certificate
         about = JoinIonode(
-            name=place.name,
+            name=settings.name,
             host=self._identity.host,
-            socket=str(place.directory / SOCKET_NAME),
-            directory=str(place.directory),
+            socket=str(settings.directory / SOCKET_NAME),
+            directory=str(settings.directory),
             tcp=public_address(self._tcp, split_address(self._endpoint.address)[0]),
             tls=str(certificate.authority.resolve()) if certificate else "",
             capacity=self._bound.tell(),
-            most=place.capacity,
+            most=settings.capacity,
             keys=(),
         )
         inventory = [(key, size) for key, size in self._pieces.inventory() if not self._fills.is_filling(key)]

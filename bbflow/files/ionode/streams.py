@@ -42,25 +42,25 @@ class StreamStore:
 
     def children(self, url: str) -> tuple[list[Listed], list[str]]:
         """List the streams, or what one has now."""
-        files = list(self.tree(url)) if self._place(url)[0] else []
+        files = list(self.tree(url)) if self._split(url)[0] else []
         own = [file for file in files if "/" not in file.name]
         inside = {file.name.partition("/")[0] for file in files if "/" in file.name}
-        return own, sorted(inside) if self._place(url)[0] else self._streams()
+        return own, sorted(inside) if self._split(url)[0] else self._streams()
 
     def tree(self, url: str) -> Iterator[Listed]:
         """List all keys below a directory, as they are now."""
-        stream, below = self._place(url)
+        stream, below = self._split(url)
         prefix = f"{below}/" if below else ""
         for name in [stream] if stream else self._streams():
             before = "" if stream else f"{name}/"
             for key, facts in _facts(self._look(name)):
                 if key.startswith(prefix):
-                    place = before + key[len(prefix) :]
-                    yield Listed(f"{url}/{place}", place, facts.size_bytes, facts.version)
+                    name = before + key[len(prefix) :]
+                    yield Listed(f"{url}/{name}", name, facts.size_bytes, facts.version)
 
     def facts(self, url: str) -> Facts:
         """Tell about a key, as it was when its stream was last listed."""
-        stream, key = self._place(url)
+        stream, key = self._split(url)
         found = dict(_facts(self._last(stream))).get(key)
         if found is None:
             raise missing(url)
@@ -68,7 +68,7 @@ class StreamStore:
 
     def whole(self, url: str, most_bytes: int) -> tuple[Facts, bytes] | None:
         """Read a key, with its facts."""
-        stream, key = self._place(url)
+        stream, key = self._split(url)
         keys = self._last(stream)
         found = dict(_facts(keys)).get(key)
         if found is None:
@@ -78,7 +78,7 @@ class StreamStore:
     @contextmanager
     def open(self, url: str, facts: Facts) -> Iterator[Reader]:
         """Open a key for reading in chunks."""
-        stream, key = self._place(url)
+        stream, key = self._split(url)
         yield _Content(_read(self._last(stream), key, url))
 
     def create(self, url: str, size_bytes: int) -> AbstractContextManager[Any]:
@@ -97,7 +97,7 @@ class StreamStore:
         """Refuse."""
         raise _read_only(url)
 
-    def _place(self, url: str) -> tuple[str, str]:
+    def _split(self, url: str) -> tuple[str, str]:
         stream, _, key = url.removeprefix(self._base).strip("/").partition("/")
         return stream, key
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from bbflow.errors import ProtocolError
-from bbflow.files.inodes import FileLayout, Inode, Pieces, check_size
+from bbflow.files.inodes import Inode, Pieces, Striping, check_size
 from bbflow.files.master.core import Answers, AnyCall, Call, Core, Deferred
 from bbflow.files.master.events import NodeEvent
 from bbflow.files.master.permissions import mode_after_write
@@ -44,14 +44,14 @@ class Committing:
             raise OSError(errno.EBADF, f"{inode.name!r} isn't open for writing")
         _check_base(handle, inode, pieces)
         self._check_pieces(handle, pieces, size)
-        added = delta(handle.layout.places(handle.pieces), handle.layout.places(pieces))
+        added = delta(handle.striping.places(handle.pieces), handle.striping.places(pieces))
         self._check_room(call, added)
         new = [
             (index, pieces[index])
             for index in range(len(pieces))
             if pieces[index][0] and pieces[index] not in handle.pieces[index : index + 1]
         ]
-        if handle.layout.replicas > 1 and new:
+        if handle.striping.replicas > 1 and new:
             self._replicas.copy(handle, new, lambda: self._count_later(call, handle, added))
             raise Deferred
         return self._count(call, handle, added)
@@ -70,7 +70,7 @@ class Committing:
         core, asked, pieces = self._core, call.asked, call.asked.pieces
         inode = core.image.inodes[handle.ino]
         self._spend(call.session, handle, pieces, added)
-        inode = at(inode, handle.layout, is_cut=is_cut(handle.pieces, pieces, was=inode.is_cut))
+        inode = at(inode, handle.striping, is_cut=is_cut(handle.pieces, pieces, was=inode.is_cut))
         inode = self.new_version(call, inode, pieces, asked.size, handle.version)
         mtime_ns = inode.mtime_ns if asked.mtime_ns is None else asked.mtime_ns
         inode = replace(inode, mtime_ns=mtime_ns, mode=mode_after_write(inode, call.who))
@@ -87,7 +87,7 @@ class Committing:
 
     def _check_pieces(self, handle: Handle, pieces: Pieces, size: int) -> None:
         """Refuse a version that a client of the format can't have written."""
-        piece_bytes = handle.layout.piece_bytes
+        piece_bytes = handle.striping.piece_bytes
         if size < 0 or len(pieces) > -(-size // piece_bytes):
             raise ProtocolError(f"a commit of {len(pieces)} pieces for {size} bytes")
         check_size(size)
@@ -108,7 +108,7 @@ class Committing:
     def _spend(self, session: Session, handle: Handle, pieces: Pieces, added: dict[str, int]) -> None:
         for name, size in added.items():
             self._core.grant(session, name, -size)
-        self._core.place(handle.layout.places(pieces))
+        self._core.place(handle.striping.places(pieces))
 
     def new_version(self, call: AnyCall, inode: Inode, pieces: Pieces, size: int, version: int) -> Inode:
         """Return a file with another version; what needs the one before keeps it."""
@@ -120,9 +120,9 @@ class Committing:
         ))  # fmt: skip
 
 
-def at(inode: Inode, layout: FileLayout, *, is_cut: bool) -> Inode:
+def at(inode: Inode, striping: Striping, *, is_cut: bool) -> Inode:
     """Return a file whose pieces are to lie elsewhere."""
-    ring, replicas, piece_bytes = layout.ring, layout.replicas, layout.piece_bytes
+    ring, replicas, piece_bytes = striping.ring, striping.replicas, striping.piece_bytes
     return replace(inode, ring=ring, replicas=replicas, piece_bytes=piece_bytes, is_cut=is_cut)
 
 

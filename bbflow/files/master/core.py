@@ -11,7 +11,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from bbflow.files.commands import Command, DropCommand, IonodeAddress, TaskAnswer
-from bbflow.files.inodes import DIRECTORY, FILE, FileLayout, Inode, Pieces
+from bbflow.files.inodes import DIRECTORY, FILE, Inode, Pieces, Striping
 from bbflow.files.master.database import Database
 from bbflow.files.master.events import Event, RoomEvent
 from bbflow.files.master.image import Image
@@ -321,9 +321,9 @@ class Core:
 
     # What is decided in several places.
 
-    def handle(self, session: Session, inode: Inode, version: int, pieces: Pieces, layout: FileLayout) -> Handle:
+    def handle(self, session: Session, inode: Inode, version: int, pieces: Pieces, striping: Striping) -> Handle:
         """Return a new handle."""
-        return Handle(self.number(), session.name, inode.ino, version, pieces, layout)
+        return Handle(self.number(), session.name, inode.ino, version, pieces, striping)
 
     def without_name(self, inode: Inode) -> list[Record]:
         """Return what is so once an inode has lost its name: its object goes; it, too, unless it is open still."""

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from bbflow.errors import CapacityError, ConfigError, NodeError
-from bbflow.files.inodes import FileLayout, Inode, pack, unpack
+from bbflow.files.inodes import Inode, Striping, pack, unpack
 from bbflow.files.master.records import (
     ClosedRecord,
     DoomRecord,
@@ -147,7 +147,7 @@ class Database:
     def writers(self) -> list[Handle]:
         """Return the handles for writing; what pieces they have follows from their files."""
         return [
-            Handle(handle, session, ino, version, (), FileLayout(RING.decode(ring), replicas, piece_bytes))
+            Handle(handle, session, ino, version, (), Striping(RING.decode(ring), replicas, piece_bytes))
             for handle, session, ino, version, ring, replicas, piece_bytes in self._connection.execute(
                 "SELECT * FROM writers"
             )
@@ -279,8 +279,8 @@ class Database:
 
 
 def _values(it: Handle) -> tuple[Any, ...]:
-    ring = msgspec.msgpack.encode(it.layout.ring)
-    return it.number, it.session, it.ino, it.version, ring, it.layout.replicas, it.layout.piece_bytes
+    ring = msgspec.msgpack.encode(it.striping.ring)
+    return it.number, it.session, it.ino, it.version, ring, it.striping.replicas, it.striping.piece_bytes
 
 
 def _code(error: Exception) -> int:

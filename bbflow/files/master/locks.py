@@ -37,46 +37,46 @@ class Locks:
         wanted = Lock(call.session.name, asked.owner, asked.kind, asked.start, end, asked.pid)
         if wanted.kind not in ("r", "w", "u") or not 0 <= wanted.start < wanted.end:
             raise OSError(errno.EINVAL, "no such lock")
-        held = self._core.image.locks.get(inode.ino, ())
-        conflict = None if wanted.kind == "u" else next((lock for lock in held if lock.conflicts(wanted)), None)
+        locks = self._core.image.locks.get(inode.ino, ())
+        conflict = None if wanted.kind == "u" else next((lock for lock in locks if lock.conflicts(wanted)), None)
         if asked.test:
             return _told(conflict)
         if conflict is not None:
             error = OSError(errno.EAGAIN, f"another process has locked {inode.name!r}")
             call.wait(UnlockedEvent(inode.ino), error, asked.wait_s, self._core.clock())
-        own = tuple(lock for lock in with_lock(held, wanted) if lock.is_of(wanted))
+        own = tuple(lock for lock in with_lock(locks, wanted) if lock.is_of(wanted))
         call.record(LocksRecord(inode.ino, wanted.session, wanted.owner, own))
         return FileReply()
 
     def restore(self) -> None:
         """Release what nobody holds any more that did under a master before this one."""
         core = self._core
-        for ino, held in list(core.image.locks.items()):
-            gone = [lock for lock in held if ino not in core.image.inodes or lock.session not in core.sessions.by_name]
+        for ino, locks in list(core.image.locks.items()):
+            gone = [lock for lock in locks if ino not in core.image.inodes or lock.session not in core.sessions.by_name]
             core.commit(*_released(ino, gone))
 
     def release_all(self, session: Session) -> None:
         """Release what a session holds."""
-        for ino, held in list(self._core.image.locks.items()):
-            self._core.commit(*_released(ino, [lock for lock in held if lock.session == session.name]))
+        for ino, locks in list(self._core.image.locks.items()):
+            self._core.commit(*_released(ino, [lock for lock in locks if lock.session == session.name]))
 
 
 def _released(ino: int, locks: Iterable[Lock]) -> list[LocksRecord]:
     return [LocksRecord(ino, session, owner, ()) for session, owner in {(it.session, it.owner): None for it in locks}]
 
 
-def with_lock(held: Iterable[Lock], wanted: Lock) -> list[Lock]:
+def with_lock(locks: Iterable[Lock], wanted: Lock) -> list[Lock]:
     """Return what is held once an owner has locked, or unlocked (`u`), a range: its older locks there make way."""
-    locks = []
-    for lock in held:
+    left = []
+    for lock in locks:
         if not lock.is_of(wanted) or lock.end <= wanted.start or wanted.end <= lock.start:
-            locks.append(lock)
+            left.append(lock)
             continue
         if lock.start < wanted.start:
-            locks.append(replace(lock, end=wanted.start))
+            left.append(replace(lock, end=wanted.start))
         if wanted.end < lock.end:
-            locks.append(replace(lock, start=wanted.end))
-    return locks if wanted.kind == "u" else [*locks, wanted]
+            left.append(replace(lock, start=wanted.end))
+    return left if wanted.kind == "u" else [*left, wanted]
 
 
 def _told(conflict: Lock | None) -> ConflictReply:

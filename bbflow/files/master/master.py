@@ -200,7 +200,7 @@ class Master:
         is_write = isinstance(asked, OpenFileRequest) and asked.write
         if self._core.options.read_only and (type(asked) in self._changes or is_write):
             self._answer(call, FileRefusal(errno=errno.EROFS, error="these files can only be read"))
-        elif not self._once.is_under_way(call):
+        elif not self._once.is_running(call):
             self._try(call)
 
     def _try(self, call: AnyCall) -> None:

@@ -25,17 +25,17 @@ class Once:
     def __init__(self, core: Core, undo: Callable[[Session, Given], None]) -> None:
         self._core, self._undo = core, undo
 
-    def is_under_way(self, call: AnyCall) -> bool:
+    def is_running(self, call: AnyCall) -> bool:
         """Whether a request came before and has no reply yet; that goes to the new connection then."""
         asked, slots = call.asked, call.session.slots
         if asked.slot is None:
             return False
-        place, number = asked.slot, asked.number
-        slot = slots.get(place)
+        index, number = asked.slot, asked.number
+        slot = slots.get(index)
         if slot is None or slot.number != number:
             if slot is not None and slot.reply and asked.abandoned:
                 self._undo(call.session, parse_given(slot.reply))
-            slots[place] = ReplySlot(number, call)
+            slots[index] = ReplySlot(number, call)
             return False
         if slot.call is not None:
             slot.call.peer = call.peer
@@ -77,7 +77,7 @@ class Once:
         slots
             Slots and numbers of its requests without a reply.
         """
-        found = [session.slots[place] for place, number in slots if _is(session.slots.get(place), number)]
+        found = [session.slots[index] for index, number in slots if _is(session.slots.get(index), number)]
         return [parse_given(slot.reply) for slot in found if slot.reply]
 
     def _slot(self, call: AnyCall) -> ReplySlot | None:

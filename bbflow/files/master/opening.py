@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from bbflow.files.commands import DiscardCommand
-from bbflow.files.inodes import DIRECTORY, FILE, FileLayout, Inode, Pieces, check_size, key_of, pages
+from bbflow.files.inodes import DIRECTORY, FILE, Inode, Pieces, Striping, check_size, key_of, pages
 from bbflow.files.master.committing import Committing, at
 from bbflow.files.master.core import Answers, AnyCall, Call, Core
 from bbflow.files.master.entries import made, touched
@@ -90,7 +90,7 @@ class FileOpening:
         is_cold = self._filling.begin(call, inode)
         inode = self._core.image.inodes[inode.ino]  # it may be on its way by now
         self._ahead.opened(inode, call.session.host, comes=is_cold)
-        handle = self._core.handle(call.session, inode, 0, inode.pieces, inode.layout)
+        handle = self._core.handle(call.session, inode, 0, inode.pieces, inode.striping)
         return OpenFileReply(cold=is_cold, **self._opened(call, inode, handle))
 
     def _opened(self, call: AnyCall, inode: Inode, handle: Handle) -> dict[str, Any]:
@@ -101,9 +101,9 @@ class FileOpening:
             "attr": inode.attr(),
             "handle": handle.number,
             "pieces": handle.pieces,
-            "piece_bytes": handle.layout.piece_bytes,
-            "ring": handle.layout.ring,
-            "replicas": handle.layout.replicas,
+            "piece_bytes": handle.striping.piece_bytes,
+            "ring": handle.striping.ring,
+            "replicas": handle.striping.replicas,
         }
 
     def _check_there(self, call: AnyCall, inode: Inode) -> None:
@@ -134,10 +134,11 @@ class FileOpening:
             is_cold = self._filling.begin(call, inode)
             inode = self._core.image.inodes[inode.ino] if is_cold else inode
         is_anew = truncate or not inode.ring
-        layout = self._new_layout(call) if is_anew else inode.layout  # until it commits, others read what was there
+        # Until it commits, others read what was there.
+        striping = self._new_striping(call) if is_anew else inode.striping
         pieces = () if truncate else inode.pieces
-        handle = self._core.handle(call.session, inode, self._core.number(), pieces, layout)
-        granted = self._grant_a_little(call.session, layout.ring[0])
+        handle = self._core.handle(call.session, inode, self._core.number(), pieces, striping)
+        granted = self._grant_a_little(call.session, striping.ring[0])
         told = self._opened(call, inode, handle)
         return OpenToWriteReply(cold=is_cold, version=handle.version, granted=granted, append=not inode.is_cut, **told)
 
@@ -152,13 +153,13 @@ class FileOpening:
         busy = OSError(errno.EBUSY, f"{inode.name!r} is open for writing elsewhere: one writes at a time")
         call.wait(ClosedEvent(inode.ino), busy, wait_s, self._core.clock())
 
-    def _new_layout(self, call: AnyCall) -> FileLayout:
+    def _new_striping(self, call: AnyCall) -> Striping:
         core = self._core
         ring = core.ring(call.session.host)
         if not ring:
             error = OSError(errno.EHOSTDOWN, "no IOnode is up")
             call.wait(AnyNodeEvent(), error, core.options.node_loss_s, core.clock())
-        return FileLayout(ring, min(core.options.replicas, len(ring)), core.options.piece_bytes)
+        return Striping(ring, min(core.options.replicas, len(ring)), core.options.piece_bytes)
 
     def _grant_a_little(self, session: Session, name: str) -> dict[str, int]:
         node = self._core.nodes.get(name)
@@ -251,7 +252,7 @@ class FileOpening:
         """Close a handle that its client doesn't need any more; a new file is empty if nothing was committed."""
         inode = self._core.image.inodes[handle.ino]
         if handle.version and inode.expected:
-            inode = at(inode, handle.layout, is_cut=inode.is_cut)
+            inode = at(inode, handle.striping, is_cut=inode.is_cut)
             inode = self._committing.new_version(call, inode, (), 0, handle.version)
             call.record(InodeRecord(inode))
         call.record(*self._closed(inode, handle, discard=discard))
@@ -286,7 +287,7 @@ class FileOpening:
         last = len(handle.pieces) - 1
         version, size = handle.pieces[last] if handle.pieces else (0, 0)
         grown = ((key_of(version, last), size),) if version and not inode.is_cut else ()
-        for name in set(handle.layout.ring):
+        for name in set(handle.striping.ring):
             node = self._core.nodes.get(name)
             if node is not None and node.peer is not None:
                 self._core.command(name, DiscardCommand(version=handle.version, cut=grown), lambda _: None)
@@ -359,7 +360,7 @@ class FileOpening:
         inode = image.inodes.get(ino)
         if inode is None or write or inode.version != version or number in image.handles:
             return False
-        self._core.commit(HandleRecord(Handle(number, session.name, ino, 0, inode.pieces, inode.layout)))
+        self._core.commit(HandleRecord(Handle(number, session.name, ino, 0, inode.pieces, inode.striping)))
         return True
 
     def restore(self, handle: Handle) -> None:

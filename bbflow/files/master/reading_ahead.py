@@ -31,7 +31,7 @@ class ReadRun:
     reached: int = 0
     """Those before this have been asked for."""
 
-    def place(self, name: str) -> int:
+    def position(self, name: str) -> int:
         """Return where a name stands, which may be a new one."""
         at = bisect_left(self.names, name)
         if at == len(self.names) or self.names[at] != name:
@@ -40,13 +40,13 @@ class ReadRun:
             self.reached += at < self.reached
         return at
 
-    def follow(self, place: int, most: int) -> bool:
+    def follow(self, position: int, most: int) -> bool:
         """Take in which is opened now, and with how many behind it at most; return whether it was expected."""
-        is_next = self.last < place <= self.last + max(self.window, 1)
-        if place != self.last:
+        is_next = self.last < position <= self.last + max(self.window, 1)
+        if position != self.last:
             self.window = min(max(2 * self.window, 1), most) if is_next else 0
-            self.reached = max(self.reached, place + 1) if is_next else place + 1
-        self.last = place
+            self.reached = max(self.reached, position + 1) if is_next else position + 1
+        self.last = position
         return is_next
 
 
@@ -81,7 +81,7 @@ class ReadingAhead:
         """
         most = self._core.options.files_ahead
         run = self._run(inode.parent, comes) if most and inode.parent else None
-        if run is not None and run.follow(run.place(inode.name), most):
+        if run is not None and run.follow(run.position(inode.name), most):
             self._begin(run, inode.parent, host)
 
     def _run(self, directory: int, comes: bool) -> ReadRun | None:
@@ -106,15 +106,15 @@ class ReadingAhead:
         """Let files come as far as the window and the bytes allow."""
         core = self._core
         left_bytes = min(MOST_BYTES, sum(node.capacity for node in core.nodes.values()) // CAPACITY_SHARE)
-        for place in range(run.last + 1, min(run.last + 1 + run.window, len(run.names))):
-            inode = core.image.child(directory, run.names[place])
+        for position in range(run.last + 1, min(run.last + 1 + run.window, len(run.names))):
+            inode = core.image.child(directory, run.names[position])
             left_bytes -= inode.size if inode is not None else 0
             if left_bytes < 0:
                 return
-            if place >= run.reached:
+            if position >= run.reached:
                 if inode is not None and not self._start(inode, host):
                     return
-                run.reached = place + 1
+                run.reached = position + 1
 
     def _start(self, inode: Inode, host: str) -> bool:
         """Let a file come if it isn't there; return whether there is room."""

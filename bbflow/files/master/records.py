@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from bbflow.files.inodes import FileLayout, Inode, Pieces
+from bbflow.files.inodes import Inode, Pieces, Striping
 from bbflow.files.master.events import Event
 
 
@@ -26,7 +26,7 @@ class Handle(Struct, frozen=True, gc=False):
     """The number that it writes; 0 for reading."""
     pieces: Pieces
     """What it may read: the version as it was opened, or as it was last committed by it."""
-    layout: FileLayout
+    striping: Striping
     """Where the pieces lie that it reads, or writes: the file's own once they are committed."""
     is_cut_off: bool = False
     """Whether the bytes that it goes on from are gone meanwhile."""

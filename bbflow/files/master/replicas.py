@@ -43,9 +43,9 @@ class Replicas:
             Called once they are where they belong.
         """
         copies = [
-            (node, key_of(version, index), size, handle.layout.holders(index)[0])
+            (node, key_of(version, index), size, handle.striping.holders(index)[0])
             for index, (version, size) in pieces
-            for node in handle.layout.holders(index)[1:]
+            for node in handle.striping.holders(index)[1:]
         ]
         failed: list[tuple[str, str]] = []
         left = len(copies)

@@ -27,7 +27,7 @@ class Scanning:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._under_way: dict[int, bool] = {}
+        self._looking: dict[int, bool] = {}
         self._errors: dict[int, tuple[float, str]] = {}
         self.changes = Changes()
         """What clients must forget after a directory was looked at."""
@@ -64,7 +64,7 @@ class Scanning:
         error = OSError(errno.EIO, f"the shared storage doesn't tell what is in {directory.name or '/'!r}: {text}")
         if error_s >= call.began_s:
             raise error
-        goes_below = self._under_way.get(directory.ino)
+        goes_below = self._looking.get(directory.ino)
         if goes_below is None or (below and not goes_below):
             self._start(directory.ino, below=below)
         call.wait(ScannedEvent(directory.ino), error, SCAN_TIMEOUT_S, self._core.clock())
@@ -85,15 +85,15 @@ class Scanning:
 
     def _start(self, ino: int, *, below: bool) -> None:
         core = self._core
-        self._under_way[ino] = below
+        self._looking[ino] = below
         core.commit(LookRecord(begins=True))
-        began_s, found = core.clock(), Found()
+        began_s, found = core.clock(), Listing()
 
         def done(answer: TaskAnswer) -> None:
             found.add(answer)
             if not answer.done:
                 return
-            self._under_way.pop(ino, None)
+            self._looking.pop(ino, None)
             directory = core.image.inodes.get(ino)
             if answer.errno is not None:
                 self._errors[ino] = (core.clock(), answer.error)
@@ -106,7 +106,7 @@ class Scanning:
         path = core.image.path(core.image.inodes[ino])
         core.command(core.a_node() or "", ScanCommand(path=path, below=below), done)
 
-    def _merge(self, directory: Inode, found: "Found", began_s: float, *, below: bool) -> None:
+    def _merge(self, directory: Inode, found: "Listing", began_s: float, *, below: bool) -> None:
         core = self._core
         seen: set[str] = set()
         path = core.image.path(directory)
@@ -233,7 +233,7 @@ class Scanning:
                 self._core.commit(*self._core.without_name(replace(inode, stored_path="")))
 
 
-class Found:
+class Listing:
     """What the shared storage told of a directory, in parts."""
 
     def __init__(self) -> None:

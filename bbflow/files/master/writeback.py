@@ -191,11 +191,11 @@ class WriteBack:
         for ino in self._core.image.misplaced:
             aside = f".bbflow-moving-{ino:x}"
             rests = self.failures.rests(aside) or ino in self._half_moved or inodes[ino].filling
-            if not rests and self._is_in_its_own_way(ino):
+            if not rests and self._waits_for_itself(ino):
                 self._move(inodes[ino], aside)
                 return
 
-    def _is_in_its_own_way(self, ino: int) -> bool:
+    def _waits_for_itself(self, ino: int) -> bool:
         """Whether the file whose object is in this one's place waits, by way of others, for this one's to go."""
         image, at, seen = self._core.image, ino, set[int]()
         while at not in seen:
@@ -221,7 +221,7 @@ class WriteBack:
         core, path = self._core, self._core.image.path(inode)
         node = next((n for n in inode.ring if n in core.nodes and core.nodes[n].peer is not None), core.a_node()) or ""
         transfer = ObjectTransfer(path, node)
-        opened = Handle(core.number(), "", inode.ino, 0, inode.pieces, inode.layout)
+        opened = Handle(core.number(), "", inode.ino, 0, inode.pieces, inode.striping)
         core.commit(*self._begun(transfer), HandleRecord(opened))
 
         def done(answer: TaskAnswer) -> None:

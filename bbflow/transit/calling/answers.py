@@ -27,7 +27,7 @@ ROWS_PER_CHUNK, TIMES_PER_CHUNK = 1 << 12, 512
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AxisPlace:
     """Where on the axis of a store an answer lies."""
 
     time: float
@@ -81,7 +81,7 @@ class Answers:
         """Show what was added, and set attributes."""
         self._store.commit(**attributes)
 
-    def add(self, found: Found, place: Place) -> None:
+    def add(self, found: Found, place: AxisPlace) -> None:
         """Add what a field has come to, or put it in the place of what is there; shown with the next `commit`.
 
         Raises
@@ -102,7 +102,7 @@ class Answers:
             self._add_rows(found, place, index, found.rows)
         self._write_place(place, index)
 
-    def _index(self, place: Place) -> int:
+    def _index(self, place: AxisPlace) -> int:
         """Return where on the axis an answer lies: that of a span may be there already."""
         if place.bounds is None:
             return len(self._store.read(TIME))
@@ -110,7 +110,7 @@ class Answers:
         (known,) = np.nonzero(np.isclose(starts, place.bounds[0], rtol=0, atol=1e-9))
         return int(known[0]) if len(known) else len(starts)
 
-    def _add_rows(self, found: Found, place: Place, index: int, rows: str) -> None:
+    def _add_rows(self, found: Found, place: AxisPlace, index: int, rows: str) -> None:
         before = int(self._store.read(ROW_SIZE)[:index].sum())
         own = {name: item for name, item in found.variables.items() if rows in item.dims}
         (size,) = {len(item.values) for item in own.values()}
@@ -127,14 +127,14 @@ class Answers:
         if len(values):
             self._store.write(name, start, values)
 
-    def _write_place(self, place: Place, index: int) -> None:
+    def _write_place(self, place: AxisPlace, index: int) -> None:
         if place.number is not None:
             self._store.write(STEP, index, np.array([place.number]))
         if place.bounds is not None:
             self._store.write(BOUNDS, index, np.array([place.bounds]))
         self._store.write(TIME, index, np.array([place.time]))
 
-    def _create(self, found: Found, place: Place) -> None:
+    def _create(self, found: Found, place: AxisPlace) -> None:
         along = {TIME, BOUNDS, STEP, ROW_SIZE} | {f"{found.rows}_{name}" for name in ("time", "step")}
         for name, item in {**found.variables, **found.coordinates}.items():
             if name in along:
@@ -161,7 +161,7 @@ class Answers:
             self._create_rows(found.rows, place)
         self._store.describe_store(**found.attributes)
 
-    def _create_rows(self, rows: str, place: Place) -> None:
+    def _create_rows(self, rows: str, place: AxisPlace) -> None:
         self._axis(ROW_SIZE, "i8", {"long_name": f"how many {rows} each has", "sample_dimension": rows})
         named = {f"{rows}_time": ("f8", place.attributes)}
         if place.number is not None:

@@ -11,7 +11,7 @@ from bbflow.drain.draining import bare
 from bbflow.errors import OperatorError
 from bbflow.functions import Said, UserFunction
 from bbflow.operators.windows.calendars import Clock
-from bbflow.transit.calling.answers import ERROR, KEPT, STOP, THROUGH, Answers, Place
+from bbflow.transit.calling.answers import ERROR, KEPT, STOP, THROUGH, Answers, AxisPlace
 from bbflow.transit.calling.calls import CallReceipt, SpanCall, StepCall, call_function
 from bbflow.transit.driver_stage import no_time
 from bbflow.transit.folding.patterns import Parts, parts_of
@@ -255,15 +255,15 @@ class CallStage:
             told[STOP] = f"{calling.function.name} asked in {at} for the simulation's end: {said.stop}"
         return told
 
-    def _place(self, call: Call) -> Place:
+    def _place(self, call: Call) -> AxisPlace:
         assert self._clock is not None
         assert self._results is not None
         told = self._clock.attributes | self._clock.meaning
         if isinstance(call, StepCall):
             time = call.number if call.time is None else call.time
-            return Place(float(time), told, number=call.number)
+            return AxisPlace(float(time), told, number=call.number)
         time, bounds = self._results.stamp(call.function.window, call.index)
-        return Place(time, told, bounds=bounds)
+        return AxisPlace(time, told, bounds=bounds)
 
     def _ask_to_stop(self, why: str) -> None:
         if not self._stopped:

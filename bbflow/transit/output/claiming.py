@@ -80,7 +80,7 @@ def claim_output(config: Config, *more: str) -> None:
     claim(config.output, *(pattern for store in stores for pattern in zarr_files(store)), *files)
 
 
-def held_output(output: Path) -> AbstractContextManager[None]:
+def locked_output(output: Path) -> AbstractContextManager[None]:
     """Be the one run that writes into an output, which is claimed.
 
     Raises

@@ -128,11 +128,11 @@ def _attributes(own: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in own.items():
         if not isinstance(value, list) or value:
-            found.setdefault(normalize("NFC", netcdf_attribute(str(name))), _held(value))
+            found.setdefault(normalize("NFC", netcdf_attribute(str(name))), _storable(value))
     return found
 
 
-def _held(value: Any) -> Any:
+def _storable(value: Any) -> Any:
     """Return a value as NetCDF may have it: what the configuration gives may be any of YAML."""
     if isinstance(value, bool):
         return int(value)

@@ -51,7 +51,7 @@ class Pyramids:
             if field.pyramid is not None:
                 name = stored_name(f"{window.name}_{field.pyramid.label}")
                 touched[name] = field.pyramid
-                levels = Levels(self._store(name), results, window, field, field.pyramid)
+                levels = PyramidLevels(self._store(name), results, window, field, field.pyramid)
                 for operator in operators:
                     levels.write(operator, at)
         for name, pyramid in touched.items():
@@ -64,7 +64,7 @@ class Pyramids:
         return self._stores[name]
 
 
-class Levels:
+class PyramidLevels:
     """The levels of one field in one store.
 
     Parameters

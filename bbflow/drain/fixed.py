@@ -14,7 +14,7 @@ Array = np.ndarray[Any, Any]
 PREFILL_BYTES = 1 << 20
 
 
-class Slots:
+class FixedShard:
     """A shard of Zarr 3 whose index never changes.
 
     It appears whole, with fill values everywhere. A step's values go to where they belong in their chunks; readers look
