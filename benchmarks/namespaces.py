@@ -44,6 +44,7 @@ class Hosts:
             return []
         own = self.memory / host
         own.mkdir(parents=True, exist_ok=True)
+        own.chmod(0o1777)  # as shared memory is
         return ["unshare", "--mount", "sh", "-c", f'mount --bind "$0" {MEMORY} && exec "$@"', str(own)]
 
     def run(self, host: str, command: str) -> None:

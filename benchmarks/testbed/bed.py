@@ -36,6 +36,8 @@ class Bed:
     """Its namespaces."""
     folder: Path
     """In memory; BB storage and boards go below."""
+    bucket: Path
+    """The server's directory: each object is a file in it, if the server is versitygw."""
 
     def start(self, host: str, module: str, *words: str) -> "subprocess.Popen[str]":
         """Start a part (`python -m benchmarks.testbed.<module>`) on a host, its input and output as pipes."""
@@ -79,10 +81,10 @@ def test_bed(keys: Sequence[str], size_bytes: int) -> Iterator[Bed]:
     with (
         folder_in_memory() as name,
         joined_hosts(HOSTS) as hosts,
-        serving(hosts),
+        serving(hosts) as bucket,
     ):
         make_half_duplex(hosts)
-        bed = Bed(hosts, Path(name))
+        bed = Bed(hosts, Path(name), bucket)
         bed.run("storage", "inputs", str(size_bytes), *keys)
         yield bed
 

@@ -15,8 +15,8 @@ START_S = 120.0
 
 
 @contextmanager
-def serving(hosts: Hosts) -> Iterator[None]:
-    """Run the server until the block ends; its directory is in /dev/shm."""
+def serving(hosts: Hosts) -> Iterator[Path]:
+    """Run the server until the block ends; give the directory of its bucket's objects, in /dev/shm."""
     with folder_in_memory() as name:
         (Path(name) / BUCKET).mkdir()
         process = subprocess.Popen(
@@ -26,7 +26,7 @@ def serving(hosts: Hosts) -> Iterator[None]:
         )
         try:
             _await_bucket(hosts, process)
-            yield
+            yield Path(name) / BUCKET
         finally:
             process.kill()
             process.wait()

@@ -1,6 +1,7 @@
-"""Real Snakemake in the test bed, in the place of the map job: by its own S3 plugin, or prefetched by bbflow's.
+"""Real Snakemake in the test bed, in the place of the map job: by its own S3 and fs plugins, or prefetched by bbflow's.
 
-`python -m benchmarks.testbed.snakemake` needs, beside what the test bed needs, snakemake and its S3 plugin.
+`python -m benchmarks.testbed.snakemake` needs, beside what the test bed needs, snakemake and these two plugins; and for
+the shared file system sshfs, socat, rsync and OpenSSH's sftp-server.
 """
 
 import argparse
@@ -10,7 +11,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,10 +24,14 @@ from benchmarks.testbed.job import Job
 from benchmarks.testbed.measuring import ended_by_signal
 from benchmarks.testbed.needs import missing
 from benchmarks.testbed.shaping import CAP_BITS_PER_S, set_rate
+from benchmarks.testbed.shared import MOUNT, mounted, shared_lacking, sharing
 
 PEER = "naive"
-"""Snakemake's own S3 plugin: inputs are retrieved when their jobs are about to start."""
-WAYS = (PEER, "no-action", "full-delay", "partial-delay")
+"""Snakemake's own plugin for a store: inputs are retrieved when their jobs are about to start."""
+S3, FS = "s3", "fs"
+"""The bucket, and the same files as a file system that compute hosts have mounted."""
+QUIET_WAYS = {S3: (PEER, "no-action"), FS: (PEER, "no-action")}
+BUSY_WAYS = {S3: (PEER, "no-action", "full-delay", "partial-delay"), FS: (PEER, "no-action", "full-delay")}
 SNAKEFILE = """
 onstart:
     shell("cut -d' ' -f1 /proc/uptime > {notes}/begun")
@@ -45,6 +50,8 @@ class Measured:
 
     traffic: str
     """What the HPC application did beside it."""
+    store: str
+    """Where its inputs were."""
     way: str
     """How its inputs came."""
     begun_s: float
@@ -57,12 +64,17 @@ class Measured:
     """How long phases took beside no run."""
 
     @property
+    def key(self) -> tuple[str, str, str]:
+        """What it is a repetition of."""
+        return self.traffic, self.store, self.way
+
+    @property
     def makespan_s(self) -> float:
         """From the first selection to the last job's end."""
         return self.ended_s - self.begun_s
 
 
-def run_once(bed: Bed, job: Job) -> Measured:
+def run_once(bed: Bed, store: str, job: Job) -> Measured:
     """Run the workflow on an empty BB; a job that reads too little is an error."""
     folder = Path(job.directory)
     make(folder, "**")
@@ -72,7 +84,8 @@ def run_once(bed: Bed, job: Job) -> Measured:
     (folder / "Snakefile").write_text(text)
     path = os.pathsep.join([str(ROOT / "snakemake-plugin"), str(ROOT)])
     told = os.environ | environment() | {"PYTHONPATH": path, "XDG_CACHE_HOME": str(folder / "cache")}
-    command = bed.hosts.inside("compute", sys.executable, "-m", "snakemake", *_words(job, folder))
+    words = [sys.executable, "-m", "snakemake", *_words(store, job, folder)]
+    command = bed.hosts.inside("compute", *(mounted(bed, folder, words) if store == FS else words))
     done = subprocess.run(command, cwd=folder, env=told, capture_output=True, text=True, timeout=PART_S, check=False)
     if done.returncode:
         raise RuntimeError(f"Snakemake ended with {done.returncode}: {done.stderr[-3000:]}")
@@ -81,12 +94,14 @@ def run_once(bed: Bed, job: Job) -> Measured:
     remove(folder)
     begun_s = times.pop("begun")
     assert len(times) == len(job.keys)
-    return Measured(QUIET, job.policy, begun_s, max(times.values()))
+    return Measured(QUIET, store, job.policy, begun_s, max(times.values()))
 
 
-def _words(job: Job, folder: Path) -> list[str]:
-    words = ["--cores", str(job.slots), "--nocolor", "--forceall", "--default-storage-prefix", f"s3://{BUCKET}"]
-    words += ["--local-storage-prefix", str(folder / "bb")]
+def _words(store: str, job: Job, folder: Path) -> list[str]:
+    words = ["--cores", str(job.slots), "--nocolor", "--forceall", "--local-storage-prefix", str(folder / "bb")]
+    words += ["--default-storage-prefix", str(folder / MOUNT) if store == FS else f"s3://{BUCKET}"]
+    if (store, job.policy) == (FS, PEER):
+        return [*words, "--default-storage-provider", "fs"]
     if job.policy == PEER:
         return [
             *(*words, "--default-storage-provider", "s3", "--storage-s3-endpoint-url", ENDPOINT),
@@ -97,19 +112,24 @@ def _words(job: Job, folder: Path) -> list[str]:
     return [*words, "--storage-bbflow-capacity", str(job.capacity_bytes)]
 
 
-def quiet_runs(bed: Bed, job: Job, repeat: int) -> Iterator[Measured]:
+def ways(by_store: Mapping[str, Sequence[str]], stores: Sequence[str]) -> list[tuple[str, str]]:
+    """Return pairs of a store and a way."""
+    return [(store, way) for store in stores for way in by_store[store]]
+
+
+def quiet_runs(bed: Bed, job: Job, stores: Sequence[str], repeat: int) -> Iterator[Measured]:
     """Run without HPC traffic."""
-    for way in rotated((PEER, "no-action"), repeat):
-        yield run_once(bed, replace(job, policy=way))
+    for store, way in rotated(ways(QUIET_WAYS, stores), repeat):
+        yield run_once(bed, store, replace(job, policy=way))
 
 
-def busy_runs(bed: Bed, job: Job, repeat: int, pause_s: float) -> list[Measured]:
+def busy_runs(bed: Bed, job: Job, stores: Sequence[str], repeat: int, pause_s: float) -> list[Measured]:
     """Run every way beside one HPC application, which is left alone before, between and after."""
     runs: list[Measured] = []
     with hpc_application(bed, PHASE_BYTES, pause_s, Path(job.board)) as hpc:
         hpc.await_phases(3)
-        for way in rotated(WAYS, repeat):
-            runs.append(run_once(bed, replace(job, policy=way)))
+        for store, way in rotated(ways(BUSY_WAYS, stores), repeat):
+            runs.append(run_once(bed, store, replace(job, policy=way)))
             hpc.await_phases(1)
         hpc.await_phases(1)
     spans = [(run.begun_s, run.ended_s) for run in runs]
@@ -124,15 +144,15 @@ def busy_runs(bed: Bed, job: Job, repeat: int, pause_s: float) -> list[Measured]
 def table(repetitions: Sequence[Sequence[Measured]]) -> str:
     """Write medians; each ratio is within one repetition."""
     lines = [
-        "| | makespan (s) | to Snakemake's S3 plugin | HPC phase (s) | to alone | phases |",
+        "| | makespan (s) | to Snakemake's plugin | HPC phase (s) | to alone | phases |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
     ]
-    for traffic, way in dict.fromkeys((run.traffic, run.way) for runs in repetitions for run in runs):
+    for key in sorted({run.key for runs in repetitions for run in runs}):
         pairs = [
-            (run, next(other for other in runs if (other.traffic, other.way) == (traffic, PEER)))
+            (run, next(other for other in runs if other.key == (*key[:2], PEER)))
             for runs in repetitions
             for run in runs
-            if (run.traffic, run.way) == (traffic, way)
+            if run.key == key
         ]
         ratio = statistics.median(run.makespan_s / peer.makespan_s for run, peer in pairs)
         phased = [run for run, _ in pairs if run.phases_s and run.alone_s]
@@ -144,7 +164,7 @@ def table(repetitions: Sequence[Sequence[Measured]]) -> str:
             )
             phase = f"{phase_s:.2f} | {to_alone:.2f} | {sum(len(run.phases_s) for run in phased)}"
         makespan_s = statistics.median(run.makespan_s for run, _ in pairs)
-        lines.append(f"| {traffic}: {way} | {makespan_s:.1f} | {ratio:.2f} | {phase} |")
+        lines.append(f"| {', '.join(key)} | {makespan_s:.1f} | {ratio:.2f} | {phase} |")
     return "\n".join(lines)
 
 
@@ -159,19 +179,22 @@ def main() -> int:
     parser.add_argument("--pause-s", type=float, default=SPARSE.pause_s, help="between phases (%(default)s)")
     parser.add_argument("--output", type=Path, default=Path("bench-out"))
     options = parser.parse_args()
-    plugins = ("snakemake", "snakemake_storage_plugin_s3")
+    plugins = ("snakemake", "snakemake_storage_plugin_s3", "snakemake_storage_plugin_fs")
     reason = next((f"{name} is missing" for name in plugins if find_spec(name) is None), None) or missing()
     if reason:
         print(f"snakemake: left out: {reason}")
         return 0
+    stores = [S3] if (lacking := shared_lacking()) else [S3, FS]
+    if lacking:
+        print(f"snakemake: the shared file system is left out: {lacking}")
     options.output.mkdir(parents=True, exist_ok=True)
     job = Job(PEER, 1, "", "", options.waves, input_bytes=options.input_bytes, compute_s=options.compute_s)
     repetitions: list[list[Measured]] = []
-    with ended_by_signal(), test_bed(job.keys, job.input_bytes) as bed:
+    with ended_by_signal(), test_bed(job.keys, job.input_bytes) as bed, sharing(bed):
         set_rate(bed.hosts, options.link * 1_000_000)
         job = replace(job, directory=str(bed.folder / "run"), board=str(bed.folder / "board"))
         for number in range(options.repeat):
-            runs = [*quiet_runs(bed, job, number), *busy_runs(bed, job, number, options.pause_s)]
+            runs = [*quiet_runs(bed, job, stores, number), *busy_runs(bed, job, stores, number, options.pause_s)]
             repetitions.append(runs)
             told = [[asdict(run) for run in runs] for runs in repetitions]
             (options.output / "snakemake.json").write_text(json.dumps(told))

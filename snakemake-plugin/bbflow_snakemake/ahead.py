@@ -2,12 +2,13 @@
 
 import atexit
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from pathlib import Path
 
 from bbflow.belongings import make, remove
+from bbflow.errors import SourceError
 from bbflow.events import EventLog
 from bbflow.staging import File, Locations, Stager
 from bbflow_snakemake.settings import Plan
@@ -56,13 +57,19 @@ class Ahead:
         self._submitted = 0
         atexit.register(self.close)
 
-    def announce(self, urls: Sequence[str]) -> str:
-        """Have the inputs of the next job fetched, all together; return the job's key."""
+    def announce(self, sizes: Mapping[str, int]) -> str:
+        """Have the inputs of the next job fetched, all together; return the job's key.
+
+        Parameters
+        ----------
+        sizes
+            URL to bytes. With them jobs have room in the order in which they are announced, not in that of answers.
+        """
         self._submitted += 1
         key = f"job {self._submitted}"
-        future = self._stager.submit(key, [File(url) for url in dict.fromkeys(urls)])
+        future = self._stager.submit(key, [File(url, size_bytes) for url, size_bytes in sizes.items()])
         self._futures[key] = future
-        for url in urls:
+        for url in sizes:
             self._coming.setdefault(url, {})[key] = future
         return key
 
@@ -86,7 +93,10 @@ class Ahead:
         self._stager.final(key)
 
     def copy_of(self, url: str, version: str | None) -> Path | None:
-        """Wait for a file that was announced, and return its copy; None if it wasn't, or isn't its source's any more.
+        """Wait for a file that was announced, and return its copy.
+
+        None if it wasn't, isn't its source's any more, or couldn't be had: it, or another one of its job, has changed
+        since its size was known, and is to be copied now.
 
         Parameters
         ----------
@@ -97,12 +107,15 @@ class Ahead:
 
         Raises
         ------
-        SourceError, CapacityError
-            If it can't be had, or has no room.
+        CapacityError
+            If it has no room.
         """
         if url not in self._coming:
             return None
-        path = _first_of(self._coming[url].values())[url]
+        try:
+            path = _first_of(self._coming[url].values())[url]
+        except SourceError:
+            return None
         return path if isinstance(path, Path) and self._stager.version(url) == (version or "") else None
 
     def has(self, link: Path) -> bool:

@@ -105,17 +105,19 @@ class Scheduler(SchedulerBase):
         for job in jobs:
             if job in self._coming:
                 continue
-            by_provider: dict[BurstBufferStorage, list[str]] = {}
+            by_provider: dict[BurstBufferStorage, dict[str, int]] = {}
             for each in (each for single in single_jobs(job) for each in stored_inputs(single)):
                 ahead = each.provider.ahead
                 path = each.local_path()
-                if not path.exists() or (ahead is not None and ahead.has(path)):
-                    by_provider.setdefault(each.provider, []).append(each.query)
+                size_bytes = each.provider.known.size_bytes(each.query)
+                # a directory is copied when its job starts
+                if size_bytes is not None and (not path.exists() or (ahead is not None and ahead.has(path))):
+                    by_provider.setdefault(each.provider, {})[each.query] = size_bytes
             if by_provider:
                 found = _Coming(job, self._seen[job])
-                for provider, urls in by_provider.items():
+                for provider, sizes in by_provider.items():
                     ahead = provider.fetch_ahead(slots)
-                    found.parts.append((ahead, ahead.announce(urls)))
+                    found.parts.append((ahead, ahead.announce(sizes)))
                 self._coming[job] = found
                 new.append(found)
         return new

@@ -135,3 +135,11 @@ def test_a_missing_source_is_named(flow):
     assert ran.returncode == 1
     assert "in/1.dat" in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+def test_jobs_have_room_in_their_order_whichever_size_is_answered_first(flow):
+    flow.make(12, size=1000)
+    ran = flow.run(capacity="4kB")
+    assert ran.returncode == 0, ran.stderr
+    urls = [Path(event["url"]).name for event in flow.noted("transfer")]
+    assert set(urls[:4]) == {"0.dat", "1.dat", "10.dat", "11.dat"}, "the first by their outputs' names"

@@ -3,9 +3,11 @@
 import asyncio
 import logging
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from bbflow_snakemake.ahead import Ahead
+from bbflow_snakemake.copying import SMALL_BYTES
 from bbflow_snakemake.settings import plan_of
 from snakemake.io import IOCache
 from snakemake_interface_common.exceptions import WorkflowError
@@ -13,6 +15,7 @@ from snakemake_interface_storage_plugins.tests import TestStorageBase
 from snakemake_storage_plugin_bbflow import StorageProvider, StorageProviderSettings
 
 from bbflow.errors import ConfigError
+from bbflow.phases import io_phase
 from testsupport.files_servers import Servers
 from testsupport.object_server import object_server, put_object
 from testsupport.waiting import until
@@ -257,7 +260,8 @@ def test_only_what_was_fetched_ahead_is_removed_at_the_end(tmp_path):
     (tmp_path / "input").write_text("text")
     directory = tmp_path / "ahead"
     ahead = Ahead(plan_of(StorageProviderSettings()), directory, 1, keep=False)
-    ahead.announce([str(tmp_path / "input")])
+    key = ahead.announce({str(tmp_path / "input"): len("text")})
+    assert ahead.is_coming(key), "it has room at once, before those that are announced later"
     until(lambda: any((directory / "files").rglob("input")), "nothing was fetched")
     (directory / "notes of mine").touch()
     ahead.close()
@@ -266,3 +270,33 @@ def test_only_what_was_fetched_ahead_is_removed_at_the_end(tmp_path):
     (tmp_path / "other" / "file").touch()
     with pytest.raises(ConfigError, match="bbflow didn't make it"):
         Ahead(plan_of(StorageProviderSettings()), tmp_path / "other", 1, keep=False)
+
+
+def test_an_input_that_has_changed_since_it_was_announced_is_copied_when_its_job_starts(tmp_path):
+    (tmp_path / "input").write_text("longer than it was")
+    ahead = Ahead(plan_of(StorageProviderSettings()), tmp_path / "ahead", 1, keep=False)
+    try:
+        url = str(tmp_path / "input")
+        ahead.announce({url: 3})
+        assert ahead.copy_of(url, None) is None
+    finally:
+        ahead.close()
+
+
+def test_a_small_output_gives_way_to_nobody(tmp_path):
+    phases = tmp_path / "phases"
+    phases.mkdir()
+    provider = new_provider(tmp_path, policy="full-delay", phases=str(phases))
+    found = provider.object(str(tmp_path / "pfs" / "out"))
+    found.local_path().parent.mkdir(parents=True)
+    found.local_path().write_bytes(b"x" * SMALL_BYTES)
+    with io_phase("hpc", phases), ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, found.managed_store()).result(20)
+        found.local_path().write_bytes(b"x" * (SMALL_BYTES + 1))
+        large = pool.submit(asyncio.run, found.managed_store())
+        with pytest.raises(TimeoutError):
+            large.result(1)
+        (tmp_path / "pfs" / "out").stat()
+        for path in phases.iterdir():
+            path.unlink()
+        large.result(20)
