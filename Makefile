@@ -98,9 +98,10 @@ models-suite: $(if $(ADIOS2_DIR),$(VENV)/.test,$(MPI)/.installed)
 		--examples='$(EXAMPLES)' --scorpio='$(SCORPIO)' --wrf='$(WRF)' \
 		--openpmd='$(OPENPMD)' --lammps='$(LAMMPS)'
 
-# The engine built for each version of ADIOS2 that PyPI has, and the same program with each.
+# The engine built for each version of ADIOS2 that PyPI has, and the same program with each; PREFIXES names folders in which
+# further ones are installed.
 test-versions: $(VENV)/.test
-	$(TOOLS) $(BIN)/python -m pytest $(LONG) adios2-engine/versions
+	$(TOOLS) $(BIN)/python -m pytest $(LONG) adios2-engine/versions --prefixes '$(PREFIXES)'
 
 # A master, an IOnode or the mount is killed at a random moment under a writing load, RUNS times.
 chaos-mount: RUNS ?= 50

@@ -1,5 +1,7 @@
 #include "IoVariables.h"
 
+#include "MemorySelection.h"
+
 #include <algorithm>
 #include <complex>
 #include <stdexcept>
@@ -67,12 +69,12 @@ void Select(adios2::IO &io, const std::string &name, const StoredVariable &varia
     {
         shown.SetShape(variable.Shape);
         shown.SetSelection({adios2::Dims(variable.Shape.size(), 0), variable.Shape});
-        shown.SetMemorySelection();
+        ForgetMemorySelection(shown);
     }
     else if (variable.IsLocalArray())
     {
         shown.SetSelection({{}, LargestCount(variable)});
-        shown.SetMemorySelection();
+        ForgetMemorySelection(shown);
     }
 }
 
