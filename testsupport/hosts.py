@@ -1,5 +1,7 @@
 """Hosts of their own for tests: network namespaces that only TCP joins."""
 
+import shlex
+
 import pytest
 
 from benchmarks.namespaces import joined_hosts, missing
@@ -16,3 +18,21 @@ def hosts_with(addresses):
             yield joined
 
     return hosts
+
+
+SSH = """#!/bin/sh
+# Called as ssh is: options, host, command.
+while [ "${1#-}" != "$1" ]; do shift; done
+host=$1; shift
+exec %s sh -c "$*"
+"""
+
+
+def launcher(hosts, addresses, folder):
+    """Return the environment in which MPICH's mpiexec starts ranks on hosts, and words that let it know their names."""
+    script = folder / "ssh"
+    script.write_text(SSH % shlex.join(hosts.inside("HOST")).replace("HOST", "$host"))
+    script.chmod(0o755)
+    (folder / "hosts").write_text("".join(f"{address} {name}\n" for name, address in addresses.items()))
+    named = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"', folder / "hosts"]
+    return {"HYDRA_LAUNCHER": "ssh", "HYDRA_LAUNCHER_EXEC": str(script)}, named

@@ -13,12 +13,15 @@ from testsupport.writers import clean_environment
 def pytest_addoption(parser):
     """Say where Make has built the engine and the program."""
     parser.addoption("--built", type=Path, help="the folder with engine/ and program/, as 'make test-mpi' gives it")
+    beside = Path(sys.executable).with_name("mpiexec")
+    parser.addoption("--mpiexec", type=Path, default=beside, help="of the MPI that they were built with")
 
 
 class Bands:
     """The MPI program `bands`."""
 
-    def __init__(self, built, contact, folder):
+    def __init__(self, built, mpiexec, contact, folder):
+        self._mpiexec = mpiexec
         self._program = built / "program" / "bands"
         self._folder = folder
         self._environment = clean_environment(contact)
@@ -31,8 +34,7 @@ class Bands:
 
     def running(self, mode, config, ranks):
         """Run it beside the test; it is killed if it is still there afterwards."""
-        mpiexec = Path(sys.executable).with_name("mpiexec")
-        command = [mpiexec, "-n", ranks, self._program, mode, config]
+        command = [self._mpiexec, "-n", ranks, self._program, mode, config]
         return running(command, self._environment, self._folder)
 
     def run(self, mode, config, ranks):
@@ -49,8 +51,20 @@ def nodes():
 
 
 @pytest.fixture
-def bands(request, nodes, tmp_path):
-    """Starts the MPI program."""
+def built(request):
+    """Return where the engine and the programs are."""
     built = request.config.getoption("built")
     assert built is not None, "nothing is built: run 'make test-mpi'"
-    return Bands(built.resolve(), nodes.contact, tmp_path)
+    return built.resolve()
+
+
+@pytest.fixture
+def mpiexec(request):
+    """Return what starts the programs."""
+    return request.config.getoption("mpiexec")
+
+
+@pytest.fixture
+def bands(built, mpiexec, nodes, tmp_path):
+    """Starts the MPI program."""
+    return Bands(built, mpiexec, nodes.contact, tmp_path)

@@ -6,6 +6,7 @@
 #include <climits>
 #include <dlfcn.h>
 #include <link.h>
+#include <strings.h>
 
 namespace bbflow
 {
@@ -125,34 +126,25 @@ void Core::AskComm(const void *comm, size_t &rank, size_t &size) const
     }
 }
 
-namespace
+Gathered::Gathered(const Core &core, const void *comm, const size_t own)
+: m_Core(core), m_Numbers(Ask(core, comm, own))
 {
+}
 
-/** A place for a helper::Comm that a function returns. Like that it can't be copied bit by bit, so
- * compilers hand the place over in the same way. */
-struct Returned
+Gathered::~Gathered()
 {
-    void *Object[4];
-    Returned() = delete;
-    Returned(const Returned &) = delete;
-    ~Returned() {}
-};
-
-} // end empty namespace
-
-void Core::AskHost(const void *comm, size_t &rank, size_t &size) const
-{
-    using Group = Returned (*)(const void *, const Text &);
-    using Destroy = void (*)(void *);
-    const auto group =
-        reinterpret_cast<Group>(Find("_ZNK6adios26helper4Comm10GroupByShmERK" BBFLOW_STRING));
-    const auto destroy = reinterpret_cast<Destroy>(Find("_ZN6adios26helper4CommD1Ev"));
-    if (group && destroy)
+    if (m_Numbers.Data != nullptr)
     {
-        Returned host = group(comm, TextOf("bbflow"));
-        AskComm(&host, rank, size);
-        destroy(&host);
+        reinterpret_cast<void (*)(void *)>(m_Core.Find("_ZdlPv"))(m_Numbers.Data);
     }
+}
+
+Gathered::Vector Gathered::Ask(const Core &core, const void *comm, const size_t own)
+{
+    const auto all = reinterpret_cast<All>(
+        core.Find("_ZNK6adios26helper4Comm15AllGatherValuesImEESt6vectorIT_SaIS4_EES4_"));
+    const bool canAsk = comm != nullptr && all != nullptr && core.Find("_ZdlPv") != nullptr;
+    return canAsk ? all(comm, own) : Vector();
 }
 
 IoObject::IoObject(void *io) : m_At(static_cast<char *>(io)) {}
@@ -181,6 +173,18 @@ const void *IoObject::Comm() const
     std::memcpy(&factor, adios + LoadFactorAt, sizeof factor);
     const bool known = IsShortText(adios) && factor == 1.0F;
     return known ? adios + CommAt : nullptr;
+}
+
+bool IoObject::HasPlugin() const
+{
+    for (size_t at = EngineFrom; IsKnown() && at + sizeof(Text) <= EngineUpTo; at += sizeof(void *))
+    {
+        if (IsShortText(m_At + at) && strcasecmp(m_At + at + offsetof(Text, Local), "Plugin") == 0)
+        {
+            return true;
+        }
+    }
+    return false;
 }
 
 void IoObject::ChangeEngine(const Core &core, const char *engine,

@@ -45,12 +45,42 @@ public:
     /** Rank and size of a helper::Comm; size 0 if it isn't one of MPI. */
     void AskComm(const void *comm, size_t &rank, size_t &size) const;
 
-    /** Rank and size among those of a helper::Comm of MPI that run on this host; all of its ranks
-     * must ask. They stay as they are if this version can't tell. */
-    void AskHost(const void *comm, size_t &rank, size_t &size) const;
-
 private:
     void *m_Library;
+};
+
+/** A number from each rank of a helper::Comm of MPI. */
+class Gathered
+{
+public:
+    /** All of the communicator's ranks must come here.
+     *  @param comm null gathers nothing
+     *  @param own this rank's */
+    Gathered(const Core &core, const void *comm, size_t own);
+    ~Gathered();
+    Gathered(const Gathered &) = delete;
+    Gathered &operator=(const Gathered &) = delete;
+
+    /** By rank; null if nothing was gathered, or this version can't. */
+    const size_t *Get() const { return m_Numbers.Data; }
+
+private:
+    /** A std::vector<size_t> as libstdc++ lays it out. Since a function returns it that is not
+     * compiled here, it may not look like what can be copied bit by bit. */
+    struct Vector
+    {
+        size_t *Data = nullptr, *End = nullptr, *Room = nullptr;
+        Vector() = default;
+        Vector(const Vector &) = delete;
+        Vector &operator=(const Vector &) = delete;
+        ~Vector() {}
+    };
+    using All = Vector (*)(const void *comm, size_t own);
+
+    static Vector Ask(const Core &core, const void *comm, size_t own);
+
+    const Core &m_Core;
+    Vector m_Numbers;
 };
 
 /** What adios2::core::IO holds, from ADIOS2 2.8 on. */
@@ -69,6 +99,9 @@ public:
     /** The helper::Comm of its ADIOS, with which an Open without one opens; null if that doesn't
      * look as known. */
     const void *Comm() const;
+
+    /** Whether a plugin is set as its engine. */
+    bool HasPlugin() const;
 
     /** Sets the engine.
      *  @param before gets the one that was set, or nothing if that can't be told */

@@ -105,10 +105,12 @@ void *Around(void *object, const Text &file, const int mode, const void *comm, c
 
     const bool writes = mode == Write || mode == Append;
     const Ruling ruling = writes ? ApplyRules(core, object, opening.io, opening.file) : Ruling{};
-    if (ruling.IsSelected() && comm != nullptr && opening.size > 0)
-    {
-        core.AskHost(comm, opening.host_rank, opening.host_size);
-    }
+    // Where an engine of ADIOS2's own opens, ranks are left alone.
+    const bool wantsHosts = writes && opening.size > 0 && (ruling.IsSelected() || io.HasPlugin());
+    char host[256] = "";
+    gethostname(host, sizeof host - 1);
+    const Gathered hosts(core, wantsHosts ? comm : nullptr, HostNumber(host));
+    opening.hosts = hosts.Get();
     Note(opening, ruling.IsSelected() ? "selected" : mode == Read ? "read" : "left");
     const Meanwhile meanwhile(core, object, opening, ruling.IsSelected());
     void *opened = call(core.Find(name));

@@ -29,9 +29,9 @@ Opened AskPreloaded()
     if (opening->size > 0)
     {
         opened.Place = RankOf{opening->rank, opening->size};
-        if (opening->host_size > 0)
+        if (opening->hosts != nullptr)
         {
-            opened.OnHost = RankOf{opening->host_rank, opening->host_size};
+            opened.Hosts.assign(opening->hosts, opening->hosts + opening->size);
         }
     }
     if (opening->column_major >= 0)

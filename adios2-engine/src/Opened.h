@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace bbflow
 {
@@ -15,8 +16,8 @@ struct Opened
     std::string File;
     /** Rank in the communicator that opens. */
     std::optional<RankOf> Place;
-    /** The same among its ranks on this host. */
-    std::optional<RankOf> OnHost;
+    /** Of each rank there, its host (HostNumber); empty if unknown. */
+    std::vector<size_t> Hosts;
     /** Whether arrays of the IO are column-major. */
     std::optional<bool> IsColumnMajor;
 };

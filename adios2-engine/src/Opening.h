@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 extern "C"
 {
@@ -23,9 +24,8 @@ extern "C"
         const char *language;
         /** Whether arrays of the IO are column-major: 1, 0, or -1 if unknown. */
         int column_major;
-        /** Rank among those of the communicator that run on this host, of how many; 0 and 0 if
-         * unknown. */
-        size_t host_rank, host_size;
+        /** For each rank of the communicator its host, as HostNumber calls it; null if unknown. */
+        const size_t *hosts;
     };
 
     /** A function of the preloaded library for the engine, which looks it up by its name: null
@@ -36,6 +36,18 @@ extern "C"
 namespace bbflow
 {
 
-constexpr unsigned OpeningVersion = 1;
+constexpr unsigned OpeningVersion = 2;
+
+/** What ranks tell each other of their hosts: a number for a name (FNV-1a, 64 bits). */
+inline size_t HostNumber(const char *name)
+{
+    static_assert(sizeof(size_t) == sizeof(uint64_t));
+    size_t number = 14695981039346656037U;
+    for (; *name != '\0'; ++name)
+    {
+        number = (number ^ static_cast<unsigned char>(*name)) * 1099511628211U;
+    }
+    return number;
+}
 
 } // end namespace bbflow

@@ -230,13 +230,22 @@ void CheckTogether(const Parameters &parameters)
     }
 }
 
-/** What the launcher counts on this host, if it counts the ranks that open. */
-std::optional<RankOf> HostPlace(const Parameters &parameters, const Opened &opened)
+bool IsSame(const RankOf &one, const RankOf &other)
 {
-    const RankOf world = RankFromLauncher();
-    const RankOf &place = parameters.Place;
-    const bool isWorld = place.Rank == world.Rank && place.Writers == world.Writers;
-    return opened.OnHost || (opened.Place && !isWorld) ? opened.OnHost : LocalRankFromLauncher();
+    return one.Rank == other.Rank && one.Writers == other.Writers;
+}
+
+/** Takes in who runs on which host, from whoever counts the ranks that write. */
+void SetHosts(Parameters &parameters, const Opened &opened)
+{
+    if (opened.Place && IsSame(parameters.Place, *opened.Place))
+    {
+        parameters.Hosts = opened.Hosts;
+    }
+    if (IsSame(parameters.Place, RankFromLauncher()))
+    {
+        parameters.OnHost = LocalRankFromLauncher();
+    }
 }
 
 } // end empty namespace
@@ -249,7 +258,6 @@ Parameters ReadParameters(const std::map<std::string, std::string> &given,
     parameters.Stream = ioName;
     parameters.Contact = contact == nullptr ? "" : contact;
     parameters.Place = opened.Place ? *opened.Place : RankFromLauncher();
-    parameters.OnHost = HostPlace(parameters, opened);
     for (const auto &[name, text] : given)
     {
         if (!Set(parameters, name, text))
@@ -258,6 +266,7 @@ Parameters ReadParameters(const std::map<std::string, std::string> &given,
         }
     }
     CheckTogether(parameters);
+    SetHosts(parameters, opened);
     return parameters;
 }
 

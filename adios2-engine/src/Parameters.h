@@ -19,7 +19,9 @@ struct Parameters
     std::string Stream;
     std::string Contact;
     RankOf Place;
-    /** The same among the ranks of this host; nothing if nobody knows. */
+    /** Of each writer, its host (HostNumber); empty if nobody knows. */
+    std::vector<size_t> Hosts;
+    /** Rank and number of the writers on this host, as the launcher counts them. */
     std::optional<RankOf> OnHost;
     size_t Groups = 1;
     /** 0: spread evenly. */

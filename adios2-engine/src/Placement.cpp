@@ -1,9 +1,12 @@
 #include "Placement.h"
 
+#include "Opening.h"
 #include "StreamShare.h"
 
 #include <algorithm>
 #include <functional>
+#include <map>
+#include <memory>
 #include <stdexcept>
 
 namespace bbflow
@@ -45,6 +48,39 @@ RankOf LocalRank(const Parameters &parameters)
     return *parameters.OnHost;
 }
 
+/** The node of each rank. Those of a host share its nodes, those of hosts without one share all. */
+std::vector<size_t> NodesByHost(const Contact &contact, const std::vector<size_t> &hosts)
+{
+    struct Host
+    {
+        std::vector<size_t> Nodes;
+        size_t Ranks = 0, Placed = 0;
+    };
+    std::map<size_t, Host> known;
+    Host others;
+    for (size_t i = 0; i < contact.Nodes.size(); ++i)
+    {
+        known[HostNumber(contact.Nodes[i].Host.c_str())].Nodes.push_back(i);
+        others.Nodes.push_back(i);
+    }
+    const auto of = [&](const size_t host) -> Host &
+    {
+        const auto found = known.find(host);
+        return found == known.end() ? others : found->second;
+    };
+    for (const size_t host : hosts)
+    {
+        ++of(host).Ranks;
+    }
+    std::vector<size_t> nodes;
+    for (const size_t number : hosts)
+    {
+        Host &host = of(number);
+        nodes.push_back(host.Nodes[host.Placed++ * host.Nodes.size() / host.Ranks]);
+    }
+    return nodes;
+}
+
 Rule RuleFor(const Contact &contact, const Parameters &parameters)
 {
     const auto [rank, writers] = parameters.Place;
@@ -52,6 +88,12 @@ Rule RuleFor(const Contact &contact, const Parameters &parameters)
     if (parameters.RanksPerNode > 0)
     {
         return {[=](const size_t r) { return r / parameters.RanksPerNode % nodes; }, 0, writers};
+    }
+    if (!parameters.Hosts.empty())
+    {
+        const auto table =
+            std::make_shared<const std::vector<size_t>>(NodesByHost(contact, parameters.Hosts));
+        return {[table](const size_t r) { return (*table)[r]; }, 0, writers};
     }
     const std::vector<size_t> here = NodesHere(contact);
     if (here.empty() || here.size() == nodes)

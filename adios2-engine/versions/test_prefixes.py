@@ -16,7 +16,6 @@ BP5 = '<adios-config><io name="model"><engine type="BP5"/></io></adios-config>'
 STEPS, ROWS, COLUMNS = 4, 4, 6
 
 
-
 @pytest.fixture(scope="module")
 def built(prefix, tmp_path_factory):
     """Folder with the engine for that ADIOS2, built as users build it, and the program."""

@@ -13,7 +13,8 @@ from bbflow_adios2.__main__ import build_engine
 
 import bbflow
 
-VERSIONS = ["2.10.1.*", "2.11.*", "2.12.*"]STEPS = 5
+VERSIONS = ["2.10.1.*", "2.11.*", "2.12.*"]
+STEPS = 5
 PROGRAM = """
 import sys
 import numpy as np

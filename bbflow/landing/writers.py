@@ -113,10 +113,18 @@ class Writers:
         rank, writers, local_writers = asked.rank, asked.writers, asked.local_writers
         if rank >= writers or not (asked.moved_from or local_writers) or local_writers > writers:
             raise StreamError(f"rank {rank} of {writers} writers ({local_writers} on this node) can't be")
-        if stream is not None and stream.ranks and (stream.writers, stream.announced) != (writers, local_writers):
+        if stream is None or not stream.ranks:
+            return
+        if (stream.writers, stream.announced) != (writers, local_writers):
             raise StreamError(
                 f"rank {rank} says that stream {self._name!r} has {writers} writers ({local_writers} here), "
-                f"another rank said {stream.writers} ({stream.announced}): set Writers, or Stream apart"
+                f"another rank said {stream.writers} ({stream.announced}): set Writers, or Stream apart; if only some "
+                "hosts of the job have BB nodes, RanksPerNode"
+            )
+        if not asked.moved_from and len(stream.ranks) - len(stream.moved) >= stream.announced:
+            raise StreamError(
+                f"rank {rank} is one more than the {stream.announced} ranks of stream {self._name!r} that should land "
+                "on this node: if only some hosts of the job have BB nodes, set RanksPerNode"
             )
 
     def begin(self, rank: int, step: int, size: int) -> RoomReply | None:

@@ -314,6 +314,12 @@ def test_a_step_that_a_rank_will_not_bring_any_more_is_refused_to_the_others(ben
     assert bench.free_pages() == 16
 
 
+def test_a_rank_more_than_should_land_here_is_refused(bench):
+    for rank in (0, 1):
+        bench.open(rank, writers=3, local_writers=2)
+    assert "rank 2 is one more than the 2 ranks" in bench.open(2, writers=3, local_writers=2)["error"]
+
+
 @pytest.mark.parametrize("wrong", [{"settled": None}, {"loss_timeout_s": "long"}, {"open_timeout_s": float("nan")}])
 def test_an_open_with_a_wrong_value_leaves_nothing(bench, wrong):
     with pytest.raises(ProtocolError):

@@ -11,7 +11,7 @@ import bbflow_adios2
 import pytest
 
 from bbflow.net.contact import read_contact
-from testsupport.hosts import hosts_with
+from testsupport.hosts import hosts_with, launcher
 from testsupport.processes import finish_well, running
 from testsupport.waiting import until
 
@@ -208,31 +208,13 @@ extern "C" void rank_sum(int in_fd, int out_fd, MPI_Comm comm)
 }
 """
 
-SSH = """#!/bin/sh
-# Called as ssh is: options, host, command.
-while [ "${1#-}" != "$1" ]; do shift; done
-host=$1; shift
-exec %s sh -c "$*"
-"""
 
-
-@pytest.fixture
-def launcher(hosts, tmp_path):
-    """What mpiexec starts ranks on other hosts with; gives its environment, and the words that let hosts be named."""
-    script = tmp_path / "ssh"
-    script.write_text(SSH % shlex.join(hosts.inside("HOST")).replace("HOST", "$host"))
-    script.chmod(0o755)
-    (tmp_path / "hosts").write_text("".join(f"{address} {name}\n" for name, address in ADDRESSES.items()))
-    named = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"', tmp_path / "hosts"]
-    return {"HYDRA_LAUNCHER": "ssh", "HYDRA_LAUNCHER_EXEC": str(script)}, named
-
-
-def test_ranks_run_on_the_hosts_of_the_nodes_and_each_reads_the_logical_file(hosts, cluster, launcher, tmp_path):
+def test_ranks_run_on_the_hosts_of_the_nodes_and_each_reads_the_logical_file(hosts, cluster, tmp_path):
     (tmp_path / "ranks.cpp").write_text(RANK_SUM)
     library = tmp_path / "libranks.so"
     mpicxx = Path(sys.executable).with_name("mpicxx")
     subprocess.run([mpicxx, "-shared", "-fPIC", tmp_path / "ranks.cpp", "-o", library], check=True)
-    environment, named = launcher
+    environment, named = launcher(hosts, ADDRESSES, tmp_path)
     words = [*named, sys.executable, "-m", "bbflow", "register", "model", "--contact", cluster, "--variable", "field"]
     words += ["--mpi", "--map", f"{library}:rank_sum", "--output", tmp_path / "sums"]
     with on(hosts, "desk", *words, **environment) as registration:

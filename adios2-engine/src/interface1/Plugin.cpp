@@ -1,6 +1,7 @@
 /** The engine as ADIOS2 before 2.12 sees it: plugin engine interface 1, a class of its core. */
 
 #include "Plugin.h"
+#include "Opening.h"
 
 #include <adios2/core/IO.h>
 #include <adios2/core/Variable.h>
@@ -49,14 +50,17 @@ Selection SelectionOf(const adios2::core::VariableBase &variable)
 }
 
 /** What ADIOS2 gives its plugins here and a preloaded library tells where it doesn't. */
-Opened LookAtOpen(const adios2::helper::Comm &comm)
+Opened LookAtOpen(const adios2::helper::Comm &comm, const bool writes)
 {
     Opened opened = AskPreloaded();
     if (!opened.Place && HasMpi())
     {
-        const adios2::helper::Comm host = comm.GroupByShm("bbflow");
         opened.Place = RankOf{static_cast<size_t>(comm.Rank()), static_cast<size_t>(comm.Size())};
-        opened.OnHost = RankOf{static_cast<size_t>(host.Rank()), static_cast<size_t>(host.Size())};
+    }
+    const bool isSame = opened.Place && static_cast<size_t>(comm.Size()) == opened.Place->Writers;
+    if (writes && isSame && opened.Hosts.empty())
+    {
+        opened.Hosts = comm.AllGatherValues(HostNumber(HostName().c_str()));
     }
     return opened;
 }
@@ -112,8 +116,9 @@ extern "C"
                  adios2::helper::Comm comm)
     {
         const bool isColumnMajor = io.m_ArrayOrder == adios2::ArrayOrdering::ColumnMajor;
+        const bool writes = mode == adios2::Mode::Write || mode == adios2::Mode::Append;
         bbflow::Program program = bbflow::LookAt(bbflow::PublicOf<adios2::IO>(io), name, mode,
-                                                 bbflow::LookAtOpen(comm), isColumnMajor);
+                                                 bbflow::LookAtOpen(comm, writes), isColumnMajor);
         const adios2::Mode own = program.Mode;
         return bbflow::NewEngine<bbflow::Host, bbflow::Writing, bbflow::Reading>(
             program, io, name, own, std::move(comm));

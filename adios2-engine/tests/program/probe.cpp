@@ -19,8 +19,8 @@ EngineCreate(adios2::IO io, const std::string &, const adios2::Mode)
     if (opening != nullptr)
     {
         told << opening->version << " " << opening->io << " " << opening->file << " "
-             << opening->mode << " " << opening->rank << "/" << opening->size << " of "
-             << opening->host_rank << "/" << opening->host_size << " " << opening->language << " "
+             << opening->mode << " " << opening->rank << "/" << opening->size << " "
+             << (opening->hosts == nullptr ? "" : "on hosts ") << opening->language << " "
              << opening->column_major << " " << io.EngineType();
     }
     throw std::runtime_error(told.str() + " :end");
