@@ -28,6 +28,7 @@ from benchmarks import (
     staging,
     testbed,
     windows,
+    workers,
 )
 from benchmarks.cloud import metadata, mosaic, renting, throughput
 from benchmarks.rows import Row, as_json, markdown
@@ -42,6 +43,7 @@ FIGURES = {
     "scale_steps": scale_steps,
     "scale_runs": scale_runs,
     "windows": windows,
+    "workers": workers,
     "control": control,
     "drain": drain,
     "chunks": chunks,

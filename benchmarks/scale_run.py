@@ -50,7 +50,9 @@ class Case:
     rows: int = 1
     """Of a block."""
     processes: int = 1
-    """Worker processes; with none, the driver folds in a thread."""
+    """Worker processes; with none, the driver folds in threads."""
+    threads: int = 1
+    """Of each worker that fold."""
 
     @property
     def step_bytes(self) -> int:
@@ -77,7 +79,7 @@ class Cost:
 
 
 def run(case: Case, folder: Path) -> Cost:
-    """Run it, with one worker thread, and return the costs."""
+    """Run it, and return the costs."""
     began_s = time.time()
     process = start(case, folder)
     samples = list(_sample(process))
@@ -95,7 +97,7 @@ def start(case: Case, folder: Path, *options: str, stream: str = "scale") -> psu
         "operators": {f"v{number:03d}": ["mean", "std", "min", "max"] for number in range(case.variables)},
         "windows": [case.finest, "run"],
         "nodes": {"capacity": case.capacity, "count": case.nodes},
-        "workers": {"processes": case.processes, "threads": 1},
+        "workers": {"processes": case.processes, "threads": case.threads},
     } | ({} if case.raw is None else {"raw": dict(case.raw)})
     (folder / "analysis.yml").write_text(yaml.safe_dump(content))
     words = [sys.executable, "-m", "bbflow", "run", "analysis.yml", "--overwrite", "--no-report", *options, "--"]
