@@ -33,8 +33,9 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         yield temporary
         temporary.replace(path)
-    finally:
+    except BaseException:
         temporary.unlink(missing_ok=True)
+        raise
 
 
 def write_whole(path: Path, content: str | bytes, mode: int = 0o666) -> None:

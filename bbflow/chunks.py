@@ -45,8 +45,7 @@ class Chunks:
     def replacing(self, index: int) -> Iterator[BinaryIO]:
         """Yield a file that becomes a chunk when the ``with`` ends well; readers see the old one or the new one."""
         path = self.path(index)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with naming(str(path)), replacing(path) as temporary, open(temporary, "wb") as file:
+        with naming(str(path)), replacing(path) as temporary, _made(temporary) as file:
             yield file
 
     def write(self, index: int, values: Array) -> None:
@@ -101,6 +100,15 @@ class Chunk:
     def write(self, values: Array) -> None:
         """Write it whole."""
         self.chunks.write(self.index, values)
+
+
+def _made(path: Path) -> BinaryIO:
+    """Make a file, and its directory if it isn't there."""
+    try:
+        return path.open("wb")
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("wb")
 
 
 def _texts() -> Any:
