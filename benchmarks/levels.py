@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from bbflow.operators.space import parse_space
+from bbflow.operators.space.regridding import place_space
 from bbflow.operators.steps import Array, Steps
 from benchmarks.rows import Row
 
@@ -27,8 +28,8 @@ def _median_s(work: Callable[[], object]) -> float:
 
 def _interpolation(field: Array, ps: Array, **said: object) -> Callable[[], object]:
     space = parse_space({"levels": {"to": TARGETS, **said}})
-    placement = space.resolve(
-        ("lev", "cell"), field.shape, {}, {"a": A, "b": B}.__getitem__, {"lev": {"positive": "down"}}
+    placement = place_space(
+        space, ("lev", "cell"), field.shape, {}, {"a": A, "b": B}.__getitem__, {"lev": {"positive": "down"}}
     )
     local = placement.local((0, 0), field.shape)
     assert local is not None

@@ -17,6 +17,7 @@ from scipy.spatial import cKDTree
 from bbflow.operators.space import parse_space
 from bbflow.operators.space.coarsening import pyramid_of
 from bbflow.operators.space.meshes import Mesh, on_sphere
+from bbflow.operators.space.regridding import place_space
 from bbflow.operators.space.targets import target_of
 from bbflow.operators.space.weights import Weights, sparse, write_weights
 from bbflow.operators.steps import Array, Steps
@@ -54,7 +55,7 @@ def _rows(weights: Weights, field: Array, path: Path, repeat: int) -> list[Row]:
     assert weights.source is not None
     known = {"clat": weights.source.centres[0], "clon": weights.source.centres[1]}
     told = {"clat": {"standard_name": "latitude"}, "clon": {"standard_name": "longitude"}}
-    placement = space.resolve(("lev", "cell"), field.shape, known, {}.__getitem__, told)
+    placement = place_space(space, ("lev", "cell"), field.shape, known, {}.__getitem__, told)
     local = placement.local((0, 0), field.shape)
     assert local is not None
     matrix = csr_array(

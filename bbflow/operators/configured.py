@@ -11,7 +11,8 @@ from bbflow.operators.filter import Filter
 from bbflow.operators.names.known import expand
 from bbflow.operators.operator import Operator
 from bbflow.operators.parse import FILTER, parse_operators
-from bbflow.operators.space.space import Space, parse_space
+from bbflow.operators.space.parse import parse_space
+from bbflow.operators.space.space import Space
 from bbflow.operators.transforms import parse_transforms
 from bbflow.operators.windows.parse import parse_windows
 from bbflow.operators.windows.window import Window

@@ -8,10 +8,7 @@ import numpy as np
 
 from bbflow.errors import BbflowError
 from bbflow.operators import rules
-from bbflow.operators.steps import Array as Array
-from bbflow.operators.steps import DType as DType
-from bbflow.operators.steps import Steps as Steps
-from bbflow.operators.steps import Views as Views
+from bbflow.operators.steps import Array, DType, Steps, Views
 
 ANY_TYPE: DType = np.dtype("f8")
 """Stands for the input's type where it doesn't matter."""

@@ -87,7 +87,7 @@ def fold_steps(
     return fold_tiles(layout, source, target, batch, known, filters)
 
 
-class Tiles(Protocol):
+class HasTiles(Protocol):
     """Steps of which any part of the points can be had."""
 
     def part(self, points: slice) -> Steps:
@@ -98,7 +98,7 @@ def fold_tiles(
     layout: StateLayout,
     source: Any,
     target: Any,
-    batch: Tiles,
+    batch: HasTiles,
     extremes: Sequence[Extremes],
     filters: Sequence[Filter] = (),
 ) -> dict[str, Array]:

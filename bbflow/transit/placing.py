@@ -13,6 +13,7 @@ from bbflow.errors import ConfigError, nearest
 from bbflow.operators.decoding import without_missing
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space.placement import Placement
+from bbflow.operators.space.regridding import place_space
 from bbflow.operators.space.remapping import Remapped
 from bbflow.operators.steps import Array
 from bbflow.records import Block
@@ -195,7 +196,7 @@ def _place(diagnostic: Diagnostic, arrays: StreamArrays, attributes: StreamAttri
         used.add(name)  # only now: what isn't there is asked for, too
         return found
 
-    return diagnostic.space.resolve(dims, like.shape, coordinates, variables, described)
+    return place_space(diagnostic.space, dims, like.shape, coordinates, variables, described)
 
 
 def _meant(name: str, arrays: StreamArrays, attributes: StreamAttributes) -> Array:

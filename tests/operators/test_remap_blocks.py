@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from bbflow.operators.space import parse_space
+from bbflow.operators.space.regridding import place_space
 from bbflow.operators.steps import Steps
 
 SHAPE, TARGET = (3, 7, 12), (4, 5)
@@ -58,7 +59,7 @@ def weights(tmp_path_factory):
 
 
 def placed(space, dims=("lev", "lat", "lon"), shape=SHAPE, coordinates=COORDINATES, fields=FIELDS):
-    return parse_space(space).resolve(dims, shape, coordinates, fields.__getitem__)
+    return place_space(parse_space(space), dims, shape, coordinates, fields.__getitem__)
 
 
 def expected(values, matrix=MATRIX, least=0.0, factor=None):
@@ -224,7 +225,7 @@ def cells(space, weights_shape=84, **coordinates):
     attributes = {"clat": {"units": "radian", "standard_name": "latitude"},
                   "clon": {"units": "radian", "standard_name": "longitude"}}  # fmt: skip
     known = {"clat": np.deg2rad(CLAT), "clon": np.deg2rad(CLON), **coordinates}
-    return parse_space(space).resolve(("lev", "ncells"), (3, weights_shape), known, FIELDS.__getitem__, attributes)
+    return place_space(parse_space(space), ("lev", "ncells"), (3, weights_shape), known, FIELDS.__getitem__, attributes)
 
 
 @settings(max_examples=10, deadline=None)

@@ -9,6 +9,7 @@ import pytest
 import xarray as xr
 
 from bbflow.operators.space import parse_space
+from bbflow.operators.space.regridding import place_space
 from bbflow.operators.steps import Steps
 
 pytestmark = pytest.mark.skipif(not shutil.which("cdo"), reason="cdo is not installed")
@@ -55,7 +56,7 @@ def ours(field, item):
     names = [name for name in ("lat", "lon", "plev", "lat_bnds", "lon_bnds") if name in field.variables]
     known = {name: field[name].values for name in names}
     attributes = {name: field[name].attrs for name in names}
-    placement = parse_space(item).resolve(dims, field["ta"].shape[1:], known, {}.__getitem__, attributes)
+    placement = place_space(parse_space(item), dims, field["ta"].shape[1:], known, {}.__getitem__, attributes)
     values = np.where(np.isnan(field["ta"].values), FILL, field["ta"].values)
     steps = Steps([values.reshape(-1)], np.array(FILL))
     return placement, placement.local((0,) * len(dims), placement.source).values(steps)[0].reshape(placement.shape)

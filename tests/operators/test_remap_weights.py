@@ -9,6 +9,7 @@ import xarray as xr
 from bbflow.config import load_config
 from bbflow.errors import ConfigError
 from bbflow.operators.space import installed, parse_space
+from bbflow.operators.space.regridding import place_space
 from bbflow.operators.space.weights import read_weights, weights_bytes
 from bbflow.operators.steps import Steps
 from bbflow.transit.opening import FirstStep
@@ -69,7 +70,7 @@ def written(path, content, **attributes):
 def placed(item, attributes=None, lats=LATS, word="remap"):
     known = {"lat": lats, "lon": LONS}
     shape = (len(lats), len(LONS))
-    return parse_space({word: item}).resolve(("lat", "lon"), shape, known, {}.__getitem__, attributes or {})
+    return place_space(parse_space({word: item}), ("lat", "lon"), shape, known, {}.__getitem__, attributes or {})
 
 
 def remapped(placement, values):
@@ -102,7 +103,7 @@ def test_radians_and_latitudes_of_single_precision_are_the_same_places(tmp_path)
     path = written(tmp_path / "weights.nc", scrip())
     radians = {"lat": {"units": "radians"}, "lon": {"units": "radians"}}
     known = {"lat": np.deg2rad(LATS).astype("f4"), "lon": np.deg2rad(LONS).astype("f4")}
-    parse_space({"remap": path}).resolve(("lat", "lon"), (4, 6), known, {}.__getitem__, radians)
+    place_space(parse_space({"remap": path}), ("lat", "lon"), (4, 6), known, {}.__getitem__, radians)
 
 
 @pytest.mark.parametrize(("content", "says"), [

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bbflow.operators.space import parse_space, tracks
+from bbflow.operators.space.regridding import place_space
 from bbflow.operators.steps import Steps
 
 DIMS = ("lev", "lat", "lon")
@@ -49,7 +50,7 @@ SPACES = [
 
 
 def placed(space):
-    return parse_space(space).resolve(DIMS, SHAPE, COORDINATES, FIELDS.__getitem__)
+    return place_space(parse_space(space), DIMS, SHAPE, COORDINATES, FIELDS.__getitem__)
 
 
 def steps_of(values, fill):
@@ -128,13 +129,13 @@ def test_values_of_an_incomplete_region_are_refused():
 
 def test_blocks_beside_a_box_or_under_a_mask_are_not_needed():
     assert placed({"box": {"lat": [-30, 30]}}).local((0, 6, 0), (3, 1, 12)) is None
-    dry = parse_space({"mask": "land"}).resolve(DIMS, SHAPE, COORDINATES, lambda _: np.eye(7, 12))
+    dry = place_space(parse_space({"mask": "land"}), DIMS, SHAPE, COORDINATES, lambda _: np.eye(7, 12))
     assert dry.local((0, 0, 0), (3, 2, 2)) is not None
     assert dry.local((0, 4, 0), (3, 2, 2)) is None
 
 
 def test_a_task_carries_only_its_blocks_part_of_a_mask():
-    placement = parse_space({"mask": "land", "mean": ["lat", "lon"]}).resolve(
+    placement = place_space(parse_space({"mask": "land", "mean": ["lat", "lon"]}),
         ("lat", "lon"), (700, 1200), {"lat": np.linspace(-89, 89, 700), "lon": np.arange(1200) * 0.3},
         lambda _: np.ones((700, 1200)),
     )  # fmt: skip
@@ -188,6 +189,6 @@ def test_infinite_values_are_valid_and_single_values_have_no_dimensions(values):
     values[0, 0, 3, 4] = np.inf
     assert np.isinf(computed("fldmean", values)[0, 0])
     assert np.isfinite(computed("fldmean", values)[0, 1:]).all()
-    placement = parse_space({"mask": "on"}).resolve((), (), {}, lambda _: np.array(1.0))
+    placement = place_space(parse_space({"mask": "on"}), (), (), {}, lambda _: np.array(1.0))
     (result,) = placement.local((), ()).values(Steps([np.array([3.5])]))
     assert (placement.shape, result.tolist()) == ((), [3.5])

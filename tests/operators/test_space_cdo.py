@@ -8,6 +8,7 @@ import pytest
 import xarray as xr
 
 from bbflow.operators.space import parse_space
+from bbflow.operators.space.regridding import place_space
 from bbflow.operators.steps import Steps
 
 pytestmark = pytest.mark.skipif(not shutil.which("cdo"), reason="cdo is not installed")
@@ -46,7 +47,7 @@ def of_cdo(path, *operators):
 
 
 def of_ours(space, values):
-    placement = parse_space(space).resolve(DIMS, values.shape, COORDINATES, {}.__getitem__)
+    placement = place_space(parse_space(space), DIMS, values.shape, COORDINATES, {}.__getitem__)
     local = placement.local((0, 0, 0), values.shape)
     (result,) = local.values(Steps([values.reshape(-1)]))
     return placement, result.reshape(placement.shape)
@@ -117,7 +118,7 @@ def test_the_cells_of_a_gaussian_grid_reach_to_the_poles_as_in_cdo(tmp_path):
     with xr.open_dataset(random, engine="scipy") as data:
         field = data["ta"].load().squeeze()
     coordinates = {"lat": field["lat"].values, "lon": field["lon"].values}
-    placement = parse_space("fldmean").resolve(("lat", "lon"), field.shape, coordinates, dict)
+    placement = place_space(parse_space("fldmean"), ("lat", "lon"), field.shape, coordinates, dict)
     local = placement.local((0, 0), field.shape)
     (ours,) = local.values(Steps([field.values.reshape(-1)]))
     np.testing.assert_allclose(ours, of_cdo(random, "fldmean").values.reshape(-1), rtol=1e-3)

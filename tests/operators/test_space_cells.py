@@ -9,6 +9,7 @@ import pytest
 
 from bbflow.errors import ConfigError
 from bbflow.operators.space import parse_space
+from bbflow.operators.space.regridding import place_space
 from bbflow.operators.steps import Steps
 
 LATS, LONS = np.arange(-88.75, 90, 2.5), np.arange(0, 360, 5.0)
@@ -50,7 +51,9 @@ FIELD = np.random.default_rng(0).normal(280, 10, (len(LATS), len(LONS))) + np.co
 
 
 def result(space, field, coordinates, attributes, dims=("lat", "lon"), variables=None):
-    placement = parse_space(space).resolve(dims, field.shape, coordinates, (variables or {}).__getitem__, attributes)
+    placement = place_space(
+        parse_space(space), dims, field.shape, coordinates, (variables or {}).__getitem__, attributes
+    )
     (values,) = placement.local((0, 0), field.shape).values(Steps([field.reshape(-1)]))
     return placement, values.reshape(placement.shape)
 

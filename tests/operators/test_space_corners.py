@@ -12,6 +12,7 @@ from bbflow.errors import ConfigError
 from bbflow.operators.space import parse_space
 from bbflow.operators.space.cells import polygons
 from bbflow.operators.space.grid import EARTH_RADIUS_M
+from bbflow.operators.space.regridding import place_space
 from bbflow.operators.steps import Steps
 
 needs_cdo = pytest.mark.skipif(not shutil.which("cdo"), reason="cdo is not installed (apt install cdo)")
@@ -106,7 +107,9 @@ def reduced(space, lats, lons, field, variables=None, **attributes):
     points = middles(lats, lons)
     coordinates = {"nav_lat": points[0], "nav_lon": points[1], "lat_corners": lats, "nav_lon_bnds": lons}
     described = {"nav_lat": {"bounds": "lat_corners"} | attributes, "nav_lon": attributes}
-    placement = parse_space(space).resolve(dims, field.shape, coordinates, (variables or {}).__getitem__, described)
+    placement = place_space(
+        parse_space(space), dims, field.shape, coordinates, (variables or {}).__getitem__, described
+    )
     (values,) = placement.local((0,) * field.ndim, field.shape).values(Steps([field.reshape(-1)]))
     return values, placement
 

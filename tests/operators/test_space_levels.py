@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from bbflow.errors import ConfigError
 from bbflow.operators.space import parse_space
+from bbflow.operators.space.regridding import place_space
 from bbflow.operators.steps import Steps
 
 HYBI = np.array([0, 0, 0.02, 0.1, 0.25, 0.5, 0.75, 0.92, 1.0])
@@ -37,7 +38,7 @@ def made(seed=1, dtype="f8", shape=SHAPE):
 
 
 def placed(levels, **rest):
-    return parse_space({"levels": levels, **rest}).resolve(DIMS, SHAPE, COORDINATES, STATIC.__getitem__, KINDS)
+    return place_space(parse_space({"levels": levels, **rest}), DIMS, SHAPE, COORDINATES, STATIC.__getitem__, KINDS)
 
 
 def of_block(placement, field, others, start=(0, 0, 0), fill=None):
@@ -105,7 +106,7 @@ def test_levels_are_those_of_numpy_however_the_columns_are_cut_into_blocks(boxes
         coefficients = STATIC | {"hyam": HYAM[::-1], "hybm": HYBM[::-1]}
     pressure = PRESSURE if kind == "hybrid" else {"field": "p", "surface": "ps"}
     space = parse_space({"levels": {"to": TARGETS, "pressure": pressure, "log": is_log}})
-    placement = space.resolve(DIMS, SHAPE, COORDINATES, coefficients.__getitem__, KINDS)
+    placement = place_space(space, DIMS, SHAPE, COORDINATES, coefficients.__getitem__, KINDS)
     result = np.full(placement.shape, -99.0)
     for start, count in boxes:
         at = tuple(slice(first, first + size) for first, size in zip(start, count, strict=True))
@@ -177,7 +178,7 @@ def test_fixed_heights_are_those_of_the_first_step():
     space = parse_space({"levels": {"to": [800.0], "height": {"field": "z", "fixed": True}}})
     assert space.of_each_step == ()
     assert space.variables == ("z",)
-    placement = space.resolve(DIMS, SHAPE, COORDINATES, {"z": heights}.__getitem__, KINDS)
+    placement = place_space(space, DIMS, SHAPE, COORDINATES, {"z": heights}.__getitem__, KINDS)
     at = (slice(None), slice(2, 5), slice(3, 40))
     local, column = of_block(placement, field[at], {}, (0, 2, 3))
     (values,) = local.values(column)
@@ -209,8 +210,13 @@ def test_columns_whose_coordinates_turn_round_or_lack_a_value_are_missing():
 def test_a_reference_multiplies_the_first_coefficient():
     field, ps = made()
     halves = {**PRESSURE, "reference": "P0"}
-    placement = parse_space({"levels": {"to": [50000.0], "pressure": halves}}).resolve(
-        DIMS, SHAPE, COORDINATES, (STATIC | {"hyam": HYAM / 2}).__getitem__, KINDS
+    placement = place_space(
+        parse_space({"levels": {"to": [50000.0], "pressure": halves}}),
+        DIMS,
+        SHAPE,
+        COORDINATES,
+        (STATIC | {"hyam": HYAM / 2}).__getitem__,
+        KINDS,
     )
     local, column = of_block(placement, field, {"ps": ps})
     expected = interpolated(field, pressures(ps), np.array([50000.0]))
@@ -350,7 +356,7 @@ def test_vertical_means_weigh_by_the_bounds_of_levels_as_in_cdo(tmp_path, operat
     bounds[:, 0], bounds[:, 1] = [0, 10, 30, 70, 150, 300, 600, 1200], [10, 30, 70, 150, 300, 600, 1200, 2000]
     coordinates = {**COORDINATES, "lev": levels, "lev_bnds": bounds}
     kinds = {"lev": {"axis": "Z", "units": "m", "bounds": "lev_bnds"}}
-    placement = parse_space(operator).resolve(DIMS, SHAPE, coordinates, {}.__getitem__, kinds)
+    placement = place_space(parse_space(operator), DIMS, SHAPE, coordinates, {}.__getitem__, kinds)
     assert placement.own_units == ("{units}" if operator == "vertmean" else "{units} m")
     (ours,) = placement.local((0, 0, 0), SHAPE).values(Steps([field.reshape(-1)]))
     data = xr.Dataset(
@@ -368,4 +374,4 @@ def test_vertical_means_weigh_by_the_bounds_of_levels_as_in_cdo(tmp_path, operat
 
 def test_thickness_needs_bounds():
     with pytest.raises(ConfigError, match="bounds of the levels"):
-        parse_space("vertint").resolve(DIMS, SHAPE, COORDINATES, {}.__getitem__, KINDS)
+        place_space(parse_space("vertint"), DIMS, SHAPE, COORDINATES, {}.__getitem__, KINDS)

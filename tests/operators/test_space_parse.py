@@ -7,6 +7,7 @@ import pytest
 
 from bbflow.errors import ConfigError
 from bbflow.operators.space import parse_space
+from bbflow.operators.space.regridding import place_space
 from bbflow.operators.steps import Steps
 
 LATS, LONS = np.linspace(-75, 75, 7), np.arange(0, 360, 30.0)
@@ -22,7 +23,7 @@ def resolved(space, dims=("lat", "lon"), coordinates=None, attributes=None, vari
             raise ConfigError(f"the stream has no variable {name!r}")
         return fields[name]
 
-    return parse_space(space).resolve(dims, shape, known, variable, attributes)
+    return place_space(parse_space(space), dims, shape, known, variable, attributes)
 
 
 @pytest.mark.parametrize(("name", "same"), [

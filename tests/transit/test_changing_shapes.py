@@ -15,6 +15,7 @@ from bbflow.cf import StreamAttributes
 from bbflow.errors import ConfigError
 from bbflow.operators.configured import parse_diagnostics
 from bbflow.operators.space import parse_space
+from bbflow.operators.space.regridding import place_space
 from bbflow.operators.steps import Steps
 from bbflow.operators.windows.calendars import STEP_CLOCK
 from bbflow.records import Block
@@ -84,7 +85,7 @@ def field_with_rows(of, space, rows):
     content = {key: value for key, value in of.items() if key != "each"} | {"space": space}
     content |= {"each": {"window": {"steps": 2}, "operator": "mean"}} if "each" in of else {}
     (diagnostic,) = parse_diagnostics({"v": content}, ["run"]).values()
-    placement = diagnostic.space.resolve(("row", "lon"), (4, 3), coordinates, lambda _: np.ones((4, 3)))
+    placement = place_space(diagnostic.space, ("row", "lon"), (4, 3), coordinates, lambda _: np.ones((4, 3)))
     return field_of(diagnostic, {"x": block(rows)}, attributes, {diagnostic.key: placement}, STEP_CLOCK), placement
 
 
@@ -110,7 +111,7 @@ def test_a_field_in_which_a_dimension_is_reduced_as_a_whole_is_of_any_length_of_
 def test_a_space_of_another_length_gives_what_numpy_does(length):
     values = np.random.default_rng(length).normal(size=(length, 3))
     space = parse_space({"isel": {"lon": [2, 0]}, "mean": ["row"]})
-    found = space.resolve(("row", "lon"), (4, 3), {}, lambda _: np.ones(0)).of_shape((length, 3))
+    found = place_space(space, ("row", "lon"), (4, 3), {}, lambda _: np.ones(0)).of_shape((length, 3))
     parts = [
         (local, local.partial(Steps([values[first:end].reshape(-1)])))
         for first, end in ((0, 1), (1, length))

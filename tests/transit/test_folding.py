@@ -7,6 +7,7 @@ import pytest
 from bbflow.cf import Encoding
 from bbflow.config import parse_config
 from bbflow.operators.space import parse_space
+from bbflow.operators.space.regridding import place_space
 from bbflow.operators.windows import parse_windows
 from bbflow.transit.folding.batches import Batch
 from bbflow.transit.folding.bookkeeping import Folding
@@ -62,7 +63,7 @@ def test_joined_steps_that_are_in_the_state_already_are_not_folded_again(tmp_pat
         rosters=ROSTERS,
     )
     folding.place(
-        {"tas": parse_space({"mean": "lat"}).resolve(("lat",), (4,), {"lat": np.arange(4.0)}, {}.__getitem__)}
+        {"tas": place_space(parse_space({"mean": "lat"}), ("lat",), (4,), {"lat": np.arange(4.0)}, {}.__getitem__)}
     )
     key = ShardKey("a", "tas", (), ())
     known = ShardState(key, (), (), dtype="<f8", last_step=6, last_time=6.0, keys=keys_of(6))

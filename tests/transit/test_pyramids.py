@@ -12,6 +12,7 @@ from bbflow.errors import ConfigError
 from bbflow.operators.parse import parse_operators
 from bbflow.operators.space import parse_space
 from bbflow.operators.space.coarsening import pyramid_of
+from bbflow.operators.space.regridding import place_space
 from bbflow.operators.space.targets import target_of
 from bbflow.operators.windows import parse_windows
 from bbflow.operators.windows.calendars import Clock
@@ -172,4 +173,4 @@ def test_levels_that_arent_there_are_refused():
         pyramid_of(target_of("r9x4"), 0, (), frozenset())
     space = parse_space([{"healpix": 2, "pyramid": True}, {"isel": {"cell": [0]}}])
     with pytest.raises(ConfigError, match="take out what comes after"):
-        space.resolve(("lat", "lon"), (6, 8), {"lat": LAT, "lon": LON}, {}.__getitem__)
+        place_space(space, ("lat", "lon"), (6, 8), {"lat": LAT, "lon": LON}, {}.__getitem__)

@@ -16,7 +16,7 @@ using Writing = std::lock_guard<std::shared_mutex>;
 
 /** The kernel tells of a last close(2) within this time, if it was one. */
 constexpr std::chrono::milliseconds ClosingTime{20};
-/** Who waits looks so often whether a signal has come. */
+/** How often whoever waits looks whether a signal has come. */
 constexpr std::chrono::milliseconds InterruptTime{100};
 
 } // end empty namespace

@@ -15,7 +15,7 @@ using Writing = std::lock_guard<std::shared_mutex>;
 
 /** A cold file is asked for in such parts. */
 constexpr uint64_t PartBytes = uint64_t{4} << 20;
-/** So often the master is asked where pieces lie that aren't where it said. */
+/** How many times the master is asked where pieces lie that aren't where it said. */
 constexpr int ReopenTries = 10;
 
 } // end empty namespace

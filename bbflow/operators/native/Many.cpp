@@ -11,7 +11,7 @@
 namespace
 {
 
-/** Points of a piece: so many that its state is still streamed past the caches. */
+/** Points of a piece: enough for its state to be streamed past the caches. */
 constexpr uint64_t PiecePoints = uint64_t(1) << 19;
 
 /** Bytes of a value of each type, as bbflow_fold numbers them. */
@@ -62,7 +62,7 @@ int FoldPiece(const int type, const BbflowTask &task, const uint64_t first)
     return bbflow_fold(type, &piece);
 }
 
-/** Merges so many points of a task that they stay in the cache. */
+/** Merges some points of a task, few enough to stay in the cache. */
 void MergeTile(const int type, const BbflowMergeTask &task, const uint64_t first,
                const uint64_t points)
 {

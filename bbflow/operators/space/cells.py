@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bbflow.operators.family import Array
 from bbflow.operators.space.grid import EARTH_RADIUS_M, LAT, LON, Grid, kind_of
+from bbflow.operators.steps import Array
 
 ON_A_LINE = 1e-14
 """What is nearer to a plane than this lies in it."""

@@ -11,7 +11,6 @@ import numpy as np
 
 from bbflow.errors import BbflowError, ConfigError
 from bbflow.operators.blocks import as_blocks
-from bbflow.operators.family import Array, Steps
 from bbflow.operators.library import load
 from bbflow.operators.space.grid import LEVEL, Grid
 from bbflow.operators.space.levels import (
@@ -25,6 +24,7 @@ from bbflow.operators.space.levels import (
     LevelCoordinate,
     Levels,
 )
+from bbflow.operators.steps import Array, Steps
 
 
 class _Columns(ctypes.Structure):

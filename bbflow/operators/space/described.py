@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.operators.family import Array
 from bbflow.operators.space.grid import EARTH_RADIUS_M, Grid, midpoints, to_poles
 from bbflow.operators.space.meshes import Described, Mesh
+from bbflow.operators.steps import Array
 
 LAT_ATTRIBUTES = {"units": "degrees_north", "standard_name": "latitude", "long_name": "latitude"}
 LON_ATTRIBUTES = {"units": "degrees_east", "standard_name": "longitude", "long_name": "longitude"}

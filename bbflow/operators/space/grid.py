@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bbflow.errors import ConfigError, nearest
-from bbflow.operators.family import Array
+from bbflow.operators.steps import Array
 
 LAT, LON, LEVEL = "lat", "lon", "level"
 NAMES = {

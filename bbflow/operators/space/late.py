@@ -11,9 +11,9 @@ import numpy as np
 
 from bbflow.atomic import write_whole
 from bbflow.errors import ConfigError
-from bbflow.operators.family import Array, Steps
 from bbflow.operators.space.placement import Local
 from bbflow.operators.space.remapping import Remapped
+from bbflow.operators.steps import Array, Steps
 
 LATE = "late."
 """How errors are named that are of a remap of results; behind it is the diagnostic."""

@@ -8,9 +8,9 @@ from math import gcd
 
 import numpy as np
 
-from bbflow.operators.family import Array
 from bbflow.operators.library import TYPES, load
 from bbflow.operators.space.weights import Weights
+from bbflow.operators.steps import Array
 
 
 class _Links(ctypes.Structure):

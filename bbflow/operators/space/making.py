@@ -6,10 +6,10 @@ What needs the corners of arbitrary cells is left to CDO, ESMF and TempestRemap,
 import numpy as np
 
 from bbflow.errors import ConfigError
-from bbflow.operators.family import Array
 from bbflow.operators.space.installed import check_installed
 from bbflow.operators.space.meshes import Mesh, on_sphere
 from bbflow.operators.space.weights import Weights, sparse
+from bbflow.operators.steps import Array
 
 MADE = {"nn": "Nearest neighbor", "con": "Conservative remapping"}
 """The methods, and what files call them."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bbflow.errors import ConfigError
-from bbflow.operators.family import Array
+from bbflow.operators.steps import Array
 
 SAME = 1e-6
 """Degrees: coordinates that differ by less are those of one parallel or meridian."""

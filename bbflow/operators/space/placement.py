@@ -10,11 +10,11 @@ from typing import Any, Self
 import numpy as np
 
 from bbflow.operators.blocks import side_by_side
-from bbflow.operators.family import Array, DType, Steps
 from bbflow.operators.space.columns import Column, ColumnPart
 from bbflow.operators.space.pyramids import Pyramid
 from bbflow.operators.space.tracks import REDUCED, TILE_POINTS, Strip, Track, as_index, take, tiles
 from bbflow.operators.space.ways import WAYS, Way
+from bbflow.operators.steps import Array, DType, Steps
 
 POINT = "point"
 """Name of the dimension of a list of points."""

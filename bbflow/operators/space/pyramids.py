@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.operators.family import Array
 from bbflow.operators.space.meshes import Described
+from bbflow.operators.steps import Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,13 +1,13 @@
 """Chains of moves around a remap: which axes it is for, whether the weights are for the grid, and what comes out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from math import prod
+from typing import Any
 
 import numpy as np
 
 from bbflow.errors import ConfigError
-from bbflow.operators.family import Array
 from bbflow.operators.space.coarsening import pyramid_of
 from bbflow.operators.space.described import CORNERS, CRS, described, mesh_of
 from bbflow.operators.space.grid import LAT, LON, Grid, checked_weights, fitted
@@ -18,12 +18,47 @@ from bbflow.operators.space.pyramids import Pyramid
 from bbflow.operators.space.remapping import Ending, Remapped
 from bbflow.operators.space.resolve import resolve
 from bbflow.operators.space.sources import weights_for
+from bbflow.operators.space.space import Space
 from bbflow.operators.space.weights import Weights
+from bbflow.operators.steps import Array
 
 Variables = Callable[[str], Array]
 LEAST = {"bil": 1.0}
 """Share of a point's weights that must be valid, where the configuration says none: any, but as CDO has it, for
 bilinear interpolation all."""
+
+
+def place_space(
+    space: Space,
+    dims: tuple[str, ...],
+    shape: tuple[int, ...],
+    coordinates: Mapping[str, Array],
+    variables: Callable[[str], Array],
+    attributes: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Placement:
+    """Find the points of a space in a variable's grid.
+
+    Parameters
+    ----------
+    space
+        Which points.
+    dims, shape
+        Names and sizes of the variable's dimensions, one and the same for all steps.
+    coordinates
+        One-dimensional coordinates by name, and bounds of shape (size, 2) as ``<name>_bnds`` or ``<name>_bounds``.
+    variables
+        Gives the whole field of one of the space's `variables`, of the shape of the last (or other) dims; raises
+        `ConfigError` if there is none.
+    attributes
+        CF attributes of coordinates by name: units, standard_name and axis tell latitude from longitude; without
+        them common names do.
+
+    Raises
+    ------
+    ConfigError
+        If a dimension or coordinate is missing, nothing is selected, or weights are for another grid.
+    """
+    return resolve_chain(space.moves, Grid(dims, shape, coordinates, attributes or {}), variables)
 
 
 def resolve_chain(moves: Sequence[Move], grid: Grid, variables: Variables) -> Placement:

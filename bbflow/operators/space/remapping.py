@@ -9,13 +9,13 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from bbflow.errors import ConfigError
-from bbflow.operators.family import Array, DType, Steps
 from bbflow.operators.space.columns import Column, ColumnPart
 from bbflow.operators.space.links import Links, links_of
 from bbflow.operators.space.meshes import Described
 from bbflow.operators.space.placement import POINT, Local, Placement
 from bbflow.operators.space.pyramids import Pyramid
 from bbflow.operators.space.weights import Weights
+from bbflow.operators.steps import Array, DType, Steps
 
 AT_ONCE_BYTES = 1 << 26
 """Partial sums of complete regions are made and ended for this many bytes of steps at once."""

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from bbflow.errors import ConfigError
-from bbflow.operators.family import Array, Steps
 from bbflow.operators.space.cells import Cells, cells_of
 from bbflow.operators.space.columns import Column, place_column
 from bbflow.operators.space.grid import (
@@ -28,6 +27,7 @@ from bbflow.operators.space.levels import Levels
 from bbflow.operators.space.moves import Box, Mask, Move, Points, Reduce, Select, SelectIndex
 from bbflow.operators.space.placement import POINT, TrackPlacement
 from bbflow.operators.space.tracks import REDUCED, Track
+from bbflow.operators.steps import Array, Steps
 
 Described = tuple[str, tuple[str, ...], Array]
 """Name, dimensions and values."""

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bbflow.errors import ConfigError
-from bbflow.operators.family import Array
 from bbflow.operators.space.described import mesh_of
 from bbflow.operators.space.grid import LAT, LON, Grid, kind_of
 from bbflow.operators.space.installed import check_installed
 from bbflow.operators.space.meshes import Mesh
 from bbflow.operators.space.netcdf_files import load, version_of
+from bbflow.operators.steps import Array
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.operators.family import Array
+from bbflow.operators.steps import Array
 
 REDUCED = 0
 """A track's factor if its dimension is reduced to nothing."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.operators.family import Array, DType
 from bbflow.operators.space.tracks import Strip
+from bbflow.operators.steps import Array, DType
 
 SMALL_GROUP = 16
 """Groups of up to this many places are reduced faster member by member than one by one."""

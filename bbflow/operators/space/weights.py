@@ -12,10 +12,10 @@ import numpy as np
 
 from bbflow.atomic import replacing
 from bbflow.errors import ConfigError
-from bbflow.operators.family import Array
 from bbflow.operators.space.installed import check_installed
 from bbflow.operators.space.meshes import Mesh
 from bbflow.operators.space.netcdf_files import lengths_of, load, version_of
+from bbflow.operators.steps import Array
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import islice
 
 from bbflow.errors import ConfigError, StreamError
-from bbflow.operators.space import Placement
+from bbflow.operators.space.placement import Placement
 from bbflow.operators.windows.calendars import Clock
 from bbflow.records import Layout
 from bbflow.settings import Config

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.operators import StateLayout
 from bbflow.operators.diagnostic import Diagnostic
-from bbflow.operators.family import Array, Views
 from bbflow.operators.operator import FINISHED_POINTS, Operator
+from bbflow.operators.state import StateLayout
+from bbflow.operators.steps import Array, Views
 from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.reduce import Partial, apart, layout_of_part
 from bbflow.transit.folding.shards import Region

@@ -10,9 +10,9 @@ import numpy as np
 
 from bbflow.errors import CapacityError, ConfigError
 from bbflow.operators.diagnostic import Diagnostic
-from bbflow.operators.family import DType
-from bbflow.operators.windows import Window
+from bbflow.operators.steps import DType
 from bbflow.operators.windows.spans import Months, Run, Spans
+from bbflow.operators.windows.window import Window
 from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.slots import CARRIED, INNER, OUTER
 from bbflow.units import format_bytes
@@ -156,7 +156,7 @@ def check_states(
     ConfigError
         If they are above the capacity.
     CapacityError
-        If so much isn't free.
+        If that isn't free.
     """
     needs = {node: sum(item.bytes for item in items) for node, items in footprints.items()}
     for node, need in needs.items():

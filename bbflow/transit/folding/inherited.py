@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from bbflow.operators import StateLayout
 from bbflow.operators.diagnostic import Diagnostic
-from bbflow.operators.family import Array
+from bbflow.operators.state import StateLayout
+from bbflow.operators.steps import Array
 from bbflow.transit.folding.layouts import by_region, layout_of
 from bbflow.transit.folding.shards import Progress, Region, ShardKey, ShardState, StatePlace, overlapping
 from bbflow.transit.folding.slots import Keys, StateSlot
@@ -103,7 +103,7 @@ def place_of(start: tuple[int, ...], count: tuple[int, ...]) -> tuple[Any, ...]:
 
 @contextmanager
 def remainder(diagnostic: Diagnostic, inherited: Inherited, directory: str) -> Iterator[ShardState | None]:
-    """Give what no shard has taken, as a shard of the whole field; None if all is taken.
+    """Yield what no shard has taken, as a shard of the whole field; None if all is taken.
 
     Parameters
     ----------

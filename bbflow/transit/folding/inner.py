@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from bbflow.operators.diagnostic import Diagnostic
-from bbflow.operators.family import Array, Steps
+from bbflow.operators.steps import Array, Steps
 from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.shards import ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, INNER, StateSlot, slots_of, whole_units

@@ -11,10 +11,10 @@ from bbflow.operators.blocks import as_blocks
 from bbflow.operators.decoding import Encoded, fills_of, is_bare
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.expressions import TILE_POINTS, Expression
-from bbflow.operators.family import Array, Steps
 from bbflow.operators.filter import Extremes
-from bbflow.operators.fold import Tiles
-from bbflow.operators.space import Local
+from bbflow.operators.fold import HasTiles
+from bbflow.operators.space.placement import Local
+from bbflow.operators.steps import Array, Steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def evaluate(expression: Expression, variables: Mapping[str, Steps]) -> Steps:
     return Steps(expression.evaluate(variables), None, like.times, like.numbers)
 
 
-def open_inputs(inputs: Inputs, diagnostic: Diagnostic, local: Local | None, points: int) -> Tiles:
+def open_inputs(inputs: Inputs, diagnostic: Diagnostic, local: Local | None, points: int) -> HasTiles:
     """Return the field's values.
 
     Parameters

@@ -7,8 +7,8 @@ from hashlib import blake2b
 from pathlib import Path
 
 from bbflow.operators.diagnostic import Diagnostic
-from bbflow.operators.family import DType
-from bbflow.operators.space import Placement
+from bbflow.operators.space.placement import Placement
+from bbflow.operators.steps import DType
 from bbflow.store.extents import Extents
 from bbflow.transit.folding.footprint import states_of
 from bbflow.transit.folding.layouts import layout_of

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from bbflow.errors import BbflowError
-from bbflow.operators import StateLayout
 from bbflow.operators.diagnostic import Diagnostic
-from bbflow.operators.family import Array, DType, Family, StateField, Steps, Views
+from bbflow.operators.family import Family, StateField
+from bbflow.operators.state import StateLayout
+from bbflow.operators.steps import Array, DType, Steps, Views
 from bbflow.operators.transforms import Transform
 from bbflow.transit.folding.slots import INNER, OUTER
 

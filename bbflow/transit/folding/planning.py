@@ -9,8 +9,8 @@ import numpy as np
 from bbflow.cf import Encoding
 from bbflow.operators.decoding import decoded_dtype
 from bbflow.operators.diagnostic import Diagnostic
-from bbflow.operators.family import Array
-from bbflow.operators.space import Local, Placement
+from bbflow.operators.space.placement import Local, Placement
+from bbflow.operators.steps import Array
 from bbflow.records import BlockForm
 from bbflow.transit.folding.lanes import JOINED, Lanes, NodeLane, state_sizes, transformed_dtype
 from bbflow.transit.folding.patterns import Pattern, Shapes

@@ -9,8 +9,8 @@ import numpy as np
 from bbflow.cf import Encoding
 from bbflow.layouts import EXTREMES_BYTES
 from bbflow.operators.diagnostic import Diagnostic
-from bbflow.operators.family import Array
-from bbflow.operators.space import Local
+from bbflow.operators.space.placement import Local
+from bbflow.operators.steps import Array
 from bbflow.records import BlockForm, Layout
 from bbflow.transit.folding.batches import Stretch
 from bbflow.transit.folding.footprint import ends_within, states_of, written_of

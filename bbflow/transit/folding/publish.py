@@ -8,11 +8,11 @@ import numpy as np
 
 from bbflow.chunks import Chunk
 from bbflow.operators.diagnostic import Diagnostic
-from bbflow.operators.family import Array
 from bbflow.operators.operator import Operator
 from bbflow.operators.own.guard import collecting
 from bbflow.operators.parse import parse_operators
 from bbflow.operators.space.late import LATE, LateRemap, comes_and_goes
+from bbflow.operators.steps import Array
 from bbflow.point_maps import PointMap
 from bbflow.transit.folding.finish import Finishing
 from bbflow.transit.folding.inherited import Inherited

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.operators import StateLayout
 from bbflow.operators.diagnostic import Diagnostic
-from bbflow.operators.family import Array
 from bbflow.operators.fold import fold_tiles
-from bbflow.operators.windows import Window
+from bbflow.operators.state import StateLayout
+from bbflow.operators.steps import Array
+from bbflow.operators.windows.window import Window
 from bbflow.transit.folding.inherited import Inherited, remainder
 from bbflow.transit.folding.inner import inner_step, places_of
 from bbflow.transit.folding.layouts import by_region, layout_of

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from bbflow.errors import ConfigError
 from bbflow.operators.diagnostic import Diagnostic
-from bbflow.operators.space import Column
+from bbflow.operators.space.columns import Column
 from bbflow.records import Block, BlockForm
 from bbflow.transit.folding.shards import ShardKey, overlapping
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from bbflow.errors import BbflowError
-from bbflow.operators.family import Array
-from bbflow.operators.space import Local, Placement
+from bbflow.operators.space.placement import Local, Placement
+from bbflow.operators.steps import Array
 from bbflow.transit.folding.shards import ShardKey
 from bbflow.transit.folding.task import PartialSteps
 

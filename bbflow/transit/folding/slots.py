@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from bbflow.operators.windows import Window
+from bbflow.operators.windows.window import Window
 
 WindowKey = tuple[int, ...]
 Keys = Mapping[str, WindowKey | None]

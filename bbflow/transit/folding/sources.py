@@ -8,9 +8,9 @@ from math import prod
 import numpy as np
 
 from bbflow.layouts import wide_dtype
-from bbflow.operators.family import Array
 from bbflow.operators.filter import Extremes
 from bbflow.operators.library import load
+from bbflow.operators.steps import Array
 from bbflow.store.pool import map_file, map_pool, values_at
 from bbflow.transit.folding.inputs import Inputs
 from bbflow.transit.folding.plans import FoldPlan, LaneWork, PlannedShard, PlannedSteps

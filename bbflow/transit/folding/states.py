@@ -33,8 +33,8 @@ import numpy as np
 
 from bbflow.errors import naming
 from bbflow.locks import lock
-from bbflow.operators import StateLayout
-from bbflow.operators.family import Array
+from bbflow.operators.state import StateLayout
+from bbflow.operators.steps import Array
 from bbflow.transit.folding.shards import Extent, StatePlace
 
 PROCESS = uuid.uuid4().hex[:12]

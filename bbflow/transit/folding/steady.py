@@ -13,10 +13,10 @@ from bbflow.cf import Encoding
 from bbflow.operators import kernel, rules
 from bbflow.operators.decoding import fills_of, is_bare
 from bbflow.operators.diagnostic import Diagnostic
-from bbflow.operators.family import Array
 from bbflow.operators.library import FIELDS, TYPES
 from bbflow.operators.statistics.moments import Moments
-from bbflow.operators.windows import Window
+from bbflow.operators.steps import Array
+from bbflow.operators.windows.window import Window
 from bbflow.records import BlockForm
 from bbflow.store.pool import map_pool
 from bbflow.transit.folding.inherited import Inherited
@@ -312,7 +312,7 @@ class SteadyFold:
         return self._address(map_target(path, joined(table.rows["extents"][at])))
 
     def _address(self, mapping: mmap.mmap) -> int:
-        """Give where a file is mapped, which stays so: nobody else may hold it, or it is mapped anew where it grows."""
+        """Return where a file is mapped, for good: nobody else may hold it, or it is mapped anew where it grows."""
         self._mappings.append(mapping)
         return _address(mapping)
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from bbflow.operators.diagnostic import VALUE
 from bbflow.operators.expressions import Expression
-from bbflow.operators.family import Array, Steps, Views
-from bbflow.operators.fold import Tiles
+from bbflow.operators.fold import HasTiles
 from bbflow.operators.state import part_of
+from bbflow.operators.steps import Array, Steps, Views
 from bbflow.operators.transforms import Transform
 
 
@@ -15,7 +15,7 @@ from bbflow.operators.transforms import Transform
 class Carried:
     """Steps that transforms have gone through; what they carry is read from one state and written to another."""
 
-    steps: Tiles
+    steps: HasTiles
     """Where they come from."""
     transforms: tuple[Transform, ...]
     """In their order."""
@@ -47,7 +47,7 @@ def _copy(source: Mapping[str, Array], target: Views) -> None:
 class Then:
     """Steps of which an expression is taken."""
 
-    steps: Tiles
+    steps: HasTiles
     """Where they come from."""
     expression: Expression
     """Of `value`."""

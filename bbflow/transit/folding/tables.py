@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.operators.family import Array
+from bbflow.operators.steps import Array
 from bbflow.transit.folding.shards import Progress, Region, ShardKey, ShardState
 from bbflow.transit.folding.slots import LEVELS
 from bbflow.transit.folding.written import Written, pack, unpack

@@ -12,14 +12,14 @@ import numpy as np
 
 from bbflow.atomic import replacing
 from bbflow.errors import BbflowError, ConfigError, naming
-from bbflow.operators import StateLayout
 from bbflow.operators.diagnostic import Diagnostic
-from bbflow.operators.family import Array
 from bbflow.operators.filter import Extremes
-from bbflow.operators.fold import Tiles, fold_tiles
+from bbflow.operators.fold import HasTiles, fold_tiles
 from bbflow.operators.own.guard import collecting
-from bbflow.operators.space import Local
-from bbflow.operators.windows import Window
+from bbflow.operators.space.placement import Local
+from bbflow.operators.state import StateLayout
+from bbflow.operators.steps import Array
+from bbflow.operators.windows.window import Window
 from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.inner import inner_step
 from bbflow.transit.folding.inputs import Inputs, extremes_of, open_inputs, partials
@@ -202,7 +202,7 @@ class ShardFold:
                 f"{np.dtype(self._old.dtype)} in the run before: its statistics can't go on; take it out of 'operators'"
             )
 
-    def _open(self) -> Tiles:
+    def _open(self) -> HasTiles:
         """Return the steps as they come out of the transforms."""
         work, count = self._work, self._old.count
         steps = open_inputs(work.inputs, self._diagnostic, work.local, max(prod(count), 1))
@@ -243,7 +243,9 @@ class ShardFold:
         for slot in roll.dropped:
             self._files.pop(slot, None)
 
-    def _fold(self, level: str, dtype: np.dtype[Any], steps: Tiles, extremes: Sequence[Extremes]) -> dict[str, Array]:
+    def _fold(
+        self, level: str, dtype: np.dtype[Any], steps: HasTiles, extremes: Sequence[Extremes]
+    ) -> dict[str, Array]:
         """Take steps into a level's base."""
         slot = BASE[level]
         layout = layout_of(self._diagnostic, level, dtype, self._old.count)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from bbflow.operators.windows import Window
+from bbflow.operators.windows.window import Window
 from bbflow.transit.folding.slots import Keys, WindowKey, living, whole_units
 
 

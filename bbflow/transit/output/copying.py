@@ -27,14 +27,14 @@ from bbflow.transit.output.hiding import Others
 from bbflow.transit.output.moving import Digest, Settled, give_up, has_arrived
 
 LOOK_S = 1.0
-"""The stores are looked at so often."""
+"""How often the stores are looked at."""
 SETTLED_NS = 100_000_000
 """A file that was changed less than this before it was read may have changed while it was: it is copied again."""
 PART_BYTES = 8 << 20
 AT_ONCE = 8
 """Files that are on their way at a time."""
 LAST_TRIES_S = (0.0, 2.0, 8.0)
-"""The last copy is tried so often, after so many seconds."""
+"""Seconds before each try of the last copy."""
 GROWING = ("results.zarr", f"{PYRAMIDS_DIRECTORY}/*.zarr", f"{FUNCTIONS_DIRECTORY}/*.zarr")
 PROBE = ".bbflow"
 """Is written to see that others can be, and removed."""
