@@ -6,6 +6,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from bbflow.operators.configured import parse_diagnostics
 from benchmarks.ballast import make_ballast
 from benchmarks.rates import rate
 from benchmarks.rows import Row
-from benchmarks.scale_run import Case, run
+from benchmarks.scale_run import Case, Cost, run
 
 CASES = {
     "1 MiB blocks": (Case(1, 1, 1 << 18, 4000), 512),
@@ -34,7 +35,7 @@ KERNEL_BYTES = 1 << 30
 
 
 def measure(*, quick: bool) -> list[Row]:
-    """Measure; mean, std, min and max of each field, one worker thread."""
+    """Measure; mean, std, min and max, one thread that folds; for its CPU time in a process of its own."""
     return [row for name, (case, steps) in CASES.items() for row in _rows(name, case, steps, quick=quick)]
 
 
@@ -43,10 +44,8 @@ def _rows(name: str, case: Case, steps: int, *, quick: bool) -> list[Row]:
         case = Case(case.variables, max(case.ranks // 10, 1), case.points, case.steps // 4, capacity=case.capacity)
     repeat = 3 if quick else 7
     kernel, beside = kernel_rate(case.points, steps, repeat), rate_beside_a_copy(case.points, steps, repeat)
-    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="bbflow-bench-") as folder:
-        make_ballast(RUN_BYTES, Path(folder)).unlink()
-        cost = run(case, Path(folder))
-    worker = case.step_bytes / cost.step_cpu_s["worker"] / 1e9
+    apart, cost = _run(case), _run(replace(case, processes=0))
+    worker = case.step_bytes / apart.step_cpu_s["worker"] / 1e9
     through, batch = (case.step_bytes / seconds / 1e9 for seconds in (cost.step_s, cost.batch_step_s))
     return [
         Row(f"{name}: the kernel alone (the ratio's 1)", kernel, "GB/s", 1.0),
@@ -55,6 +54,12 @@ def _rows(name: str, case: Case, steps: int, *, quick: bool) -> list[Row]:
         Row(f"{name}: from Put to states, wall time", through, "GB/s", through / kernel),
         Row(f"{name}: from Put to states, the median batch", batch, "GB/s", batch / kernel),
     ]
+
+
+def _run(case: Case) -> Cost:
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="bbflow-bench-") as folder:
+        make_ballast(RUN_BYTES, Path(folder)).unlink()
+        return run(case, Path(folder))
 
 
 def kernel_rate(points: int, steps: int, repeat: int) -> float:
