@@ -220,6 +220,7 @@ class GrowingZarr:
             _replace(self._root / name, self._texts[name])
         self._laid_out |= self._changed.keys()
         self._changed, self._lengths = {}, {}
+        # Last, and in one rename: all that it names is there by now, and readers see the whole commit or none of it.
         members = ", ".join(f"{_json(name)}: {self._texts[name]}" for name in sorted(self._texts))
         inside = f'{{"kind": "inline", "must_understand": false, "metadata": {{{members}}}}}'
         root = _json(GROUP | {"attributes": self._attributes})

@@ -173,7 +173,7 @@ class Rescue:
             for work in batch.works:
                 drain_steps(work)
             self._draining.take(batch)
-            self._pass(batch.through)
+            self._pass(batch.through)  # after the store has them: the nodes may free them now
         if self._view.frontier > self._draining.cursor:  # what is between was discarded, or is done with
             self._pass(self._view.frontier)
 

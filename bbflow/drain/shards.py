@@ -110,6 +110,7 @@ class Shard:
             offsets = self._offsets(begin, chunks)
             parts = _with_gaps(begin, offsets, chunks)
             write_at(descriptor, parts, begin)
+            # Behind the bytes that they name: whoever reads, or writes on after a crash, believes the entries.
             write_at(descriptor, [_new_entries(known, offsets, chunks).reshape(-1).view("u1")], at * ENTRY_BYTES)
             return sum(map(len, parts))
         finally:

@@ -57,6 +57,7 @@ class Index:
         except OSError as error:
             raise CapacityError(f"{self._path}: {error.strerror}; free some of its file system") from None
         if written < len(frame):
+            # What came behind half a record would be lost with it: it looks like the torn tail that a crash leaves.
             os.ftruncate(self._descriptor, self.size_bytes)
             raise CapacityError(f"{self._path}: the file system is full; free some of it")
         self.size_bytes += written

@@ -144,6 +144,7 @@ class NodeStore:
             except CapacityError as error:
                 if not self.wait_for_room(error, tried):
                     raise
+        # The record comes first: a change is seen by peers at once, and without its record a crash would undo it.
         self._change(record)
         if self._index.size_bytes > self._compact_above_bytes:
             self._compact()
@@ -165,6 +166,7 @@ class NodeStore:
             temporary.unlink()
             self._compact_above_bytes = self._index.size_bytes + COMPACT_BYTES
             return  # the old index is whole
+        # One rename: a crash leaves the old index or the new one, and each is whole.
         temporary.rename(path)
         for stream in self._streams.values():
             stream.is_written_anew()
@@ -204,6 +206,7 @@ class NodeStore:
 
     def _change(self, record: OfStream) -> None:
         stream, freed = self._apply(record)
+        # Last: another rank may write over these bytes as soon as they are free.
         self.extents.give_back(freed)
         _remove_stale_files(stream)
 
@@ -237,6 +240,7 @@ class NodeStore:
             if isinstance(record, FormatRecord):
                 raise ProtocolError("a second beginning")
             changed, _ = self._apply(record)
+        # Only what is held after the last record: one before it may have freed what another rank got then.
         self.extents = Extents(first.capacity)
         for stream in self._streams.values():
             for extent in stream.held_extents():

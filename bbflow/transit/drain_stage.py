@@ -126,6 +126,7 @@ class DrainStage(DriverStage):
             self._count(self._begun.popleft(), together(done))
 
     def _count(self, tasks: TaskBatch[DrainBatch], total: Drained) -> None:
+        # The store shows the steps first: a node whose cursor is past them may free the only other copy.
         self.draining.take(tasks.batch)
         self.run.consumers.commit(DRAIN, self.draining.cursor, self.run.nodes, no_checkpoint)
         if tasks.batch.numbers:

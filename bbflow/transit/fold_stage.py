@@ -300,6 +300,7 @@ class FoldStage(DriverStage):
         if batch.steps and self._coordinates is not None:
             self._coordinates.look(batch.steps[-1])
         self._taken, self._tasks, self._receipts = self._tasks.tasks, None, []
+        # A checkpoint past states that are still being published would let them go: `_show` commits then.
         if not self._publications:
             self._commit()
         if batch.steps:
@@ -351,6 +352,7 @@ class FoldStage(DriverStage):
     def _publish_rows(self) -> None:
         files = self.publishing.publish_rows(self.folding.take_rows(), self.folding.number)
         if files:
+            # They go once no checkpoint names them any more: an analysis that carries on takes its rows from there.
             self._commit()
             for file in files:
                 file.unlink(missing_ok=True)
@@ -385,6 +387,7 @@ class FoldStage(DriverStage):
         nodes = sorted(self.run.nodes, key=self._has_time)
         self.folding.states.let_go()
         rosters = [states.roster for states in self.folding.states.tables]
+        # Rosters are in the output before a checkpoint names them, and go when none does.
         self._rosters.keep(rosters)
         self.run.consumers.late = self.folding.late
         self.run.consumers.commit(FOLD, self.folding.cursor, nodes, self.folding.checkpoint)

@@ -52,6 +52,7 @@ class Committing:
             if pieces[index][0] and pieces[index] not in handle.pieces[index : index + 1]
         ]
         if handle.striping.replicas > 1 and new:
+            # The version doesn't count before its copies are there: a close that was answered must outlive a node.
             self._replicas.copy(handle, new, lambda: self._count_later(call, handle, added))
             raise Deferred
         return self._count(call, handle, added)

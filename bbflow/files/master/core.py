@@ -164,6 +164,7 @@ class Core:
     def count(self, call: AnyCall) -> None:
         """Let what a request has decided count."""
         if call.records:
+            # Taken out first: the next part of a request that is `Unfinished` must not let these count again.
             records, call.records = call.records, []
             self.commit(*records)
         if call.changes:

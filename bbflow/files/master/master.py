@@ -228,6 +228,7 @@ class Master:
             reply = (self._changes.get(kind) or self._requests[kind])(call)
             core.count(call)
         except Blocked as blocked:
+            # It is decided anew from its beginning when it is woken: others may change meanwhile what it has looked at.
             call.undecide()
             self._wait(call, blocked)
             return True
@@ -297,6 +298,7 @@ class Master:
         """
         if not self._core.has_out and not self._is_due:
             return []
+        # Before any message goes: what others are told must be so after a crash, too.
         self._core.database.commit()
         self._is_due = False
         self._tellings.went_out()

@@ -222,6 +222,7 @@ class WriteBack:
         node = next((n for n in inode.ring if n in core.nodes and core.nodes[n].peer is not None), core.a_node()) or ""
         transfer = ObjectTransfer(path, node)
         opened = Handle(core.number(), "", inode.ino, 0, inode.pieces, inode.striping)
+        # Stored before the IOnode hears of it: the next master must know who may still be at work on the object.
         core.commit(*self._begun(transfer), HandleRecord(opened))
 
         def done(answer: TaskAnswer) -> None:
