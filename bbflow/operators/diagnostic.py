@@ -9,7 +9,6 @@ import numpy as np
 from bbflow.operators.expressions import Expression, parse_expression
 from bbflow.operators.filter import Filter
 from bbflow.operators.operator import Operator
-from bbflow.operators.own.guard import isolate
 from bbflow.operators.space.space import Space
 from bbflow.operators.steps import DType
 from bbflow.operators.transforms import Transform
@@ -66,7 +65,7 @@ class Diagnostic:
     @property
     def calls_users_code(self) -> bool:
         """Whether any operator is a user's own."""
-        return any(isolate(item) is not item for item in self._all_operators)
+        return any(item.is_users for item in self._all_operators)
 
     @property
     def _all_operators(self) -> tuple[Operator, ...]:
@@ -74,8 +73,8 @@ class Diagnostic:
 
     def isolated(self) -> "Diagnostic":
         """Return the same diagnostic with users' code in processes of their own; its states stay the same."""
-        each = self.each and replace(self.each, operator=isolate(self.each.operator))
-        return replace(self, each=each, operators=tuple(isolate(item) for item in self.operators))
+        each = self.each and replace(self.each, operator=self.each.operator.isolated())
+        return replace(self, each=each, operators=tuple(item.isolated() for item in self.operators))
 
     @property
     def variables(self) -> tuple[str, ...]:

@@ -8,13 +8,11 @@ from functools import cache
 import numpy as np
 
 from bbflow.errors import BbflowError
-from bbflow.operators.library import FIELDS, TYPES, load
+from bbflow.operators.library import FIELDS, TYPES, Pointers, load, pointers
 from bbflow.operators.steps import Array, Steps, Views
 
 ROW = np.dtype([("step", "i8"), ("index", "i8")])
 """``BbflowRow`` in Rows.h."""
-
-_Pointers = ctypes.c_void_p * len(FIELDS)
 
 
 class _FilterTask(ctypes.Structure):
@@ -32,8 +30,8 @@ class _Task(ctypes.Structure):
     """``BbflowTask`` in Fold.h."""
 
     _fields_ = [
-        ("source", _Pointers),
-        ("target", _Pointers),
+        ("source", Pointers),
+        ("target", Pointers),
         ("blocks", ctypes.c_void_p),
         ("steps", ctypes.c_uint64),
         ("points", ctypes.c_uint64),
@@ -119,8 +117,8 @@ def run(target: Views, source: Views | None, steps: Steps, intervals: Sequence[I
             )
         )
         task = _Task(
-            source=_pointers(source or {}),
-            target=_pointers(target),
+            source=pointers(source or {}),
+            target=pointers(target),
             blocks=addresses.ctypes.data,
             steps=len(blocks),
             points=points,
@@ -159,14 +157,6 @@ def fold_many(types: Array, tasks: Array, threads: int) -> None:
     types, tasks = np.ascontiguousarray(types, "i4"), np.ascontiguousarray(tasks, TASK)
     if _library().bbflow_fold_many(types.ctypes.data, tasks.ctypes.data, len(tasks), max(threads, 1)) != 0:
         raise BbflowError(f"no memory to fold {len(tasks)} blocks at once: let the batches be shorter")
-
-
-def _pointers(views: Views) -> ctypes.Array[ctypes.c_void_p]:
-    pointers = _Pointers()
-    for slot, name in enumerate(FIELDS):
-        if name in views:
-            pointers[slot] = views[name].ctypes.data
-    return pointers
 
 
 def _take(library: ctypes.CDLL, handle: int) -> Array:

@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 
 from bbflow.errors import MissingToolError
+from bbflow.operators.steps import Views
 
 LIBRARY = "libbbflow_fold.so"
 TYPES = {np.dtype(name): code for code, name in enumerate(["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"])}
 """Its codes of types."""
 FIELDS = ("count", "shift", "first", "second", "min", "max")
 """Moments and extremes in its order: ``BbflowAccumulator`` in Fold.h."""
+Pointers = ctypes.c_void_p * len(FIELDS)
+"""Where a state's fields lie, as the library takes it."""
 RULES = ("add", "min", "max")
 """``BbflowRule`` in Merge.h."""
 FORMULAS = ("mean", "var", "std", "sum", "min", "max", "range")
@@ -75,3 +78,8 @@ def _said(library: ctypes.CDLL, function: str) -> str:
         return ""
     ask.restype = ctypes.c_char_p
     return bytes(ask()).decode()
+
+
+def pointers(views: Views) -> "ctypes.Array[ctypes.c_void_p]":
+    """Return where the fields of a state lie that are among some views."""
+    return Pointers(*(views[name].ctypes.data if name in views else None for name in FIELDS))

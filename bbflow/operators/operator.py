@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -16,6 +16,14 @@ from bbflow.operators.steps import Array, DType, Views
 
 FINISHED_POINTS = 1 << 15
 """How many points are made into results at a time, so that state and temporaries stay in the cache."""
+
+
+@runtime_checkable
+class UsersFormula(Protocol):
+    """A formula, and perhaps a family, that a user wrote."""
+
+    def isolated(self, operator: "Operator") -> "Operator":
+        """Return its operator with the user's code in a process of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +136,18 @@ class Operator:
         own = np.dtype(dtype) if np.dtype(dtype).kind == "f" else np.dtype("f8")
         chosen = own if self.result is None else np.dtype(self.result)
         return np.dtype("f8") if self._counts and chosen.kind != "f" else chosen  # it may be missing
+
+    @property
+    def is_users(self) -> bool:
+        """Whether a user's code is in it."""
+        return isinstance(self.formula, UsersFormula)
+
+    def isolated(self) -> "Operator":
+        """Return the operator with a user's code, if it has any, in a process of its own; its state stays the same.
+
+        For a batch whose worker died: then what killed it is that operator's error.
+        """
+        return self.formula.isolated(self) if isinstance(self.formula, UsersFormula) else self
 
     @property
     def dated(self) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bbflow.errors import BbflowError
-from bbflow.operators.library import FIELDS, FORMULAS, RULES, TYPES, load
+from bbflow.operators.library import FIELDS, FORMULAS, RULES, TYPES, Pointers, load, pointers
 
 Array = np.ndarray[Any, Any]
 NEEDED = {
@@ -23,7 +23,6 @@ NEEDED = {
     "range": ("count", "min", "max"),
 }
 """Formula to the fields that it is of."""
-_Pointers = ctypes.c_void_p * len(FIELDS)
 MERGE_TASK = np.dtype([*((name, "u8", len(FIELDS)) for name in ("left", "right", "target")), ("points", "u8")])
 """``BbflowMergeTask`` in Merge.h: each pointer is an address, 0 for none."""
 
@@ -39,9 +38,9 @@ def _library() -> ctypes.CDLL:
     library = load(BbflowMergeTask=MERGE_TASK, BbflowNumbers=_Numbers)
     numbers, address, size = ctypes.POINTER(_Numbers), ctypes.c_void_p, ctypes.c_uint64
     library.bbflow_merge.argtypes = [ctypes.c_int, ctypes.c_int, numbers, numbers, numbers, size, size]
-    library.bbflow_merge_moments.argtypes = [ctypes.c_int, _Pointers, _Pointers, _Pointers, size]
+    library.bbflow_merge_moments.argtypes = [ctypes.c_int, Pointers, Pointers, Pointers, size]
     library.bbflow_merge_many.argtypes = [address, address, size, ctypes.c_uint32]
-    library.bbflow_finish.argtypes = [ctypes.c_int, ctypes.c_int, _Pointers, ctypes.c_double, address, size]
+    library.bbflow_finish.argtypes = [ctypes.c_int, ctypes.c_int, Pointers, ctypes.c_double, address, size]
     return library
 
 
@@ -73,7 +72,7 @@ def merge(rule: str, target: Array, left: Array, right: Array) -> None:
 def merge_moments(target: Mapping[str, Array], left: Mapping[str, Array], right: Mapping[str, Array]) -> None:
     """Set the shifts and moments of target = left (+) right; the target may be either side, and keeps its counts."""
     shift = target["shift"]
-    sides = (_pointers(side) for side in (left, right, target))
+    sides = (pointers(side) for side in (left, right, target))
     _library().bbflow_merge_moments(TYPES[shift.dtype], *sides, shift.size)
 
 
@@ -100,10 +99,6 @@ def merge_many(types: Array, tasks: Array, threads: int) -> None:
         raise BbflowError(f"no memory to merge {len(tasks)} states at once: let the worker have more")
 
 
-def _pointers(views: Mapping[str, Array]) -> "ctypes.Array[ctypes.c_void_p]":
-    return _Pointers(*(views[name].ctypes.data if name in views else None for name in FIELDS))
-
-
 @dataclass(frozen=True, slots=True)
 class Formula:
     """What a state of moments and extremes comes to: one of the kernel's formulas."""
@@ -123,5 +118,5 @@ class Formula:
         fits = out is not None and out.dtype == dtype and out.flags.c_contiguous
         result = out if out is not None and fits else np.empty(state["count"].shape, dtype)
         code = FORMULAS.index(self.name)
-        _library().bbflow_finish(code, TYPES[own], _pointers(state), ddof, result.ctypes.data, result.size)
+        _library().bbflow_finish(code, TYPES[own], pointers(state), ddof, result.ctypes.data, result.size)
         return result

@@ -14,7 +14,7 @@ from laws import cuts, folded, layout_of, merged
 from bbflow.config import load_config
 from bbflow.errors import ConfigError, OperatorError
 from bbflow.operators import StateLayout, fold_steps, parse_operators
-from bbflow.operators.own.guard import collecting, error_of, isolate
+from bbflow.operators.own.guard import collecting, error_of
 from bbflow.operators.own.isolation import Child
 from bbflow.origin import Origin
 
@@ -283,7 +283,7 @@ def test_operators_can_be_isolated_when_a_worker_has_died_and_keep_their_state(b
     operators = parse_operators(["mean", "examples:Aborting", "examples:Last"])
     layout = layout_of(operators, batch)
     state = folded(layout, batch[:2])  # harmless so far
-    apart = [isolate(operator) for operator in operators]
+    apart = [operator.isolated() for operator in operators]
     again = layout_of(apart, batch)
     assert again.signature == layout.signature
     with collecting() as errors:

@@ -190,6 +190,12 @@ class GuardedFormula:
             return missing
         return np.where(failed, np.nan, result) if failed.any() else result
 
+    def isolated(self, operator: Operator) -> Operator:
+        """Return its operator with its code, and that of the family, in a process of their own."""
+        guard = replace(self.guard, isolated=True)
+        family = guard if isinstance(operator.family, Guarded) else operator.family
+        return replace(operator, family=family, formula=replace(self, guard=guard))
+
     def _run(self, inner: Views, parameters: Mapping[str, Any]) -> Any:
         if self.function is None:
             return self.guard.run("finalize", inner)
@@ -212,18 +218,6 @@ def guarded(operator: Operator, origin: Origin, *, isolated: bool) -> Operator:
     length = None if operator.axis is None else len(operator.axis.values)
     formula = GuardedFormula(guard, None if is_own else pickle.dumps(operator.formula), length)
     return replace(operator, family=operator.family if is_ours(operator.family) else guard, formula=formula)
-
-
-def isolate(operator: Operator) -> Operator:
-    """Return an operator whose user's code, if it has any, runs in a process of its own; its state stays the same.
-
-    For a batch whose worker died: then what killed it is that operator's error.
-    """
-    if not isinstance(operator.formula, GuardedFormula):
-        return operator
-    guard = replace(operator.formula.guard, isolated=True)
-    family = guard if isinstance(operator.family, Guarded) else operator.family
-    return replace(operator, family=family, formula=replace(operator.formula, guard=guard))
 
 
 def is_ours(family: Family) -> bool:
