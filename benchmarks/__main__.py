@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from benchmarks import (
+    cells,
     chunks,
     control,
     drain,
@@ -47,6 +48,7 @@ FIGURES = {
     "control": control,
     "drain": drain,
     "chunks": chunks,
+    "cells": cells,
     "levels": levels,
     "fold": fold,
     "main_job": main_job,

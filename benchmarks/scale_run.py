@@ -82,11 +82,11 @@ def run(case: Case, folder: Path) -> Cost:
     """Run it, and return the costs."""
     began_s = time.time()
     process = start(case, folder)
-    samples = list(_sample(process))
+    taken = list(samples(process))
     said = process.communicate()[0]
     if process.returncode:
         raise RuntimeError(f"{case} ended with {process.returncode}: {said}")
-    return _cost(case, folder, began_s, samples, said)
+    return _cost(case, folder, began_s, taken, said)
 
 
 def start(case: Case, folder: Path, *options: str, stream: str = "scale") -> psutil.Popen:
@@ -149,7 +149,7 @@ def _cpu_of_writer(said: str) -> float:
     return float(json.loads(line)["cpu_s"])
 
 
-def _sample(process: psutil.Popen) -> Iterator[Sample]:
+def samples(process: psutil.Popen) -> Iterator[Sample]:
     """Add up the CPU time of each part's processes again and again until the run ends."""
     taken: dict[tuple[str, int], float] = {}
     known: dict[psutil.Process, str] = {}

@@ -38,18 +38,29 @@ class Ending:
         """Return the same for some rows."""
         return Ending(self.cover[rows], self.share[rows], self.least)
 
-    def end(self, parts: Array) -> Array:
+    def end(self, parts: Array, out: Array) -> Array:
         """Return the values of sums and weights, of shape (steps, 2, planes, rows): NaN where too little is valid.
+
+        They are written to `out`, of shape (steps, planes, rows), which may be the sums themselves.
 
         What is valid stands for what is missing: the sum is scaled to the weights that the row would have. With weights
         that add up to 1 this is the mean of the valid values; where the grid covers a part of a cell and the weights
         are shares of the cell's area ('destarea'), it leaves the field's integral as it is.
         """
-        sums, valid = parts[:, 0], parts[:, 1]
+        # Plane by plane, so that what is made on the way stays in the cache.
+        for step, plane in np.ndindex(out.shape[:-1]):
+            self._end_plane(parts[step, 0, plane], parts[step, 1, plane], out[step, plane])
+        return out
+
+    def _end_plane(self, sums: Array, valid: Array, out: Array) -> None:
+        scale: Array | float = 1.0
         with np.errstate(invalid="ignore", divide="ignore"):
-            scale = self.cover / valid
+            if not np.array_equal(valid, self.cover):
+                scale = self.cover / valid
+            np.multiply(sums, scale, out=out)
             enough = (valid > 0) & (self.share >= scale * self.least * WHOLE)
-            return np.where(enough, sums * scale, np.nan)
+        if not enough.all():
+            out[~enough] = np.nan
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,7 +108,7 @@ class RemapLocal(Local):
         for first in range(0, len(steps.values), most):
             some = steps.some(slice(first, first + most))
             parts = self.partial(some).reshape(len(some.values), 2, prod(kept), -1)
-            whole = scattered(self.ending.end(parts), self.links.rows, prod(self.shape))
+            whole = scattered(self.ending.end(parts, out=parts[:, 0]), self.links.rows, prod(self.shape))
             ordered = in_order(whole, kept, self.shape, self.at)
             rows = [np.ascontiguousarray(row).reshape(-1) for row in ordered]
             found += rows if self.after is None else self.after.values(Steps(rows))
@@ -293,7 +304,8 @@ class Remapped(Placement):
     def finish(self, partial: Array) -> Array:
         """Return the results of the whole; see `Placement.finish`."""
         kept = [self.box[axis] for axis in self.planes]
-        ended = self.ending.end(partial.reshape(len(partial), 2, prod(kept), -1))
+        parts = partial.reshape(len(partial), 2, prod(kept), -1)
+        ended = self.ending.end(parts, out=np.empty_like(parts[:, 0]))
         rows = in_order(ended, kept, self.mesh_shape, self.at).reshape(len(partial), -1)
         if self.after is None:
             return rows
