@@ -15,7 +15,7 @@ import zarr
 from obstore.store import S3Store
 from zarr.storage import LocalStore, ObjectStore, WrapperStore
 
-from bbflow.drain.cuts import Cut
+from bbflow.drain.cuts import ChunkGrid
 from bbflow.drain.forms import Form, form_of, storage_of
 from bbflow.drain.shards import ShardChunks
 from bbflow.growing import GrowingZarr
@@ -72,7 +72,7 @@ def _write(path: Path, chunks: Any, steps: int) -> None:
 
 
 def _fill(path: Path, form: Form, index: int, field: np.ndarray[Any, Any], count: int) -> None:
-    cut = form.cut or Cut(SHAPE, SHAPE)
+    cut = form.cut or ChunkGrid(SHAPE, SHAPE)
     parts = [(chunk.reshape(-1).view("u1"),) for _ in range(count) for chunk in cut.parts(field, form.fill)]
     form.file(str(path), index).write(0, ShardChunks(parts, [False] * len(parts)))
 

@@ -87,9 +87,9 @@ def run_simulation(options: argparse.Namespace, command: Sequence[str]) -> int:
         own = config.nodes
         nodes = None if options.contact else EmbeddedNodes(own.count, own.capacity, own.directory, waits=False)
         with nodes or nullcontext():
-            from bbflow.run.conducting import Wanted, conduct
+            from bbflow.run.conducting import RunOptions, conduct
 
-            wanted = Wanted(
+            wanted = RunOptions(
                 options.config,
                 config,
                 command,

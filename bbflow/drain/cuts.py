@@ -18,7 +18,7 @@ LARGEST_BYTES, WANTED_BYTES = 16 << 20, 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class ChunkGrid:
     """The chunks of one step's field: all of one shape, beyond the field's end they hold fill values."""
 
     shape: tuple[int, ...]
@@ -72,7 +72,7 @@ class Dividing(Protocol):
 
 def cut_of(
     dims: Sequence[str], shape: Sequence[int], item_bytes: int, told: Dividing, where: str = "raw"
-) -> tuple[int, Cut]:
+) -> tuple[int, ChunkGrid]:
     """Say how a variable is divided: steps in a chunk, and the chunks of a step.
 
     Parameters
@@ -93,9 +93,9 @@ def cut_of(
     """
     lengths = tuple(max(size, 1) for size in shape)
     if told.chunks is None:
-        return 1, Cut(lengths, lengths)
+        return 1, ChunkGrid(lengths, lengths)
     if isinstance(told.chunks, str):
-        return 1, Cut(lengths, _automatic(lengths, item_bytes))
+        return 1, ChunkGrid(lengths, _automatic(lengths, item_bytes))
     own: Mapping[str, int] = told.chunks
     chunk = tuple(min(own.get(dim, size), size) for dim, size in zip(dims, lengths, strict=True))
     steps = own.get(TIME, 1)
@@ -104,7 +104,7 @@ def cut_of(
             f"{where}: a chunk of {steps} steps of {' x '.join(map(str, chunk))} values has {size} bytes, more than a "
             f"file (shard: {told.shard}): give smaller chunks, or larger files"
         )
-    return steps, Cut(lengths, chunk)
+    return steps, ChunkGrid(lengths, chunk)
 
 
 def _automatic(shape: tuple[int, ...], item_bytes: int) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from zlib import crc32
 import numpy as np
 
 from bbflow.attributes import numbers_of
-from bbflow.drain.cuts import Cut, cut_of
+from bbflow.drain.cuts import ChunkGrid, cut_of
 from bbflow.drain.encoding import BYTES, Codec, codec_of
 from bbflow.drain.fixed import FixedShard
 from bbflow.drain.shards import LARGE, PAGE, Shard, Single
@@ -51,7 +51,7 @@ class Form:
     """Whether a step that is the same as the one before is stored once."""
     rows: int = 1
     """Steps in a chunk."""
-    cut: Cut | None = None
+    cut: ChunkGrid | None = None
     """The chunks of a step; None if the whole field is one."""
     map: PointMap | None = None
     """Where the values lie in the array, if the blocks have them in an order of their own."""
@@ -133,7 +133,7 @@ def form_of(block: BlockForm, raw: RawConfig, metadata: Mapping[str, Any], fill:
     else:
         fits = steps == 1
     fits = fits and metadata["chunk_key_encoding"]["configuration"]["separator"] == "."
-    cut = Cut(lengths, tuple(chunk))
+    cut = ChunkGrid(lengths, tuple(chunk))
     codec = codecs[1] if len(codecs) > 1 else None
     fits = (
         fits and steps % rows == 0 and (rows == 1 or codec is None) and not (raw.dedup and (rows, chunk) != (1, whole))

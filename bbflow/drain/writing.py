@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.drain.cuts import Cut
+from bbflow.drain.cuts import ChunkGrid
 from bbflow.drain.encoding import encoder_of, rounded
 from bbflow.drain.forms import File, Form
 from bbflow.drain.shards import ShardChunks, is_stored, same_bytes
@@ -199,7 +199,7 @@ class _Making:
         self.repeated_bytes += self._step_bytes * sum(repeats)
         return ShardChunks(parts, repeats)
 
-    def _cut(self, values: list[Array], cut: Cut) -> list[list[Array]]:
+    def _cut(self, values: list[Array], cut: ChunkGrid) -> list[list[Array]]:
         """Return what is written of each chunk of a step."""
         if not values:
             return [[] for _ in range(cut.pieces)]

@@ -38,8 +38,8 @@ POLL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What somebody wants to run, and how."""
+class RunOptions:
+    """What is to run, and how."""
 
     file: Path
     """The configuration's."""
@@ -63,12 +63,12 @@ class Wanted:
     """Whether there is to be a report."""
 
 
-def conduct(wanted: Wanted, name: str, embedded: EmbeddedNodes | None, prepared: PreparedAnalysis) -> int:
+def conduct(options: RunOptions, name: str, embedded: EmbeddedNodes | None, prepared: PreparedAnalysis) -> int:
     """Run a simulation with its analysis and write the report.
 
     Parameters
     ----------
-    wanted
+    options
         What is to run.
     name
         The run's, for its processes.
@@ -82,21 +82,21 @@ def conduct(wanted: Wanted, name: str, embedded: EmbeddedNodes | None, prepared:
     int
         The exit code.
     """
-    config, command = wanted.config, wanted.command
+    config, command = options.config, options.command
     check_policy(config.raw)
     check_copy(config)
     goes_on = config.continued is not None and _goes_on(config, config.continued)
-    tell_before(config, command, wanted.contact, wanted.scheduler)
+    tell_before(config, command, options.contact, options.scheduler)
     with (
-        _output(config, overwrite=wanted.overwrite, goes_on=goes_on) as owner,
-        _ready(embedded, wanted.contact) as contact,
-        _claimed(config, contact, owner, take_over=wanted.take_over, patience_s=RESTART_S if embedded else 0.0),
+        _output(config, overwrite=options.overwrite, goes_on=goes_on) as owner,
+        _ready(embedded, options.contact) as contact,
+        _claimed(config, contact, owner, take_over=options.take_over, patience_s=RESTART_S if embedded else 0.0),
         ProgressLine() as progress,
         noted_opens(contact, command, selects=bool(config.select)) as opens,
         _stop_stream(config, contact) as stop_stream,
     ):
-        strays = Strays(wanted.file, config, contact, embedded, (stop_stream_of(config.stream),))
-        analysis = wanted.analysis(str(contact))
+        strays = Strays(options.file, config, contact, embedded, (stop_stream_of(config.stream),))
+        analysis = options.analysis(str(contact))
         others = rescued_stores(config.output / RESCUED_DIRECTORY)
         rescue = [sys.executable, "-m", "bbflow", "rescue", config.stream, "--contact", str(contact)]
         rescue += ["--output", str(config.output / RESCUED_DIRECTORY), "--time", written_time(config.time)]
@@ -116,7 +116,7 @@ def conduct(wanted: Wanted, name: str, embedded: EmbeddedNodes | None, prepared:
             lambda: why_stop(config.output),
             stop_stream,
         )
-        environment = simulation_environment(config, contact, opens, wanted.before)
+        environment = simulation_environment(config, contact, opens, options.before)
         try:
             code = supervisor.run(command, environment)
         finally:
@@ -125,8 +125,8 @@ def conduct(wanted: Wanted, name: str, embedded: EmbeddedNodes | None, prepared:
             progress.settle(config.stream, Left.of(config.output, others).last_step + 1)
         if embedded is not None and (strays.held or supervisor.course.keeping is KeepsRun.HELD):
             embedded.leave()
-    _tell_ending(wanted.file, config, supervisor.course, others, draws_report=wanted.draws_report)
-    for line in describe_held(wanted.file, config.stream, contact, supervisor.course, strays.held):
+    _tell_ending(options.file, config, supervisor.course, others, draws_report=options.draws_report)
+    for line in describe_held(options.file, config.stream, contact, supervisor.course, strays.held):
         print(f"bbflow: {line}", flush=True)
     return code or (INCOMPLETE if has_strays else 0)
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bbflow.config import parse_config
-from bbflow.drain.cuts import LARGEST_BYTES, WANTED_BYTES, Cut, cut_of
+from bbflow.drain.cuts import LARGEST_BYTES, WANTED_BYTES, ChunkGrid, cut_of
 from bbflow.drain.encoding import encoder_of
 from bbflow.drain.forms import form_of, storage_of
 from bbflow.drain.shards import ShardChunks
@@ -32,7 +32,7 @@ def create(path, raw, rows, shape):
 def write(path, form, values, begin, end):
     """Write some rows as the drain does; None for one that isn't there. Give the bytes that were stored."""
     encode = encoder_of(form.codec) if form.codec else np.ndarray.tobytes
-    cut, stored = form.cut or Cut(form.shape, form.shape), 0
+    cut, stored = form.cut or ChunkGrid(form.shape, form.shape), 0
     for index in range(begin // form.steps, -(-end // form.steps)):
         rows = range(max(begin, index * form.steps), min(end, (index + 1) * form.steps))
         parts = []

@@ -7,7 +7,7 @@ import numpy as np
 from bbflow.errors import ConfigError
 from bbflow.operators.space.described import described
 from bbflow.operators.space.meshes import Mesh
-from bbflow.operators.space.pyramids import Level, Pyramid, halved
+from bbflow.operators.space.pyramids import Pyramid, PyramidLevel, halved
 
 
 def pyramid_of(mesh: Mesh, at: int, wanted: tuple[int, ...], taken: frozenset[str]) -> Pyramid:
@@ -39,7 +39,9 @@ def pyramid_of(mesh: Mesh, at: int, wanted: tuple[int, ...], taken: frozenset[st
     for number in wanted:
         if str(number) not in names:
             raise ConfigError(f"pyramid: there is no level {number}: there are {names[-1]} to {names[0]}, the finest")
-    levels = tuple(Level(name, own.shape, described(own, taken)) for name, own in zip(names, meshes, strict=True))
+    levels = tuple(
+        PyramidLevel(name, own.shape, described(own, taken)) for name, own in zip(names, meshes, strict=True)
+    )
     label = f"hp{mesh.zoom}" if mesh.zoom is not None else f"r{mesh.shape[1]}x{mesh.shape[0]}"
     chosen = tuple(map(str, wanted)) if wanted else tuple(names)
     weights = np.ones(mesh.shape) if mesh.area is None else mesh.area.reshape(mesh.shape)

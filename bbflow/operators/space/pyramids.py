@@ -11,7 +11,7 @@ from bbflow.operators.steps import Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Level:
+class PyramidLevel:
     """One grid of a pyramid."""
 
     name: str
@@ -32,12 +32,12 @@ class Pyramid:
     """How many dimensions of the result come before the grid's."""
     weights: Array
     """What each cell of the finest grid weighs, float64 of its shape."""
-    levels: tuple[Level, ...]
+    levels: tuple[PyramidLevel, ...]
     """From the finest to the coarsest; the first one is the result's own grid."""
     wanted: tuple[str, ...]
     """The names of those that are written."""
 
-    def made(self, values: Array) -> Iterator[tuple[Level, Array]]:
+    def made(self, values: Array) -> Iterator[tuple[PyramidLevel, Array]]:
         """Yield the levels that are wanted, the finest first.
 
         Parameters

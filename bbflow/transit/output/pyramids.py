@@ -8,7 +8,7 @@ import numpy as np
 from bbflow.cf import PACKING
 from bbflow.growing import GrowingZarr
 from bbflow.operators.operator import Operator
-from bbflow.operators.space.pyramids import Level, Pyramid, multiscales
+from bbflow.operators.space.pyramids import Pyramid, PyramidLevel, multiscales
 from bbflow.operators.windows.window import Window
 from bbflow.stored_names import stored_name
 from bbflow.transit.output.claiming import PYRAMIDS_DIRECTORY
@@ -102,14 +102,14 @@ class PyramidLevels:
                 self._store.write(path, index, made[np.newaxis])
                 self._write_time(level, index)
 
-    def _made(self, operator: Operator, values: Array) -> list[tuple[Level, Array]]:
+    def _made(self, operator: Operator, values: Array) -> list[tuple[PyramidLevel, Array]]:
         """Return a result's levels; what has an axis of its own, such as a histogram, has it first."""
         if operator.axis is None:
             return list(self._pyramid.made(values))
         parts = [list(self._pyramid.made(part)) for part in values]
         return [(level, np.stack([part[at][1] for part in parts])) for at, (level, _) in enumerate(parts[0])]
 
-    def _create(self, path: str, level: Level, source: str, operator: Operator) -> None:
+    def _create(self, path: str, level: PyramidLevel, source: str, operator: Operator) -> None:
         """Make the array of one level, with the attributes of the result."""
         dims, shape, attributes = self._results.described(source)
         first = 1 + (operator.axis is not None) + self._pyramid.at
@@ -123,7 +123,7 @@ class PyramidLevels:
         self._store.create(path, own, (0, *shape[1:first], *level.shape, *shape[last:]), "f8", kept)
         self._write_coordinates(level, others)
 
-    def _write_coordinates(self, level: Level, others: Sequence[str]) -> None:
+    def _write_coordinates(self, level: PyramidLevel, others: Sequence[str]) -> None:
         """Write those of the level's grid, of the result's other dimensions, and the axis of time."""
         told = level.described
         for name, values in told.coordinates.items():
@@ -142,17 +142,17 @@ class PyramidLevels:
                 self._store.create(name, ("time", "bnds")[: len(shape)], (0, *shape[1:]), "f8", own, (512, *shape[1:]))
 
     def _coordinate(
-        self, level: Level, name: str, dims: Sequence[str], values: Array, attributes: dict[str, object]
+        self, level: PyramidLevel, name: str, dims: Sequence[str], values: Array, attributes: dict[str, object]
     ) -> None:
         path = f"{level.name}/{name}"
         if path not in self._store:
             self._store.create(path, dims, values.shape, values.dtype, attributes, chunks=values.shape)
             self._store.write(path, 0, values)
 
-    def _write_time(self, level: Level, index: int) -> None:
+    def _write_time(self, level: PyramidLevel, index: int) -> None:
         for name, other in self._times(level):
             self._store.write(name, index, self._results.values(other)[index : index + 1])
 
-    def _times(self, level: Level) -> list[tuple[str, str]]:
+    def _times(self, level: PyramidLevel) -> list[tuple[str, str]]:
         axis = f"time_{self._window.name}"
         return [(f"{level.name}/time", axis), (f"{level.name}/time_bnds", f"{axis}_bnds")]

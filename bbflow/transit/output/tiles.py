@@ -18,7 +18,7 @@ import numpy as np
 
 from bbflow.atomic import beside
 from bbflow.chunks import Array, Chunks
-from bbflow.drain.cuts import Cut, Dividing, cut_of
+from bbflow.drain.cuts import ChunkGrid, Dividing, cut_of
 from bbflow.drain.encoding import BYTES
 from bbflow.drain.shards import ENTRY_BYTES, NOTHING, header_bytes, make_once, write_at
 from bbflow.errors import naming
@@ -65,7 +65,7 @@ class Tiles(Chunks):
     """Spans in a file."""
     rows: int
     """Spans in a chunk."""
-    cut: Cut
+    cut: ChunkGrid
     """The chunks of a span."""
     aside: Path | None = None
     """A copy of the file that is written in its place: the file has spans that readers see, and that are replaced."""
@@ -195,5 +195,5 @@ def tiles_of(directory: Path, node: Mapping[str, Any], plain: Chunks) -> Chunks:
     rows, *chunk = codec["configuration"]["chunk_shape"]
     shape = tuple(max(size, 1) for size in node["shape"][1:])
     return Tiles(
-        directory, (1, *shape), plain.dtype, plain.separator, plain.fill, spans, rows, Cut(shape, tuple(chunk))
+        directory, (1, *shape), plain.dtype, plain.separator, plain.fill, spans, rows, ChunkGrid(shape, tuple(chunk))
     )
