@@ -99,7 +99,7 @@ models-suite: $(if $(ADIOS2_DIR),$(VENV)/.test,$(MPI)/.installed)
 		--openpmd='$(OPENPMD)' --lammps='$(LAMMPS)'
 
 # The engine built for each version of ADIOS2 that PyPI has, and the same program with each; PREFIXES names folders in which
-# further ones are installed.
+# further ones are installed. And once from a wheel, without this checkout.
 test-versions: $(VENV)/.test
 	$(TOOLS) $(BIN)/python -m pytest $(LONG) adios2-engine/versions --prefixes '$(PREFIXES)'
 
