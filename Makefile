@@ -155,9 +155,11 @@ $(VENV)/bin/python: | check-tools
 	python3 -m venv $(VENV)
 	$(BIN)/python -m pip install -q --upgrade pip
 
-# Of what pip would compile to bytecode the demo imports a tenth.
+# Of what pip would compile to bytecode the demo imports a tenth; what builds is what runs, and need not be there twice.
+REQUIRES := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")
 $(VENV)/.demo: $(SOURCES) | $(VENV)/bin/python
-	BBFLOW_MOUNT=OFF $(BIN)/python -m pip install -q --no-compile -e '.[demo]'
+	$(BIN)/python -c '$(REQUIRES)' | $(BIN)/python -m pip install -q --no-compile -r /dev/stdin
+	BBFLOW_MOUNT=OFF $(TOOLS) $(BIN)/python -m pip install -q --no-compile --no-build-isolation -e '.[demo]'
 	@touch $@
 
 $(VENV)/.installed: $(SOURCES) | $(VENV)/bin/python
