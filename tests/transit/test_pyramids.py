@@ -137,6 +137,24 @@ def test_the_root_says_the_levels_as_ndpyramid_does(output):
     assert (told["datasets"], told["type"]) == ([{"path": "0"}, {"path": "2"}], "reduce")
 
 
+def test_a_reader_of_ndpyramids_pyramids_opens_ours(output):
+    tree = xr.open_datatree(output / "pyramids/day_r8x4.zarr", engine="zarr")
+    paths = [level["path"] for level in tree.attrs["multiscales"][0]["datasets"]]
+    assert [tree[path]["coarse_mean"].sizes["lat"] for path in paths] == sorted(
+        tree[path]["coarse_mean"].sizes["lat"] for path in paths
+    ), "the coarsest is the first"
+    assert {f"/{path}" for path in paths} == {*tree.groups} - {"/"}
+    ndpyramid = pytest.importorskip("ndpyramid", reason="ndpyramid is not installed")
+    finest = tree[paths[-1]].to_dataset()[["coarse_mean"]].load()
+    theirs = ndpyramid.pyramid_coarsen(finest, factors=[4, 1], dims=["lat", "lon"], boundary="exact")
+    (one,), (other,) = tree.attrs["multiscales"], theirs.attrs["multiscales"]
+    assert {*one} == {*other}
+    assert [{*each} for each in one["datasets"]] == [{*each} for each in other["datasets"]]
+    assert one["type"] == other["type"]
+    for ours, own in zip(paths, ("0", "1"), strict=True):
+        assert dict(tree[ours]["coarse_mean"].sizes) == dict(theirs[own]["coarse_mean"].sizes)
+
+
 def test_easygems_knows_the_grid(output):
     healpix = pytest.importorskip("easygems.healpix", reason="easygems is not installed")
     data = xr.open_zarr(output / "pyramids/day_hp2.zarr", group="2", consolidated=False)
