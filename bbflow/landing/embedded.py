@@ -43,6 +43,10 @@ class EmbeddedNodes:
         Where to write the contact file; by default beside the nodes' directories.
     waits
         Whether to wait until they answer; otherwise `wait` must be called.
+    prefix
+        Of the nodes' names, for a contact file in which other hosts' nodes are, too.
+    options
+        Further options of ``bbflow node``.
 
     Raises
     ------
@@ -60,8 +64,11 @@ class EmbeddedNodes:
         contact: Path | None = None,
         *,
         waits: bool = True,
+        prefix: str = "bb",
+        options: Sequence[str] = (),
     ) -> None:
         self._root = make_root(directory)
+        self._options = options
         self._capacity = capacity
         self._closing = self._is_over = False
         self._lock = threading.Lock()
@@ -69,7 +76,7 @@ class EmbeddedNodes:
         self.contact = contact or self._root / "contact.json"
         """The contact file."""
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        names = [f"bb{number}" for number in range(count)]
+        names = [f"{prefix}{number}" for number in range(count)]
         try:
             contact_key(self.contact)
             self._processes = {name: self._spawn(name) for name in names}
@@ -100,7 +107,7 @@ class EmbeddedNodes:
         return read_contact(self.contact)
 
     def _spawn(self, name: str) -> subprocess.Popen[bytes]:
-        return spawn_node(name, self._root, self._capacity, self.contact, with_parent=True)
+        return spawn_node(name, self._root, self._capacity, self.contact, with_parent=True, options=self._options)
 
     def _wait_until_ready(self, name: str) -> None:
         """Wait until a node answers; one that was killed meanwhile is started again."""

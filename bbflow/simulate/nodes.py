@@ -44,6 +44,7 @@ class ComputeNodes:
         self._outages = [0] * given.nodes
         self._next_outage_s = [math.inf] * given.nodes
         self._without_end = 0
+        self._is_over = False
         if not given.queue_wait_s and not given.node_mtbf_s:
             self._idle.extend(number % given.nodes for number in range(given.slots))
             return
@@ -79,6 +80,10 @@ class ComputeNodes:
         """Return the seconds until the slot's node goes down."""
         return self._next_outage_s[slot.node] - self._world.now_s
 
+    def close(self) -> None:
+        """Let no node go down any more, since the workflow has ended."""
+        self._is_over = True
+
     def _add(self, node: int, count: int) -> None:
         self._idle.extend([node] * count)
         for _ in range(min(count, len(self._waiting))):
@@ -95,6 +100,8 @@ class ComputeNodes:
             until_s = self._random.exponential(given.node_mtbf_s)
             self._next_outage_s[node] = self._world.now_s + until_s
             yield until_s
+            if self._is_over:
+                return
             self._go_down(node)
             yield given.repair_s
 

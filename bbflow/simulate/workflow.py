@@ -149,6 +149,7 @@ class SimulatedWorkflow:
         ended = [world.start(self._task(task, stages)) for task in self._scenario.graph.tasks]
         for each in ended:
             world.run(each)
+        self._nodes.close()
         if self._fetchers is not None:
             self._fetchers.close()
         return self._outcome(began_s, world.now_s, stages.held_bytes)

@@ -28,7 +28,10 @@ function slurm_bb_pools()
 end
 
 function slurm_bb_job_process(job_script, uid, gid)
-  return run("check", job_script)
+  if uid == nil then -- Slurm 22.05 doesn't tell: what the user may read is seen when files are staged in
+    return run("check", job_script)
+  end
+  return run("check", job_script, "--uid", uid, "--gid", gid)
 end
 
 function slurm_bb_setup(job_id, uid, gid, pool, bb_size, job_script)
@@ -51,12 +54,12 @@ function slurm_bb_paths(job_id, job_script, path_file)
   return run("paths", job_id, path_file)
 end
 
-function slurm_bb_pre_run()
-  return slurm.SUCCESS
+function slurm_bb_pre_run(job_id)
+  return run("hosts-begin", job_id)
 end
 
-function slurm_bb_post_run()
-  return slurm.SUCCESS
+function slurm_bb_post_run(job_id)
+  return run("hosts-end", job_id)
 end
 
 function slurm_bb_data_out(job_id, job_script)

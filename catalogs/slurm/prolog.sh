@@ -7,6 +7,7 @@ folder=$(mktemp -d)
 trap 'rm -r "$folder"' EXIT
 scontrol write batch_script "$SLURM_JOB_ID" "$folder/script" >/dev/null 2>&1 || exit 0 # no batch job
 grep -q '^#BB_LUA[[:space:]]' "$folder/script" || exit 0
-$PROGRAM check "$folder/script"
+$PROGRAM check "$folder/script" --uid "$SLURM_JOB_UID" --gid "$SLURM_JOB_GID"
 $PROGRAM setup "$SLURM_JOB_ID" --uid "$SLURM_JOB_UID" --gid "$SLURM_JOB_GID"
 $PROGRAM stage-in "$SLURM_JOB_ID" "$folder/script"
+$PROGRAM hosts-begin "$SLURM_JOB_ID"

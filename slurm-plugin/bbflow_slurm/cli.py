@@ -1,4 +1,4 @@
-"""The program `bbflow-slurm`, which Slurm's controller runs: each subcommand is one moment in a job's life."""
+"""The program `bbflow-slurm`, which Slurm's daemons run: each subcommand is one moment in a job's life."""
 
 import argparse
 import json
@@ -45,7 +45,9 @@ def _parser() -> argparse.ArgumentParser:
         return command
 
     add("pools", _pools)
-    add("check", _check, "script")
+    check = add("check", _check, "script")
+    check.add_argument("--uid", type=int, help="the job's user, who must be able to read the analysis")
+    check.add_argument("--gid", type=int, default=0)
     setup = add("setup", _setup, "job")
     setup.add_argument("--uid", type=int, required=True)
     setup.add_argument("--gid", type=int, required=True)
@@ -54,6 +56,15 @@ def _parser() -> argparse.ArgumentParser:
     add("paths", _paths, "job", "file")
     add("stage-out", _stage_out, "job", "script")
     add("teardown", _teardown, "job")
+    add("hosts-begin", _hosts_begin, "job")
+    add("hosts-end", _hosts_end, "job")
+    for name, run in (("host-begin", _host_begin), ("host-end", _host_end), ("host", _host)):
+        command = add(name, run, "job")
+        command.add_argument("--host", required=True, help="this one, as --hosts has it")
+        command.add_argument("--hosts", type=str.split, default=[], help="all of the stream's, with blanks between")
+        command.add_argument("--restarts", type=int, default=0, help="how often the job has begun before")
+        command.add_argument("--set", action="store_true", help="it is one of the site's own")
+    add("lasting", _lasting, "directory", "job")
     return parser
 
 
@@ -76,12 +87,18 @@ def _pools(options: argparse.Namespace) -> None:
 
 def _check(options: argparse.Namespace) -> None:
     """Say what is wrong with a job script, when it is submitted."""
-    _wishes(options.script)
+    analysis = _wishes(options.script).analysis
+    if analysis is not None and options.uid is not None:
+        from bbflow_slurm.user import Owner, become
+
+        become(Owner(options.uid, options.gid, 0))
+        with analysis.open():
+            pass
 
 
 def _setup(options: argparse.Namespace) -> None:
     """Make the job's directory."""
-    from bbflow_slurm.jobs import Owner
+    from bbflow_slurm.user import Owner
 
     _space(options).set_up(Owner(options.uid, options.gid, options.bytes))
 
@@ -89,7 +106,7 @@ def _setup(options: argparse.Namespace) -> None:
 def _stage_in(options: argparse.Namespace) -> None:
     """Copy what the job reads."""
     wishes = _wishes(options.script)
-    size_bytes = _space(options).stage_in(wishes.stage_in)
+    size_bytes = _space(options).stage_in(wishes.stage_in, wishes.analysis)
     print(f"bbflow-slurm: {size_bytes} bytes are there")
 
 
@@ -108,6 +125,57 @@ def _stage_out(options: argparse.Namespace) -> None:
 def _teardown(options: argparse.Namespace) -> None:
     """Remove what the job has on the burst buffer."""
     _space(options).tear_down()
+
+
+def _hosts_begin(options: argparse.Namespace) -> None:
+    """Start a job's stream on the site's hosts, if it has one and they are to have it."""
+    from bbflow_slurm.launching import begin_everywhere
+
+    begin_everywhere(_space(options))
+
+
+def _hosts_end(options: argparse.Namespace) -> None:
+    """Say that the job has ended, and wait for its analysis."""
+    from bbflow_slurm.launching import end_everywhere
+
+    end_everywhere(_space(options))
+
+
+def _host_begin(options: argparse.Namespace) -> None:
+    """Start a host's part of a job's stream, if it has one."""
+    space = _space(options)
+    if not space.is_stream_host(is_set=options.set):
+        return
+    from bbflow_slurm.hosts import Hosts, begin
+
+    words = ["--config", str(options.config.absolute())]
+    begin(space.stream, Hosts(options.host, tuple(options.hosts)), words, restarts=options.restarts)
+
+
+def _host_end(options: argparse.Namespace) -> None:
+    """End a host's part of a job's stream, once its analysis has all there is."""
+    space = _space(options)
+    if not space.is_stream_host(is_set=options.set):
+        return
+    from bbflow_slurm.streams import END_S
+
+    space.stream.end()
+    space.stream.await_end(options.host, END_S)
+
+
+def _host(options: argparse.Namespace) -> None:
+    """Be a host's part of a job's stream: host-begin starts this."""
+    from bbflow_slurm.hosts import Hosts, serve
+
+    serve(_space(options).stream, Hosts(options.host, tuple(options.hosts)), restarts=options.restarts)
+
+
+def _lasting(options: argparse.Namespace) -> None:
+    """Last as long as a job: its analysis takes this for the simulation."""
+    from bbflow_slurm.hosts import last
+    from bbflow_slurm.streams import JobStream
+
+    last(JobStream(Path(options.directory), options.job))
 
 
 def _wishes(script: str) -> Wishes:

@@ -3,12 +3,12 @@
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from bbflow.errors import ConfigError, nearest
 
 MARK = "#BB_LUA"
-WORDS = {"stage_in": ("source", "dest"), "stage_out": ("source", "dest")}
+WORDS = {"stage_in": ("source", "dest"), "stage_out": ("source", "dest"), "stream": ("analysis",)}
 """What each line may say; one without such a word is Slurm's own: pool and capacity."""
 OWN = ("pool", "capacity")
 """Read by Slurm itself."""
@@ -42,6 +42,8 @@ class Wishes:
     """In the order of the script."""
     stage_out: tuple[StageOut, ...]
     """Likewise."""
+    analysis: Path | None = None
+    """Configuration of the analysis that is to run beside the job."""
 
 
 def parse_script(lines: Iterable[str]) -> Wishes:
@@ -52,7 +54,7 @@ def parse_script(lines: Iterable[str]) -> Wishes:
     ConfigError
         If a line says what can't be meant; the message has its number.
     """
-    ins, outs = [], []
+    ins, outs, streams = [], [], list[Path]()
     for number, line in enumerate(lines, 1):
         if line.split(None, 1)[:1] != [MARK]:
             continue
@@ -62,17 +64,21 @@ def parse_script(lines: Iterable[str]) -> Wishes:
                     ins.append(wish)
                 case StageOut() as wish:
                     outs.append(wish)
+                case Path() as analysis:
+                    if streams:
+                        raise ConfigError("a job has one stream line, and there is one above")
+                    streams.append(analysis)
         except ConfigError as error:
             raise ConfigError(f"line {number} of the job script: {error}") from None
     targets = [wish.dest for wish in ins]
     for dest in targets:
         if targets.count(dest) > 1:
             raise ConfigError(f"two lines stage in to {dest}: give each a dest of its own")
-    return Wishes(tuple(ins), tuple(outs))
+    return Wishes(tuple(ins), tuple(outs), *streams)
 
 
-def parse_line(text: str) -> StageIn | StageOut | None:
-    """Read what stands behind `MARK`; None if it is Slurm's own."""
+def parse_line(text: str) -> StageIn | StageOut | Path | None:
+    """Read what stands behind `MARK`: of a stream the path of its analysis; None if it is Slurm's own."""
     try:
         words = shlex.split(text)
     except ValueError as error:
@@ -83,6 +89,8 @@ def parse_line(text: str) -> StageIn | StageOut | None:
     if kind not in WORDS:
         raise ConfigError(f"{kind!r} is nothing that can be asked for; {nearest(kind, [*WORDS, *OWN])}")
     found = _values(kind, rest)
+    if kind == "stream":
+        return _analysis(found["analysis"])
     if kind == "stage_in":
         return StageIn(found["source"], below(found["dest"], "dest"))
     return StageOut(below(found["source"], "source"), found["dest"])
@@ -99,8 +107,14 @@ def _values(kind: str, words: Iterable[str]) -> Mapping[str, str]:
         found[name] = value
     for name in WORDS[kind]:
         if name not in found:
-            raise ConfigError(f"{kind} lacks {name}=: write {kind} source=… dest=…")
+            raise ConfigError(f"{kind} lacks {name}=: write {kind} {' '.join(f'{each}=…' for each in WORDS[kind])}")
     return found
+
+
+def _analysis(path: str) -> Path:
+    if not path.startswith("/"):
+        raise ConfigError(f"analysis={path}: write the whole path, from the root, since Slurm reads it elsewhere")
+    return Path(path)
 
 
 def below(path: str, name: str) -> str:

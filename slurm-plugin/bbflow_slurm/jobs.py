@@ -6,21 +6,22 @@
                                     for it; only the controller's user sees it
     DIRECTORY/.bbflow-jobs/7.lock   held, and with its process' number, while files of job 7 are copied
     DIRECTORY/7/                    the job's own, as its user
+    DIRECTORY/7/.bbflow-stream/     what the hosts of its stream tell each other, see `stream`
 
 What is copied is copied as the job's user. A job that is requeued begins with an empty directory.
 """
 
 import json
 import os
-import pwd
 import shutil
 import signal
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from pathlib import Path
 
 from bbflow.atomic import write_whole
+from bbflow.config import load_config
 from bbflow.errors import CapacityError, ConfigError, SourceError
 from bbflow.locks import lock
 from bbflow.staging import File, Gate, Retry, Sources, Stager, expand
@@ -31,23 +32,13 @@ from bbflow.stores.facts import Listed
 from bbflow.units import format_bytes, parse_bytes
 from bbflow_slurm.directives import StageIn, StageOut
 from bbflow_slurm.site import Site
+from bbflow_slurm.streams import JobStream, at_analysis
+from bbflow_slurm.user import Owner, become
 
 RECORDS, STAGED = ".bbflow-jobs", ".bbflow-staged"
 END_S = 30.0
 """How long a copy is given to end before it is killed."""
 _POLL_S = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """Whose a job is."""
-
-    uid: int
-    """User."""
-    gid: int
-    """Group."""
-    room_bytes: int
-    """What the job asked for; 0 if it said nothing."""
 
 
 class JobSpace:
@@ -69,7 +60,7 @@ class JobSpace:
     def __init__(self, site: Site, job: str) -> None:
         if not job.isdigit():
             raise ConfigError(f"{job!r} is no job's number")
-        self._site, self._records = site, site.directory / RECORDS
+        self._site, self._records, self._job = site, site.directory / RECORDS, job
         self.path = site.directory / job
         """The job's directory."""
         self._record, self._lock = self._records / f"{job}.json", self._records / f"{job}.lock"
@@ -95,17 +86,20 @@ class JobSpace:
         write_whole(self._record, json.dumps(note).encode())
         self._coming.rename(self.path)
 
-    def stage_in(self, wishes: tuple[StageIn, ...]) -> int:
-        """Copy what the job reads, as its user; return the bytes.
+    def stage_in(self, wishes: tuple[StageIn, ...], analysis: Path | None = None) -> int:
+        """Copy what the job reads, as its user, and note the analysis that is to run beside it; return the bytes.
 
         Raises
         ------
         SourceError, CapacityError, ConfigError
-            If a file can't be had, or all together have no room.
+            If a file can't be had, all together have no room, or the analysis is wrong.
         """
         owner = self._owner()
         with self._copying():
             become(owner)
+            if analysis is not None:
+                with at_analysis(analysis):
+                    load_config(analysis)
             sources = Sources(self._site.sources)
             places = dict(_places(wishes, sources))
             files = [File(url, size) for url, size in places.values()]
@@ -126,7 +120,35 @@ class JobSpace:
                     target.parent.mkdir(parents=True, exist_ok=True)
                     os.link(found[url], target)
             shutil.rmtree(self.path / STAGED)
+            if analysis is not None:
+                self.stream.want(analysis)
             return sum(path.stat().st_size for path in self.path.rglob("*") if path.is_file())
+
+    @property
+    def stream(self) -> JobStream:
+        """The job's stream, whether it has one or not."""
+        return JobStream(self.path, self._job)
+
+    @property
+    def stream_hosts(self) -> tuple[str, ...]:
+        """The site's hosts for streams; none if jobs have them on their own."""
+        return self._site.stream_hosts
+
+    @property
+    def stream_launch(self) -> str:
+        """What runs a program on one of those."""
+        return self._site.stream_launch
+
+    def is_stream_host(self, *, is_set: bool) -> bool:
+        """Be the job's user from now on, and say whether a host of this kind has a part in its stream."""
+        if is_set != bool(self._site.stream_hosts):
+            return False
+        try:
+            facts = self.path.lstat()
+        except FileNotFoundError:
+            return False
+        become(Owner(facts.st_uid, facts.st_gid, 0))
+        return self.stream.is_wanted
 
     def stage_out(self, wishes: tuple[StageOut, ...]) -> list[str]:
         """Copy what the job has made, as its user; return what it didn't make.
@@ -236,27 +258,3 @@ def _named(wish: StageIn, files: list[Listed]) -> Iterator[tuple[str, Listed]]:
         return
     for file in files:
         yield f"{wish.dest}/{file.name}", file
-
-
-def become(owner: Owner) -> None:
-    """Be the job's user from now on.
-
-    Raises
-    ------
-    ConfigError
-        If this process may not.
-    """
-    if os.geteuid() == owner.uid:
-        return
-    if os.geteuid() != 0:
-        raise ConfigError(
-            f"user {os.geteuid()} can't copy for user {owner.uid}: let Slurm's controller run this as root, by sudo"
-        )
-    try:
-        name, home = pwd.getpwuid(owner.uid).pw_name, pwd.getpwuid(owner.uid).pw_dir
-    except KeyError:
-        raise ConfigError(f"user {owner.uid} isn't known on this host, which copies for jobs") from None
-    os.initgroups(name, owner.gid)
-    os.setgid(owner.gid)
-    os.setuid(owner.uid)
-    os.environ.update(HOME=home, USER=name, LOGNAME=name)

@@ -33,6 +33,10 @@ class Site:
     """Files of a job that are copied at once."""
     sources: Mapping[str, Any] = field(default_factory=dict)
     """Protocol to options of its store."""
+    stream_hosts: tuple[str, ...] = ()
+    """Hosts that have the BB nodes of jobs' streams; none: each job's own hosts."""
+    stream_launch: str = "ssh {host} bbflow-slurm"
+    """What runs this program on one of them, as root."""
 
     @property
     def pools(self) -> dict[str, Any]:
@@ -72,10 +76,24 @@ def read_site(path: Path) -> Site:
         phases=parse_path,
         fetchers=positive,
         sources=_sources,
+        stream_hosts=_hosts,
+        stream_launch=_launch,
     )
     if site.delay_policy.needs_phases and site.phases is None:
         raise ConfigError(f"{path}: policy {site.policy} needs 'phases', a directory where I/O phases are announced")
     return site
+
+
+def _hosts(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(host, str) and host for host in value):
+        raise ConfigError(f"{value!r} must be a list of hosts' names, such as [bbn1, bbn2]")
+    return tuple(value)
+
+
+def _launch(value: Any) -> str:
+    if not isinstance(value, str) or "{host}" not in value:
+        raise ConfigError(f"{value!r} must be a command with {{host}} in it, such as 'ssh {{host}} bbflow-slurm'")
+    return value
 
 
 def _sources(value: Any) -> Mapping[str, Any]:

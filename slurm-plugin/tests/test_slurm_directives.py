@@ -1,5 +1,7 @@
 """What job scripts may ask for."""
 
+from pathlib import Path
+
 import pytest
 from bbflow_slurm.directives import StageIn, StageOut, parse_script
 from hypothesis import given
@@ -38,12 +40,21 @@ def test_a_script_is_read():
         ("stage_in source=/a dest=.bbflow-staged/b", "below the job's directory"),
         ("stage_out source=/etc/passwd dest=/b", "below the job's directory"),
         ("stage_in source='/a dest=b", "No closing quotation"),
+        ("stream", "stream lacks analysis=: write stream analysis=…"),
+        ("stream analysis=run.yml", "write the whole path"),
+        ("stream analyses=/run.yml", "did you mean 'analysis'"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_its_line(line, said):
     with pytest.raises(ConfigError, match="line 2 of the job script") as raised:
         parse_script(["#!/bin/sh", f"#BB_LUA {line}"])
     assert said in str(raised.value)
+
+
+def test_a_job_has_one_stream():
+    assert parse_script(['#BB_LUA stream analysis="/my run/a.yml"']).analysis == Path("/my run/a.yml")
+    with pytest.raises(ConfigError, match="line 2 of the job script: a job has one stream line"):
+        parse_script(["#BB_LUA stream analysis=/a", "#BB_LUA stream analysis=/a"])
 
 
 def test_two_lines_have_two_targets():

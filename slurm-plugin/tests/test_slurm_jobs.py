@@ -159,6 +159,8 @@ def test_a_job_that_is_cancelled_while_its_files_come_leaves_nothing(tmp_path, p
         ("directory: /bb\nfetcher: 3", "did you mean 'fetchers'"),
         ("directory: /bb\ncapacity: much", "'much' is not a size"),
         ("directory: /bb\npolicy: full-delay", "needs 'phases'"),
+        ("directory: /bb\nstream_hosts: bbn1", "must be a list of hosts' names"),
+        ("directory: /bb\nstream_launch: ssh", "with {host} in it"),
     ],
 )
 def test_a_wrong_file_of_the_site_is_one_line(tmp_path, content, said):

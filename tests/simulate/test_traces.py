@@ -1,6 +1,7 @@
 """Workflows that are traces in WfFormat, with batch queues and outages: read in full, or refused in one line."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -10,6 +11,7 @@ from bbflow.errors import ConfigError
 from bbflow.simulate.runs import run_once
 from bbflow.simulate.scenario import load_scenario, parse_scenario, with_trace
 from bbflow.simulate.traces import graph_of_trace
+from bbflow.simulate.workflow import run_workflow
 from bbflow.simulate.world import StandstillError
 
 TASKS = [
@@ -157,3 +159,10 @@ def test_uploads_and_fetches_at_once_each_have_a_rank_of_their_own():
     content = site().content | {"levels": levels}
     content["burst_buffer"] = content["burst_buffer"] | {"node_capacity_bytes": "400MB"}
     assert run_once(parse_scenario("busy", content), "parsl", 0).job_s > 0
+
+
+def test_outages_end_with_the_workflow_though_an_application_goes_on_beside_it(written):
+    beside = with_trace(load_scenario(find("montage")), written()).setting
+    assert beside.application is not None
+    troubled = replace(beside, workflow=replace(beside.workflow, node_mtbf_s=3000, repair_s=60))
+    assert run_workflow(troubled, "parsl+full-delay", 0).job_s > 0

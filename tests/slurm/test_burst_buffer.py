@@ -1,102 +1,27 @@
 """catalogs/slurm/burst_buffer.lua and the prolog and epilog beside it, on a real Slurm."""
 
-import os
-import pwd
-import sys
-import tempfile
-import time
-from pathlib import Path
-
 import pytest
-from batch import batch_system, lacking
-
-ROOT = Path(__file__).parents[2]
-CATALOG = ROOT / "catalogs" / "slurm"
-USER = pwd.getpwnam("nobody")
-PLUGIN = Path("/usr/lib/x86_64-linux-gnu/slurm-wlm/burst_buffer_lua.so")
+from site_of_jobs import BY_PLUGIN, BY_SCRIPTS, left, site, submit, until, user_directory
 
 
 @pytest.fixture(scope="module")
 def slurm():
-    if reason := lacking() or (None if PLUGIN.exists() else "Slurm has no burst_buffer/lua: slurm-wlm-basic-plugins"):
-        pytest.skip(reason)
-    with tempfile.TemporaryDirectory(prefix="bbslurm-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        prepare(folder)
-        with batch_system(folder, "BurstBufferType=burst_buffer/lua\nDebugFlags=BurstBuffer\n") as batch:
-            batch.run("scontrol", "show", "burstbuffer")
-            yield batch
-
-
-def prepare(folder):
-    """Put the site's files beside slurm.conf."""
-    program = folder / "bbflow-slurm"
-    path = f"PYTHONPATH={ROOT}/slurm-plugin:{ROOT}"
-    program.write_text(f'#!/bin/sh\n{path} exec {sys.executable} -m bbflow_slurm.cli "$@"\n')
-    program.chmod(0o755)
-    text = (CATALOG / "burst_buffer.lua").read_text()
-    for old, new in (("/opt/bbflow/bin/bbflow-slurm", program), ("/etc/slurm/bbflow.yml", folder / "bbflow.yml")):
-        assert text.count(old) == 1
-        text = text.replace(old, str(new))
-    (folder / "burst_buffer.lua").write_text(text)
-    (folder / "burst_buffer.conf").write_text((CATALOG / "burst_buffer.conf").read_text())
-    (folder / "bbflow.yml").write_text(f"directory: {folder}/bb\ncapacity: 20MiB\ngranularity: 1MiB\n")
+    with site(BY_PLUGIN) as batch:
+        batch.run("scontrol", "show", "burstbuffer")
+        yield batch
 
 
 @pytest.fixture
 def scripted():
     """Slurm without the plugin: the prolog and the epilog."""
-    if reason := lacking():
-        pytest.skip(reason)
-    with tempfile.TemporaryDirectory(prefix="bbslurm-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        prepare(folder)
-        for kind in ("prolog", "epilog"):
-            write_script(folder, kind, f"BBFLOW_SLURM='{folder}/bbflow-slurm --config {folder}/bbflow.yml'")
-        write_script(folder, "task_prolog", "")
-        more = f"PrologSlurmctld={folder}/prolog.sh\nEpilogSlurmctld={folder}/epilog.sh\n"
-        with batch_system(folder, f"{more}TaskProlog={folder}/task_prolog.sh\n") as batch:
-            yield batch
-
-
-def write_script(folder, kind, *variables):
-    """Put the catalogue's script into the folder, with what the site would have changed."""
-    text = (CATALOG / f"{kind}.sh").read_text().replace("=/bb/jobs\n", f"={folder}/bb\n")
-    told = [
-        f"export {each}\n" for each in (f"SLURM_CONF={folder}/slurm.conf", "PATH=/usr/bin:/bin", *variables) if each
-    ]
-    (folder / f"{kind}.sh").write_text("#!/bin/sh\n" + "".join(told) + text)
-    (folder / f"{kind}.sh").chmod(0o755)
+    with site(BY_SCRIPTS) as batch:
+        yield batch
 
 
 @pytest.fixture
 def place():
-    """A directory of the user whose jobs these are: Slurm gives root no burst buffer."""
-    with tempfile.TemporaryDirectory(prefix="bbplace-") as name:
-        os.chown(name, USER.pw_uid, USER.pw_gid)
-        yield Path(name)
-
-
-def submit(slurm, directory, text):
-    (directory / "job.sh").write_text("#!/bin/bash\n" + text)
-    for path in directory.rglob("*"):
-        if path.name != "secret":
-            os.chown(path, USER.pw_uid, USER.pw_gid)
-    words = [f"--uid={USER.pw_uid}", f"--gid={USER.pw_gid}", f"--chdir={directory}", f"--output={directory}/said"]
-    return slurm.run("sbatch", "--parsable", *words, "job.sh", cwd=directory).strip()
-
-
-def until(condition, slurm, timeout_s=120):
-    end_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end_s, slurm.logs()
-        time.sleep(0.3)
-
-
-def left(slurm):
-    return sorted(path.name for path in (slurm.folder / "bb").rglob("*") if path.name != ".bbflow-jobs")
+    with user_directory() as directory:
+        yield directory
 
 
 def test_inputs_lie_there_when_the_job_begins_and_outputs_go_after_it(slurm, place):
