@@ -10,7 +10,7 @@ from bbflow.errors import ConfigError
 from bbflow.models.interference import LEAST_LOSS, Interference, PhaseSample, fit_interference
 from bbflow.phases import Phase, Prediction
 from bbflow.staging import Decision, Situation, parse_policy
-from bbflow.staging.diary import Slots, kind_of, starving_s
+from bbflow.staging.diary import SlotGuess, kind_of, starving_s
 from bbflow.staging.policies import LEAST_PACE_BYTES_PER_S, POLICIES, has_time
 from bbflow.staging.watching import Load, Memory, PeakRate, Watch
 
@@ -167,7 +167,7 @@ def test_the_model_needs_phases_of_both_kinds_and_sees_when_there_is_no_slowdown
 
 
 def test_slots_tell_when_the_next_wave_is_needed():
-    slots = Slots(2)
+    slots = SlotGuess(2)
     for key in "abcd":
         slots.ready(key, 0.0)
     assert slots.deadline_s is None, "nothing has ended yet"
