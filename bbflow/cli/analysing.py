@@ -3,8 +3,9 @@
 import argparse
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from bbflow.places import continued_place
 
 if TYPE_CHECKING:  # 'bbflow run' starts its analysis before it imports anything large
     from bbflow.settings import Config
@@ -22,9 +23,9 @@ def add_continue(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--continue",
         dest="continued",
-        type=Path,
+        type=continued_place,
         metavar="STATE",
-        help="go on from an earlier run: its output, or its state.bbflow",
+        help="go on from an earlier run: its output, a directory or a bucket, or its state.bbflow",
     )
 
 
