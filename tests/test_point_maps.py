@@ -29,3 +29,11 @@ def test_values_are_spread_to_their_places(tmp_path_factory, places, count):
             wanted[:, place] = values[:, at]
     np.testing.assert_array_equal(own.spread(values, np.nan), wanted.reshape(2, 2, 3))
     assert own.is_whole == (not np.isnan(wanted).any())
+
+
+def test_a_map_that_is_told_again_is_known_by_shape_and_places(tmp_path):
+    own = PointMap.keep(tmp_path, "512", (2, 3), np.array([4, -1, 0]))
+    assert own.is_same((2, 3), np.array([4, -1, 0]))
+    assert not own.is_same((3, 2), np.array([4, -1, 0]))
+    assert not own.is_same((2, 3), np.array([4, 0, -1]))
+    assert not own.is_same((2, 3), np.array([4, -1]))

@@ -150,8 +150,10 @@ class Scorpio:
             return
         lengths = tuple(int(size) for size in (shape if isinstance(shape, list | tuple) else [shape]))
         places = np.concatenate([_read(landed, own) for own in placed]).astype("i8") - 1
-        new = PointMap.keep(landed.folder, name, lengths, places)
-        if self._decomps.setdefault(name, new).digest != new.digest:
+        known = self._decomps.get(name)
+        if known is None:
+            self._decomps[name] = PointMap.keep(landed.folder, name, lengths, places)
+        elif not known.is_same(lengths, places):
             raise StreamError(
                 f"decomposition {name} has other points than it had: statistics of its fields can't go on"
             )

@@ -11,7 +11,7 @@ import pytest
 import xarray as xr
 
 from bbflow import start_nodes
-from bbflow.errors import ConfigError
+from bbflow.errors import ConfigError, StreamError
 from bbflow.layouts import BlockForm, Layout
 from bbflow.records import Step
 from bbflow.schemas.scorpio import Scorpio
@@ -93,7 +93,7 @@ for file, count in enumerate(told["frames"].tolist()):
         engine.put(lengths[name], np.array([length], "u8"), Mode.Sync)
     raw("lev", [0], [4], 1000.0 - 100 * np.arange(4.0))
     for name, own in mine.items():
-        engine.put(places[name], own, Mode.Sync)
+        engine.put(places[name], own[::-1].copy() if file and "turned" in told else own, Mode.Sync)
     engine.put(fields["area"], values("area", "513", None), Mode.Sync)
     track("frame_id", "area", np.array([-1], "i4"), 0)
     track("decomp_id", "area", np.array([-513], "i4"), ranks - 1)
@@ -238,6 +238,11 @@ def test_a_chain_of_jobs_goes_on_where_the_decompositions_are_the_same(tmp_path,
         np.testing.assert_array_equal(results.steps_run, [DAYS])
     with pytest.raises(ConfigError, match="states of such fields can't be merged"):
         merge_states([first / "out", second / "out"], tmp_path / "merged")
+
+
+def test_a_decomposition_that_changes_within_a_stream_is_refused(tmp_path, fields):
+    with pytest.raises(StreamError, match="decomposition 512 has other points than it had"):
+        run(tmp_path, fields | {"turned": np.array(1)})
 
 
 def test_a_chain_of_jobs_with_other_decompositions_is_refused(tmp_path, fields):
