@@ -95,7 +95,12 @@ WHOLE = {
 STORES = ("results.zarr", "raw.zarr", "functions/halves.zarr")
 
 
-@pytest.mark.parametrize("chunks", [{}, {"time": 4, "lat": 4}], ids=["whole", "cut"])
+WHOLE_OR_CUT = pytest.mark.parametrize(
+    "chunks", [pytest.param({}, marks=pytest.mark.slow, id="whole"), pytest.param({"time": 4, "lat": 4}, id="cut")]
+)
+
+
+@WHOLE_OR_CUT
 def test_an_output_in_a_bucket_has_what_one_on_a_file_system_has_and_that_is_not_here(server, tmp_path, chunks):
     (tmp_path / "halving.py").write_text(FUNCTION)
     name, config = f"both{len(chunks)}", WHOLE | {"results": {"chunks": chunks, "shard": "4KiB"} if chunks else {}}
@@ -130,7 +135,7 @@ def test_an_output_in_a_bucket_has_what_one_on_a_file_system_has_and_that_is_not
                 zarr.open_group(work / store, mode="r")[name][part]
 
 
-@pytest.mark.parametrize("chunks", [{}, {"time": 4}], ids=["whole", "cut"])
+@WHOLE_OR_CUT
 def test_a_chained_job_goes_on_in_its_bucket(server, tmp_path, chunks):
     config = {
         "operators": {"tas": {"operators": ["mean"]}},
@@ -237,6 +242,20 @@ def test_files_that_are_gone_from_the_bucket_are_said(server, tmp_path):
     bucket(server).delete("gone/results.zarr/v/c.1.0")
     [error] = Copying(tmp_path, "s3://bucket/gone", moves=True).finish()
     assert error == "s3://bucket/gone/results.zarr: 1 files that were there are gone, the first is v/c.1.0"
+
+
+def test_a_bucket_that_goes_before_all_is_seen_to_be_there_is_said(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(copying, "LAST_TRIES_S", (0.0,))
+    written(tmp_path / "results.zarr", 3)
+
+    def refused(self, url):
+        raise ConnectionError("no S3 server answers")
+
+    monkeypatch.setattr(Sources, "tree", refused)
+    [error] = Copying(tmp_path, "s3://bucket/goes", moves=True).finish()
+    assert error.startswith(
+        "s3://bucket/goes: whether all is there can't be seen: no S3 server answers; what it lacks is in"
+    )
 
 
 def test_what_is_in_the_bucket_already_is_refused_before(server, tmp_path):

@@ -168,22 +168,28 @@ class Copying:
         for wait_s in LAST_TRIES_S:
             time.sleep(wait_s)
             self._try((*GROWING, *LAST))
+            lost = self._lost() if self._moves and not self._error else []
             if not self._error:
-                return self._lost() if self._moves else []
+                return lost
         rest = f"; what it lacks is in {self._output}: run 'bbflow upload {self._output}'" if self._moves else ""
         return [f"{self._error}{rest}"]
 
     def _lost(self) -> list[str]:
         """Say which files have gone that had moved: nobody else has them."""
-        lost = []
+        try:
+            return list(self._gone())
+        except Exception as error:  # as above
+            self._error = f"{self._url}: whether all is there can't be seen: {error}"
+            return []
+
+    def _gone(self) -> Iterator[str]:
         for store in (store for pattern in (*GROWING, *LAST) for store in sorted(self._output.glob(pattern))):
             names = {str(path.relative_to(store)) for path in _chunks(store) if is_moved(path)}
             if names:
                 names -= {file.name for file in self._sources.tree(f"{self._url}/{store.relative_to(self._output)}")}
             if names:
                 at = f"{self._url}/{store.relative_to(self._output)}"
-                lost.append(f"{at}: {len(names)} files that were there are gone, the first is {min(names)}")
-        return lost
+                yield f"{at}: {len(names)} files that were there are gone, the first is {min(names)}"
 
     def stop(self) -> None:
         """Follow no more."""
