@@ -85,7 +85,8 @@ class TimeTelling:
         if len(set(texts)) > 1:
             raise ConfigError(
                 f"step {step.number}: {form.name} tells {len(texts)} times, from {texts[0]!r} to {texts[-1]!r}, but a "
-                "step has one: let the program write one time in each step"
+                "step has one: let the program write one time in each step, or count steps (time: steps; a rescue: "
+                "--time steps)"
             )
         return ToldTime("variable", texts[0])
 

@@ -198,6 +198,15 @@ def test_an_attribute_that_stays_tells_the_time_of_all_steps_until_it_changes():
     ]  # fmt: skip
 
 
+def test_a_variable_of_several_texts_is_refused_with_the_way_to_count_steps():
+    letters = np.frombuffer(b"2000-01-012000-01-02", "u1").reshape(2, 10)
+    layout = Layout.of((BlockForm("time", "uint8_t", "GlobalArray", (2, 10), (0, 0), (2, 10), 0, 0, 0, 20),))
+    step = Step(0, layout, sources=bytes(8))
+    telling = TimeTelling(TimeConfig(), lambda number, block: letters)
+    with pytest.raises(ConfigError, match=r"from '2000-01-01' to '2000-01-02'.* count steps \(time: steps"):
+        telling.told(News("open", 1, 1, (step,), 0, base={}))
+
+
 def test_text_that_is_no_date_is_refused_and_says_which():
     with pytest.raises(ConfigError, match="step 0: its time is told by its variable: 'noon' is no date"):
         times_of(None, steps_of({}, value="noon", kind="string"))
