@@ -100,4 +100,4 @@ def test_the_engine_learns_how_many_ranks_run_on_a_host(bench, program, tmp_path
     done = subprocess.run(
         words, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
     )
-    assert re.search(r" 1 ([0-2])/3 of \1/3 Fortran 1 Plugin :end", done.stdout + done.stderr), done.stderr
+    assert re.search(r" 1 [0-2]/3 beside 3 Fortran 1 Plugin :end", done.stdout + done.stderr), done.stderr

@@ -115,8 +115,8 @@ def test_the_engine_learns_names_mode_language_and_order(tmp_path, programs):
     rule = {"io": "*", "PluginName": "probe", "PluginLibrary": "probe", "Stream": "s"}
     opens = [("a name", "BP5", "dir/out.bp", "w"), ("second", "HDF5", "x.h5", "a")]
     said, _ = opened(tmp_path, opens, [rule], ADIOS2_PLUGIN_PATH=str(programs))
-    assert "told: 2 a name dir/out.bp 1 0/0 Python 0 Plugin :end" in said
-    assert "told: 2 second x.h5 3 0/0 Python 0 Plugin :end" in said
+    assert "told: 2 a name dir/out.bp 1 0/0 beside 0 Python 0 Plugin :end" in said
+    assert "told: 2 second x.h5 3 0/0 beside 0 Python 0 Plugin :end" in said
 
 
 def test_without_rules_nothing_is_selected_but_seen(tmp_path):
