@@ -165,8 +165,9 @@ class Copying:
         """Copy everything as it is at the end; say what could not be copied."""
         self.stop()
         self._settled = _nothing_needed
+        settles_s = 1.5e-9 * SETTLED_NS if self._moves else 0.0  # nobody writes any more: then all may go
         for wait_s in LAST_TRIES_S:
-            time.sleep(wait_s)
+            time.sleep(max(wait_s, settles_s))
             self._try((*GROWING, *LAST))
             lost = self._lost() if self._moves and not self._error else []
             if not self._error:
