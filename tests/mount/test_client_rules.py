@@ -59,7 +59,7 @@ class Place:
 
     def look(self, name):
         """Return size, version and pieces of a file, as its master has it."""
-        session, below = self._looker.place(f"/{name}")
+        session, below = self._looker.session_of(f"/{name}")
         ino = session.call(LookupRequest(parent=session.root, name=below), AttrReply).attr.ino
         told = session.call(OpenFileRequest(ino=ino, wait_s=0), OpenFileReply)
         session.tell(CloseFileRequest(handle=told.handle))
