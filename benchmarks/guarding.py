@@ -1,6 +1,7 @@
 """What protection costs: safe copies of partial states beside cp, and Dask's tasks by TLS beside TCP and threads."""
 
 import os
+import socket
 import statistics
 import subprocess
 import tempfile
@@ -12,8 +13,10 @@ from pathlib import Path
 from distributed import Client, LocalCluster
 
 from bbflow.settings import WorkersConfig
-from bbflow.transit.local_cluster import local_cluster
+from bbflow.transit.dask_cluster import dask_here
 from bbflow.transit.safe import CopyWork, copy_states
+from bbflow.transit.tasks import take
+from bbflow.transit.thread_cluster import ThreadCluster
 from benchmarks.rows import Row
 
 FILES, FILE_BYTES = 4, 128 << 20
@@ -49,9 +52,8 @@ def _safe_copies(repeat: int) -> list[Row]:
 
 
 def _tasks(repeat: int) -> list[Row]:
-    one, none = WorkersConfig(processes=1), WorkersConfig(processes=0)
-    with _plain() as tcp, local_cluster(one) as tls, local_cluster(none) as inside:
-        ways = [lambda client=client: _run_tasks(client) for client in (tcp, tls.client, inside.client)]
+    with _plain() as tcp, dask_here(WorkersConfig(processes=1)) as tls, ThreadCluster(2) as inside:
+        ways = [lambda: _run_tasks(tcp), lambda: _run_tasks(tls.client), lambda: _run_in(inside)]
         tcp_s, tls_s, inside_s = (seconds / TASKS for seconds in _medians(ways, repeat))
     return [
         Row("small task of Dask among many, TCP", 1e3 * tcp_s, "ms", 1.0),
@@ -68,6 +70,11 @@ def _plain() -> Iterator[Client]:
 
 def _run_tasks(client: Client) -> None:
     client.gather([client.submit(abs, number, pure=False) for number in range(TASKS)])
+
+
+def _run_in(cluster: ThreadCluster) -> None:
+    tasks = [cluster.submit(abs, number, host=socket.gethostname(), done=lambda: None) for number in range(TASKS)]
+    take(tasks)
 
 
 def _medians(ways: list[Callable[[], object]], repeat: int) -> list[float]:
