@@ -12,9 +12,11 @@ import xarray as xr
 import yaml
 
 from bbflow import start_nodes
-from bbflow.landing.absent import Absent, absent_ranks
+from bbflow.landing import absent
+from bbflow.landing.absent import Absent, absent_ranks, give_up_absent
 from bbflow.landing.client import status_of
 from bbflow.landing.replies import StatusReply, StreamStatus
+from bbflow.net.contact import NodeAddress
 from bbflow.run import strays
 from bbflow.run.course import INCOMPLETE, Course
 from bbflow.run.strays import Stray, Strays, strays_of
@@ -66,6 +68,20 @@ def test_ranks_count_as_absent_until_they_have_opened_the_stream_on_any_node():
     assert "2 of 4 ranks never opened it" in said
     assert "2 opened it (0, 2)" in said
     assert "Writers=2 and a Rank from 0 to 1" in said
+
+
+def test_while_a_node_does_not_answer_its_ranks_do_not_count_as_absent(monkeypatch):
+    """Its agent was killed just when the program had ended, and came back: the stream was aborted meanwhile."""
+    ended = []
+    monkeypatch.setattr(absent, "tell_node", lambda node, asked: ended.append((node.name, asked.stream)))
+    nodes = [NodeAddress(name, "here", "", "", "") for name in ("bb0", "bb1")]
+    one, other = status(writers=2), status(writers=2, ranks=[(1, "closed")])
+    give_up_absent(nodes, [node(s=other)], "s")
+    give_up_absent(nodes, [node(s=one), node(s=other)], "s")
+    assert ended == []
+    give_up_absent(nodes, [node(s=one), node()], "s")
+    give_up_absent(nodes[:1], [node(s=one)], "s")
+    assert ended == [("bb0", "s"), ("bb1", "s"), ("bb0", "s")]
 
 
 def test_streams_that_somebody_folds_drains_or_reads_are_no_strays():

@@ -62,15 +62,19 @@ def absent_ranks(stream: str, parts: Sequence[StreamStatus]) -> Absent | None:
 def give_up_absent(nodes: Sequence[NodeAddress], statuses: Sequence[StatusReply], stream: str) -> None:
     """End a stream that ranks have never opened, now that its program is over, if those that did have closed it.
 
+    Nothing is done while a node doesn't answer: its ranks may have opened, and closed, the stream there.
+
     Parameters
     ----------
     nodes
-        The BB nodes.
+        The BB nodes that aren't lost.
     statuses
-        What they say.
+        What those say that answer.
     stream
         Its name.
     """
+    if len(statuses) < len(nodes):
+        return
     parts = [status.streams[stream] for status in statuses if stream in status.streams]
     absent = absent_ranks(stream, parts)
     if absent is None or not absent.is_over or any(part.status == "aborted" for part in parts):

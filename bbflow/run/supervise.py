@@ -197,7 +197,8 @@ class Supervisor:
             reads = self._stop_stream.is_open and any(stream is not None and stream.readers for stream in own)
             self._take(StopAsked(why, reads=reads))
         if ended:
-            give_up_absent(self._nodes, self._statuses, self._stream)
+            there = [node for node in self._nodes if node.name not in self._lost]
+            give_up_absent(there, self._statuses, self._stream)
         if beside is not None and self._due is None:
             if self.course.part is not Part.NONE:
                 self._take(Ended(beside, self._step, answered and self._forgotten))
