@@ -276,8 +276,9 @@ class Supervisor:
                 self._nodes = read_contact(self._contact)
             return False
         streams = [status.streams[self._stream] for status in statuses if self._stream in status.streams]
-        self._opened = self._opened or any(stream.status != "expected" for stream in streams)
-        self._forgotten = self._opened and not streams
+        # The nodes expect it from the start: when they don't know it, all is done with it, perhaps between two looks.
+        self._forgotten = not streams
+        self._opened = self._opened or self._forgotten or any(stream.status != "expected" for stream in streams)
         self._step = _step_of(streams, CONSUMERS.get(self.course.part, ""))
         if streams or not self._opened:  # at the end the nodes have forgotten it: its last numbers stay
             self._show(statuses)
