@@ -17,9 +17,10 @@ from bbflow.landing.absent import Absent, absent_ranks, give_up_absent
 from bbflow.landing.client import status_of
 from bbflow.landing.replies import StatusReply, StreamStatus
 from bbflow.net.contact import NodeAddress
-from bbflow.run import strays
+from bbflow.run import strays, supervise
 from bbflow.run.course import INCOMPLETE, Course
 from bbflow.run.strays import Stray, Strays, strays_of
+from bbflow.run.supervise import Supervisor
 from bbflow.settings import Config
 from testsupport.waiting import until
 
@@ -82,6 +83,18 @@ def test_while_a_node_does_not_answer_its_ranks_do_not_count_as_absent(monkeypat
     give_up_absent(nodes, [node(s=one), node()], "s")
     give_up_absent(nodes[:1], [node(s=one)], "s")
     assert ended == [("bb0", "s"), ("bb1", "s"), ("bb0", "s")]
+
+
+def test_a_stream_that_was_done_with_between_two_looks_has_been_opened(monkeypatch):
+    """The run of a short program ended with the word that it had never opened its stream."""
+    with start_nodes(1, "1MiB") as buffer:
+        supervisor = Supervisor(buffer.contact, "s", "", None, {}, lambda _: None, lambda _: None, "continue", bool)
+        looks = iter([node(s=status(status="expected", writers=0, ranks=[])), node()])
+        monkeypatch.setattr(supervise, "status_of", lambda _: next(looks))
+        assert supervisor._look()
+        assert (supervisor._opened, supervisor._forgotten) == (False, False)
+        assert supervisor._look()
+        assert (supervisor._opened, supervisor._forgotten) == (True, True)
 
 
 def test_streams_that_somebody_folds_drains_or_reads_are_no_strays():
