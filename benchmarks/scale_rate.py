@@ -3,7 +3,6 @@
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,10 +13,9 @@ import numpy as np
 
 from bbflow.operators import StateLayout, fold_steps
 from bbflow.operators.configured import parse_diagnostics
-from benchmarks.ballast import make_ballast
 from benchmarks.rates import rate
 from benchmarks.rows import Row
-from benchmarks.scale_run import Case, Cost, run
+from benchmarks.scale_run import Case, run_in_memory
 
 CASES = {
     "1 MiB blocks": (Case(1, 1, 1 << 18, 4000), 512),
@@ -28,8 +26,6 @@ CASES = {
 
 200 variables x 1,000 ranks of 16 KiB would need 26 GB for one set of states, so a tenth of them is measured.
 """
-RUN_BYTES = 5 << 30
-"""The most that a run takes: pool, states, results, and the fields of the writer."""
 KERNEL_BYTES = 1 << 30
 """How many are folded in each repetition, of blocks that aren't in the cache."""
 
@@ -44,7 +40,7 @@ def _rows(name: str, case: Case, steps: int, *, quick: bool) -> list[Row]:
         case = Case(case.variables, max(case.ranks // 10, 1), case.points, case.steps // 4, capacity=case.capacity)
     repeat = 3 if quick else 7
     kernel, beside = kernel_rate(case.points, steps, repeat), rate_beside_a_copy(case.points, steps, repeat)
-    apart, cost = _run(case), _run(replace(case, processes=0))
+    apart, cost = run_in_memory(case), run_in_memory(replace(case, processes=0))
     worker = case.step_bytes / apart.step_cpu_s["worker"] / 1e9
     through, batch = (case.step_bytes / seconds / 1e9 for seconds in (cost.step_s, cost.batch_step_s))
     return [
@@ -54,12 +50,6 @@ def _rows(name: str, case: Case, steps: int, *, quick: bool) -> list[Row]:
         Row(f"{name}: from Put to states, wall time", through, "GB/s", through / kernel),
         Row(f"{name}: from Put to states, the median batch", batch, "GB/s", batch / kernel),
     ]
-
-
-def _run(case: Case) -> Cost:
-    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="bbflow-bench-") as folder:
-        make_ballast(RUN_BYTES, Path(folder)).unlink()
-        return run(case, Path(folder))
 
 
 def kernel_rate(points: int, steps: int, repeat: int) -> float:

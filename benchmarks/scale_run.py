@@ -5,6 +5,7 @@ import json
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -16,6 +17,10 @@ import numpy as np
 import psutil
 import yaml
 
+from benchmarks.ballast import make_ballast
+
+RUN_BYTES = 5 << 30
+"""The most that a run takes: pool, states, results, and the fields of the writer."""
 PARTS = {"bbflow node": "agent", "bbflow fold": "driver", "dask worker": "worker"}
 """Words of a process's command line, and what we call it."""
 SAMPLE_S = 0.02
@@ -76,6 +81,13 @@ class Cost:
     """How long each window's publication took (seconds)."""
     longest_fold_s: float
     """The longest fold of one batch, without the first; where a window has ended it begins anew in it (seconds)."""
+
+
+def run_in_memory(case: Case) -> Cost:
+    """Run it in a directory of its own in memory that the system has at hand, and return the costs."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="bbflow-bench-") as folder:
+        make_ballast(RUN_BYTES, Path(folder)).unlink()
+        return run(case, Path(folder))
 
 
 def run(case: Case, folder: Path) -> Cost:

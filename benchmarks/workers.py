@@ -2,25 +2,21 @@
 
 import math
 import os
-import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
 from bbflow.models.rates import NodeRates, StreamLoad, stream_balance
-from benchmarks.ballast import make_ballast
 from benchmarks.rows import Row
 from benchmarks.scale_rate import kernel_rate
-from benchmarks.scale_run import Case, run
+from benchmarks.scale_run import Case, run_in_memory
 
 CASE = Case(4, 4, 1 << 20, 300, capacity="2GiB", processes=0)
 """Four fields on four ranks in blocks of 4 MiB: each field is a lane's, so threads and processes share them."""
 SHAPES = {"threads": (1, 2, 4, 8), "processes": (1, 2, 4)}
-RUN_BYTES = 5 << 30
 COPY_BYTES = 256 << 20
 AT_ONCE = 32
 
@@ -40,9 +36,7 @@ def measure(*, quick: bool) -> list[Row]:
 def _runs(case: Case, kernel: float, copying: float, memory: float) -> Iterator[Row]:
     for kind, numbers in SHAPES.items():
         for number in numbers:
-            with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="bbflow-bench-") as folder:
-                make_ballast(RUN_BYTES, Path(folder)).unlink()
-                step_s = run(replace(case, **{kind: number}), Path(folder)).step_s
+            step_s = run_in_memory(replace(case, **{kind: number})).step_s
             through = case.step_bytes / step_s / 1e9
             yield Row(f"{number} {kind}, measured on {os.cpu_count()} cores", through, "GB/s", through / kernel)
             told = _foretold(case, number * kernel, copying, memory)

@@ -22,6 +22,22 @@ def object_server(log, bucket="bucket"):
             server.kill()
 
 
+def credentials_of(url):
+    """Return the variables by which all programs find a server and are let in."""
+    names = {"AWS_ENDPOINT_URL": url, "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
+    return names | {"AWS_REGION": "us-east-1"}
+
+
+def objects_in(url, prefix=None, bucket="bucket"):
+    """Return the objects of a server's bucket as obstore has them."""
+    from obstore.store import S3Store  # late: not all that start a server have it
+
+    return S3Store(
+        bucket, prefix=prefix, endpoint=url, access_key_id="k", secret_access_key="s", region="us-east-1",
+        client_options={"allow_http": True},
+    )  # fmt: skip
+
+
 def put_object(endpoint, key, content=b"", bucket="bucket", **headers):
     """Make an object, whose key may be one that obstore doesn't take; ``x_amz_…`` are headers."""
     kind = {"Content-Type": "application/octet-stream"} | {k.replace("_", "-"): v for k, v in headers.items()}

@@ -96,6 +96,8 @@ class _Node:
     queue: deque[tuple[tuple[int, int], list[Signal]]]
     filled: Signal
     freed: Signal
+    balance: StreamBalance
+    """What a step costs it."""
     waited_s: float = 0.0
     held_bytes: int = 0
     done: bool = False
@@ -164,6 +166,7 @@ class SimulatedTransit:
                 deque(),
                 Signal(),
                 Signal(),
+                self._balance(step_bytes),
             )
 
     def run(self) -> TransitOutcome:
@@ -264,16 +267,16 @@ class SimulatedTransit:
 
     def _fold_s(self, node: _Node) -> float:
         """Return how long a node's cores are busy with its next step, and with the results of windows that it ends."""
-        balance, windows = self._balance(node), self._scenario.analysis.window_steps
+        balance, windows = node.balance, self._scenario.analysis.window_steps
         node.folded += 1
         is_last = node.folded == self._scenario.simulation.steps
         ends = is_last or (windows and node.folded % windows == 0)
         begins_s = balance.first_touch_s if node.folded == 1 else 0.0
         return begins_s + balance.fold_s + (balance.publish_s if ends else 0.0)
 
-    def _balance(self, node: _Node) -> StreamBalance:
-        """Return what a step of one node costs."""
-        given, size = self._scenario, self._client_bytes * node.clients
+    def _balance(self, size: float) -> StreamBalance:
+        """Return what a step of some bytes costs a node."""
+        given = self._scenario
         analysis, buffer, pfs = given.analysis, given.burst_buffer, given.file_system
         load = StreamLoad(
             size,

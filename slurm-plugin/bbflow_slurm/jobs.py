@@ -17,7 +17,7 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
 from bbflow.atomic import write_whole
@@ -32,7 +32,7 @@ from bbflow.stores.facts import Listed
 from bbflow.units import format_bytes, parse_bytes
 from bbflow_slurm.directives import StageIn, StageOut
 from bbflow_slurm.site import Site
-from bbflow_slurm.streams import JobStream, at_analysis
+from bbflow_slurm.streams import JobStream, at_analysis, held_by_number
 from bbflow_slurm.user import Owner, become
 
 RECORDS, STAGED = ".bbflow-jobs", ".bbflow-staged"
@@ -200,17 +200,9 @@ class JobSpace:
             raise ConfigError(f"{self.path} was not set up for a job: nothing is copied") from None
         return noted
 
-    @contextmanager
-    def _copying(self) -> Iterator[None]:
+    def _copying(self) -> AbstractContextManager[None]:
         """Let a teardown find this process; only one copies for a job."""
-        descriptor = lock(self._lock, wait=False)
-        if descriptor is None:
-            raise ConfigError(f"files of {self.path} are being copied already")
-        try:
-            os.pwrite(descriptor, f"{os.getpid():<20}".encode(), 0)
-            yield
-        finally:
-            os.close(descriptor)
+        return held_by_number(self._lock, f"files of {self.path} are being copied already")
 
     def _end_copying(self) -> None:
         for number, patience_s in ((signal.SIGTERM, END_S), (signal.SIGKILL, END_S)):

@@ -157,15 +157,8 @@ class JobStream:
         ConfigError
             If something does.
         """
-        path = self.folder / f"{host}.lock"
-        descriptor = lock(path, wait=False)
-        if descriptor is None:
-            raise ConfigError(f"something runs on {host} for job {self.job} already")
-        try:
-            os.pwrite(descriptor, f"{os.getpid():<20}".encode(), 0)
+        with held_by_number(self.folder / f"{host}.lock", f"something runs on {host} for job {self.job} already"):
             yield
-        finally:
-            os.close(descriptor)
 
     def await_end(self, host: str, patience_s: float) -> None:
         """Wait until nothing runs on a host any more; what takes too long is killed.
@@ -197,6 +190,25 @@ def at_analysis(analysis: Path) -> Iterator[None]:
             yield
     except OSError as error:
         raise ConfigError(describe(error)) from None
+
+
+@contextmanager
+def held_by_number(path: Path, refusal: str) -> Iterator[None]:
+    """Hold a lock in which this process' number stands: who waits for it can end this process.
+
+    Raises
+    ------
+    ConfigError
+        If another one holds it, with these words.
+    """
+    descriptor = lock(path, wait=False)
+    if descriptor is None:
+        raise ConfigError(refusal)
+    try:
+        os.pwrite(descriptor, f"{os.getpid():<20}".encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _is_free(path: Path) -> bool:

@@ -25,7 +25,7 @@ from chaos.lines import Line, lines
 from chaos.runs import PATIENCE_S, Run, Shape, build, oracle
 from chaos.verdict import Verdict, judged, load
 from chaos.whole import random_lines, whole_run
-from testsupport.object_server import object_server
+from testsupport.object_server import credentials_of, object_server
 
 
 def main() -> int:
@@ -77,8 +77,7 @@ def main() -> int:
 def _bucket(log: Path) -> Iterator[None]:
     """Have an S3 server, which all that is started finds."""
     with object_server(log) as url:
-        told = {"AWS_ENDPOINT_URL": url, "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
-        os.environ |= told | {"AWS_REGION": "us-east-1"}
+        os.environ |= credentials_of(url)
         yield
 
 

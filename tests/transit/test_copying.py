@@ -10,7 +10,6 @@ import pytest
 import streams
 import xarray as xr
 import zarr
-from obstore.store import S3Store
 from zarr.storage import ObjectStore
 
 from bbflow.config import parse_config
@@ -21,7 +20,7 @@ from bbflow.stores.moved import is_moved
 from bbflow.stores.sources import Sources
 from bbflow.transit.output import copying
 from bbflow.transit.output.copying import Copying, check_copy
-from testsupport.object_server import object_server
+from testsupport.object_server import credentials_of, object_server, objects_in
 
 
 @pytest.fixture(scope="module")
@@ -32,17 +31,12 @@ def server(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def credentials(server, monkeypatch):
-    names = {"AWS_ENDPOINT_URL": server, "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
-    for name, value in (names | {"AWS_REGION": "us-east-1"}).items():
+    for name, value in credentials_of(server).items():
         monkeypatch.setenv(name, value)
 
 
 def copied(server, prefix):
-    store = S3Store(
-        "bucket", prefix=prefix, endpoint=server, access_key_id="k", secret_access_key="s", region="us-east-1",
-        client_options={"allow_http": True},
-    )  # fmt: skip
-    return ObjectStore(store, read_only=True)
+    return ObjectStore(objects_in(server, prefix), read_only=True)
 
 
 @pytest.mark.parametrize("moves", [False, True], ids=["copied", "moved"])
@@ -95,15 +89,8 @@ def write_store(path, **arrays):
     store.commit()
 
 
-def bucket(server):
-    return S3Store(
-        "bucket", endpoint=server, access_key_id="k", secret_access_key="s", region="us-east-1",
-        client_options={"allow_http": True},
-    )  # fmt: skip
-
-
 def keys(server, prefix):
-    found = [item["path"] for page in bucket(server).list(prefix) for item in page]
+    found = [item["path"] for page in objects_in(server).list(prefix) for item in page]
     return {key.removeprefix(f"{prefix}/") for key in found}
 
 
@@ -136,7 +123,7 @@ def test_stores_of_another_run_are_hidden_first_and_then_removed(server, tmp_pat
     theirs = {"notes.txt", "results.zarr/notes.txt", "results.zarr/theirs/zarr.json", "results.zarr/theirs/c.0"}
     theirs |= {"functions/theirs.zarr/zarr.json", "functions/theirs.zarr/v/zarr.json", "results.zarr/deep/own/c.0"}
     for key in theirs:
-        bucket(server).put(f"again/{key}", b'{"zarr_format": 3, "node_type": "group", "attributes": {}}')
+        objects_in(server).put(f"again/{key}", b'{"zarr_format": 3, "node_type": "group", "attributes": {}}')
     write_store(second / "results.zarr", v=2)
     steps.clear()
     assert not Copying(second, "s3://bucket/again").finish()
@@ -176,7 +163,7 @@ def test_stores_of_the_same_run_stay_when_its_analysis_starts_again(server, tmp_
 
 
 def test_a_store_that_bbflow_did_not_make_is_left_alone_and_said(server, tmp_path):
-    bucket(server).put("way/results.zarr/zarr.json", b'{"zarr_format": 3, "node_type": "group"}')
+    objects_in(server).put("way/results.zarr/zarr.json", b'{"zarr_format": 3, "node_type": "group"}')
     with pytest.raises(ConfigError, match=r"way/results.zarr is in the way, and bbflow didn't make it: move it, or"):
         check_copy(Config("s", {}, copy_to="s3://bucket/way"))
     write_store(tmp_path / "results.zarr", v=1)

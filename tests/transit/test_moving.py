@@ -10,7 +10,6 @@ import pytest
 import streams
 import xarray as xr
 import zarr
-from obstore.store import S3Store
 from zarr.storage import ObjectStore
 
 from bbflow import open_results
@@ -27,7 +26,7 @@ from bbflow.stores.sources import Sources
 from bbflow.transit.output import copying
 from bbflow.transit.output.copying import Copying, check_copy, check_output
 from bbflow.transit.output.moving import Digest, give_up
-from testsupport.object_server import object_server
+from testsupport.object_server import credentials_of, object_server, objects_in
 
 FUNCTION = """
 def halved(dataset):
@@ -43,22 +42,14 @@ def server(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def credentials(server, monkeypatch):
-    names = {"AWS_ENDPOINT_URL": server, "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
-    for name, value in (names | {"AWS_REGION": "us-east-1"}).items():
+    for name, value in credentials_of(server).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(copying, "LOOK_S", 0.05)
     monkeypatch.setattr(copying, "SETTLED_NS", 1_000_000)
 
 
-def bucket(server, prefix=None):
-    return S3Store(
-        "bucket", prefix=prefix, endpoint=server, access_key_id="k", secret_access_key="s", region="us-east-1",
-        client_options={"allow_http": True},
-    )  # fmt: skip
-
-
 def stored(server, path):
-    return ObjectStore(bucket(server, path), read_only=True)
+    return ObjectStore(objects_in(server, path), read_only=True)
 
 
 def moved_files(store):
@@ -136,7 +127,7 @@ def test_an_output_in_a_bucket_has_what_one_on_a_file_system_has_and_that_is_not
 
 
 @WHOLE_OR_CUT
-def test_a_chained_job_goes_on_in_its_bucket(server, tmp_path, chunks):
+def test_a_chained_job_goes_on_in_its_objects_in(server, tmp_path, chunks):
     config = {
         "operators": {"tas": {"operators": ["mean"]}},
         "windows": ["day", "clim_hour"],
@@ -197,7 +188,7 @@ def test_a_digest_is_the_etag_that_s3_has(server, tmp_path, size):
         for begin in range(0, size, 8 << 20):
             target.write(content[begin : begin + (8 << 20)])
             digest.update(content[begin : begin + (8 << 20)])
-    assert bucket(server).head(f"etag/{size}")["e_tag"] == f'"{digest.value}"'
+    assert objects_in(server).head(f"etag/{size}")["e_tag"] == f'"{digest.value}"'
 
 
 def test_what_did_not_arrive_as_it_was_sent_stays_and_is_said(server, tmp_path, monkeypatch):
@@ -239,7 +230,7 @@ def test_a_bucket_that_fails_loses_nothing_and_the_rest_is_brought_later(server,
 def test_files_that_are_gone_from_the_bucket_are_said(server, tmp_path):
     written(tmp_path / "results.zarr", 3)
     assert not Copying(tmp_path, "s3://bucket/gone", moves=True).finish()
-    bucket(server).delete("gone/results.zarr/v/c.1.0")
+    objects_in(server).delete("gone/results.zarr/v/c.1.0")
     [error] = Copying(tmp_path, "s3://bucket/gone", moves=True).finish()
     assert error == "s3://bucket/gone/results.zarr: 1 files that were there are gone, the first is v/c.1.0"
 
@@ -271,13 +262,13 @@ def test_what_is_in_the_bucket_already_is_refused_before(server, tmp_path):
         check_output(config("first", "other"))
     with pytest.raises(ConfigError, match=r"work has the rest of s3://bucket/first, not of s3://bucket/second: give"):
         check_output(config("second"))
-    bucket(server).put("theirs/results.zarr/zarr.json", b'{"zarr_format": 3, "node_type": "group"}')
+    objects_in(server).put("theirs/results.zarr/zarr.json", b'{"zarr_format": 3, "node_type": "group"}')
     with pytest.raises(ConfigError, match=r"theirs/results.zarr is in the way, and bbflow didn't make it"):
         check_copy(config("theirs", "third"))
     with pytest.raises(ConfigError, match=r"^output: s3://nowhere/x can't be written: .*there is no bucket 'nowhere'"):
         check_copy(parse_config({"stream": "s", "operators": {"tas": ["mean"]}, "output": "s3://nowhere/x"}))
     check_output(config("first", "other"), overwrite=True)
-    assert not [item for page in bucket(server).list("first") for item in page]
+    assert not [item for page in objects_in(server).list("first") for item in page]
     with pytest.raises(ConfigError, match=r"first/results.zarr isn't there any more, of which .*work has the rest"):
         check_output(config("first"))
 
