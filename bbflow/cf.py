@@ -87,19 +87,19 @@ class StreamAttributes:
 
     def encoding(self, variable: str) -> Encoding:
         """Return how a variable's values are written: what is missing or valid of them, and how they are packed."""
-        missing = [value for name in ("_FillValue", "missing_value") for value in self._numbers(variable, name)]
+        told = [value for name in ("_FillValue", "missing_value") for value in self._numbers(variable, name)]
+        missing = [value for value in told if value == value]  # NaN is missing anyway, and would equal no other reading
         scale, offset = (next(iter(self._numbers(variable, name)), default) for name, default in PACKING.items())
-        told = self.values.get(f"{variable}/_Unsigned")
-        unsigned = None if told is None else as_cf("_Unsigned", told) == "true"
+        sign = self.values.get(f"{variable}/_Unsigned")
+        unsigned = None if sign is None else as_cf("_Unsigned", sign) == "true"
         return Encoding(tuple(dict.fromkeys(missing)), float(scale), float(offset), unsigned, *self._valid(variable))
 
     def _valid(self, variable: str) -> tuple[float | int | None, float | int | None]:
         """Return the smallest and the largest valid value; a range counts more than its ends alone."""
         both = self._numbers(variable, "valid_range")
-        if len(both) == 2:
-            return both[0], both[1]
-        lowest, highest = (next(iter(self._numbers(variable, name)), None) for name in ("valid_min", "valid_max"))
-        return lowest, highest
+        ends = (next(iter(self._numbers(variable, name)), None) for name in ("valid_min", "valid_max"))
+        lowest, highest = both if len(both) == 2 else ends
+        return (lowest if lowest == lowest else None), (highest if highest == highest else None)
 
     def _numbers(self, variable: str, name: str) -> list[float | int]:
         """Return the numbers of an attribute, also of one that is written as text; none if it has others."""

@@ -138,6 +138,21 @@ def test_weights_of_another_method_are_refused(tmp_path):
     placed(path, word="remapbil")
 
 
+@pytest.mark.parametrize(("word", "attributes"), [
+    ("remapnn", {"map_method": "Nearest neighbor"}),
+    ("remapdis", {"map_method": "Distance weighted avg of nearest neighbors"}),
+    ("remapcon", {"map_method": "Conservative remapping using clipping on sphere"}),
+    ("remapnn", {"map_method": "Bilinear remapping", "ESMF_regrid_method": "Nearest source to destination"}),
+    ("remapbil", {"map_method": "Bilinear remapping", "ESMF_regrid_method": "Higher-order Patch"}),
+    ("remapcon", {"map_method": "Conservative remapping", "ESMF_regrid_method": "Second-order Conservative"}),
+])  # fmt: skip
+def test_methods_are_known_by_what_cdo_and_esmf_write_of_them(tmp_path, word, attributes):
+    path = written(tmp_path / "weights.nc", esmf(), **attributes)
+    placed(path, word=word)
+    with pytest.raises(ConfigError, match=f"write {word}"):
+        placed(path, word="remapbil" if word != "remapbil" else "remapcon")
+
+
 @pytest.mark.parametrize("told", ["Bicubic remapping", "Largest area fraction"])
 def test_methods_that_are_no_weighted_sums_are_refused(tmp_path, told):
     path = written(tmp_path / "weights.nc", scrip(), map_method=told)

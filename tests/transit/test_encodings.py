@@ -145,6 +145,7 @@ def test_raw_steps_name_missing_values_in_their_own_type(results, fields, meant)
         ({"v/missing_value": [1, 2], "v/_FillValue": 2}, Encoding((2, 1))),
         ({"v/_FillValue": "-999"}, Encoding((-999.0,))),
         ({"v/_FillValue": "none"}, Encoding()),
+        ({"v/_FillValue": np.nan, "v/missing_value": [np.nan, 5], "v/valid_min": np.nan}, Encoding((5,))),
         ({"v/scale_factor": [0.1], "v/add_offset": 2}, Encoding((), 0.1, 2.0)),
         ({"w/scale_factor": 0.1}, Encoding()),
     ],

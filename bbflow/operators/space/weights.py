@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 METHODS = {
     "con": ("conserv",),
-    "bil": ("bilinear",),
-    "nn": ("nearest neighbor", "nearest neighbour", "nearest_s", "nearests", "neareststod"),
-    "dis": ("distance",),
+    "bil": ("bilinear", "patch"),
+    "dis": ("distance",),  # CDO's 'Distance weighted avg of nearest neighbors' is no nearest one
+    "nn": ("nearest",),
 }
-"""By the names that CDO has for them: words that files have in `map_method`, in small letters."""
+"""By the names that CDO has for them: words that files have for the method, in small letters; the first counts."""
 UNPLAIN = {
     "bicubic": "needs the field's gradients",
     "largest area": "takes the value that most of a cell has, which is no mean",
@@ -162,7 +162,7 @@ def weights_bytes(path: Path) -> tuple[int, int]:
 def _scrip(name: str, data: "xr.Dataset") -> Weights:
     """Read what CDO and SCRIP write."""
     matrix = _numbers(name, data, "remap_matrix")
-    method = _method(name, str(data.attrs.get("map_method", "")))
+    method = _method(name, data)
     if matrix.ndim == 2 and matrix.shape[1] != 1:
         raise ConfigError(
             f"{name} has {matrix.shape[1]} weights for each link, which need the field's gradients: make weights of "
@@ -189,7 +189,7 @@ def _scrip(name: str, data: "xr.Dataset") -> Weights:
 def _esmf(name: str, data: "xr.Dataset") -> Weights:
     """Read what ESMF_RegridWeightGen, TempestRemap and E3SM's tools write, or xESMF, which leaves the grids out."""
     links = _links(name, data, "col", "row", _numbers(name, data, "S"))
-    method = _method(name, str(data.attrs.get("map_method", "")))
+    method = _method(name, data)
     if not {"n_a", "n_b"} <= set(data.sizes):
         sizes = tuple(int(places.max(initial=-1)) + 1 for places in links[:2])
         return sparse(name, method, (None, None), (sizes[0], sizes[1]), links)
@@ -208,7 +208,9 @@ def _esmf(name: str, data: "xr.Dataset") -> Weights:
     return sparse(name, method, (source, target), (source.size, target.size), links, share)
 
 
-def _method(name: str, told: str) -> str:
+def _method(name: str, data: "xr.Dataset") -> str:
+    """Return the method; ESMF says 'Bilinear remapping' as `map_method` of nearest neighbours too."""
+    told = str(data.attrs.get("ESMF_regrid_method") or data.attrs.get("map_method", ""))
     words = told.lower()
     for word, why in UNPLAIN.items():
         if word in words:
