@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from bbflow.atomic import replacing
+from bbflow.atomic import replacing, write_whole
 from bbflow.errors import naming
 
 Array = np.ndarray[Any, Any]
@@ -55,8 +55,12 @@ class Chunks:
             content = _texts().encode(np.array(values, object).reshape(-1))
         else:
             content = np.ascontiguousarray(values, self.stored).reshape(-1).view("u1").data
-        with self.replacing(index) as file:
-            file.write(content)
+        path = self.path(index)
+        try:
+            write_whole(path, content)
+        except FileNotFoundError:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, content)
 
     def write_rows(self, file: BinaryIO, first: int, values: Array) -> None:
         """Write some rows of a chunk into its file.

@@ -135,7 +135,9 @@ class GrowingZarr:
             return
         longer = node | {"shape": [end, *node["shape"][1:]]}
         if name in self._laid_out and end < 10**LENGTH_DIGITS:
-            self._nodes[name], self._texts[name], self._lengths[name] = longer, _text_of(longer), end
+            text = self._texts[name]
+            text = f"{text[:LENGTH_AT]}{end:{LENGTH_DIGITS}}{text[LENGTH_AT + LENGTH_DIGITS :]}"
+            self._nodes[name], self._texts[name], self._lengths[name] = longer, text, end
         else:
             self._keep(name, longer)
 
@@ -156,10 +158,6 @@ class GrowingZarr:
             fill = _fill_of(node["fill_value"])
             self._chunks[name] = Chunks(self._root / name, shape, node["data_type"], separator, fill)
         return self._chunks[name]
-
-    def directory(self, name: str) -> Path:
-        """Return where an array's files are; until the first `commit` that is a hidden place."""
-        return self._root / name
 
     def read(self, name: str) -> Array:
         """Return an array's values as they are now, committed or not."""

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from hashlib import sha256
 from unicodedata import normalize
 
@@ -30,6 +31,7 @@ NETCDF_OWN = frozenset(
 """Attributes that NetCDF-4 and HDF5 keep for themselves."""
 
 
+@lru_cache(1 << 14)
 def stored_name(name: str) -> str:
     """Return a variable's name in stores: its own, but for what can't be in one: ``_x2F_`` stands for U+002F, a slash.
 

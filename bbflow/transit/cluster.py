@@ -61,7 +61,7 @@ class Cluster(Protocol):
         Parameters
         ----------
         function, *arguments
-            What to call, with copies of its arguments. Tasks come last: it gets what they have come to.
+            What to call; nobody changes an argument afterwards. Tasks come last: it gets what they have come to.
         host
             ``gethostname()`` of the host whose shared memory it needs.
         done

@@ -1,6 +1,5 @@
 """Tasks in threads of the analysis: where no worker can die but with it, nobody needs to be told of anything."""
 
-import pickle
 import queue
 import socket
 import threading
@@ -24,8 +23,8 @@ class ThreadTask(Future[Any]):
         """Do nothing: a task whose result is lost with its worker isn't told of any more."""
 
 
-Work = tuple[ThreadTask, bytes, tuple[ThreadTask, ...], Callable[[], None]]
-"""What is to come, function and arguments, whose results it needs besides, and what is called in the end."""
+Work = tuple[ThreadTask, Callable[..., Any], tuple[Any, ...], Callable[[], None]]
+"""What is to come, function and arguments, tasks among them, and what is called in the end."""
 
 
 class ThreadCluster:
@@ -69,10 +68,8 @@ class ThreadCluster:
                 f"no worker runs on {host}, where a BB node is: start Dask's there, 'bbflow dask scheduler' and "
                 "'bbflow dask worker', and name the scheduler with --scheduler"
             )
-        given = [item for item in arguments if not isinstance(item, ThreadTask)]
-        awaited = tuple(item for item in arguments[len(given) :] if isinstance(item, ThreadTask))
         task = ThreadTask()
-        self._works.put((task, pickle.dumps((function, given)), awaited, done))  # it must not see what changes later
+        self._works.put((task, function, arguments, done))
         return task
 
     def _add(self) -> None:
@@ -100,10 +97,9 @@ class ThreadCluster:
         work = self._works.get()
         if work is None:
             return False
-        task, packed, awaited, done = work
+        task, function, arguments, done = work
         try:
-            function, given = pickle.loads(packed)
-            task.set_result(function(*given, *(item.result() for item in awaited)))
+            task.set_result(function(*(item.result() if isinstance(item, ThreadTask) else item for item in arguments)))
         except BaseException as error:  # whoever asks for the result gets it
             task.set_exception(error)
         done()

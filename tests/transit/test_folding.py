@@ -55,6 +55,14 @@ def test_a_span_that_a_node_has_gone_beyond_isnt_published_again(behind, ahead, 
     assert folding.was_published(month) is published
 
 
+def test_what_fails_later_isnt_told_to_tasks_that_have_begun():
+    """They have what they were given, not a copy of it."""
+    folding = Folding(parse_config(CONFIG), {"a": (-1, b"")})
+    given = folding.kept.errors
+    folding.fail({"mine": "failed"})
+    assert (given, folding.kept.errors) == ({}, {"mine": "failed"})
+
+
 def test_joined_steps_that_are_in_the_state_already_are_not_folded_again(tmp_path):
     """A state that was copied to safety may be ahead of the nodes that are left, which hold its steps still."""
     folding = Folding(

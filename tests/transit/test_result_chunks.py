@@ -42,7 +42,7 @@ def test_spans_that_are_written_in_any_order_and_again_are_read_by_zarr(tmp_path
     store, storage = GrowingZarr(path), tiled_storage(dims, shape, np.dtype("f4"), layout)
     store.create("v", ["time", *dims], (0, *shape), "f4", {}, storage=storage)
     store.commit()
-    tiles = tiles_of(path / "v", store.metadata("v"), store.chunks("v"))
+    tiles = tiles_of(store.metadata("v"), store.chunks("v"))
     assert isinstance(tiles, Tiles) == (storage is not None)
     for at in (*order, *order[:3]):
         if isinstance(tiles, Tiles):

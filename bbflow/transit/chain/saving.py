@@ -13,6 +13,8 @@ import msgspec
 import numpy as np
 
 from bbflow.cf import StreamAttributes
+from bbflow.chunks import TEXT
+from bbflow.growing import GrowingZarr
 from bbflow.net.contact import NodeAddress
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.operator import FINISHED_POINTS
@@ -248,15 +250,14 @@ def find_shared(states: Sequence[FieldStates]) -> list[Array]:
 
 def coordinates_of(results: Path) -> list[tuple[SavedArray, Array]]:
     """Read what the results have besides statistics: coordinates, their bounds, and operators' axes."""
-    import zarr  # late: it takes a third of a second, and this comes at the end
-
-    group = zarr.open_group(results, mode="r")
-    found = []
-    for name, array in sorted(group.arrays()):
-        dims = tuple(getattr(array.metadata, "dimension_names", None) or ())
-        if len(dims) == array.ndim and not any(dim.startswith("time_") for dim in dims) and array.dtype.kind in "iuf":
-            values = np.asarray(array[...])
-            saved = SavedArray(name, values.dtype.str, dims, values.shape, dict(array.attrs), 0)
+    store, found = GrowingZarr(results), []
+    for name in store.arrays:
+        node = store.metadata(name)
+        dims = tuple(node.get("dimension_names") or ())
+        is_number = node["data_type"] != TEXT and np.dtype(node["data_type"]).kind in "iuf"
+        if len(dims) == len(node["shape"]) and not any(dim.startswith("time_") for dim in dims) and is_number:
+            values = store.read(name)
+            saved = SavedArray(name, values.dtype.str, dims, values.shape, dict(node["attributes"]), 0)
             found.append((saved, values))
     return found
 

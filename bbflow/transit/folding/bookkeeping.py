@@ -71,7 +71,7 @@ class Folding:
         """Number of the last step that was folded, counted through a chain of jobs."""
         self.cursor = min(step for step, _ in cursors.values())
         """Every step up to this one is folded."""
-        self.errors: dict[str, str] = {}
+        self.errors: Mapping[str, str] = {}
         """What failed in users' operators, which are called no more."""
         self.states = CountedStates()
         """The states that count."""
@@ -90,7 +90,7 @@ class Folding:
         """The spans of time that are alive."""
         if before is not None:
             self.timeline.go_on(before.timeline)
-            self.errors.update(before.errors)
+            self.fail(before.errors)
         self._restore(read_checkpoints(cursors).values(), rosters or {})
         self._patterns = Patterns(self._pattern)
         self._dates = StepDates()
@@ -265,7 +265,7 @@ class Folding:
 
     def fail(self, errors: Mapping[str, str]) -> None:
         """Call users' operators that failed no more."""
-        self.errors.update(errors)
+        self.errors = {**self.errors, **errors}  # tasks have the old ones
 
     def isolate(self) -> None:
         """Keep users' code away from the workers from now on: perhaps it has killed one."""
@@ -278,7 +278,7 @@ class Folding:
         states: dict[str, list[FieldStates]] = {}
         for own in sorted((own for table in self.states.tables for own in table.fields), key=lambda own: own.order):
             states.setdefault(own.diagnostic, []).append(own)
-        return Kept(self.config, states, self.origins, dict(self.errors), self.timeline, self.last_number)
+        return Kept(self.config, states, self.origins, self.errors, self.timeline, self.last_number)
 
     def _refused(self, number: int, time: float, found: OpenBatch, *, is_date: bool) -> list[str]:
         """Say why a step is left out; nothing if a run that goes on from another one writes its last steps again."""
@@ -444,7 +444,7 @@ class Folding:
             if step == self.cursor:
                 self.timeline.restore(checkpoint.timeline)
                 self.losses.restore(checkpoint.losses)
-                self.errors.update(checkpoint.errors)
+                self.fail(checkpoint.errors)
                 self._offset, self.last_number = checkpoint.offset, checkpoint.last_number
                 self.untimely = checkpoint.untimely
 

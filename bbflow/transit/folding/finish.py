@@ -78,6 +78,13 @@ class Finishing:
         self._scratch = bytearray(max((part.scratch_bytes() for part in self._parts), default=0))
         self._is_covered = sum(prod(part.count) for part in self._parts) == prod(self._shape)
 
+    @property
+    def is_small(self) -> bool:
+        """Whether all results together aren't larger than those of a band."""
+        points = prod(self._shape)
+        bytes_per_point = sum(prod(lead(item)) * item.dtype(self._point.dtype).itemsize for item in self._operators)
+        return points * bytes_per_point <= BAND_BYTES
+
     def bands(self) -> Iterator[tuple[Band, dict[str, Array]]]:
         """Yield the results of some rows at a time, by operator, of shape (axis, rows, …); arrays are used again."""
         bytes_per_row = sum(values.nbytes for values in self._arrays(1).values())

@@ -126,19 +126,18 @@ def _finishing(works: Sequence[FieldWork], others: Sequence[Handed]) -> Iterator
 
 
 def _write(work: FieldWork, finishing: Finishing, errors: dict[str, str]) -> int:
-    """Write a field's results band by band; each chunk takes its place when it is whole."""
+    """Write a field's results, large ones band by band; each chunk takes its place when it is whole."""
+    if work.spread is not None or finishing.is_small:
+        found = _spread(work, finishing, errors) if work.spread is not None else finishing.whole()
+        for name, values in found.items():
+            work.targets[name].write(values)
+        return sum(values.nbytes for values in found.values())
     size = 0
     with ExitStack() as stack:
         files = {
             name: stack.enter_context(target.chunks.replacing(target.index)) for name, target in work.targets.items()
         }
-        if work.spread is not None:
-            bands = iter(
-                [(0, {name: _as_rows(work, values) for name, values in _spread(work, finishing, errors).items()})]
-            )
-        else:
-            bands = ((first, results) for (first, _), results in finishing.bands())
-        for first, results in bands:
+        for (first, _), results in finishing.bands():
             for name, values in results.items():
                 work.targets[name].chunks.write_rows(files[name], first, values)
                 size += values.nbytes
@@ -165,9 +164,3 @@ def _remapped(
         "comes of remapping each step: they are missing; take out 'late'"
     )
     return {name: np.full(late.shape, np.nan) for name in found}
-
-
-def _as_rows(work: FieldWork, values: Array) -> Array:
-    """Return a result as chunks are written: of shape (axis, rows, …)."""
-    assert work.spread is not None
-    return values.reshape(-1, *work.spread.shape)

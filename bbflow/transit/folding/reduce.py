@@ -18,7 +18,7 @@ from bbflow.transit.folding.layouts import by_region, layout_of
 from bbflow.transit.folding.shards import Progress, Region, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, OUTER, StateSlot, WindowKey, slots_of
 from bbflow.transit.folding.states import combine_files, map_file, map_source
-from bbflow.transit.folding.tables import FieldStates
+from bbflow.transit.folding.tables import FieldStates, groups
 
 SMALL_BYTES = 1 << 20
 """A larger state is looked at where it lies: to copy it would take longer than what is saved."""
@@ -120,9 +120,7 @@ def together(diagnostic: Diagnostic, held: FieldStates, slots: list[StateSlot], 
     """
     places = places_of(held.like.files, slots)
     offsets = held.offsets(slots[0].level)
-    shapes, kind = np.unique(held.shapes, axis=0, return_inverse=True)
-    for number, shape in enumerate(shapes.tolist()):
-        own = np.flatnonzero(kind.reshape(-1) == number)
+    for shape, own in groups(held.shapes):
         layout = layout_of(diagnostic, slots[0].level, np.dtype(held.like.dtype), tuple(shape))
         for run in neighbours(layout, tuple(shape), held.firsts[own], offsets[own]):
             at = own[run.at]
@@ -158,7 +156,7 @@ def neighbours(layout: StateLayout, shape: tuple[int, ...], firsts: Array, offse
     offsets
         For each the first byte of its states in their files; of shape (shards,).
     """
-    if not layout.commutes or layout.nbytes > SMALL_BYTES or not shape:
+    if len(firsts) == 1 or not layout.commutes or layout.nbytes > SMALL_BYTES or not shape:
         yield from (Neighbours(at, 1, 0) for at in range(len(firsts)))
         return
     most = max(GATHERED_BYTES // max(layout.nbytes, 1), 1)

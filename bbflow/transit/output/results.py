@@ -99,6 +99,7 @@ class Results:
         self.path = path
         self._layout = layout
         self._aside: dict[Path, Tiles] = {}
+        self._writers: dict[str, tuple[Chunks, Chunks]] = {}
         self._store = GrowingZarr(path)
         self._attributes = attributes
         self._clock = clock
@@ -223,7 +224,10 @@ class Results:
 
     def _chunks(self, name: str) -> Chunks:
         """Return what writes a result's spans."""
-        return tiles_of(self._store.directory(name), self._store.metadata(name), self._store.chunks(name))
+        plain = self._store.chunks(name)
+        if (known := self._writers.get(name)) is None or known[0] is not plain:  # a new store has moved to its place
+            known = self._writers[name] = plain, tiles_of(self._store.metadata(name), plain)
+        return known[1]
 
     def show(self, spans: Sequence["Prepared"], errors: Mapping[str, str]) -> None:
         """Let readers see spans whose results are written: all of them at once.

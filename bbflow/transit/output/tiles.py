@@ -103,6 +103,11 @@ class Tiles(Chunks):
                         write_at(descriptor, [filled], self._place(first + piece))
                     self._show(descriptor, first)
 
+    def write(self, index: int, values: Array) -> None:
+        """Write a whole span."""
+        with naming(str(self.path(index))):
+            self._cut(index, np.ascontiguousarray(values, self.stored).reshape(self.cut.shape))
+
     @contextmanager
     def replacing(self, index: int) -> Iterator[BinaryIO]:
         """Give a file for the whole span, of which the chunks are cut when the ``with`` ends well."""
@@ -112,12 +117,11 @@ class Tiles(Chunks):
                 with temporary.open("w+b") as file:
                     yield file
                     file.flush()
-                    self._cut(index, file)
+                    self._cut(index, np.memmap(file, self.stored, "r", shape=self.cut.shape))
             finally:
                 temporary.unlink(missing_ok=True)
 
-    def _cut(self, index: int, file: BinaryIO) -> None:
-        field = np.memmap(file, self.stored, "r", shape=self.cut.shape)
+    def _cut(self, index: int, field: Array) -> None:
         first, row_bytes = self._first(index), prod(self.cut.chunk) * self.stored.itemsize
         with self._opened(index) as descriptor:
             for piece, values in enumerate(self.cut.parts(field, self.fill)):
@@ -176,13 +180,11 @@ class Tiles(Chunks):
             os.close(descriptor)
 
 
-def tiles_of(directory: Path, node: Mapping[str, Any], plain: Chunks) -> Chunks:
+def tiles_of(node: Mapping[str, Any], plain: Chunks) -> Chunks:
     """Return what writes the spans of an array: `plain`, unless it is cut.
 
     Parameters
     ----------
-    directory
-        The array's.
     node
         Its metadata.
     plain
@@ -195,5 +197,6 @@ def tiles_of(directory: Path, node: Mapping[str, Any], plain: Chunks) -> Chunks:
     rows, *chunk = codec["configuration"]["chunk_shape"]
     shape = tuple(max(size, 1) for size in node["shape"][1:])
     return Tiles(
-        directory, (1, *shape), plain.dtype, plain.separator, plain.fill, spans, rows, ChunkGrid(shape, tuple(chunk))
-    )
+        plain.directory, (1, *shape), plain.dtype, plain.separator, plain.fill, spans, rows,
+        ChunkGrid(shape, tuple(chunk)),
+    )  # fmt: skip
