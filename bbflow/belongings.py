@@ -112,7 +112,7 @@ def remove(directory: Path) -> None:
                 directory.rmdir()
 
 
-def held(directory: Path, refusal: str) -> AbstractContextManager[None]:
+def locked(directory: Path, refusal: str) -> AbstractContextManager[None]:
     """Be the one process that works in a marked directory, for as long as a ``with`` lasts.
 
     Parameters

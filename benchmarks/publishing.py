@@ -16,11 +16,11 @@ from bbflow.cf import StreamAttributes
 from bbflow.config import parse_config
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.windows.calendars import Clock
-from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.publish import FieldWork, publish_fields
 from bbflow.transit.folding.reduce import ReducedSpan
 from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, OUTER, StateSlot
+from bbflow.transit.folding.state_layouts import state_layout_of
 from bbflow.transit.folding.tables import States
 from bbflow.transit.folding.timeline import Closing, Span
 from bbflow.transit.output.fields import ResultField
@@ -73,13 +73,13 @@ def _case(name: str, directory: Path, fields: int, side: int, repeat: int) -> li
 def _work(directory: Path, diagnostic: Diagnostic, side: int) -> FieldWork:
     """Return a field with two states: the span so far, and the open steps."""
     shape = (side, side)
-    layout = layout_of(diagnostic, OUTER, np.dtype("f4"), shape)
+    state_layout = state_layout_of(diagnostic, OUTER, np.dtype("f4"), shape)
     files = {
         slot: str(directory / f"{diagnostic.key}.{slot.window}") for slot in (StateSlot(OUTER, "run"), BASE[OUTER])
     }
     for number, path in enumerate(files.values()):
-        state = np.zeros(layout.nbytes, "u1")
-        for name, values in layout.views(state)["moments"].items():
+        state = np.zeros(state_layout.nbytes, "u1")
+        for name, values in state_layout.views(state)["moments"].items():
             values[...] = 5 + number if name == "count" else 270.5
         state.tofile(path)
     key = ShardKey("node", diagnostic.key, (0, 0), shape)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bbflow.belongings import MARK, claim, clear, foreign, held, is_made, make, remove
+from bbflow.belongings import MARK, claim, clear, foreign, is_made, locked, make, remove
 from bbflow.errors import ConfigError
 from testsupport.foreign import assert_untouched, foreign_paths, plant
 
@@ -92,9 +92,9 @@ def test_links_are_not_followed(tmp_path):
 
 def test_one_process_works_in_a_directory_at_a_time(tmp_path):
     claim(tmp_path, "pool")
-    with held(tmp_path, "it is taken"):
+    with locked(tmp_path, "it is taken"):
         clear(tmp_path)
-        with pytest.raises(ConfigError, match="it is taken"), held(tmp_path, "it is taken"):
+        with pytest.raises(ConfigError, match="it is taken"), locked(tmp_path, "it is taken"):
             pass
-    with held(tmp_path, "it is taken"):
+    with locked(tmp_path, "it is taken"):
         pass

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bbflow.belongings import held, make
+from bbflow.belongings import locked, make
 from bbflow.errors import ConfigError
 from bbflow.landing.adopt import adopt
 from bbflow.landing.embedded import DEFAULT_DIRECTORY, own_directory, remove_root
@@ -108,7 +108,7 @@ def run(options: argparse.Namespace) -> int:
     capacity = parse_bytes(options.capacity)
     pool = pool_part(capacity, options.streams_capacity) if options.files else capacity
     make(directory, *FILES)
-    with held(directory, f"another agent serves {directory}: stop it first"), ExitStack() as companions:
+    with locked(directory, f"another agent serves {directory}: stop it first"), ExitStack() as companions:
         try:
             room = None
             if options.files:

@@ -145,12 +145,12 @@ def check_chunks(raw: RawConfig, shapes: Mapping[str, Sequence[int]], attributes
             raise ConfigError(f"raw: chunks: no variable that is kept has a dimension {dim!r}; {nearest(dim, dims)}")
 
 
-def check_result_chunks(layout: ResultsConfig, dims: Mapping[str, Sequence[str]]) -> None:
+def check_result_chunks(dividing: ResultsConfig, dims: Mapping[str, Sequence[str]]) -> None:
     """Check that the dimensions along which chunks of results have a length are those of some result.
 
     Parameters
     ----------
-    layout
+    dividing
         What the configuration says.
     dims
         Name of a diagnostic to its dimensions in stores.
@@ -160,10 +160,10 @@ def check_result_chunks(layout: ResultsConfig, dims: Mapping[str, Sequence[str]]
     ConfigError
         If one isn't; the message gives the nearest.
     """
-    if layout.chunks is None or isinstance(layout.chunks, str):
+    if dividing.chunks is None or isinstance(dividing.chunks, str):
         return
     there = {dim.removeprefix(f"{stored_name(name)}_") for name, own in dims.items() for dim in own} | {TIME}
-    for dim in layout.chunks:
+    for dim in dividing.chunks:
         if dim not in there:
             raise ConfigError(f"results: chunks: no result has a dimension {dim!r}; {nearest(dim, there)}")
 

@@ -181,8 +181,8 @@ class Pipeline:
         window = axis.removeprefix("time_")
         return min(self._fold.publishing.settled(window), self._calls.settled(window))
 
-    def _check_nodes_are_whole(self, holding: Collection[str]) -> None:
-        if emptied := sorted({*holding} & {*self._consumers.new}):
+    def _check_nodes_are_whole(self, with_states: Collection[str]) -> None:
+        if emptied := sorted({*with_states} & {*self._consumers.new}):
             raise StreamError(
                 f"BB node {' and '.join(emptied)} came back without what it held of stream {self._config.stream!r}: "
                 "its directory was removed, or its host was started again"
@@ -309,7 +309,7 @@ class Pipeline:
 
     def _log_landed(self) -> None:
         numbers = self._view.steps_after(self._landed)
-        held = ((number, parts_of(self._view, number).values()) for number in numbers)
+        landed = ((number, parts_of(self._view, number).values()) for number in numbers)
         self._log.add_all(
             {
                 "event": "landed",
@@ -318,7 +318,7 @@ class Pipeline:
                 "committed_s": max(part.committed_s for part in parts),
                 "bytes": sum(part.bytes for part in parts),
             }
-            for number, parts in held
+            for number, parts in landed
             if parts
         )
         self._landed = max(numbers, default=self._landed)

@@ -220,12 +220,12 @@ class Publishing:
         pending = [self.submit(name, function, node.state_directory, *arguments) for name, node in nodes]
         take(pending)
 
-    def publish_rows(self, holding: Iterable[ShardState], number: int) -> list[Path]:
+    def publish_rows(self, states: Iterable[ShardState], number: int) -> list[Path]:
         """Move the rows that passed filters into their tables.
 
         Parameters
         ----------
-        holding
+        states
             States with rows that were not published.
         number
             The last step that is folded.
@@ -237,7 +237,7 @@ class Publishing:
         """
         assert self.results is not None
         files: dict[tuple[str, str], list[tuple[ShardState, Path]]] = {}
-        for state in holding:
+        for state in states:
             for path in map(Path, state.rows):
                 name = path.name.split(".", 1)[0]
                 files.setdefault((state.key.diagnostic, name), []).append((state, path))

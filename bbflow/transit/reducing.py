@@ -136,6 +136,6 @@ class Reducing:
 
 def _by_node(states: Sequence[FieldStates]) -> dict[str, list[FieldStates]]:
     nodes: dict[str, list[FieldStates]] = {}
-    for held in states:
-        nodes.setdefault(held.node, []).append(held)
+    for alike in states:
+        nodes.setdefault(alike.node, []).append(alike)
     return nodes

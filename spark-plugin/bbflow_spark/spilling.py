@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import gettempdir
 
-from bbflow.belongings import held, is_made, make, remove
+from bbflow.belongings import is_made, locked, make, remove
 from bbflow.errors import ConfigError
 from bbflow_spark.shuffles import MOVED, Shuffles
 
@@ -38,7 +38,7 @@ def spilling(disk: Path, shuffle: Path) -> Iterator[None]:
         If it is another's, or another prefetcher uses it.
     """
     make(disk, MOVED, _LINK)
-    with held(disk, f"another prefetcher uses {disk}: give another directory as --spill"):
+    with locked(disk, f"another prefetcher uses {disk}: give another directory as --spill"):
         link = disk / _LINK
         link.unlink(missing_ok=True)
         link.symlink_to(shuffle)
@@ -54,6 +54,6 @@ def remove_leftovers(folder: Path) -> None:
         with suppress(OSError, ConfigError):  # it is gone, or its prefetcher lives
             if disk.stat().st_uid == os.geteuid() and is_made(disk):
                 shuffle = (disk / _LINK).readlink()
-                with held(disk, "in use"):
+                with locked(disk, "in use"):
                     if not Shuffles(shuffle, disk, sys.maxsize).look().disk_bytes:
                         remove(disk)

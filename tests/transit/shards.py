@@ -20,13 +20,13 @@ from bbflow.transit.chain.saved import read_state
 from bbflow.transit.chain.saving import Saving
 from bbflow.transit.chain.taking_over import carried_on
 from bbflow.transit.folding.batches import Batch
-from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.patterns import Pattern
 from bbflow.transit.folding.planning import FoldSite
 from bbflow.transit.folding.plans import Directories
 from bbflow.transit.folding.regions import forms_by_name, regions
 from bbflow.transit.folding.slots import OUTER
 from bbflow.transit.folding.sources import fold_lane
+from bbflow.transit.folding.state_layouts import state_layout_of
 from bbflow.transit.folding.states import map_source
 from bbflow.transit.output.claiming import STATE_FILE
 from bbflow.transit.output.fields import ResultField
@@ -125,7 +125,9 @@ class Held:
         return [(state, slot, place) for state in states for slot, place in state.files.items()]
 
     def _bytes(self, state, place, level):
-        layout = layout_of(self._folding.config.diagnostics[state.key.diagnostic], level, np.dtype("f8"), state.count)
+        layout = state_layout_of(
+            self._folding.config.diagnostics[state.key.diagnostic], level, np.dtype("f8"), state.count
+        )
         return bytes(map_source(place)[: layout.nbytes])
 
     def publish(self):
@@ -242,10 +244,10 @@ def statistics(saved):
     found = {}
     for key, item in diagnostics.items():
         field = saved.fields[key]
-        layout = layout_of(item, OUTER, np.dtype(field.dtype), field.field.shape)
+        state_layout = state_layout_of(item, OUTER, np.dtype(field.dtype), field.field.shape)
         for slot, offset in field.offsets.items():
             if slot.level == OUTER:
-                state = np.fromfile(saved.path, "u1", layout.nbytes, offset=saved.begin + offset)
+                state = np.fromfile(saved.path, "u1", state_layout.nbytes, offset=saved.begin + offset)
                 for operator in item.operators:
-                    found[key, slot.window, slot.key, operator.name] = operator.finalize(layout, state)
+                    found[key, slot.window, slot.key, operator.name] = operator.finalize(state_layout, state)
     return found

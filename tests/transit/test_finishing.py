@@ -12,11 +12,11 @@ from bbflow.operators import fold_steps
 from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.folding import finish
 from bbflow.transit.folding.finish import Finishing
-from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.publish import FieldWork, Handed, hand_over, publish_fields
 from bbflow.transit.folding.reduce import Partial, ReducedSpan, are_apart
 from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, OUTER, StateSlot
+from bbflow.transit.folding.state_layouts import state_layout_of
 from bbflow.transit.folding.tables import States
 from bbflow.transit.folding.timeline import Closing, Span
 from bbflow.transit.output.fields import ResultField
@@ -46,9 +46,9 @@ def small_bands(monkeypatch):
 
 def state_of(diagnostic, values, count):
     """State of values of shape (steps, *count)."""
-    layout = layout_of(diagnostic, OUTER, np.dtype("f4"), count)
-    state = bytearray(layout.nbytes)
-    fold_steps(layout, None, state, list(values.reshape(len(values), -1)))
+    state_layout = state_layout_of(diagnostic, OUTER, np.dtype("f4"), count)
+    state = bytearray(state_layout.nbytes)
+    fold_steps(state_layout, None, state, list(values.reshape(len(values), -1)))
     return state
 
 

@@ -9,10 +9,10 @@ from bbflow.transit.chain import saving
 from bbflow.transit.folding import reduce
 from bbflow.transit.folding.finish import Finishing
 from bbflow.transit.folding.inherited import Inherited
-from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.reduce import ReducedSpan, partial_of, partials_of, together
 from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, OUTER, StateSlot
+from bbflow.transit.folding.state_layouts import state_layout_of
 from bbflow.transit.folding.tables import States
 
 ROWS = [(first, 2) for first in range(0, 12, 2)]
@@ -30,12 +30,12 @@ def shards(tmp_path):
         for number, (first, count) in enumerate(rows):
             for column in (0, 5):
                 region = ((first, column), (count, 5))
-                layout = layout_of(diagnostic, OUTER, np.dtype("f4"), region[1])
+                state_layout = state_layout_of(diagnostic, OUTER, np.dtype("f4"), region[1])
                 for name in files:
-                    state = np.zeros(layout.nbytes, np.uint8)
-                    layout.clear(state)
+                    state = np.zeros(state_layout.nbytes, np.uint8)
+                    state_layout.clear(state)
                     values = random.integers(0, 9, (3, count * 5)).astype("f4")
-                    fold_steps(layout, state, state, list(values))
+                    fold_steps(state_layout, state, state, list(values))
                     files[name] += bytes(64) * (number == gap_at) + state.tobytes()
                 own_offset = offset + 64 * (number == gap_at)
                 places = {slot: StatePlace(str(tmp_path / name), own_offset) for name, slot in slots.items()}
@@ -43,7 +43,7 @@ def shards(tmp_path):
                 made.append(
                     ShardState(key, *region, dtype="<f4", last_step=5, last_time=5.0, keys={"run": ()}, files=places)
                 )
-                offset = own_offset + layout.nbytes
+                offset = own_offset + state_layout.nbytes
         for name, content in files.items():
             (tmp_path / name).write_bytes(content)
         return made
@@ -80,7 +80,7 @@ def test_large_ones_stay_where_they_lie_and_no_run_is_longer_than_is_copied(shar
     diagnostic = parse_diagnostics({"v": STATISTICS}, ["run"])["v"]
     span = ReducedSpan(diagnostic.windows[0], ((),), inner_ends=False, off={})
     made = shards(diagnostic, ROWS)
-    size = layout_of(diagnostic, OUTER, np.dtype("f4"), (2, 5)).nbytes
+    size = state_layout_of(diagnostic, OUTER, np.dtype("f4"), (2, 5)).nbytes
     monkeypatch.setattr(reduce, "GATHERED_BYTES", 2 * size)
     assert len(list(partials_of(diagnostic, span, hold(made), 0))) == len(made) // 2
     monkeypatch.setattr(reduce, "SMALL_BYTES", size - 1)
@@ -90,8 +90,8 @@ def test_large_ones_stay_where_they_lie_and_no_run_is_longer_than_is_copied(shar
 def test_what_must_be_merged_in_its_order_stays_alone(shards):
     diagnostic = parse_diagnostics({"v": [{"longest_spell": {"above": 1}}]}, ["run"])["v"]
     span = ReducedSpan(diagnostic.windows[0], ((),), inner_ends=False, off={})
-    layout = layout_of(diagnostic, OUTER, np.dtype("f4"), (2, 5))
-    assert not layout.commutes
+    state_layout = state_layout_of(diagnostic, OUTER, np.dtype("f4"), (2, 5))
+    assert not state_layout.commutes
     made = shards(diagnostic, ROWS)
     parts = list(partials_of(diagnostic, span, hold(made[::-1]), 0))
     assert [part.region for part in parts] == [shard.region for shard in made]
@@ -100,7 +100,7 @@ def test_what_must_be_merged_in_its_order_stays_alone(shards):
 def test_neighbours_are_saved_as_each_by_itself(tmp_path, shards, monkeypatch):
     diagnostic = parse_diagnostics({"v": STATISTICS}, ["run"])["v"]
     slot = StateSlot(OUTER, "run", ())
-    layout = layout_of(diagnostic, OUTER, np.dtype("f4"), (12, 10))
+    state_layout = state_layout_of(diagnostic, OUTER, np.dtype("f4"), (12, 10))
     made, runs = shards(diagnostic, ROWS), []
 
     def spied(*given):
@@ -114,10 +114,10 @@ def test_neighbours_are_saved_as_each_by_itself(tmp_path, shards, monkeypatch):
         """Save them; of some it is said that others have points of them too."""
         rest = hold(shard for shard in made if shard not in shared)
         path = tmp_path / f"{len(shared)} shared"
-        path.write_bytes(bytes(layout.nbytes))
+        path.write_bytes(bytes(state_layout.nbytes))
         target = Inherited(str(path), (12, 10), "<f4", {slot: 0}, {"run": ()}, 5, 5.0)
         assert saving.add_shards(saving.SaveWork(diagnostic, target, "", {}, rest, tuple(shared), clears=True)) == {}
-        return layout.views(path.read_bytes())
+        return state_layout.views(path.read_bytes())
 
     with_neighbours = saved(made[3:4])
     assert sum(runs) == len(made) - 1

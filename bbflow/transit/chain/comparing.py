@@ -10,8 +10,8 @@ from bbflow.operators.operator import Operator
 from bbflow.operators.steps import DType
 from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.chain.saved import SavedState
-from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.slots import INNER, OUTER
+from bbflow.transit.folding.state_layouts import state_layout_of
 from bbflow.transit.output.fields import ResultField
 
 NAMES = {"operators": "operators' names", "windows": "windows' names"}
@@ -36,13 +36,13 @@ def meaning_of(diagnostic: Diagnostic, dtype: DType) -> dict[str, str]:
         "transforms": repr(diagnostic.transforms),
         "each": "" if each is None else f"{each.window!r}, {_told(each.operator)}",
         "then": diagnostic.then.text if diagnostic.then else "",
-        "operators": layout_of(diagnostic, OUTER, dtype, ()).signature,
+        "operators": state_layout_of(diagnostic, OUTER, dtype, ()).signature,
         "operators' other inputs": ", ".join(sorted(diagnostic.others)),
         "windows": ", ".join(sorted(map(repr, diagnostic.windows))),
         NAMES["operators"]: ", ".join(sorted(operator.name for operator in diagnostic.operators)),
         NAMES["windows"]: ", ".join(sorted(window.name for window in diagnostic.windows)),
     }
-    return parts if each is None else parts | {"each: state": layout_of(diagnostic, INNER, dtype, ()).signature}
+    return parts if each is None else parts | {"each: state": state_layout_of(diagnostic, INNER, dtype, ()).signature}
 
 
 def _told(operator: Operator) -> str:

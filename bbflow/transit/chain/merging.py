@@ -27,9 +27,9 @@ from bbflow.transit.chain.saved import SavedState, StateWriter, read_state
 from bbflow.transit.chain.saving import place_coordinates, place_states
 from bbflow.transit.folding.finish import Finishing
 from bbflow.transit.folding.inherited import map_part, remainder
-from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.reduce import Partial, ReducedSpan, partial_of
 from bbflow.transit.folding.slots import OUTER, StateSlot, WindowKey, whole_units
+from bbflow.transit.folding.state_layouts import state_layout_of
 from bbflow.transit.folding.timeline import Closing, Passed, Span, TimelineRecord
 from bbflow.transit.output.claiming import STATE_FILE, pyramid_files, written
 from bbflow.transit.output.fields import coordinate_name
@@ -169,11 +169,11 @@ def merge_spans(states: Sequence[SavedState], windows: Mapping[str, Window]) -> 
     found: dict[str, dict[WindowKey, Span]] = {}
     left_out = []
     for name, window in windows.items():
-        held = [spans_of(state, name) for state in states]
+        known = [spans_of(state, name) for state in states]
         found[name] = {}
-        for key in sorted({key for own in held for key in own}):
-            own = [spans[key] for spans in held if key in spans]
-            others = [state for state, spans in zip(states, held, strict=True) if key not in spans]
+        for key in sorted({key for own in known for key in own}):
+            own = [spans[key] for spans in known if key in spans]
+            others = [state for state, spans in zip(states, known, strict=True) if key not in spans]
             if _is_other(window, own) or any(_had_steps(state, window, own[0]) for state in others):
                 left_out.append(f"{name} {'-'.join(f'{number:02d}' for number in key)}".strip())
             else:
@@ -260,7 +260,7 @@ def _merge_field(
 ) -> None:
     """Merge the states of one diagnostic, span by span; what `each` has open becomes a step, as at a run's end."""
     item = target.fields[key]
-    layout = layout_of(diagnostic, OUTER, np.dtype(item.dtype), item.field.shape)
+    state_layout = state_layout_of(diagnostic, OUTER, np.dtype(item.dtype), item.field.shape)
     windows = {window.name: window for window in diagnostic.windows}
     with ExitStack() as stack:
         runs = []
@@ -268,14 +268,14 @@ def _merge_field(
             shard = stack.enter_context(remainder(diagnostic, state.inherited(key), directory))
             runs += [(state, shard)] if shard is not None else []
         for slot, offset in item.offsets.items():
-            if not layout.nbytes:
+            if not state_layout.nbytes:
                 continue
-            whole = map_part(str(target.path), target.begin + offset, layout.nbytes, "r+")
-            layout.clear(whole)
+            whole = map_part(str(target.path), target.begin + offset, state_layout.nbytes, "r+")
+            state_layout.clear(whole)
             for state, shard in runs:
                 if slot.key in spans_of(state, slot.window):
                     span = ReducedSpan(windows[slot.window], (slot.key,), inner_ends=True, off={})
-                    layout.combine(whole, partial_of(diagnostic, span, shard).merged(layout), whole)
+                    state_layout.combine(whole, partial_of(diagnostic, span, shard).merged(state_layout), whole)
 
 
 def _publish(
@@ -320,7 +320,7 @@ def closings_of(window: Window, spans: Mapping[WindowKey, Span], state: SavedSta
 def _finalize(state: SavedState, key: str, diagnostic: Diagnostic, closing: Closing) -> dict[str, Array]:
     """Return the results of a span: of a running window its units are merged."""
     item = state.fields[key]
-    shape, size = item.field.shape, layout_of(diagnostic, OUTER, np.dtype(item.dtype), item.field.shape).nbytes
+    shape, size = item.field.shape, state_layout_of(diagnostic, OUTER, np.dtype(item.dtype), item.field.shape).nbytes
     offsets = (state.begin + item.offsets[StateSlot(OUTER, closing.window.name, span)] for span in closing.keys)
     states = tuple(map_part(str(state.path), offset, size, "r") if size else b"" for offset in offsets)
     return Finishing(diagnostic, shape, [Partial((0,) * len(shape), shape, item.dtype, states)]).whole()

@@ -29,10 +29,10 @@ from bbflow.transit.folding.inner import places_of
 from bbflow.transit.folding.inputs import Inputs
 from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.lanes import state_sizes
-from bbflow.transit.folding.layouts import by_region, layout_of
 from bbflow.transit.folding.reduce import Partial, together
 from bbflow.transit.folding.shards import Region, Room, ShardState, StatePlace, overlapping
 from bbflow.transit.folding.slots import BASE, CARRIED, INNER, OUTER, Keys, StateSlot
+from bbflow.transit.folding.state_layouts import by_region, state_layout_of
 from bbflow.transit.folding.states import combine_files, forget, map_source
 from bbflow.transit.folding.tables import FieldStates
 from bbflow.transit.folding.task import FoldWork, ShardFold
@@ -86,18 +86,18 @@ def add_shards(work: SaveWork) -> dict[str, str]:
     with collecting(work.off) as errors:
         if work.clears:
             for whole in wholes.values():
-                whole.layout.clear(whole.buffer)
+                whole.state_layout.clear(whole.buffer)
         if work.inherited is not None:
             with remainder(work.diagnostic, work.inherited, work.directory) as rest:
                 if rest is not None:
                     _add(work, wholes, rest, shared=False)
         for shard in work.shared:
             _add(work, wholes, shard, shared=True)
-        for held in work.shards:
-            if held.like.keys == work.target.keys:
-                _add_alike(work, wholes, held)
+        for alike in work.shards:
+            if alike.like.keys == work.target.keys:
+                _add_alike(work, wholes, alike)
             else:
-                for shard in held.states:
+                for shard in alike.states:
                     _add(work, wholes, shard, shared=False)
     if work.spreads:
         for whole in wholes.values():
@@ -110,7 +110,7 @@ def add_shards(work: SaveWork) -> dict[str, str]:
 class _Whole:
     """The state of a whole field, in the file."""
 
-    layout: StateLayout
+    state_layout: StateLayout
     """How it lies."""
     buffer: Any
     """Its bytes."""
@@ -123,33 +123,36 @@ class _Whole:
 
     @classmethod
     def of(cls, work: SaveWork, slot: StateSlot) -> "_Whole":
-        layout, offset = work.target.layout(work.diagnostic, slot, work.target.shape), work.target.offsets[slot]
-        size = layout.nbytes
+        state_layout, offset = (
+            work.target.state_layout(work.diagnostic, slot, work.target.shape),
+            work.target.offsets[slot],
+        )
+        size = state_layout.nbytes
         buffer = map_part(work.target.path, offset, size, "r+") if size else bytearray(1)
-        return cls(layout, buffer, by_region(layout, buffer, work.target.shape), work.target.path, offset)
+        return cls(state_layout, buffer, by_region(state_layout, buffer, work.target.shape), work.target.path, offset)
 
-    def write(self, part: Partial, layout: StateLayout) -> None:
+    def write(self, part: Partial, state_layout: StateLayout) -> None:
         """Write whole rows of the field, tile by tile: to map the file's pages would take longer.
 
         Parameters
         ----------
         part
             What is known of the rows.
-        layout
+        state_layout
             Of its states.
         """
-        views, row = [layout.views(state) for state in part.states], prod(part.count[1:])
+        views, row = [state_layout.views(state) for state in part.states], prod(part.count[1:])
         first, scratch = (
             (part.start[0] if part.start else 0) * row,
-            bytearray(layout.nbytes_of(min(FINISHED_POINTS, layout.points))),
+            bytearray(state_layout.nbytes_of(min(FINISHED_POINTS, state_layout.points))),
         )
         with open(self.path, "r+b") as file:
-            for points in parts_of(layout.points, FINISHED_POINTS):
-                tile = layout.part(views, points, scratch)
-                for (family, name), offset in self.layout.places.items():
+            for points in parts_of(state_layout.points, FINISHED_POINTS):
+                tile = state_layout.part(views, points, scratch)
+                for (family, name), offset in self.state_layout.places.items():
                     values = tile[family][name]
                     for number, own in enumerate(values.reshape(-1, values.shape[-1])):
-                        at = number * self.layout.points + first + points.start
+                        at = number * self.state_layout.points + first + points.start
                         file.seek(self.offset + offset + at * own.itemsize)
                         file.write(own.data)
 
@@ -159,40 +162,42 @@ def _add(work: SaveWork, wholes: Mapping[StateSlot, _Whole], shard: ShardState, 
         for slot, whole in wholes.items():
             places = places_of(advanced.files, _sources(slot, work.target.keys))
             if places:
-                layout = work.target.layout(work.diagnostic, slot, shard.count)
-                _add_state(whole.fields, layout, shard.region, _state_of(layout, slot, places), shared=shared)
+                state_layout = work.target.state_layout(work.diagnostic, slot, shard.count)
+                _add_state(
+                    whole.fields, state_layout, shard.region, _state_of(state_layout, slot, places), shared=shared
+                )
 
 
-def _add_alike(work: SaveWork, wholes: Mapping[StateSlot, _Whole], held: FieldStates) -> None:
+def _add_alike(work: SaveWork, wholes: Mapping[StateSlot, _Whole], alike: FieldStates) -> None:
     """Add the states of some shards, whose points are nobody else's: of small ones that lie alike together."""
     for slot, whole in wholes.items():
-        for part in together(work.diagnostic, held, _sources(slot, work.target.keys)):
-            layout = work.target.layout(work.diagnostic, slot, part.count)
+        for part in together(work.diagnostic, alike, _sources(slot, work.target.keys)):
+            state_layout = work.target.state_layout(work.diagnostic, slot, part.count)
             if part.states and part.count[1:] == work.target.shape[1:]:
-                whole.write(part, layout)
+                whole.write(part, state_layout)
             elif part.states:
-                _add_state(whole.fields, layout, part.region, part.merged(layout), shared=False)
+                _add_state(whole.fields, state_layout, part.region, part.merged(state_layout), shared=False)
 
 
-def _state_of(layout: StateLayout, slot: StateSlot, places: Sequence[StatePlace]) -> bytearray:
-    own = bytearray(layout.nbytes)
+def _state_of(state_layout: StateLayout, slot: StateSlot, places: Sequence[StatePlace]) -> bytearray:
+    own = bytearray(state_layout.nbytes)
     if slot.level == CARRIED:
-        own[:] = map_source(places[0])[: layout.nbytes]
+        own[:] = map_source(places[0])[: state_layout.nbytes]
     else:
-        combine_files(layout, places, own)
+        combine_files(state_layout, places, own)
     return own
 
 
 def _add_state(
-    fields: Mapping[tuple[str, str], Array], layout: StateLayout, region: Region, own: Any, *, shared: bool
+    fields: Mapping[tuple[str, str], Array], state_layout: StateLayout, region: Region, own: Any, *, shared: bool
 ) -> None:
     place = place_of(*region)
     if shared:
-        there = bytearray(layout.nbytes)
-        for name, view in by_region(layout, there, region[1]).items():
+        there = bytearray(state_layout.nbytes)
+        for name, view in by_region(state_layout, there, region[1]).items():
             view[...] = fields[name][place]
-        layout.combine(there, own, own)
-    for name, view in by_region(layout, own, region[1]).items():
+        state_layout.combine(there, own, own)
+    for name, view in by_region(state_layout, own, region[1]).items():
         fields[name][place] = view
 
 
@@ -235,17 +240,19 @@ def place_states(
     offsets = {}
     for slot in slots:
         offsets[slot] = begin
-        begin += -(-layout_of(diagnostic, slot.level, np.dtype(dtype), shape).nbytes // ALIGNED_BYTES) * ALIGNED_BYTES
+        begin += (
+            -(-state_layout_of(diagnostic, slot.level, np.dtype(dtype), shape).nbytes // ALIGNED_BYTES) * ALIGNED_BYTES
+        )
     return offsets, begin
 
 
 def find_shared(states: Sequence[FieldStates]) -> list[Array]:
     """Say of each of some shards whether it has points in common with others: those of operators that need no order."""
-    regions = [region for held in states for region in held.regions]
+    regions = [region for alike in states for region in alike.regions]
     shared = np.zeros(len(regions), bool)
     shared[[number for pair in overlapping(regions) for number in pair]] = True
-    ends = np.cumsum([len(held) for held in states], dtype=int).tolist()
-    return [shared[end - len(held) : end] for held, end in zip(states, ends, strict=True)]
+    ends = np.cumsum([len(alike) for alike in states], dtype=int).tolist()
+    return [shared[end - len(alike) : end] for alike, end in zip(states, ends, strict=True)]
 
 
 def coordinates_of(results: Path) -> list[tuple[SavedArray, Array]]:
@@ -348,7 +355,7 @@ class Saving:
 
     def _dtype(self, key: str) -> str:
         before = self._kept.origins.of(key)
-        known = [held.like.dtype for held in self._kept.of(key) if held.like.dtype]
+        known = [alike.like.dtype for alike in self._kept.of(key) if alike.like.dtype]
         return (known or ([before.dtype] if before else [""]))[0]
 
     def _describe(
@@ -381,15 +388,15 @@ class Saving:
         spreads = len({address.host for address in self._nodes.values()}) > 1
         for key, diagnostic in self._diagnostics.items():
             target = state.inherited(key)
-            own = [(held, shared) for held, shared in self._split[key] if held.node == node]
+            own = [(alike, shared) for alike, shared in self._split[key] if alike.node == node]
             if own or not (node or self._is_whole(key, target)):
                 work = SaveWork(
                     diagnostic,
                     target,
                     self._nodes[node or min(self._nodes)].state_directory,
                     self._kept.errors,
-                    tuple(held.chosen(~shared) for held, shared in own),
-                    tuple(shard for held, shared in own for shard in held.chosen(shared).states),
+                    tuple(alike.chosen(~shared) for alike, shared in own),
+                    tuple(shard for alike, shared in own for shard in alike.chosen(shared).states),
                     spreads,
                 )
                 works.append(self._first(work, key) if not node else work)
@@ -405,12 +412,12 @@ class Saving:
 
     def _is_whole(self, key: str, target: Inherited) -> bool:
         """Whether each point has all states: then it doesn't matter what is there before."""
-        held = [item for item, _ in self._split[key]]
+        alike = [item for item, _ in self._split[key]]
         slots = [_sources(slot, target.keys) for slot in target.offsets]
         filled = all(
-            item.like.keys == target.keys and all(places_of(item.like.files, own) for own in slots) for item in held
+            item.like.keys == target.keys and all(places_of(item.like.files, own) for own in slots) for item in alike
         )
-        points = sum(int(item.shapes.prod(axis=1).sum()) for item in held)
+        points = sum(int(item.shapes.prod(axis=1).sum()) for item in alike)
         return filled and points == prod(target.shape) and not any(shared.any() for _, shared in self._split[key])
 
     def _first(self, work: SaveWork, key: str) -> SaveWork:

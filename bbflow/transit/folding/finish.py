@@ -11,10 +11,10 @@ from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.operator import FINISHED_POINTS, Operator
 from bbflow.operators.state import StateLayout
 from bbflow.operators.steps import Array, Views
-from bbflow.transit.folding.layouts import layout_of
-from bbflow.transit.folding.reduce import Partial, apart, layout_of_part
+from bbflow.transit.folding.reduce import Partial, apart, state_layout_of_part
 from bbflow.transit.folding.shards import Region
 from bbflow.transit.folding.slots import OUTER
+from bbflow.transit.folding.state_layouts import state_layout_of
 
 BAND_BYTES = 8 << 20
 """About how many bytes of results are made at a time."""
@@ -28,7 +28,7 @@ class _Open:
 
     start: tuple[int, ...]
     count: tuple[int, ...]
-    layout: StateLayout
+    state_layout: StateLayout
     states: tuple[Mapping[str, Views], ...]
 
     def is_in(self, band: Band) -> bool:
@@ -38,7 +38,7 @@ class _Open:
         """Return what a tile of several states needs beside them."""
         row = max(prod(self.count[1:]), 1)
         rows = min(max(FINISHED_POINTS // row, 1), self.count[0])
-        return self.layout.nbytes_of(rows * row) if len(self.states) > 1 else 0
+        return self.state_layout.nbytes_of(rows * row) if len(self.states) > 1 else 0
 
     def tiles(self, band: Band, scratch: Any) -> Iterator[tuple[Band, dict[str, Views]]]:
         """Yield the rows that are in a band, some at a time, with what their states merge to: in the scratch."""
@@ -46,7 +46,7 @@ class _Open:
         points = prod(self.count[1:])
         for tile in cut(first, last, FINISHED_POINTS // max(points, 1)):
             own = slice((tile[0] - self.start[0]) * points, (tile[1] - self.start[0]) * points)
-            yield tile, self.layout.part(self.states, own, scratch)
+            yield tile, self.state_layout.part(self.states, own, scratch)
 
 
 class Finishing:
@@ -66,13 +66,17 @@ class Finishing:
         self.shape = shape
         """The field's."""
         self._operators = diagnostic.operators
-        self._point = layout_of(diagnostic, OUTER, np.dtype(parts[0].dtype), ())
+        self._point = state_layout_of(diagnostic, OUTER, np.dtype(parts[0].dtype), ())
         parts = apart(diagnostic, parts)
         alike = {(part.dtype, part.count): part for part in parts}
-        layouts = {key: layout_of_part(diagnostic, part) for key, part in alike.items()}
+        state_layouts = {key: state_layout_of_part(diagnostic, part) for key, part in alike.items()}
         self._shape, regions = _divisible(shape, [part.region for part in parts])
         self._parts = [
-            _Open(*region, layout := layouts[part.dtype, part.count], tuple(map(layout.views, part.states)))
+            _Open(
+                *region,
+                state_layout := state_layouts[part.dtype, part.count],
+                tuple(map(state_layout.views, part.states)),
+            )
             for part, region in zip(parts, regions, strict=True)
         ]
         self._scratch = bytearray(max((part.scratch_bytes() for part in self._parts), default=0))

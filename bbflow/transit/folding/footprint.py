@@ -13,8 +13,8 @@ from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.steps import DType
 from bbflow.operators.windows.spans import Months, Run, Spans
 from bbflow.operators.windows.window import Window
-from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.slots import CARRIED, INNER, OUTER
+from bbflow.transit.folding.state_layouts import state_layout_of
 from bbflow.units import format_bytes
 
 AHEAD = 1
@@ -59,7 +59,7 @@ def footprint(diagnostic: Diagnostic, dtype: DType, counts: Iterable[tuple[int, 
     ahead = AHEAD if ends_within(diagnostic) else 0
     bytes_, further, merged, points = 0, 0, 0, 0
     for count, regions in Counter(counts).items():
-        sizes = {level: _pages(layout_of(diagnostic, level, dtype, count).nbytes) for level in own}
+        sizes = {level: _pages(state_layout_of(diagnostic, level, dtype, count).nbytes) for level in own}
         each = processes * sum(files[level] * size for level, size in sizes.items())
         bytes_ += regions * (each + PAGE_BYTES)  # a lane, which has a region at least, notes which batch has begun
         further += regions * ahead * processes * sum(sizes.values())

@@ -12,9 +12,9 @@ import numpy as np
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.state import StateLayout
 from bbflow.operators.steps import Array
-from bbflow.transit.folding.layouts import by_region, layout_of
 from bbflow.transit.folding.shards import Progress, Region, ShardKey, ShardState, StatePlace, overlapping
 from bbflow.transit.folding.slots import Keys, StateSlot
+from bbflow.transit.folding.state_layouts import by_region, state_layout_of
 from bbflow.transit.folding.timeline import TimelineRecord
 
 P = TypeVar("P", bound=Progress)
@@ -41,9 +41,9 @@ class Inherited:
     taken: tuple[Region, ...] = ()
     """What other shards begin with."""
 
-    def layout(self, diagnostic: Diagnostic, slot: StateSlot, count: tuple[int, ...]) -> StateLayout:
-        """Return the layout of a slot's state of a region."""
-        return layout_of(diagnostic, slot.level, np.dtype(self.dtype), count)
+    def state_layout(self, diagnostic: Diagnostic, slot: StateSlot, count: tuple[int, ...]) -> StateLayout:
+        """Return the state layout of a slot's state of a region."""
+        return state_layout_of(diagnostic, slot.level, np.dtype(self.dtype), count)
 
     def free(self, start: tuple[int, ...], count: tuple[int, ...]) -> Array:
         """Say which points of a region aren't taken; bool of the region's shape."""
@@ -69,16 +69,16 @@ class Inherited:
         firsts
             For each its first byte there.
         """
-        whole = self.layout(diagnostic, slot, self.shape)
+        whole = self.state_layout(diagnostic, slot, self.shape)
         if not whole.nbytes:
             return
         source = by_region(whole, map_part(self.path, self.offsets[slot], whole.nbytes, "r"), self.shape)
-        layouts = {count: self.layout(diagnostic, slot, count) for count in {count for _, count in regions}}
-        places = {count: layout.places for count, layout in layouts.items()}
+        state_layouts = {count: self.state_layout(diagnostic, slot, count) for count in {count for _, count in regions}}
+        places = {count: state_layout.places for count, state_layout in state_layouts.items()}
         for (start, count), first in zip(regions, firsts, strict=True):
             place, free = place_of(start, count), self.free(start, count) if self.taken else np.True_
             if self.taken:
-                layouts[count].clear(memoryview(buffer)[first : first + layouts[count].nbytes])
+                state_layouts[count].clear(memoryview(buffer)[first : first + state_layouts[count].nbytes])
             for name, at in places[count].items():
                 values = source[name][place]
                 target: Array = np.ndarray(values.shape, values.dtype, buffer, first + at)
@@ -121,7 +121,7 @@ def remainder(diagnostic: Diagnostic, inherited: Inherited, directory: str) -> I
     with tempfile.TemporaryDirectory(prefix="bbflow-remainder-", dir=directory) as scratch:
         files: dict[StateSlot, StatePlace] = {}
         for number, slot in enumerate(inherited.offsets):
-            buffer = bytearray(max(inherited.layout(diagnostic, slot, inherited.shape).nbytes, 1))
+            buffer = bytearray(max(inherited.state_layout(diagnostic, slot, inherited.shape).nbytes, 1))
             inherited.cut(diagnostic, slot, [(origin, inherited.shape)], buffer, [0])
             files[slot] = StatePlace(f"{scratch}/{number}", 0)
             Path(files[slot].path).write_bytes(buffer)

@@ -6,9 +6,9 @@ import numpy as np
 
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.steps import Array, Steps
-from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.shards import ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, INNER, StateSlot, slots_of, whole_units
+from bbflow.transit.folding.state_layouts import state_layout_of
 from bbflow.transit.folding.states import combine_files
 from bbflow.transit.folding.steps import then
 
@@ -32,10 +32,10 @@ def inner_step(diagnostic: Diagnostic, state: ShardState) -> Steps | None:
     keys = whole_units(each.window, own, current)
     if keys is None:
         return None
-    layout = layout_of(diagnostic, INNER, np.dtype(state.dtype), state.count)
-    buffer = bytearray(layout.nbytes)
-    combine_files(layout, places_of(state.files, [*slots_of(INNER, each.window, keys), BASE[INNER]]), buffer)
-    values: Array = each.operator.finalize(layout, buffer)
+    state_layout = state_layout_of(diagnostic, INNER, np.dtype(state.dtype), state.count)
+    buffer = bytearray(state_layout.nbytes)
+    combine_files(state_layout, places_of(state.files, [*slots_of(INNER, each.window, keys), BASE[INNER]]), buffer)
+    values: Array = each.operator.finalize(state_layout, buffer)
     steps = Steps([values], None, np.array([state.last_time]), np.array([state.last_step]))
     return then(diagnostic.then, steps) if diagnostic.then else steps
 

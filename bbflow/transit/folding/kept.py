@@ -33,4 +33,4 @@ class Kept:
 
     def regions(self, diagnostic: str) -> list[Region]:
         """Return the parts of a diagnostic's field that have states."""
-        return [region for held in self.of(diagnostic) for region in held.regions]
+        return [region for alike in self.of(diagnostic) for region in alike.regions]

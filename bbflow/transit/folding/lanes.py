@@ -11,9 +11,9 @@ from bbflow.operators.space.placement import Placement
 from bbflow.operators.steps import DType
 from bbflow.store.extents import Extents
 from bbflow.transit.folding.footprint import states_of
-from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.shards import Room, ShardKey
 from bbflow.transit.folding.slots import OUTER
+from bbflow.transit.folding.state_layouts import state_layout_of
 
 NodeLane = tuple[str, int]
 """A node, and one of its workers."""
@@ -102,7 +102,7 @@ class Lanes:
 def state_sizes(diagnostic: Diagnostic, dtype: DType, count: tuple[int, ...]) -> dict[str, int]:
     """Return the bytes of one state of each level; `dtype` is that of the values after the transforms."""
     levels = dict.fromkeys((OUTER, *states_of(diagnostic)))
-    return {level: layout_of(diagnostic, level, dtype, count).nbytes for level in levels}
+    return {level: state_layout_of(diagnostic, level, dtype, count).nbytes for level in levels}
 
 
 def transformed_dtype(

@@ -190,6 +190,6 @@ class LaneWork:
     counted: frozenset[str] = frozenset()
     """The files in which any of the node's states counts now, or is held."""
     holds: bool = False
-    """Whether the stored checkpoint stays while this is folded (`ShardState.holding`)."""
+    """Whether the stored checkpoint stays while this is folded (`Progress.next_held`)."""
     threads: int = 1
     """How many may fold the lane's blocks side by side."""

@@ -16,7 +16,7 @@ from bbflow.operators.steps import Array
 from bbflow.point_maps import PointMap
 from bbflow.transit.folding.finish import Finishing
 from bbflow.transit.folding.inherited import Inherited
-from bbflow.transit.folding.reduce import Partial, ReducedSpan, layout_of_part, partials_of, remainder_of
+from bbflow.transit.folding.reduce import Partial, ReducedSpan, partials_of, remainder_of, state_layout_of_part
 from bbflow.transit.folding.tables import FieldStates
 
 [_count] = parse_operators(["count"])
@@ -82,8 +82,8 @@ def hand_over(works: Sequence[FieldWork]) -> Handed:
 
 
 def _copied(diagnostic: Diagnostic, part: Partial) -> Partial:
-    layout = layout_of_part(diagnostic, part)
-    state = np.frombuffer(memoryview(part.merged(layout))[: layout.nbytes], np.uint8)
+    state_layout = state_layout_of_part(diagnostic, part)
+    state = np.frombuffer(memoryview(part.merged(state_layout))[: state_layout.nbytes], np.uint8)
     return replace(part, states=(state,))
 
 

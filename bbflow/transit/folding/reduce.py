@@ -14,9 +14,9 @@ from bbflow.operators.steps import Array
 from bbflow.operators.windows.window import Window
 from bbflow.transit.folding.inherited import Inherited, remainder
 from bbflow.transit.folding.inner import inner_step, places_of
-from bbflow.transit.folding.layouts import by_region, layout_of
 from bbflow.transit.folding.shards import Progress, Region, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, OUTER, StateSlot, WindowKey, slots_of
+from bbflow.transit.folding.state_layouts import by_region, state_layout_of
 from bbflow.transit.folding.states import combine_files, map_file, map_source
 from bbflow.transit.folding.tables import FieldStates, groups
 
@@ -37,7 +37,7 @@ class Partial:
     dtype: str
     """NumPy's name of the type of the values after the transforms."""
     states: tuple[Any, ...]
-    """Buffers, the earlier ones first, as `layout_of` lays them out; files that are mapped, where that is enough."""
+    """Buffers, the earlier ones first, laid out as `state_layout_of` says; mapped files, where that is enough."""
     order: int = 0
     """Where several cover a point, they merge in this order."""
 
@@ -46,12 +46,12 @@ class Partial:
         """First index in the field, and shape."""
         return self.start, self.count
 
-    def merged(self, layout: StateLayout) -> Any:
+    def merged(self, state_layout: StateLayout) -> Any:
         """Return one state of all; without a copy if it is alone."""
         if len(self.states) == 1:
             return self.states[0]
-        whole = np.empty(layout.nbytes, np.uint8)
-        layout.merge(self.states, whole)
+        whole = np.empty(state_layout.nbytes, np.uint8)
+        state_layout.merge(self.states, whole)
         return whole
 
 
@@ -69,9 +69,9 @@ class ReducedSpan:
     """Users' operators that have failed, and are called no more."""
 
 
-def layout_of_part(diagnostic: Diagnostic, part: Partial) -> StateLayout:
-    """Return the layout of a part's states."""
-    return layout_of(diagnostic, OUTER, np.dtype(part.dtype), part.count)
+def state_layout_of_part(diagnostic: Diagnostic, part: Partial) -> StateLayout:
+    """Return the state layout of a part's states."""
+    return state_layout_of(diagnostic, OUTER, np.dtype(part.dtype), part.count)
 
 
 def partial_of(diagnostic: Diagnostic, span: ReducedSpan, shard: ShardState, order: int = 0) -> Partial:
@@ -84,10 +84,10 @@ def partial_of(diagnostic: Diagnostic, span: ReducedSpan, shard: ShardState, ord
         if step is None:
             states += [map_source(place) for place in base]
         else:
-            layout = layout_of(diagnostic, OUTER, np.dtype(shard.dtype), shard.count)
-            open_steps = np.empty(layout.nbytes, np.uint8)
-            combine_files(layout, base, open_steps)
-            fold_tiles(layout, open_steps, open_steps, step, [None])
+            state_layout = state_layout_of(diagnostic, OUTER, np.dtype(shard.dtype), shard.count)
+            open_steps = np.empty(state_layout.nbytes, np.uint8)
+            combine_files(state_layout, base, open_steps)
+            fold_tiles(state_layout, open_steps, open_steps, step, [None])
             states.append(open_steps)
     return Partial(shard.start, shard.count, shard.dtype, tuple(states), order)
 
@@ -96,38 +96,38 @@ def partials_of(
     diagnostic: Diagnostic, span: ReducedSpan, shards: Iterable[FieldStates], order: int
 ) -> Iterator[Partial]:
     """Yield what some shards have of a window's span: each by itself, or small ones that lie alike together."""
-    for held in shards:
+    for alike in shards:
         if span.inner_ends:
-            yield from (partial_of(diagnostic, span, shard, order) for shard in held.states)
+            yield from (partial_of(diagnostic, span, shard, order) for shard in alike.states)
         else:
-            base = [BASE[OUTER]] if _is_in(span, held.like) else []
-            yield from together(diagnostic, held, [*slots_of(OUTER, span.window, span.keys), *base], order)
+            base = [BASE[OUTER]] if _is_in(span, alike.like) else []
+            yield from together(diagnostic, alike, [*slots_of(OUTER, span.window, span.keys), *base], order)
 
 
-def together(diagnostic: Diagnostic, held: FieldStates, slots: list[StateSlot], order: int = 0) -> Iterator[Partial]:
+def together(diagnostic: Diagnostic, alike: FieldStates, slots: list[StateSlot], order: int = 0) -> Iterator[Partial]:
     """Yield what some shards have: small ones that lie alike together; one alone is only mapped.
 
     Parameters
     ----------
     diagnostic
         Whose states these are.
-    held
+    alike
         The shards.
     slots
         Which of their states, the earlier ones first; all of one level.
     order
         Where they merge with others of the same points.
     """
-    places = places_of(held.like.files, slots)
-    offsets = held.offsets(slots[0].level)
-    for shape, own in groups(held.shapes):
-        layout = layout_of(diagnostic, slots[0].level, np.dtype(held.like.dtype), tuple(shape))
-        for run in neighbours(layout, tuple(shape), held.firsts[own], offsets[own]):
+    places = places_of(alike.like.files, slots)
+    offsets = alike.offsets(slots[0].level)
+    for shape, own in groups(alike.shapes):
+        state_layout = state_layout_of(diagnostic, slots[0].level, np.dtype(alike.like.dtype), tuple(shape))
+        for run in neighbours(state_layout, tuple(shape), alike.firsts[own], offsets[own]):
             at = own[run.at]
             here = [StatePlace(path, first + int(offsets[at])) for path, first in places]
-            states = (gather(layout, place, run) if run.length > 1 else map_source(place) for place in here)
+            states = (gather(state_layout, place, run) if run.length > 1 else map_source(place) for place in here)
             count = (run.length * shape[0], *shape[1:]) if shape else ()
-            yield Partial(tuple(held.firsts[at].tolist()), count, held.like.dtype, tuple(states), order)
+            yield Partial(tuple(alike.firsts[at].tolist()), count, alike.like.dtype, tuple(states), order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +142,14 @@ class Neighbours:
     """Bytes from one's states to the next one's; of one alone it means nothing."""
 
 
-def neighbours(layout: StateLayout, shape: tuple[int, ...], firsts: Array, offsets: Array) -> Iterator[Neighbours]:
+def neighbours(
+    state_layout: StateLayout, shape: tuple[int, ...], firsts: Array, offsets: Array
+) -> Iterator[Neighbours]:
     """Put shards together that follow each other.
 
     Parameters
     ----------
-    layout
+    state_layout
         Of one of their states; if states may not be merged in any order, or are large, each shard stays alone.
     shape
         Of each one's region.
@@ -156,10 +158,10 @@ def neighbours(layout: StateLayout, shape: tuple[int, ...], firsts: Array, offse
     offsets
         For each the first byte of its states in their files; of shape (shards,).
     """
-    if len(firsts) == 1 or not layout.commutes or layout.nbytes > SMALL_BYTES or not shape:
+    if len(firsts) == 1 or not state_layout.commutes or state_layout.nbytes > SMALL_BYTES or not shape:
         yield from (Neighbours(at, 1, 0) for at in range(len(firsts)))
         return
-    most = max(GATHERED_BYTES // max(layout.nbytes, 1), 1)
+    most = max(GATHERED_BYTES // max(state_layout.nbytes, 1), 1)
     ordered = np.lexsort((firsts[:, 0], *firsts[:, :0:-1].T))  # by the last key first: the others, then the first one
     firsts, strides = firsts[ordered], np.diff(offsets[ordered])
     beside = (np.diff(firsts[:, 0]) == shape[0]) & (firsts[1:, 1:] == firsts[:-1, 1:]).all(axis=1) & (strides > 0)
@@ -171,30 +173,30 @@ def neighbours(layout: StateLayout, shape: tuple[int, ...], firsts: Array, offse
             yield Neighbours(int(ordered[at]), length, int(strides[at]) if length > 1 else 0)
 
 
-def gather(layout: StateLayout, place: StatePlace, run: Neighbours) -> np.ndarray[Any, np.dtype[np.uint8]]:
+def gather(state_layout: StateLayout, place: StatePlace, run: Neighbours) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """Copy one state of each of some neighbours into a state of all their points.
 
     Parameters
     ----------
-    layout
+    state_layout
         Of one of their states.
     place
         Where the first one's lies.
     run
         All of them, two at least.
     """
-    together = StateLayout(layout.families, layout.dtype, layout.points * run.length)
+    together = StateLayout(state_layout.families, state_layout.dtype, state_layout.points * run.length)
     state = np.empty(together.nbytes, np.uint8)
     mapping, views = map_file(place.path), together.views(state)
-    for (family, name), offset in layout.places.items():
+    for (family, name), offset in state_layout.places.items():
         target = views[family][name]
         inner = target.shape[:-1]
-        shape = (*inner, layout.points)
+        shape = (*inner, state_layout.points)
         strides = (run.stride, *np.empty(shape, target.dtype).strides)
         lying: Array = np.ndarray(
             (run.length, *shape), target.dtype, buffer=mapping, offset=place.offset + offset, strides=strides
         )
-        target.reshape((*inner, run.length, layout.points))[...] = np.moveaxis(lying, 0, -2)
+        target.reshape((*inner, run.length, state_layout.points))[...] = np.moveaxis(lying, 0, -2)
     return state
 
 
@@ -258,10 +260,10 @@ def merge_into(
     It holds the whole and, one after the other, each part and what both come to: never more than three times the whole.
     """
     parts = list(parts)
-    layout = layout_of(diagnostic, OUTER, np.dtype(parts[0].dtype), count)
-    whole = np.empty(layout.nbytes, np.uint8)
-    layout.clear(whole)
-    fields = by_region(layout, whole, count)
+    state_layout = state_layout_of(diagnostic, OUTER, np.dtype(parts[0].dtype), count)
+    whole = np.empty(state_layout.nbytes, np.uint8)
+    state_layout.clear(whole)
+    fields = by_region(state_layout, whole, count)
     for part in parts:
         _merge_part(diagnostic, fields, (..., *_region(start, part)), part)
     return Partial(start, count, parts[0].dtype, (whole,))
@@ -271,12 +273,12 @@ def _merge_part(
     diagnostic: Diagnostic, fields: Mapping[tuple[str, str], Array], place: tuple[Any, ...], part: Partial
 ) -> None:
     """Merge a part into its place in the whole's fields."""
-    layout = layout_of_part(diagnostic, part)
-    merged = np.empty(layout.nbytes, np.uint8)
-    views = by_region(layout, merged, part.count)
+    state_layout = state_layout_of_part(diagnostic, part)
+    merged = np.empty(state_layout.nbytes, np.uint8)
+    views = by_region(state_layout, merged, part.count)
     for name, view in views.items():
         view[...] = fields[name][place]
-    layout.combine(merged, part.merged(layout), merged)
+    state_layout.combine(merged, part.merged(state_layout), merged)
     for name, view in views.items():
         fields[name][place] = view
 

@@ -112,16 +112,16 @@ class Progress:
         """The files in which its states lie."""
         return frozenset(place.path for place in self.files.values())
 
-    def holding(self, *, held: bool) -> frozenset[str]:
+    def next_held(self, *, holds: bool) -> frozenset[str]:
         """Return what its next state holds: what the stored checkpoint names stays until there is a later one.
 
         Parameters
         ----------
-        held
+        holds
             Whether the checkpoint stays while the next batches are folded. The first of them finds nothing held, and
             this state named; the others find what is held.
         """
-        return (self.held or self.paths) if held else frozenset()
+        return (self.held or self.paths) if holds else frozenset()
 
     @property
     def told(self) -> tuple[Any, ...]:

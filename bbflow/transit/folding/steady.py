@@ -20,10 +20,10 @@ from bbflow.operators.windows.window import Window
 from bbflow.records import BlockForm
 from bbflow.store.pool import map_pool
 from bbflow.transit.folding.inherited import Inherited
-from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.plans import FoldPlan, LaneWork, PlannedSteps
 from bbflow.transit.folding.shards import Progress, ShardKey, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, OUTER, StateSlot, plan_roll
+from bbflow.transit.folding.state_layouts import state_layout_of
 from bbflow.transit.folding.states import free_file, joined, map_file, map_target
 from bbflow.transit.folding.tables import Alike, Roster, States, gather, groups
 
@@ -119,16 +119,16 @@ def _row(diagnostic: Diagnostic, form: BlockForm, encoding: Encoding, kept: list
     """Return the row of shards with blocks of a kind, but for where they lie; None if the kernel can't take these."""
     if form.spilled or not form.bytes or form.stride > 1 or form.dtype not in TYPES:
         return None
-    layout = layout_of(diagnostic, OUTER, form.dtype, form.count)
-    is_known = layout.families and all(isinstance(family, Moments) for family in layout.families)
+    state_layout = state_layout_of(diagnostic, OUTER, form.dtype, form.count)
+    is_known = state_layout.families and all(isinstance(family, Moments) for family in state_layout.families)
     if not is_known or not is_bare(encoding, form.dtype):
         return None
     fill = next(iter(fills_of(encoding, form.dtype)), np.empty(0))
     kept.append(fill)
-    places = {field: offset for (_, field), offset in layout.places.items()}
+    places = {field: offset for (_, field), offset in state_layout.places.items()}
     points, fields = prod(form.count), tuple(places.get(name, -1) for name in FIELDS)
     address = fill.ctypes.data if fill.size else 0
-    told = 0, TYPES[form.dtype], points, points * form.dtype.itemsize, (0, layout.nbytes), fields, address, 0
+    told = 0, TYPES[form.dtype], points, points * form.dtype.itemsize, (0, state_layout.nbytes), fields, address, 0
     return np.array(told, ROW)
 
 
@@ -355,7 +355,7 @@ class SteadyFold:
             like, dtype=TYPE_NAMES[int(own["types"][0])], last_step=last.numbers[step], last_time=last.times[step],
             keys=self._work.keys, files={**like.files, BASE[OUTER]: StatePlace(path, 0)},
             first_step=begun if like.first_step < 0 else like.first_step,
-            held=before.holding(held=self._work.holds),
+            held=before.next_held(holds=self._work.holds),
         )  # fmt: skip
         return state, group
 

@@ -468,9 +468,11 @@ class CountedStates:
         known = self._tables.get(roster.digest)
         return known is not None and known.count == len(roster)
 
-    def which(self, holds: Callable[[Progress], bool]) -> list[ShardState]:
-        """Return those of which something holds that is the same for all that are alike."""
-        found = (States(table.roster, tuple(item for item in table.alike if holds(item.like))) for table in self.tables)
+    def which(self, wanted: Callable[[Progress], bool]) -> list[ShardState]:
+        """Return those of which something is true that is the same for all that are alike."""
+        found = (
+            States(table.roster, tuple(item for item in table.alike if wanted(item.like))) for table in self.tables
+        )
         return [state for own in found for state in own.rows()]
 
     def put(self, states: States) -> None:
@@ -501,10 +503,10 @@ class CountedStates:
 
     def take_rows(self) -> list[ShardState]:
         """Return the states with rows that were not published, and let go of the rows."""
-        holding = self.which(lambda like: bool(like.rows))
+        unpublished = self.which(lambda like: bool(like.rows))
         self._change(lambda like: bool(like.rows), lambda like: replace(like, rows=()))
-        return holding
+        return unpublished
 
-    def _change(self, wanting: Callable[[Progress], bool], change: Callable[[Progress], Progress]) -> None:
-        if any(map(wanting, self.likes)):
+    def _change(self, wanted: Callable[[Progress], bool], change: Callable[[Progress], Progress]) -> None:
+        if any(map(wanted, self.likes)):
             self._tables = {digest: table.changed(change) for digest, table in self._tables.items()}

@@ -23,9 +23,9 @@ from bbflow.operators.windows.window import Window
 from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.inner import inner_step
 from bbflow.transit.folding.inputs import Inputs, extremes_of, open_inputs, partials
-from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.shards import Room, ShardKey, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, CARRIED, INNER, OUTER, Keys, StateSlot, plan_roll
+from bbflow.transit.folding.state_layouts import state_layout_of
 from bbflow.transit.folding.states import begun, combine_files, free_file, map_source, map_target
 from bbflow.transit.folding.steps import Carried, Then
 from bbflow.transit.folding.tables import Alike
@@ -58,7 +58,7 @@ class FoldWork:
     inherited: Inherited | None = None
     """What an earlier run has left, if the shard begins with it."""
     holds: bool = False
-    """Whether the stored checkpoint stays while this is folded (`ShardState.holding`)."""
+    """Whether the stored checkpoint stays while this is folded (`Progress.next_held`)."""
 
     @property
     def keeps_states(self) -> bool:
@@ -154,7 +154,7 @@ class ShardFold:
         self._old = work.state
         self._files = dict(work.state.files)
         self._taken = {*work.state.paths, *work.state.held}
-        self._held = work.state.holding(held=work.holds)
+        self._held = work.state.next_held(holds=work.holds)
 
     def fold(self) -> ShardState:
         """Return the next state."""
@@ -191,7 +191,7 @@ class ShardFold:
     def _inherit(self, inherited: Inherited) -> None:
         """Begin with the region's part of what an earlier run has left."""
         for slot in inherited.offsets:
-            target = self._target(slot, inherited.layout(self._diagnostic, slot, self._old.count))
+            target = self._target(slot, inherited.state_layout(self._diagnostic, slot, self._old.count))
             inherited.cut(self._diagnostic, slot, [self._old.region], target, [0])
         self._old = inherited.begun(self._old, self._files)
 
@@ -209,11 +209,14 @@ class ShardFold:
         if not self._diagnostic.transforms:
             return steps
         slot = BASE[CARRIED]
-        layout = layout_of(self._diagnostic, CARRIED, steps.part(slice(0, 1)).values[0].dtype, count)
+        state_layout = state_layout_of(self._diagnostic, CARRIED, steps.part(slice(0, 1)).values[0].dtype, count)
         source = map_source(self._files[slot]) if slot in self._files else None
-        target = self._target(slot, layout)
+        target = self._target(slot, state_layout)
         return Carried(
-            steps, self._diagnostic.transforms, None if source is None else layout.views(source), layout.views(target)
+            steps,
+            self._diagnostic.transforms,
+            None if source is None else state_layout.views(source),
+            state_layout.views(target),
         )
 
     def _close_spans(self, old: Keys, dtype: np.dtype[Any]) -> None:
@@ -232,14 +235,14 @@ class ShardFold:
             return
         base = self._files.pop(BASE[level], None)
         roll = plan_roll(level, windows, old, self._work.keys, self._files)
-        layout = layout_of(self._diagnostic, level, dtype, self._old.count)
+        state_layout = state_layout_of(self._diagnostic, level, dtype, self._old.count)
         for slot in roll.merged if base is not None else ():
             assert base is not None
             current = self._files.get(slot)
             if current is None:
                 self._files[slot] = base  # a state is never written to, so several slots may have it
             else:
-                combine_files(layout, [current, base], self._target(slot, layout))
+                combine_files(state_layout, [current, base], self._target(slot, state_layout))
         for slot in roll.dropped:
             self._files.pop(slot, None)
 
@@ -248,17 +251,21 @@ class ShardFold:
     ) -> dict[str, Array]:
         """Take steps into a level's base."""
         slot = BASE[level]
-        layout = layout_of(self._diagnostic, level, dtype, self._old.count)
+        state_layout = state_layout_of(self._diagnostic, level, dtype, self._old.count)
         source = map_source(self._files[slot]) if slot in self._files else None
-        return fold_tiles(layout, source, self._target(slot, layout), steps, extremes, self._diagnostic.filters)
+        return fold_tiles(
+            state_layout, source, self._target(slot, state_layout), steps, extremes, self._diagnostic.filters
+        )
 
-    def _target(self, slot: StateSlot, layout: StateLayout) -> Any:
+    def _target(self, slot: StateSlot, state_layout: StateLayout) -> Any:
         """Map the place that gets a slot's next state."""
         work = self._work
         assert work.room is not None
         offset, size = work.room.extents[slot.level]
-        if layout.nbytes > size:
-            raise BbflowError(f"{self._diagnostic.name}: a state of {layout.nbytes} bytes has a place of {size} bytes")
+        if state_layout.nbytes > size:
+            raise BbflowError(
+                f"{self._diagnostic.name}: a state of {state_layout.nbytes} bytes has a place of {size} bytes"
+            )
         path = free_file(work.state_directory, work.room.label, slot.level, self._taken)
         self._taken.add(path)
         self._files[slot] = StatePlace(path, offset)

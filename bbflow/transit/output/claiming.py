@@ -4,7 +4,7 @@ from contextlib import AbstractContextManager
 from glob import escape
 from pathlib import Path
 
-from bbflow.belongings import belongings, claim, clear, foreign, held
+from bbflow.belongings import belongings, claim, clear, foreign, locked
 from bbflow.errors import ConfigError
 from bbflow.events import EVENTS_FILE
 from bbflow.growing import zarr_files
@@ -88,7 +88,7 @@ def locked_output(output: Path) -> AbstractContextManager[None]:
     ConfigError
         If another one does.
     """
-    return held(output, f"another run writes into {output}: wait for its end, or give another output")
+    return locked(output, f"another run writes into {output}: wait for its end, or give another output")
 
 
 def clear_output(output: Path, *, overwrite: bool) -> None:
@@ -97,7 +97,7 @@ def clear_output(output: Path, *, overwrite: bool) -> None:
     Parameters
     ----------
     output
-        Claimed, and held.
+        Claimed, and locked.
     overwrite
         Remove what is there of one.
 

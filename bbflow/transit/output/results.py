@@ -84,7 +84,7 @@ class Results:
         The stream's attributes.
     clock
         The stream's calendar.
-    layout
+    dividing
         How new results are cut into chunks.
     """
 
@@ -94,10 +94,10 @@ class Results:
         stream: str,
         attributes: StreamAttributes,
         clock: Clock,
-        layout: ResultsConfig = WHOLE,
+        dividing: ResultsConfig = WHOLE,
     ) -> None:
         self.path = path
-        self._layout = layout
+        self._dividing = dividing
         self._aside: dict[Path, Tiles] = {}
         self._writers: dict[str, tuple[Chunks, Chunks]] = {}
         self._store = GrowingZarr(path)
@@ -308,7 +308,7 @@ class Results:
         attributes = with_known_references(result_attributes(field, window, operator, self._clock), self._store)
         dtype = operator.dtype(np.dtype(field.dtype))
         plain = [dim.removeprefix(f"{stored_name(field.name)}_") for dim in dims]
-        storage = tiled_storage(plain, shape, dtype, self._layout) if 0 not in shape else None
+        storage = tiled_storage(plain, shape, dtype, self._dividing) if 0 not in shape else None
         self._store.create(name, (f"time_{window.name}", *dims), (0, *shape), dtype, attributes, storage=storage)
 
     def _create_operator_axis(self, field: ResultField, operator: Operator, axis: Axis) -> str:

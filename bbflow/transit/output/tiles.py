@@ -29,7 +29,7 @@ MOST_CHUNKS = 1 << 14
 
 
 def tiled_storage(
-    dims: Sequence[str], shape: Sequence[int], dtype: np.dtype[Any], told: Dividing
+    dims: Sequence[str], shape: Sequence[int], dtype: np.dtype[Any], dividing: Dividing
 ) -> Mapping[str, Any] | None:
     """Return what stands in the metadata of a new array about its files; None if a span is one chunk, and one file.
 
@@ -39,7 +39,7 @@ def tiled_storage(
         Of one span: dimensions by the names that the configuration has for them.
     dtype
         Type of the values.
-    told
+    dividing
         What the configuration says.
 
     Raises
@@ -47,11 +47,11 @@ def tiled_storage(
     ConfigError
         If a chunk is larger than a file.
     """
-    rows, cut = cut_of(dims, shape, dtype.itemsize, told, "results")
+    rows, cut = cut_of(dims, shape, dtype.itemsize, dividing, "results")
     if rows == 1 and cut.is_whole:
         return None
     size = prod(cut.whole) * dtype.itemsize
-    spans = max(min(told.shard // size, MOST_CHUNKS * rows // cut.pieces) // rows * rows, rows)
+    spans = max(min(dividing.shard // size, MOST_CHUNKS * rows // cut.pieces) // rows * rows, rows)
     own = {"chunk_shape": [rows, *cut.chunk], "codecs": [BYTES], "index_codecs": [BYTES], "index_location": "start"}
     grid = {"name": "regular", "configuration": {"chunk_shape": [spans, *cut.whole]}}
     return {"chunk_grid": grid, "codecs": [{"name": "sharding_indexed", "configuration": own}]}

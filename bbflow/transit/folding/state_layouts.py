@@ -16,7 +16,7 @@ from bbflow.operators.transforms import Transform
 from bbflow.transit.folding.slots import INNER, OUTER
 
 
-def layout_of(diagnostic: Diagnostic, level: str, dtype: DType, count: tuple[int, ...]) -> StateLayout:
+def state_layout_of(diagnostic: Diagnostic, level: str, dtype: DType, count: tuple[int, ...]) -> StateLayout:
     """Return a level's layout.
 
     Parameters
@@ -64,10 +64,10 @@ class _Carrying(Family):
         raise BbflowError("two blocks of one point can't both carry on its sum: let the ranks' blocks not overlap")
 
 
-def by_region(layout: StateLayout, state: Any, count: tuple[int, ...]) -> Mapping[tuple[str, str], Array]:
+def by_region(state_layout: StateLayout, state: Any, count: tuple[int, ...]) -> Mapping[tuple[str, str], Array]:
     """Return all fields of a state, each with the region's shape as its last axes."""
     return {
         (family, name): view.reshape((*view.shape[:-1], *count))
-        for family, views in layout.views(state).items()
+        for family, views in state_layout.views(state).items()
         for name, view in views.items()
     }
