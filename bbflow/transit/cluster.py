@@ -20,7 +20,7 @@ class WorkerKilledError(TaskLostError):
     """The workers that a task was given to have died one after the other, perhaps by what it does."""
 
 
-class Task(Protocol[T_co]):
+class SubmittedTask(Protocol[T_co]):
     """What is to come of a function that was submitted."""
 
     def done(self) -> bool:
@@ -55,7 +55,9 @@ class Cluster(Protocol):
     def has(self, host: str) -> bool:
         """Whether a worker is known to run on a host."""
 
-    def submit(self, function: Callable[..., Any], *arguments: Any, host: str, done: Callable[[], None]) -> Task[Any]:
+    def submit(
+        self, function: Callable[..., Any], *arguments: Any, host: str, done: Callable[[], None]
+    ) -> SubmittedTask[Any]:
         """Run a function on a worker of a host; it may run more than once.
 
         Parameters

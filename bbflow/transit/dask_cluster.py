@@ -77,7 +77,7 @@ class DaskTask:
         return bool(self.future.done())
 
     def result(self, timeout: float | None = None) -> Any:
-        """Wait, and return what it has come to, as `Task.result` does."""
+        """Wait, and return what it has come to, as `SubmittedTask.result` does."""
         with _failures():
             return self.future.result(timeout)
 

@@ -9,7 +9,7 @@ from functools import partial
 from bbflow.drain.draining import DrainBatch, Draining, RawStep
 from bbflow.drain.writing import Drained, get_ready, together, write_next
 from bbflow.errors import ConfigError
-from bbflow.transit.cluster import Task
+from bbflow.transit.cluster import SubmittedTask
 from bbflow.transit.driver_stage import DriverStage, no_time
 from bbflow.transit.folding.patterns import Parts, parts_of
 from bbflow.transit.policy import writing
@@ -106,7 +106,7 @@ class DrainStage(DriverStage):
         # What is submitted anew follows nothing: all before it is written then.
         self._begun.append(TaskBatch(self.run.cluster, batch, self._task, chained, self.run.wake, lambda: works))
 
-    def _before(self) -> dict[int, tuple[Task[Drained]]]:
+    def _before(self) -> dict[int, tuple[SubmittedTask[Drained]]]:
         """Return the last task of each share that is begun."""
         begun = ((tasks.batch.works, tasks.tasks) for tasks in self._begun)
         return {work.share: (task,) for some in begun for work, task in zip(*some, strict=True)}

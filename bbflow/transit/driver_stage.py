@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable
 
-from bbflow.transit.cluster import Task
+from bbflow.transit.cluster import SubmittedTask
 from bbflow.transit.folding.patterns import Parts
 from bbflow.transit.pace import Pace, ReadySteps
 from bbflow.transit.running import Running
@@ -26,7 +26,7 @@ class DriverStage:
         self.wait_s = math.inf
         """After this long it may be time to begin a batch, whatever else happens (seconds)."""
 
-    def submit_ready(self, get_ready: Callable[[str], None]) -> list[Task[None]]:
+    def submit_ready(self, get_ready: Callable[[str], None]) -> list[SubmittedTask[None]]:
         """Let workers get ready for what comes; gives what must be kept until then."""
         return [
             self.run.cluster.submit(get_ready, node.pool, host=node.host, done=self.run.wake)

@@ -19,7 +19,7 @@ from bbflow.transit.aside import aside
 from bbflow.transit.chain.comparing import check_field
 from bbflow.transit.chain.saved import SavedState
 from bbflow.transit.chain.taking_over import carried_on
-from bbflow.transit.cluster import Task, TaskLostError, WorkerKilledError
+from bbflow.transit.cluster import SubmittedTask, TaskLostError, WorkerKilledError
 from bbflow.transit.driver_stage import DriverStage
 from bbflow.transit.folding.batches import Batch
 from bbflow.transit.folding.kept import Kept
@@ -67,7 +67,7 @@ class FoldStage(DriverStage):
         self._rows_directory = self.run.config.output / ROWS_DIRECTORY
         self._rows_directory.mkdir(parents=True, exist_ok=True)
         self._tasks: TaskBatch[Batch] | None = None
-        self._taken: list[Task[FoldReceipt]] = []
+        self._taken: list[SubmittedTask[FoldReceipt]] = []
         """The last batch's tasks, until the next ones are submitted: Dask's client says at most one thing in 10 ms, and
         that a task must not run again is said behind what follows it, in one message."""
         self._publications: list[Publication] = []
@@ -81,11 +81,11 @@ class FoldStage(DriverStage):
         """Files of earlier analyses in which states count."""
         self.committed = self.folding.cursor
         """Every step up to this one is in the stored checkpoints."""
-        self._plans: WeakKeyDictionary[FoldPlan, Task[FoldPlan]] = WeakKeyDictionary()
+        self._plans: WeakKeyDictionary[FoldPlan, SubmittedTask[FoldPlan]] = WeakKeyDictionary()
         self._receipts: list[FoldReceipt] = []
         self._living: WeakKeyDictionary[FoldPlan, Mapping[str, int]] = WeakKeyDictionary()
         """Plan to how many files had states when it was last seen to it that there are enough."""
-        self._making: list[Task[None]] = []
+        self._making: list[SubmittedTask[None]] = []
         """What makes files."""
         self._ready = self.submit_ready(get_ready)
         self._said: tuple[tuple[Layout, ...], dict[str, Any]] | None = None
@@ -232,7 +232,7 @@ class FoldStage(DriverStage):
         node, works = self.folding.series_works(batch, receipts, site, holds=bool(self._publications))
         return [((works,), self.run.nodes[node].host)]
 
-    def _resident(self, plan: FoldPlan, host: str) -> Task[FoldPlan]:
+    def _resident(self, plan: FoldPlan, host: str) -> SubmittedTask[FoldPlan]:
         """Return a plan where it is needed: with the workers of a host, as long as anything may be folded by it."""
         if plan not in self._plans:
             self._plans[plan] = self.run.cluster.submit(keep_plan, plan, host=host, done=lambda: None)

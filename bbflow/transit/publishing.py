@@ -14,7 +14,7 @@ from bbflow.operators.filter import Filter
 from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.chain.saved import SavedState
 from bbflow.transit.chain.saving import Saving
-from bbflow.transit.cluster import ASIDE_THREADS, Task
+from bbflow.transit.cluster import ASIDE_THREADS, SubmittedTask
 from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.publish import PublishReceipt, publish_fields, reduce_fields
 from bbflow.transit.folding.shards import ShardState
@@ -38,7 +38,7 @@ class Publication:
 
     span: Prepared
     """Where it goes."""
-    tasks: Sequence[Task[PublishReceipt]]
+    tasks: Sequence[SubmittedTask[PublishReceipt]]
     """The tasks."""
     started_s: float
     """When it was begun (seconds since the epoch)."""

@@ -9,7 +9,7 @@ from typing import Any
 from bbflow.chunks import Chunk
 from bbflow.net.contact import NodeAddress
 from bbflow.transit.aside import aside
-from bbflow.transit.cluster import Task
+from bbflow.transit.cluster import SubmittedTask
 from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.publish import FieldWork, hand_over
@@ -59,7 +59,7 @@ class Reducing:
         fields: Mapping[str, ResultField],
         nodes: Mapping[str, NodeAddress],
         lanes: int,
-        submit: Callable[..., Task[Any]],
+        submit: Callable[..., SubmittedTask[Any]],
     ) -> None:
         self._closing, self._kept, self._fields = closing, kept, fields
         self._nodes, self._lanes, self._submit = nodes, lanes, submit
@@ -121,7 +121,7 @@ class Reducing:
 
     def submit(
         self, function: Callable[..., Any], targets: Mapping[str, Mapping[str, Chunk]] | None = None
-    ) -> list[Task[Any]]:
+    ) -> list[SubmittedTask[Any]]:
         """Run a task for each job: `function` gets the works of its node, and what the others hand over."""
         tasks = []
         for job in self.jobs:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 from bbflow.errors import NodeError
-from bbflow.transit.cluster import Cluster, Task, WorkerKilledError
+from bbflow.transit.cluster import Cluster, SubmittedTask, WorkerKilledError
 
 WORKER_DEATHS = 5
 """A batch whose workers die this many times is at fault itself."""
@@ -15,18 +15,18 @@ Work = tuple[tuple[Any, ...], str]
 """Arguments of a task, and the host that it must run on."""
 
 
-def take(tasks: Sequence[Task[Any]]) -> list[Any]:
+def take(tasks: Sequence[SubmittedTask[Any]]) -> list[Any]:
     """Wait for tasks, and return their results; they are let go of, so none is run again.
 
-    Dask runs a task once more whose result is lost with a worker, as long as anybody has its `Task`: after what it read
-    has been written over by others. What is let go of here is so before anything that is submitted later.
+    Dask runs a task once more whose result is lost with a worker, as long as anybody has its `SubmittedTask`: after
+    what it read has been written over by others. What is let go of here is so before anything that is submitted later.
     """
     results = [task.result() for task in tasks]
     let_go(tasks)
     return results
 
 
-def let_go(tasks: Iterable[Task[Any]]) -> None:
+def let_go(tasks: Iterable[SubmittedTask[Any]]) -> None:
     """Let tasks not be run again, whoever still has these; there are no results to be had any more."""
     for task in tasks:
         task.release()
@@ -72,7 +72,7 @@ class TaskBatch(Generic[B]):
         if not works:
             done()
 
-    def _submit(self) -> list[Task[Any]]:
+    def _submit(self) -> list[SubmittedTask[Any]]:
         return [self._cluster.submit(self._function, *work, host=host, done=self._done) for work, host in self._works]
 
     def results(self) -> list[Any] | None:

@@ -13,7 +13,7 @@ from parsl.executors.base import ParslExecutor
 from bbflow.lending.exchange import RunningExchange
 from bbflow.staging.retry import Retry
 from bbflow.units import parse_bytes
-from bbflow_parsl.node import Site, leave
+from bbflow_parsl.node import NodeSettings, leave
 from bbflow_parsl.nodestaging import NodeStaging
 from bbflow_parsl.nodetask import on_node
 from bbflow_parsl.provider import BurstBufferProvider
@@ -43,7 +43,7 @@ class BurstBufferMixin(ParslExecutor):
         self.staging: BurstBufferProvider = (BurstBufferStaging if is_shared else NodeStaging)(self.burst_buffer)
         others = default_staging if self.storage_access is None else self.storage_access
         self.storage_access = [self.staging, *others]
-        self._site: Site | None = None
+        self._node_settings: NodeSettings | None = None
         self._exchange: RunningExchange | None = None
 
     def start(self) -> None:
@@ -53,7 +53,7 @@ class BurstBufferMixin(ParslExecutor):
             if settings.peers is not None:
                 self._exchange = RunningExchange(settings.peers)
             if settings.node_directory is not None:
-                self._site = self._new_site(settings.node_directory)
+                self._node_settings = self._new_node_settings(settings.node_directory)
             self.staging.start(self.label, settings.slots or slots_of(self, self._workers_per_slot))
             super().start()
         except BaseException:
@@ -63,8 +63,8 @@ class BurstBufferMixin(ParslExecutor):
     def submit(self, func: Any, resource_specification: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         """Let a task start whose files are there; it has ended when its results are in their own places."""
         results = self.staging.launch(kwargs.get("outputs", []), [kwargs.get("stdout"), kwargs.get("stderr")])
-        if self._site is not None:
-            func = on_node(func, args, kwargs, self._site, self.burst_buffer)
+        if self._node_settings is not None:
+            func = on_node(func, args, kwargs, self._node_settings, self.burst_buffer)
         ran = super().submit(func, resource_specification, *args, **kwargs)  # type: ignore[safe-super]
         return self.staging.after_delivery(ran, results)
 
@@ -83,9 +83,9 @@ class BurstBufferMixin(ParslExecutor):
     def _workers_per_slot(self) -> int:
         return workers_per_slot(self.burst_buffer, vars(self)) if isinstance(self, HighThroughputExecutor) else 1
 
-    def _new_site(self, directory: str) -> Site:
+    def _new_node_settings(self, directory: str) -> NodeSettings:
         settings, options = self.burst_buffer, self.burst_buffer.options
-        return Site(
+        return NodeSettings(
             directory,
             uuid.uuid4().hex[:12],
             parse_bytes(settings.node_capacity),
@@ -101,8 +101,8 @@ class BurstBufferMixin(ParslExecutor):
         )
 
     def _close(self) -> None:
-        if self._site is not None:
-            leave(self._site)
+        if self._node_settings is not None:
+            leave(self._node_settings)
         if self._exchange is not None:
             self._exchange.close()
         self.staging.close()

@@ -40,7 +40,7 @@ MOST_POLL_S = 0.1
 
 
 @dataclass(frozen=True)
-class Site:
+class NodeSettings:
     """What the workers on the nodes need to know."""
 
     directory: str
@@ -104,7 +104,7 @@ class WorkerNode:
 
     Parameters
     ----------
-    site
+    settings
         As the run has it.
 
     Raises
@@ -113,18 +113,20 @@ class WorkerNode:
         If the directory can't be used.
     """
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
-        parent = Path(os.path.expandvars(os.path.expanduser(site.directory)))
+    def __init__(self, settings: NodeSettings) -> None:
+        self._settings = settings
+        parent = Path(os.path.expandvars(os.path.expanduser(settings.directory)))
         if "$" in str(parent):
-            raise ConfigError(f"node_directory {site.directory}: the worker has no such variable: set it (worker_init)")
+            raise ConfigError(
+                f"node_directory {settings.directory}: the worker has no such variable: set it (worker_init)"
+            )
         try:
-            self.directory, self._alive = _join(parent, f"bbflow-node-{os.getuid()}-", site)
-            self._store = NodeFiles(self.directory, site.capacity_bytes)
+            self.directory, self._alive = _join(parent, f"bbflow-node-{os.getuid()}-", settings)
+            self._store = NodeFiles(self.directory, settings.capacity_bytes)
         except OSError as error:
             raise ConfigError(f"can't use the node's burst buffer {parent}: {error.strerror}") from None
-        self._sources = Sources(site.sources)
-        self._fetchers = site.policy.most_fetchers(site.fetchers)
+        self._sources = Sources(settings.sources)
+        self._fetchers = settings.policy.most_fetchers(settings.fetchers)
         self._gates: dict[int, WatchedGate] = {}
         self._joining = threading.Lock()
         self._has_asked, self._borrows = False, cast(Borrower | None, None)
@@ -146,7 +148,7 @@ class WorkerNode:
         found = {}
         for route in routes:
             if "://" in route.place or os.path.isfile(route.place):
-                facts = persist(partial(self._sources.facts, route.place), route.place, self._site.retry)
+                facts = persist(partial(self._sources.facts, route.place), route.place, self._settings.retry)
                 version = f"{route.place}\n{facts.version or uuid.uuid4().hex}\n{facts.size_bytes}"
                 name = hashlib.sha256(version.encode()).hexdigest()[:24]
                 found[route.place] = Copy(route, name, facts.size_bytes, facts.version is not None)
@@ -183,7 +185,7 @@ class WorkerNode:
         shelf = Shelf(entry / "coming")
         try:
             with self._gate(copy.route) as gate:
-                receipt = Transfer(file, self._sources, shelf, gate, self._site.retry).run()
+                receipt = Transfer(file, self._sources, shelf, gate, self._settings.retry).run()
         finally:
             shelf.close()
         return _let_appear(entry, receipt.path)
@@ -198,10 +200,10 @@ class WorkerNode:
     def _borrower(self) -> Borrower | None:
         """Return the way to other nodes' copies, if there is one."""
         with self._joining:
-            if self._site.exchange is not None and not self._has_asked:
+            if self._settings.exchange is not None and not self._has_asked:
                 self._has_asked = True
                 try:
-                    self._borrows = Borrower(self._site.exchange, self.directory)
+                    self._borrows = Borrower(self._settings.exchange, self.directory)
                 except ExchangeError as error:
                     self._borrow_no_more(error)
             return self._borrows
@@ -223,7 +225,7 @@ class WorkerNode:
             return
         self._store.resize(name, size_of(path))
         with self._gate(route) as gate:
-            stage_out(path, route.place, self._sources, gate, self._site.retry)
+            stage_out(path, route.place, self._sources, gate, self._settings.retry)
         for copy in () if path.is_dir() else self.look([route]):  # of directories nobody could say whether they changed
             if copy.size_bytes == path.stat().st_size:
                 path.parent.rename(path.parent.with_name(WHOLE))
@@ -234,9 +236,9 @@ class WorkerNode:
     def computing(self) -> AbstractContextManager[object]:
         """Be one of the tasks that compute, for as long as a ``with`` lasts."""
         workers, pool = os.environ.get("PARSL_WORKER_COUNT"), os.environ.get("PARSL_WORKER_POOL_ID")
-        if self._site.workers_per_slot == 1 or workers is None:
+        if self._settings.workers_per_slot == 1 or workers is None:
             return nullcontext()
-        return one_of(self.directory / f"slots-{pool}", max(int(workers) // self._site.workers_per_slot, 1))
+        return one_of(self.directory / f"slots-{pool}", max(int(workers) // self._settings.workers_per_slot, 1))
 
     @contextmanager
     def _gate(self, route: Route) -> Iterator[Gate]:
@@ -244,19 +246,19 @@ class WorkerNode:
         if route.is_shared:
             yield Gate(1)
             return
-        site = self._site
+        settings = self._settings
         with one_of(self.directory / "fetchers", self._fetchers) as number:
             if number not in self._gates:
                 share = Share(
-                    site.policy.max_delay_s,
-                    policy=site.policy,
+                    settings.policy.max_delay_s,
+                    policy=settings.policy,
                     number=number,
                     fetchers=self._fetchers,
-                    nodes=site.nodes,
+                    nodes=settings.nodes,
                 )
                 # All nodes look into one directory of the PFS: the more there are, the less often.
-                poll_s = min(POLL_S * site.nodes * self._fetchers, MOST_POLL_S)
-                self._gates[number] = WatchedGate(share, site.phases, poll_s)
+                poll_s = min(POLL_S * settings.nodes * self._fetchers, MOST_POLL_S)
+                self._gates[number] = WatchedGate(share, settings.phases, poll_s)
             with self._gates[number].watched() as gate:
                 yield gate
 
@@ -272,28 +274,28 @@ _nodes: dict[tuple[str, str], WorkerNode] = {}
 _joining = threading.Lock()
 
 
-def node_of(site: Site) -> WorkerNode:
+def node_of(settings: NodeSettings) -> WorkerNode:
     """Return this process's node; it is joined once."""
     with _joining:
-        key = (site.run, os.path.expandvars(site.directory))
+        key = (settings.run, os.path.expandvars(settings.directory))
         if key not in _nodes:
-            _nodes[key] = WorkerNode(site)
+            _nodes[key] = WorkerNode(settings)
         return _nodes[key]
 
 
-def leave(site: Site) -> None:
+def leave(settings: NodeSettings) -> None:
     """Leave a node that this process has joined, if it has."""
     with _joining:
-        for key in [key for key in _nodes if key[0] == site.run]:
+        for key in [key for key in _nodes if key[0] == settings.run]:
             _nodes.pop(key).close()
 
 
-def _join(parent: Path, prefix: str, site: Site) -> tuple[Path, int]:
+def _join(parent: Path, prefix: str, settings: NodeSettings) -> tuple[Path, int]:
     """Make a run's directory or join those who use it; what dead runs left goes."""
     for path in parent.glob(f"{prefix}*"):
-        if path.name != prefix + site.run:
+        if path.name != prefix + settings.run:
             sweeping.remove_if_dead(str(path), wait=False)
-    directory = parent / (prefix + site.run)
+    directory = parent / (prefix + settings.run)
     while True:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
@@ -310,8 +312,8 @@ def _join(parent: Path, prefix: str, site: Site) -> tuple[Path, int]:
     sweeping.mark(alive, str(directory))
     if lock_once(directory / "swept"):
         _start_sweeper(directory)
-        if site.exchange is not None:
-            start_lender(site.exchange, shelves_of(directory))
+        if settings.exchange is not None:
+            start_lender(settings.exchange, shelves_of(directory))
     return directory, alive
 
 

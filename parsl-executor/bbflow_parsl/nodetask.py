@@ -13,7 +13,7 @@ from parsl.app.errors import RemoteExceptionWrapper
 from parsl.data_provider.files import File
 
 from bbflow.errors import CapacityError, ConfigError, SourceError
-from bbflow_parsl.node import Copy, Route, Site, WorkerNode, node_of
+from bbflow_parsl.node import Copy, NodeSettings, Route, WorkerNode, node_of
 from bbflow_parsl.settings import BurstBufferSettings, absolute
 
 logger = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ class NodeTask:
 
     func: Callable[..., Any]
     """What it runs."""
-    site: Site
+    settings: NodeSettings
     """About the nodes."""
     inputs: tuple[Route, ...]
     """Files that it reads."""
@@ -37,7 +37,7 @@ class NodeTask:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on a worker."""
-        node = node_of(self.site)
+        node = node_of(self.settings)
         outputs = {f"out-{uuid.uuid4().hex}": route for route in self.outputs}
         with self._staged(node, outputs) as places:
             with node.computing():
@@ -57,7 +57,7 @@ class NodeTask:
             try:
                 stack.enter_context(node.holding(copies, outputs))
             except CapacityError:
-                if not self.site.is_direct:
+                if not self.settings.is_direct:
                     raise
                 yield self._direct()
                 return
@@ -108,7 +108,7 @@ def on_node(
     func: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
-    site: Site,
+    node_settings: NodeSettings,
     settings: BurstBufferSettings,
 ) -> Callable[..., Any]:
     """Wrap a task that has files for its node.
@@ -117,7 +117,7 @@ def on_node(
     ----------
     func, args, kwargs
         As the executor gets them: Files whose `local_path` is set lie on a burst buffer that all nodes share.
-    site
+    node_settings
         About the nodes.
     settings
         Which files go there.
@@ -127,7 +127,7 @@ def on_node(
     written = [(file, False) for file in kwargs.get("outputs", ())] + [(kwargs.get(key), True) for key in STREAMS]
     landing = [(file, is_stream) for file, is_stream in written if isinstance(file, File) and _lands(file, settings)]
     outputs = [_route(file, settings, is_stream) for file, is_stream in landing]
-    return NodeTask(func, site, tuple(inputs), tuple(outputs)) if inputs or outputs else func
+    return NodeTask(func, node_settings, tuple(inputs), tuple(outputs)) if inputs or outputs else func
 
 
 def _is_input(file: File, settings: BurstBufferSettings) -> bool:

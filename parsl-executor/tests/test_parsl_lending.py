@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from bbflow_parsl.node import Route, Site, WorkerNode
+from bbflow_parsl.node import NodeSettings, Route, WorkerNode
 from bbflow_parsl.nodestore import shelves_of
 from parsl import python_app
 from parsl.data_provider.files import File
@@ -46,8 +46,8 @@ class Nodes:
 
     def new(self, capacity_bytes=2 * SIZE, exchange=None):
         directory = str(self.root / f"node{len(self.nodes)}")
-        site = Site(directory, "run", capacity_bytes, 2, 1, 2, exchange=exchange or self.exchange.address)
-        self.nodes.append(WorkerNode(site))
+        settings = NodeSettings(directory, "run", capacity_bytes, 2, 1, 2, exchange=exchange or self.exchange.address)
+        self.nodes.append(WorkerNode(settings))
         return self.nodes[-1]
 
 

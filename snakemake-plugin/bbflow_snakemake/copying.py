@@ -18,7 +18,7 @@ SMALL_BYTES = 64 << 10
 """A file of this size is as little to a store as a question about it."""
 
 
-class Copying:
+class DirectCopies:
     """Copies from and to stores, one file at a time, and gives way to others as the policy says.
 
     Parameters

@@ -96,14 +96,14 @@ class StorageObject(StorageObjectRead, StorageObjectWrite, StorageObjectGlob, St
         """Let the file be found under its local path: by a link if it was fetched ahead, else it is copied now."""
         facts, path = self._facts(), self.local_path()
         if facts is None:
-            self.provider.copying.fetch_tree(self.query, path)
+            self.provider.copies.fetch_tree(self.query, path)
             return
         ahead = self.provider.ahead
         copy = None if ahead is None else ahead.copy_of(self.query, facts.version)
         if copy is not None:
             link(path, copy, facts.changed_s)
             return
-        self.provider.copying.fetch(self.query, path)
+        self.provider.copies.fetch(self.query, path)
         os.utime(path, (facts.changed_s, facts.changed_s))
 
     def store_object(self) -> None:
@@ -111,7 +111,7 @@ class StorageObject(StorageObjectRead, StorageObjectWrite, StorageObjectGlob, St
         path = self.local_path()
         if path.is_dir() or self._facts() is None:
             self._clear()
-        self.provider.copying.store(path, self.query)
+        self.provider.copies.store(path, self.query)
         self.provider.known.forget(self.query)
 
     def remove(self) -> None:
@@ -169,7 +169,7 @@ class StorageObject(StorageObjectRead, StorageObjectWrite, StorageObjectGlob, St
             place = self.provider.local_prefix / ".coming" / f"touch-{os.getpid()}"
             place.parent.mkdir(parents=True, exist_ok=True)
             try:
-                self.provider.copying.fetch(url, place)
-                self.provider.copying.store(place, url)
+                self.provider.copies.fetch(url, place)
+                self.provider.copies.store(place, url)
             finally:
                 place.unlink(missing_ok=True)

@@ -14,7 +14,7 @@ from snakemake_interface_storage_plugins.storage_provider import (
 from bbflow.errors import BbflowError
 from bbflow.staging import Sources
 from bbflow_snakemake.ahead import Ahead
-from bbflow_snakemake.copying import Copying
+from bbflow_snakemake.copying import DirectCopies
 from bbflow_snakemake.known import KnownFiles
 from bbflow_snakemake.places import refusal, url_of
 from bbflow_snakemake.settings import StorageProviderSettings, plan_of
@@ -32,7 +32,7 @@ class BurstBufferStorage(StorageProviderBase):
             raise WorkflowError(str(error)) from None
         self.known = KnownFiles(self.sources)
         """What they said lately."""
-        self.copying = Copying(self._plan, self.sources, self.local_prefix / ".coming")
+        self.copies = DirectCopies(self._plan, self.sources, self.local_prefix / ".coming")
         """Copies one file now."""
         self.ahead: Ahead | None = None
         """Fetches for jobs that come, once `fetch_ahead` was called."""

@@ -21,7 +21,7 @@ LOOK_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ReadPlace:
     """Where a task reads, from where it wants to."""
 
     end: int | None = None
@@ -32,7 +32,7 @@ class Answer:
     """What the path's first byte is in the file."""
 
 
-Answering = Generator[None, None, Answer]
+Answering = Generator[None, None, ReadPlace]
 """Goes on about twice a second while somebody must wait; ends with the answer."""
 
 
@@ -167,23 +167,23 @@ class Prefetcher:
                 stager, future = self._stager, self._futures.get(key)
             if stager is None or not patience.waits(_look(stager, key)):
                 self.done(key)
-                return Answer(block.part.end)
+                return ReadPlace(block.part.end)
             try:
                 place = _settled(future)
             except (BbflowError, CancelledError):
-                return Answer(block.part.end)
+                return ReadPlace(block.part.end)
             if place is not None:
                 return _answer(block, place[block.file.url])
             yield None
 
-    def _what_is_there(self, question: StageQuestion) -> Answer:
+    def _what_is_there(self, question: StageQuestion) -> ReadPlace:
         """Return where to read what isn't the task's own: others' blocks that are there now, else the source."""
         ready = [future.result() for future in self._futures.values() if _is_ready(future)]
         for block in self._program.others(question):
             for places in ready:
                 if isinstance(places.get(block.file.url), Path):
                     return _answer(block, places[block.file.url])
-        return Answer(self._program.next_start(question))
+        return ReadPlace(self._program.next_start(question))
 
     def _feed(self) -> None:
         if self._stager is not None:
@@ -222,5 +222,5 @@ def _is_ready(future: "Future[Locations]") -> bool:
     return future.done() and not future.cancelled() and future.exception() is None
 
 
-def _answer(block: PlannedBlock, place: Location) -> Answer:
-    return Answer(block.part.end, place, block.part.start) if isinstance(place, Path) else Answer(block.part.end)
+def _answer(block: PlannedBlock, place: Location) -> ReadPlace:
+    return ReadPlace(block.part.end, place, block.part.start) if isinstance(place, Path) else ReadPlace(block.part.end)

@@ -17,7 +17,7 @@ from bbflow.net.contact import NodeAddress, add_node, contact_key, remove_node
 from bbflow.net.handshake import MAX_FRAME_BYTES, TIMEOUT_S, HelloMessage, NodeHandshake, ProveMessage, WelcomeReply
 from bbflow.net.listen import listen_tcp, public_address, tune
 from bbflow_spark.plans import partition_key, read_plan, read_question, stage_key
-from bbflow_spark.prefetcher import Answer, Prefetcher
+from bbflow_spark.prefetcher import Prefetcher, ReadPlace
 
 MOST_BYTES = 256 << 20
 """Longest message: the plan of a stage with millions of partitions."""
@@ -178,7 +178,7 @@ def _handshake(line: bytes) -> HelloMessage | ProveMessage:
     return said
 
 
-def _told(answer: Answer) -> dict[str, Any]:
+def _told(answer: ReadPlace) -> dict[str, Any]:
     told: dict[str, Any] = {"ok": True}
     if answer.end is not None:
         told["end"] = answer.end

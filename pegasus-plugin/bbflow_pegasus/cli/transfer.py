@@ -23,8 +23,8 @@ from bbflow_pegasus.credentials import SiteCredentials
 from bbflow_pegasus.delegating import delegate
 from bbflow_pegasus.housekeeping import Chore, chore_of, do_chores
 from bbflow_pegasus.requests import Request, read_entries, request_of
-from bbflow_pegasus.stagein import StageIn, staged
 from bbflow_pegasus.statistics import Attempt, generate_checksums, write_attempts
+from bbflow_pegasus.transfer_job import TransferJob, staged
 
 THREADS = 8
 """As pegasus-transfer's default."""
@@ -101,7 +101,7 @@ def _copy(requests: Sequence[Request], conduct: Conduct, options: argparse.Names
     threads = options.threads or int(os.environ.get("PEGASUS_TRANSFER_THREADS") or THREADS)
     retry = Retry(options.max_attempts) if options.max_attempts else Retry()
     started_s = time.time()
-    attempts = StageIn(conduct, SiteCredentials(os.environ), threads, retry).run(requests)
+    attempts = TransferJob(conduct, SiteCredentials(os.environ), threads, retry).run(requests)
     write_attempts(attempts, os.environ)
     targets = staged(attempts)
     have = [request for request in requests if request.target.url in targets]

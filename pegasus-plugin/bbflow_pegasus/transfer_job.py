@@ -30,7 +30,7 @@ from bbflow_pegasus.statistics import Attempt
 from bbflow_pegasus.targets import Target
 
 
-class StageIn:
+class TransferJob:
     """Stages requests.
 
     Parameters
