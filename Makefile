@@ -11,7 +11,7 @@ SOURCES := setup.cfg setup.py pyproject.toml CMakeLists.txt \
 	$(wildcard adios2-engine/CMakeLists.txt adios2-engine/src/* adios2-engine/src/*/* adios2-engine/wire/* adios2-engine/preload/* \
 	bbflow/operators/native/* bbflow/mount/native/*)
 
-.PHONY: demo test test-slow docs fuzz fuzz-runs chaos lint bench conformance test-mpi test-versions models-suite chaos-mount parsl-suite pegasus-suite spark-suite slurm-suite test-install clean check-tools structure
+.PHONY: demo test test-slow docs fuzz fuzz-runs chaos lint bench conformance test-mpi test-versions models-suite chaos-mount parsl-suite pegasus-suite spark-suite slurm-suite readers-suite test-install clean check-tools structure
 .DELETE_ON_ERROR:
 # With it, each of the many processes that a run or a test starts would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -24,7 +24,7 @@ demo: $(if $(wildcard $(VENV)/.installed),$(VENV)/.installed,$(VENV)/.demo)
 # machine has once, stays in one of them.
 PYTEST = $(BIN)/python -m pytest --numprocesses $$((2 * $$(nproc))) --maxprocesses 8 --dist loadgroup
 test: $(VENV)/.test
-	$(PYTEST) -m 'not slow'
+	$(PYTEST) -m 'not slow and not readers'
 
 # What takes long has seconds of its own for each test; setup.cfg has those of all others.
 LONG := --timeout 600
@@ -118,6 +118,11 @@ parsl-suite: | check-tools
 # The scripts of docs/cluster.md on Debian's Slurm; skips with a reason without root or its packages.
 slurm-suite: $(VENV)/.test
 	$(TOOLS) $(BIN)/python -m pytest $(LONG) tests/slurm
+
+# What others read HEALPix grids and pyramids with: 400 MB more of packages.
+readers-suite: $(VENV)/.test
+	$(BIN)/python -m pip install -q -e '.[all,readers]'
+	$(BIN)/python -m pytest $(LONG) -m readers tests
 
 # One checkout into several environments, in an order that SEED tells, with as many STEPS.
 test-install: $(VENV)/.test

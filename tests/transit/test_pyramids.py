@@ -137,14 +137,24 @@ def test_the_root_says_the_levels_as_ndpyramid_does(output):
     assert (told["datasets"], told["type"]) == ([{"path": "0"}, {"path": "2"}], "reduce")
 
 
-def test_a_reader_of_ndpyramids_pyramids_opens_ours(output):
+def of_multiscales(output):
     tree = xr.open_datatree(output / "pyramids/day_r8x4.zarr", engine="zarr")
-    paths = [level["path"] for level in tree.attrs["multiscales"][0]["datasets"]]
+    return tree, [level["path"] for level in tree.attrs["multiscales"][0]["datasets"]]
+
+
+def test_levels_are_found_as_the_root_says(output):
+    tree, paths = of_multiscales(output)
     assert [tree[path]["coarse_mean"].sizes["lat"] for path in paths] == sorted(
         tree[path]["coarse_mean"].sizes["lat"] for path in paths
     ), "the coarsest is the first"
     assert {f"/{path}" for path in paths} == {*tree.groups} - {"/"}
-    ndpyramid = pytest.importorskip("ndpyramid", reason="ndpyramid is not installed")
+
+
+@pytest.mark.readers
+def test_a_reader_of_ndpyramids_pyramids_opens_ours(output):
+    import ndpyramid
+
+    tree, paths = of_multiscales(output)
     finest = tree[paths[-1]].to_dataset()[["coarse_mean"]].load()
     theirs = ndpyramid.pyramid_coarsen(finest, factors=[4, 1], dims=["lat", "lon"], boundary="exact")
     (one,), (other,) = tree.attrs["multiscales"], theirs.attrs["multiscales"]
@@ -155,8 +165,10 @@ def test_a_reader_of_ndpyramids_pyramids_opens_ours(output):
         assert dict(tree[ours]["coarse_mean"].sizes) == dict(theirs[own]["coarse_mean"].sizes)
 
 
+@pytest.mark.readers
 def test_easygems_knows_the_grid(output):
-    healpix = pytest.importorskip("easygems.healpix", reason="easygems is not installed")
+    from easygems import healpix
+
     data = xr.open_zarr(output / "pyramids/day_hp2.zarr", group="2", consolidated=False)
     assert (healpix.get_nside(data), healpix.is_nested(data)) == (4, True)
     with_places = healpix.attach_coords(data)
@@ -165,8 +177,10 @@ def test_easygems_knows_the_grid(output):
     np.testing.assert_allclose(with_places["lon"] % 360, lon)
 
 
+@pytest.mark.readers
 def test_xdggs_decodes_the_cells(output):
-    xdggs = pytest.importorskip("xdggs", reason="xdggs is not installed")
+    import xdggs
+
     data = xr.open_zarr(output / "pyramids/day_hp2.zarr", group="2", consolidated=False)
     decoded = xdggs.decode(data, convention="cf")
     assert (decoded.dggs.grid_info.level, decoded.dggs.grid_info.indexing_scheme) == (2, "nested")
