@@ -4,6 +4,8 @@ from typing import Annotated, Literal, Protocol
 
 from msgspec import Meta, Struct, UnsetType
 
+VERSION = 3
+"""Of the format: contact files have it, and peers tell each other theirs."""
 MAX_INTEGER = (1 << 63) - 1
 """Largest count, place and number."""
 PAGE_BYTES = 4096

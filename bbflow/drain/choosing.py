@@ -1,10 +1,9 @@
 """Which raw steps are kept, where a condition on each decides, or a user's function that asks for them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from bbflow.records import Step
 from bbflow.settings import RawConfig
-from bbflow.view.judging import Judging
 
 Parts = Mapping[str, Step]
 
@@ -16,14 +15,14 @@ class Choosing:
     ----------
     raw
         What is kept; it has a condition, or names a function.
-    judging
-        Says for which steps the condition holds; None without one.
+    holds
+        Says whether the condition holds for a step; None without one.
     last
         The last step before those that come that was chosen; None if none was.
     """
 
-    def __init__(self, raw: RawConfig, judging: Judging | None, last: int | None) -> None:
-        self._raw, self._judging = raw, judging
+    def __init__(self, raw: RawConfig, holds: Callable[[Parts], bool] | None, last: int | None) -> None:
+        self._raw, self._holds = raw, holds
         self._hits: list[int] = [] if last is None else [last]
         self._seen = -1
 
@@ -46,7 +45,7 @@ class Choosing:
         """
         if number > self._seen:
             self._seen = number
-            if asked or (self._judging is not None and self._judging.holds(parts)):
+            if asked or (self._holds is not None and self._holds(parts)):
                 self._hits.append(number)
 
     def keeps(self, number: int) -> bool:

@@ -130,8 +130,8 @@ class Draining:
         when = self._config.raw.when
         if when is not None or self._config.raw.asked_by is not None:
             fields = WholeFields(self._contact, self._config.stream, attributes)
-            judging = None if when is None else Judging(when, "raw: when", fields, attributes)
-            self.choosing = Choosing(self._config.raw, judging, self._store.last_hit)
+            holds = None if when is None else Judging(when, "raw: when", fields, attributes).holds
+            self.choosing = Choosing(self._config.raw, holds, self._store.last_hit)
         return self._store
 
     @property

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import astuple, replace
 
-from bbflow.files.attr import Attr
+from bbflow.files.wire import Attr
 
 PAGE_BYTES = 4096
 """A piece takes whole pages of a node's memory."""

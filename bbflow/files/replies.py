@@ -4,9 +4,8 @@ import errno
 
 from msgspec import UNSET, Struct, UnsetType
 
-from bbflow.files.attr import Attr
 from bbflow.files.commands import IonodeTold
-from bbflow.files.wire import Pairs, Sizes, Whole
+from bbflow.files.wire import Attr, Pairs, Sizes, Whole
 from bbflow.net.frames import parser
 from bbflow.wire import Count
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from bbflow.wire import MAX_INTEGER
 
@@ -16,3 +16,24 @@ PieceKey = Annotated[str, Meta(pattern=r"^[1-9a-f][0-9a-f]{0,15}\.(?:0|[1-9a-f][
 """Name of a piece's file: its version and its number."""
 Keys = tuple[tuple[PieceKey, Whole], ...]
 """Piece files, with their bytes."""
+
+
+class Attr(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What clients are told of an inode, as a directory's entry or by itself (FORMAT.md, 'Attributes')."""
+
+    ino: Whole
+    kind: str
+    """`f`, `d` or `l`."""
+    mode: Whole
+    uid: Whole
+    gid: Whole
+    size: Whole
+    atime_ns: Whole
+    mtime_ns: Whole
+    ctime_ns: Whole
+    nlink: Whole
+    version: Whole
+    state: str
+    """Where a file's bytes are; empty for what is no file."""
+    master: Whole = 0
+    """Number of the master that it goes on at; 0 for this one."""

@@ -21,8 +21,8 @@ from bbflow.lending.whereabouts import (
     Whereabouts,
     parse_said,
 )
-from bbflow.net.contact import NodeAddress
-from bbflow.net.handshake import WelcomeReply, new_key
+from bbflow.net.contact import NodeAddress, new_key
+from bbflow.net.handshake import WelcomeReply
 from bbflow.net.link import Landed, Link
 from bbflow.net.peers import Endpoint, PeerServer
 from bbflow.net.verdicts import DoneReply

@@ -1,6 +1,7 @@
 """The contact file: where the BB nodes are (FORMAT.md, 'Contact file')."""
 
 import json
+import secrets
 import zlib
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -11,7 +12,7 @@ from typing import Any
 from bbflow.atomic import PRIVATE, write_whole
 from bbflow.errors import ConfigError, NodeError
 from bbflow.locks import locked
-from bbflow.net.handshake import VERSION, new_key
+from bbflow.wire import VERSION
 
 MOST_MASTERS = 1 << 15
 """What the upper bits of inodes' numbers have room for."""
@@ -72,6 +73,11 @@ class _Content:
 
 
 _PUBLIC = ("name", "host", "socket", "directory", "tcp", "tls")
+
+
+def new_key() -> str:
+    """Make a secret for a contact file: 64 hexadecimal digits."""
+    return secrets.token_hex(32)
 
 
 def read_contact(path: Path) -> tuple[NodeAddress, ...]:

@@ -11,9 +11,8 @@ from msgspec import Meta, Struct
 from bbflow.errors import NodeError, ProtocolError
 from bbflow.net.frames import parser
 from bbflow.net.verdicts import RefusedReply, parse_verdict
-from bbflow.wire import Count
+from bbflow.wire import VERSION, Count
 
-VERSION = 3
 MAX_FRAME_BYTES = 4096
 """Longest frame before the peer has proved itself."""
 TIMEOUT_S = 10.0
@@ -56,11 +55,6 @@ HandshakeReply = HelloReply | WelcomeReply | RefusedReply
 _parse_hello = parser(HelloReply, "a handshake")
 parse_handshake = parser(HelloMessage | ProveMessage, "a handshake")
 """Takes in what a peer says before it has proved itself."""
-
-
-def new_key() -> str:
-    """Make a secret for a contact file: 64 hexadecimal digits."""
-    return secrets.token_hex(32)
 
 
 def prove(key: str, side: str, peer_nonce: str, node_nonce: str) -> str:

@@ -26,8 +26,8 @@ from bbflow.staging.submissions import Submission, Submissions
 from bbflow.staging.transfers import Transfer, size_of, stage_out
 from bbflow.staging.watching import Watch
 from bbflow.staging.waves import Waves
-from bbflow.stores.ranges import split_range
 from bbflow.stores.sources import Sources, local_path
+from bbflow.stores.urls import split_range
 
 Locations = Mapping[str, Location]
 """URL to where a task finds the file, or is to put it."""

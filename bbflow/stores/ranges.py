@@ -1,38 +1,12 @@
-"""Parts of files as sources of their own: ``bytes=0-1048576::/pfs/large.csv`` is the first MiB of a file.
+"""Parts of files as sources of their own, as `urls.split_range` finds them."""
 
-The part stands before the file, in the place of a protocol, so that no name of a file ends by meaning one.
-"""
-
-import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from bbflow.errors import SourceError
 from bbflow.stores.facts import Facts, Reader
-
-_RANGE = re.compile(r"bytes=(\d+)-(\d+)::(?=.)")
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Bytes of a file."""
-
-    start: int
-    """Of its first byte."""
-    end: int
-    """Before which it ends."""
-
-
-def url_of_range(url: str, part: Range) -> str:
-    """Name a part of a file."""
-    return f"bytes={part.start}-{part.end}::{url}"
-
-
-def split_range(url: str) -> tuple[str, Range | None]:
-    """Return the file that a URL names, and which part of it; None for the whole."""
-    found = _RANGE.match(url)
-    return (url[found.end() :], Range(int(found[1]), int(found[2]))) if found else (url, None)
+from bbflow.stores.urls import Range
 
 
 def part_of(facts: Facts, part: Range, url: str) -> Facts:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from bbflow.stores.facts import Facts, Listed, Reader, Store
 from bbflow.stores.local import LocalFiles, local_path
-from bbflow.stores.ranges import part_of, shifted, split_range
-from bbflow.stores.urls import is_local
+from bbflow.stores.ranges import part_of, shifted
+from bbflow.stores.urls import is_local, split_range
 
 if TYPE_CHECKING:
     from bbflow.stores.objects import ObjectStore

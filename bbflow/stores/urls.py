@@ -1,15 +1,40 @@
-"""What URLs say: whose a file is, its name, and what a name in a directory is called."""
+"""What URLs say: whose a file is, its name, and what a name in a directory is called.
+
+``bytes=0-1048576::/pfs/large.csv`` is the first MiB of a file. The part stands before the file, in the place of a
+protocol, so that no name of a file ends by meaning one.
+"""
 
 import re
+from dataclasses import dataclass
 from urllib.parse import quote, unquote
-
-from bbflow.stores.ranges import split_range
 
 HTTP = ("http://", "https://")
 """In such URLs names are percent-encoded, ``?`` begins a query and ``#`` a fragment; in all others a name is itself."""
 _ELSEWHERE = re.compile(r"(?!file:|local:)[a-z][a-z0-9+.-]*(://|::)|data:", re.IGNORECASE)
 _NO_NAME = re.compile(r"[\x00-\x1f\x7f/]|^\.{0,2}$")
 """What a server may tell that is no name of a file."""
+_RANGE = re.compile(r"bytes=(\d+)-(\d+)::(?=.)")
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Bytes of a file."""
+
+    start: int
+    """Of its first byte."""
+    end: int
+    """Before which it ends."""
+
+
+def url_of_range(url: str, part: Range) -> str:
+    """Name a part of a file."""
+    return f"bytes={part.start}-{part.end}::{url}"
+
+
+def split_range(url: str) -> tuple[str, Range | None]:
+    """Return the file that a URL names, and which part of it; None for the whole."""
+    found = _RANGE.match(url)
+    return (url[found.end() :], Range(int(found[1]), int(found[2]))) if found else (url, None)
 
 
 def server_of(url: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from bbflow.errors import ProtocolError
 from bbflow.staging import File
-from bbflow.stores.ranges import Range, url_of_range
+from bbflow.stores.urls import Range, url_of_range
 
 StageKey = tuple[str, int, int]
 """Application, stage and its attempt."""

@@ -17,7 +17,7 @@ from bbflow_spark.spilling import remove_leftovers, spilling
 
 from bbflow.cli import main
 from bbflow.errors import ProtocolError
-from bbflow.stores.ranges import Range
+from bbflow.stores.urls import Range
 
 PLACES = SparkPlaces(jar="/c/b.jar", contact="/bb/contact.json")
 

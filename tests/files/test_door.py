@@ -14,8 +14,9 @@ from bbflow.files.client.calling import Caller, address_of
 from bbflow.files.ionode.conversation import Conversation
 from bbflow.files.ionode.door import Door
 from bbflow.net import connection
+from bbflow.net.contact import new_key
 from bbflow.net.frames import encode
-from bbflow.net.handshake import HelloMessage, WelcomeReply, new_key
+from bbflow.net.handshake import HelloMessage, WelcomeReply
 from bbflow.net.listen import listen_tcp, split_address
 from testsupport.waiting import until
 

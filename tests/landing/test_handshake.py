@@ -1,8 +1,10 @@
 import pytest
 
 from bbflow.errors import NodeError, ProtocolError
+from bbflow.net.contact import new_key
 from bbflow.net.frames import decode_map, pack
-from bbflow.net.handshake import VERSION, NodeHandshake, WelcomeReply, new_key, parse_handshake, prove, shake_hands
+from bbflow.net.handshake import NodeHandshake, WelcomeReply, parse_handshake, prove, shake_hands
+from bbflow.wire import VERSION
 
 KEY = new_key()
 NONCE = "00" * 16

@@ -22,9 +22,8 @@ from bbflow.errors import NodeError, StreamError
 from bbflow.landing.client import NodeClient
 from bbflow.landing.embedded import EmbeddedNodes, spawn_node, wait_until_ready
 from bbflow.net import connection
-from bbflow.net.contact import contact_key, read_contact
+from bbflow.net.contact import contact_key, new_key, read_contact
 from bbflow.net.frames import FrameReader, checksum, encode
-from bbflow.net.handshake import new_key
 from bbflow.net.listen import is_loopback, public_address, split_address
 from testsupport.asking import ask, ask_once
 from testsupport.peers import OPEN, PAGE, content_of

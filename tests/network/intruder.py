@@ -21,7 +21,8 @@ from distributed.security import Security
 
 from bbflow.net.certifying import new_certificate
 from bbflow.net.frames import encode
-from bbflow.net.handshake import VERSION, prove
+from bbflow.net.handshake import prove
+from bbflow.wire import VERSION
 
 PATIENCE_S = 10.0
 SILENCE_S = 2.0

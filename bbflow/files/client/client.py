@@ -5,7 +5,6 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bbflow.files.attr import Attr
 from bbflow.files.client.masters import Masters
 from bbflow.files.client.opened import OpenFile
 from bbflow.files.client.session import ClientSession
@@ -40,6 +39,7 @@ from bbflow.files.requests import (
     SymlinkRequest,
     UnlinkRequest,
 )
+from bbflow.files.wire import Attr
 
 FOREVER_S = -1.0
 FLUSH_S = 600.0

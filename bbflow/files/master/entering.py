@@ -12,10 +12,9 @@ from bbflow.files.master.events import GraceEvent
 from bbflow.files.master.fleet import Fleet
 from bbflow.files.master.locks import Locks
 from bbflow.files.master.once import Once
-from bbflow.files.master.opening import FileOpening
 from bbflow.files.master.records import SessionEndRecord, SessionRecord
 from bbflow.files.master.sessions import Changes, Session
-from bbflow.files.replies import FileRefusal, FileReply, SessionOptions, SessionReply
+from bbflow.files.replies import FileRefusal, FileReply, Given, SessionOptions, SessionReply
 from bbflow.files.requests import JoinSessionRequest, SessionRequest
 
 HAS_ENDED = FileRefusal(errno=errno.ESTALE, error="the session has ended", seq=0)
@@ -28,7 +27,9 @@ class Entering:
     ----------
     core
         The master's state.
-    opening, locks, fleet, once
+    resume, close
+        What is done with the files that a session has open, when it comes back, and when it ends (`FileOpening`).
+    locks, fleet, once
         Its other parts.
     ended
         Called with each session that has ended, and what others must forget then.
@@ -37,13 +38,14 @@ class Entering:
     def __init__(
         self,
         core: Core,
-        opening: FileOpening,
+        resume: Callable[[Session, SessionRequest, list[Given]], list[int]],
+        close: Callable[[Session], list[Inode]],
         locks: Locks,
         fleet: Fleet,
         once: Once,
         ended: Callable[[Session, Changes], None],
     ) -> None:
-        self._core, self._opening, self._locks = core, opening, locks
+        self._core, self._resume, self._close, self._locks = core, resume, close, locks
         self._fleet, self._once, self._ended = fleet, once, ended
 
     def join(self, peer: int, asked: JoinSessionRequest) -> None:
@@ -85,7 +87,7 @@ class Entering:
             return
         core.sessions.connect(session, peer)
         session.host = asked.host
-        handles = self._opening.resume(session, asked, self._once.in_flight(session, asked.slots))
+        handles = self._resume(session, asked, self._once.in_flight(session, asked.slots))
         options = core.options
         reply = SessionReply(
             session=session.name,
@@ -126,7 +128,7 @@ class Entering:
     def end(self, session: Session) -> None:
         """End a session: what it had open is closed, what it never committed goes."""
         core, changes = self._core, Changes()
-        for inode in self._opening.end(session):
+        for inode in self._close(session):
             self.unname(inode, changes)
         self._locks.release_all(session)
         core.commit(SessionEndRecord(session.name))

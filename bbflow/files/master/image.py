@@ -6,11 +6,11 @@ Nothing here changes anything: that is what `Namespace` is for, of which this is
 import errno
 from collections.abc import Iterator, Mapping, Set
 
-from bbflow.files.attr import Attr
 from bbflow.files.inodes import DIRECTORY, FILE, LINK, Inode
 from bbflow.files.master.permissions import SEARCH, Credentials, check_access
 from bbflow.files.master.records import Handle, Hidden, Lock, ObjectTransfer
 from bbflow.files.names import check_name, split_path
+from bbflow.files.wire import Attr
 
 MASTER_SHIFT = 48
 NOTHING: Mapping[str, int] = {}

@@ -83,7 +83,9 @@ class Master:
         )
         locks = self._locks = Locks(core)
         self._once = Once(core, self._opening.undo)
-        self._entering = Entering(core, self._opening, locks, self._fleet, self._once, self._ended)
+        self._entering = Entering(
+            core, self._opening.resume, self._opening.end, locks, self._fleet, self._once, self._ended
+        )
         self._requests: Answers = {
             **naming.requests,
             **self._opening.requests,
