@@ -12,8 +12,9 @@ from bbflow.operators import fold_steps
 from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.folding import finish
 from bbflow.transit.folding.finish import Finishing
+from bbflow.transit.folding.partials import Partial, are_apart
 from bbflow.transit.folding.publish import FieldWork, Handed, hand_over, publish_fields
-from bbflow.transit.folding.reduce import Partial, ReducedSpan, are_apart
+from bbflow.transit.folding.reduce import ReducedSpan
 from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, OUTER, StateSlot
 from bbflow.transit.folding.state_layouts import state_layout_of

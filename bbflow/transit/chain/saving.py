@@ -29,7 +29,8 @@ from bbflow.transit.folding.inner import places_of
 from bbflow.transit.folding.inputs import Inputs
 from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.lanes import state_sizes
-from bbflow.transit.folding.reduce import Partial, together
+from bbflow.transit.folding.partials import Partial
+from bbflow.transit.folding.reduce import together
 from bbflow.transit.folding.shards import Region, Room, ShardState, StatePlace, overlapping
 from bbflow.transit.folding.slots import BASE, CARRIED, INNER, OUTER, Keys, StateSlot
 from bbflow.transit.folding.state_layouts import by_region, state_layout_of

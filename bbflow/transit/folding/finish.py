@@ -11,7 +11,7 @@ from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.operator import FINISHED_POINTS, Operator
 from bbflow.operators.state import StateLayout
 from bbflow.operators.steps import Array, Views
-from bbflow.transit.folding.reduce import Partial, apart, state_layout_of_part
+from bbflow.transit.folding.partials import Partial, apart, state_layout_of_part
 from bbflow.transit.folding.shards import Region
 from bbflow.transit.folding.slots import OUTER
 from bbflow.transit.folding.state_layouts import state_layout_of

@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from bbflow.records import Layout, Step
-from bbflow.transit.folding.regions import Regions
-from bbflow.transit.folding.shards import ShardKey
+from bbflow.transit.folding.shards import Regions, ShardKey
 from bbflow.view.stream import StreamView
 
 KEPT = 16

@@ -15,8 +15,7 @@ from bbflow.records import BlockForm
 from bbflow.transit.folding.lanes import JOINED, Lanes, NodeLane, state_sizes, transformed_dtype
 from bbflow.transit.folding.patterns import Pattern, Shapes
 from bbflow.transit.folding.plans import Directories, FoldPlan, PlannedShard
-from bbflow.transit.folding.regions import Place
-from bbflow.transit.folding.shards import Region, Room, ShardKey
+from bbflow.transit.folding.shards import Place, Region, Room, ShardKey
 from bbflow.transit.folding.slots import LEVELS
 from bbflow.transit.folding.tables import Roster, padded
 

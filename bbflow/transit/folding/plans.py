@@ -16,8 +16,7 @@ from bbflow.transit.folding.batches import Stretch
 from bbflow.transit.folding.footprint import ends_within, states_of, written_of
 from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.patterns import Parts
-from bbflow.transit.folding.regions import Place
-from bbflow.transit.folding.shards import Region, Room, ShardKey
+from bbflow.transit.folding.shards import Place, Region, Room, ShardKey
 from bbflow.transit.folding.slots import LEVELS, Keys
 from bbflow.transit.folding.states import ReadyWork, joined
 from bbflow.transit.folding.tables import Alike, Roster

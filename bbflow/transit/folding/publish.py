@@ -16,7 +16,8 @@ from bbflow.operators.steps import Array
 from bbflow.point_maps import PointMap
 from bbflow.transit.folding.finish import Finishing
 from bbflow.transit.folding.inherited import Inherited
-from bbflow.transit.folding.reduce import Partial, ReducedSpan, partials_of, remainder_of, state_layout_of_part
+from bbflow.transit.folding.partials import Partial, state_layout_of_part
+from bbflow.transit.folding.reduce import ReducedSpan, partials_of, remainder_of
 from bbflow.transit.folding.tables import FieldStates
 
 [_count] = parse_operators(["count"])

@@ -6,12 +6,8 @@ from bbflow.errors import ConfigError
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space.columns import Column
 from bbflow.records import Block, BlockForm
-from bbflow.transit.folding.shards import ShardKey, overlapping
+from bbflow.transit.folding.shards import Place, Regions, ShardKey, overlapping
 
-Place = tuple[str, int]
-"""The name of a node, and which of the forms there."""
-Regions = Mapping[ShardKey, Mapping[str, Place]]
-"""Region of a field to the places of the variables' blocks there."""
 Form = Block | BlockForm
 PlacedForm = tuple[Place, Form]
 

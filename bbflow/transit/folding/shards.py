@@ -64,6 +64,12 @@ class ShardKey:
         return ShardKey, (self.node, self.diagnostic, self.start, self.count)
 
 
+Place = tuple[str, int]
+"""The name of a node, and which of the forms there."""
+Regions = Mapping[ShardKey, Mapping[str, Place]]
+"""Region of a field to the places of the variables' blocks there."""
+
+
 class StatePlace(NamedTuple):
     """Where a state lies."""
 

@@ -14,8 +14,7 @@ from bbflow.operators.steps import Array
 from bbflow.store.pool import map_file, map_pool, values_at
 from bbflow.transit.folding.inputs import Inputs
 from bbflow.transit.folding.plans import FoldPlan, LaneWork, PlannedShard, PlannedSteps
-from bbflow.transit.folding.regions import Place
-from bbflow.transit.folding.shards import ShardKey, ShardState
+from bbflow.transit.folding.shards import Place, ShardKey, ShardState
 from bbflow.transit.folding.states import begun
 from bbflow.transit.folding.steady import SteadyFold, packed
 from bbflow.transit.folding.tables import Roster, States
