@@ -59,7 +59,11 @@ def test_what_weights_take_is_told(bbflow, written, tmp_path):
     said = bbflow("check", *written(operators=operators))
     assert f"{tmp_path / 'weights.nc'}: 11.7 KiB in the analysis, 11.7 KiB at most in the workers" in said
     operators["tas"]["space"]["remap"] = str(tmp_path / "none.nc")
-    assert "can't read the weights" in bbflow("check", *written(operators=operators), code=os.EX_USAGE)
+    config, *xml = written(operators=operators)
+    assert "can't read the weights" in bbflow("check", config, *xml, code=os.EX_USAGE)
+    begun = tmp_path / "begun"
+    assert "can't read the weights" in bbflow("run", config, "--", "touch", begun, code=os.EX_USAGE)
+    assert not begun.exists()
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,15 @@ from scipy.sparse import csc_array
 
 from bbflow.cli import main
 from bbflow.errors import ConfigError
+from bbflow.operators.space import parse_space
+from bbflow.operators.space.described import LAT_ATTRIBUTES, LON_ATTRIBUTES
+from bbflow.operators.space.grid import EARTH_RADIUS_M
 from bbflow.operators.space.making import make_weights
 from bbflow.operators.space.meshes import Mesh, on_sphere
+from bbflow.operators.space.regridding import place_space
 from bbflow.operators.space.targets import regular, target_of
 from bbflow.operators.space.weights import read_weights
+from bbflow.operators.steps import Steps
 
 needs_cdo = pytest.mark.skipif(not shutil.which("cdo"), reason="cdo is not installed")
 
@@ -121,3 +126,29 @@ def test_a_file_without_a_grid_or_with_two_is_refused(tmp_path):
     xr.Dataset({"tas": ("x", np.zeros(3))}).to_netcdf(path)
     with pytest.raises(ConfigError, match="has nothing as lat"):
         target_of(str(path))
+
+
+@pytest.mark.parametrize("source", ["r36x18", "cells"])
+def test_means_over_healpix_are_of_equal_areas_and_not_of_the_cells_before(source):
+    """A source with as many cells, of which the corners are known, doesn't lend them to the result."""
+    count = 12 * 4**2
+    values = np.random.default_rng(3).normal(size=648 if source == "r36x18" else count)
+    if source == "cells":
+        cell = target_of("hpz2")
+        west = cell.lon - 3
+        known = {"lat": cell.lat, "lon": cell.lon}
+        known["lat_bnds"] = np.stack([cell.lat - 1, cell.lat - 1, cell.lat + 1, cell.lat + 1], axis=1)
+        known["lon_bnds"] = np.stack([west, west + 6, west + 6, west], axis=1)
+        attributes = {"lat": LAT_ATTRIBUTES | {"bounds": "lat_bnds"}, "lon": LON_ATTRIBUTES | {"bounds": "lon_bnds"}}
+        grid = (("ncol",), (count,), known, {}.__getitem__, attributes)
+    else:
+        known = {"lat": np.linspace(-85, 85, 18), "lon": np.arange(36) * 10.0}
+        grid = (("lat", "lon"), (18, 36), known, {}.__getitem__)
+    found = {}
+    for name in ("", "fldmean", "fldint"):
+        placement = place_space(parse_space([{"remapnn": "hpz2"}, *filter(None, [name])]), *grid)
+        found[name] = placement.local((0,) * len(grid[1]), grid[1]).values(Steps([values]))[0]
+    np.testing.assert_allclose(found["fldmean"], found[""].mean(), rtol=1e-12)
+    np.testing.assert_allclose(found["fldint"], found[""].mean() * 4 * np.pi * EARTH_RADIUS_M**2, rtol=1e-12)
+    assert placement.cell_methods == "area: sum"
+    assert not placement.attributes

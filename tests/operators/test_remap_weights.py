@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import netCDF4
 import numpy as np
 import pytest
 import xarray as xr
@@ -175,6 +176,53 @@ def test_a_truncated_file_and_none_are_told_in_a_line(tmp_path):
         placed(str(path))
     with pytest.raises(ConfigError, match=r"can't read the weights .*No such file"):
         placed(str(tmp_path / "nothing.nc"))
+    with pytest.raises(ConfigError, match=r"No such file.*, and that is no name of a grid: these are r360x180"):
+        placed(str(tmp_path / "n32"))
+
+
+@pytest.mark.parametrize("kind", ["NETCDF3_CLASSIC", "NETCDF3_64BIT", "NETCDF3_64BIT_DATA"])
+@pytest.mark.parametrize("records", [0, 1, 2])
+def test_a_classic_file_without_its_last_byte_is_refused_and_a_whole_one_is_read(tmp_path, kind, records):
+    """The NetCDF library reads zeros where the file has ended: weights that are none."""
+    path = tmp_path / "weights.nc"
+    with netCDF4.Dataset(path, "w", format=kind) as file:
+        file.createDimension("record", None)
+        for name, (dims, values, *_) in scrip().items():
+            dims = (dims,) if isinstance(dims, str) else dims
+            for dim, size in zip(dims, values.shape, strict=True):
+                if dim not in file.dimensions:
+                    file.createDimension(dim, size)
+            file.createVariable(name, "i4" if values.dtype.kind == "i" else "f8", dims)[:] = values
+            file[name].units = "degrees"
+        for number in range(records):
+            file.createVariable(f"more_{number}", "f4", ("record",))[:] = np.arange(3)
+    read_weights(path)
+    path.write_bytes(path.read_bytes()[:-1])
+    for reading in (read_weights, weights_bytes):
+        with pytest.raises(ConfigError, match=rf"has {path.stat().st_size} of {path.stat().st_size + 1} bytes"):
+            reading(path)
+
+
+def test_headers_that_end_early_and_empty_files_are_told_in_a_line(tmp_path):
+    path = tmp_path / "weights.nc"
+    xr.Dataset(scrip()).to_netcdf(path, format="NETCDF3_CLASSIC", engine="netcdf4")
+    whole = path.read_bytes()
+    cut = {0: "is empty", 3: "can't be read as NetCDF", 6: "header isn't whole", 300: "isn't whole|damaged"}
+    for length, says in cut.items():
+        path.write_bytes(whole[:length])
+        with pytest.raises(ConfigError, match=says) as refused:
+            weights_bytes(path)
+        assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("item", "says"), [
+    ({"remapnn": "hp12"}, "12 is no power of two"),
+    ({"healpix": 20}, "from 0 to 13"),
+    ({"remapcon": "r0x10"}, "has no points"),
+])  # fmt: skip
+def test_grids_that_cant_be_had_are_refused_with_the_configuration(item, says):
+    with pytest.raises(ConfigError, match=says):
+        parse_space(item)
 
 
 @pytest.mark.parametrize(("item", "says"), [

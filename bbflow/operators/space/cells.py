@@ -1,4 +1,4 @@
-"""Cells that the stream tells by their corners: those of curvilinear grids and of lists of cells."""
+"""Cells whose areas are known: those of curvilinear grids and of lists of cells by their corners, and of HEALPix."""
 
 from dataclasses import dataclass
 
@@ -13,14 +13,17 @@ ON_A_LINE = 1e-14
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cells:
-    """Cells of which a latitude and a longitude that are none of their grid's dimensions tell the corners."""
+    """Cells of HEALPix, or of which a latitude and a longitude that are none of the dimensions tell the corners."""
 
     grid: Grid
     """Theirs."""
     axes: tuple[int, ...]
     """The grid's axes of which they are the points."""
     names: tuple[tuple[str, str], ...]
-    """A latitude and its bounds, a longitude and its; bounds have the points' shape, with the corners last."""
+    """A latitude and its bounds, a longitude and its; bounds have the points' shape, with the corners last.
+
+    Empty for HEALPix, whose cells are all alike.
+    """
 
     def areas(self) -> Array:
         """Return the cells' areas in m2 on CDO's sphere, float64, that broadcast against the grid's fields.
@@ -30,6 +33,9 @@ class Cells:
         ConfigError
             As for `Grid.in_degrees`.
         """
+        if not self.names:
+            (axis,) = self.axes
+            return np.full([1] * len(self.grid.shape), 4 * np.pi * EARTH_RADIUS_M**2 / self.grid.shape[axis])
         lats, lons = (self.grid.in_degrees(name, self.grid.coordinates[bounds]) for name, bounds in self.names)
         areas = EARTH_RADIUS_M**2 * polygons(lats, lons)
         shape = [size if axis in self.axes else 1 for axis, size in enumerate(self.grid.shape)]
@@ -40,6 +46,8 @@ def cells_of(grid: Grid) -> Cells | None:
     """Find the cells of a grid of which no dimension is a latitude or a longitude; None if it tells none."""
     if {LAT, LON} & {grid.kind(axis) for axis in range(len(grid.shape))}:
         return None
+    if grid.healpix in grid.dims:
+        return Cells(grid, (grid.dims.index(grid.healpix),), ())
     lat, lon = _with_corners(grid, LAT), _with_corners(grid, LON)
     if lat is None or lon is None:
         return None

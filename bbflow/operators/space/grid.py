@@ -66,6 +66,8 @@ class Grid:
     """CF attributes of coordinates."""
     made: frozenset[str] = frozenset()
     """Dimensions whose coordinates the stream lacks."""
+    healpix: str = ""
+    """The dimension that has all cells of HEALPix; empty if there is none."""
 
     def kind(self, axis: int) -> str | None:
         """Tell whether a dimension is latitude, longitude or levels."""

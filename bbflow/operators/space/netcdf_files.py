@@ -1,10 +1,13 @@
 """NetCDF files of grids and weights, as they lie on the disk."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bbflow.errors import ConfigError, describe
+from bbflow.errors import ConfigError
+from bbflow.operators.space.classic_files import bytes_of
 from bbflow.operators.space.installed import check_installed
 
 if TYPE_CHECKING:
@@ -25,7 +28,8 @@ def version_of(path: Path, what: str) -> Version:
     try:
         status = path.stat()
     except OSError as error:
-        raise ConfigError(f"can't read {what} {path}: {describe(error)}") from None
+        named = "" if path.suffix else ", and that is no name of a grid: these are r360x180, hp512 and hpz9"
+        raise ConfigError(f"can't read {what} {path}: {error.strerror}{named}") from None
     return path, status.st_mtime_ns, status.st_size
 
 
@@ -46,25 +50,30 @@ def load(path: Path, what: str, **decoding: Any) -> "xr.Dataset":
     ConfigError
         If it can't be read as NetCDF.
     """
-    check_installed("netCDF4", what)
-    import xarray as xr  # only who remaps waits for it
-
-    try:
-        with xr.open_dataset(path, **decoding) as data:
-            data.load()
-    except (OSError, ValueError, RuntimeError) as error:  # whatever the reader of damaged files raises
-        raise ConfigError(f"{path} can't be read as NetCDF ({error}): it is damaged, or not {what}") from None
-    return data
+    with _opened(path, what, **decoding) as data:
+        return data.load()
 
 
 @lru_cache(maxsize=16)
 def lengths_of(path: Path, _changed: int, _size: int) -> dict[str, int]:
-    """Return the lengths of the dimensions of a file, of whose values nothing is read; see `load`."""
-    check_installed("netCDF4", "a file of weights")
-    import xarray as xr
+    """Return the lengths of the dimensions of a file of weights, of whose values nothing is read; see `load`."""
+    with _opened(path, "a file of weights", decode_cf=False) as data:
+        return {str(name): size for name, size in data.sizes.items()}
+
+
+@contextmanager
+def _opened(path: Path, what: str, **decoding: Any) -> Iterator["xr.Dataset"]:
+    check_installed("netCDF4", what)
+    import xarray as xr  # only who remaps waits for it
 
     try:
-        with xr.open_dataset(path, decode_cf=False) as data:
-            return {str(name): size for name, size in data.sizes.items()}
-    except (OSError, ValueError, RuntimeError) as error:
-        raise ConfigError(f"{path} can't be read as NetCDF ({error})") from None
+        size, whole = path.stat().st_size, bytes_of(path)
+        if not size:
+            raise ConfigError(f"{path} is empty: copy or make it again")
+        if whole is not None and size < whole:  # the NetCDF library reads zeros beyond the end
+            raise ConfigError(f"{path} has {size} of {whole} bytes, so it isn't whole: copy or make it again")
+        with xr.open_dataset(path, **decoding) as data:
+            yield data
+    except (OSError, ValueError, RuntimeError) as error:  # whatever the reader of damaged files raises
+        told = str(error).partition("\n")[0].partition(". Consider")[0]
+        raise ConfigError(f"{path} can't be read as NetCDF ({told}): it is damaged, or not {what}") from None

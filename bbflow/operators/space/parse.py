@@ -9,7 +9,7 @@ from bbflow.operators.space.levels import Levels, parse_levels
 from bbflow.operators.space.making import MADE
 from bbflow.operators.space.moves import HOWS, NAMES, Box, Mask, Move, Points, Reduce, Remap, Select, SelectIndex, named
 from bbflow.operators.space.space import Space
-from bbflow.operators.space.targets import is_named
+from bbflow.operators.space.targets import check_named, is_named
 from bbflow.origin import beside
 from bbflow.sections import check_keys, flag, number, positive, text, whole_number
 
@@ -147,6 +147,8 @@ def _remap(method: str) -> Callable[[Any], tuple[Move, ...]]:
         if "weights" not in own and method not in MADE:
             raise ConfigError(f"weights can be made for {' and '.join(f'remap{name}' for name in MADE)}: name a file")
         others = {key: text(own[key]) for key in ("weights", "fraction", "grid") if own.get(key) is not None}
+        if is_named(others.get("grid", "")):
+            check_named(others["grid"])
         least = None if own.get("area_min") is None else number(own["area_min"])
         if least is not None and not 0 <= least <= 1:
             raise ConfigError(f"area_min is {least:g}: it is a share of a point's area, from 0 to 1")

@@ -10,7 +10,7 @@ import numpy as np
 from bbflow.errors import ConfigError
 from bbflow.operators.space.coarsening import pyramid_of
 from bbflow.operators.space.described import CORNERS, CRS, described, mesh_of
-from bbflow.operators.space.grid import LAT, LON, Grid, checked_weights, fitted
+from bbflow.operators.space.grid import LAT, LON, Grid, checked_weights, fitted, kind_of
 from bbflow.operators.space.meshes import Described, Mesh, sized, strays
 from bbflow.operators.space.moves import Move, Remap
 from bbflow.operators.space.placement import Placement, TrackPlacement
@@ -83,7 +83,7 @@ def resolve_chain(moves: Sequence[Move], grid: Grid, variables: Variables) -> Pl
 
 
 def _cut(moves: Sequence[Move], grid: Grid, variables: Variables) -> TrackPlacement:
-    return resolve(moves, grid.dims, grid.shape, grid.coordinates, variables, grid.attributes)
+    return resolve(moves, grid, variables)
 
 
 def _result_grid(grid: Grid, before: TrackPlacement) -> Grid:
@@ -144,12 +144,16 @@ def _target_grid(grid: Grid, axes: tuple[int, ...], target: Described, mesh: Mes
     at = sum(axis < min(axes) for axis in kept)
     dims = [grid.dims[axis] for axis in kept]
     sizes = [grid.shape[axis] for axis in kept]
-    coordinates = {name: values for name, values in grid.coordinates.items() if name not in target.coordinates}
+    # What is told of the source's cells could be taken for that of as many others.
+    own = {name for name in grid.coordinates if kind_of(name, grid.attributes.get(name, {})) in (LAT, LON)}
+    own |= {str(grid.attributes.get(name, {}).get("bounds", "")) for name in own}
+    coordinates = {name: values for name, values in grid.coordinates.items() if name not in own}
     return Grid(
         (*dims[:at], *target.dims, *dims[at:]),
         (*sizes[:at], *mesh.shape, *sizes[at:]),
         {**coordinates, **target.coordinates},
         {**grid.attributes, **target.attributes},
+        healpix=target.dims[0] if mesh.zoom is not None else "",
     )
 
 
@@ -174,7 +178,8 @@ def _coordinates(
     dims: dict[str, tuple[str, ...]] = {}
     same = set(on_target.dims) if after is None else after.unchanged & set(on_target.dims)
     for name, own in (*(before.coordinate_dims if before else {}).items(), *target.coordinate_dims.items()):
-        if {dim for dim in own if dim not in NO_DIMENSIONS and not dim.startswith(CORNERS)} <= same:
+        across = {dim for dim in own if dim not in NO_DIMENSIONS and not dim.startswith(CORNERS)}
+        if (across or set(target.dims)) <= same:  # a grid's mapping goes with its cells
             values[name], dims[name] = on_target.coordinates[name], own
     if after is not None:
         values, dims = {**values, **after.coordinates}, {**dims, **after.coordinate_dims}

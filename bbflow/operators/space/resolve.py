@@ -134,23 +134,15 @@ def _of_track(grid: Grid, track: Track, shifted: Array | None) -> list[Described
     return found
 
 
-def resolve(
-    moves: Sequence[Move],
-    dims: tuple[str, ...],
-    shape: tuple[int, ...],
-    coordinates: Mapping[str, Array],
-    variables: Callable[[str], Array],
-    attributes: Mapping[str, Mapping[str, Any]],
-) -> TrackPlacement:
+def resolve(moves: Sequence[Move], grid: Grid, variables: Callable[[str], Array]) -> TrackPlacement:
     """Find the points; see `Space.resolve`."""
-    grid = Grid(dims, shape, coordinates, attributes)
     column = place_column(moves[0], grid, variables) if isinstance(moves[0], Levels) else None
     draft = Draft.of(grid, variables)
     if column is not None:
         draft = Draft.of(column.of_grid(grid), variables).with_column(column, grid)
     for move in moves if column is None else moves[1:]:
         draft = APPLY[type(move)](draft, move)
-    return replace(draft.placement(), source=shape)
+    return replace(draft.placement(), source=grid.shape)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -50,21 +50,41 @@ def target_of(text: str, directory: str = "") -> Mesh:
     return _named(text) if is_named(text) else read_mesh(Path(directory) / Path(text).expanduser())
 
 
-@lru_cache(maxsize=8)
-def _named(text: str) -> Mesh:
+def check_named(text: str) -> None:
+    """See that a grid of which a text `is_named` can be had.
+
+    Raises
+    ------
+    ConfigError
+        If it has no points, too many, or no nested order.
+    """
     if found := REGULAR.fullmatch(text):
-        columns, rows = map(int, found.groups())
-        if not columns or not rows:
+        if not all(map(int, found.groups())):
             raise ConfigError(f"{text!r} has no points")
-        return regular(rows, columns)
-    if found := HEALPIX_NSIDE.fullmatch(text):
+    elif found := HEALPIX_NSIDE.fullmatch(text):
         nside = int(found[1])
         if nside < 1 or nside & (nside - 1):
             raise ConfigError(f"{text!r}: {nside} is no power of two, and only such grids have a nested order")
-        return healpix(nside.bit_length() - 1)
+    if (zoom := _zoom(text)) is not None and zoom > MOST_ZOOM:
+        raise ConfigError(f"HEALPix of zoom {zoom} isn't to be had: from 0 to {MOST_ZOOM}")
+
+
+def _zoom(text: str) -> int | None:
+    """Return the zoom of a HEALPix grid by its name; None of others."""
+    if found := HEALPIX_NSIDE.fullmatch(text):
+        return int(found[1]).bit_length() - 1
     found = HEALPIX_ZOOM.fullmatch(text)
-    assert found
-    return healpix(int(found[1]))
+    return int(found[1]) if found else None
+
+
+@lru_cache(maxsize=8)
+def _named(text: str) -> Mesh:
+    check_named(text)
+    zoom = _zoom(text)
+    if zoom is not None:
+        return healpix(zoom)
+    columns, rows = map(int, text[1:].split("x"))
+    return regular(rows, columns)
 
 
 def regular(rows: int, columns: int) -> Mesh:
@@ -80,15 +100,7 @@ def regular(rows: int, columns: int) -> Mesh:
 
 
 def healpix(zoom: int) -> Mesh:
-    """Return the cells of HEALPix, in nested order, at a zoom level: nside is 2**zoom.
-
-    Raises
-    ------
-    ConfigError
-        If there are too many.
-    """
-    if not 0 <= zoom <= MOST_ZOOM:
-        raise ConfigError(f"HEALPix of zoom {zoom} isn't to be had: from 0 to {MOST_ZOOM}")
+    """Return the cells of HEALPix, in nested order, at a zoom level: nside is 2**zoom."""
     lat, lon = healpix_centres(zoom)
     return Mesh((12 * 4**zoom,), lat, lon, area=np.full(len(lat), 4 * np.pi / len(lat)), zoom=zoom)
 

@@ -113,6 +113,9 @@ def sparse(
     return Weights(name, method, *meshes, starts, rows[order].astype("i4"), values[order], cover, whole)
 
 
+WHAT = "the weights"
+
+
 def read_weights(path: Path) -> Weights:
     """Read a file of weights.
 
@@ -121,7 +124,7 @@ def read_weights(path: Path) -> Weights:
     ConfigError
         If it can't be read, isn't such a file or is damaged, or has weights that are no plain sums.
     """
-    return _read(*version_of(path, "the weights"))
+    return _read(*version_of(path, WHAT))
 
 
 @lru_cache(maxsize=4)
@@ -150,7 +153,7 @@ def weights_bytes(path: Path) -> tuple[int, int]:
     ConfigError
         If it can't be read, or isn't such a file.
     """
-    lengths = lengths_of(*version_of(path, "the weights"))
+    lengths = lengths_of(*version_of(path, WHAT))
     links = next((lengths[name] for name in ("num_links", "n_s") if name in lengths), None)
     if links is None:
         raise ConfigError(f"{path} has no weights: neither num_links (SCRIP, CDO) nor n_s (ESMF and others) in it")

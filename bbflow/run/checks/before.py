@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import bbflow_adios2
@@ -87,16 +87,22 @@ def tell_before(config: Config, command: Sequence[str], contact: Path | None, sc
     ------
     CapacityError
         If the memory that the nodes would take isn't there.
+    ConfigError
+        If weights can't be read: nothing would be folded.
     """
     xml = xml_of(command)
     found = [*(check_xml(xml, config) if xml and not config.select else []), *check_select(config)]
     found += check_run(config, contact, scheduler)
-    unfit = next((item for item in found if item.kind == WRONG and item.what == "memory"), None)
+    unfit = next((item for item in found if item.kind == WRONG and item.what in UNFIT), None)
     for item in found:
         if item is not unfit and (item.kind != FINE or item.what in ("memory", "states", "weights")):
             print(f"bbflow: {item.what}: {item.text}", file=sys.stderr)
     if unfit is not None:
-        raise CapacityError(unfit.text)
+        raise UNFIT[unfit.what](unfit.text)
+
+
+UNFIT: Mapping[str, type[BbflowError]] = {"memory": CapacityError, "weights": ConfigError}
+"""What ends a run before it begins, as what."""
 
 
 def xml_of(command: Sequence[str]) -> Path | None:
