@@ -29,7 +29,7 @@ hosts = hosts_with(ADDRESSES)
 
 
 def rows_of(ranks, files):
-    """Return what `tasks` writes over a communicator of so many ranks."""
+    """Return what `tasks` writes over a communicator of this many ranks."""
     steps, rows, columns = np.ogrid[: files * STEPS, :ranks, :COLUMNS]
     return 1000.0 * steps + 10.0 * rows + columns
 

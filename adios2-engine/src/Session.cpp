@@ -303,6 +303,7 @@ void Session::SendCommit(const Value::Array &attributes)
     m_Course.Commit(bytes, aheadBytes > 0);
     if (m_File)
     {
+        // From its commit on the node knows of the file, and removes it.
         m_File->Keep();
         ++m_Report.Spilled;
     }

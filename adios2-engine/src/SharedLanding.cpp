@@ -16,6 +16,7 @@ void SharedLanding::Land(const char *source, const size_t bytes, const size_t of
         scan.See(source + i, n);
         StreamTile(target + i, source + i, n);
     }
+    // Stores past the caches reach memory in any order: the commit may go only once all are there.
     FinishCopies();
 }
 

@@ -56,6 +56,7 @@ StepCourse::Restoring StepCourse::Restore(const int64_t committed, const bool sa
     {
         m_Unconfirmed = -1; // the lost node has it, or it is lost with the node
     }
+    // The commit or its reply went with the connection: the node says which, and it counts once.
     restoring.SendCommit = committed < m_Unconfirmed;
     if (!m_IsOpen || m_IsDropped)
     {
@@ -82,6 +83,7 @@ void StepCourse::BeginAgain(const std::string_view status)
 
 int64_t StepCourse::Settled() const
 {
+    // No part of a dropped step will come: a node that waited for it would wait for ever.
     return m_IsOpen && m_IsDropped ? static_cast<int64_t>(m_Number) : m_Settled;
 }
 

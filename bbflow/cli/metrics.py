@@ -1,4 +1,4 @@
-"""Give numbers about BB nodes, files and noted as OpenMetrics: once, or to Prometheus, which asks again and again.
+"""Print numbers about BB nodes, files and stagers as OpenMetrics, or serve them to Prometheus.
 
 Servers are asked from outside, by what 'bbflow status' asks too, so no step of a simulation waits for it. Whoever asks
 the page needs a token, which follows from the contact file's key: --token writes it to a file for Prometheus.

@@ -364,6 +364,7 @@ class FoldStage(DriverStage):
         self.folding.fail(errors)
         self.folding.settle({key: saved.inherited(key) for key in keys})
         self._commit()
+        # Only now: until it was stored, the checkpoint before named the files that this one has replaced.
         needed = {Path(item.path) for item in self.folding.origins.settled.values()}
         for path in (self.run.config.output / SETTLED_DIRECTORY).iterdir():
             if path not in needed and is_ours(self.run.config.output, path):
@@ -385,6 +386,7 @@ class FoldStage(DriverStage):
     def _commit(self) -> None:
         # The node with the time values comes last: its cursor is then never ahead of another's.
         nodes = sorted(self.run.nodes, key=self._has_time)
+        # First: this checkpoint says what is held, and what the one before it names is needless once it is stored.
         self.folding.states.let_go()
         rosters = [states.roster for states in self.folding.states.tables]
         # Rosters are in the output before a checkpoint names them, and go when none does.

@@ -1,4 +1,4 @@
-"""Safe copies: the partial states of all nodes in the output, every so often, for the day that a host is lost."""
+"""Safe copies: the partial states of all nodes in the output, every few minutes, in case a host is lost."""
 
 import shutil
 import time
@@ -115,6 +115,7 @@ class SafeCopies:
             ),
             attributes=attributes,
         )
+        # Last: until here the copy in the other place counts, and nobody has written into it.
         write_whole(self._directory / LATEST, pack(written))
         self._kept_s = self._clock()
         return sum(map(len, files.values()))

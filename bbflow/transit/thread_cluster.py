@@ -13,7 +13,7 @@ from bbflow.errors import NodeError
 from bbflow.transit.cluster import ASIDE_THREADS, leave_by
 
 CLOSING_S = 30.0
-"""What still runs when nobody wants it any more is waited for so long."""
+"""How long to wait at the end for tasks whose results nobody wants any more."""
 
 
 class ThreadTask(Future[Any]):

@@ -17,7 +17,7 @@ from bbflow_spark.program import SparkProgram
 PLAN_S = 2.0
 """A task may ask before its stage's plan has come; after this time it reads by itself."""
 LOOK_S = 0.5
-"""So often whoever waits looks whether waiting still helps."""
+"""How often whoever waits looks whether waiting still helps."""
 
 
 @dataclass(frozen=True, slots=True)

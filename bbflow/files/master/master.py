@@ -224,6 +224,7 @@ class Master:
             if kind in self._changes:
                 self._check_grace(call)
                 core.next_seq()
+            # Sent again since its reply was lost: it counts once, however often it comes.
             if (had := self._once.reply(call)) is not None:
                 self._say(call, had)
                 return True

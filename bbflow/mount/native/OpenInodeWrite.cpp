@@ -30,6 +30,7 @@ OpenInode::Way OpenInode::WayTo(const Piece &piece, const uint64_t offset,
 {
     if (piece.Version == m_Layout.Version)
     {
+        // Nobody else reads a version before it is committed.
         return Way::InPlace;
     }
     const bool isReplaced = offset == 0 && bytes >= piece.Bytes;
@@ -38,6 +39,7 @@ OpenInode::Way OpenInode::WayTo(const Piece &piece, const uint64_t offset,
         return Way::New;
     }
     const bool isLast = &piece == &m_Layout.Pieces.back();
+    // Behind what is committed nobody reads: these bytes may be written where they are.
     const bool isWhole = piece.Bytes >= piece.Committed; // else others may still read the rest
     return isLast && m_Layout.MayAppend && isWhole && offset >= piece.Bytes ? Way::Append
                                                                             : Way::Copy;

@@ -263,7 +263,7 @@ def midpoints(values: Array) -> Array:
 CLOSE = 1e-2
 """Coordinates that differ by less than this share of the least spacing are the same: many are float32."""
 ROUNDING = 1e-6
-"""So are those that differ by less than this share of their value."""
+"""Coordinates that differ by less than this share of their value are the same, too."""
 
 
 def between(values: Array, low: float, high: float) -> Array:

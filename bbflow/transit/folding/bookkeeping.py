@@ -370,6 +370,7 @@ class Folding:
             count = self.placements[name].shape
             key = ShardKey(node, name, (), ())
             state = self.states.get(key) or ShardState(key, (0,) * len(count), count, first_step=numbers[0])
+            # After a crash between the commits to two nodes these steps come again: a state takes each once.
             new = [(number, values) for number, values in zip(numbers, arrays, strict=True) if number > state.last_step]
             inputs = Inputs(
                 tuple(number for number, _ in new),
@@ -441,6 +442,8 @@ class Folding:
     def _restore(self, checkpoints: Iterable[tuple[int, Checkpoint]], rosters: Mapping[str, Roster]) -> None:
         for step, checkpoint in checkpoints:
             self._restore_shards(checkpoint, rosters)
+            # After a crash nodes may be at different steps. Folding goes on from the lowest one, and what is known of
+            # all nodes together must be as it was there; each shard knows by itself how far it is.
             if step == self.cursor:
                 self.timeline.restore(checkpoint.timeline)
                 self.losses.restore(checkpoint.losses)

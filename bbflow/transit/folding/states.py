@@ -108,6 +108,7 @@ def _begin(directory: str, lane: str, batch: int, counted: Collection[str]) -> b
         last = msgspec.json.decode(os.pread(descriptor, os.fstat(descriptor).st_size, 0) or b"{}", type=dict[str, int])
         if max(last.values(), default=batch) > batch:
             return False
+        # A process that died after this very batch may have given its receipt, which names its files: they stay.
         same = {process: at for process, at in last.items() if at == batch}
         _tidy(directory, lane, same, counted)
         content = msgspec.json.encode(same | {PROCESS: batch})

@@ -292,6 +292,8 @@ class SteadyFold:
 
     def _free(self, like: Progress, files: Mapping[StateSlot, StatePlace]) -> str:
         """Return the file that gets the next state of shards, which have written others already."""
+        # Never into what counts, which is only read until a receipt says otherwise, nor into what the stored checkpoint
+        # names: from there an analysis that takes over goes on.
         taken = {*like.paths, *like.held, *(place.path for place in files.values())}
         return free_file(self._plans[0].directories.states, self._label, OUTER, taken)
 

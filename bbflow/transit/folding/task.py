@@ -153,6 +153,7 @@ class ShardFold:
         self._diagnostic = work.diagnostic
         self._old = work.state
         self._files = dict(work.state.files)
+        # What counts and what the stored checkpoint names may only be read, whatever becomes of this task.
         self._taken = {*work.state.paths, *work.state.held}
         self._held = work.state.next_held(holds=work.holds)
 

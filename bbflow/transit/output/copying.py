@@ -213,6 +213,7 @@ class Copying:
         with ThreadPoolExecutor(AT_ONCE, "copy-files") as pool:
             list(pool.map(lambda path: self._copy_chunks(store, path, known), _chunks(store)))
             list(pool.map(lambda item: self._put(item[0], item[1]), arrays.items()))
+        # Last, as in the run's own store: whoever reads the bucket sees whole commits.
         self._put(store / METADATA, root)
         known.root, known.left_bytes = root, _bytes_in(store)
 

@@ -247,6 +247,8 @@ class Results:
                     if (text := error_of(operator, errors) or errors.get(f"{LATE}{key}")) is not None:
                         self._store.describe(name, bbflow_error=text)
             self._write_axis(span.closing, span.index)
+        # Copies take the places of what readers see before the commit shows what is new: after a crash between the two
+        # each file is whole, and what was written once more is there without what is new.
         for path, chunks in self._aside.items():
             assert chunks.aside is not None
             chunks.aside.replace(path)
