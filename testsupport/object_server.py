@@ -28,6 +28,24 @@ def credentials_of(url):
     return names | {"AWS_REGION": "us-east-1"}
 
 
+@contextmanager
+def refusing_keys(url):
+    """Let the server know no key, as if those that it is given were wrong or had expired, for as long as a ``with``."""
+    _allow(url, "0")
+    try:
+        yield
+    finally:
+        _allow(url, "inf")
+
+
+def _allow(url, requests):
+    """Say how many requests the server takes from now on without a look at their keys."""
+    kind = {"Content-Type": "text/plain"}
+    request = urllib.request.Request(f"{url}/moto-api/reset-auth", requests.encode(), kind, method="POST")
+    with urllib.request.urlopen(request, timeout=60):
+        pass
+
+
 def objects_in(url, prefix=None, bucket="bucket"):
     """Return the objects of a server's bucket as obstore has them."""
     from obstore.store import S3Store  # late: not all that start a server have it

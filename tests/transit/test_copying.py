@@ -20,7 +20,7 @@ from bbflow.stores.moved import is_moved
 from bbflow.stores.sources import Sources
 from bbflow.transit.output import copying
 from bbflow.transit.output.copying import Copying, check_copy
-from testsupport.object_server import credentials_of, object_server, objects_in
+from testsupport.object_server import credentials_of, object_server, objects_in, refusing_keys
 
 
 @pytest.fixture(scope="module")
@@ -203,6 +203,16 @@ def test_a_copy_that_can_not_be_is_said(server, tmp_path):
     store.commit(history="run")
     [error] = Copying(tmp_path, "s3://nowhere/run").finish()
     assert error.startswith("s3://nowhere/run: the copy isn't complete: ")
+
+
+@pytest.mark.parametrize("key", ["output", "copy_to"])
+def test_a_key_that_the_bucket_rejects_is_told_in_a_line_before(server, key):
+    config = Config("s", {}, copy_to="s3://bucket/rejected", moves=key == "output")
+    why = "s3://bucket/rejected/.bbflow: no permission; check its owner, or the credentials of its store"
+    with refusing_keys(server), pytest.raises(ConfigError) as refused:
+        check_copy(config)
+    assert str(refused.value) == f"{key}: s3://bucket/rejected can't be written: {why}"
+    check_copy(config)
 
 
 @pytest.mark.parametrize(

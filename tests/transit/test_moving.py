@@ -26,7 +26,7 @@ from bbflow.stores.sources import Sources
 from bbflow.transit.output import copying
 from bbflow.transit.output.copying import Copying, check_copy, check_output
 from bbflow.transit.output.moving import Digest, give_up
-from testsupport.object_server import credentials_of, object_server, objects_in
+from testsupport.object_server import credentials_of, object_server, objects_in, refusing_keys
 
 FUNCTION = """
 def halved(dataset):
@@ -225,6 +225,24 @@ def test_a_bucket_that_fails_loses_nothing_and_the_rest_is_brought_later(server,
     assert "is in s3://bucket/fails" in capsys.readouterr().out
     assert (zarr.open_group(stored(server, "fails/results.zarr"), mode="r")["v"][:, 0] == [0, 1, 2]).all()
     assert main(["upload", str(tmp_path)]) == 64
+
+
+def test_a_key_that_is_rejected_in_the_middle_loses_nothing(server, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(copying, "LAST_TRIES_S", (0.0,))
+    claim(tmp_path / "out")
+    store = tmp_path / "out" / "results.zarr"
+    written(store, 2)
+    assert not Copying(tmp_path / "out", "s3://bucket/expired", moves=True).finish()
+    gone = moved_files(store)
+    written(store, 2, first=2)
+    with refusing_keys(server):
+        [error] = Copying(tmp_path / "out", "s3://bucket/expired", moves=True).finish()
+        assert main(["upload", str(tmp_path / "out")]) != 0
+        assert "no permission" in "".join(capsys.readouterr())
+    assert re.fullmatch(r"s3://bucket/expired: the copy isn't complete: .*no permission.*'bbflow upload .*out'", error)
+    assert moved_files(store) == gone
+    assert main(["upload", str(tmp_path / "out")]) == 0
+    assert (zarr.open_group(stored(server, "expired/results.zarr"), mode="r")["v"][:, 0] == [0, 1, 2, 3]).all()
 
 
 def test_files_that_are_gone_from_the_bucket_are_said(server, tmp_path):
