@@ -27,6 +27,9 @@ public:
     /** Whether a direct write drops the pages that the kernel has of these bytes (Linux 6.6). */
     void SetDirectWrites(const bool isThere) { m_HasDirectWrites = isThere; }
 
+    /** Whether the kernel can be made to forget all names that it keeps (Linux 6.16). */
+    void SetForgetsNames(const bool isThere) { m_MayForgetNames = isThere; }
+
     /** Answers one request, whatever happens. */
     void Handle(const Request &request, Reply &reply);
 
@@ -41,6 +44,7 @@ private:
     KnownNodes &m_Known;
     const Invalidate m_Invalidate;
     bool m_HasDirectWrites = false;
+    bool m_MayForgetNames = false;
     std::atomic<int64_t> m_Open{0};
 
     static Method MethodOf(uint32_t opcode);

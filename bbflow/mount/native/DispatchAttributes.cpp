@@ -37,8 +37,8 @@ void Dispatch::GetAttributes(const Request &request, Reply &reply)
 {
     const auto &in = request.As<fuse_getattr_in>();
     OpenFile *open = (in.getattr_flags & FUSE_GETATTR_FH) != 0 ? FileOf(in.fh) : nullptr;
-    reply.SendStruct(
-        ToKernel(m_Files.Get(request.By, request.Header.nodeid, open), m_Files.AttributesSecs()));
+    const FileId id = request.Header.nodeid;
+    reply.SendStruct(ToKernel(m_Files.Get(request.By, id, open), m_Files.KeptSecs(id)));
 }
 
 void Dispatch::SetAttributes(const Request &request, Reply &reply)

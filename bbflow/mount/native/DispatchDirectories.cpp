@@ -78,14 +78,15 @@ void Dispatch::ReadDirectoryPlus(const Request &request, Reply &reply)
              { return EncodeWhole(request.Header.nodeid, entry, next); });
 }
 
-/** With attributes as they are now: when the directory was opened, files may have been shorter, and
+/** Nothing of it may be kept: the kernel may have been told to forget it before it takes it in.
+ *  With attributes as they are now: when the directory was opened, files may have been shorter, and
  *  the kernel would take that for news. */
 std::string Dispatch::EncodeWhole(const FileId parent, const DirectoryEntry &entry,
                                   const uint64_t next)
 {
     const bool isDots = entry.Name == "." || entry.Name == "..";
     const std::optional<Entry> known = isDots ? std::nullopt : m_Files.Peek(parent, entry);
-    const fuse_entry_out out = known ? ToKernel(*known, 0.0) : fuse_entry_out{};
+    const fuse_entry_out out = known ? ToKernel(*known, 0.0, 0.0) : fuse_entry_out{};
     std::string bytes;
     Append(bytes, &out, sizeof(out));
     return bytes += Encode(entry, next);

@@ -5,7 +5,12 @@ namespace bbflow
 
 fuse_entry_out Dispatch::Found(const Entry &entry)
 {
-    return ToKernel(entry, m_Known.Has(entry.Id) ? m_Files.AttributesSecs() : 0.0);
+    if (entry.IsNew)
+    {
+        m_Known.Note(entry.Id);
+    }
+    const double kept = m_Files.KeptSecs(entry.Id);
+    return ToKernel(entry, m_Known.Has(entry.Id) ? kept : 0.0, m_MayForgetNames ? kept : 0.0);
 }
 
 void Dispatch::Lookup(const Request &request, Reply &reply)

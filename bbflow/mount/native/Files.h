@@ -22,6 +22,8 @@ struct Entry
 {
     FileId Id = 0;
     struct stat Attributes = {};
+    /** Whether it was just made: the kernel has never heard of its number. */
+    bool IsNew = false;
 };
 
 /** One name in a directory, of which only the inode's number and kind count. */
@@ -92,10 +94,9 @@ class Files
 public:
     virtual ~Files() = default;
 
-    /** How long the kernel may keep what Get gave, in seconds: who changes it elsewhere is told to
-     *  the kernel then. Names are never kept there: taking one back could wait for a call that
-     *  itself waits for the answer. */
-    virtual double AttributesSecs() const { return 0.0; }
+    /** How long the kernel may keep what it was told of a file, and the names that lead there, in
+     *  seconds: whatever changes it elsewhere takes it back from the kernel first. */
+    virtual double KeptSecs(FileId) { return 0.0; }
 
     /** Whether the backing file of a file (`OpenFile::Backing`) takes what is written to it. */
     virtual bool HasWritableBackings() const { return false; }

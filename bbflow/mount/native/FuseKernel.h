@@ -27,6 +27,11 @@ struct fuse_backing_map
 #define FUSE_DEV_IOC_BACKING_CLOSE _IOW(FUSE_DEV_IOC_MAGIC, 2, uint32_t)
 #endif
 
+#if FUSE_KERNEL_MINOR_VERSION < 44
+/** Makes the kernel ask for all names anew. */
+#define FUSE_NOTIFY_INC_EPOCH 8
+#endif
+
 #if FUSE_KERNEL_MINOR_VERSION < 39
 #define FUSE_DIRECT_IO_ALLOW_MMAP (1ULL << 36)
 #endif

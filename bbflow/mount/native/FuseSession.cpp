@@ -69,6 +69,7 @@ void FuseSession::Begin()
                                  ", 7.28 is needed: Linux 4.20 or newer");
     }
     reply.SendStruct(Agree(offer));
+    m_Dispatch.SetForgetsNames(InvalidateNames());
     m_Lanes.push_front({std::nullopt, std::move(first)});
 }
 
@@ -292,16 +293,26 @@ void FuseSession::Invalidate(const FileId id, const int64_t offset)
     fuse_notify_inval_inode_out what{};
     what.ino = id;
     what.off = offset;
-    fuse_out_header header{};
-    header.len = sizeof(header) + sizeof(what);
-    header.error = FUSE_NOTIFY_INVAL_INODE;
-    const std::array<iovec, 2> parts = {iovec{&header, sizeof(header)}, iovec{&what, sizeof(what)}};
-    const bool isForgotten = writev(m_Device, parts.data(), parts.size()) < 0;
-    if (isForgotten && m_Known.Drop(id))
+    const bool isThere =
+        Notify(FUSE_NOTIFY_INVAL_INODE, {reinterpret_cast<const char *>(&what), sizeof(what)});
+    if (!isThere && m_Known.Drop(id))
     {
         // The kernel may just be taking it in again, with what it was told before.
-        std::this_thread::sleep_for(std::chrono::duration<double>(m_Files.AttributesSecs()));
+        std::this_thread::sleep_for(std::chrono::duration<double>(m_Files.KeptSecs(id)));
     }
+}
+
+bool FuseSession::InvalidateNames() { return Notify(FUSE_NOTIFY_INC_EPOCH, {}); }
+
+/** @return false if the kernel doesn't know what this is about */
+bool FuseSession::Notify(const int32_t code, const std::string_view what)
+{
+    fuse_out_header header{};
+    header.len = static_cast<uint32_t>(sizeof(header) + what.size());
+    header.error = code;
+    const std::array<iovec, 2> parts = {iovec{&header, sizeof(header)},
+                                        iovec{const_cast<char *>(what.data()), what.size()}};
+    return writev(m_Device, parts.data(), parts.size()) >= 0;
 }
 
 } // end namespace bbflow

@@ -45,6 +45,11 @@ public:
     /** Makes the kernel forget what it knows of a file's attributes. */
     void Invalidate(FileId id);
 
+    /** Makes the kernel ask for each name again, also for those that it is just being told.
+     *  @return whether it can (Linux 6.16). Older ones forget a single name only, and wait for its
+     *  directory's lock, which a call has that may itself wait until this is answered. */
+    bool InvalidateNames();
+
 private:
     /** Threads that take requests from one place. */
     struct Lane
@@ -77,6 +82,7 @@ private:
     std::atomic<bool> m_IsOver{false};
 
     void Invalidate(FileId id, int64_t offset);
+    bool Notify(int32_t code, std::string_view what);
     fuse_init_out Agree(const fuse_init_in &offer);
     bool MakeRings();
     std::unique_ptr<KernelRequests> RequestsOf(Lane &lane) const;

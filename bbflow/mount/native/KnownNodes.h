@@ -9,8 +9,8 @@ namespace bbflow
 {
 
 /** The files that the kernel surely has in its memory, since it has asked about them by their
- *  numbers. What a lookup tells of others could count after it was called back: the kernel doesn't
- *  know yet whom to forget. */
+ *  numbers, or is just told that it has made them. What a lookup tells of others could count after
+ *  it was called back: the kernel doesn't know yet whom to forget. */
 class KnownNodes
 {
 public:

@@ -31,6 +31,7 @@ public:
 
     /** Grows when a session ended and another one began: what was open in the old one is void. */
     uint64_t Generation() const { return m_Session.Generation(); }
+    double KernelSecs() const { return m_Session.KernelSecs(); }
 
     /** What the master said when the session began. */
     Value Options() const { return m_Session.Options(); }

@@ -242,7 +242,7 @@ void MasterSession::Renew(const Value &reply, const Clock::time_point sent)
     if (reply.BoolAt("ok"))
     {
         m_Kept.SetLease(sent + std::chrono::duration_cast<Clock::duration>(
-                                   std::chrono::duration<double>(m_LeaseSecs)));
+                                   std::chrono::duration<double>(m_LeaseSecs - KernelSecs())));
     }
 }
 

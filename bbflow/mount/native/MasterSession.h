@@ -6,6 +6,7 @@
 #include "KeptMetadata.h"
 #include "RequestSlots.h"
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <map>
@@ -88,6 +89,10 @@ public:
     Value Options() const { return m_Options; }
     const std::string &Contact() const { return m_Contact; }
     double LeaseSecs() const { return m_LeaseSecs; }
+
+    /** How long the kernel may keep what it is told. It doesn't know of leases: so here, nothing is
+     *  kept in the last part of one. */
+    double KernelSecs() const { return std::min(1.0, m_LeaseSecs / 10); }
 
 private:
     const std::string m_Contact;

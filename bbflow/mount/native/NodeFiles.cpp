@@ -73,8 +73,7 @@ Volume &NodeFiles::VolumeOf(const FileId id)
     std::unique_ptr<Volume> &volume = m_Volumes[MasterOf(id)];
     if (!volume)
     {
-        volume = std::make_unique<Volume>(m_Contact, MasterOf(id), m_Patience,
-                                          [this](const FileId changed) { m_Invalidate(changed); });
+        volume = std::make_unique<Volume>(m_Contact, MasterOf(id), m_Patience, m_Kernel);
     }
     return *volume;
 }
@@ -215,7 +214,7 @@ Entry NodeFiles::AskForEntry(const Caller &caller, const FileId parent, const st
     {
         volume.Kept().KeepList(attr.File.Id, {}, reply.UnsignedAt("seq"));
     }
-    return attr.File;
+    return {attr.File.Id, attr.File.Attributes, true};
 }
 
 Entry NodeFiles::MakeDirectory(const Caller &caller, const FileId parent, const std::string &name,
@@ -397,6 +396,7 @@ std::unique_ptr<OpenFile> NodeFiles::Create(const Caller &caller, const FileId p
     volume.Kept().Touch(parent, 0);
     volume.Kept().Keep(parent, name, attr, reply.UnsignedAt("seq"));
     made = Shown(caller, attr);
+    made.IsNew = reply.BoolAt("created");
     return std::make_unique<NodeFile>(volume, attr.File.Id, state, handle, true);
 }
 

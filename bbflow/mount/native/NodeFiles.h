@@ -15,10 +15,10 @@ public:
      *  @throws std::runtime_error if there is no master */
     NodeFiles(std::string contact, double patience);
 
-    /** Who tells the kernel that a file's attributes have changed elsewhere. */
-    void SetInvalidate(Volume::Invalidate invalidate) { m_Invalidate = std::move(invalidate); }
+    /** @param kernel whom to tell what has changed elsewhere; from then on it keeps something */
+    void SetKernel(KernelMemory kernel) { m_Kernel = std::move(kernel); }
 
-    double AttributesSecs() const override { return 1.0; }
+    double KeptSecs(const FileId id) override { return VolumeOf(id).Link().KernelSecs(); }
     Entry Lookup(const Caller &caller, FileId parent, const std::string &name) override;
     void Forget(FileId id, uint64_t) override { m_Seen.Drop(id); }
     struct stat Get(const Caller &caller, FileId id, OpenFile *open) override;
@@ -45,7 +45,7 @@ public:
 private:
     const std::string m_Contact;
     const double m_Patience;
-    Volume::Invalidate m_Invalidate = [](FileId) {};
+    KernelMemory m_Kernel;
     std::mutex m_Mutex;
     std::map<uint64_t, std::unique_ptr<Volume>> m_Volumes;
     SeenDirectories m_Seen;

@@ -8,11 +8,25 @@ namespace bbflow
 namespace
 {
 
+/** As the kernel has it. */
+struct Duration
+{
+    uint64_t Secs;
+    uint32_t Nanosecs;
+};
+
+Duration DurationOf(const double seconds)
+{
+    return {static_cast<uint64_t>(seconds),
+            static_cast<uint32_t>((seconds - std::floor(seconds)) * 1e9)};
+}
+
 template <class T>
 void SetValid(T &kernel, const double seconds)
 {
-    kernel.attr_valid = static_cast<uint64_t>(seconds);
-    kernel.attr_valid_nsec = static_cast<uint32_t>((seconds - std::floor(seconds)) * 1e9);
+    const Duration duration = DurationOf(seconds);
+    kernel.attr_valid = duration.Secs;
+    kernel.attr_valid_nsec = duration.Nanosecs;
 }
 
 } // end empty namespace
@@ -59,11 +73,14 @@ fuse_attr_out ToKernel(const struct stat &attributes, const double validSecs)
     return kernel;
 }
 
-fuse_entry_out ToKernel(const Entry &entry, const double validSecs)
+fuse_entry_out ToKernel(const Entry &entry, const double validSecs, const double nameSecs)
 {
     fuse_entry_out kernel{};
     kernel.nodeid = entry.Id;
     SetValid(kernel, validSecs);
+    const Duration name = DurationOf(nameSecs);
+    kernel.entry_valid = name.Secs;
+    kernel.entry_valid_nsec = name.Nanosecs;
     kernel.attr = ToKernel(entry.Attributes);
     return kernel;
 }

@@ -41,9 +41,10 @@ private:
 
 fuse_attr ToKernel(const struct stat &attributes);
 
-/** An entry whose name the kernel must ask for again each time.
- *  @param validSecs how long the attributes count */
-fuse_entry_out ToKernel(const Entry &entry, double validSecs);
+/** An entry.
+ *  @param validSecs how long the attributes count
+ *  @param nameSecs how long the name does */
+fuse_entry_out ToKernel(const Entry &entry, double validSecs, double nameSecs);
 
 /** An answer with attributes, which count for this long. */
 fuse_attr_out ToKernel(const struct stat &attributes, double validSecs);

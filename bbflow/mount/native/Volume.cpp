@@ -17,15 +17,19 @@ constexpr size_t MostOpened = 8192;
 } // end empty namespace
 
 Volume::Volume(const std::string &contact, const uint64_t master, const double patience,
-               Invalidate invalidate)
-: m_Invalidate(std::move(invalidate)), m_Nodes(contact)
+               const KernelMemory &kernel)
+: m_Kernel(kernel), m_Nodes(contact)
 {
     LinkListener listener;
     listener.OnForget = [this](const Forgotten &what)
     {
+        if (!what.Files.empty()) // once they are forgotten here, nobody tells of their names
+        {
+            m_Kernel.ForgetNames();
+        }
         for (const FileId id : what.Files)
         {
-            m_Invalidate(id);
+            m_Kernel.ForgetAttributes(id);
             m_Lingering.Close(id);
         }
     };
@@ -88,6 +92,7 @@ void Volume::CloseHandle(const int64_t handle, const bool isDirty)
 void Volume::BeginSession(const Value &session, const bool isNew)
 {
     m_Nodes.Update(session.ArrayAt("nodes"));
+    m_Kernel.ForgetNames(); // who changed them meanwhile had nobody to tell
     if (isNew)
     {
         m_Room.Restart();

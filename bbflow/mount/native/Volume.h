@@ -22,15 +22,22 @@ struct OpenHandle
     bool IsForWriting;
 };
 
+/** How the kernel is made to forget what it keeps. */
+struct KernelMemory
+{
+    /** The attributes of a file. */
+    std::function<void(FileId)> ForgetAttributes = [](FileId) {};
+    /** All names. */
+    std::function<void()> ForgetNames = [] {};
+};
+
 /** One master's part of the namespace as this client sees it: the session, the room, the nodes and
  *  what is open. */
 class Volume
 {
 public:
-    using Invalidate = std::function<void(FileId)>;
-
-    /** @param invalidate tells the kernel that a file's attributes have changed elsewhere */
-    Volume(const std::string &contact, uint64_t master, double patience, Invalidate invalidate);
+    Volume(const std::string &contact, uint64_t master, double patience,
+           const KernelMemory &kernel);
     ~Volume();
 
     /** As MasterLink::Ask; also waits while a node that is needed is away. */
@@ -72,7 +79,7 @@ private:
         std::optional<Content> Pages;
     };
 
-    const Invalidate m_Invalidate;
+    const KernelMemory &m_Kernel;
     Ionodes m_Nodes;
     RoomLedger m_Room;
     std::mutex m_Mutex;

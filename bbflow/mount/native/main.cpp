@@ -128,8 +128,12 @@ int Serve(const Options &options)
         return Serve(options, signals, files, [](FuseSession &) {});
     }
     NodeFiles files(options.Contact, options.PatienceSecs);
-    return Serve(options, signals, files, [&files](FuseSession &session)
-                 { files.SetInvalidate([&session](const FileId id) { session.Invalidate(id); }); });
+    return Serve(options, signals, files,
+                 [&files](FuseSession &session)
+                 {
+                     files.SetKernel({[&session](const FileId id) { session.Invalidate(id); },
+                                      [&session] { session.InvalidateNames(); }});
+                 });
 }
 
 } // end empty namespace
