@@ -127,9 +127,7 @@ def parse_config(content: Any) -> Config:
         workers=_parse_workers(content.get("workers"), diagnostics.values()),
         results=read_section(ResultsConfig, content.get("results"), "results", chunks=_chunks, shard=parse_bytes),
         netcdf=_given(content, "netcdf", flag, False),
-        publication=parse_publication(content["publication"], results)
-        if content.get("publication") is not None
-        else None,
+        publication=parse_publication(content["publication"], results) if "publication" in content else None,
         functions=functions,
         open_timeout_s=_given(content, "open_timeout_s", parse_seconds, 600.0),
         safe_every_s=_given(content, "safe_every_s", parse_seconds, 300.0),
@@ -140,8 +138,8 @@ def parse_config(content: Any) -> Config:
 
 
 def _given(content: Mapping[str, Any], key: str, reader: Callable[[Any], T], default: D) -> T | D:
-    """Read what stands behind a key; a key without a value is none."""
-    return default if content.get(key) is None else read_as(reader, content[key], key)
+    """Read what stands behind a key, if it is there."""
+    return read_as(reader, content[key], key) if key in content else default
 
 
 def _parse_select(content: Any) -> tuple[SelectConfig, ...]:
@@ -195,7 +193,7 @@ def _parse_workers(content: Any, diagnostics: Iterable[Diagnostic]) -> WorkersCo
         batch_steps=positive,
         dashboard=text,
     )
-    if (content or {}).get("processes") is not None:
+    if "processes" in (content or {}):
         return workers
     return replace(workers, processes=int(any(item.calls_users_code for item in diagnostics)))
 
@@ -206,7 +204,7 @@ def _schema(value: Any) -> str:
 
 
 def _parse_raw(content: Any) -> RawConfig:
-    if content in ("none", None, False):
+    if content in ("none", False):
         return RawConfig(variables=())
     if content in ("all", True):
         return RawConfig()

@@ -22,7 +22,7 @@ def read_section(cls: type[T], content: Any, where: str, **readers: Callable[[An
     Parameters
     ----------
     cls
-        A dataclass. Its fields are the keys; those without a default must be given. A key without a value is none.
+        A dataclass. Its fields are the keys; those without a default must be given.
     content
         What was read; None is an empty map.
     where
@@ -33,18 +33,20 @@ def read_section(cls: type[T], content: Any, where: str, **readers: Callable[[An
     Raises
     ------
     ConfigError
-        If a key is unknown or missing, or a value is wrong; the message names the key.
+        If a key is unknown or missing, has no value, or a wrong one; the message names the key.
     """
-    check_keys({} if content is None else content, readers, where)
-    given = {key: value for key, value in (content or {}).items() if value is not None}
+    given = {} if content is None else content
+    check_keys(given, readers, where)
     for item in fields(cls):  # type: ignore[arg-type]
         if item.default is item.default_factory is MISSING and item.name not in given:
             raise ConfigError(f"{where}: the key {item.name!r} is missing")
     return cls(**{key: read_as(readers[key], value, f"{where}: {key}") for key, value in given.items()})
 
 
-def check_keys(content: Any, valid: Collection[str], where: str = "", kind: str = "key") -> None:
-    """See that a map has no other keys than some.
+def check_keys(
+    content: Any, valid: Collection[str], where: str = "", kind: str = "key", *, may_be_empty: bool = False
+) -> None:
+    """See that a map has no other keys than some, and each of them a value: who leaves that out has forgotten it.
 
     Parameters
     ----------
@@ -56,12 +58,16 @@ def check_keys(content: Any, valid: Collection[str], where: str = "", kind: str 
         Which section it is, for messages; empty if the caller says so.
     kind
         What keys are called there.
+    may_be_empty
+        Whether a key without a value is as good as none, as in what programs write.
     """
     if not isinstance(content, Mapping):
         raise ConfigError(f"{where or repr(content)} must be a map with the keys {', '.join(sorted(valid))}")
     for key in content:
         if key not in valid:
             raise ConfigError(f"{where and where + ': '}unknown {kind} {key!r}; {nearest(str(key), valid)}")
+        if content[key] is None and not may_be_empty:
+            raise ConfigError(f"{where and where + ': '}the {kind} {key!r} has no value: give it one, or take it out")
 
 
 def read_as(reader: Callable[[Any], T], value: Any, where: str) -> T:

@@ -143,7 +143,6 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
     ("raw", "meant"),
     [
         ("none", RawConfig(variables=())),
-        (None, RawConfig(variables=())),
         ("all", RawConfig()),
         ({"every": 4}, RawConfig(every=4)),
         ({"variables": "tas"}, RawConfig(variables=("tas",))),
@@ -157,16 +156,27 @@ def test_raw_steps_are_chosen_by_word_or_by_map(raw, meant):
     assert config.raw.wanted == (meant.variables != ())
 
 
-def test_a_key_without_a_value_means_its_default():
-    named = parse_config(SMALL | {"time": {"units": None, "calendar": "noleap"}}).time
-    assert named == TimeConfig("time", calendar="noleap")
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"nodes": None}, "the configuration: the key 'nodes' has no value: give it one, or take it out"),
+        ({"time": {"units": None, "calendar": "noleap"}}, "time: the key 'units' has no value"),
+        ({"operators": {"heat": {"of": None, "operators": ["mean"]}}}, "operators of heat: the key 'of' has no value"),
+        ({"operators": {"tas": [{"mean": {"skipna": None}}]}}, "operator 'mean': the parameter 'skipna' has no value"),
+        ({"functions": {"lows": {"call": "lows:find", "of": ["psl"], "when": None}}}, "the key 'when' has no value"),
+        ({"select": {"io": "a*", "until": None}}, "select: the key 'until' has no value"),
+    ],
+)
+def test_a_key_without_a_value_is_refused(given, message):
+    with pytest.raises(ConfigError, match=message):
+        parse_config(SMALL | given)
 
 
 def test_time_is_told_by_steps_if_the_configuration_says_so_or_nothing():
     assert parse_config(SMALL | {"time": "steps"}).time == parse_config(SMALL | {"time": {"by": "steps"}}).time
     assert parse_config(SMALL | {"time": {"interval": 2}}).time.by == "either"
     assert parse_config(SMALL | {"time": {"variable": "t"}}).time.by == "time"
-    assert parse_config(SMALL | {"nodes": None, "output": None}).output == Path("bbflow-out")
+    assert parse_config(SMALL).output == Path("bbflow-out")
 
 
 @pytest.mark.parametrize("units", ["days since 2001-02-30", "months since 2000-01-01", "days since 2000-01-31"])
@@ -204,9 +214,9 @@ def test_the_examples_of_the_documentation_can_be_read(tmp_path):
 @pytest.mark.parametrize(
     ("operators", "workers", "processes"),
     [
-        (["mean"], None, 0),
-        (["mean", "share_of_steps:Share"], None, 1),
-        ({"each": {"day": "share_of_steps:Share"}, "operators": ["mean"]}, None, 1),
+        (["mean"], {}, 0),
+        (["mean", "share_of_steps:Share"], {}, 1),
+        ({"each": {"day": "share_of_steps:Share"}, "operators": ["mean"]}, {}, 1),
         (["share_of_steps:Share"], {"processes": 0}, 0),
         (["mean"], {"processes": 2}, 2),
     ],

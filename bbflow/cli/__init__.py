@@ -24,7 +24,7 @@ COMMANDS = {
     "node": "be one BB node",
     "dask": "be a Dask scheduler or worker that asks for a certificate",
     "status": "show BB nodes and their streams",
-    "metrics": "give numbers about nodes, files and stagers to Prometheus",
+    "metrics": "print numbers about nodes, files and stagers, or serve them to Prometheus",
     "dashboard": "show the report's pictures in a browser while a run lasts",
     "operators": "list what the configuration may compute, with examples",
     "weights": "make the weights of a remap, for the configuration or for CDO",

@@ -133,12 +133,12 @@ def parse_scenario(name: str, content: Any, folder: Path = Path()) -> Scenario:
     kind, sections = content["kind"], _SECTIONS[content["kind"]]
     check_keys(content, _COMMON | sections.keys(), name)
     for key in sections.keys() - _OPTIONAL:
-        if content.get(key) is None:
+        if key not in content:
             raise ConfigError(f"{name}: the section {key!r} is missing")
     read = {
         key: read_record(cls, content[key], f"{name}: {key}")
         for key, cls in sections.items()
-        if content.get(key) is not None and key != "levels"
+        if key in content and key != "levels"
     }
     if kind == "workflow":
         read["graph"] = _graph(content, read["workflow"], name, folder)

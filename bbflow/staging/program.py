@@ -127,7 +127,7 @@ def _meant(file: File, task: str, sources: Sources, target: Path) -> Iterator[tu
 
 
 def _step(item: Any, where: str) -> ProgramStep:
-    check_keys(item, {"task", "inputs", "outputs", "command", "compute_s"}, where)
+    check_keys(item, {"task", "inputs", "outputs", "command", "compute_s"}, where, may_be_empty=True)
     inputs, outputs = (tuple(_file(given, where) for given in _list(item.get(key))) for key in ("inputs", "outputs"))
     command = item.get("command") or ()
     words = shlex.split(command) if isinstance(command, str) else [str(word) for word in command]
@@ -144,7 +144,7 @@ def _seconds(value: Any, where: str) -> float | None:
 def _file(item: Any, where: str) -> File:
     if isinstance(item, str):
         return File(item)
-    check_keys(item, {"url", "size", "checksum"}, where)
+    check_keys(item, {"url", "size", "checksum"}, where, may_be_empty=True)
     if "url" not in item:
         raise ConfigError(f"{where}: a file needs a url")
     size = item.get("size")

@@ -135,7 +135,7 @@ def test_a_policy_that_starves_the_job_is_an_error_that_says_by_whom(monkeypatch
         ({"polices": []}, "unknown key 'polices'"),
         ({"kind": "stagin"}, "did you mean 'staging'"),
         ({"kind": ["staging"]}, "is none"),
-        ({"file_system": None}, "the section 'file_system' is missing"),
+        ({"file_system": None}, "the key 'file_system' has no value"),
         ({"file_system": []}, "file_system must be a map"),
         ({"vary": 3}, "vary must be a map"),
         ({"file_system__servers": 10**400}, "servers: 1000"),
@@ -145,6 +145,13 @@ def test_a_policy_that_starves_the_job_is_an_error_that_says_by_whom(monkeypatch
 def test_a_wrong_scenario_is_one_clear_error(wrong, told):
     with pytest.raises(ConfigError, match=told.replace("(", r"\(")):
         run_scenario(small(**wrong))
+
+
+def test_a_section_that_is_missing_is_named():
+    content = small()
+    del content["file_system"]
+    with pytest.raises(ConfigError, match="the section 'file_system' is missing"):
+        run_scenario(content)
 
 
 def test_rates_are_read_in_bits_and_bytes():
