@@ -148,7 +148,7 @@ def test_a_wrong_scenario_is_one_clear_error(wrong, told):
 
 
 def test_a_section_that_is_missing_is_named():
-    with pytest.raises(ConfigError, match="the section '.*' is missing"):
+    with pytest.raises(ConfigError, match=r"the section '.*' is missing"):
         parse_scenario("small", {"kind": "staging"})
 
 
