@@ -47,12 +47,17 @@ VARIABLES = {
     },
     "tas_day_max": {"variable_id": "tasmax", "table_id": "day", "frequency": "day", "units": "K"},
     "mean_year_mean": {"variable_id": "tasg", "table_id": "Ayr", "frequency": "yr"},
+    "coarse_month_mean": {"variable_id": "tas", "table_id": "Amon", "frequency": "mon", "grid_label": "gr"},
+    "hp_month_mean": {"variable_id": "tas", "table_id": "Amon", "frequency": "mon", "grid_label": "gr1"},
 }
 CONFIG = {
     "operators": {
         "tas": {"operators": ["mean", "max"], "windows": ["day", "month"]},
         "mean": {"of": "tas", "space": "fldmean", "operators": ["mean"], "windows": ["year"]},
+        "coarse": {"of": "tas", "space": {"remapcon": "r4x2"}, "operators": ["mean"], "windows": ["month"]},
+        "hp": {"of": "tas", "space": {"healpix": 0}, "operators": ["mean"], "windows": ["month"]},
     },
+    "netcdf": True,
     "publication": {"attributes": GLOBAL, "variables": VARIABLES},
 }
 
@@ -73,6 +78,8 @@ def test_each_variable_has_a_file_with_the_name_that_its_archive_wants(published
     _, folder = published
     assert sorted(path.name for path in folder.iterdir()) == [
         "tas_Amon_MODEL-1-0_historical_r1i1p1f1_gn_200101-200103.nc",
+        "tas_Amon_MODEL-1-0_historical_r1i1p1f1_gr1_200101-200103.nc",
+        "tas_Amon_MODEL-1-0_historical_r1i1p1f1_gr_200101-200103.nc",
         "tasg_Ayr_MODEL-1-0_historical_r1i1p1f1_gn_2001-2001.nc",
         "tasmax_day_MODEL-1-0_historical_r1i1p1f1_gn_20010101-20010306.nc",
     ]
@@ -81,7 +88,7 @@ def test_each_variable_has_a_file_with_the_name_that_its_archive_wants(published
 def test_files_have_the_values_of_the_results_and_what_the_table_says(published):
     results, folder = published
     assert (folder.parent / ".bbflow").read_text().count("published/") >= 1
-    with xr.open_dataset(next(folder.glob("tas_*")), engine="netcdf4", decode_times=False) as data:
+    with xr.open_dataset(next(folder.glob("tas_*_gn_*")), engine="netcdf4", decode_times=False) as data:
         np.testing.assert_array_equal(data["tas"].values, results["tas_month_mean"].values)
         assert data["tas"].attrs["comment"] == "2 m"
         assert data["tas"].attrs["standard_name"] == "air_temperature"
@@ -96,6 +103,19 @@ def test_files_have_the_values_of_the_results_and_what_the_table_says(published)
         assert set(data.data_vars) == {"tas", "time_bnds"}
     with xr.open_dataset(next(folder.glob("tasmax_*")), engine="netcdf4", decode_times=False) as data:
         np.testing.assert_array_equal(data["tasmax"].values, results["tas_day_max"].values)
+
+
+def test_a_remapped_field_has_its_grid_under_the_grids_own_names(published):
+    results, folder = published
+    with xr.open_dataset(next(folder.glob("tas_*_gr_*")), engine="netcdf4", decode_coords="all") as data:
+        assert data["tas"].dims == ("time", "lat", "lon")
+        assert set(data.coords) == {"time", "time_bnds", "lat", "lat_bnds", "lon", "lon_bnds", "cell_area"}
+        np.testing.assert_array_equal(data["tas"], results["coarse_month_mean"])
+    with xr.open_dataset(next(folder.glob("tas_*_gr1_*")), engine="netcdf4", decode_coords="all") as data:
+        assert data["tas"].dims == ("time", "cell")
+        assert data["crs"].attrs["refinement_level"] == 0
+    with xr.open_dataset(folder.parent / "results_month.nc", engine="netcdf4", decode_coords="all") as data:
+        assert {"hp_crs", "coarse_cell_area"} <= set(data.variables), "several diagnostics keep their names"
 
 
 @pytest.mark.slow

@@ -96,12 +96,16 @@ def _with_known_types(dataset: xr.Dataset, window: str) -> xr.Dataset:
     return dataset.assign(half).drop_vars(complex_ones)
 
 
+NAMING = ("coordinates", "bounds", "climatology", "grid_mapping", "cell_measures")
+"""Attributes that name variables, some with other words between them."""
+
+
 def referenced(dataset: xr.Dataset, names: set[str]) -> set[str]:
-    """Return variables and what their attributes name: auxiliary coordinates and bounds."""
+    """Return variables and what their attributes name: auxiliary coordinates, bounds, a grid's mapping and areas."""
     known = {
         other
         for name in names
-        for key in ("coordinates", "bounds", "climatology")
+        for key in NAMING
         for other in str(dataset[name].attrs.get(key, "")).split()
         if other in dataset.variables
     }

@@ -10,7 +10,8 @@ from xarray.coders import CFDatetimeCoder
 
 from bbflow.errors import ConfigError
 from bbflow.publication import PublicationConfig, PublishedVariable, time_format
-from bbflow.transit.output.netcdf import referenced, window_dataset, write_dataset
+from bbflow.transit.output.fields import coordinate_name
+from bbflow.transit.output.netcdf import NAMING, referenced, window_dataset, write_dataset
 
 FOLDER = "published"
 
@@ -50,7 +51,7 @@ def write_published(results: Path, publication: PublicationConfig) -> tuple[Path
 def _published(dataset: xr.Dataset, variable: PublishedVariable, publication: PublicationConfig) -> xr.Dataset:
     window = window_dataset(dataset, str(dataset[variable.result].attrs["bbflow_window"]))
     named = {str(dim) for dim in window[variable.result].dims if dim in window.variables}
-    own = window[sorted(referenced(window, {variable.result, *named}))]
+    own = _plainly_named(window[sorted(referenced(window, {variable.result, *named}))], variable.result)
     if variable.name != variable.result and variable.name in own.variables:
         raise ConfigError(f"publication: {variable.result}: {variable.name!r} is the name of a coordinate of it")
     own = own.rename({variable.result: variable.name})
@@ -60,6 +61,20 @@ def _published(dataset: xr.Dataset, variable: PublishedVariable, publication: Pu
     made = {"creation_date": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", "tracking_id": tracking}
     told = {key: value for key, value in publication.attributes.items() if key != "tracking_prefix"}
     own.attrs = own.attrs | made | told | dict(variable.of_file)
+    return own
+
+
+def _plainly_named(own: xr.Dataset, result: str) -> xr.Dataset:
+    """Return the same with the grid's own names: where there is one result, none needs those of its diagnostic."""
+    prefix = coordinate_name(str(own[result].attrs["bbflow_variable"]), "")
+    all_names = {str(name) for name in (*own.variables, *own.dims)}
+    plain = {name: name.removeprefix(prefix) for name in all_names - {result} if name.startswith(prefix)}
+    plain = {name: short for name, short in plain.items() if short and short not in all_names}
+    own = own.rename(plain)
+    for array in own.variables.values():
+        for key in NAMING:
+            if key in array.attrs:
+                array.attrs[key] = " ".join(plain.get(word, word) for word in str(array.attrs[key]).split())
     return own
 
 
