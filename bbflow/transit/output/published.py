@@ -9,6 +9,7 @@ import xarray as xr
 from xarray.coders import CFDatetimeCoder
 
 from bbflow.errors import ConfigError
+from bbflow.operators.space.grid import LAT, LON, kind_of
 from bbflow.publication import PublicationConfig, PublishedVariable, time_format
 from bbflow.transit.output.fields import coordinate_name
 from bbflow.transit.output.netcdf import NAMING, referenced, window_dataset, write_dataset
@@ -54,6 +55,7 @@ def _published(dataset: xr.Dataset, variable: PublishedVariable, publication: Pu
     own = _plainly_named(window[sorted(referenced(window, {variable.result, *named}))], variable.result)
     if variable.name != variable.result and variable.name in own.variables:
         raise ConfigError(f"publication: {variable.result}: {variable.name!r} is the name of a coordinate of it")
+    _name_places(own)
     own = own.rename({variable.result: variable.name})
     _check_units(own[variable.name].attrs, variable)
     own[variable.name].attrs = own[variable.name].attrs | dict(variable.attributes)
@@ -76,6 +78,20 @@ def _plainly_named(own: xr.Dataset, result: str) -> xr.Dataset:
             if key in array.attrs:
                 array.attrs[key] = " ".join(plain.get(word, word) for word in str(array.attrs[key]).split())
     return own
+
+
+def _name_places(own: xr.Dataset) -> None:
+    """Let latitudes and longitudes say that they are some, where the program has told only their units."""
+    bounds = {array.attrs.get("bounds") for array in own.variables.values()}
+    for name, array in own.variables.items():
+        kind = kind_of(str(name), array.attrs)
+        if kind in PLACES and name not in bounds:
+            standard, axis = PLACES[kind]
+            array.attrs = {"standard_name": standard} | ({"axis": axis} if array.dims == (name,) else {}) | array.attrs
+
+
+PLACES = {LAT: ("latitude", "Y"), LON: ("longitude", "X")}
+"""Standard name and axis (CF conventions, sections 4.1 and 4.2)."""
 
 
 def _check_units(own: dict[str, Any], variable: PublishedVariable) -> None:
