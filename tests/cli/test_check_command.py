@@ -11,6 +11,8 @@ import yaml
 
 from bbflow import start_nodes
 from bbflow.cli import main
+from bbflow.config import load_config
+from bbflow.run.checks.before import tell_before
 from bbflow.transit import dask_cluster
 
 BP5 = {"AsyncWrite": "true", "NumAggregators": "2"}
@@ -49,7 +51,15 @@ def test_a_run_that_can_go_well_has_nothing_wrong(bbflow, written):
     assert "selects bbflow for stream 'weather'" in said
     assert "pools 1 MiB, states up to 1 MiB, processes up to 1.25 GiB; /dev/shm has " in said
     assert "for each point (of float32): tas " in said
-    assert "the single value time" in said  # the default windows need dates
+    assert "must tell a date: the variable or attribute time, a text or a number with time/units" in said
+
+
+def test_a_run_does_not_begin_with_what_its_stream_has_yet_to_tell(written, capsys):
+    config, *_ = written()
+    tell_before(load_config(config), ["true"], None, None)
+    said = capsys.readouterr().err
+    assert "memory:" in said
+    assert "must tell a date" not in said
 
 
 def test_what_weights_take_is_told(bbflow, written, tmp_path):

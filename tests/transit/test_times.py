@@ -174,8 +174,8 @@ FILES = [{"bbflow_file": f"out/h0.2000-{month:02d}.nc"} for month in (1, 2, 3)]
 def test_each_file_tells_the_date_of_its_step():
     months = [f"2000-{month:02d}-01 00:00:00" for month in (1, 2, 3)]
     assert times_of({"by": "file"}, steps_of(*FILES)) == months
-    assert times_of(None, steps_of(*FILES)) == months
-    assert times_of(None, steps_of(*FILES), is_dated=False) is None
+    assert times_of({}, steps_of(*FILES)) == months
+    assert times_of({}, steps_of(*FILES), is_dated=False) is None
 
 
 def test_further_steps_of_a_file_need_an_interval():
@@ -209,7 +209,7 @@ def test_a_variable_of_several_texts_is_refused_with_the_way_to_count_steps():
 
 def test_text_that_is_no_date_is_refused_and_says_which():
     with pytest.raises(ConfigError, match="step 0: its time is told by its variable: 'noon' is no date"):
-        times_of(None, steps_of({}, value="noon", kind="string"))
+        times_of({}, steps_of({}, value="noon", kind="string"))
     with pytest.raises(ConfigError, match=r"'2001-02-29' is no date of the calendar 'noleap' .* set time: calendar"):
         times_of({"calendar": "noleap"}, steps_of({}, value="2001-02-29", kind="string"))
 

@@ -95,7 +95,8 @@ def tell_before(config: Config, command: Sequence[str], contact: Path | None, sc
     found += check_run(config, contact, scheduler)
     unfit = next((item for item in found if item.kind == WRONG and item.what in UNFIT), None)
     for item in found:
-        if item is not unfit and (item.kind != FINE or item.what in ("memory", "states", "weights")):
+        is_said = item.what in ("memory", "states", "weights") or (item.kind != FINE and item.what not in CHECKED_ONLY)
+        if item is not unfit and (is_said or item.kind == WRONG):
             print(f"bbflow: {item.what}: {item.text}", file=sys.stderr)
     if unfit is not None:
         raise UNFIT[unfit.what](unfit.text)
@@ -103,6 +104,8 @@ def tell_before(config: Config, command: Sequence[str], contact: Path | None, sc
 
 UNFIT: Mapping[str, type[BbflowError]] = {"memory": CapacityError, "weights": ConfigError}
 """What ends a run before it begins, as what."""
+CHECKED_ONLY = ("time",)
+"""What only `bbflow check` notes: a run's stream tells the time in one of several ways, and its end says if in none."""
 
 
 def xml_of(command: Sequence[str]) -> Path | None:
@@ -119,8 +122,13 @@ def _check_time(config: Config) -> list[Finding]:
     if dated and config.time.units is None and not is_told:
         name = config.time.attribute or config.time.variable
         where = (
-            "the stream must have the attribute" if config.time.attribute else "each step must have the single value"
+            "attribute"
+            if config.time.attribute
+            else "variable"
+            if config.time.by == "time"
+            else "variable or attribute"
         )
-        text = f"{where} {name}: a date as text, or a number and the attribute {name}/units"
+        others = ", or the name of its file" if config.time.by == "either" else ""
+        text = f"each step must tell a date: the {where} {name}, a text or a number with {name}/units{others}"
         return [Finding(NOTE, "time", f"{text} (or set time: units, or time: start and interval)")]
     return []
