@@ -59,7 +59,7 @@ def test_a_run_does_not_begin_with_what_its_stream_has_yet_to_tell(written, caps
     tell_before(load_config(config), ["true"], None, None)
     said = capsys.readouterr().err
     assert "memory:" in said
-    assert "must tell a date" not in said
+    assert "time:" not in said
 
 
 def test_what_weights_take_is_told(bbflow, written, tmp_path):

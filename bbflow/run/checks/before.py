@@ -121,14 +121,9 @@ def _check_time(config: Config) -> list[Finding]:
     is_told = config.time.start is not None or config.time.by == "file"
     if dated and config.time.units is None and not is_told:
         name = config.time.attribute or config.time.variable
-        where = (
-            "attribute"
-            if config.time.attribute
-            else "variable"
-            if config.time.by == "time"
-            else "variable or attribute"
-        )
-        others = ", or the name of its file" if config.time.by == "either" else ""
+        either = config.time.by == "either"
+        where = "attribute" if config.time.attribute else "variable or attribute" if either else "variable"
+        others = ", or the name of its file" if either else ""
         text = f"each step must tell a date: the {where} {name}, a text or a number with {name}/units{others}"
         return [Finding(NOTE, "time", f"{text} (or set time: units, or time: start and interval)")]
     return []
