@@ -15,7 +15,6 @@ import json
 import os
 import shutil
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
@@ -23,7 +22,6 @@ from pathlib import Path
 from bbflow.atomic import write_whole
 from bbflow.config import load_config
 from bbflow.errors import CapacityError, ConfigError, SourceError
-from bbflow.locks import lock
 from bbflow.staging import File, Gate, Retry, Sources, Stager, expand
 from bbflow.staging.policies import NoAction
 from bbflow.staging.transfers import stage_out
@@ -32,13 +30,12 @@ from bbflow.stores.facts import Listed
 from bbflow.units import format_bytes, parse_bytes
 from bbflow_slurm.directives import StageIn, StageOut
 from bbflow_slurm.site import Site
-from bbflow_slurm.streams import JobStream, at_analysis, held_by_number
+from bbflow_slurm.streams import JobStream, at_analysis, end_holder, held_by_number
 from bbflow_slurm.user import Owner, become
 
 RECORDS, STAGED = ".bbflow-jobs", ".bbflow-staged"
 END_S = 30.0
 """How long a copy is given to end before it is killed."""
-_POLL_S = 0.05
 
 
 class JobSpace:
@@ -205,22 +202,10 @@ class JobSpace:
         return held_by_number(self._lock, f"files of {self.path} are being copied already")
 
     def _end_copying(self) -> None:
-        for number, patience_s in ((signal.SIGTERM, END_S), (signal.SIGKILL, END_S)):
-            end_s = time.monotonic() + patience_s
-            told = False
-            while (descriptor := lock(self._lock, wait=False)) is None:
-                # who holds the lock lives, so its number is nobody else's
-                if not told and (text := self._lock.read_text().strip()):
-                    with suppress(ProcessLookupError):
-                        os.kill(int(text), number)
-                    told = True
-                if time.monotonic() > end_s:
-                    break
-                time.sleep(_POLL_S)
-            else:
-                os.close(descriptor)
-                return
-        raise ConfigError(f"what copies files of {self.path} doesn't end: look for processes that hold {self._lock}")
+        signals = signal.SIGTERM, signal.SIGKILL
+        if not any(end_holder(self._lock, number, END_S, os.kill) for number in signals):
+            text = f"what copies files of {self.path} doesn't end: look for processes that hold {self._lock}"
+            raise ConfigError(text)
 
 
 def _check_room(size_bytes: int, capacity_bytes: int) -> None:

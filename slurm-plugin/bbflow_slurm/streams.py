@@ -34,6 +34,8 @@ ALIVE_S = 5.0
 """How often the first host says that it lives."""
 LOST_S = 180.0
 """After this long without a word it is taken for lost; a shared file system may tell times a minute late."""
+KILLED_S = 10.0
+"""How long what was killed is given to be gone."""
 _POLL_S = 0.1
 
 
@@ -171,8 +173,7 @@ class JobStream:
         path = self.folder / f"{host}.lock"
         if wait_for(lambda: _is_free(path), patience_s):
             return
-        with suppress(ProcessLookupError, ValueError):
-            os.killpg(int(path.read_text()), signal.SIGKILL)  # who holds the lock lives, so its number is nobody else's
+        end_holder(path, signal.SIGKILL, KILLED_S, os.killpg)
         raise NodeError(f"the analysis of job {self.job} didn't end within {patience_s:.0f} s on {host}: it was killed")
 
 
@@ -209,6 +210,35 @@ def held_by_number(path: Path, refusal: str) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def end_holder(path: Path, number: signal.Signals, patience_s: float, send: Callable[[int, int], None]) -> bool:
+    """Have a lock's holder end, and wait for that; False if it takes longer.
+
+    Parameters
+    ----------
+    path
+        The lock, as `held_by_number` holds it.
+    number
+        The signal that the holder gets, once.
+    patience_s
+        How long to wait.
+    send
+        Sends it: to the process, or to its group.
+    """
+    sent: list[str] = []
+
+    def is_over() -> bool:
+        if _is_free(path):
+            return True
+        # Whoever holds the lock lives, so its number is nobody else's; it writes that after it has taken the lock.
+        with suppress(FileNotFoundError, ProcessLookupError):
+            if not sent and (text := path.read_text().strip()):
+                sent.append(text)
+                send(int(text), number)
+        return False
+
+    return wait_for(is_over, patience_s)
 
 
 def _is_free(path: Path) -> bool:

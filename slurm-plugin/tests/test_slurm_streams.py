@@ -1,19 +1,22 @@
 """What the hosts of a stream tell each other, without Slurm; tests/slurm has it all."""
 
 import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 
 import pytest
 import yaml
-from bbflow_slurm import streams
+from bbflow_slurm import jobs, streams
 from bbflow_slurm.hosts import Hosts
 from bbflow_slurm.jobs import JobSpace
 from bbflow_slurm.site import Site
 from bbflow_slurm.streams import JobStream
 from bbflow_slurm.user import Owner
 
-from bbflow.errors import ConfigError
+from bbflow.errors import ConfigError, NodeError
 
 
 @pytest.fixture
@@ -100,6 +103,40 @@ def test_one_thing_runs_on_a_host(stream):
         pass
     stream.await_end("c1", 1.0)
     stream.await_end("never there", 1.0)
+
+
+HOLDER = """
+import signal, sys, time
+from pathlib import Path
+from bbflow_slurm.streams import held_by_number
+if sys.argv[2] == "deaf":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+with held_by_number(Path(sys.argv[1]), "taken"):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("kind", ["deaf", "polite"])
+def test_a_teardown_ends_what_copies_and_kills_what_takes_no_notice(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(jobs, "END_S", 0.5)
+    space = JobSpace(Site(tmp_path / "bb"), "7")
+    space.set_up(Owner(os.getuid(), os.getgid(), 0))
+    words = [sys.executable, "-c", HOLDER, str(tmp_path / "bb/.bbflow-jobs/7.lock"), kind]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout.readline() == b"held\n"
+        space.tear_down()
+        assert holder.wait(10) == (-signal.SIGKILL if kind == "deaf" else -signal.SIGTERM)
+    assert not space.path.exists()
+
+
+def test_what_runs_on_a_host_for_too_long_is_killed_with_all_that_it_has_started(stream):
+    words = [sys.executable, "-c", HOLDER, str(stream.folder / "c1.lock"), "deaf"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True) as holder:
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(NodeError, match="didn't end within 0 s on c1: it was killed"):
+            stream.await_end("c1", 0.1)
+        assert holder.wait(10) == -signal.SIGKILL
 
 
 def test_a_host_is_one_of_the_streams():
