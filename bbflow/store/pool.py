@@ -1,5 +1,6 @@
 """The pool: a memory-mapped file whose pages are all there before the first step."""
 
+import ctypes
 import errno
 import math
 import mmap
@@ -16,6 +17,8 @@ from bbflow.errors import CapacityError
 from bbflow.records import Block, BlockForm
 from bbflow.units import format_bytes
 
+TMPFS_MAGIC, STATFS_BYTES = 0x01021994, 256
+ZEROS = memoryview(bytes(1 << 18))
 Memory = mmap.mmap | np.ndarray[Any, Any]
 """A pool, or a file of spilled blocks, that is mapped."""
 
@@ -57,7 +60,7 @@ def empty_pool(path: Path, capacity: int) -> None:
 
 
 def back_pool(path: Path, offset: int, size: int) -> None:
-    """Back a part of a pool file with pages.
+    """Back a part of a pool file, to which nothing was written, with pages.
 
     Raises
     ------
@@ -65,7 +68,43 @@ def back_pool(path: Path, offset: int, size: int) -> None:
         If the file system has no room for them.
     """
     with _opened(path, size) as descriptor:
-        os.posix_fallocate(descriptor, offset, size)
+        make_pages(descriptor, offset, size)
+
+
+def keep_backed(path: Path, capacity: int) -> None:
+    """Back what lacks pages of a pool file that may have steps.
+
+    Raises
+    ------
+    CapacityError
+        If the file system has no room for them.
+    """
+    with _opened(path, capacity) as descriptor:
+        os.posix_fallocate(descriptor, 0, capacity)
+
+
+def make_pages(descriptor: int, offset: int, size: int) -> None:
+    """Give a part of a file its pages, all of them or none; to which nothing was written.
+
+    Pages of tmpfs that were only allocated get their zeros one by one, with a fault for each, from whoever maps them
+    first; it maps 16 with one fault if they were written. On a disk that would be as many bytes to write.
+
+    Raises
+    ------
+    OSError
+        If there is no room for them.
+    """
+    os.posix_fallocate(descriptor, offset, size)
+    at, end = offset, offset + (size if _is_in_memory(descriptor) else 0)
+    while at < end:
+        at += os.pwrite(descriptor, ZEROS[: min(len(ZEROS), end - at)], at)
+
+
+def _is_in_memory(descriptor: int) -> bool:
+    """Whether a file is in tmpfs: statfs(2)."""
+    told = ctypes.create_string_buffer(STATFS_BYTES)
+    failed = ctypes.CDLL(None).fstatfs(descriptor, told)
+    return not failed and ctypes.c_long.from_buffer(told).value == TMPFS_MAGIC
 
 
 @contextmanager

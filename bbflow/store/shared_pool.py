@@ -5,7 +5,7 @@ from pathlib import Path
 from bbflow.errors import CapacityError
 from bbflow.log import log
 from bbflow.store.extents import Extents
-from bbflow.store.pool import back_pool, empty_pool
+from bbflow.store.pool import back_pool, empty_pool, keep_backed
 from bbflow.store.room import NodeRoom
 
 PART_BYTES = 256 << 20
@@ -37,7 +37,7 @@ class SharedPool:
         """Whether streams may use it."""
         if self.is_there:  # an agent before this one has left steps in it
             room.hold_pool(extents.capacity)
-            back_pool(path, 0, extents.capacity)
+            keep_backed(path, extents.capacity)
             self._is_wanted = True
         else:
             self._leave()

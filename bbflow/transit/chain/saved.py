@@ -32,7 +32,7 @@ READ = 1, VERSION
 PREFIX = struct.Struct("<12sIQQII")
 """Magic, version, bytes of the header and of the data, checksums (CRC-32) of both."""
 PAGE_BYTES = 4096
-CHECKED_BYTES = 1 << 24
+CHECKED_BYTES = 1 << 20
 """How much is read at a time for the checksum."""
 
 
@@ -312,9 +312,9 @@ class StateWriter:
 
 def _checksum(file: Any, begin: int) -> int:
     file.seek(begin)
-    check = 0
-    while part := file.read(CHECKED_BYTES):
-        check = zlib.crc32(part, check)
+    check, buffer = 0, memoryview(bytearray(CHECKED_BYTES))  # used again: a new one each time would be new pages
+    while size := file.readinto(buffer):
+        check = zlib.crc32(buffer[:size], check)
     return check
 
 

@@ -35,6 +35,7 @@ from bbflow.errors import naming
 from bbflow.locks import lock
 from bbflow.operators.state import StateLayout
 from bbflow.operators.steps import Array
+from bbflow.store.pool import make_pages
 from bbflow.transit.folding.shards import Extent, StatePlace
 
 PROCESS = uuid.uuid4().hex[:12]
@@ -60,7 +61,6 @@ class _Mapped:
 
 MADV_POPULATE_READ, MADV_POPULATE_WRITE = 22, 23
 """Linux's numbers, which Python has no names for."""
-ZEROS = memoryview(bytes(1 << 18))
 
 _mapped: dict[str, _Mapped] = {}
 """This process's own files."""
@@ -199,9 +199,7 @@ def _make(path: str, extents: Sequence[Extent], known: _Mapped | None) -> _Mappe
     try:
         with naming(path):
             for offset, size in extents:
-                os.posix_fallocate(descriptor, offset, size)  # all of it or nothing
-        for offset, size in extents:
-            _zero(descriptor, offset, size)
+                make_pages(descriptor, offset, size)
         length = os.fstat(descriptor).st_size
         mapping = mmap.mmap(descriptor, 0) if known is None or len(known.mapping) < length else known.mapping
         for offset, size in extents:
@@ -211,18 +209,10 @@ def _make(path: str, extents: Sequence[Extent], known: _Mapped | None) -> _Mappe
         os.close(descriptor)
 
 
-def _zero(descriptor: int, offset: int, size: int) -> None:
-    """Write zeros into pages that nothing was written to."""
-    at, end = offset, offset + size
-    while at < end:
-        at += os.pwrite(descriptor, ZEROS[: min(len(ZEROS), end - at)], at)
-
-
 def _map_pages(mapping: mmap.mmap, offset: int, size: int) -> None:
     """Map pages for writing in one call: one by one, as they are written, takes twice as long.
 
-    Tmpfs maps 16 pages with one fault where they are only read, and lets them be written then: so that comes first. It
-    does so with pages that were written, not with those that are only backed.
+    Tmpfs maps 16 pages with one fault where they are only read, and lets them be written then: so that comes first.
     """
     with suppress(OSError):  # Linux before 5.14
         mapping.madvise(MADV_POPULATE_READ, offset, size)
