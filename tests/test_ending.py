@@ -1,3 +1,6 @@
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -132,3 +135,22 @@ def test_a_stop_of_ours_is_read_and_goes_when_another_run_begins(tmp_path):
     begin_in(tmp_path)
     assert why_stop(tmp_path) == ""
     assert not (tmp_path / ".stop").exists()
+
+
+def test_the_last_publication_says_that_what_was_folded_is_lost_with_it(tmp_path):
+    config = tmp_path / "analysis.yml"
+    config.write_text(f"stream: s\noutput: {tmp_path}/out\noperators: {{x: [mean]}}\n")
+    words = [
+        sys.executable,
+        "-m",
+        "bbflow",
+        "fold",
+        config,
+        "--contact",
+        tmp_path / "none",
+        "--output-held",
+        "--finish",
+    ]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == os.EX_NOHOST
+    assert "bbflow: what was folded can't be published: there is no contact file" in done.stderr

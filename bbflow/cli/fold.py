@@ -7,8 +7,8 @@ Example:
 import argparse
 import gc
 import sys
-from collections.abc import Collection
-from contextlib import ExitStack
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -74,12 +74,22 @@ def run(options: argparse.Namespace) -> int:
         if contact is None:
             return 0
         before = set[str]() if options.output_held else names_on(contact)
+        stack.enter_context(_saying_what_is_lost() if options.finish else nullcontext())
         analysis = connect(contact).analyse(config, dask, folds=not options.finish, **asked)
         outcome = stack.enter_context(analysis).wait()
     for error in outcome.errors if outcome else ():
         print(f"bbflow: {error}", file=sys.stderr)
     came = 0 if options.output_held else _tell_strays(contact, before)  # 'bbflow run' looks for them itself
     return 0 if outcome is not None and outcome.complete and not came else INCOMPLETE
+
+
+@contextmanager
+def _saying_what_is_lost() -> Iterator[None]:
+    """Say of an error what follows from it: the analysis before may have ended with the same one."""
+    try:
+        yield
+    except BbflowError as error:
+        raise type(error)(f"what was folded can't be published: {error}") from None
 
 
 def _tell_strays(contact: Path, before: Collection[str]) -> int:
