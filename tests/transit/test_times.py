@@ -77,11 +77,11 @@ for _, stream in streams.values():
 """
 CASES = {
     "wrf": {"variable": "Times"},
-    "iso": None,
+    "iso": {},
     "iso-noleap": {"calendar": "noleap"},
     "letters-360_day": {"calendar": "360_day"},
     "rows": {"variable": "when", "units": "hours since 2000-01-01"},
-    "one": None,
+    "one": {},
     "attribute": {"attribute": "date"},
     "nothing": {"start": FIRST, "interval": "12h"},
     "nothing-noleap": {"start": FIRST, "interval": 0.5, "units": "days since 1999-01-01", "calendar": "noleap"},
