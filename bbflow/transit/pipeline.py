@@ -170,7 +170,9 @@ class Pipeline:
             draining = self._drain.draining
             self._calls.drained = lambda: draining.cursor
         judges = any(function.when for function in config.functions)
-        extremes = config.raw.wanted or judges or any(item.filters for item in config.diagnostics.values())
+        items = config.diagnostics.values()
+        looks = any(item.filters or (item.space is not None and item.space.of_columns) for item in items)
+        extremes = config.raw.wanted or judges or looks
         self._watchers = [
             Watcher(node, config.stream, landed[node.name], self._news, extremes=extremes, rest_s=REST_S)
             for node in nodes

@@ -8,10 +8,12 @@ import msgspec
 import numpy as np
 
 from bbflow.atomic import replacing, write_whole
-from bbflow.cf import PACKING, StreamAttributes
+from bbflow.cf import PACKING, Encoding, StreamAttributes
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators.decoding import without_missing
 from bbflow.operators.diagnostic import Diagnostic
+from bbflow.operators.space.columns import Column
+from bbflow.operators.space.levels import MISSING
 from bbflow.operators.space.placement import Placement
 from bbflow.operators.space.regridding import place_space
 from bbflow.operators.space.remapping import Remapped
@@ -196,7 +198,49 @@ def _place(diagnostic: Diagnostic, arrays: StreamArrays, attributes: StreamAttri
         used.add(name)  # only now: what isn't there is asked for, too
         return found
 
-    return place_space(diagnostic.space, dims, like.shape, coordinates, variables, described)
+    placement = place_space(diagnostic.space, dims, like.shape, coordinates, variables, described)
+    if placement.column is not None:
+        _check_reach(placement.column, arrays, attributes)
+    return placement
+
+
+def _check_reach(column: Column, arrays: StreamArrays, attributes: StreamAttributes) -> None:
+    """See that columns reach some of the levels in the first step, by what its ranks tell of their coordinates.
+
+    Raises
+    ------
+    ConfigError
+        If they reach none, as where levels are in hPa and pressures in Pa: all results would be missing.
+    """
+    wanted, coordinate = column.levels, column.levels.coordinate
+    if coordinate is None or not wanted.to or (wanted.above, wanted.below) != (MISSING, MISSING):
+        return
+    ends = [end for name in coordinate.fields for end in _ends(name, arrays, attributes)]
+    if len(ends) < 2 * len(coordinate.fields) or min(ends) == max(ends):  # it may not be computed yet
+        return
+    if column.a is not None and column.b is not None:
+        ends += [float(value) for end in ends for value in column.a + column.b * end]
+    least, most = min(ends), max(ends)
+    if not any(least - LATER * abs(least) <= level <= most + LATER * abs(most) for level in wanted.to):
+        name = coordinate.fields[0]
+        units = attributes.of(name).get("units", "not told")
+        raise ConfigError(
+            f"levels: no column reaches {', '.join(f'{level:g}' for level in wanted.to)}: by {name!r} they go from "
+            f"{least:g} to {most:g} in the first step, in its units ({units}), which those of 'to' must be"
+        )
+
+
+LATER = 0.1
+"""Later steps may have columns that go this share further than the first step's."""
+
+
+def _ends(name: str, arrays: StreamArrays, attributes: StreamAttributes) -> tuple[float, ...]:
+    """Return a variable's smallest and largest value in the first step; none where they may be fill values."""
+    told = [(block.min, block.max) for _, block in arrays.first.placed if block.name == name]
+    known = [(least, most) for least, most in told if least is not None and most is not None]
+    if attributes.encoding(name) != Encoding() or not known or len(known) < len(told):
+        return ()
+    return float(min(least for least, _ in known)), float(max(most for _, most in known))
 
 
 def _meant(name: str, arrays: StreamArrays, attributes: StreamAttributes) -> Array:

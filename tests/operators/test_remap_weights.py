@@ -94,6 +94,19 @@ def test_the_formats_give_the_same_field(tmp_path, content, more):
     np.testing.assert_allclose(placement.coordinates["lat"], TARGET, rtol=1e-12)
 
 
+@pytest.mark.parametrize("method", [{}, {"map_method": "Conservative remapping"}])
+@pytest.mark.parametrize("norm", ["fracarea", "destarea"])
+def test_rows_of_which_too_little_is_covered_are_missing_whatever_the_sums_of_their_weights(tmp_path, method, norm):
+    covered = np.linspace(0.2, 1, 6)
+    values = VALUES * (covered[ROWS] if norm == "destarea" else 1)
+    changes = {"frac_b": ("n_b", covered), "S": ("n_s", values)}
+    path = written(tmp_path / "map.nc", esmf(**changes), **method)
+    found = remapped(placed({"weights": path, "area_min": 0.5}), np.ones((4, 6)))
+    np.testing.assert_array_equal(np.isnan(found), covered < 0.5)
+    path = written(tmp_path / "zeros.nc", esmf(frac_b=("n_b", np.zeros(6))))
+    assert not np.isnan(remapped(placed({"weights": path, "area_min": 0.5}), np.ones((4, 6)))).any()
+
+
 def test_corners_and_areas_of_cells_come_with_the_result(tmp_path):
     placement = placed(written(tmp_path / "map.nc", esmf()))
     assert placement.coordinate_dims["lat_bnds"] == ("cell", "corners_4")

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 import streams
 
+from bbflow.errors import ConfigError
+
 STEPS, LEVELS, LATS, LONS = 30, 6, 4, 10
 A, B = np.linspace(2000.0, 0, LEVELS), np.linspace(0, 0.99, LEVELS)
 AI, BI = np.linspace(1500.0, 0, LEVELS + 1), np.linspace(0, 1, LEVELS + 1)
@@ -107,3 +109,25 @@ def test_a_cut_column_ends_the_analysis_with_the_dimension(tmp_path):
     streams.store(tmp_path, fields(), 12.0 * np.arange(STEPS), ATTRIBUTES, steady=STEADY, axis=0)
     with pytest.raises(Exception, match="levels of 'lev'"):
         streams.analyse(tmp_path, {"windows": ["month"], "operators": {"low": CONFIG["operators"]["low"]}}, ranks=2)
+
+
+@pytest.mark.parametrize(
+    ("levels", "says"),
+    [
+        (
+            {"to": [850, 500], "pressure": PRESSURE},
+            r"reaches 850, 500: by 'ps' they go from 2\S+ to 10\S+ .* units \(Pa\)",
+        ),
+        ({"to": [20000.0], "height": {"field": "z", "fixed": True}}, "reaches 20000: by 'z' .* units \\(m\\)"),
+        ({"to": [850, 50000], "pressure": PRESSURE}, None),
+    ],
+)
+def test_levels_of_which_no_column_reaches_any_are_told_with_units(tmp_path, levels, says):
+    values = {name: value[:2] if name in ("ta", "ps") else value for name, value in fields().items()}
+    streams.store(tmp_path, values, np.arange(2.0), ATTRIBUTES, steady=STEADY, axis=-1)
+    config = {"operators": {"a": {"of": "ta", "space": {"levels": levels}, "operators": ["count"]}}, "windows": ["run"]}
+    if says is None:
+        streams.analyse(tmp_path, config, ranks=2)
+    else:
+        with pytest.raises(ConfigError, match=says):
+            streams.analyse(tmp_path, config, ranks=2)

@@ -11,6 +11,8 @@ TO, MEAN, INTEGRAL, DERIVATIVE = "to", "mean", "integral", "derivative"
 MAKES = (TO, MEAN, INTEGRAL, DERIVATIVE)
 """What can be made of a column."""
 PRESSURE, HEIGHT = "pressure", "height"
+MISSING = "missing"
+"""What there is beyond a column, if nothing else is said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +58,9 @@ class Levels:
     """The column's; None for that of the dimension itself."""
     is_log: bool = False
     """Whether interpolation is linear in the coordinate's logarithm."""
-    above: str = "missing"
+    above: str = MISSING
     """What there is above the highest level: missing or linear."""
-    below: str = "missing"
+    below: str = MISSING
     """What there is below the ground: missing or lowest, the value of the lowest level."""
 
     @property
@@ -96,8 +98,8 @@ def parse_levels(content: Mapping[Any, Any]) -> Levels:
         _targets(content["to"]) if make == TO else (),
         coordinate,
         flag(content.get("log", False)),
-        one_of("missing", "linear")(content.get("above", "missing")),
-        one_of("missing", "lowest")(content.get("below", "missing")),
+        one_of(MISSING, "linear")(content.get("above", MISSING)),
+        one_of(MISSING, "lowest")(content.get("below", MISSING)),
     )
     _check(levels)
     return levels

@@ -207,7 +207,9 @@ def _esmf(name: str, data: "xr.Dataset") -> Weights:
         )
         for side, end in (("src", "a"), ("dst", "b"))
     )
-    share = _optional(name, data, "frac_b") if method == "con" else None
+    # TempestRemap names no method; others leave zeros where a method has no areas.
+    share = _optional(name, data, "frac_b") if method in ("con", "") else None
+    share = share if share is not None and share.any() else None
     return sparse(name, method, (source, target), (source.size, target.size), links, share)
 
 
