@@ -4,7 +4,7 @@ import socket
 import ssl
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Raw, Struct
 
@@ -19,6 +19,8 @@ WAKE_BYTES = 256 << 10
 """How many raw bytes are waited for in one sleep, if as many are to come."""
 TURN_BYTES = 16 << 20
 """After this many raw bytes it is another connection's turn."""
+A = TypeVar("A")
+R = TypeVar("R")
 WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
@@ -108,16 +110,17 @@ class Link:
 
     def _read_more(self) -> bool:
         """Read what is here, and return whether there may be more: to ask once more would be another call."""
-        buffer = bytearray(min(max(READ_BYTES, self._reader.missing_bytes), MAX_READ_BYTES))
-        count = self._read_into(memoryview(buffer))
-        self._reader.add(buffer[:count])
-        return count == len(buffer)
+        size = min(max(READ_BYTES, self._reader.missing_bytes), MAX_READ_BYTES)
+        data = self._read(self.socket.recv, size)
+        if data:
+            self._reader.add(data)
+        return data is not None and len(data) == size
 
     def _fill(self, target: memoryview) -> Landed | None:
         if not self._filled_bytes:
             self._filled_bytes = self._reader.take_raw(target)
         while self._filled_bytes < len(target):
-            count = self._read_into(target[self._filled_bytes :])
+            count = self._read(self.socket.recv_into, target[self._filled_bytes :])
             if not count:
                 self._wake_at(len(target) - self._filled_bytes)
                 return None
@@ -132,18 +135,18 @@ class Link:
         if self.socket.family != socket.AF_UNIX and not isinstance(self.socket, ssl.SSLSocket):
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, min(count, WAKE_BYTES))
 
-    def _read_into(self, target: memoryview) -> int:
-        """Read what is here; 0 if nothing is."""
+    def _read(self, receive: Callable[[A], R], argument: A) -> R | None:
+        """Read what is here; None if nothing is."""
         try:
-            count = self.socket.recv_into(target)
+            received = receive(argument)
         except WOULD_BLOCK:
-            return 0
+            return None
         except OSError:
             # On its own host no network breaks: it has ended, with something unread.
             raise GoneError(by_itself=self.socket.family == socket.AF_UNIX) from None
-        if not count:
+        if not received:
             raise GoneError(by_itself=True)
-        return count
+        return received
 
     def send(self, message: Struct | Raw) -> None:
         """Send a message, or a part of the pool behind one, as far as the socket takes it now."""

@@ -265,11 +265,13 @@ class PeerServer(ABC):
     def _send(self, peer: int, message: Struct | Raw) -> None:
         """Send a message, if its peer is still there; if no frame can hold it, its peer is told so, and nobody else."""
         if link := self._links.get(peer):
+            was_sending = link.is_sending
             try:
                 link.send(message)
             except ProtocolError as error:
                 link.send(RefusedReply(error=str(error)))
-            self._flush(peer, link)
+            if was_sending or link.is_sending:
+                self._flush(peer, link)
 
     def _flush(self, peer: int, link: Link) -> None:
         link.flush()

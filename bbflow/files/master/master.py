@@ -4,6 +4,7 @@ import errno
 import traceback
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 from msgspec import Raw, Struct
 from msgspec.structs import replace
@@ -422,4 +423,9 @@ def _who(session: Session, asked: Asked) -> Credentials:
     """For whom a request is: only root's sessions speak for others."""
     if session.who.uid != 0 or asked.uid is None:
         return session.who
-    return Credentials(asked.uid, session.who.gid if asked.gid is None else asked.gid, frozenset(asked.groups))
+    return _credentials(asked.uid, session.who.gid if asked.gid is None else asked.gid, asked.groups)
+
+
+@lru_cache(maxsize=256)
+def _credentials(uid: int, gid: int, groups: tuple[int, ...]) -> Credentials:
+    return Credentials(uid, gid, frozenset(groups))

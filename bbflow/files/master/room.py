@@ -104,12 +104,13 @@ def choose_ring(nodes: Iterable[Node], turn: int, near: str = "") -> tuple[str, 
     near
         A host whose nodes come first while they are less than 7/8 full; empty for none.
     """
-    up = sorted((node for node in nodes if node.peer is not None), key=lambda node: node.name)
-    if not up:
-        return ()
-    local = [node for node in up if node.address.host == near and node.load < 7 / 8]
-    least = min(int(node.load * 64) for node in local or up)
-    equal = [number for number, node in enumerate(up) if node in (local or up) and int(node.load * 64) == least]
+    up = sorted([node for node in nodes if node.peer is not None], key=lambda node: node.name)
+    if len(up) < 2:
+        return tuple([node.name for node in up])
+    local = [number for number, node in enumerate(up) if node.address.host == near and node.load < 7 / 8]
+    steps = {number: int(up[number].load * 64) for number in local or range(len(up))}
+    least = min(steps.values())
+    equal = [number for number, step in steps.items() if step == least]
     first = equal[turn % len(equal)]
     return tuple(node.name for node in up[first:] + up[:first])
 

@@ -73,6 +73,12 @@ class Sessions:
     def apply(self, record: Record) -> Followed:
         """Take a record in, which has been stored before if it is to last; return what follows from it."""
         match record:
+            case ReplyRecord() | GivenRecord():  # first, since one comes with each request
+                if (session := self.by_name.get(record.session)) is not None:
+                    slot = session.slots.get(record.slot)
+                    if slot is None:
+                        slot = session.slots[record.slot] = ReplySlot(record.number)
+                    slot.reply = record.reply
             case SessionRecord():
                 who = Credentials(record.uid, record.gid, frozenset(record.groups))
                 self.by_name.setdefault(record.session, Session(record.session, who)).who = who
@@ -80,11 +86,6 @@ class Sessions:
                 if record.session in self.by_name:
                     self._remove(self.by_name.pop(record.session))
                 return (GraceEvent(),), ()
-            case ReplyRecord() | GivenRecord():
-                session = self.by_name.get(record.session)
-                if session is not None:
-                    slot = session.slots.setdefault(record.slot, ReplySlot(record.number))
-                    slot.reply = record.reply
         return NOTHING
 
     def are_lost(self, now_s: float) -> None:
@@ -139,7 +140,7 @@ class Sessions:
     def forgetting(self, but: Session | None, changes: "Changes") -> dict[str, "Changes"]:
         """Return what sessions must forget after some changes, and record that they keep it no more."""
         told: dict[str, Changes] = {}
-        if not changes:
+        if not changes or (but is not None and list(self.by_name) == [but.name]):
             return told
 
         def tell(name: str) -> Changes:
