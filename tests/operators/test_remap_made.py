@@ -14,8 +14,8 @@ from scipy.sparse import csc_array
 from bbflow.cli import main
 from bbflow.errors import ConfigError
 from bbflow.operators.space import parse_space
-from bbflow.operators.space.described import LAT_ATTRIBUTES, LON_ATTRIBUTES
-from bbflow.operators.space.grid import EARTH_RADIUS_M
+from bbflow.operators.space.described import LAT_ATTRIBUTES, LON_ATTRIBUTES, mesh_of
+from bbflow.operators.space.grid import EARTH_RADIUS_M, Grid
 from bbflow.operators.space.making import make_weights
 from bbflow.operators.space.meshes import Mesh, on_sphere
 from bbflow.operators.space.regridding import place_space
@@ -152,3 +152,48 @@ def test_means_over_healpix_are_of_equal_areas_and_not_of_the_cells_before(sourc
     np.testing.assert_allclose(found["fldint"], found[""].mean() * 4 * np.pi * EARTH_RADIUS_M**2, rtol=1e-12)
     assert placement.cell_methods == "area: sum"
     assert not placement.attributes
+
+
+def axes(parallels, meridians):
+    """Return the mesh of a stream's latitudes and longitudes."""
+    known = {"lat": np.asarray(parallels, "f8"), "lon": np.asarray(meridians, "f8")}
+    return mesh_of(Grid(("lat", "lon"), (len(parallels), len(meridians)), known, {}), (0, 1))
+
+
+def test_a_meridian_that_is_there_at_both_ends_has_the_same_mean_twice():
+    source = axes(np.linspace(-85, 85, 18), np.arange(36) * 10.0)
+    field = np.random.default_rng(4).normal(size=source.size)
+    target = axes(np.arange(-80, 81, 20.0), np.arange(0, 361, 20.0))
+    found = (dense(make_weights("con", source, target)) @ field).reshape(target.shape)
+    np.testing.assert_allclose(found[:, 0], found[:, -1], rtol=1e-12)
+    once = axes(np.arange(-80, 81, 20.0), np.arange(0, 360, 20.0))
+    expected = (dense(make_weights("con", source, once)) @ field).reshape(once.shape)
+    np.testing.assert_allclose(found[:, :-1], expected, rtol=1e-12)
+
+
+OVERLAPPING = Mesh(
+    (1, 2), np.zeros(2), np.array([45.0, 135]), edges=(np.array([[-9.0, 9]]), np.array([[0.0, 99], [90, 180]]))
+)
+
+
+@pytest.mark.parametrize(("mesh", "says"), [
+    (axes([0.0, 40, 10, -30], np.arange(36) * 10.0), "have bounds, or rise or fall all the way"),
+    (axes(np.linspace(-60, 60, 4), [0.0, 90, 30, 200]), "have bounds, or rise or fall all the way"),
+    (OVERLAPPING, "the bounds of a longitude are wrong"),
+    (axes([-30.0, 0, 30, 30, 30], np.arange(36) * 10.0), "a cell has no width"),
+    (Mesh((4, 5), None, None), "the variable has no latitudes and longitudes"),
+])  # fmt: skip
+def test_cells_that_arent_known_by_their_points_make_no_conservative_weights(mesh, says):
+    for pair in ((mesh, regular(4, 6)), (regular(4, 6), mesh)):
+        if mesh.lat is not None or pair[0] is mesh:
+            with pytest.raises(ConfigError, match=says):
+                make_weights("con", *pair)
+
+
+def test_points_without_a_place_are_nobodys_neighbours():
+    lat, lon = np.array([np.nan, 10.0, 50, 0]), np.array([0.0, 0, 0, np.nan])
+    target = Mesh((3,), np.array([8.0, np.nan, 60]), np.array([0.0, 0, 0]))
+    found = dense(make_weights("nn", Mesh((4,), lat, lon), target))
+    np.testing.assert_array_equal(found, [[0, 1, 0, 0], [0, 0, 0, 0], [0, 0, 1, 0]])
+    with pytest.raises(ConfigError, match="all latitudes or longitudes of a grid are missing"):
+        make_weights("nn", Mesh((4,), lat * np.nan, lon), target)

@@ -129,6 +129,9 @@ def test_cells_without_areas_are_refused_and_say_what_to_give():
         result("fldmean", FIELD, coordinates | {"lat": 2 * LATS}, attributes)
     with pytest.raises(ConfigError, match="'lat' has a missing value, so the cells' areas aren't known"):
         result("fldmean", FIELD, coordinates | {"lat": np.where(LATS > 80, np.nan, LATS)}, attributes)
+    with pytest.raises(ConfigError, match="'lat' neither rises nor falls all the way"):
+        result("fldmean", FIELD, coordinates | {"lat": np.roll(LATS, 3)}, attributes)
+    result("zonmean", FIELD, coordinates | {"lat": np.roll(LATS, 3)}, attributes)
     plain, named = told(GRIDS["plain"])
     with pytest.raises(ConfigError, match=r"'lat_edges', the bounds of 'lat', has the shape \(2, 72\), not \(72, 2\)"):
         result("fldmean", FIELD, plain | {"lat_edges": plain["lat_edges"].T}, named)

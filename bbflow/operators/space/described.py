@@ -119,7 +119,8 @@ def mesh_of(grid: Grid, axes: tuple[int, ...]) -> Mesh:
     kinds = [grid.kind(axis) for axis in axes]
     if kinds == ["lat", "lon"] and all(grid.dims[axis] in grid.coordinates for axis in axes):
         lat, lon = np.meshgrid(*(np.asarray(grid.coordinate(axis), "f8") for axis in axes), indexing="ij")
-        edges = grid.edges(axes[0]), grid.edges(axes[1])
+        known = all(map(grid.knows_edges, axes))
+        edges = (grid.edges(axes[0]), grid.edges(axes[1])) if known else None
         return Mesh(shape, lat.reshape(-1), lon.reshape(-1), edges=edges)
     found = {kind: grid.auxiliary(kind, shape) for kind in ("lat", "lon")}
     return Mesh(shape, found["lat"], found["lon"])

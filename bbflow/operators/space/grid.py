@@ -205,6 +205,14 @@ class Grid:
         edges = midpoints(values)
         return to_poles(edges) if self.kind(axis) == LAT else edges
 
+    def knows_edges(self, axis: int) -> bool:
+        """Whether a dimension has bounds, or rises or falls all the way, so that edges lie between its points."""
+        if self.has_bounds(axis):
+            return True
+        values = np.asarray(self.coordinate(axis), "f8")
+        steps = np.diff(np.unwrap(values, period=360) if self.kind(axis) == LON else values)
+        return bool((steps >= 0).all() or (steps <= 0).all())
+
     def has_bounds(self, axis: int) -> bool:
         """Whether the stream has the edges of a dimension's cells."""
         bounds = self.bounds_of(self.dims[axis], (self.shape[axis],))
@@ -369,6 +377,11 @@ def area_weights(grid: Grid, axis: int) -> Array:
     """
     if grid.kind(axis) in (LAT, LON):
         grid.in_degrees(grid.dims[axis], grid.coordinates.get(grid.dims[axis], np.zeros(0)))
+        if not grid.knows_edges(axis):
+            raise ConfigError(
+                f"{grid.dims[axis]!r} neither rises nor falls all the way, so the cells' areas aren't known: let the "
+                "program put its bounds, or name a variable of weights, or none"
+            )
     edges = np.deg2rad(grid.edges(axis))
     if grid.kind(axis) == LAT:
         weights = np.abs(np.diff(np.sin(edges), axis=1))[:, 0]

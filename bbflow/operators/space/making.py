@@ -34,13 +34,32 @@ def make_weights(method: str, source: Mesh, target: Mesh) -> Weights:
 
 
 def _nearest(source: Mesh, target: Mesh) -> Weights:
-    """Take the centre that is nearest on the sphere; of several that are equally near, any."""
+    """Take the centre that is nearest on the sphere; of several that are equally near, any.
+
+    Points without a place, as ocean models have them on land, are nobody's neighbours.
+    """
     check_installed("scipy", "remapnn without a file of weights")
     from scipy.spatial import cKDTree
 
-    _, found = cKDTree(on_sphere(*source.centres)).query(on_sphere(*target.centres))
-    links = np.asarray(found, np.int64), np.arange(target.size), np.ones(target.size)
+    (here, places), (there, wanted) = (_placed(mesh) for mesh in (source, target))
+    _, found = cKDTree(places).query(wanted)
+    links = here[np.asarray(found, np.int64)], there, np.ones(len(there))
     return sparse("weights of remapnn", "nn", (source, target), (source.size, target.size), links)
+
+
+def _placed(mesh: Mesh) -> tuple[Array, Array]:
+    """Return the numbers of the points that have a place, and where on the unit sphere that is.
+
+    Raises
+    ------
+    ConfigError
+        If none has one.
+    """
+    lat, lon = mesh.centres
+    known = np.flatnonzero(np.isfinite(lat) & np.isfinite(lon))
+    if not len(known):
+        raise ConfigError("remapnn: all latitudes or longitudes of a grid are missing")
+    return known, on_sphere(lat[known], lon[known])
 
 
 def _conservative(source: Mesh, target: Mesh) -> Weights:
@@ -49,9 +68,10 @@ def _conservative(source: Mesh, target: Mesh) -> Weights:
     The area between two parallels and two meridians is (sin(north) - sin(south)) (east - west) on the unit sphere; see
     Jones, 1999, Mon. Wea. Rev. 127, 2204, equations 2 and 3, for the weights, which are those of 'fracarea'.
     """
-    if source.edges is None or target.edges is None:
+    if source.centres and (source.edges is None or target.edges is None):
         raise ConfigError(
-            "remapcon can be made here between grids of latitudes and longitudes alone: write weights with CDO "
+            "remapcon can be made here between grids of latitudes and longitudes alone, which have bounds, or rise or "
+            "fall all the way: write weights with CDO "
             "('cdo gencon,GRID FILE weights.nc') or ESMF_RegridWeightGen, and name the file"
         )
     (lat, lon), (new_lat, new_lon) = _lines(source.edges), _lines(target.edges)
@@ -67,17 +87,28 @@ def _conservative(source: Mesh, target: Mesh) -> Weights:
     return sparse("weights of remapcon", "con", (source, target), (source.size, target.size), links, share)
 
 
+OVERLAP = 1e-3
+"""Degrees that cells may overlap by: bounds may be rounded."""
+
+
 def _lines(edges: tuple[Array, Array]) -> tuple[Array, Array]:
     """Return the sines of cells' southern and northern edges, and their western and eastern edges in degrees.
 
     Raises
     ------
     ConfigError
-        If a cell has no width.
+        If a cell has no width, or cells overlap.
     """
     lat, lon = (np.sort(np.asarray(own, "f8"), axis=1) for own in edges)
-    if not ((np.diff(lat, axis=1) > 0).all() and (np.diff(lon, axis=1) > 0).all()):
-        raise ConfigError("remapcon: the edges of a grid of one latitude or longitude aren't known without its bounds")
+    for name, own in (("latitude", lat), ("longitude", lon)):
+        if not (np.diff(own, axis=1) > 0).all():
+            raise ConfigError(
+                f"remapcon: a cell has no width: of a grid with one {name}, or twice the same, the edges aren't known "
+                "without bounds"
+            )
+        lower, upper = own[np.argsort(own[:, 0], kind="stable")].T
+        if (upper[:-1] > lower[1:] + OVERLAP).any():
+            raise ConfigError(f"remapcon: cells overlap: the bounds of a {name} are wrong")
     return np.sin(np.deg2rad(np.clip(lat, -90, 90))), lon
 
 
@@ -107,6 +138,7 @@ def _shared_meridians(one: Array, other: Array) -> tuple[Array, Array, Array]:
     """Return the same for cells around the globe, with the lengths in radians."""
     start = other[:, 0].min()
     turns = 360 * np.floor((one[:, :1] - start) / 360)  # so that every cell begins within one turn from there
-    found = [_shared(one - turns + shift, other) for shift in (0, -360)]
+    # The last shift is for targets that have a meridian twice, at both ends.
+    found = [_shared(one - turns + shift, other) for shift in (0, -360, 360)]
     own, theirs, length = (np.concatenate(items) for items in zip(*found, strict=True))
     return own, theirs, np.deg2rad(length)
