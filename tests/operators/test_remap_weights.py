@@ -130,6 +130,7 @@ def test_radians_and_latitudes_of_single_precision_are_the_same_places(tmp_path)
     (esmf(row=("other", ROWS[:-1] + 1)), "24 of col, 23 of row and 24 weights"),
     (esmf(yc_a=("n_a", -LAT, {"units": "degrees"})), "24 of 24 points lie elsewhere .* order of its latitudes"),
     (esmf(xc_a=("n_a", np.where(COLUMNS == 3, 7.0, LON), {"units": "degrees"})), "1 of 24 points lie elsewhere"),
+    (esmf(xc_a=("n_a", np.where(COLUMNS == 3, np.nan, -LON), {"units": "degrees"})), "16 of 24 points lie elsewhere"),
     ({"tas": ("x", np.zeros(3))}, r"has no weights: .* but tas"),
     (xesmf(), "doesn't say what its target is"),
 ])  # fmt: skip

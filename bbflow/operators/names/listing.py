@@ -29,7 +29,10 @@ SPACES: Mapping[str, tuple[str, str]] = {
     "box": ("what lies between coordinates", "box: {lat: [-30, 30], lon: [350, 20]}"),
     "points": ("the grid points nearest to places", "points: [[53.6, 10.0], [48.1, 11.6]]"),
     "mask": ("where a field of the stream is neither 0 nor missing", "mask: sftlf > 50"),
-    "levels": ("some levels, by their coordinate", "levels: [85000, 50000]"),
+    "levels": (
+        "some levels by their coordinate, or what a map makes of columns, such as other levels",
+        "levels: {to: [85000, 50000], pressure: {a: hyam, b: hybm, surface: ps}}",
+    ),
     "select": ("some values of a coordinate", "select: {lat: [0.5, 10.5]}"),
     "isel": ("some indices of a dimension", "isel: {lev: [0, -1]}"),
     "mean": ("mean over dimensions, weighted by area where latitude is one", "mean: [lat, lon]"),
@@ -41,7 +44,7 @@ SPACES: Mapping[str, tuple[str, str]] = {
     "remapbil": ("the same, of bilinear ones", "remapbil: weights.nc"),
     "remapnn": ("the same, of nearest neighbours", "remapnn: r360x180"),
     "remapdis": ("the same, of weights by distance", "remapdis: weights.nc"),
-    "healpix": ("the cells of HEALPix, nested", "healpix: {zoom: 7}"),
+    "healpix": ("the cells of HEALPix, nested; as pyramid, coarser ones too", "{healpix: {zoom: 7}, pyramid: true}"),
     "coarsen": ("boxes of this many points", "{coarsen: {lat: 2, lon: 2}, how: max}"),
 }
 """What a space may say, with an example."""

@@ -96,7 +96,7 @@ def strays(one: Mesh, other: Mesh) -> int:
     here, there = on_sphere(one.lat, one.lon), on_sphere(other.lat, other.lon)
     apart = np.sqrt(((here - there) ** 2).sum(axis=1))
     steps = np.sqrt((np.diff(here, axis=0) ** 2).sum(axis=1))
-    usual = float(np.median(steps)) if len(steps) else 1.0
+    usual = float(np.nanmedian(steps)) if np.isfinite(steps).any() else 1.0  # some points may have no place
     return int((apart > FAR * max(min(usual, np.sqrt(4 * np.pi / one.size)), 1e-9)).sum())
 
 
