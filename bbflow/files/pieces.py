@@ -118,6 +118,7 @@ class Pieces:
     def begin(self, key: str, size: int) -> None:
         """Make a file of some length whose bytes are still to come; it doesn't outlive this process unless `finish`."""
         self.path(key)
+        # Marked first: an IOnode that is killed between the two must not find a whole piece of zeros.
         (self._unfinished / key).touch()
         self.cut(key, size)
 

@@ -6,7 +6,7 @@ import pytest
 
 from bbflow.errors import ProtocolError
 from bbflow.files.client.calling import address_of
-from bbflow.files.commands import FetchCommand, UploadCommand
+from bbflow.files.commands import DropCommand, FetchCommand, UploadCommand
 from bbflow.files.ionode.fills import Fills
 from bbflow.files.ionode.storage import Storage
 from bbflow.files.ionode.transfers import Transfers
@@ -40,3 +40,17 @@ def test_a_copy_that_another_node_has_not_in_full_leaves_nothing(servers, tmp_pa
     with pytest.raises(OSError, match=reason):
         transfers.slow[FetchCommand](command, print)
     assert not list((tmp_path / "pieces").iterdir())
+
+
+@pytest.mark.parametrize("before", ["drop", "finish"])
+def test_an_ionode_that_is_killed_while_it_drops_a_piece_that_was_to_come_has_none_of_it(tmp_path, monkeypatch, before):
+    transfers, pieces = transfers_of(tmp_path, {}), Pieces(tmp_path)
+    pieces.begin("1.0", 10)
+
+    def killed(_, key):
+        raise KeyboardInterrupt(key)
+
+    monkeypatch.setattr(Pieces, before, killed)
+    with pytest.raises(KeyboardInterrupt, match=r"1\.0"):
+        transfers.quick[DropCommand](DropCommand(task=1, keys=("1.0",)))
+    assert Pieces(tmp_path).inventory() == []

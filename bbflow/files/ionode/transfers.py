@@ -86,8 +86,9 @@ class Transfers:
     def _drop(self, command: DropCommand) -> TaskAnswer:
         for key in command.keys:
             self._fills.give_up(key)
-            self._pieces.finish(key)
+            # The mark last: without it, what a kill leaves of a piece that was still to come would count as whole.
             self._pieces.drop(key)
+            self._pieces.finish(key)
         return TaskAnswer()
 
     def _discard(self, command: DiscardCommand) -> TaskAnswer:

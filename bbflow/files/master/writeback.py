@@ -221,6 +221,7 @@ class WriteBack:
         core, path = self._core, self._core.image.path(inode)
         node = next((n for n in inode.ring if n in core.nodes and core.nodes[n].peer is not None), core.a_node()) or ""
         transfer = ObjectTransfer(path, node)
+        # Nobody's handle: the pieces of this version stay until they have arrived, whatever becomes of the file.
         opened = Handle(core.number(), "", inode.ino, 0, inode.pieces, inode.striping)
         # Stored before the IOnode hears of it: the next master must know who may still be at work on the object.
         core.commit(*self._begun(transfer), HandleRecord(opened))
@@ -267,6 +268,7 @@ class WriteBack:
         if inode.scratch:
             core.commit(DoomRecord(path), InodeRecord(core.without_object(inode)))
             return
+        # Else it was written once more while this version went: it waits still.
         if inode.version == version:
             inode = replace(inode, dirty_ns=0)
         core.commit(InodeRecord(inode), SeenRecord(ino, core.clock()))
