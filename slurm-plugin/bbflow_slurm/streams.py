@@ -226,16 +226,20 @@ def end_holder(path: Path, number: signal.Signals, patience_s: float, send: Call
     send
         Sends it: to the process, or to its group.
     """
-    sent: list[str] = []
+    before, is_sent = "", False
 
     def is_over() -> bool:
+        nonlocal before, is_sent
         if _is_free(path):
             return True
-        # Whoever holds the lock lives, so its number is nobody else's; it writes that after it has taken the lock.
         with suppress(FileNotFoundError, ProcessLookupError):
-            if not sent and (text := path.read_text().strip()):
-                sent.append(text)
+            text = path.read_text().strip()
+            # Whoever holds the lock lives, so its number is nobody else's. But it writes that after it has taken the
+            # lock, and what stood there until then may be anybody's by now: what stands there twice is the holder's.
+            if text and text == before and not is_sent:
+                is_sent = True
                 send(int(text), number)
+            before = text
         return False
 
     return wait_for(is_over, patience_s)

@@ -17,6 +17,7 @@ from bbflow_slurm.streams import JobStream
 from bbflow_slurm.user import Owner
 
 from bbflow.errors import ConfigError, NodeError
+from bbflow.locks import lock
 
 
 @pytest.fixture
@@ -128,6 +129,21 @@ def test_a_teardown_ends_what_copies_and_kills_what_takes_no_notice(tmp_path, mo
         space.tear_down()
         assert holder.wait(10) == (-signal.SIGKILL if kind == "deaf" else -signal.SIGTERM)
     assert not space.path.exists()
+
+
+def test_the_number_that_an_earlier_holder_has_left_gets_no_signal(tmp_path):
+    path, sent = tmp_path / "lock", []
+    path.write_text(f"{1:<20}")
+    descriptor = lock(path)
+    written = threading.Timer(0.05, os.pwrite, (descriptor, f"{os.getpid():<20}".encode(), 0))
+
+    def send(process, _):
+        sent.append(process)
+        os.close(descriptor)
+
+    written.start()
+    assert streams.end_holder(path, signal.SIGTERM, 10, send)
+    assert sent == [os.getpid()]
 
 
 def test_what_runs_on_a_host_for_too_long_is_killed_with_all_that_it_has_started(stream):
