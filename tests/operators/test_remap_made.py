@@ -152,6 +152,13 @@ def test_means_over_healpix_are_of_equal_areas_and_not_of_the_cells_before(sourc
     np.testing.assert_allclose(found["fldint"], found[""].mean() * 4 * np.pi * EARTH_RADIUS_M**2, rtol=1e-12)
     assert placement.cell_methods == "area: sum"
     assert not placement.attributes
+    north = target_of("hpz2").lat > 0
+    for weights in ({}, {"weights": "cell_area"}):
+        placement = place_space(
+            parse_space([{"remapnn": "hpz2"}, {"mask": "lat > 0"}, {"mean": ["cell"], **weights}]), *grid
+        )
+        found["north"] = placement.local((0,) * len(grid[1]), grid[1]).values(Steps([values]))[0]
+        np.testing.assert_allclose(found["north"], found[""][north].mean(), rtol=1e-12)
 
 
 def axes(parallels, meridians):

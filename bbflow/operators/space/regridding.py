@@ -9,8 +9,8 @@ import numpy as np
 
 from bbflow.errors import ConfigError
 from bbflow.operators.space.coarsening import pyramid_of
-from bbflow.operators.space.described import CORNERS, CRS, described, mesh_of
-from bbflow.operators.space.grid import LAT, LON, Grid, checked_weights, fitted, kind_of
+from bbflow.operators.space.described import AREA, CORNERS, CRS, described, mesh_of
+from bbflow.operators.space.grid import EARTH_RADIUS_M, LAT, LON, Grid, checked_weights, fitted, kind_of
 from bbflow.operators.space.meshes import Described, Mesh, sized, strays
 from bbflow.operators.space.moves import Move, Remap
 from bbflow.operators.space.placement import Placement, TrackPlacement
@@ -78,7 +78,7 @@ def resolve_chain(moves: Sequence[Move], grid: Grid, variables: Variables) -> Pl
     on_target = _target_grid(given, axes, target, weights.target)
     after = None
     if moves[at + 1 :]:
-        after = _cut(moves[at + 1 :], on_target, _with_target(target, variables))
+        after = _cut(moves[at + 1 :], on_target, _with_target(target, weights.target, variables))
     return _remapped(grid, before, given, axes, weights, move, variables, target, on_target, after)
 
 
@@ -157,13 +157,13 @@ def _target_grid(grid: Grid, axes: tuple[int, ...], target: Described, mesh: Mes
     )
 
 
-def _with_target(target: Described, variables: Variables) -> Variables:
-    """Let masks and weights after the remap be of the target's coordinates, such as its areas, too."""
-
-    def variable(name: str) -> Array:
-        return target.coordinates[name] if name in target.coordinates else variables(name)
-
-    return variable
+def _with_target(target: Described, mesh: Mesh, variables: Variables) -> Variables:
+    """Let masks and weights after the remap be of the target's coordinates and areas, also where results lack them."""
+    area = None if mesh.area is None else mesh.area * EARTH_RADIUS_M**2
+    unwritten = {"lat": mesh.lat, "lon": mesh.lon, AREA: area}
+    own = {name: values.reshape(mesh.shape) for name, values in unwritten.items() if values is not None}
+    known = {**own, **target.coordinates}
+    return lambda name: known[name] if name in known else variables(name)
 
 
 NO_DIMENSIONS = {"bnds", CRS}

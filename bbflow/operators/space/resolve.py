@@ -302,7 +302,9 @@ def _mask(draft: Draft, mask: Mask) -> Draft:
     fields = {name: np.asarray(draft.variables(name)) for name in mask.expression.variables}
     shapes = {field.shape for field in fields.values()}
     if len(shapes) > 1:
-        raise ConfigError(f"mask {mask.expression.text!r}: its variables have different shapes")
+        raise ConfigError(
+            f"mask {mask.expression.text!r}: its variables have different shapes: give each a mask of its own"
+        )
     flat = {name: Steps([field.reshape(-1)]) for name, field in fields.items()}
     (values,) = mask.expression.evaluate(flat)
     kept = (values != 0) & ~np.isnan(values)
