@@ -164,8 +164,11 @@ def test_weights_of_another_method_are_refused(tmp_path):
 def test_methods_are_known_by_what_cdo_and_esmf_write_of_them(tmp_path, word, attributes):
     path = written(tmp_path / "weights.nc", esmf(), **attributes)
     placed(path, word=word)
+    other = "bil" if word != "remapbil" else "con"
     with pytest.raises(ConfigError, match=f"write {word}"):
-        placed(path, word="remapbil" if word != "remapbil" else "remapcon")
+        placed(path, word=f"remap{other}")
+    with pytest.raises(ConfigError, match=f"write {word}"):
+        weights_bytes(Path(path), other)
 
 
 @pytest.mark.parametrize("told", ["Bicubic remapping", "Largest area fraction"])

@@ -55,10 +55,10 @@ def load(path: Path, what: str, **decoding: Any) -> "xr.Dataset":
 
 
 @lru_cache(maxsize=16)
-def lengths_of(path: Path, _changed: int, _size: int) -> dict[str, int]:
-    """Return the lengths of the dimensions of a file of weights, of whose values nothing is read; see `load`."""
+def header_of(path: Path, _changed: int, _size: int) -> tuple[dict[str, int], dict[str, Any]]:
+    """Return the lengths of dimensions and the attributes of a file of weights, without its values; see `load`."""
     with _opened(path, "a file of weights", decode_cf=False) as data:
-        return {str(name): size for name, size in data.sizes.items()}
+        return {str(name): size for name, size in data.sizes.items()}, data.attrs
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from bbflow.operators.space.making import make_weights
 from bbflow.operators.space.meshes import Mesh, strays
 from bbflow.operators.space.moves import Remap
 from bbflow.operators.space.targets import target_of
-from bbflow.operators.space.weights import Weights, read_weights
+from bbflow.operators.space.weights import Weights, check_method, read_weights
 
 
 def weights_for(move: Remap, source: Mesh) -> Weights:
@@ -32,11 +32,7 @@ def weights_for(move: Remap, source: Mesh) -> Weights:
     if move.file is None:
         return made(move.method, source, target_of(move.grid or "", move.directory))
     weights = read_weights(move.file)
-    if move.method and weights.method and weights.method != move.method:
-        raise ConfigError(
-            f"{weights.name} is of the method {weights.method!r}, not {move.method!r}: write remap{weights.method}, or "
-            "remap, which takes any"
-        )
+    check_method(weights.name, weights.method, move.method)
     if weights.target is not None:
         return _named(weights, target_of(move.grid, move.directory)) if move.grid else weights
     if not move.grid:

@@ -1,6 +1,6 @@
 """Files of weights: what SCRIP, CDO, ESMF, TempestRemap, E3SM and xESMF write, as one sparse matrix."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
@@ -14,7 +14,7 @@ from bbflow.atomic import replacing
 from bbflow.errors import ConfigError
 from bbflow.operators.space.installed import check_installed
 from bbflow.operators.space.meshes import Mesh
-from bbflow.operators.space.netcdf_files import lengths_of, load, version_of
+from bbflow.operators.space.netcdf_files import header_of, load, version_of
 from bbflow.operators.steps import Array
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def read_weights(path: Path) -> Weights:
 @lru_cache(maxsize=4)
 def _read(path: Path, _changed: int, _size: int) -> Weights:
     data = load(path, "a file of weights", decode_cf=False)
-    name = f"weights {path.name}"
+    name = _name(path)
     if "remap_matrix" in data:
         return _scrip(name, data)
     if {"S", "row", "col"} <= set(data.variables):
@@ -145,15 +145,30 @@ BYTES_OF_LINK, BYTES_OF_POINT = 12, 8
 """In `Weights`; each link once more where the block's part of it is folded."""
 
 
-def weights_bytes(path: Path) -> tuple[int, int]:
+def check_method(name: str, method: str, wanted: str) -> None:
+    """See that weights are of the method that a remap wants, if it wants one and they tell theirs.
+
+    Raises
+    ------
+    ConfigError
+        If they are of another.
+    """
+    if wanted and method and method != wanted:
+        raise ConfigError(
+            f"{name} is of the method {method!r}, not {wanted!r}: write remap{method}, or remap, which takes any"
+        )
+
+
+def weights_bytes(path: Path, method: str = "") -> tuple[int, int]:
     """Return the bytes that a file's weights take in the analysis, and all their parts where they are folded.
 
     Raises
     ------
     ConfigError
-        If it can't be read, or isn't such a file.
+        If it can't be read, isn't such a file, or is of another method, as far as its header tells.
     """
-    lengths = lengths_of(*version_of(path, WHAT))
+    lengths, attributes = header_of(*version_of(path, WHAT))
+    check_method(_name(path), _method(_name(path), attributes), method)
     links = next((lengths[name] for name in ("num_links", "n_s") if name in lengths), None)
     if links is None:
         raise ConfigError(f"{path} has no weights: neither num_links (SCRIP, CDO) nor n_s (ESMF and others) in it")
@@ -162,10 +177,15 @@ def weights_bytes(path: Path) -> tuple[int, int]:
     return BYTES_OF_LINK * links + BYTES_OF_POINT * (columns + 2 * rows), BYTES_OF_LINK * links
 
 
+def _name(path: Path) -> str:
+    """Return what messages call weights."""
+    return f"weights {path.name}"
+
+
 def _scrip(name: str, data: "xr.Dataset") -> Weights:
     """Read what CDO and SCRIP write."""
     matrix = _numbers(name, data, "remap_matrix")
-    method = _method(name, data)
+    method = _method(name, data.attrs)
     if matrix.ndim == 2 and matrix.shape[1] != 1:
         raise ConfigError(
             f"{name} has {matrix.shape[1]} weights for each link, which need the field's gradients: make weights of "
@@ -192,7 +212,7 @@ def _scrip(name: str, data: "xr.Dataset") -> Weights:
 def _esmf(name: str, data: "xr.Dataset") -> Weights:
     """Read what ESMF_RegridWeightGen, TempestRemap and E3SM's tools write, or xESMF, which leaves the grids out."""
     links = _links(name, data, "col", "row", _numbers(name, data, "S"))
-    method = _method(name, data)
+    method = _method(name, data.attrs)
     if not {"n_a", "n_b"} <= set(data.sizes):
         sizes = tuple(int(places.max(initial=-1)) + 1 for places in links[:2])
         return sparse(name, method, (None, None), (sizes[0], sizes[1]), links)
@@ -213,9 +233,9 @@ def _esmf(name: str, data: "xr.Dataset") -> Weights:
     return sparse(name, method, (source, target), (source.size, target.size), links, share)
 
 
-def _method(name: str, data: "xr.Dataset") -> str:
+def _method(name: str, attributes: Mapping[str, Any]) -> str:
     """Return the method; ESMF says 'Bilinear remapping' as `map_method` of nearest neighbours too."""
-    told = str(data.attrs.get("ESMF_regrid_method") or data.attrs.get("map_method", ""))
+    told = str(attributes.get("ESMF_regrid_method") or attributes.get("map_method", ""))
     words = told.lower()
     for word, why in UNPLAIN.items():
         if word in words:

@@ -104,17 +104,18 @@ def _page_s(directory: Path) -> float | None:
 def check_weights(config: Config) -> list[Finding]:
     """Say what weights take that are in files; those that are made are known with the first step."""
     remaps = (item.space.remap for item in config.diagnostics.values() if item.space is not None)
-    found = []
-    for path in dict.fromkeys(move.file for move in remaps if move is not None and move.file is not None):
+    files = ((move.file, move.method) for move in remaps if move is not None and move.file is not None)
+    found: dict[Finding, None] = {}
+    for path, method in dict.fromkeys(files):
         try:
-            whole, parts = weights_bytes(path)
+            whole, parts = weights_bytes(path, method)
         except ConfigError as error:
-            found.append(Finding(WRONG, "weights", str(error)))
+            found[Finding(WRONG, "weights", str(error))] = None
         else:
             folded = format_bytes(parts * config.workers.count)
             text = f"{path}: {format_bytes(whole)} in the analysis, {folded} at most in the workers"
-            found.append(Finding(FINE, "weights", text))
-    return found
+            found[Finding(FINE, "weights", text)] = None
+    return list(found)
 
 
 def process_bytes(config: Config, states: int) -> int:
