@@ -67,7 +67,7 @@ def connect(contact: str | Path) -> "BurstBuffer":
     return BurstBuffer(parse_path(contact))
 
 
-def open_results(path: Path) -> "xr.Dataset":
+def open_results(path: Path | str) -> "xr.Dataset":
     """Open ``results.zarr``; nothing but coordinates is loaded.
 
     Parameters
@@ -77,7 +77,7 @@ def open_results(path: Path) -> "xr.Dataset":
     """
     from bbflow.transit.output.decoding import open_results
 
-    return open_results(path)
+    return open_results(Path(path))
 
 
 class BurstBuffer:

@@ -118,7 +118,7 @@ def test_an_output_in_a_bucket_has_what_one_on_a_file_system_has_and_that_is_not
     assert fields <= (last if chunks else set()), "of files of several spans the last isn't complete"
     assert [path.name for path in (work / "raw.zarr" / "tas").glob("c.*") if not is_moved(path)] == ["c.1.0.0"]
     # What reads its own store goes on, and no other reader takes what isn't here for values.
-    xr.testing.assert_equal(open_results(work / "results.zarr").load(), open_results(here / "results.zarr").load())
+    xr.testing.assert_equal(open_results(str(work / "results.zarr")).load(), open_results(here / "results.zarr").load())
     assert len(read_results(work / "results.zarr").statistics) == len(read_results(here / "results.zarr").statistics)
     for store, name in (("results.zarr", "tas_day_mean"), ("raw.zarr", "tas")):
         for part in (..., 0, slice(1, 3)):

@@ -12,6 +12,7 @@ from bbflow.errors import ConfigError
 from bbflow.operators.parse import parse_operators
 from bbflow.operators.space import parse_space
 from bbflow.operators.space.coarsening import pyramid_of
+from bbflow.operators.space.meshes import Mesh
 from bbflow.operators.space.regridding import place_space
 from bbflow.operators.space.targets import target_of
 from bbflow.operators.windows import parse_windows
@@ -49,6 +50,7 @@ def output(tmp_path_factory):
     operators = {
         "tas": {"space": healpix, "operators": ["mean", "max"]},
         "ta": {"space": healpix, "operators": ["mean"]},
+        "zoom_1": {"of": "tas", "space": {"healpix": 2, "pyramid": [1]}, "operators": ["mean"]},
         "coarse": {"of": "tas", "space": {"remapnn": "r8x4", "pyramid": [0, 2]}, "operators": ["mean"]},
     }
     streams.store(folder, values, 6.0 * np.arange(STEPS), ATTRIBUTES, steady=("lat", "lon", "plev"), axis=0)
@@ -135,6 +137,8 @@ def test_the_root_says_the_levels_as_ndpyramid_does(output):
     attributes = xr.open_zarr(output / "pyramids/day_r8x4.zarr", consolidated=False).attrs
     (told,) = attributes["multiscales"]
     assert (told["datasets"], told["type"]) == ([{"path": "0"}, {"path": "2"}], "reduce")
+    of_several = xr.open_zarr(output / "pyramids/day_hp2.zarr", consolidated=False).attrs["multiscales"]
+    assert of_several[0]["datasets"] == [{"path": "0"}, {"path": "1"}, {"path": "2"}], "all that any field has"
 
 
 def of_multiscales(output):
@@ -193,6 +197,20 @@ def test_xdggs_decodes_the_cells(output):
 def test_what_is_wrong_is_refused(space, says):
     with pytest.raises(ConfigError, match=says):
         parse_space(space)
+
+
+def test_a_grid_that_a_file_tells_by_its_points_has_the_pyramid_of_its_name():
+    """CDO's files of weights have no corners of latitudes and longitudes, and zeros as areas of interpolation."""
+    named = target_of("r8x4")
+    whole = pyramid_of(named, 0, (), frozenset())
+    found = pyramid_of(Mesh((4, 8), named.lat, named.lon, area=np.zeros(32)), 0, (), frozenset())
+    values = np.random.default_rng(1).normal(size=(4, 8))
+    for (one, ours), (other, theirs) in zip(found.made(values), whole.made(values), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+        np.testing.assert_allclose(one.described.coordinates["lat_bnds"], other.described.coordinates["lat_bnds"])
+    assert found.label == whole.label == "r8x4"
+    elsewhere = pyramid_of(Mesh((4, 8), named.lat, named.lon + 22.5), 0, (), frozenset())
+    assert elsewhere.label.startswith("r8x4_"), "it isn't written among results with other longitudes"
 
 
 def test_levels_that_arent_there_are_refused():

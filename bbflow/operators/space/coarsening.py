@@ -1,13 +1,16 @@
 """The coarser grids of a pyramid, by the finest one."""
 
 from collections.abc import Iterator
+from dataclasses import replace
+from hashlib import blake2b
 
 import numpy as np
 
 from bbflow.errors import ConfigError
-from bbflow.operators.space.described import described
-from bbflow.operators.space.meshes import Mesh
+from bbflow.operators.space.described import described, edges_of
+from bbflow.operators.space.meshes import Mesh, strays
 from bbflow.operators.space.pyramids import Pyramid, PyramidLevel, halved
+from bbflow.operators.space.targets import regular
 
 
 def pyramid_of(mesh: Mesh, at: int, wanted: tuple[int, ...], taken: frozenset[str]) -> Pyramid:
@@ -29,6 +32,7 @@ def pyramid_of(mesh: Mesh, at: int, wanted: tuple[int, ...], taken: frozenset[st
     ConfigError
         If the grid has no coarser ones, or a level that is wanted isn't there.
     """
+    mesh = _with_cells(mesh)
     meshes = [mesh, *_coarser(mesh)]
     if len(meshes) == 1:
         raise ConfigError(
@@ -42,10 +46,31 @@ def pyramid_of(mesh: Mesh, at: int, wanted: tuple[int, ...], taken: frozenset[st
     levels = tuple(
         PyramidLevel(name, own.shape, described(own, taken)) for name, own in zip(names, meshes, strict=True)
     )
-    label = f"hp{mesh.zoom}" if mesh.zoom is not None else f"r{mesh.shape[1]}x{mesh.shape[0]}"
     chosen = tuple(map(str, wanted)) if wanted else tuple(names)
     weights = np.ones(mesh.shape) if mesh.area is None else mesh.area.reshape(mesh.shape)
-    return Pyramid(label, at, weights, levels, chosen)
+    return Pyramid(_label(mesh), at, weights, levels, chosen)
+
+
+def _label(mesh: Mesh) -> str:
+    """Name a grid: as it is written, and with a digest of its places if they are others than those of that name."""
+    if mesh.zoom is not None:
+        return f"hp{mesh.zoom}"
+    rows, columns = mesh.shape
+    if not strays(mesh, regular(rows, columns)):
+        return f"r{columns}x{rows}"
+    places = np.round(np.stack(mesh.centres), 6) + 0.0  # no negative zero
+    return f"r{columns}x{rows}_{blake2b(places.tobytes(), digest_size=4).hexdigest()}"
+
+
+def _with_cells(mesh: Mesh) -> Mesh:
+    """Return the same with the cells' edges and areas, of which files may lack both, if they lie along parallels."""
+    if mesh.zoom is not None or (axes := mesh.axes()) is None:
+        return mesh
+    edges = edges_of(mesh, *axes)
+    if mesh.area is not None and mesh.area.any():
+        return replace(mesh, edges=edges)
+    high, wide = np.abs(np.diff(np.sin(np.deg2rad(edges[0])), axis=1)), np.abs(np.diff(np.deg2rad(edges[1]), axis=1))
+    return replace(mesh, edges=edges, area=(high * wide.T).reshape(-1))
 
 
 def _coarser(mesh: Mesh) -> Iterator[Mesh]:

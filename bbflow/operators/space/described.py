@@ -37,12 +37,17 @@ def described(mesh: Mesh, taken: frozenset[str]) -> Described:
 def _rectilinear(mesh: Mesh, lat: Array, lon: Array) -> Described:
     unbroken = np.unwrap(lon, period=360)
     coordinates = {"lat": lat, "lon": unbroken}
-    north_south, west_east = mesh.edges or (to_poles(midpoints(lat)), midpoints(unbroken))
+    north_south, west_east = edges_of(mesh, lat, lon)
     coordinates |= {"lat_bnds": north_south, "lon_bnds": west_east + (unbroken[0] - lon[0])}
     dims: dict[str, tuple[str, ...]] = {"lat": ("lat",), "lon": ("lon",)}
     dims |= {"lat_bnds": ("lat", "bnds"), "lon_bnds": ("lon", "bnds")}
     attributes = {"lat": LAT_ATTRIBUTES | {"axis": "Y"}, "lon": LON_ATTRIBUTES | {"axis": "X"}}
     return _with_area(mesh, ("lat", "lon"), coordinates, dims, attributes)
+
+
+def edges_of(mesh: Mesh, lat: Array, lon: Array) -> tuple[Array, Array]:
+    """Return between which parallels (ny, 2) and meridians (nx, 2) cells lie; halfway between points, if not told."""
+    return mesh.edges or (to_poles(midpoints(lat)), midpoints(np.unwrap(lon, period=360)))
 
 
 def _cells(mesh: Mesh, taken: frozenset[str]) -> Described:

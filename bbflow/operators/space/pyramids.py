@@ -73,7 +73,14 @@ def halved(values: Array, grid: Sequence[int]) -> Array:
     return values
 
 
-def multiscales(pyramid: Pyramid) -> list[Mapping[str, Any]]:
-    """Return what the root of a store says of its levels, by the multiscales convention that ndpyramid writes."""
-    paths = [{"path": name} for name in reversed([level.name for level in pyramid.levels]) if name in pyramid.wanted]
+def multiscales(pyramids: Sequence[Pyramid]) -> list[Mapping[str, Any]]:
+    """Return what the root of a store says of its levels, by the multiscales convention that ndpyramid writes.
+
+    Parameters
+    ----------
+    pyramids
+        Those of the store's fields, which are on one grid; each may have other levels.
+    """
+    wanted = {name for pyramid in pyramids for name in pyramid.wanted}
+    paths = [{"path": level.name} for level in reversed(pyramids[0].levels) if level.name in wanted]
     return [{"datasets": paths, "type": "reduce", "metadata": {"method": "mean of four cells, weighted by area"}}]

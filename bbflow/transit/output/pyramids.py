@@ -46,16 +46,16 @@ class Pyramids:
         at
             Where on the window's axis it lies; it may be there already.
         """
-        touched: dict[str, Pyramid] = {}
+        touched: dict[str, list[Pyramid]] = {}
         for field, operators in fields:
             if field.pyramid is not None:
                 name = stored_name(f"{window.name}_{field.pyramid.label}")
-                touched[name] = field.pyramid
+                touched.setdefault(name, []).append(field.pyramid)
                 levels = PyramidLevels(self._store(name), results, window, field, field.pyramid)
                 for operator in operators:
                     levels.write(operator, at)
-        for name, pyramid in touched.items():
-            self._stores[name].commit(multiscales=multiscales(pyramid))
+        for name, pyramids in touched.items():
+            self._stores[name].commit(multiscales=multiscales(pyramids))
 
     def _store(self, name: str) -> GrowingZarr:
         self._directory.mkdir(exist_ok=True)
