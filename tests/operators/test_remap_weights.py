@@ -252,6 +252,8 @@ def test_grids_that_cant_be_had_are_refused_with_the_configuration(item, says):
     ({"remap": {"weights": "w.nc", "area_min": 2}}, "from 0 to 1"),
     ({"remapkon": "w.nc"}, "did you mean 'remapcon'"),
     ([{"remap": "a.nc"}, {"remap": "b.nc"}], "one remap at most"),
+    ({"remap": "a.nc", "area_min": 0.5}, "belongs inside a remap, such as .*area_min"),
+    ({"vertmean": True}, "it is a name: write space: vertmean"),
     ({"remap": 3}, "not a text"),
 ])  # fmt: skip
 def test_what_is_wrong_in_the_configuration_is_refused(item, says):
@@ -261,6 +263,7 @@ def test_what_is_wrong_in_the_configuration_is_refused(item, says):
 
 def test_the_text_form_of_cdo_says_what_the_map_says():
     assert parse_space("remapcon,weights.nc") == parse_space({"remapcon": "weights.nc"})
+    assert parse_space("healpix,3") == parse_space({"healpix": {"zoom": 3}})
 
 
 @pytest.mark.parametrize("name", ["e3sm-like", "nextgems-like"])

@@ -17,6 +17,8 @@ SELECTIONS = ("box", "points", "mask", "levels", "select", "isel")
 OPTIONS = ("weights", "how", "pyramid")
 REMAPS = {"remap": "", "remapcon": "con", "remapbil": "bil", "remapnn": "nn", "remapdis": "dis"}
 """By CDO's names, the method that the weights must be of."""
+WITH_TEXT = (*REMAPS, "healpix")
+"""What may be a name with a text after a comma, as CDO has it."""
 KEYS = (*SELECTIONS, *REMAPS, "healpix", *HOWS, "coarsen", *OPTIONS)
 
 
@@ -51,16 +53,25 @@ def parse_space(item: Any) -> Space:
 def _parse(item: Any) -> tuple[Move, ...]:
     if isinstance(item, str):
         word, _, rest = (part.strip() for part in item.partition(","))
-        return _read(word, rest) if word in REMAPS else named(item, KEYS)
+        return _read(word, rest) if word in WITH_TEXT else named(item, KEYS)
     if not isinstance(item, Mapping) or not item:
         raise ConfigError(f"{item!r} is not a space: write a name such as fldmean, or a map such as mean: [lat, lon]")
     for key in item:
         if key not in KEYS:
-            raise ConfigError(f"unknown space {key!r}; {nearest(str(key), [*KEYS, *NAMES])}")
+            raise ConfigError(f"unknown space {key!r}; {_hint(str(key))}")
     if "pyramid" in item:
         item = _with_pyramid(item)
     selections = (move for key in item if key in READERS for move in _read(key, item[key]))
     return (*selections, *_reduction(item))
+
+
+def _hint(key: str) -> str:
+    """Say what is meant by a key that a space hasn't."""
+    if key in NAMES:
+        return f"it is a name: write space: {NAMES[key].example}, or an item of a list"
+    if key in REMAP_KEYS:
+        return f"it belongs inside a remap, such as remap: {{weights: weights.nc, {key}: …}}"
+    return nearest(key, [*KEYS, *NAMES])
 
 
 def _with_pyramid(item: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -172,7 +183,8 @@ def _healpix(value: Any) -> tuple[Move, ...]:
     check_keys(own, ["zoom", *(key for key in REMAP_KEYS if key != "grid")])
     if "zoom" not in own:
         raise ConfigError("name a zoom, such as {zoom: 9}: each of the twelve base cells is divided 4**zoom times")
-    grid = f"hpz{whole_number(own['zoom'])}"
+    zoom = own["zoom"]
+    grid = f"hpz{whole_number(int(zoom) if isinstance(zoom, str) and zoom.isdigit() else zoom)}"
     rest = {key: item for key, item in own.items() if key != "zoom"}
     return _remap("" if "weights" in own else "nn")({**rest, "grid": grid})
 
