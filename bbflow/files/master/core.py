@@ -271,6 +271,11 @@ class Core:
             _, _, then = self._tasks.pop(task)
             then(TaskAnswer(errno=errno.EHOSTDOWN, error=f"IOnode {node} went away"))
 
+    @property
+    def is_any_up(self) -> bool:
+        """Whether some IOnode is up."""
+        return any(node.peer is not None for node in self.nodes.values())
+
     def a_node(self) -> str | None:
         """Return some IOnode that is up: the one with the fewest tasks."""
         up = [node.name for node in self.nodes.values() if node.peer is not None]

@@ -37,6 +37,8 @@ class Resting:
     def rested(self) -> Iterator[int]:
         """Go through those that have rested, the oldest first; they may end meanwhile."""
         looked_s = self._looked_s = self._clock()
+        if not any(self._due_s(ino) <= looked_s for ino in islice(self._image.dirty, 1)):
+            return iter(())  # so it is after nearly every change: the others needn't be gone through
         return takewhile(lambda ino: self._due_s(ino) <= looked_s, self.oldest())
 
     def oldest(self) -> list[int]:

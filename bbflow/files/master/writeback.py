@@ -132,7 +132,7 @@ class WriteBack:
 
     def _pump(self) -> None:
         """Begin with whatever may begin now."""
-        if not self.is_on or self._core.a_node() is None:
+        if not self.is_on or not self._core.is_any_up:
             return
         self.inherited.give_up()
         self._forget_failures()
