@@ -12,7 +12,6 @@ from bbflow.operators.names.known import expand
 from bbflow.operators.operator import Operator
 from bbflow.operators.parse import FILTER, parse_operators
 from bbflow.operators.space.parse import parse_space
-from bbflow.operators.space.space import Space
 from bbflow.operators.transforms import parse_transforms
 from bbflow.operators.windows.parse import parse_windows
 from bbflow.operators.windows.window import Window
@@ -118,20 +117,7 @@ def _parse(key: str, name: str, parts: Mapping[str, Any], windows: list[Any]) ->
     dated = [operator.name for operator in diagnostic.operators if operator.dated]
     if dated and diagnostic.space is not None and diagnostic.space.has_pyramid:
         raise ConfigError(f"pyramid: the mean of four dates means nothing: put {', '.join(dated)} under another name")
-    if diagnostic.space is not None and diagnostic.space.is_late:
-        _check_late(diagnostic, diagnostic.space)
     return diagnostic
-
-
-def _check_late(diagnostic: Diagnostic, space: Space) -> None:
-    """See that results can be remapped in place of each step: a sum of remapped steps is the remapped sum."""
-    others = [item.name for item in diagnostic.operators if getattr(item.formula, "name", "") not in ("mean", "sum")]
-    if others:
-        raise ConfigError(f"space: late: {', '.join(others)} of remapped steps isn't what comes of remapping it later")
-    more = {"each": diagnostic.each, "then": diagnostic.then, "transforms": diagnostic.transforms}
-    odd = [name for name, value in more.items() if value] + (["a filter"] if diagnostic.filters else [])
-    if odd or len(space.moves) > 1:
-        raise ConfigError(f"space: late: {odd[0] if odd else 'another part of space'} needs each step's remapped field")
 
 
 def _parse_each(item: Any) -> Each:

@@ -84,6 +84,16 @@ class Diagnostic:
         return tuple(dict.fromkeys([*(name for item in expressions for name in item.variables), *columns]))
 
     @property
+    def takes_means(self) -> bool:
+        """Whether the first statistic takes the mean of some steps of its field for each of them.
+
+        Then a space may give these where it `takes_means` too.
+        """
+        operators = (self.each.operator,) if self.each else self.operators
+        needs_each = self.transforms or self.filters or self.others or (self.then and not self.each)
+        return not needs_each and all(item.takes_means for item in operators)
+
+    @property
     def needs_order(self) -> bool:
         """Whether a point's steps must come in their order into one state: two states of it can't be merged anyhow."""
         return bool(self.each or self.transforms) or not all(item.family.commutes for item in self.operators)

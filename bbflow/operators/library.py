@@ -22,7 +22,7 @@ RULES = ("add", "min", "max")
 FORMULAS = ("mean", "var", "std", "sum", "min", "max", "range")
 """``BbflowFormula`` in Merge.h."""
 
-LATEST = ("merge_many", "remap")
+LATEST = ("merge_many", "remap_sum")
 """What came to it last."""
 
 

@@ -69,6 +69,8 @@ class Operator:
     """Points with fewer valid values are missing in the result, as with xarray's min_count."""
     skipna: bool = True
     """If not, points with any missing value are missing in the result."""
+    takes_means: bool = False
+    """Whether the mean of some steps, as often as there are steps, gives the same as these."""
 
     @property
     def families(self) -> tuple[Family, ...]:

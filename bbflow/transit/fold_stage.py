@@ -10,9 +10,6 @@ from weakref import WeakKeyDictionary
 from bbflow.belongings import clear, is_ours
 from bbflow.cf import StreamAttributes
 from bbflow.errors import BbflowError
-from bbflow.operators.space.late import LATE, LateRemap
-from bbflow.operators.space.placement import Placement
-from bbflow.operators.space.remapping import Remapped
 from bbflow.operators.windows.calendars import Clock
 from bbflow.records import Block, BlockForm, Layout
 from bbflow.transit.aside import aside
@@ -93,9 +90,6 @@ class FoldStage(DriverStage):
         """A block of each variable that was seen."""
         self._meanings = Meanings()
         self._coordinates: SteadyCoordinates | None = None
-        self._placements: Mapping[str, Placement] = {}
-        self._lates: Mapping[str, LateRemap] = {}
-        """Those of diagnostics whose results are remapped, not their steps."""
 
     @property
     def changes(self) -> list[str]:
@@ -104,9 +98,8 @@ class FoldStage(DriverStage):
 
     @property
     def misplaced(self) -> list[str]:
-        """Say what has changed by which fields were placed, or came and went where results were to be remapped."""
-        moved = [] if self._coordinates is None else self._coordinates.misplaced
-        return moved + [text for name, text in self.folding.errors.items() if name.startswith(LATE)]
+        """Say what has changed by which fields were placed."""
+        return [] if self._coordinates is None else self._coordinates.misplaced
 
     @property
     def idle(self) -> bool:
@@ -122,23 +115,14 @@ class FoldStage(DriverStage):
         first = arrays.first
         write_referenced(arrays, attributes, results)
         placed, told = place_diagnostics(self.run.config.diagnostics, arrays, attributes)
-        folder, diagnostics = self.run.config.output / FIELDS_DIRECTORY, self.run.config.diagnostics
-        is_late = {key: (space := diagnostics[key].space) is not None and space.is_late for key in placed}
-        self._placements = placed
-        self._lates = {
-            key: LateRemap.keep(folder, item)
-            for key, item in placed.items()
-            if is_late[key] and isinstance(item, Remapped)
-        }
-        folded = {key: item for key, item in placed.items() if key not in self._lates}
-        self.folding.place(folded)
+        self.folding.place(placed)
         for name, placement in placed.items():
             write_field_coordinates(name, placement, attributes, results)
         self._learn(arrays.blocks, attributes, clock)
         self._coordinates = SteadyCoordinates(self.run, results, arrays, told)
         self._remove_stale()
         if first.placed and not len(self.folding.states):
-            room = check_room(first, self.run.config, folded, attributes)
+            room = check_room(first, self.run.config, placed, attributes)
             self._runs_ahead = room.ahead
             self.run.log.add("states", bytes=room.bytes)
         if self._saved is not None:
@@ -172,8 +156,7 @@ class FoldStage(DriverStage):
             self._ended = self.folding.kept
         for pattern in batch.patterns:
             self._know(pattern.layouts, attributes, clock)
-        site, holds = self._site(attributes), is_pending or self._ended is not None
-        self._begin(batch, fold_lane, lambda: self._lane_works(batch, site, holds=holds))
+        self._begin_folding(batch, attributes)
         if self._ended is not None and not is_pending:
             self._publications = self.publishing.begin(ended, self._ended)
 
@@ -184,6 +167,10 @@ class FoldStage(DriverStage):
         if batch is None and not self._publications:
             self._pass_discarded()
         return batch
+
+    def _begin_folding(self, batch: Batch, attributes: StreamAttributes) -> None:
+        site, holds = self._site(attributes), bool(self._publications) or self._ended is not None
+        self._begin(batch, fold_lane, lambda: self._lane_works(batch, site, holds=holds))
 
     def _site(self, attributes: StreamAttributes) -> FoldSite:
         rows = str(self._rows_directory)
@@ -274,7 +261,7 @@ class FoldStage(DriverStage):
     def _learn(self, blocks: Mapping[str, Block | BlockForm], attributes: StreamAttributes, clock: Clock) -> None:
         self._forms |= blocks
         fields = {
-            name: field_of(diagnostic, blocks, attributes, self._placements, clock, self._lates)
+            name: field_of(diagnostic, blocks, attributes, self.folding.placements, clock)
             for name, diagnostic in self.run.config.diagnostics.items()
             if blocks.keys() >= set(diagnostic.variables)
         }
@@ -288,6 +275,9 @@ class FoldStage(DriverStage):
         if self._tasks is None or receipts is None:
             return
         batch = self._tasks.batch
+        if self.folding.splits(receipts):
+            self._begin_folding(batch, attributes)
+            return
         self._receipts += receipts
         if any(receipt.partials for receipt in receipts):
             site = self._site(attributes)

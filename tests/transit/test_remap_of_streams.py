@@ -5,8 +5,7 @@ import pytest
 import streams
 import xarray as xr
 
-from bbflow.config import parse_config
-from bbflow.errors import ConfigError
+from bbflow.transit.folding import bookkeeping
 
 STEPS, LEVELS, LATS, LONS = 40, 2, 6, 8
 LAT, LON = np.linspace(-75, 75, LATS), np.arange(LONS) * 45.0
@@ -148,52 +147,61 @@ def test_healpix_has_its_grid_mapping(run):
     assert np.isin(pixels.values, np.nanmin(values["tas"], axis=0)).all()
 
 
-@pytest.mark.parametrize("missing", ["nothing", "always", "sometimes"])
-def test_results_that_are_remapped_are_those_of_remapped_steps_to_thirteen_digits(tmp_path, missing):
-    weights, values = weights_file(tmp_path / "weights.nc"), fields()
-    values["tas"] = np.random.default_rng(5).normal(290, 10, (STEPS, LATS, LONS)).astype("f4")
-    del values["ta"]
-    if missing == "always":
-        values["tas"][:, 1:4, 2:5] = np.nan
-    elif missing == "sometimes":
-        values["tas"][3, 0, 0] = np.nan
-    each = {"remapcon": {"weights": weights}}
-    late = {"remapcon": {"weights": weights, "late": True}}
-    operators = {
-        "each": {"of": "tas", "space": each, "operators": ["mean", "sum"]},
-        "late": {"of": "tas", "space": late, "operators": ["mean", "sum"]},
-        "fine": {"of": "tas", "space": {"healpix": {"zoom": 1, "late": True}, "pyramid": True}, "operators": ["mean"]},
+def test_the_mean_of_steps_is_remapped_for_each_of_them_to_thirteen_digits(tmp_path):
+    """Ranks have parts of a plane, and values come and go in one only; beside an extreme, each step is remapped."""
+    random, shape = np.random.default_rng(5), (STEPS, LATS, LONS)
+    values = {name: random.normal(290, 10, shape).astype("f4") for name in ("whole", "masked", "moving", "infinite")}
+    values["masked"][:, 1:4, 2:5] = np.nan
+    values["moving"][3, 0, 0] = np.nan
+    values["moving"][20:31:2, 5, 7] = np.nan
+    values["infinite"][9, 3, 3] = np.inf
+    remap = {"remapcon": {"weights": weights_file(tmp_path / "weights.nc"), "area_min": 0.4}}
+    means, operators = (
+        ["mean", "sum", "count"],
+        {"largest": {"of": "whole", "each": {"day": "mean"}, "operators": ["max"]}},
+    )
+    for name in values:
+        operators[name] = {"operators": means}
+        operators[f"{name}_single"] = {"of": name, "operators": [*means, "max"]}
+    attributes = ATTRIBUTES | {f"{name}/_ARRAY_DIMENSIONS": ["lat", "lon"] for name in values}
+    config = {
+        "windows": ["day", "run"],
+        "operators": {name: {"space": remap, **own} for name, own in operators.items()},
     }
-    streams.store(tmp_path, values, 6.0 * np.arange(STEPS), ATTRIBUTES, steady=("lat", "lon", "plev"))
-    config = {"windows": ["day", "run"], "operators": operators}
+    config["operators"]["fine"] = {"of": "whole", "space": {"healpix": 1, "pyramid": True}, "operators": ["mean"]}
+    steady = {"lat": LAT, "lon": LON}
+    streams.store(tmp_path, values | steady, 6.0 * np.arange(STEPS), attributes, steady=tuple(steady))
     outcome, results = streams.analysed(tmp_path, config, ranks=2, nodes=2)
-    assert outcome.complete == (missing != "sometimes")
-    for name in ("day_mean", "day_sum", "run_mean", "run_sum"):
-        one, other = results[f"each_{name}"], results[f"late_{name}"]
+    assert outcome.complete
+    for name in (f"{name}_{window}_{operator}" for name in values for window in ("day", "run") for operator in means):
+        one, other = results[name.replace("_", "_single_", 1)], results[name]
         assert one.dtype == other.dtype
-        if missing == "sometimes" and name != "day_mean":
-            continue
-        held = slice(1 if missing == "sometimes" else 0, None)
-        np.testing.assert_allclose(other[held], one[held], rtol=1e-13)
-        assert np.isfinite(one[held]).any()
-    if missing == "sometimes":
-        assert np.isnan(results["late_day_mean"][0]).all()
-        assert np.isnan(results["late_run_sum"]).all()
-        [error] = [text for text in outcome.errors if text.startswith("operators of late:")]
-        assert "values were missing at some steps only" in error
-        assert results["late_run_sum"].attrs["bbflow_error"] == error
-        assert results.attrs["bbflow_status"] == "incomplete"
-        assert results.attrs["bbflow_failure"].startswith(error)
-    np.testing.assert_array_equal(results["late_lat"], results["each_lat"])
+        np.testing.assert_allclose(other, one, rtol=1e-13, err_msg=name)
+        assert np.isfinite(one).any()
+    np.testing.assert_allclose(results["largest_run_max"][0], results["whole_day_mean"].max("time_day"), rtol=1e-13)
     assert (tmp_path / "out" / "pyramids" / "run_hp1.zarr").exists()
 
 
-@pytest.mark.parametrize(("more", "says"), [
-    ({"operators": ["mean", "max"]}, "max of remapped steps isn't"),
-    ({"operators": ["mean"], "each": {"day": "max"}}, "each needs each step's remapped field"),
-    ({"operators": ["mean"], "space": [{"remapnn": {"grid": "r4x2", "late": True}}, "fldmean"]}, "another part of"),
-])  # fmt: skip
-def test_what_needs_each_step_is_not_remapped_late(more, says):
-    diagnostic = {"of": "tas", "space": {"remapnn": {"grid": "r4x2", "late": True}}} | more
-    with pytest.raises(ConfigError, match=says):
-        parse_config({"stream": "s", "operators": {"late": diagnostic}})
+def test_steps_are_folded_as_their_mean_until_values_come_and_go(tmp_path, monkeypatch):
+    """Then each is, and the batch in which that is noticed is folded once more."""
+    weights, values = weights_file(tmp_path / "weights.nc"), {"lat": LAT, "lon": LON}
+    values["tas"] = np.random.default_rng(5).normal(290, 10, (STEPS, LATS, LONS)).astype("f4")
+    values["tas"][21, 0, 0] = np.nan
+    seen, join = [], bookkeeping.join_partials
+
+    def joined(partials, *more):
+        seen.append({(len(part.numbers), len(part.values)) for part in partials})
+        return join(partials, *more)
+
+    monkeypatch.setattr(bookkeeping, "join_partials", joined)
+    streams.store(tmp_path, values, 6.0 * np.arange(STEPS), ATTRIBUTES, steady=("lat", "lon"))
+    operators = {"means": {"of": "tas", "space": {"remapcon": weights}, "operators": ["mean"]}}
+    config = {"windows": ["day"], "operators": operators}
+    outcome, results = streams.analysed(tmp_path, config, ranks=2, nodes=2)
+    assert outcome.complete
+    sizes = [size for [size] in seen]
+    noticed = next(at for at, (steps, parts) in enumerate(sizes) if parts > 1)
+    assert (4, 1) in sizes[:noticed]
+    assert all(parts == steps for steps, parts in sizes[noticed:])
+    wanted = product(values["tas"].astype("f8")).reshape(-1, 4, *TARGET).mean(axis=1)
+    np.testing.assert_allclose(results["means_day_mean"], wanted, rtol=1e-13)

@@ -1,7 +1,7 @@
 #include "Histogram.h"
 #include "Levels.h"
 #include "Merge.h"
-#include "Remap.h"
+#include "RemapMean.h"
 #include "Sketch.h"
 
 #include <cstddef>
@@ -51,6 +51,9 @@ std::string Described()
     text << STRUCT(BbflowPlanes) << FIELD(BbflowPlanes, Blocks) << FIELD(BbflowPlanes, Steps)
          << FIELD(BbflowPlanes, Offsets) << FIELD(BbflowPlanes, Planes)
          << FIELD(BbflowPlanes, Stride) << FIELD(BbflowPlanes, Fill);
+    text << STRUCT(BbflowTiles) << FIELD(BbflowTiles, Links) << FIELD(BbflowTiles, MostGroups)
+         << FIELD(BbflowTiles, Places) << FIELD(BbflowTiles, Groups) << FIELD(BbflowTiles, Firsts)
+         << FIELD(BbflowTiles, Columns);
     return text.str().substr(2);
 }
 

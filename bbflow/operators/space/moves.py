@@ -90,8 +90,6 @@ class Remap:
     """The target, a grid's name or a file: for which weights are made, or where the file of weights doesn't say it."""
     pyramid: tuple[int, ...] | None = None
     """Levels that are wanted of the results, () for all; None for none."""
-    late: bool = False
-    """Whether results are remapped in place of each step."""
     directory: str = field(default="", repr=False)
     """Where relative paths begin."""
 

@@ -11,7 +11,7 @@ from bbflow.operators.space.moves import HOWS, NAMES, Box, Mask, Move, Points, R
 from bbflow.operators.space.space import Space
 from bbflow.operators.space.targets import check_named, is_named
 from bbflow.origin import beside
-from bbflow.sections import check_keys, flag, number, positive, text, whole_number
+from bbflow.sections import check_keys, number, positive, text, whole_number
 
 SELECTIONS = ("box", "points", "mask", "levels", "select", "isel")
 OPTIONS = ("weights", "how", "pyramid")
@@ -146,7 +146,7 @@ def _isel(value: Any) -> tuple[Move, ...]:
     return tuple(SelectIndex(str(dim), tuple(map(_index, _list(own)))) for dim, own in _map(value, "isel").items())
 
 
-REMAP_KEYS = ("weights", "area_min", "fraction", "grid", "pyramid", "late")
+REMAP_KEYS = ("weights", "area_min", "fraction", "grid", "pyramid")
 
 
 def _remap(method: str) -> Callable[[Any], tuple[Move, ...]]:
@@ -164,8 +164,7 @@ def _remap(method: str) -> Callable[[Any], tuple[Move, ...]]:
         if least is not None and not 0 <= least <= 1:
             raise ConfigError(f"area_min is {least:g}: it is a share of a point's area, from 0 to 1")
         levels = _pyramid(own.get("pyramid"))
-        late = flag(own.get("late") or False)
-        return (Remap(method=method, area_min=least, **others, pyramid=levels, late=late, directory=beside()),)
+        return (Remap(method=method, area_min=least, **others, pyramid=levels, directory=beside()),)
 
     return read
 

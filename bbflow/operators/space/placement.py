@@ -55,6 +55,20 @@ class Local(ABC):
     def partial(self, steps: Steps) -> Array:
         """Return mergeable components, float64 of shape (steps, k, points); see `Placement.assemble`."""
 
+    def averaged(self, steps: Steps) -> list[Array]:
+        """Return as many results as `values`, whose mean and missing points are those of the steps'.
+
+        They are made of the mean of the steps where that costs less and is the same, to rounding in float64.
+        """
+        return self.values(steps)
+
+    def averaged_partial(self, steps: Steps) -> Array:
+        """Return what `partial` does, or of shape (1, k, points) that of the mean of the steps.
+
+        The latter stands for each of them where all blocks of the whole give that.
+        """
+        return self.partial(steps)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placement(ABC):

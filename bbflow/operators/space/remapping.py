@@ -1,6 +1,6 @@
 """Remapping: a field on another grid, as the product with a sparse matrix of which each block has a part."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -18,7 +18,7 @@ from bbflow.operators.space.weights import Weights
 from bbflow.operators.steps import Array, DType, Steps
 
 AT_ONCE_BYTES = 1 << 26
-"""Partial sums of complete regions are made and ended for this many bytes of steps at once."""
+"""About how much is made of steps, or of their sums, at a time."""
 WHOLE = 1 - 1e-9
 """A share above this is all."""
 
@@ -96,23 +96,70 @@ class RemapLocal(Local):
     def partial(self, steps: Steps) -> Array:
         """Return the sums of the rows that the block touches, float64 of shape (steps, 2, planes * rows)."""
         given = self._given(steps)
-        return self.links.apply(given.values, self._offsets(), given.fill).reshape(len(given.values), 2, -1)
+        return self._parts(given, self._offsets()).reshape(len(given.values), 2, -1)
 
     def values(self, steps: Steps) -> list[Array]:
         """Return the results of a complete region; see `Local.values`."""
+        found: list[Array] = []
+        for some in self._at_once(steps, 16 * prod(self._kept) * prod(self.shape)):
+            found += self._ended(self._parts(self._given(some), self._offsets()))
+        return found
+
+    def averaged_partial(self, steps: Steps) -> Array:
+        """Return the sums of the steps' mean where none comes and goes; see `Local.averaged_partial`."""
+        given, offsets = self._given(steps), self._offsets()
+        parts, steady = self.links.apply_to_mean(given.values, offsets, given.fill)
+        if steady.all():
+            return parts.reshape(1, 2, -1)
+        return self._parts(given, offsets).reshape(len(given.values), 2, -1)
+
+    def averaged(self, steps: Steps) -> list[Array]:
+        """Return the results of the steps' mean, plane by plane where none comes and goes; see `Local.averaged`."""
+        if self.before is None:
+            return self._averaged(steps)
+        found: list[Array] = []
+        for some in self._at_once(steps, 8 * prod(self.box)):
+            found += self._averaged(self._given(some))
+        return found
+
+    def _averaged(self, given: Steps) -> list[Array]:
+        count, offsets = len(given.values), self._offsets()
+        if count == 1:
+            return self._ended(self._parts(given, offsets))
+        parts, steady = self.links.apply_to_mean(given.values, offsets, given.fill)
+        if steady.all():
+            return self._ended(parts[np.newaxis]) * count
+        # What is missing in some planes may count in all that is made of them then.
+        single = ~steady if self.after is None else np.full(len(steady), fill_value=True)
+        found: list[Array] = []
+        for some in self._at_once(given, 16 * prod(self._kept) * prod(self.shape)):
+            whole = np.repeat(parts[np.newaxis], len(some.values), axis=0)
+            whole[:, :, single] = self._parts(some, offsets[single])
+            found += self._ended(whole)
+        return found
+
+    def _parts(self, given: Steps, offsets: Array) -> Array:
+        """Return the sums of rows and of their weights, of shape (steps, 2, planes, rows)."""
+        return self.links.apply(given.values, offsets, given.fill)
+
+    def _ended(self, parts: Array) -> list[Array]:
+        """Return for each step the results of a complete region; the sums are used up."""
         if not self.complete or self.ending is None:
             raise ValueError(f"the region at {self.start} of shape {self.count} needs other blocks too: use `partial`")
-        kept = [self.box[axis] for axis in self.planes]
-        most = max(AT_ONCE_BYTES // (16 * max(prod(kept) * prod(self.shape), 1)), 1)
-        found: list[Array] = []
-        for first in range(0, len(steps.values), most):
-            some = steps.some(slice(first, first + most))
-            parts = self.partial(some).reshape(len(some.values), 2, prod(kept), -1)
-            whole = scattered(self.ending.end(parts, out=parts[:, 0]), self.links.rows, prod(self.shape))
-            ordered = in_order(whole, kept, self.shape, self.at)
-            rows = [np.ascontiguousarray(row).reshape(-1) for row in ordered]
-            found += rows if self.after is None else self.after.values(Steps(rows))
-        return found
+        whole = scattered(self.ending.end(parts, out=parts[:, 0]), self.links.rows, prod(self.shape))
+        ordered = in_order(whole, self._kept, self.shape, self.at)
+        rows = [np.ascontiguousarray(row).reshape(-1) for row in ordered]
+        return rows if self.after is None else self.after.values(Steps(rows))
+
+    @property
+    def _kept(self) -> list[int]:
+        """Return the shape of the planes."""
+        return [self.box[axis] for axis in self.planes]
+
+    def _at_once(self, steps: Steps, bytes_of_step: int) -> Iterator[Steps]:
+        """Yield as many steps at a time as may be in memory together."""
+        most = max(AT_ONCE_BYTES // max(bytes_of_step, 1), 1)
+        return (steps.some(slice(first, first + most)) for first in range(0, len(steps.values), most))
 
     def _given(self, steps: Steps) -> Steps:
         if self.before is None:

@@ -49,9 +49,15 @@ class Space:
         return next((move for move in self.moves if isinstance(move, Remap)), None)
 
     @property
-    def is_late(self) -> bool:
-        """Whether results are remapped in place of each step."""
-        return self.remap is not None and self.remap.late
+    def takes_means(self) -> bool:
+        """Whether there is a remap, and it and what follows make the mean of their results of the mean of some steps.
+
+        That is so as long as the same points are missing in all of them.
+        """
+        if self.remap is None:
+            return False
+        after = self.moves[self.moves.index(self.remap) + 1 :]
+        return all(move.how in ("mean", "sum") for move in after if isinstance(move, Reduce))
 
     @property
     def has_pyramid(self) -> bool:

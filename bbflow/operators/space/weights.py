@@ -142,7 +142,9 @@ def _read(path: Path, _changed: int, _size: int) -> Weights:
 
 
 BYTES_OF_LINK, BYTES_OF_POINT = 12, 8
-"""In `Weights`; each link once more where the block's part of it is folded."""
+"""In `Weights`."""
+BYTES_OF_PART = 18
+"""Most of a link where the block's part of it is folded, of which up to 6 are for the mean of some steps."""
 
 
 def check_method(name: str, method: str, wanted: str) -> None:
@@ -174,7 +176,7 @@ def weights_bytes(path: Path, method: str = "") -> tuple[int, int]:
         raise ConfigError(f"{path} has no weights: neither num_links (SCRIP, CDO) nor n_s (ESMF and others) in it")
     columns = next((lengths[name] for name in ("src_grid_size", "n_a") if name in lengths), 0)
     rows = next((lengths[name] for name in ("dst_grid_size", "n_b") if name in lengths), 0)
-    return BYTES_OF_LINK * links + BYTES_OF_POINT * (columns + 2 * rows), BYTES_OF_LINK * links
+    return BYTES_OF_LINK * links + BYTES_OF_POINT * (columns + 2 * rows), BYTES_OF_PART * links
 
 
 def _name(path: Path) -> str:

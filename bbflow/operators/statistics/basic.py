@@ -45,10 +45,10 @@ def _spread(name: str, summary: str, operator: Operator) -> OperatorKind:
 # A count is the sum of 1 over the valid values; CF has no method of that name, and a bare 'sum' would
 # promise the sum of the quantity itself, so a comment says what was summed.
 KINDS = (
-    plain("arithmetic mean", Operator("mean", MEAN, mean, "mean", "mean")),
+    plain("arithmetic mean", Operator("mean", MEAN, mean, "mean", "mean", takes_means=True)),
     _spread("std", "standard deviation", Operator("std", SPREAD, std, "standard_deviation", "standard deviation")),
     _spread("var", "variance", Operator("var", SPREAD, var, "variance", "variance", own_units="({units})2")),
-    plain("sum of the values", Operator("sum", MEAN, total, "sum", "sum")),
+    plain("sum of the values", Operator("sum", MEAN, total, "sum", "sum", takes_means=True)),
     plain("smallest value", Operator("min", Moments.of(COUNT, MIN), minimum, "minimum", "minimum", result=None)),
     plain("largest value", Operator("max", Moments.of(COUNT, MAX), maximum, "maximum", "maximum", result=None)),
     plain("largest less smallest", Operator("range", Moments.of(COUNT, MIN, MAX), value_range, "range", "range")),
@@ -56,7 +56,7 @@ KINDS = (
         "number of valid values",
         Operator(
             "count", Moments.of(COUNT), count, "sum (of 1 for each valid value)", "number of valid values",
-            result="i4", own_units="1",
+            result="i4", own_units="1", takes_means=True,
         ),
     ),
 )  # fmt: skip

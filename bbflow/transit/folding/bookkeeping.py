@@ -25,7 +25,7 @@ from bbflow.transit.folding.patterns import Pattern, Patterns, Shapes, parts_of
 from bbflow.transit.folding.planning import FoldSite, Planning
 from bbflow.transit.folding.plans import FoldPlan, LaneWork, PlannedSteps
 from bbflow.transit.folding.regions import array_shape, check_apart, forms_by_name, regions
-from bbflow.transit.folding.series import join_partials
+from bbflow.transit.folding.series import join_partials, uneven
 from bbflow.transit.folding.shards import Region, ShardKey, ShardState, overlapping
 from bbflow.transit.folding.tables import CountedStates, FieldStates, Roster, States
 from bbflow.transit.folding.task import FoldReceipt, FoldWork
@@ -98,6 +98,8 @@ class Folding:
         """Where shards are folded, and where their states lie."""
         self._planning = Planning(config.diagnostics, {}, self.lanes)
         self._rosters: dict[str, Roster] = {}
+        self._stepwise: frozenset[str] = frozenset()
+        """Diagnostics of which values have come and gone in some of the blocks that are joined."""
         self._stayed: tuple[list[Pattern], int] | None = None
 
     @property
@@ -312,9 +314,10 @@ class Folding:
             for lane, plan in self._planning.plans(pattern, site).items():
                 found.setdefault(lane, []).append((plan, PlannedSteps.of(plan, stretch)))
         inherited = self._inherited([item for own in found.values() for item in own])
+        stepwise = self._stepwise_in(batch, site)
         lanes = Counter(node for node, _ in found)
         threads = max(site.threads // len(site.directories), 1)
-        works = {at: self._lane_work(batch, own, inherited, holds=holds) for at, own in found.items()}
+        works = {at: self._lane_work(batch, own, inherited, stepwise, holds=holds) for at, own in found.items()}
         return {
             at: (replace(work, threads=max(threads // lanes[at[0]], 1)), tuple(plan for plan, _ in found[at]))
             for at, work in works.items()
@@ -325,6 +328,7 @@ class Folding:
         batch: Batch,
         own: Sequence[tuple[FoldPlan, PlannedSteps]],
         inherited: Mapping[ShardKey, Inherited],
+        stepwise: frozenset[str],
         *,
         holds: bool,
     ) -> LaneWork:
@@ -340,7 +344,23 @@ class Folding:
             {key: inherited[key] for key in roster.keys if key in inherited} if inherited else {},
             self.states.files_in(own[0][0].directories.states),
             holds,
+            stepwise=stepwise,
         )
+
+    def _stepwise_in(self, batch: Batch, site: FoldSite) -> frozenset[str]:
+        """Return the diagnostics that are joined step by step: also if a state has some of the steps already."""
+        node, numbers = min(site.directories), batch.numbers
+        states = ((name, self.states.get(ShardKey(node, name, (), ()))) for name in self.placements)
+        return self._stepwise | {name for name, own in states if own and numbers and own.last_step >= numbers[0]}
+
+    def splits(self, receipts: Sequence[FoldReceipt]) -> bool:
+        """Whether blocks' contributions can't be joined: some have the steps, others their mean.
+
+        From then on all give the steps, in the same batch too, which must be folded again.
+        """
+        found = uneven([part for item in receipts for part in item.partials])
+        self._stepwise |= found
+        return bool(found)
 
     def _inherited(self, planned: Sequence[tuple[FoldPlan, PlannedSteps]]) -> dict[ShardKey, Inherited]:
         """Return what new shards begin with, of what was kept of their points before."""

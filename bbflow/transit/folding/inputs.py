@@ -102,7 +102,12 @@ def open_inputs(inputs: Inputs, diagnostic: Diagnostic, local: Local | None, poi
         is_there = plain and all(isinstance(item, Steps) for item in variables.values())
         return evaluated.part(slice(None)) if is_there else evaluated
     others = {text: Steps(_local(local, item, variables), None, *order) for text, item in diagnostic.others.items()}
-    return Steps(_local(local, diagnostic.of, variables), None, *order, others)
+    return Steps(_local(local, diagnostic.of, variables, averaged=_averages(diagnostic)), None, *order, others)
+
+
+def _averages(diagnostic: Diagnostic) -> bool:
+    """Whether steps may be given as their mean, as often as there are steps."""
+    return diagnostic.takes_means and diagnostic.space is not None and diagnostic.space.takes_means
 
 
 def read_variables(inputs: Inputs) -> dict[str, Steps | Encoded]:
@@ -119,9 +124,12 @@ def read_variables(inputs: Inputs) -> dict[str, Steps | Encoded]:
     return variables
 
 
-def _local(local: Local, expression: Expression, variables: Mapping[str, Steps | Encoded]) -> list[Array]:
+def _local(
+    local: Local, expression: Expression, variables: Mapping[str, Steps | Encoded], *, averaged: bool = False
+) -> list[Array]:
     """Choose or reduce."""
-    made = (local.values(steps) for steps in _evaluated(local, expression, variables))
+    values = local.averaged if averaged else local.values
+    made = (values(steps) for steps in _evaluated(local, expression, variables))
     return [np.ascontiguousarray(values).reshape(-1) for some in made for values in some]
 
 
@@ -138,15 +146,27 @@ def _evaluated(local: Local, expression: Expression, variables: Mapping[str, Ste
         yield field if local.column is None else local.column.apply(field, some)
 
 
-def partials(inputs: Inputs, diagnostic: Diagnostic, local: Local) -> Array:
+def partials(inputs: Inputs, diagnostic: Diagnostic, local: Local, *, averages: bool = True) -> Array:
     """Return what the blocks contribute to each step's results.
+
+    Parameters
+    ----------
+    inputs, diagnostic, local
+        As for `open_inputs`.
+    averages
+        Whether it may be that of the steps' mean, where the diagnostic takes it.
 
     Returns
     -------
     numpy.ndarray
-        Of shape (steps, components, points).
+        Of shape (steps, components, points), or (1, components, points) of the mean.
     """
-    return np.concatenate([local.partial(steps) for steps in _evaluated(local, diagnostic.of, read_variables(inputs))])
+    averages = averages and _averages(diagnostic)
+    found = []
+    for steps in _evaluated(local, diagnostic.of, read_variables(inputs)):
+        is_all = len(steps.values) == len(inputs.numbers)
+        found.append(local.averaged_partial(steps) if averages and is_all else local.partial(steps))
+    return np.concatenate(found)
 
 
 def extremes_of(inputs: Inputs, diagnostic: Diagnostic, local: Local | None) -> list[Extremes]:

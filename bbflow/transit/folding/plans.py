@@ -192,3 +192,5 @@ class LaneWork:
     """Whether the stored checkpoint stays while this is folded (`Progress.next_held`)."""
     threads: int = 1
     """How many may fold the lane's blocks side by side."""
+    stepwise: frozenset[str] = frozenset()
+    """Diagnostics of which what blocks contribute is joined step by step, and not of the steps' mean."""

@@ -8,10 +8,7 @@ import numpy as np
 
 from bbflow.chunks import Chunk
 from bbflow.operators.diagnostic import Diagnostic
-from bbflow.operators.operator import Operator
 from bbflow.operators.own.guard import collecting
-from bbflow.operators.parse import parse_operators
-from bbflow.operators.space.late import LATE, LateRemap, comes_and_goes
 from bbflow.operators.steps import Array
 from bbflow.point_maps import PointMap
 from bbflow.transit.folding.finish import Finishing
@@ -19,10 +16,6 @@ from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.partials import Partial, state_layout_of_part
 from bbflow.transit.folding.reduce import ReducedSpan, partials_of, remainder_of
 from bbflow.transit.folding.tables import FieldStates
-
-[_count] = parse_operators(["count"])
-assert isinstance(_count, Operator)
-COUNTED = replace(_count, name="counted by bbflow")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +38,8 @@ class FieldWork:
     """What an earlier run has left, where it is this node that reads it."""
     targets: Mapping[str, Chunk] = field(default_factory=dict)
     """Operator name to where its result goes, where it is this node that writes."""
-    spread: PointMap | LateRemap | None = None
-    """Where its points lie in the grid of the results, if not as they are, or what puts them on another grid."""
+    spread: PointMap | None = None
+    """Where its points lie in the grid of the results, if not as they are."""
 
     def parts(self) -> Iterator[Partial]:
         """Yield what the node has of it, mapped."""
@@ -99,7 +92,7 @@ def publish_fields(works: Sequence[FieldWork], *others: Handed) -> PublishReceip
         What other nodes have of the same fields.
     """
     with _all_errors(works, others) as errors:
-        size = sum(_write(work, finishing, errors) for work, finishing in _finishing(works, others))
+        size = sum(_write(work, finishing) for work, finishing in _finishing(works, others))
     return PublishReceipt(size, errors)
 
 
@@ -107,7 +100,7 @@ def reduce_fields(works: Sequence[FieldWork], *others: Handed) -> tuple[list[dic
     """Return the results of some fields in memory, by operator, and what failed in users' operators."""
     with _all_errors(works, others) as errors:
         results = [
-            _spread(work, finishing, errors) if work.spread else finishing.whole()
+            _spread(work, finishing) if work.spread else finishing.whole()
             for work, finishing in _finishing(works, others)
         ]
     return results, errors
@@ -120,16 +113,13 @@ def _all_errors(works: Sequence[FieldWork], others: Sequence[Handed]) -> Abstrac
 def _finishing(works: Sequence[FieldWork], others: Sequence[Handed]) -> Iterator[tuple[FieldWork, Finishing]]:
     for number, work in enumerate(works):
         parts = [*work.parts(), *(part for other in others for part in other.parts[number])]
-        diagnostic = work.diagnostic
-        if isinstance(work.spread, LateRemap):  # whose states have the numbers of values anyway
-            diagnostic = replace(diagnostic, operators=(*diagnostic.operators, COUNTED))
-        yield work, Finishing(diagnostic, work.shape, parts)
+        yield work, Finishing(work.diagnostic, work.shape, parts)
 
 
-def _write(work: FieldWork, finishing: Finishing, errors: dict[str, str]) -> int:
+def _write(work: FieldWork, finishing: Finishing) -> int:
     """Write a field's results, large ones band by band; each chunk takes its place when it is whole."""
     if work.spread is not None or finishing.is_small:
-        found = _spread(work, finishing, errors) if work.spread is not None else finishing.whole()
+        found = _spread(work, finishing) if work.spread is not None else finishing.whole()
         for name, values in found.items():
             work.targets[name].write(values)
         return sum(values.nbytes for values in found.values())
@@ -145,23 +135,8 @@ def _write(work: FieldWork, finishing: Finishing, errors: dict[str, str]) -> int
     return size
 
 
-def _spread(work: FieldWork, finishing: Finishing, errors: dict[str, str]) -> dict[str, Array]:
+def _spread(work: FieldWork, finishing: Finishing) -> dict[str, Array]:
     """Return results in their grid; where the map has no point they are as without any value."""
     assert work.spread is not None
-    if isinstance(work.spread, LateRemap):
-        return _remapped(work.diagnostic, work.spread, finishing.whole(), errors)
     empty = finishing.without_values()
     return {name: work.spread.spread(values, empty[name]) for name, values in finishing.whole().items()}
-
-
-def _remapped(
-    diagnostic: Diagnostic, late: LateRemap, found: dict[str, Array], errors: dict[str, str]
-) -> dict[str, Array]:
-    """Put results on another grid; missing ones where that isn't what comes of remapping each step."""
-    if not comes_and_goes(found.pop(COUNTED.name)):
-        return {name: late.spread(values) for name, values in found.items()}
-    errors[f"{LATE}{diagnostic.key}"] = (
-        f"operators of {diagnostic.name}: values were missing at some steps only, so remapping the results isn't what "
-        "comes of remapping each step: they are missing; take out 'late'"
-    )
-    return {name: np.full(late.shape, np.nan) for name in found}

@@ -28,7 +28,8 @@ def join_partials(
     Yields
     ------
     tuple
-        A diagnostic's name, numbers of steps, and for each of them its values, of shape (points,).
+        A diagnostic's name, numbers of steps, and for each of them its values, of shape (points,): the same of each if
+        all parts are of their mean.
 
     Raises
     ------
@@ -45,5 +46,14 @@ def join_partials(
                 f"{name}: some ranks have no block of it in some of the steps {numbers[0]} to {numbers[-1]}"
             )
         placed = [(known, part.values) for part in parts if (known := local(part.key)) is not None]
-        joined = placements[name].finish(placements[name].assemble(len(numbers), placed))
-        yield name, numbers, [np.ascontiguousarray(values) for values in joined]
+        count = len(parts[0].values)
+        joined = [*map(np.ascontiguousarray, placements[name].finish(placements[name].assemble(count, placed)))]
+        yield name, numbers, joined if count == len(numbers) else joined * len(numbers)
+
+
+def uneven(partials: Sequence[PartialSteps]) -> frozenset[str]:
+    """Return the diagnostics of which some blocks have the steps and others their mean: these can't be joined."""
+    lengths: dict[str, set[int]] = {}
+    for part in partials:
+        lengths.setdefault(part.key.diagnostic, set()).add(len(part.values))
+    return frozenset(name for name, own in lengths.items() if len(own) > 1)

@@ -163,4 +163,5 @@ def _shard_works(
                 work.counted,
                 work.inherited.get(key),
                 work.holds,
+                key.diagnostic not in work.stepwise,
             )

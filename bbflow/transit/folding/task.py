@@ -59,6 +59,8 @@ class FoldWork:
     """What an earlier run has left, if the shard begins with it."""
     holds: bool = False
     """Whether the stored checkpoint stays while this is folded (`Progress.next_held`)."""
+    averages: bool = True
+    """Whether what is joined with other blocks may be of the steps' mean."""
 
     @property
     def keeps_states(self) -> bool:
@@ -75,7 +77,7 @@ class PartialSteps:
     numbers: tuple[int, ...]
     """The steps."""
     values: Array
-    """Of shape (steps, components, points)."""
+    """Of shape (steps, components, points), or (1, components, points) of the steps' mean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,7 @@ def fold_joined(works: Sequence[FoldWork]) -> FoldReceipt | None:
 
 def _partial(work: FoldWork) -> PartialSteps:
     assert work.local is not None
-    values = partials(work.inputs, work.diagnostic, work.local)
+    values = partials(work.inputs, work.diagnostic, work.local, averages=work.averages)
     return PartialSteps(work.state.key, work.inputs.numbers, values)
 
 

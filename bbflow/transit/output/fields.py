@@ -12,7 +12,6 @@ from bbflow.operators.decoding import decoded_dtype
 from bbflow.operators.diagnostic import Diagnostic, Each
 from bbflow.operators.names.indices import same_units
 from bbflow.operators.operator import Operator
-from bbflow.operators.space.late import LateRemap
 from bbflow.operators.space.placement import Placement
 from bbflow.operators.space.pyramids import Pyramid
 from bbflow.operators.steps import DType
@@ -35,9 +34,6 @@ REFERENCES = frozenset(("ancillary_variables", "bounds", "cell_measures", "formu
 """Attributes that name variables which the results don't have."""
 
 
-NONE_LATE: Mapping[str, LateRemap] = {}
-
-
 @dataclass(frozen=True, slots=True)
 class ResultField:
     """What the store must know about a diagnostic's field."""
@@ -54,8 +50,8 @@ class ResultField:
     """CF attributes of the field itself."""
     other_units: Mapping[str, str]
     """Units of the operators' further inputs, by their text."""
-    map: PointMap | LateRemap | None = None
-    """Where its points lie in the stores' grid, if its states have them in another order, or on another grid."""
+    map: PointMap | None = None
+    """Where its points lie in the stores' grid, if its states have them in an order of their own."""
     pyramid: Pyramid | None = None
     """Coarser levels of its results, if some are wanted."""
     axes: tuple[str, ...] = ()
@@ -73,7 +69,6 @@ def field_of(
     attributes: StreamAttributes,
     placements: Mapping[str, Placement],
     clock: Clock,
-    remaps: Mapping[str, LateRemap] = NONE_LATE,
 ) -> ResultField:
     """Describe a diagnostic's field.
 
@@ -89,8 +84,6 @@ def field_of(
         Diagnostic to where its field lies, of those that have a `space`.
     clock
         The stream's calendar.
-    remaps
-        Diagnostic to what puts its results on another grid, of those whose steps aren't.
 
     Raises
     ------
@@ -110,9 +103,7 @@ def field_of(
         if not placement.fits(like.shape):
             dims = attributes.dimensions(like.name, placement.source)
             raise _changed_shape(diagnostic.name, placement.source, like.shape, dims)
-        late = remaps.get(diagnostic.key)
-        dtype = placement.dtype(dtype) if late is None else dtype
-        return _placed(diagnostic, placement, dtype, attributes, clock, late)
+        return _placed(diagnostic, placement, placement.dtype(dtype), attributes, clock)
     places = _map_of(diagnostic, attributes)
     axes = attributes.dimensions(like.name, attributes.grid(like.name, like.shape))
     others = _other_units(diagnostic, attributes)
@@ -177,12 +168,7 @@ def _changed_shape(name: str, known: tuple[int, ...], now: tuple[int, ...], dims
 
 
 def _placed(
-    diagnostic: Diagnostic,
-    placement: Placement,
-    dtype: DType,
-    attributes: StreamAttributes,
-    clock: Clock,
-    late: LateRemap | None,
+    diagnostic: Diagnostic, placement: Placement, dtype: DType, attributes: StreamAttributes, clock: Clock
 ) -> ResultField:
     own = {name: value for name, value in _attributes(diagnostic, attributes).items() if name != "coordinates"}
     done = f"{own.get('cell_methods', '')} {placement.cell_methods}".strip()
@@ -201,8 +187,8 @@ def _placed(
     methods = {"cell_methods": done} if done else {}
     others = _other_units(diagnostic, attributes)
     own = _after_each(diagnostic, own | auxiliary | methods, others, clock)
-    folded, shape = _folded(diagnostic, dtype), placement.shape if late is None else placement.source
-    return ResultField(diagnostic.name, folded, shape, dims, own, others, late, placement.pyramid)
+    folded = _folded(diagnostic, dtype)
+    return ResultField(diagnostic.name, folded, placement.shape, dims, own, others, pyramid=placement.pyramid)
 
 
 def _referenced(placement: Placement) -> set[str]:

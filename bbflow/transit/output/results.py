@@ -15,7 +15,6 @@ from bbflow.growing import GrowingZarr
 from bbflow.operators.decoding import marks_of
 from bbflow.operators.operator import Axis, Operator
 from bbflow.operators.own.guard import error_of
-from bbflow.operators.space.late import LATE
 from bbflow.operators.windows.calendars import Clock
 from bbflow.operators.windows.window import Window
 from bbflow.settings import ResultsConfig
@@ -240,11 +239,11 @@ class Results:
             What failed in users' operators: their results say so.
         """
         for span in spans:
-            for key, (field, operators) in span.fields.items():
+            for field, operators in span.fields.values():
                 for operator in operators:
                     name = result_name(field.name, span.closing.window.name, operator.name)
                     self._store.resize(name, span.index + 1)
-                    if (text := error_of(operator, errors) or errors.get(f"{LATE}{key}")) is not None:
+                    if (text := error_of(operator, errors)) is not None:
                         self._store.describe(name, bbflow_error=text)
             self._write_axis(span.closing, span.index)
         # Copies take the places of what readers see before the commit shows what is new: after a crash between the two
