@@ -122,6 +122,11 @@ class StreamAttributes:
         laid = {name: (self.dimensions(name, shape), shape) for name, shape in grids.items()}
         return replace(self, sizes=dimension_sizes(laid) | {BOUNDS: 2})
 
+    def told_dimensions(self, variable: str) -> tuple[Any, ...]:
+        """Return what the attribute ``_ARRAY_DIMENSIONS`` of a variable has; nothing if there is none."""
+        named = self.values.get(f"{variable}/{DIMENSIONS}", ())
+        return tuple(named.split() if isinstance(named, str) else items_of(named))
+
     def dimensions(self, variable: str, shape: Sequence[int]) -> tuple[str, ...]:
         """Return a variable's dimension names.
 
@@ -131,8 +136,7 @@ class StreamAttributes:
         ``<variable>_<name>``; one that the variable has twice is numbered at its second place, and so is one that has
         another length elsewhere.
         """
-        named = self.values.get(f"{variable}/{DIMENSIONS}", ())
-        names = tuple(named.split() if isinstance(named, str) else items_of(named))
+        names = self.told_dimensions(variable)
         names = names[1:] if len(names) == len(shape) + 1 else names
         numbered = tuple(f"{variable}_dim{axis}" for axis in range(len(shape)))
         if len(names) != len(shape) or not all(name and isinstance(name, str) for name in names):

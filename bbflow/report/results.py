@@ -12,6 +12,7 @@ import zarr
 from bbflow.report.canvas import Array
 from bbflow.report.fields import DrawnAxis, Statistic, area_mean, axis_kind, choose_level, degrees
 from bbflow.report.picture import describe_failure
+from bbflow.report.rasters import raster_axes, raster_of
 from bbflow.stores.moved import readable
 from bbflow.transit.output.decoding import DATES
 
@@ -120,9 +121,13 @@ def _statistic(dataset: xr.Dataset, name: str) -> Statistic:
     if array.sizes[time] == 0:
         raise ValueError("it has no window yet")
     axes = tuple(_axis(dataset, str(dim)) for dim in others)
-    hidden = {axis.name: choose_level(axis) for axis in axes[:-2]}
-    level = ", ".join(axis.label(hidden[axis.name]) for axis in axes[:-2]) or None
-    shown = axes[-2:]
+    is_short = bool(axes) and len(axes[-1].values) <= MOST_PLACES
+    raster = raster_of(dataset, array) if axes and not is_short else None
+    first_shown = len(axes) - (2 if raster is None else 1)
+    shown = axes[max(first_shown, 0) :]
+    unseen = axes[: len(axes) - len(shown)]
+    hidden = {axis.name: choose_level(axis) for axis in unseen}
+    level = ", ".join(axis.label(hidden[axis.name]) for axis in unseen) or None
     windows = array.isel(hidden)
     last = np.empty(0)
     places = _places(dataset, array, shown)
@@ -139,9 +144,9 @@ def _statistic(dataset: xr.Dataset, name: str) -> Statistic:
         long_name=str(attributes.get("bbflow_long_name", attributes.get("long_name", ""))),
         units=str(attributes.get("units", "")),
         labels=_labels(dataset, str(time), str(attributes.get("bbflow_window", ""))),
-        axes=shown,
+        axes=shown if raster is None else raster_axes(),
         level=level,
-        last=last,
+        last=last if raster is None else raster(last),
         lines=np.asarray(lines),
         places=places,
         weighted=any(axis.kind == "lat" and axis.units for axis in shown),

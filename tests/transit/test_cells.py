@@ -26,6 +26,9 @@ def test_a_curvilinear_grid_s_means_have_the_areas_of_its_cells(tmp_path):
     operators = {
         "mean": {"of": "t", "space": "fldmean", "operators": ["mean"]},
         "north": {"of": "t", "space": [{"mask": "nav_lat > 60"}, "fldmean"], "operators": ["mean"]},
+        "masked": {"of": "t", "space": {"mask": "nav_lat > 60"}, "operators": ["mean"]},
+        "double": {"of": "t * 2", "operators": ["mean"]},
+        "rows": {"of": "t", "space": {"isel": {"y": [0, 1]}}, "operators": ["mean"]},
     }
     results = analyse(folder, {"operators": operators, "windows": ["run"]}, ranks=2)
     areas = xr.DataArray(polygons(lat_corners, lon_corners), dims=("y", "x"))
@@ -33,3 +36,6 @@ def test_a_curvilinear_grid_s_means_have_the_areas_of_its_cells(tmp_path):
     np.testing.assert_allclose(results.mean_run_mean, [whole.weighted(areas).mean(("y", "x")).mean()], rtol=1e-12)
     north = whole.weighted(areas.where(lat > 60, 0)).mean(("y", "x")).mean()
     np.testing.assert_allclose(results.north_run_mean, [north], rtol=1e-12)
+    for name in ("masked", "double"):
+        assert {"nav_lat", "nav_lon"} <= set(results[f"{name}_run_mean"].coords), "fields say where their points are"
+    assert not {"nav_lat", "nav_lon"} & set(results.rows_run_mean.coords)

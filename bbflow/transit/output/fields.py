@@ -178,7 +178,11 @@ def _placed(
         own |= {"units": placement.own_units.format(units=units)} if units and placement.own_units else {}
     along = [name for name, dims in placement.coordinate_dims.items() if dims != (name,) and not name.endswith("_bnds")]
     named = [name for name in along if name not in _referenced(placement)]
-    auxiliary = {"coordinates": " ".join(coordinate_name(diagnostic.key, name) for name in named)} if named else {}
+    named = [
+        *_still_there(diagnostic, placement, attributes),
+        *(coordinate_name(diagnostic.key, name) for name in named),
+    ]
+    auxiliary = {"coordinates": " ".join(named)} if named else {}
     for key, text in placement.attributes.items():
         *words, name = text.split()
         auxiliary[key] = " ".join([*words, coordinate_name(diagnostic.key, name)])
@@ -189,6 +193,15 @@ def _placed(
     own = _after_each(diagnostic, own | auxiliary | methods, others, clock)
     folded = _folded(diagnostic, dtype)
     return ResultField(diagnostic.name, folded, placement.shape, dims, own, others, pyramid=placement.pyramid)
+
+
+def _still_there(diagnostic: Diagnostic, placement: Placement, attributes: StreamAttributes) -> list[str]:
+    """Return the variable's auxiliary coordinates of which the result has all dimensions as the stream has them."""
+    own = str(_attributes(diagnostic, attributes).get("coordinates", "")).split()
+    sizes = zip(placement.dims, placement.shape, strict=True)
+    whole = {dim for dim, size in sizes if not _is_own(dim, size, placement, attributes)}
+    told = {name: set(attributes.told_dimensions(name)) for name in own}
+    return [name for name, dims in told.items() if dims and dims <= whole]
 
 
 def _referenced(placement: Placement) -> set[str]:
@@ -291,8 +304,12 @@ def coordinate_name(diagnostic: str, name: str) -> str:
 
 def placed_dimension(diagnostic: str, dim: str, size: int, placement: Placement, attributes: StreamAttributes) -> str:
     """Name a dimension of a field with a `space`: the diagnostic's own unless it is the whole of the stream's."""
-    is_own = dim in placement.coordinates or dim in placement.own_dims or attributes.sizes.get(dim, size) != size
+    is_own = _is_own(dim, size, placement, attributes)
     return coordinate_name(diagnostic, dim) if is_own else stored_name(dim)
+
+
+def _is_own(dim: str, size: int, placement: Placement, attributes: StreamAttributes) -> bool:
+    return dim in placement.coordinates or dim in placement.own_dims or attributes.sizes.get(dim, size) != size
 
 
 def _check_units(diagnostic: Diagnostic, attributes: StreamAttributes) -> None:
@@ -317,6 +334,9 @@ def _attributes(diagnostic: Diagnostic, attributes: StreamAttributes) -> dict[st
     """Return those of the variable itself, if the field is one; what the configuration says comes first."""
     plain = diagnostic.of.is_plain
     own = attributes.of(diagnostic.of.variables[0]) if plain else {"long_name": diagnostic.of.text}
+    if not plain:  # what all its variables have says where the points of the expression are, too
+        places = {attributes.of(name).get("coordinates") for name in diagnostic.of.variables}
+        own |= {"coordinates": next(iter(places))} if len(places) == 1 and None not in places else {}
     if plain and diagnostic.name != diagnostic.of.variables[0]:
         own.setdefault("long_name", diagnostic.of.variables[0])
     if diagnostic.then is not None or diagnostic.transforms:
