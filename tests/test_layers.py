@@ -12,7 +12,7 @@ LAYERS = (
     {"locks", "log", "wire"},
     {"layouts", "belongings", "origin", "attributes", "point_maps", "sections", "yaml_files"},
     {"atomic", "publication", "units", "records", "cf", "stored_names"},
-    {"events", "leftovers", "one_thread", "schemas", "net", "stores"},
+    {"events", "freed_memory", "leftovers", "one_thread", "schemas", "net", "stores"},
     {"operators", "store", "phases", "models", "chunks", "javac", "places"},
     {"functions", "step_time"},
     {"landing", "lending", "growing", "settings"},

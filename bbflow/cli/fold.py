@@ -14,6 +14,7 @@ from typing import Any
 
 from bbflow.cli.analysing import add_continue, add_take_over, configured
 from bbflow.errors import BbflowError
+from bbflow.freed_memory import keep_freed_memory
 from bbflow.leftovers import name_semaphores
 from bbflow.one_thread import with_one_thread
 from bbflow.run.prepared import TOLD
@@ -51,6 +52,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the command."""
     name_semaphores()
     with_one_thread()
+    keep_freed_memory()
     sys.setswitchinterval(SWITCH_S)
     gc.disable()  # what is imported stays: looking for garbage in it takes a tenth of the time
     from bbflow.api import connect
