@@ -204,3 +204,16 @@ def test_points_without_a_place_are_nobodys_neighbours():
     np.testing.assert_array_equal(found, [[0, 1, 0, 0], [0, 0, 0, 0], [0, 0, 1, 0]])
     with pytest.raises(ConfigError, match="all latitudes or longitudes of a grid are missing"):
         make_weights("nn", Mesh((4,), lat * np.nan, lon), target)
+
+
+def test_cells_that_are_chosen_keep_their_places_and_numbers():
+    cells = target_of("hpz2")
+    known, attributes = {"lat": cells.lat, "lon": cells.lon}, {"lat": LAT_ATTRIBUTES, "lon": LON_ATTRIBUTES}
+    grid = (("lev", "ncol"), (3, cells.size), known, {}.__getitem__, attributes)
+    chosen = place_space(parse_space({"isel": {"ncol": [7, 3]}}), *grid)
+    assert chosen.coordinate_dims == {"lat": ("ncol",), "lon": ("ncol",)}
+    np.testing.assert_array_equal(chosen.coordinates["lat"], cells.lat[[7, 3]])
+    remapped = place_space(parse_space([{"healpix": 1}, {"isel": {"cell": [7, 3]}}]), *grid)
+    np.testing.assert_array_equal(remapped.coordinates["cell_ids"], [7, 3])
+    near = place_space(parse_space([{"isel": {"ncol": [7, 3]}}, {"remapnn": "hpz1"}]), *grid)
+    assert near.weights.source.size == 2, "they can be remapped"

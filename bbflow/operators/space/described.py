@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.operators.space.grid import EARTH_RADIUS_M, Grid, midpoints, to_poles
+from bbflow.operators.space.grid import CELL_IDS, EARTH_RADIUS_M, Grid, midpoints, to_poles
 from bbflow.operators.space.meshes import Described, Mesh
 from bbflow.operators.steps import Array
 
@@ -105,9 +105,9 @@ def _healpix(mesh: Mesh, taken: frozenset[str]) -> Described:
         "long_name": "number of the cell in nested order",
         "units": "1",
     }
-    coordinates = {"cell_ids": np.arange(mesh.size, dtype="i8"), CRS: np.zeros(1, "i4")}
+    coordinates = {CELL_IDS: np.arange(mesh.size, dtype="i8"), CRS: np.zeros(1, "i4")}
     own = {"grid_mapping": CRS}
-    return Described(dims, coordinates, {"cell_ids": dims, CRS: (CRS,)}, {"cell_ids": ids, CRS: crs}, own)
+    return Described(dims, coordinates, {CELL_IDS: dims, CRS: (CRS,)}, {CELL_IDS: ids, CRS: crs}, own)
 
 
 def mesh_of(grid: Grid, axes: tuple[int, ...]) -> Mesh:

@@ -28,6 +28,8 @@ UNITS = {
 }
 """CF conventions, sections 4.1 and 4.2."""
 
+CELL_IDS = "cell_ids"
+"""Coordinate with the numbers of HEALPix' cells."""
 RADIANS = ("radian", "radians", "rad")
 DEGREES = ("", "deg", "degs", "degree", "degrees", "1", *(units.lower() for units in UNITS))
 """Other units of latitudes and longitudes, in small letters."""
@@ -165,6 +167,10 @@ class Grid:
     def auxiliary_shapes(self, kind: str) -> set[tuple[int, ...]]:
         """Return the shapes of the latitudes or longitudes that are of several dimensions, or of cells."""
         return {values.shape for _, values in self._auxiliary(kind)}
+
+    def auxiliary_names(self, shape: tuple[int, ...]) -> list[str]:
+        """Return the names of the latitudes and longitudes of points of some shape."""
+        return [name for kind in (LAT, LON) for name, values in self._auxiliary(kind) if values.shape == shape]
 
     def auxiliary(self, kind: str, shape: tuple[int, ...]) -> Array | None:
         """Return the latitudes or longitudes of points of some shape, in degrees, flat; None if there are none."""

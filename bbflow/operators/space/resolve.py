@@ -10,6 +10,7 @@ from bbflow.errors import ConfigError
 from bbflow.operators.space.cells import Cells, cells_of
 from bbflow.operators.space.columns import Column, place_column
 from bbflow.operators.space.grid import (
+    CELL_IDS,
     LAT,
     LEVEL,
     LON,
@@ -100,9 +101,23 @@ def result_coordinates(
     coordinates: dict[str, Array] = {}
     dims: dict[str, tuple[str, ...]] = {}
     for track in tracks:
-        for name, own_dims, values in _of_track(grid, track, shifted.get(track.name)):
+        for name, own_dims, values in (
+            *_of_track(grid, track, shifted.get(track.name)),
+            *_of_cells_chosen(grid, track),
+        ):
             coordinates[name], dims[name] = values, own_dims
     return coordinates, dims
+
+
+def _of_cells_chosen(grid: Grid, track: Track) -> list[Described]:
+    """Return where cells are that were chosen from a list, and their numbers in HEALPix."""
+    if len(track.axes) > 1 or track.factor != 1 or grid.shape.count(grid.shape[track.axes[0]]) > 1:
+        return []
+    (axis,), (indices,) = track.axes, track.indices
+    if np.array_equal(indices, np.arange(grid.shape[axis])):
+        return []
+    names = [*grid.auxiliary_names((grid.shape[axis],)), *([CELL_IDS] if track.name == grid.healpix else [])]
+    return [(name, (track.name,), np.asarray(grid.coordinates[name])[indices]) for name in names]
 
 
 def _of_track(grid: Grid, track: Track, shifted: Array | None) -> list[Described]:
