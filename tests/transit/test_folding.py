@@ -1,5 +1,7 @@
 """What counts after a driver died between the commits to two nodes, or went on without one of them."""
 
+from dataclasses import replace
+
 import cftime
 import numpy as np
 import pytest
@@ -81,6 +83,20 @@ def test_joined_steps_that_are_in_the_state_already_are_not_folded_again(tmp_pat
     assert [work.inputs.numbers for work in works[7]] == [(7,)]
     receipt = fold_joined(works[6])
     assert (receipt.states, receipt.bytes) == ((), 0)
+    stepwise = [folding.stepwise(joined(steps)[0], site) for steps in ((5, 6, 7), (7, 8))]
+    assert stepwise == [{"tas"}, frozenset()]  # the mean of three steps can't leave out the first two
+
+
+def test_blocks_of_which_some_have_a_mean_are_joined_step_by_step_from_then_on(tmp_path):
+    folding = Folding(parse_config(CONFIG), {"a": (-1, b"")})
+    site, steps = FoldSite({"a": Directories("", str(tmp_path), str(tmp_path))}, 1, {"tas": Encoding()}), (5, 6)
+    batch, [own] = joined(steps)
+    mean = replace(own, partials=(replace(own.partials[0], values=np.ones((1, 2, 1))),))
+    assert not folding.splits([own, own])
+    assert not folding.splits([mean, mean])
+    assert folding.stepwise(batch, site) == frozenset()
+    assert folding.splits([own, mean])
+    assert folding.stepwise(batch, site) == {"tas"}
 
 
 def joined(steps):

@@ -314,7 +314,7 @@ class Folding:
             for lane, plan in self._planning.plans(pattern, site).items():
                 found.setdefault(lane, []).append((plan, PlannedSteps.of(plan, stretch)))
         inherited = self._inherited([item for own in found.values() for item in own])
-        stepwise = self._stepwise_in(batch, site)
+        stepwise = self.stepwise(batch, site)
         lanes = Counter(node for node, _ in found)
         threads = max(site.threads // len(site.directories), 1)
         works = {at: self._lane_work(batch, own, inherited, stepwise, holds=holds) for at, own in found.items()}
@@ -347,8 +347,11 @@ class Folding:
             stepwise=stepwise,
         )
 
-    def _stepwise_in(self, batch: Batch, site: FoldSite) -> frozenset[str]:
-        """Return the diagnostics that are joined step by step: also if a state has some of the steps already."""
+    def stepwise(self, batch: Batch, site: FoldSite) -> frozenset[str]:
+        """Return the diagnostics whose steps are joined one by one, and not their mean.
+
+        That is so where blocks' values have come and gone, and where a state has some of the steps already.
+        """
         node, numbers = min(site.directories), batch.numbers
         states = ((name, self.states.get(ShardKey(node, name, (), ()))) for name in self.placements)
         return self._stepwise | {name for name, own in states if own and numbers and own.last_step >= numbers[0]}
