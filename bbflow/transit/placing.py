@@ -1,6 +1,6 @@
 """Where the fields of diagnostics with a `space` lie: found once, in the grid that the first step shows."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -187,14 +187,14 @@ def _place(diagnostic: Diagnostic, arrays: StreamArrays, attributes: StreamAttri
     located = [*dims, *str(attributes.of(like.name).get("coordinates", "")).split()]
     bounds = [str(attributes.of(name).get("bounds", "")) for name in located]
     wanted = [*(name for own in located for name in (own, f"{own}_bnds", f"{own}_bounds")), *bounds]
-    coordinates = {name: _meant(name, arrays, attributes) for name in wanted if arrays.is_field(name)}
+    coordinates = {name: _along(dims, name, arrays, attributes) for name in wanted if arrays.is_field(name)}
     described: dict[str, dict[str, Any]] = {
         name: attributes.of(name) for name in (*coordinates, *dims, *diagnostic.space.of_columns)
     }
     used.update(coordinates.keys() & set(located))
 
     def variables(name: str) -> Array:
-        found = _meant(name, arrays, attributes)
+        found = _along(dims, name, arrays, attributes)
         used.add(name)  # only now: what isn't there is asked for, too
         return found
 
@@ -241,6 +241,18 @@ def _ends(name: str, arrays: StreamArrays, attributes: StreamAttributes) -> tupl
     if attributes.encoding(name) != Encoding() or not known or len(known) < len(told):
         return ()
     return float(min(least for least, _ in known)), float(max(most for _, most in known))
+
+
+def _along(dims: Sequence[str], name: str, arrays: StreamArrays, attributes: StreamAttributes) -> Array:
+    """Return a field of the first step with its dimensions in the order that they have in a variable.
+
+    A square field in the other order would fit as well, and be wrong. Corners are the last dimension of bounds.
+    """
+    values, told = _meant(name, arrays, attributes), attributes.told_dimensions(name)
+    if len(told) != values.ndim or not set(told[:-1]) <= set(dims):
+        return values
+    order = sorted(range(values.ndim), key=lambda axis: dims.index(told[axis]) if told[axis] in dims else len(dims))
+    return values.transpose(order)
 
 
 def _meant(name: str, arrays: StreamArrays, attributes: StreamAttributes) -> Array:

@@ -39,3 +39,29 @@ def test_a_curvilinear_grid_s_means_have_the_areas_of_its_cells(tmp_path):
     for name in ("masked", "double"):
         assert {"nav_lat", "nav_lon"} <= set(results[f"{name}_run_mean"].coords), "fields say where their points are"
     assert not {"nav_lat", "nav_lon"} & set(results.rows_run_mean.coords)
+
+
+def test_a_square_field_in_another_order_than_its_coordinates_and_mask_is_the_same_field(tmp_path):
+    rows, columns = np.meshgrid(np.arange(6.0), np.arange(6.0), indexing="ij")
+    lat, lon = 5 * rows + columns / 5, 12 * columns + rows
+    around = np.array([[-0.5, -0.5], [-0.5, 0.5], [0.5, 0.5], [0.5, -0.5]]).T[..., np.newaxis, np.newaxis]
+    steady = {"lat": lat, "lon": lon, "land": (rows + 2 * columns) % 3}
+    steady |= {"lat_b": np.moveaxis(lat + 4 * around[0], 0, -1), "lon_b": np.moveaxis(lon + 9 * around[1], 0, -1)}
+    field = np.random.default_rng(2).normal(280, 10, (2, 6, 6))
+    operators = {
+        "masked": {"of": "t", "space": [{"mask": "land > 0"}, "fldmean"], "operators": ["mean"]},
+        "near": {"of": "t", "space": {"remapnn": "r12x6"}, "operators": ["mean"]},
+    }
+    found = {}
+    for order in (["y", "x"], ["x", "y"]):
+        attributes = {
+            "time/units": "days since 2000-01-01", "t/coordinates": "lat lon", "t/_ARRAY_DIMENSIONS": order,
+            "lat/bounds": "lat_b", "lon/bounds": "lon_b", "lat/units": "degrees_north", "lon/units": "degrees_east",
+            **{f"{name}/_ARRAY_DIMENSIONS": ["y", "x", "corner"][: values.ndim] for name, values in steady.items()},
+        }  # fmt: skip
+        folder = tmp_path / "".join(order)
+        written = field if order == ["y", "x"] else field.swapaxes(1, 2).copy()
+        store(folder, {"t": written} | steady, np.arange(2.0), attributes, steady=tuple(steady))
+        found["".join(order)] = analyse(folder, {"operators": operators, "windows": ["run"]}, ranks=2)
+    for name in ("masked_run_mean", "near_run_mean"):
+        np.testing.assert_allclose(found["xy"][name], found["yx"][name], rtol=1e-12)
