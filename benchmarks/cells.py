@@ -16,6 +16,7 @@ from scipy.spatial import cKDTree
 
 from bbflow.operators.space import parse_space
 from bbflow.operators.space.meshes import Mesh, on_sphere
+from bbflow.operators.space.regridding import place_space
 from bbflow.operators.space.targets import target_of
 from bbflow.operators.space.weights import Weights, sparse, write_weights
 from bbflow.operators.steps import Array, Steps
@@ -77,7 +78,8 @@ def _product_s(path: Path, lat: Array, lon: Array) -> float:
     told = {"clat": {"standard_name": "latitude"}, "clon": {"standard_name": "longitude"}}
     field = np.random.default_rng(1).normal(280, 10, (LEVELS, len(lat))).astype("f4")
     space = parse_space({"remap": str(path)})
-    placement = space.resolve(("lev", "cell"), field.shape, {"clat": lat, "clon": lon}, {}.__getitem__, told)
+    known = {"clat": lat, "clon": lon}
+    placement = place_space(space, ("lev", "cell"), field.shape, known, {}.__getitem__, told)
     local = placement.local((0, 0), field.shape)
     assert local is not None
     taken = []
