@@ -1,9 +1,11 @@
 """Means over the cells of a curvilinear grid, whose corners are in the stream's first step."""
 
 import numpy as np
+import pytest
 import xarray as xr
 from streams import analyse, store
 
+from bbflow.errors import ConfigError
 from bbflow.operators.space.cells import polygons
 
 
@@ -65,3 +67,15 @@ def test_a_square_field_in_another_order_than_its_coordinates_and_mask_is_the_sa
         found["".join(order)] = analyse(folder, {"operators": operators, "windows": ["run"]}, ranks=2)
     for name in ("masked_run_mean", "near_run_mean"):
         np.testing.assert_allclose(found["xy"][name], found["yx"][name], rtol=1e-12)
+
+
+def test_fields_in_two_orders_are_not_taken_together(tmp_path):
+    attributes = {
+        "time/units": "days since 2000-01-01",
+        "a/_ARRAY_DIMENSIONS": ["y", "x"],
+        "b/_ARRAY_DIMENSIONS": ["x", "y"],
+    }
+    store(tmp_path, {"a": np.ones((2, 4, 4)), "b": np.ones((2, 4, 4))}, np.arange(2.0), attributes)
+    for item in ({"of": "a + b", "operators": ["mean"]}, {"of": "a", "operators": [{"covariance": {"with": "b"}}]}):
+        with pytest.raises(ConfigError, match=r"b is along \(x, y\), but a along \(y, x\)"):
+            analyse(tmp_path, {"operators": {"sum": item}, "windows": ["run"]})

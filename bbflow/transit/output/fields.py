@@ -95,6 +95,7 @@ def field_of(
     for name in diagnostic.variables:
         check_foldable(blocks[name])
     like = max((blocks[name] for name in diagnostic.of.variables), key=lambda block: len(block.shape))
+    _check_order(diagnostic, like.name, attributes)
     types = {name: decoded_dtype(attributes.encoding(name), blocks[name].dtype) for name in diagnostic.of.variables}
     dtype = types[like.name] if diagnostic.of.is_plain else diagnostic.of.dtype(types)
     placement = placements.get(diagnostic.key)
@@ -110,6 +111,18 @@ def field_of(
     own = _after_each(diagnostic, _attributes(diagnostic, attributes), others, clock)
     dims, folded = tuple(map(stored_name, axes)), _folded(diagnostic, dtype)
     return ResultField(diagnostic.name, folded, like.shape, dims, own, others, places, axes=axes)
+
+
+def _check_order(diagnostic: Diagnostic, like: str, attributes: StreamAttributes) -> None:
+    """See that variables which are taken together have their dimensions in one order: squares would fit in any."""
+    dims = attributes.told_dimensions(like)
+    for name in diagnostic.variables:
+        own = attributes.told_dimensions(name)
+        if [dim for dim in own if dim in dims] != [dim for dim in dims if dim in own]:
+            raise ConfigError(
+                f"operators of {diagnostic.name}: {name} is along ({', '.join(map(str, own))}), but {like} along "
+                f"({', '.join(map(str, dims))}): let the program write them in one order"
+            )
 
 
 def _check_rows(name: str, like: Block | BlockForm, attributes: StreamAttributes, placement: Placement | None) -> None:
