@@ -5,14 +5,18 @@ import signal
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from distributed import LocalCluster
 
 from bbflow.errors import NodeError
+from bbflow.growing import GrowingZarr
 from bbflow.net.certificate import ensure_certificate
 from bbflow.settings import WorkersConfig
 from bbflow.transit import dask_cluster
+from bbflow.transit.calling.calls import SpanCall
 from bbflow.transit.dask_cluster import connected_cluster, dask_here
 from bbflow.transit.local_cluster import local_cluster
 from bbflow.transit.tasks import take
@@ -55,6 +59,24 @@ def test_a_worker_that_is_gone_for_good_while_tasks_wait_is_named(empty, monkeyp
     monkeypatch.setattr(dask_cluster, "WORKER_TIMEOUT_S", 0.1)
     with pytest.raises(NodeError, match="workers are gone"):
         cluster.submit(time.sleep, 300, host=socket.gethostname(), done=lambda: None).result(60)
+
+
+def loaded(path):
+    call = SpanCall(SimpleNamespace(results=("tas_day_mean",), window="day"), 1, path)
+    return call.dataset()["tas_day_mean"].values.tolist()
+
+
+def test_what_a_users_function_is_called_with_is_read_by_its_own_task(tmp_path):
+    """Tasks of Dask's own for it would go to all workers."""
+    store = GrowingZarr(tmp_path / "results.zarr")
+    store.create("tas_day_mean", ("time_day", "x"), (0, 3), "f8", {})
+    store.write("tas_day_mean", 0, np.arange(6.0).reshape(2, 3))
+    store.commit()
+    with local_cluster(WorkersConfig(processes=1)) as cluster:
+        task = cluster.submit(loaded, tmp_path / "results.zarr", host=socket.gethostname(), done=lambda: None)
+        assert task.result(60) == [3.0, 4.0, 5.0]
+        ran = cluster.client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.task_prefixes))
+    assert all(name.startswith("loaded") for name in ran), ran
 
 
 def note(path):

@@ -96,7 +96,8 @@ class SpanCall:
 
         with open_results(self.results) as published:
             own = published[list(self.function.results)].isel({f"time_{self.function.window}": self.index})
-            loaded: xr.Dataset = own.load()
+            # Dask would make tasks of it for all workers, and to unpickle them imports xarray beside their own tasks.
+            loaded: xr.Dataset = own.load(scheduler="synchronous")
         return loaded
 
 
