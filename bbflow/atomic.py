@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from bbflow.errors import naming
+
 PRIVATE = 0o600
 """Permissions of a file that only its owner can read."""
 
@@ -32,17 +34,24 @@ def is_beside(name: str) -> bool:
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield the name to write under; the file takes its place when the ``with`` ends well, else it goes."""
-    temporary = beside(path)
+    with _replacing(str(path)) as temporary:
+        yield Path(temporary)
+
+
+@contextmanager
+def _replacing(path: str) -> Iterator[str]:
+    temporary = _beside(path)
     try:
         yield temporary
-        temporary.replace(path)
+        os.replace(temporary, path)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
         raise
 
 
 def write_whole(path: Path | str, content: str | bytes | memoryview, mode: int = 0o666) -> None:
-    """Write a file; as text and in `pathlib` it would take as long again, and publications write thousands.
+    """Write a file; as text and in `pathlib` it would take longer, and publications write thousands.
 
     Parameters
     ----------
@@ -59,18 +68,10 @@ def write_whole(path: Path | str, content: str | bytes | memoryview, mode: int =
         If it can't be written; what was there is there.
     """
     name, left = str(path), memoryview(content.encode() if isinstance(content, str) else content).cast("B")
-    temporary = _beside(name)
-    try:
+    with naming(name), _replacing(name) as temporary:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
         try:
             while left:
                 left = left[os.write(descriptor, left) :]
         finally:
             os.close(descriptor)
-        os.replace(temporary, name)
-    except BaseException as error:
-        with suppress(FileNotFoundError):
-            os.unlink(temporary)
-        if isinstance(error, OSError):
-            raise OSError(error.errno, error.strerror, name) from None
-        raise
