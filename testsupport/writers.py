@@ -81,9 +81,9 @@ def run_writer(contact, code, config):
         return finish(process)
 
 
-def write(contact, code, config):
-    """Run a Python writer that must succeed."""
-    with writing(contact, code, config) as process:
+def write(contact, code, config, rank=0, writers=1):
+    """Run a Python writer that must succeed; of several ranks one."""
+    with writing(contact, code, config, rank=rank, writers=writers) as process:
         finish_well(process)
 
 

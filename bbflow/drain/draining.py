@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -143,6 +143,11 @@ class Draining:
     def count(self) -> int:
         """How many steps the store has."""
         return len(self._there)
+
+    @property
+    def numbers(self) -> Collection[int]:
+        """Their numbers."""
+        return self._there
 
     def commit_late(self, attributes: Mapping[str, Any]) -> None:
         """Let the store have the stream's attributes that have come since the first step; see `RawStore`."""

@@ -19,7 +19,7 @@ from bbflow.drain.coordinates import write_coordinates
 from bbflow.drain.draining import Draining, RawStep
 from bbflow.drain.stores import left_out_of, unused_store
 from bbflow.drain.writing import drain_steps
-from bbflow.errors import BbflowError, ConfigError, NodeError
+from bbflow.errors import BbflowError, ConfigError, NodeError, StreamError
 from bbflow.growing import shown_dimension, shown_shapes, zarr_files
 from bbflow.landing.client import NodeClient
 from bbflow.net.contact import NodeAddress, read_contact
@@ -124,6 +124,7 @@ class Rescue:
         self._watchers = [Watcher(node, stream, -1, self._news, extremes=True) for node in nodes]
         config = Config(stream, {}, output, time=time, raw=RawConfig())
         self._draining = Draining(config, contact, cursors)
+        self._first, self._told = self._draining.cursor, set[int]()
         read_as, read = StreamConfig(time, schema, is_dated=True), BlockReader(contact, stream).read
         done = dict.fromkeys(names, -1)
         whole = len(nodes) == len(known)
@@ -139,7 +140,7 @@ class Rescue:
         NodeError
             If a node is gone.
         StreamError
-            If another analysis takes over.
+            If another analysis takes over, or steps have landed that weren't written.
         """
         for watcher in self._watchers:
             watcher.start()
@@ -149,6 +150,7 @@ class Rescue:
                 self._forsaken.look()
                 self._drain()
             self._draining.commit_late(self._view.attributes)
+            self._check_all_is_there()
             self._consumers.drop(self._view.unaware)
             steps = shown_shapes(self._store).get(STEP, (0,))[0]  # it may all have been done before this was started
             left_out = tuple(self._draining.lacking) if self._is_open else left_out_of(self._store)
@@ -158,12 +160,35 @@ class Rescue:
                 watcher.stop()
             self._consumers.close()
 
+    def _check_all_is_there(self) -> None:
+        """See that what has landed is what was written, before the nodes forget it.
+
+        Raises
+        ------
+        StreamError
+            If not; the nodes keep what they hold.
+        """
+        unwritten = sorted(self._told - self._view.discarded - {*self._draining.numbers})
+        lacking = [number for number in unwritten if number <= self._view.frontier]
+        left = [steps for node, steps in self._consumers.left_after(self._draining.cursor).items() if self._lands(node)]
+        lacking += sorted(set[int]().union(*left)) if left and all(left) else []  # else no further step is whole
+        if lacking:
+            raise StreamError(
+                f"stream {self._stream!r}: {len(lacking)} steps have landed, the first of them {lacking[0]}, that "
+                f"{self._store} doesn't have, which has those up to {self._draining.cursor}: the BB nodes keep them; "
+                "start the rescue again"
+            )
+
+    def _lands(self, node: str) -> bool:
+        return node in self._view.taking_part and node not in self._view.unaware
+
     def _take_news(self) -> None:
         node, news = self._news.get()
         if isinstance(news, BbflowError):
             raise news
         for name, own in self._adapting.take(node, news):
             self._view.update(name, own)
+            self._told.update(step.number for step in own.steps if step.number > self._first)
 
     def _drain(self) -> None:
         while numbers := self._view.held_after(self._draining.cursor)[:BATCH_STEPS]:

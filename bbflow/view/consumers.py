@@ -7,11 +7,13 @@ from typing import Self
 from bbflow.errors import StreamError
 from bbflow.landing.client import NodeClient
 from bbflow.landing.replies import AttachReply, StreamStatus
-from bbflow.landing.requests import AttachRequest, DoneRequest, DropRequest, GiveUpRequest
+from bbflow.landing.requests import AttachRequest, DoneRequest, DropRequest, GiveUpRequest, WatchRequest
+from bbflow.landing.shown import Shown
 from bbflow.net.contact import NodeAddress
 from bbflow.net.verdicts import DoneReply
 from bbflow.settings import Config
 from bbflow.view.numbering import NO_STEP, Landed, Numbering, packed, unpacked
+from bbflow.view.stream import STEPS_PER_REPLY
 
 FOLD, DRAIN, CALLS, RESCUE = "fold", "drain", "calls", "rescue"
 
@@ -151,6 +153,19 @@ class Consumers:
     def statuses(self) -> list[StreamStatus]:
         """Ask each node how the stream is."""
         return [client.status().streams[self._stream] for client in self._clients.values()]
+
+    def left_after(self, step: int) -> dict[str, tuple[int, ...]]:
+        """Ask each node which landed steps it holds above a step of the stream: about the first of them.
+
+        Raises
+        ------
+        NodeError
+            If a node doesn't answer.
+        """
+        after = self.numbering.done(step)[0] if self.numbering.is_framed else step
+        asked = WatchRequest(stream=self._stream, after=after, change=-1, limit=STEPS_PER_REPLY, timeout_s=0.0)
+        shown = {node: client.request(asked, Shown).steps for node, client in self._clients.items()}
+        return {node: tuple(own.step for own in steps if own.step > after) for node, steps in shown.items()}
 
     def give_up(self) -> None:
         """Let the nodes end the stream, since ranks that have not opened it never will.

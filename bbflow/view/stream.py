@@ -209,8 +209,8 @@ class StreamView:
 
     @property
     def ended(self) -> bool:
-        """Whether no further step will come."""
-        return self.status in ENDED
+        """Whether no further step will come; a node that has more to tell has not told of all yet."""
+        return self.status in ENDED and not any(view.more for view in self.taking_part.values())
 
     def steps_after(self, cursor: int, most: int | None = None) -> list[int]:
         """Numbers of the complete steps above `cursor`, oldest first, at most `most`; discarded ones are left out."""

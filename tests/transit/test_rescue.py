@@ -1,5 +1,6 @@
 """A rescue that is killed goes on where it was, whatever the nodes have let go of; each stream has its own store."""
 
+import random
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -14,8 +15,11 @@ from bbflow import start_nodes
 from bbflow.drain import rescuing
 from bbflow.drain.rescuing import Rescue
 from bbflow.drain.stores import rescued_stores
+from bbflow.errors import StreamError
+from bbflow.landing import analysing
 from bbflow.net.contact import read_contact
 from bbflow.step_time import TimeConfig
+from bbflow.view import watch
 from bbflow.view.consumers import RESCUE, Consumers
 from testsupport.writers import clean_environment, write, write_config
 
@@ -85,6 +89,49 @@ def test_another_stream_of_the_same_name_gets_a_store_of_its_own(contact, tas, t
     assert rescued_stores(tmp_path / "out") == [first.store, second.store]
     assert_is_there(first.store, tas)
     assert_is_there(second.store, tas + 1)
+
+
+MANY = """
+field = io.define_variable("field", np.empty(0, "i4"), [2], [rank], [1], True)
+engine = io.open("out", Mode.Write)
+for step in range(STEPS):
+    engine.begin_step()
+    engine.put(field, np.full(1, step, "i4"), Mode.Sync)
+    engine.end_step()
+    time.sleep(PAUSE)
+engine.close()
+"""
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_every_step_that_landed_is_rescued_however_nodes_tell_of_them(tmp_path, monkeypatch, seed):
+    dice = random.Random(seed)
+    steps, pause_s = dice.randint(1, 90), dice.choice([0, 0, 0.002])
+    monkeypatch.setattr(watch, "STEPS_PER_REPLY", dice.randint(1, 40))
+    monkeypatch.setattr(analysing, "MAX_SHOWN_BYTES", dice.choice([600, 24 << 20]))
+    monkeypatch.setattr(rescuing, "BATCH_STEPS", dice.randint(1, 40))
+    code = MANY.replace("STEPS", str(steps)).replace("PAUSE", str(pause_s))
+    with start_nodes(dice.randint(1, 2), "4MiB") as nodes, ThreadPoolExecutor() as pool:
+        Consumers(read_contact(nodes.contact), "model", [RESCUE]).close()
+        configs = [write_config(tmp_path, Writers="2", Rank=str(rank)) for rank in range(2)]
+        ranks = [pool.submit(write, nodes.contact, code, config, rank, 2) for rank, config in enumerate(configs)]
+        if dice.random() < 0.7:  # all of it lies there when the rescue begins
+            [rank.result() for rank in ranks]
+        rescued = Rescue(nodes.contact, "model", tmp_path / "out", TimeConfig()).run()
+        [rank.result() for rank in ranks]
+    assert (rescued.steps, rescued.complete) == (steps, True)
+    with xr.open_zarr(rescued.store) as raw:
+        np.testing.assert_array_equal(raw.field, np.repeat(np.arange(steps)[:, None], 2, axis=1))
+
+
+def test_a_rescue_that_misses_steps_is_an_error_and_the_nodes_keep_them(contact, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(watch, "STEPS_PER_REPLY", 4)
+        patch.setattr(rescuing.StreamView, "ended", property(lambda view: view.status == "closed"))  # too early
+        with pytest.raises(StreamError, match="2 steps have landed, the first of them 4"):
+            rescue(contact, tmp_path / "out")
+    rescued = rescue(contact, tmp_path / "out")
+    assert (rescued.steps, rescued.complete) == (STEPS, True)
 
 
 CHANGING = """
