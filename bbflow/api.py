@@ -8,20 +8,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from bbflow.config import parse_config
+from bbflow.configuring.config import parse_config
+from bbflow.configuring.settings import Config
 from bbflow.errors import StreamError
 from bbflow.landing.client import status_of
 from bbflow.landing.embedded import DEFAULT_DIRECTORY, EmbeddedNodes
 from bbflow.landing.replies import StatusReply
 from bbflow.net.certificate import certificate_of
 from bbflow.net.contact import NodeAddress, read_contact
-from bbflow.settings import Config
-from bbflow.transit.cluster import Cluster
-from bbflow.transit.local_cluster import local_cluster
+from bbflow.transit.clusters.cluster import Cluster
+from bbflow.transit.clusters.local_cluster import local_cluster
+from bbflow.transit.clusters.security import jobqueue_options as jobqueue_options
 from bbflow.transit.output.claiming import claim_output, locked_output
 from bbflow.transit.output.copying import check_output
 from bbflow.transit.pipeline import Outcome, Pipeline
-from bbflow.transit.security import jobqueue_options as jobqueue_options
 from bbflow.units import parse_capacity, parse_path
 
 if TYPE_CHECKING:  # 'bbflow fold' comes this way, and folds before it needs xarray
@@ -117,7 +117,7 @@ class BurstBuffer:
         Parameters
         ----------
         config
-            As `bbflow.config.load_config` gives it, or a dict with the keys of the YAML file.
+            As `bbflow.configuring.config.load_config` gives it, or a dict with the keys of the YAML file.
         scheduler
             A Dask scheduler's address or scheduler file, or a cluster that is used already; None starts a local one.
         output_held
@@ -187,7 +187,7 @@ class Analysis:
             if scheduler is None:
                 scheduler = self._resources.enter_context(local_cluster(config.workers))
             elif isinstance(scheduler, str):
-                from bbflow.transit.dask_cluster import connected_cluster  # late: Dask takes long to import
+                from bbflow.transit.clusters.dask_cluster import connected_cluster  # late: Dask takes long to import
 
                 scheduler = self._resources.enter_context(connected_cluster(scheduler, certificate_of(contact)))
             self._pipeline = Pipeline(contact, config, scheduler, **how)

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.attributes import PACKING_NUMBERS, as_cf, is_unicode, plain
-from bbflow.cf import OWN, STEP
 from bbflow.errors import ConfigError, OperatorError, nearest, one_line
 from bbflow.operators.conditions import Condition, parse_condition
-from bbflow.origin import Origin, origin_of
-from bbflow.sections import check_keys, positive, read_as, text
-from bbflow.stored_names import stored_name
+from bbflow.operators.own.origin import Origin, origin_of
+from bbflow.reading.sections import check_keys, positive, read_as, text
+from bbflow.stream.attributes import PACKING_NUMBERS, as_cf, is_unicode, plain
+from bbflow.stream.cf import OWN, STEP
+from bbflow.zarr_store.stored_names import stored_name
 
 Array = Any
 SECONDS = {"units": "seconds since 1970-01-01", "dtype": "f8"}

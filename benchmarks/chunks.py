@@ -15,13 +15,13 @@ import zarr
 from obstore.store import S3Store
 from zarr.storage import LocalStore, ObjectStore, WrapperStore
 
+from bbflow.configuring.settings import RawConfig
 from bbflow.drain.cuts import ChunkGrid
 from bbflow.drain.forms import Form, form_of, storage_of
 from bbflow.drain.shards import ShardChunks
-from bbflow.growing import GrowingZarr
-from bbflow.records import BlockForm
-from bbflow.settings import RawConfig
 from bbflow.stores.sources import Sources
+from bbflow.stream.records import BlockForm
+from bbflow.zarr_store.growing import GrowingZarr
 from benchmarks.rows import Row
 from benchmarks.servers import Options, object_servers
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from distributed import Client, LocalCluster
 
-from bbflow.settings import WorkersConfig
-from bbflow.transit.dask_cluster import dask_here
-from bbflow.transit.safe import CopyWork, copy_states
-from bbflow.transit.tasks import take
-from bbflow.transit.thread_cluster import ThreadCluster
+from bbflow.configuring.settings import WorkersConfig
+from bbflow.transit.clusters.dask_cluster import dask_here
+from bbflow.transit.clusters.tasks import take
+from bbflow.transit.clusters.thread_cluster import ThreadCluster
+from bbflow.transit.driver.safe import CopyWork, copy_states
 from benchmarks.rows import Row
 
 FILES, FILE_BYTES = 4, 128 << 20

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import bbflow_adios2
 
-from bbflow.belongings import remove
 from bbflow.errors import NodeError
+from bbflow.host.belongings import remove
 from bbflow.landing.embedded import make_scratch
 from bbflow.net.contact import NodeAddress, read_contact
 from benchmarks.consumer import free_steps

@@ -16,7 +16,7 @@ import psutil
 import yaml
 from bbflow_workflows import climate
 
-from bbflow.config import parse_config
+from bbflow.configuring.config import parse_config
 from bbflow.run.checks.memory import process_bytes
 from bbflow.transit.folding.footprint import bytes_per_point
 from benchmarks.rows import Row

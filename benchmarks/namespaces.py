@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from bbflow.belongings import make, remove
+from bbflow.host.belongings import make, remove
 
 PREFIX = "bbflow-bed"
 MEMORY = Path("/dev/shm")

@@ -12,10 +12,10 @@ from resource import RUSAGE_SELF, getrusage
 import numpy as np
 import zarr
 
-from bbflow.cf import StreamAttributes
-from bbflow.config import parse_config
+from bbflow.configuring.config import parse_config
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.windows.calendars import Clock
+from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.folding.publish import FieldWork, publish_fields
 from bbflow.transit.folding.reduce import ReducedSpan
 from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace

@@ -12,9 +12,9 @@ from typing import Any
 
 import psutil
 
-from bbflow.config import load_config
+from bbflow.configuring.config import load_config
+from bbflow.configuring.settings import Config
 from bbflow.models.rates import PAGE_BYTES, NodeRates, StreamBalance, StreamLoad, stream_balance
-from bbflow.settings import Config
 from bbflow.transit.folding.footprint import bytes_per_point
 from benchmarks.ballast import make_ballast, write_zeros
 from benchmarks.rows import Row

@@ -9,11 +9,11 @@ from msgspec import convert
 from bbflow.landing.agent import Agent
 from bbflow.landing.requests import parse_request
 from bbflow.landing.shown import ShownStep
-from bbflow.layouts import Layouts
 from bbflow.net.frames import HEADER, FrameReader, decode_map, encode
 from bbflow.store.entries import parse_record
 from bbflow.store.extents import ALIGNMENT_BYTES as PAGE
 from bbflow.store.node import NodeStore
+from bbflow.stream.layouts import Layouts
 
 STREAM = "weather"
 ANALYSIS = 1000

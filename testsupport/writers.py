@@ -11,8 +11,8 @@ from msgspec import convert
 
 from bbflow.landing.client import NodeClient
 from bbflow.landing.shown import Shown
-from bbflow.layouts import Layouts
 from bbflow.store.pool import read_block
+from bbflow.stream.layouts import Layouts
 from testsupport.asking import ask, ask_once
 from testsupport.processes import finish, finish_well, running
 from testsupport.waiting import PATIENCE_S, until

@@ -3,9 +3,9 @@ import subprocess
 from pathlib import Path
 
 from bbflow.landing.requests import parse_request
-from bbflow.layouts import Layouts
 from bbflow.net.frames import HEADER, FrameReader, encode
-from bbflow.records import Step
+from bbflow.stream.layouts import Layouts
+from bbflow.stream.records import Step
 
 GOLDEN = Path(__file__).parent / "golden" / "commit.bin"
 INDEX = GOLDEN.with_name("index.bin")

@@ -3,11 +3,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bbflow.layouts import Layouts
 from bbflow.net.frames import HEADER, FrameReader, encode
 from bbflow.phases import Board
-from bbflow.records import Step
 from bbflow.store.entries import parse_record
+from bbflow.stream.layouts import Layouts
+from bbflow.stream.records import Step
 from testsupport.asking import ask_once
 from testsupport.processes import finish
 from testsupport.writers import run_writer, steps_of, wait_for_file, watch, write_config, writing

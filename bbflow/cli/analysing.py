@@ -5,10 +5,10 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bbflow.places import continued_place
+from bbflow.configuring.places import continued_place
 
 if TYPE_CHECKING:  # 'bbflow run' starts its analysis before it imports anything large
-    from bbflow.settings import Config
+    from bbflow.configuring.settings import Config
 
 
 def add_take_over(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +31,7 @@ def add_continue(parser: argparse.ArgumentParser) -> None:
 
 def configured(options: argparse.Namespace) -> "Config":
     """Read the configuration, with what the options change."""
-    from bbflow.config import load_config
+    from bbflow.configuring.config import load_config
 
     config = load_config(options.config)
     return config if options.continued is None else replace(config, continued=options.continued)

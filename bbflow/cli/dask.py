@@ -12,7 +12,7 @@ import argparse
 from pathlib import Path
 
 from bbflow.net.certificate import ensure_certificate
-from bbflow.transit.service import serve_scheduler, serve_worker
+from bbflow.transit.clusters.service import serve_scheduler, serve_worker
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

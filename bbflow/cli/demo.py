@@ -16,7 +16,7 @@ from bbflow_workflows import climate
 
 from bbflow.cli.run import add_run_arguments, run_simulation
 from bbflow.errors import ConfigError, MissingToolError
-from bbflow.yaml_files import read_yaml
+from bbflow.reading.yaml_files import read_yaml
 
 HEADER = "# written by 'bbflow demo'\n"
 CACHE = Path.home() / ".cache" / "bbflow" / "climate"

@@ -10,8 +10,8 @@ import sys
 import time
 from pathlib import Path
 
-from bbflow.belongings import is_made
 from bbflow.errors import NodeError
+from bbflow.host.belongings import is_made
 from bbflow.landing.client import tell_node
 from bbflow.landing.embedded import remove_root
 from bbflow.landing.requests import StopRequest
@@ -38,7 +38,9 @@ def run(options: argparse.Namespace) -> int:
         _stop(node, force=options.force)
         remove_node(options.contact, node.name, node.directory)
     if options.scheduler_file:
-        from bbflow.transit.service import shut_down  # late: without a scheduler file nothing of Dask is needed
+        from bbflow.transit.clusters.service import (
+            shut_down,  # late: without a scheduler file nothing of Dask is needed
+        )
 
         certificate = certificate_of(options.contact)
         shut_down(certificate, options.scheduler_file)

@@ -14,9 +14,9 @@ from typing import Any
 
 from bbflow.cli.analysing import add_continue, add_take_over, configured
 from bbflow.errors import BbflowError
-from bbflow.freed_memory import keep_freed_memory
-from bbflow.leftovers import name_semaphores
-from bbflow.one_thread import with_one_thread
+from bbflow.host.freed_memory import keep_freed_memory
+from bbflow.host.leftovers import name_semaphores
+from bbflow.host.one_thread import with_one_thread
 from bbflow.run.prepared import TOLD
 
 SWITCH_S = 0.0005
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     from bbflow.api import connect
     from bbflow.run.course import INCOMPLETE
     from bbflow.run.strays import names_on
-    from bbflow.transit.local_cluster import local_cluster
+    from bbflow.transit.clusters.local_cluster import local_cluster
 
     gc.freeze()
     gc.enable()

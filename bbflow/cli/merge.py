@@ -11,7 +11,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from bbflow.origin import look_in
+from bbflow.operators.own.origin import look_in
 from bbflow.run.course import INCOMPLETE
 from bbflow.transit.chain.merging import merge_states
 

@@ -11,8 +11,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bbflow.belongings import locked, make
 from bbflow.errors import ConfigError
+from bbflow.host.belongings import locked, make
 from bbflow.landing.adopt import adopt
 from bbflow.landing.embedded import DEFAULT_DIRECTORY, own_directory, remove_root
 from bbflow.landing.server import SOCKET_NAME, serve

@@ -11,9 +11,9 @@ import argparse
 import sys
 from pathlib import Path
 
+from bbflow.configuring.step_time import read_time
 from bbflow.drain.rescuing import Rescue
 from bbflow.run.course import INCOMPLETE
-from bbflow.step_time import read_time
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from bbflow.cli.analysing import add_continue, add_take_over, command_of, configured
 from bbflow.errors import ConfigError
-from bbflow.leftovers import VARIABLE, run_name
-from bbflow.one_thread import with_one_thread
+from bbflow.host.leftovers import VARIABLE, run_name
+from bbflow.host.one_thread import with_one_thread
 from bbflow.run.prepared import TOLD, PreparedAnalysis
 
 

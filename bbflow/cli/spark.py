@@ -27,10 +27,10 @@ from bbflow_spark.session import CONTACT, SPARK_EVENTS, Wanted, prefetching
 from bbflow_spark.settings import SUBMITTING, environment_with, words_with
 from bbflow_spark.spilling import default_place
 
-from bbflow.atomic import write_whole
 from bbflow.cli.transfer_options import add_transfer_options, transfers_of
 from bbflow.errors import ConfigError
 from bbflow.events import EventLog
+from bbflow.host.atomic import write_whole
 from bbflow.net.listen import LOOPBACK, is_loopback
 from bbflow.staging.stager import Stager
 from bbflow.units import format_bytes, parse_bytes, parse_seconds

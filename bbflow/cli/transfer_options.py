@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bbflow.errors import ConfigError
-from bbflow.origin import look_in
+from bbflow.operators.own.origin import look_in
 from bbflow.phases import Board, BoardSource, PhaseSource, SourcesTogether, observe
 from bbflow.staging.policies import parse_policy
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Mapping
 
-from bbflow.records import Step
-from bbflow.settings import RawConfig
+from bbflow.configuring.settings import RawConfig
+from bbflow.stream.records import Step
 
 Parts = Mapping[str, Step]
 

@@ -5,8 +5,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bbflow.cf import StreamAttributes
-from bbflow.records import Block
+from bbflow.stream.cf import StreamAttributes
+from bbflow.stream.records import Block
 from bbflow.view.layout import PlacedBlock
 
 Array = np.ndarray[Any, Any]

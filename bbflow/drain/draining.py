@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.cf import StreamAttributes
+from bbflow.configuring.settings import Config
 from bbflow.drain.choosing import Choosing
 from bbflow.drain.raw import RawStore, is_asked_for, type_of, wanted
 from bbflow.drain.tables import LandedBlock
 from bbflow.drain.writing import DrainWork
-from bbflow.records import Block, BlockForm, Step
-from bbflow.settings import Config
+from bbflow.stream.cf import StreamAttributes
+from bbflow.stream.records import Block, BlockForm, Step
 from bbflow.view.blocks import BlockReader
 from bbflow.view.fields import Layouts, layouts_of
 from bbflow.view.judging import Judging, WholeFields

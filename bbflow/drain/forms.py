@@ -9,16 +9,16 @@ from zlib import crc32
 
 import numpy as np
 
-from bbflow.attributes import numbers_of
+from bbflow.configuring.settings import RawConfig
 from bbflow.drain.cuts import ChunkGrid, cut_of
 from bbflow.drain.encoding import BYTES, Codec, codec_of
 from bbflow.drain.fixed import FixedShard
 from bbflow.drain.shards import LARGE, PAGE, Shard, Single
 from bbflow.errors import ConfigError
-from bbflow.point_maps import PointMap
-from bbflow.records import BlockForm
-from bbflow.settings import RawConfig
-from bbflow.stored_names import stored_name
+from bbflow.stream.attributes import numbers_of
+from bbflow.stream.point_maps import PointMap
+from bbflow.stream.records import BlockForm
+from bbflow.zarr_store.stored_names import stored_name
 
 MOST_STEPS = 4096
 """Steps in a file at most: whoever reads one of them reads the index of all."""

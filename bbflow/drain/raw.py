@@ -9,20 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.cf import CF_VERSION, OWN, STEP, Encoding, StreamAttributes
-from bbflow.chunks import TEXT
+from bbflow.configuring.settings import RawConfig
 from bbflow.drain.coordinates import is_part_of
 from bbflow.drain.forms import Form, form_of, storage_of
 from bbflow.drain.stores import HIDDEN, LAST_HIT, LEFT_OUT, MIXED, NAME
 from bbflow.drain.tables import TYPE, BlockTables, LandedBlock, needs_table, table_name
 from bbflow.errors import ConfigError
-from bbflow.growing import GrowingZarr, fill_in_metadata
 from bbflow.operators.decoding import marks_of, meant_dtype, written_fill
 from bbflow.operators.windows.calendars import dated, shows_gaps
-from bbflow.records import BlockForm
-from bbflow.settings import RawConfig
-from bbflow.stored_names import stored_name
+from bbflow.stream.cf import CF_VERSION, OWN, STEP, Encoding, StreamAttributes
+from bbflow.stream.records import BlockForm
 from bbflow.view.layout import fill_of
+from bbflow.zarr_store.chunks import TEXT
+from bbflow.zarr_store.growing import GrowingZarr, fill_in_metadata
+from bbflow.zarr_store.stored_names import stored_name
 
 Array = np.ndarray[Any, Any]
 

@@ -10,13 +10,13 @@ import numpy as np
 import zarr
 from adios2.bindings import Mode
 
-from bbflow.cf import DIMENSIONS, OWN, STEP
 from bbflow.drain.stores import HIDDEN, NAME
 from bbflow.drain.tables import KIND
 from bbflow.errors import ConfigError
-from bbflow.log import log
+from bbflow.host.log import log
 from bbflow.operators.decoding import infinite_mark
 from bbflow.stores.moved import readable
+from bbflow.stream.cf import DIMENSIONS, OWN, STEP
 
 SHOWN = {hidden: name for name, hidden in HIDDEN.items()}
 """Attributes of the time by the store's names."""

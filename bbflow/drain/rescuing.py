@@ -13,20 +13,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bbflow.belongings import claim
-from bbflow.cf import STEP, StreamAttributes
+from bbflow.configuring.settings import Config, RawConfig
+from bbflow.configuring.step_time import TimeConfig
 from bbflow.drain.coordinates import write_coordinates
 from bbflow.drain.draining import Draining, RawStep
 from bbflow.drain.stores import left_out_of, unused_store
 from bbflow.drain.writing import drain_steps
 from bbflow.errors import BbflowError, ConfigError, NodeError, StreamError
-from bbflow.growing import shown_dimension, shown_shapes, zarr_files
+from bbflow.host.belongings import claim
 from bbflow.landing.client import NodeClient
 from bbflow.net.contact import NodeAddress, read_contact
 from bbflow.operators.windows.calendars import SECONDS_SINCE, Clock
-from bbflow.records import Step
-from bbflow.settings import Config, RawConfig
-from bbflow.step_time import TimeConfig
+from bbflow.stream.cf import STEP, StreamAttributes
+from bbflow.stream.records import Step
 from bbflow.view.adapting import Adapting, StreamConfig
 from bbflow.view.blocks import Array, BlockReader
 from bbflow.view.consumers import RESCUE, Consumers
@@ -35,6 +34,7 @@ from bbflow.view.layout import PlacedBlock
 from bbflow.view.stream import StreamView
 from bbflow.view.times import StepTimes, clock_of, told_by
 from bbflow.view.watch import Watcher
+from bbflow.zarr_store.growing import shown_dimension, shown_shapes, zarr_files
 
 BATCH_STEPS = 16
 """How many steps become visible at once."""

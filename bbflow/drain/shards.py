@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.atomic import beside, replacing
+from bbflow.host.atomic import beside, replacing
 
 Array = np.ndarray[Any, Any]
 ENTRY_BYTES = 16

@@ -3,8 +3,8 @@
 from itertools import count
 from pathlib import Path
 
-from bbflow.cf import OWN
-from bbflow.growing import shown_attributes
+from bbflow.stream.cf import OWN
+from bbflow.zarr_store.growing import shown_attributes
 
 PATTERN = "raw*.zarr"
 LAST_HIT = f"{OWN}last_hit"

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.cf import OWN
-from bbflow.chunks import TEXT
-from bbflow.growing import GrowingZarr
-from bbflow.records import Block, BlockForm
-from bbflow.stored_names import stored_name
+from bbflow.stream.cf import OWN
+from bbflow.stream.records import Block, BlockForm
+from bbflow.zarr_store.chunks import TEXT
+from bbflow.zarr_store.growing import GrowingZarr
+from bbflow.zarr_store.stored_names import stored_name
 
 Array = np.ndarray[Any, Any]
 TYPE, KIND = f"{OWN}type", f"{OWN}kind"

@@ -15,11 +15,11 @@ from bbflow.drain.encoding import encoder_of, rounded
 from bbflow.drain.forms import File, Form
 from bbflow.drain.shards import ShardChunks, is_stored, same_bytes
 from bbflow.errors import StreamError
-from bbflow.growing import shown_attributes
 from bbflow.store.pool import map_pool
 from bbflow.view.blocks import BlockReader
 from bbflow.view.fields import FieldPlace, FieldReader, Parts, layouts_of, offsets_of, places_in
 from bbflow.view.lease import Lease
+from bbflow.zarr_store.growing import shown_attributes
 
 Array = np.ndarray[Any, Any]
 PIECE_BYTES = 64 << 20

@@ -8,9 +8,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bbflow.belongings import is_made, make
 from bbflow.files.names import STREAMS_URL
 from bbflow.files.pieces import IONODE_FILES
+from bbflow.host.belongings import is_made, make
 from bbflow.landing.embedded import own_directory
 from bbflow.net.contact import NodeAddress, claim_master
 from bbflow.net.listen import LOOPBACK

@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from bbflow.net.frames import parser
-from bbflow.wire import Count
+from bbflow.reading.wire_types import Count
 
 MOST_BYTES = 8 << 20
 """The longest range that is read or written by one request."""

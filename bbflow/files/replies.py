@@ -7,7 +7,7 @@ from msgspec import UNSET, Struct, UnsetType
 from bbflow.files.commands import IonodeTold
 from bbflow.files.wire import Attr, Pairs, Sizes, Whole
 from bbflow.net.frames import parser
-from bbflow.wire import Count
+from bbflow.reading.wire_types import Count
 
 
 class FileReply(Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from msgspec import Meta, Struct
 from bbflow.files.commands import CapacityNotice, JoinIonode, TaskAnswer
 from bbflow.files.wire import Pairs, Sizes, Whole
 from bbflow.net.frames import parser
-from bbflow.wire import Count, Finite
+from bbflow.reading.wire_types import Count, Finite
 
 Slot = Annotated[int, Meta(ge=0, lt=4096)]
 """More requests than these no client has under way at once."""

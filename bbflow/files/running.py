@@ -10,7 +10,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from bbflow.belongings import make, remove
 from bbflow.files.giving_way import GivingWay
 from bbflow.files.ionode.ionode import IoNode, IoNodeSettings
 from bbflow.files.ionode.streams import storage_at
@@ -19,7 +18,8 @@ from bbflow.files.master.master import Master
 from bbflow.files.master.serving import SOCKET_NAME, MasterServer
 from bbflow.files.options import Options
 from bbflow.files.pieces import IONODE_FILES
-from bbflow.log import log
+from bbflow.host.belongings import make, remove
+from bbflow.host.log import log
 from bbflow.net.contact import NodeAddress, add_master, remove_master
 from bbflow.net.peers import Endpoint
 

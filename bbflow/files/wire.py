@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from bbflow.wire import MAX_INTEGER
+from bbflow.reading.wire_types import MAX_INTEGER
 
 Whole = Annotated[int, Meta(ge=-MAX_INTEGER, le=MAX_INTEGER)]
 """A number that fits where it is stored."""

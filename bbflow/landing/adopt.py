@@ -5,12 +5,12 @@ from pathlib import Path
 from msgspec import structs
 
 from bbflow.errors import ConfigError, StreamError
-from bbflow.layouts import NO_BLOCKS, Layouts
-from bbflow.records import check_fits
 from bbflow.store.entries import AbortRecord, CloseRecord, CommitRecord, DiscardRecord, OpenRecord, Record
 from bbflow.store.index import replay
 from bbflow.store.node import NodeStore
 from bbflow.store.streams import ENDED
+from bbflow.stream.layouts import NO_BLOCKS, Layouts
+from bbflow.stream.records import check_fits
 
 ADOPTED = ".adopted"
 

@@ -7,13 +7,13 @@ from bbflow.landing.replies import AttachReply
 from bbflow.landing.requests import AttachRequest, DoneRequest, DropRequest, WatchRequest
 from bbflow.landing.shown import Shown, ShownStep
 from bbflow.landing.waiting import Answers
-from bbflow.layouts import Known
 from bbflow.net.frames import pack
 from bbflow.net.verdicts import DoneReply
-from bbflow.records import Step
 from bbflow.store.entries import AttachRecord, DoneRecord, DropRecord
 from bbflow.store.node import NodeStore
 from bbflow.store.streams import Stream
+from bbflow.stream.layouts import Known
+from bbflow.stream.records import Step
 
 MAX_SHOWN_BYTES = 24 << 20
 """About the most that one reply brings, if it brings more than one step: a frame has its limit."""

@@ -4,11 +4,11 @@ from msgspec import UNSET
 
 from bbflow.errors import ProtocolError
 from bbflow.landing.requests import CommitRequest
-from bbflow.layouts import NO_BLOCKS
-from bbflow.records import check_fits
 from bbflow.store.entries import CommitRecord
 from bbflow.store.ranks import Rank
 from bbflow.store.streams import extents_in
+from bbflow.stream.layouts import NO_BLOCKS
+from bbflow.stream.records import check_fits
 
 
 def commit_of(stream: str, rank: int, progress: Rank, asked: CommitRequest, now_s: float) -> CommitRecord:

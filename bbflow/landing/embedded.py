@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from bbflow.belongings import is_made, make, remove
 from bbflow.errors import CapacityError, NodeError, describe_end
+from bbflow.host.belongings import is_made, make, remove
 from bbflow.landing.client import NodeClient
 from bbflow.net.contact import NodeAddress, contact_key, lock_of, read_contact, remove_node
 
@@ -187,7 +187,7 @@ def make_root(directory: Path) -> Path:
 
 
 def make_scratch(directory: Path, files: Sequence[str] = ("**",)) -> Path:
-    """Make a new directory that `bbflow.belongings.remove` removes with these files, by default with all."""
+    """Make a new directory that `bbflow.host.belongings.remove` removes with these files, by default with all."""
     try:
         path = Path(tempfile.mkdtemp(prefix="bbflow-", dir=directory))
         make(path, *files)

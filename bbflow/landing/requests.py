@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from bbflow.net.frames import MAX_PAYLOAD_BYTES, parser
-from bbflow.wire import Attribute, Count, Finite, Row, Seconds, Settled, Value
+from bbflow.reading.wire_types import Attribute, Count, Finite, Row, Seconds, Settled, Value
 
 # Writers.
 

@@ -6,11 +6,11 @@ import sys
 import time
 from collections.abc import Callable
 
-from bbflow.belongings import foreign, remove
 from bbflow.errors import CapacityError
+from bbflow.host.belongings import foreign, remove
+from bbflow.host.log import log
 from bbflow.landing.agent import Agent, Reply
 from bbflow.landing.requests import DataRequest, Request, parse_request
-from bbflow.log import log
 from bbflow.net.handshake import WelcomeReply
 from bbflow.net.link import Landed, Link
 from bbflow.net.peers import Endpoint, PeerServer

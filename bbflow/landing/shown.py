@@ -2,9 +2,9 @@
 
 from msgspec import UNSET, Struct, UnsetType
 
-from bbflow.layouts import Known, Layout
-from bbflow.records import Step, check_fits
-from bbflow.wire import Attribute, Count, Finite, Row, Settled, Status, Value
+from bbflow.reading.wire_types import Attribute, Count, Finite, Row, Settled, Status, Value
+from bbflow.stream.layouts import Known, Layout
+from bbflow.stream.records import Step, check_fits
 
 
 class ShownStep(Struct, frozen=True, kw_only=True):

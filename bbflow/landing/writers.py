@@ -9,14 +9,14 @@ from bbflow.landing.admission import find_room, make_room_for_step, needs_before
 from bbflow.landing.committing import commit_of
 from bbflow.landing.replies import RoomReply
 from bbflow.landing.requests import CommitRequest, OpenRequest
-from bbflow.layouts import NO_BLOCKS
+from bbflow.reading.wire_types import Attribute
 from bbflow.store.entries import CloseRecord, CommitRecord, DiscardRecord, GrantRecord, OpenRecord
 from bbflow.store.extents import Extent
 from bbflow.store.node import NodeStore
 from bbflow.store.offers import Offer
 from bbflow.store.ranks import Rank
 from bbflow.store.streams import ENDED, Stream
-from bbflow.wire import Attribute
+from bbflow.stream.layouts import NO_BLOCKS
 
 Clock = Callable[[], float]
 PATIENCE_S = 60.0

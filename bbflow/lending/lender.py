@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bbflow.atomic import write_whole
 from bbflow.errors import ProtocolError
+from bbflow.host.atomic import write_whole
+from bbflow.host.locks import lock
 from bbflow.lending.exchange import Exchange, no_pool
 from bbflow.lending.whereabouts import PartReply, ReadMessage, parse_read
-from bbflow.locks import lock
 from bbflow.net.handshake import WelcomeReply
 from bbflow.net.link import Link
 from bbflow.net.listen import split_address

@@ -3,8 +3,8 @@
 import stat
 from pathlib import Path
 
-from bbflow.atomic import PRIVATE, write_whole
 from bbflow.errors import ConfigError
+from bbflow.host.atomic import PRIVATE, write_whole
 from bbflow.net.contact import only_one
 
 

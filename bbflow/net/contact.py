@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bbflow.atomic import PRIVATE, write_whole
 from bbflow.errors import ConfigError, NodeError
-from bbflow.locks import locked
-from bbflow.wire import VERSION
+from bbflow.host.atomic import PRIVATE, write_whole
+from bbflow.host.locks import locked
+from bbflow.reading.wire_types import VERSION
 
 MOST_MASTERS = 1 << 15
 """What the upper bits of inodes' numbers have room for."""

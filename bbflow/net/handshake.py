@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 from bbflow.errors import NodeError, ProtocolError
 from bbflow.net.frames import parser
 from bbflow.net.verdicts import RefusedReply, parse_verdict
-from bbflow.wire import VERSION, Count
+from bbflow.reading.wire_types import VERSION, Count
 
 MAX_FRAME_BYTES = 4096
 """Longest frame before the peer has proved itself."""

@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import Raw, Struct
 
 from bbflow.errors import DamagedError, ProtocolError
-from bbflow.log import log
+from bbflow.host.log import log
 from bbflow.net.handshake import TIMEOUT_S, HelloMessage, NodeHandshake, ProveMessage, WelcomeReply
 from bbflow.net.link import GoneError, Landed, Link, answer_handshake
 from bbflow.net.listen import LOOPBACK, listen_tcp, listen_unix, public_address, raise_open_files, split_address, tune

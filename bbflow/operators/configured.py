@@ -15,8 +15,8 @@ from bbflow.operators.space.parse import parse_space
 from bbflow.operators.transforms import parse_transforms
 from bbflow.operators.windows.parse import parse_windows
 from bbflow.operators.windows.window import Window
-from bbflow.sections import as_list, check_keys
-from bbflow.stored_names import stored_name
+from bbflow.reading.sections import as_list, check_keys
+from bbflow.zarr_store.stored_names import stored_name
 
 KEYS = ("of", "space", "transforms", "each", "then", "operators", "windows", "attributes")
 

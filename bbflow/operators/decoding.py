@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.cf import Encoding
 from bbflow.operators.blocks import as_fill
 from bbflow.operators.steps import Array, DType, Steps
+from bbflow.stream.cf import Encoding
 
 
 def meant_dtype(encoding: Encoding, dtype: DType) -> DType:

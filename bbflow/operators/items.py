@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bbflow.errors import ConfigError
-from bbflow.sections import check_keys
+from bbflow.reading.sections import check_keys
 
 REQUIRED = object()
 """Stands for the default of a parameter that has none."""

@@ -11,7 +11,7 @@ from bbflow.operators.filter import Filter
 from bbflow.operators.items import Parameter, item_parts, read_parameters
 from bbflow.operators.names.known import NAMES
 from bbflow.operators.operator import Operator, OperatorKind
-from bbflow.sections import flag, number, positive, text
+from bbflow.reading.sections import flag, number, positive, text
 
 FILTER = "filter"
 FILTER_PARAMETERS = {

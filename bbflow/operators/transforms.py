@@ -14,7 +14,7 @@ from bbflow.errors import ConfigError, nearest
 from bbflow.operators.family import StateField
 from bbflow.operators.items import Parameter, item_parts, read_parameters
 from bbflow.operators.steps import Array, DType, Steps, Views
-from bbflow.sections import flag, one_of
+from bbflow.reading.sections import flag, one_of
 
 
 class Transform(ABC):

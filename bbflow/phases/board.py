@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bbflow.atomic import write_whole
 from bbflow.errors import ConfigError
+from bbflow.host.atomic import write_whole
 from bbflow.phases.phase import PFS, Phase
 
 DIRECTORY_VARIABLE = "BBFLOW_PHASES"

@@ -14,7 +14,7 @@ from bbflow.landing.replies import JoinReply
 from bbflow.landing.requests import JoinRequest, PassRequest
 from bbflow.net.contact import NodeAddress, read_contact
 from bbflow.net.verdicts import DoneReply
-from bbflow.records import Block
+from bbflow.stream.records import Block
 from bbflow.units import format_bytes
 from bbflow.view.stream import StreamView
 from bbflow.view.watch import POLL_S, Watcher

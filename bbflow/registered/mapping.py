@@ -6,12 +6,12 @@ from itertools import zip_longest
 from pathlib import Path
 
 from bbflow.net.contact import NodeAddress
-from bbflow.records import Block
 from bbflow.registered.following import FollowedStep, Following, grouped
 from bbflow.registered.process import FunctionProcess
 from bbflow.registered.registration import Registration
 from bbflow.registered.runner import Part
 from bbflow.store.pool import read_block
+from bbflow.stream.records import Block
 from bbflow.view.lease import Lease
 
 Placed = tuple[int, Block]

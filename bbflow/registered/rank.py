@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.cf import StreamAttributes
 from bbflow.errors import BbflowError
 from bbflow.registered.following import FollowedStep, Following, say, silent
 from bbflow.registered.mapping import dims
 from bbflow.registered.runner import load
+from bbflow.stream.cf import StreamAttributes
 from bbflow.view.layout import Field, lay_out
 from bbflow.view.lease import Lease
 from bbflow.view.source import Array, Source

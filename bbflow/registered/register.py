@@ -7,8 +7,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bbflow.belongings import remove
 from bbflow.errors import ConfigError
+from bbflow.host.belongings import remove
 from bbflow.landing.embedded import DEFAULT_DIRECTORY, make_scratch
 from bbflow.net.contact import NodeAddress, read_contact
 from bbflow.registered.following import Following

@@ -9,7 +9,7 @@ from bbflow.report.canvas import Array, Axes, add_scale, bands, draw_bands, figu
 from bbflow.report.fields import DrawnAxis, Statistic, degrees
 from bbflow.report.picture import Picture, attempt
 from bbflow.report.quantities import Display, choose_display, pretty_units
-from bbflow.stored_names import stored_name
+from bbflow.zarr_store.stored_names import stored_name
 
 OPERATORS = ("mean", "std", "min", "max", "sum", "count")
 """The order of rows; others follow."""

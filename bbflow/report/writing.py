@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from glob import escape
 from pathlib import Path
 
-from bbflow.atomic import write_whole
-from bbflow.belongings import claim
 from bbflow.errors import ConfigError
+from bbflow.host.atomic import write_whole
+from bbflow.host.belongings import claim
 from bbflow.report import REPORT_FILES
 from bbflow.report.events import Events, read_events
 from bbflow.report.fields import Statistic

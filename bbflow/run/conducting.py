@@ -10,6 +10,8 @@ from pathlib import Path
 
 import bbflow_adios2
 
+from bbflow.configuring.settings import Config
+from bbflow.configuring.step_time import written_time
 from bbflow.drain.stores import rescued_stores
 from bbflow.errors import NodeError, describe
 from bbflow.events import EVENTS_FILE
@@ -25,11 +27,9 @@ from bbflow.run.selecting import noted_opens, simulation_environment
 from bbflow.run.stop_stream import StopStream, open_stop_stream, stop_stream_of
 from bbflow.run.strays import Strays
 from bbflow.run.supervise import Supervisor
-from bbflow.settings import Config
-from bbflow.step_time import written_time
+from bbflow.transit.driver.policy import check_policy
 from bbflow.transit.output.claiming import RESCUED_DIRECTORY, claim_output, clear_output, locked_output
 from bbflow.transit.output.copying import Copying, check_copy, check_output
-from bbflow.transit.policy import check_policy
 from bbflow.view.consumers import Consumers, consumers_of, owner_of
 
 RESTART_S = 15.0

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import numpy as np
 
-from bbflow.belongings import clear, is_ours
-from bbflow.cf import STEP
 from bbflow.drain.stores import left_out_of, rescued_stores
 from bbflow.errors import NodeError
-from bbflow.growing import GrowingZarr, set_attributes, shown_attributes, shown_shapes
+from bbflow.host.belongings import clear, is_ours
 from bbflow.landing.client import NodeClient
 from bbflow.net.contact import NodeAddress, read_contact
 from bbflow.run.course import Course, KeepsRun
 from bbflow.stores.moved import place_of
+from bbflow.stream.cf import STEP
 from bbflow.transit.output.claiming import STOP_FILE, written
+from bbflow.zarr_store.growing import GrowingZarr, set_attributes, shown_attributes, shown_shapes
 
 RESULTS, RAW, RESCUED = "results.zarr", "raw.zarr", "rescued"
 

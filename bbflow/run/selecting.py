@@ -11,11 +11,11 @@ from pathlib import Path
 
 import bbflow_adios2
 
-from bbflow.config import pattern
+from bbflow.configuring.config import pattern
+from bbflow.configuring.settings import Config, SelectConfig
 from bbflow.errors import ConfigError, MissingToolError
-from bbflow.locks import lock
+from bbflow.host.locks import lock
 from bbflow.run.checks.program import why_unseen
-from bbflow.settings import Config, SelectConfig
 
 MOST_NAMED = 4
 """How many IOs that the program opened are named."""

@@ -9,6 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bbflow.configuring.settings import Config
+from bbflow.configuring.step_time import TimeConfig
 from bbflow.errors import BbflowError, describe
 from bbflow.landing.absent import give_up_absent
 from bbflow.landing.client import status_of
@@ -16,10 +18,8 @@ from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.landing.replies import StatusReply, StreamStatus
 from bbflow.net.contact import read_contact
 from bbflow.run.course import Course, KeepsRun
-from bbflow.settings import Config
-from bbflow.step_time import TimeConfig
-from bbflow.stored_names import stored_name
 from bbflow.transit.output.claiming import UNFOLDED_DIRECTORY
+from bbflow.zarr_store.stored_names import stored_name
 
 PATIENCE_S = 60.0
 """How long a rank waits for room that only a reader could make, before its stream is rescued."""

@@ -10,10 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from bbflow.errors import BbflowError, ConfigError, StreamError, describe_end
+from bbflow.host.leftovers import VARIABLE
 from bbflow.landing.absent import give_up_absent
 from bbflow.landing.client import status_of
 from bbflow.landing.replies import StatusReply, StreamStatus
-from bbflow.leftovers import VARIABLE
 from bbflow.net.contact import read_contact
 from bbflow.run import keeper
 from bbflow.run.course import (

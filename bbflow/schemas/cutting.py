@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.layouts import EXTREMES_BYTES, BlockForm, Layout, Numbers
-from bbflow.records import Step
+from bbflow.stream.layouts import EXTREMES_BYTES, BlockForm, Layout, Numbers
+from bbflow.stream.records import Step
 
 NEW = -1
 """Stands for the position of a form that the step lacks: a single value that is added."""

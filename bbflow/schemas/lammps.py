@@ -4,12 +4,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bbflow.attributes import items_of
-from bbflow.cf import DIMENSIONS, UNORDERED
 from bbflow.errors import StreamError
-from bbflow.layouts import BlockForm, Layout
 from bbflow.schemas.cutting import Cut
 from bbflow.schemas.schema import LandedStep, Parts, Stateless
+from bbflow.stream.attributes import items_of
+from bbflow.stream.cf import DIMENSIONS, UNORDERED
+from bbflow.stream.layouts import BlockForm, Layout
 
 TABLE = "atoms"
 """The variable with a row for each atom: (atoms, columns) of doubles."""

@@ -5,12 +5,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bbflow.attributes import items_of, numbers_of
-from bbflow.cf import DIMENSIONS
-from bbflow.layouts import BlockForm, Layout
-from bbflow.records import Step
 from bbflow.schemas.cutting import NEW, Cut
 from bbflow.schemas.schema import TIME, LandedStep, Parts, Stateless
+from bbflow.stream.attributes import items_of, numbers_of
+from bbflow.stream.cf import DIMENSIONS
+from bbflow.stream.layouts import BlockForm, Layout
+from bbflow.stream.records import Step
 
 NUMBERED = re.compile(r"(/data/)(\d+)(/.+)")
 """A name in an iteration's group, as the group-based and the file-based encoding have it (basePath ``/data/%T/``)."""

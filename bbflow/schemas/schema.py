@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bbflow.point_maps import PointMap
-from bbflow.records import Block, Step
+from bbflow.stream.point_maps import PointMap
+from bbflow.stream.records import Block, Step
 
 Array = np.ndarray[Any, Any]
 Parts = Mapping[str, Step]

@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from bbflow.attributes import DIMENSIONS
 from bbflow.errors import StreamError
-from bbflow.layouts import DTYPES, BlockForm
-from bbflow.point_maps import PointMap
-from bbflow.records import Step
+from bbflow.reading.wire_types import Attribute
 from bbflow.schemas.cutting import NEW, Cut
 from bbflow.schemas.schema import Array, LandedStep, Parts
-from bbflow.wire import Attribute
+from bbflow.stream.attributes import DIMENSIONS
+from bbflow.stream.layouts import DTYPES, BlockForm
+from bbflow.stream.point_maps import PointMap
+from bbflow.stream.records import Step
 
 ROOT = "/__pio__/"
 VAR, GLOBAL, DIM, DECOMP = f"{ROOT}var/", f"{ROOT}global/", f"{ROOT}dim/", f"{ROOT}decomp/"

@@ -4,11 +4,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bbflow.cf import DIMENSIONS
-from bbflow.layouts import BlockForm, Layout
-from bbflow.records import Step
 from bbflow.schemas.cutting import NEW, Cut
 from bbflow.schemas.schema import TIME, LandedStep, Parts, Stateless
+from bbflow.stream.cf import DIMENSIONS
+from bbflow.stream.layouts import BlockForm, Layout
+from bbflow.stream.records import Step
 
 TIMES = "Times"
 """The variable with the date of a step."""

@@ -10,7 +10,8 @@ from typing import Any
 
 from bbflow.errors import ConfigError, nearest
 from bbflow.models.cloud import CloudProfile
-from bbflow.sections import as_list, check_keys, number, read_as, whole_number
+from bbflow.reading.sections import as_list, check_keys, number, read_as, whole_number
+from bbflow.reading.yaml_files import parse_yaml, read_yaml
 from bbflow.simulate.cloud import CloudScenario, Rent
 from bbflow.simulate.graph import Graph, Level, graph_of_levels
 from bbflow.simulate.plans import graph_of_plan
@@ -30,7 +31,6 @@ from bbflow.simulate.transit import WAYS, TransitScenario
 from bbflow.simulate.workflow import PLANNERS, WorkflowScenario, split_way
 from bbflow.staging.policies import POLICIES, parse_policy
 from bbflow.units import parse_path
-from bbflow.yaml_files import parse_yaml, read_yaml
 
 Content = dict[str, Any]
 

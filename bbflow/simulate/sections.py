@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from bbflow.errors import ConfigError
-from bbflow.sections import number, read_section, text, whole_number
+from bbflow.reading.sections import number, read_section, text, whole_number
 from bbflow.units import parse_bytes
 
 T = TypeVar("T")

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from bbflow.atomic import replacing, write_whole
 from bbflow.errors import ConfigError, SourceError
+from bbflow.host.atomic import replacing, write_whole
 
 LISTING, TREE = "listing.tsv", "tree"
 _ESCAPES = {"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"}

@@ -5,7 +5,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from bbflow.origin import Origin, origin_of
+from bbflow.operators.own.origin import Origin, origin_of
 
 ENTRY_POINTS = "bbflow.policies"
 """Entry points of this group name delay policies of installed packages."""

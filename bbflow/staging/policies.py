@@ -10,7 +10,7 @@ from typing import Any, ClassVar, SupportsIndex
 
 from bbflow.errors import ConfigError, nearest
 from bbflow.models.interference import Interference
-from bbflow.origin import origin_of
+from bbflow.operators.own.origin import origin_of
 from bbflow.phases import Phase, Prediction
 from bbflow.staging.gate import PAUSE_S, Decision
 from bbflow.staging.own import find_own, installed, is_own, remake

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from bbflow.errors import ConfigError
-from bbflow.sections import check_keys
+from bbflow.reading.sections import check_keys
+from bbflow.reading.yaml_files import read_yaml
 from bbflow.staging.files import File, Location, Task
 from bbflow.staging.matching import many, named
 from bbflow.stores.facts import Listed
 from bbflow.stores.sources import Sources, local_path
 from bbflow.stores.urls import file_name
 from bbflow.units import parse_bytes
-from bbflow.yaml_files import read_yaml
 
 ENDINGS = (".yml", ".yaml", ".json")
 """Of plan files as a rule."""

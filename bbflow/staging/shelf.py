@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bbflow.errors import ConfigError
-from bbflow.locks import lock
+from bbflow.host.locks import lock
 from bbflow.staging.files import File
 from bbflow.stores.urls import file_name
 

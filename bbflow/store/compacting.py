@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from bbflow.layouts import NO_BLOCKS, Known
 from bbflow.store.entries import CommitRecord, GrantRecord, LayoutRecord, OfStream, StateRecord, StepRecord
 from bbflow.store.streams import Stream, extents_of
+from bbflow.stream.layouts import NO_BLOCKS, Known
 
 
 def records_of(stream: Stream) -> Iterator[OfStream]:

@@ -5,7 +5,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from bbflow.errors import DamagedError, ProtocolError
 from bbflow.net.frames import parser
-from bbflow.wire import PAGE_BYTES, Attribute, Content, Count, Finite, Place, Row, Settled, Status, Value
+from bbflow.reading.wire_types import PAGE_BYTES, Attribute, Content, Count, Finite, Place, Row, Settled, Status, Value
 
 
 class FormatRecord(Struct, frozen=True, tag_field="record", tag="format", kw_only=True):

@@ -6,9 +6,8 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
-from bbflow.belongings import make, remove
 from bbflow.errors import CapacityError, ConfigError, ProtocolError
-from bbflow.records import Step
+from bbflow.host.belongings import make, remove
 from bbflow.store.compacting import records_of
 from bbflow.store.entries import AbortRecord, DropRecord, EvictRecord, FormatRecord, GrantRecord, OfStream, Record
 from bbflow.store.extents import Extent, Extents
@@ -18,6 +17,7 @@ from bbflow.store.pool import check_free, create_pool, map_pool_for_writing
 from bbflow.store.room import NodeRoom
 from bbflow.store.shared_pool import SharedPool
 from bbflow.store.streams import Stream
+from bbflow.stream.records import Step
 
 FORMAT_VERSION = 3
 FILES = (

@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import DecodeError, Struct
 from msgspec.json import decode, encode
 
-from bbflow.belongings import is_ours
+from bbflow.host.belongings import is_ours
 from bbflow.store.extents import Extent
 
 DIRECTORY = "offers"

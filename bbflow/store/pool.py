@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from bbflow.errors import CapacityError
-from bbflow.records import Block, BlockForm
+from bbflow.stream.records import Block, BlockForm
 from bbflow.units import format_bytes
 
 TMPFS_MAGIC, STATFS_BYTES = 0x01021994, 256

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from msgspec import UnsetType
 
-from bbflow.layouts import NO_BLOCKS, Layout, Layouts
+from bbflow.reading.wire_types import Row
 from bbflow.store.extents import Extent
-from bbflow.wire import Row
+from bbflow.stream.layouts import NO_BLOCKS, Layout, Layouts
 
 
 @dataclass(slots=True)

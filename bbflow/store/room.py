@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
-from bbflow.locks import lock
+from bbflow.host.locks import lock
 
 FORMAT = struct.Struct("<4Q")
 

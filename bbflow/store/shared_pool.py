@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from bbflow.errors import CapacityError
-from bbflow.log import log
+from bbflow.host.log import log
 from bbflow.store.extents import Extents
 from bbflow.store.pool import back_pool, empty_pool, keep_backed
 from bbflow.store.room import NodeRoom

@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
-from bbflow.layouts import Layout, Layouts
-from bbflow.records import Step, check_fits
+from bbflow.reading.wire_types import Attribute, Status
 from bbflow.store.entries import (
     AbortRecord,
     AttachRecord,
@@ -24,7 +23,8 @@ from bbflow.store.entries import (
 )
 from bbflow.store.extents import Extent, align
 from bbflow.store.ranks import Hold, Needs, Rank
-from bbflow.wire import Attribute, Status
+from bbflow.stream.layouts import Layout, Layouts
+from bbflow.stream.records import Step, check_fits
 
 ENDED = ("closed", "aborted")
 

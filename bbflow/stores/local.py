@@ -8,8 +8,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from bbflow.atomic import replacing
 from bbflow.errors import DirectorySourceError, SourceError
+from bbflow.host.atomic import replacing
 from bbflow.stores.facts import Facts, Listed, Reader, forbidden, impossible, missing
 from bbflow.stores.urls import is_local, path_below
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bbflow.atomic import replacing, write_whole
+from bbflow.host.atomic import replacing, write_whole
 from bbflow.stores.sources import Sources
 
 MOVED_TO = ".moved_to"

@@ -8,31 +8,38 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bbflow.atomic import write_whole
-from bbflow.cf import StreamAttributes
+from bbflow.configuring.settings import Config
 from bbflow.drain.coordinates import write_coordinates
 from bbflow.errors import BbflowError, StreamError
 from bbflow.events import EventLog
+from bbflow.host.atomic import write_whole
 from bbflow.landing.absent import absent_ranks
 from bbflow.net.contact import read_contact
 from bbflow.operators.windows.calendars import Clock
-from bbflow.settings import Config
-from bbflow.transit.calling.stage import CallStage
+from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.chain.comparing import check_clock
 from bbflow.transit.chain.taking_over import keep_state, take_over
-from bbflow.transit.cluster import Cluster
-from bbflow.transit.drain_stage import DrainStage
-from bbflow.transit.fold_stage import FIELDS_DIRECTORY, FoldStage
+from bbflow.transit.clusters.cluster import Cluster
+from bbflow.transit.driver.calling_stage import CallStage
+from bbflow.transit.driver.drain_stage import DrainStage
+from bbflow.transit.driver.fold_stage import FIELDS_DIRECTORY, FoldStage
+from bbflow.transit.driver.opening import (
+    FirstStep,
+    check_chunks,
+    check_result_chunks,
+    check_variables,
+    make_clock,
+    own_names,
+)
+from bbflow.transit.driver.policy import check_policy
+from bbflow.transit.driver.run_context import Running
+from bbflow.transit.driver.safe import read_safe_copy
 from bbflow.transit.folding.checkpoints import Checkpoint, ended_before, nodes_with_states, read_checkpoints
 from bbflow.transit.folding.patterns import Parts, parts_of
 from bbflow.transit.folding.written import Written, pack, unpack
-from bbflow.transit.opening import FirstStep, check_chunks, check_result_chunks, check_variables, make_clock, own_names
 from bbflow.transit.outcome import Outcome as Outcome
 from bbflow.transit.output.claiming import STATE_FILE
 from bbflow.transit.output.copying import Copying
-from bbflow.transit.policy import check_policy
-from bbflow.transit.running import Running
-from bbflow.transit.safe import read_safe_copy
 from bbflow.view.adapting import Adapting, StreamConfig
 from bbflow.view.blocks import BlockReader
 from bbflow.view.consumers import FOLD, Consumers, consumers_of, owner_of
@@ -385,7 +392,7 @@ class Pipeline:
         return clock
 
     def _live_dataset(self, clock: Clock) -> "xr.Dataset":
-        from bbflow.transit.live import live_dataset
+        from bbflow.transit.driver.live import live_dataset
 
         fields = [(closing, self._fold.reduced(closing)) for closing in self._fold.folding.timeline.open()]
         return live_dataset(self._config.output / "results.zarr", fields, clock)

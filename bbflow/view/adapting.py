@@ -9,20 +9,20 @@ from tempfile import mkdtemp
 from typing import Any
 from weakref import finalize
 
-from bbflow.atomic import write_whole
-from bbflow.attributes import meant
+from bbflow.configuring.step_time import TimeConfig
 from bbflow.errors import StreamError
-from bbflow.point_maps import PointMap
-from bbflow.records import Block, Step
+from bbflow.host.atomic import write_whole
+from bbflow.reading.wire_types import Attribute
 from bbflow.schemas import LandedStep, Schema
 from bbflow.schemas.finding import named, recognised
 from bbflow.schemas.schema import Parts
-from bbflow.step_time import TimeConfig
 from bbflow.store.streams import ENDED
+from bbflow.stream.attributes import meant
+from bbflow.stream.point_maps import PointMap
+from bbflow.stream.records import Block, Step
 from bbflow.view.numbering import Numbering
 from bbflow.view.stream import Arrival, News, StreamView
 from bbflow.view.telling import TimeTelling
-from bbflow.wire import Attribute
 
 ReadOn = Callable[[str, int, Block], Any]
 """Reads an array block: the node's name, ADIOS2's number of its step, the block."""

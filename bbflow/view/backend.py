@@ -11,10 +11,10 @@ import xarray as xr
 from xarray.backends import BackendArray, BackendEntrypoint
 from xarray.core import indexing
 
-from bbflow.cf import OWN, STEP, StreamAttributes
 from bbflow.errors import StreamError, nearest
 from bbflow.operators.decoding import fills_of
 from bbflow.operators.windows.calendars import dated
+from bbflow.stream.cf import OWN, STEP, StreamAttributes
 from bbflow.view.layout import Field, Series, by_dimension, lay_out
 from bbflow.view.opening import Opening, stream_names
 from bbflow.view.source import Source

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from bbflow.net.contact import read_contact
-from bbflow.records import Block
 from bbflow.store.pool import map_pool, read_block, values_at
+from bbflow.stream.records import Block
 from bbflow.view.layout import PlacedBlock
 from bbflow.view.lease import Lease
 

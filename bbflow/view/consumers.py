@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Self
 
+from bbflow.configuring.settings import Config
 from bbflow.errors import StreamError
 from bbflow.landing.client import NodeClient
 from bbflow.landing.replies import AttachReply, StreamStatus
@@ -11,7 +12,6 @@ from bbflow.landing.requests import AttachRequest, DoneRequest, DropRequest, Giv
 from bbflow.landing.shown import Shown
 from bbflow.net.contact import NodeAddress
 from bbflow.net.verdicts import DoneReply
-from bbflow.settings import Config
 from bbflow.view.numbering import NO_STEP, Landed, Numbering, packed, unpacked
 from bbflow.view.stream import STEPS_PER_REPLY
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.point_maps import PointMap
-from bbflow.records import BlockForm, Layout, Step
+from bbflow.stream.point_maps import PointMap
+from bbflow.stream.records import BlockForm, Layout, Step
 from bbflow.view.blocks import BlockReader
 
 Array = np.ndarray[Any, Any]

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from bbflow.cf import StreamAttributes
 from bbflow.errors import ConfigError
 from bbflow.operators.conditions import EXTREMES, Condition, FieldStatistic
 from bbflow.operators.decoding import is_bare, without_missing
 from bbflow.operators.steps import Array
-from bbflow.records import DTYPES, Step
+from bbflow.stream.cf import StreamAttributes
+from bbflow.stream.records import DTYPES, Step
 from bbflow.view.blocks import BlockReader
 from bbflow.view.fields import FieldPlace, layouts_of, places_in
 from bbflow.view.layout import number_of

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.cf import OWN, StreamAttributes, dimension_sizes, fitting
 from bbflow.errors import StreamError
 from bbflow.operators.blocks import as_fill
 from bbflow.operators.decoding import written_fill
-from bbflow.records import Block
+from bbflow.stream.cf import OWN, StreamAttributes, dimension_sizes, fitting
+from bbflow.stream.records import Block
 
 SMALL_BYTES = 4 << 20
 """Chunks of less than that are joined: each costs Dask, and whoever computes, a task."""

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from bbflow.configuring.step_time import TimeConfig
 from bbflow.errors import BbflowError, CapacityError, StreamError
 from bbflow.landing.client import status_of
 from bbflow.net.contact import NodeAddress, read_contact
-from bbflow.step_time import TimeConfig
 from bbflow.units import format_bytes
 from bbflow.view.adapting import Adapting, StreamConfig
 from bbflow.view.blocks import BlockReader

@@ -6,13 +6,13 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from bbflow.attributes import meant
 from bbflow.landing.shown import Shown
-from bbflow.layouts import Layout, Layouts
-from bbflow.records import Block, Step
+from bbflow.reading.wire_types import Attribute
 from bbflow.store.extents import align
 from bbflow.store.streams import ENDED
-from bbflow.wire import Attribute
+from bbflow.stream.attributes import meant
+from bbflow.stream.layouts import Layout, Layouts
+from bbflow.stream.records import Block, Step
 
 STEPS_PER_REPLY = 256
 """Most steps that one `watch` reply brings."""

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.attributes import meant
+from bbflow.configuring.step_time import TimeConfig
 from bbflow.errors import ConfigError
 from bbflow.operators.windows.date_texts import date_in, read_date
-from bbflow.records import Block, Layout, Step, ToldTime
-from bbflow.step_time import TimeConfig
+from bbflow.stream.attributes import meant
+from bbflow.stream.records import Block, Layout, Step, ToldTime
 from bbflow.view.stream import News
 from bbflow.view.times import LAYOUTS, SOURCES
 

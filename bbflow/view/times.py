@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from functools import lru_cache
 
-from bbflow.cf import StreamAttributes
+from bbflow.configuring.step_time import TimeConfig
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators.windows.calendars import SECONDS_SINCE, SINCE, Clock
 from bbflow.operators.windows.date_texts import read_date
-from bbflow.records import Layout, Step, ToldTime
-from bbflow.step_time import TimeConfig
+from bbflow.stream.cf import StreamAttributes
+from bbflow.stream.records import Layout, Step, ToldTime
 
 Parts = Mapping[str, Step]
 """Node name to what lies there of a step."""

@@ -8,9 +8,9 @@ from bbflow.errors import BbflowError
 from bbflow.landing.client import NodeClient
 from bbflow.landing.requests import WatchRequest
 from bbflow.landing.shown import Shown
-from bbflow.layouts import Layouts
 from bbflow.net.connection import GRACE_S
 from bbflow.net.contact import NodeAddress
+from bbflow.stream.layouts import Layouts
 from bbflow.view.stream import STEPS_PER_REPLY, News
 
 POLL_S = 5.0

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from bbflow.attributes import in_json
-from bbflow.cf import STEP
-from bbflow.stored_names import stored_name
+from bbflow.stream.attributes import in_json
+from bbflow.stream.cf import STEP
 from bbflow.view.backend import dataset_of
 from bbflow.view.opening import Opening
 from bbflow.view.source import Source
+from bbflow.zarr_store.stored_names import stored_name
 
 Array = np.ndarray[Any, Any]
 Grid = tuple[int, ...]

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bbflow.belongings import make, remove
+from bbflow.host.belongings import make, remove
 from benchmarks.testbed.bed import Bed, hpc_application
 from benchmarks.testbed.job import Job, Outcome
 

@@ -13,7 +13,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
-from bbflow.belongings import make, remove
+from bbflow.host.belongings import make, remove
 from benchmarks.testbed.bed import Bed, hpc_application, test_bed
 from benchmarks.testbed.experiment import phases_within_s, rotated, undisturbed_s
 from benchmarks.testbed.job import Job

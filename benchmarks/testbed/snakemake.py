@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from bbflow.belongings import make, remove
+from bbflow.host.belongings import make, remove
 from benchmarks.testbed.address import ACCESS_KEY, BUCKET, ENDPOINT, SECRET_KEY, environment
 from benchmarks.testbed.bed import PART_S, ROOT, Bed, hpc_application, test_bed
 from benchmarks.testbed.experiment import PHASE_BYTES, QUIET, SPARSE, phases_within_s, rotated, undisturbed_s

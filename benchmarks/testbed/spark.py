@@ -19,8 +19,8 @@ from bbflow_spark.classes import Spark, find_spark
 from bbflow_workflows.spark.apps.random_text_writer import lines
 from bbflow_workflows.spark.checking import parts_of, read_counts, sorted_content
 
-from bbflow.belongings import remove
 from bbflow.errors import MissingToolError
+from bbflow.host.belongings import remove
 from benchmarks.testbed.bed import hpc_application, test_bed
 from benchmarks.testbed.experiment import QUIET, Traffic, phases_within_s, rotated, undisturbed_s
 from benchmarks.testbed.measuring import ended_by_signal

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from bbflow_spark.classes import Spark
 from bbflow_spark.eventlog import covered_s, find_logs, read_log
 
-from bbflow.belongings import make
+from bbflow.host.belongings import make
 from benchmarks.testbed.address import BUCKET, ENDPOINT, environment
 from benchmarks.testbed.bed import ROOT, Bed
 

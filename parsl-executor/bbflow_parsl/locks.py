@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bbflow.locks import lock, locked
+from bbflow.host.locks import lock, locked
 
 POLL_S = 0.01
 """How often is looked for what can't be waited for."""

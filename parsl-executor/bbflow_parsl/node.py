@@ -16,9 +16,9 @@ from typing import Any, cast
 
 import bbflow_parsl.sweeping as sweeping
 from bbflow.errors import ConfigError
+from bbflow.host.locks import lock
 from bbflow.lending.borrower import Borrower, ExchangeError, LenderError, borrow, start_lender
 from bbflow.lending.exchange import Exchange
-from bbflow.locks import lock
 from bbflow.net.contact import NodeAddress
 from bbflow.phases import PhaseSource
 from bbflow.staging.files import File

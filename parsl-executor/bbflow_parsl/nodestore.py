@@ -20,8 +20,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bbflow.errors import CapacityError
+from bbflow.host.locks import lock, locked
 from bbflow.lending.lender import Shelves
-from bbflow.locks import lock, locked
 from bbflow.staging.room import first_enough
 from bbflow.units import format_bytes
 from bbflow_parsl.locks import POLL_S

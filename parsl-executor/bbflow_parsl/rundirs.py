@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from bbflow.errors import ConfigError
-from bbflow.locks import lock
+from bbflow.host.locks import lock
 from bbflow_parsl.sweeping import ALIVE, is_marked, mark, remove_if_dead
 
 

@@ -55,7 +55,7 @@ def test_a_set_above_the_capacity_is_an_error_with_the_sizes(tmp_path):
 HOLDER = """
 import sys, time
 from pathlib import Path
-from bbflow.locks import lock
+from bbflow.host.locks import lock
 from bbflow_parsl.nodestore import NodeFiles
 from bbflow_parsl.sweeping import mark
 alive = lock(Path(sys.argv[1]) / "alive", shared=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bbflow.atomic import write_whole
 from bbflow.errors import ConfigError, nearest
+from bbflow.host.atomic import write_whole
 from bbflow_pegasus.catalogs import SITES, TRANSFORMATIONS, Catalog, plain, put_property, read_property
 from bbflow_pegasus.settings import PROGRAM, BurstBufferSite
 

@@ -7,7 +7,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 from bbflow.errors import ConfigError, MissingToolError
-from bbflow.javac import compiled
+from bbflow.host.javac import compiled
 from bbflow_pegasus.dag.submitdir import OLDEST
 
 REFINER = "bbflow.pegasus.WaveRefiner"

@@ -12,7 +12,7 @@ from bbflow_pegasus.refining import compiled_refiner
 from planner_interfaces import write_interfaces
 from submitdirs import Planner, fan, sizes_of
 
-from bbflow.javac import JavaUnavailableError
+from bbflow.host.javac import JavaUnavailableError
 
 needs_compiler = pytest.mark.skipif(
     shutil.which("javac") is None, reason="javac isn't on PATH: apt install default-jdk"
@@ -98,7 +98,7 @@ def test_without_a_compiler_a_planned_workflow_gets_its_waves_afterwards(pegasus
     properties = ["pegasus.bbflow.capacity=10kB", "pegasus.bbflow.slots=2"]
     Planner(submit, jobs, sizes_of(jobs), properties=properties)
     installation(pegasus, "5.0.6", says=f'echo "pegasus-run  {submit}"')
-    monkeypatch.setattr("bbflow.javac._compiler", lambda: None)
+    monkeypatch.setattr("bbflow.host.javac._compiler", lambda: None)
     assert main(["plan", "workflow.yml"]) == 0
     said = capfd.readouterr()
     assert "there is no Java compiler (javac): the workflow gets its waves after planning" in said.err

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from submitdirs import Planned, Planner, fan, sizes_of, wave
 
-from bbflow.belongings import MARK
+from bbflow.host.belongings import MARK
 
 
 def entries_of(path, dag, name):

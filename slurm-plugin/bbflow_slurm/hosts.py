@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from bbflow.config import load_config
+from bbflow.configuring.config import load_config
+from bbflow.configuring.settings import Config
 from bbflow.errors import BbflowError, ConfigError, NodeError, describe, describe_end
 from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.net.contact import read_contact
-from bbflow.settings import Config
 from bbflow_slurm.streams import END_S, START_S, JobStream, at_analysis, wait_for
 
 VARIABLES = ("ADIOS2_PLUGIN_PATH", "LD_PRELOAD", "BBFLOW_CONTACT", "BBFLOW_OPENS", "BBFLOW_SELECT")

@@ -19,9 +19,9 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
-from bbflow.atomic import write_whole
-from bbflow.config import load_config
+from bbflow.configuring.config import load_config
 from bbflow.errors import CapacityError, ConfigError, SourceError
+from bbflow.host.atomic import write_whole
 from bbflow.staging import File, Gate, Retry, Sources, Stager, expand
 from bbflow.staging.policies import NoAction
 from bbflow.staging.transfers import stage_out

@@ -7,10 +7,10 @@ from typing import Any
 
 from bbflow.errors import ConfigError
 from bbflow.phases import BoardSource, PhaseSource
-from bbflow.sections import positive, read_section, text
+from bbflow.reading.sections import positive, read_section, text
+from bbflow.reading.yaml_files import read_yaml
 from bbflow.staging import Policy, parse_policy
 from bbflow.units import parse_bytes, parse_path
-from bbflow.yaml_files import read_yaml
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import chdir, contextmanager, suppress
 from pathlib import Path
 
-from bbflow.atomic import write_whole
 from bbflow.errors import ConfigError, NodeError, describe
-from bbflow.locks import lock
+from bbflow.host.atomic import write_whole
+from bbflow.host.locks import lock
 
 FOLDER = ".bbflow-stream"
 START_S = 240.0

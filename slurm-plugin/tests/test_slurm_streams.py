@@ -17,7 +17,7 @@ from bbflow_slurm.streams import JobStream
 from bbflow_slurm.user import Owner
 
 from bbflow.errors import ConfigError, NodeError
-from bbflow.locks import lock
+from bbflow.host.locks import lock
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from pathlib import Path
 
-from bbflow.belongings import make, remove
 from bbflow.errors import SourceError
 from bbflow.events import EventLog
+from bbflow.host.belongings import make, remove
 from bbflow.staging import File, Locations, Stager
 from bbflow_snakemake.settings import Plan
 

@@ -9,10 +9,10 @@ from snakemake_interface_storage_plugins.settings import StorageProviderSettings
 
 from bbflow.errors import ConfigError, nearest
 from bbflow.phases import BoardSource, PhaseSource
+from bbflow.reading.yaml_files import read_yaml
 from bbflow.staging import Policy, parse_policy
 from bbflow.staging.waves import OVERSIZE
 from bbflow.units import parse_bytes
-from bbflow.yaml_files import read_yaml
 
 
 def _setting(default: Any, words: str) -> Any:

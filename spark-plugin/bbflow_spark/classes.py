@@ -10,9 +10,9 @@ from importlib.resources import as_file, files
 from importlib.util import find_spec
 from pathlib import Path
 
-from bbflow.atomic import replacing
 from bbflow.errors import MissingToolError
-from bbflow.javac import compiled
+from bbflow.host.atomic import replacing
+from bbflow.host.javac import compiled
 
 SOURCES = files("bbflow_spark") / "java"
 RELEASE = 17

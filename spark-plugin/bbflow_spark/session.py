@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import gettempdir
 
-from bbflow.atomic import replacing
 from bbflow.events import EventLog
-from bbflow.locks import locked_alone
+from bbflow.host.atomic import replacing
+from bbflow.host.locks import locked_alone
 from bbflow.staging import Stager
 from bbflow_spark.classes import Spark, compiled_jar
 from bbflow_spark.prefetcher import Prefetcher

@@ -7,8 +7,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import gettempdir
 
-from bbflow.belongings import is_made, locked, make, remove
 from bbflow.errors import ConfigError
+from bbflow.host.belongings import is_made, locked, make, remove
 from bbflow_spark.shuffles import MOVED, Shuffles
 
 _NAME = "bbflow-spark-"

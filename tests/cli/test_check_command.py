@@ -11,9 +11,9 @@ import yaml
 
 from bbflow import start_nodes
 from bbflow.cli import main
-from bbflow.config import load_config
+from bbflow.configuring.config import load_config
 from bbflow.run.checks.before import tell_before
-from bbflow.transit import dask_cluster
+from bbflow.transit.clusters import dask_cluster
 
 BP5 = {"AsyncWrite": "true", "NumAggregators": "2"}
 

@@ -13,9 +13,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bbflow.belongings import MARK
-from bbflow.config import parse_config
+from bbflow.configuring.config import parse_config
 from bbflow.errors import ConfigError
+from bbflow.host.belongings import MARK
 from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.report import REPORT_FILES
 from bbflow.transit.output.claiming import claim_output, clear_output, locked_output

@@ -9,15 +9,15 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bbflow.config import parse_config
+from bbflow.configuring.config import parse_config
+from bbflow.configuring.settings import RawConfig
 from bbflow.drain.cuts import LARGEST_BYTES, WANTED_BYTES, ChunkGrid, cut_of
 from bbflow.drain.encoding import encoder_of
 from bbflow.drain.forms import form_of, storage_of
 from bbflow.drain.shards import ShardChunks
 from bbflow.errors import ConfigError
-from bbflow.growing import GrowingZarr
-from bbflow.records import BlockForm
-from bbflow.settings import RawConfig
+from bbflow.stream.records import BlockForm
+from bbflow.zarr_store.growing import GrowingZarr
 
 
 def create(path, raw, rows, shape):

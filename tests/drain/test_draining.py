@@ -11,7 +11,7 @@ import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bbflow.cf import StreamAttributes
+from bbflow.configuring.settings import Config, RawConfig
 from bbflow.drain.draining import LEAST_BYTES, MOST_BYTES, Draining, RawStep
 from bbflow.drain.forms import Form
 from bbflow.drain.raw import RawStore
@@ -21,8 +21,8 @@ from bbflow.errors import ConfigError
 from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.net.contact import read_contact
 from bbflow.operators.conditions import parse_condition
-from bbflow.records import DTYPES, BlockForm, Layout, Step
-from bbflow.settings import Config, RawConfig
+from bbflow.stream.cf import StreamAttributes
+from bbflow.stream.records import DTYPES, BlockForm, Layout, Step
 from bbflow.view.layout import FILLS
 from testsupport.writers import steps_of, watch, write, write_config
 

@@ -6,13 +6,13 @@ import sys
 import numpy as np
 import pytest
 
-from bbflow.cf import StreamAttributes
+from bbflow.configuring.settings import RawConfig
 from bbflow.drain.raw import RawStore
 from bbflow.drain.replaying import replay
 from bbflow.errors import ConfigError
 from bbflow.landing.embedded import EmbeddedNodes
-from bbflow.records import BlockForm
-from bbflow.settings import RawConfig
+from bbflow.stream.cf import StreamAttributes
+from bbflow.stream.records import BlockForm
 from testsupport.writers import attributes_of, clean_environment, steps_of, watch
 
 VALUES = {"always": ("int32_t", [7, 8, 9]), "often": ("int64_t", [1, None, 3]), "real": ("double", [None, 2.5, None])}

@@ -11,13 +11,13 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bbflow.configuring.settings import RawConfig
 from bbflow.drain.encoding import encoder_of, rounded
 from bbflow.drain.forms import form_of, storage_of
 from bbflow.drain.shards import Shard, ShardChunks, same_bytes
 from bbflow.errors import ConfigError
-from bbflow.growing import GrowingZarr
-from bbflow.records import BlockForm
-from bbflow.settings import RawConfig
+from bbflow.stream.records import BlockForm
+from bbflow.zarr_store.growing import GrowingZarr
 
 SHAPE = (3, 5)
 

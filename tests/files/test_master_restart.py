@@ -6,9 +6,9 @@ from contextlib import nullcontext
 import pytest
 from test_master import NODE, ONE, Bench
 
-from bbflow.atomic import beside
 from bbflow.errors import SourceError
 from bbflow.files.ionode.storage import Storage
+from bbflow.host.atomic import beside
 
 SIZE = 4
 

@@ -14,7 +14,7 @@ from random_programs import Field, Program, write
 
 from bbflow.api import BurstBuffer
 from bbflow.report.writing import write_report
-from bbflow.stored_names import stored_name
+from bbflow.zarr_store.stored_names import stored_name
 from testsupport.stores import assert_opens, stores_in
 
 PATIENCE_S = 60.0

@@ -47,7 +47,7 @@ FOLD = """
 import sys
 from pathlib import Path
 import numpy as np
-from bbflow.config import load_config
+from bbflow.configuring.config import load_config
 from bbflow.operators import StateLayout, fold_steps
 (operator,) = load_config(Path(sys.argv[1])).diagnostics["tas"].operators
 layout = StateLayout.of([operator], dtype=np.dtype("f4"), points=3)

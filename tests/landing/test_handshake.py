@@ -4,7 +4,7 @@ from bbflow.errors import NodeError, ProtocolError
 from bbflow.net.contact import new_key
 from bbflow.net.frames import decode_map, pack
 from bbflow.net.handshake import NodeHandshake, WelcomeReply, parse_handshake, prove, shake_hands
-from bbflow.wire import VERSION
+from bbflow.reading.wire_types import VERSION
 
 KEY = new_key()
 NONCE = "00" * 16

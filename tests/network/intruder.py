@@ -22,7 +22,7 @@ from distributed.security import Security
 from bbflow.net.certifying import new_certificate
 from bbflow.net.frames import encode
 from bbflow.net.handshake import prove
-from bbflow.wire import VERSION
+from bbflow.reading.wire_types import VERSION
 
 PATIENCE_S = 10.0
 SILENCE_S = 2.0

@@ -9,7 +9,6 @@ import pytest
 import xarray as xr
 import yaml
 
-from bbflow.cf import StreamAttributes
 from bbflow.errors import ConfigError
 from bbflow.operators import StateLayout, fold_steps
 from bbflow.operators.configured import parse_diagnostics
@@ -18,7 +17,8 @@ from bbflow.operators.names.indices import INDICES, index_meaning, same_units
 from bbflow.operators.names.known import NAMES, meaning
 from bbflow.operators.steps import Steps
 from bbflow.operators.windows.calendars import Clock
-from bbflow.records import Block
+from bbflow.stream.cf import StreamAttributes
+from bbflow.stream.records import Block
 from bbflow.transit.output.fields import field_of
 
 CLOCK = Clock("days since 1999-10-05", "noleap")

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from laws import cuts, folded, layout_of, merged
 
-from bbflow.config import load_config
+from bbflow.configuring.config import load_config
 from bbflow.errors import ConfigError, OperatorError
 from bbflow.operators import StateLayout, fold_steps, parse_operators
 from bbflow.operators.own.guard import collecting, error_of
 from bbflow.operators.own.isolation import Child
-from bbflow.origin import Origin
+from bbflow.operators.own.origin import Origin
 
 GUIDE = Path(__file__).parents[2] / "docs" / "own-operators.md"
 

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from bbflow.config import load_config
+from bbflow.configuring.config import load_config
 from bbflow.errors import ConfigError
 from bbflow.operators.space import installed, parse_space
 from bbflow.operators.space.regridding import place_space
 from bbflow.operators.space.weights import read_weights, weights_bytes
 from bbflow.operators.steps import Steps
-from bbflow.transit.opening import FirstStep
-from bbflow.transit.placing import StreamArrays, check_weights
+from bbflow.transit.driver.opening import FirstStep
+from bbflow.transit.driver.placing import StreamArrays, check_weights
 
 LATS, LONS = np.linspace(-67.5, 67.5, 4), np.arange(0, 360, 60.0)
 LAT, LON = (item.reshape(-1) for item in np.meshgrid(LATS, LONS, indexing="ij"))

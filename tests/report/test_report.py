@@ -7,8 +7,8 @@ import pytest
 import synthetic_run as synthetic
 import xarray as xr
 
-from bbflow.belongings import MARK
 from bbflow.errors import ConfigError
+from bbflow.host.belongings import MARK
 from bbflow.report import writing
 from bbflow.report.writing import write_report
 

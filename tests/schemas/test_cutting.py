@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bbflow.layouts import BlockForm, Layout
-from bbflow.records import Step
 from bbflow.schemas.cutting import NEW, Cut
+from bbflow.stream.layouts import BlockForm, Layout
+from bbflow.stream.records import Step
 
 FORMS = st.lists(
     st.tuples(st.integers(0, 3), st.sampled_from(["pool", "file", "value"]), st.integers(1, 5)), min_size=1, max_size=9

@@ -13,11 +13,11 @@ import xarray as xr
 
 from bbflow import start_nodes
 from bbflow.errors import ConfigError, StreamError
-from bbflow.layouts import BlockForm, Layout
-from bbflow.records import Step
 from bbflow.schemas.lammps import Lammps
 from bbflow.schemas.schema import LandedStep
 from bbflow.schemas.testing import SchemaTests
+from bbflow.stream.layouts import BlockForm, Layout
+from bbflow.stream.records import Step
 from bbflow.transit.output.decoding import open_results
 
 PROGRAM = """

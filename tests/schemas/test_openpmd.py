@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from bbflow import start_nodes
-from bbflow.layouts import BlockForm, Layout
-from bbflow.records import Step
 from bbflow.schemas.openpmd import OpenPmd, unit_of
 from bbflow.schemas.testing import SchemaTests
+from bbflow.stream.layouts import BlockForm, Layout
+from bbflow.stream.records import Step
 from bbflow.transit.output.decoding import open_results
 
 PROGRAM = """

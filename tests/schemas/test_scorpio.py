@@ -12,10 +12,10 @@ import xarray as xr
 
 from bbflow import start_nodes
 from bbflow.errors import ConfigError, StreamError
-from bbflow.layouts import BlockForm, Layout
-from bbflow.records import Step
 from bbflow.schemas.scorpio import Scorpio
 from bbflow.schemas.testing import SchemaTests
+from bbflow.stream.layouts import BlockForm, Layout
+from bbflow.stream.records import Step
 from bbflow.transit.chain.merging import merge_states
 from bbflow.transit.output.decoding import open_results
 from bbflow.view.consumers import FOLD, Consumers

@@ -11,10 +11,10 @@ import pytest
 import xarray as xr
 
 from bbflow import start_nodes
-from bbflow.layouts import BlockForm, Layout
-from bbflow.records import Step
 from bbflow.schemas.testing import SchemaTests
 from bbflow.schemas.wrf import Wrf
+from bbflow.stream.layouts import BlockForm, Layout
+from bbflow.stream.records import Step
 from bbflow.transit.output.decoding import open_results
 
 PROGRAM = """

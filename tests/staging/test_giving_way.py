@@ -8,16 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bbflow.cli.stage import WaitTeller
+from bbflow.configuring.settings import RawConfig
 from bbflow.errors import ConfigError
 from bbflow.files.giving_way import GivingWay
 from bbflow.models.interference import PhaseSample, fit_interference
 from bbflow.phases import BoardSource, Phase, Prediction
-from bbflow.settings import RawConfig
 from bbflow.staging import Decision, Gate, Policy, Situation, parse_policy
 from bbflow.staging.gate import CHUNK_S, PAUSE_S, next_chunk_bytes
 from bbflow.staging.policies import checked_policy, has_time
 from bbflow.staging.watching import Load, Watch, free_share
-from bbflow.transit.policy import writing
+from bbflow.transit.driver.policy import writing
 
 MB = 1e6
 SOON = Prediction(begins_s=110.0, duration_s=5.0, confidence=0.9, tolerance_s=0.5)

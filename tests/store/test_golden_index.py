@@ -2,7 +2,7 @@
 
 from golden_run import GOLDEN, PAGES, live
 
-from bbflow.belongings import make
+from bbflow.host.belongings import make
 from bbflow.net.frames import FrameReader
 from bbflow.store.node import FILES, NodeStore
 from bbflow.store.pool import create_pool

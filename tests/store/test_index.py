@@ -5,8 +5,8 @@ from copy import deepcopy
 
 import pytest
 
-from bbflow.belongings import make
 from bbflow.errors import CapacityError, ConfigError, ProtocolError
+from bbflow.host.belongings import make
 from bbflow.net.frames import encode
 from bbflow.store.entries import DiscardRecord, DropRecord, FormatRecord
 from bbflow.store.extents import ALIGNMENT_BYTES as PAGE

@@ -9,13 +9,13 @@ from uuid import uuid4
 
 import numpy as np
 
-from bbflow.cf import Encoding, StreamAttributes
-from bbflow.config import parse_config
-from bbflow.growing import GrowingZarr
+from bbflow.configuring.config import parse_config
 from bbflow.net.contact import NodeAddress
 from bbflow.operators.configured import parse_diagnostics
 from bbflow.operators.windows.calendars import Clock
-from bbflow.records import BlockForm, Layout, Step
+from bbflow.stream.cf import Encoding, StreamAttributes
+from bbflow.stream.records import BlockForm, Layout, Step
+from bbflow.transit.chain.rosters import RosterFiles
 from bbflow.transit.chain.saved import read_state
 from bbflow.transit.chain.saving import Saving
 from bbflow.transit.chain.taking_over import carried_on
@@ -30,7 +30,7 @@ from bbflow.transit.folding.state_layouts import state_layout_of
 from bbflow.transit.folding.states import map_source
 from bbflow.transit.output.claiming import STATE_FILE
 from bbflow.transit.output.fields import ResultField
-from bbflow.transit.rosters import RosterFiles
+from bbflow.zarr_store.growing import GrowingZarr
 
 NODES = "a", "b", "c", "d"
 CLOCK = Clock("hours since 2001-01-28", "noleap")

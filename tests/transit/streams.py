@@ -10,7 +10,7 @@ import bbflow_adios2
 import numpy as np
 
 from bbflow import start_nodes
-from bbflow.origin import look_in
+from bbflow.operators.own.origin import look_in
 from bbflow.transit.output.decoding import open_results
 
 WRITER = """

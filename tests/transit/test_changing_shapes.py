@@ -11,14 +11,14 @@ import pytest
 import xarray as xr
 
 from bbflow import start_nodes
-from bbflow.cf import StreamAttributes
 from bbflow.errors import ConfigError
 from bbflow.operators.configured import parse_diagnostics
 from bbflow.operators.space import parse_space
 from bbflow.operators.space.regridding import place_space
 from bbflow.operators.steps import Steps
 from bbflow.operators.windows.calendars import STEP_CLOCK
-from bbflow.records import Block
+from bbflow.stream.cf import StreamAttributes
+from bbflow.stream.records import Block
 from bbflow.transit.output.fields import check_shape, field_of
 
 OF_ONE_SHAPE = [

@@ -8,12 +8,13 @@ import msgspec
 import numpy as np
 import pytest
 
-from bbflow.config import parse_config
+from bbflow.configuring.config import parse_config
 from bbflow.errors import ConfigError, DamagedError
 from bbflow.operators.windows.calendars import Clock
-from bbflow.point_maps import PointMap
+from bbflow.stream.point_maps import PointMap
 from bbflow.transit.chain.saved import SavedArray, SavedField, SavedState, StateWriter, read_state
 from bbflow.transit.chain.taking_over import carried_on
+from bbflow.transit.driver.safe import read_safe_copy
 from bbflow.transit.folding.checkpoints import Checkpoint, ended_before, read_checkpoints
 from bbflow.transit.folding.slots import OUTER, StateSlot
 from bbflow.transit.folding.tables import RosterRecord
@@ -22,7 +23,6 @@ from bbflow.transit.folding.written import pack, unpack
 from bbflow.transit.outcome import Outcome
 from bbflow.transit.output.fields import ResultField
 from bbflow.transit.pipeline import ClockRecord
-from bbflow.transit.safe import read_safe_copy
 
 FIRST_CHECKPOINT = {
     "shards": [],

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from distributed import LocalCluster
 
+from bbflow.configuring.settings import WorkersConfig
 from bbflow.errors import NodeError
-from bbflow.growing import GrowingZarr
 from bbflow.net.certificate import ensure_certificate
-from bbflow.settings import WorkersConfig
-from bbflow.transit import dask_cluster
 from bbflow.transit.calling.calls import SpanCall
-from bbflow.transit.dask_cluster import connected_cluster, dask_here
-from bbflow.transit.local_cluster import local_cluster
-from bbflow.transit.tasks import take
+from bbflow.transit.clusters import dask_cluster
+from bbflow.transit.clusters.dask_cluster import connected_cluster, dask_here
+from bbflow.transit.clusters.local_cluster import local_cluster
+from bbflow.transit.clusters.tasks import take
+from bbflow.zarr_store.growing import GrowingZarr
 
 
 @pytest.fixture

@@ -12,14 +12,14 @@ import xarray as xr
 import zarr
 from zarr.storage import ObjectStore
 
-from bbflow.config import parse_config
+from bbflow.configuring.config import parse_config
+from bbflow.configuring.settings import Config
 from bbflow.errors import ConfigError
-from bbflow.growing import GrowingZarr, set_attributes
-from bbflow.settings import Config
 from bbflow.stores.moved import is_moved
 from bbflow.stores.sources import Sources
 from bbflow.transit.output import copying
 from bbflow.transit.output.copying import Copying, check_copy
+from bbflow.zarr_store.growing import GrowingZarr, set_attributes
 from testsupport.object_server import credentials_of, object_server, objects_in, refusing_keys
 
 

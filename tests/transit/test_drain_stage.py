@@ -12,19 +12,19 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from bbflow.cf import StreamAttributes
+from bbflow.configuring.settings import Config, RawConfig, WorkersConfig
+from bbflow.configuring.step_time import TimeConfig
 from bbflow.drain import draining
 from bbflow.drain.writing import Drained, drain_steps, write_next
 from bbflow.errors import StreamError
 from bbflow.events import EventLog, read_events
 from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.net.contact import read_contact
-from bbflow.settings import Config, RawConfig, WorkersConfig
-from bbflow.step_time import TimeConfig
-from bbflow.transit import drain_stage
-from bbflow.transit.drain_stage import MOST_BEGUN, DrainStage
-from bbflow.transit.local_cluster import local_cluster
-from bbflow.transit.running import Running
+from bbflow.stream.cf import StreamAttributes
+from bbflow.transit.clusters.local_cluster import local_cluster
+from bbflow.transit.driver import drain_stage
+from bbflow.transit.driver.drain_stage import MOST_BEGUN, DrainStage
+from bbflow.transit.driver.run_context import Running
 from bbflow.view.consumers import DRAIN, Consumers
 from bbflow.view.lease import Lease
 from bbflow.view.stream import News, StreamView

@@ -5,7 +5,7 @@ import pytest
 import streams
 import xarray as xr
 
-from bbflow.cf import Encoding, StreamAttributes
+from bbflow.stream.cf import Encoding, StreamAttributes
 
 STEPS, SHAPE = 12, (4, 3)
 SCALE, OFFSET = -0.25, 280.0

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from bbflow.cf import StreamAttributes
-from bbflow.config import parse_config
+from bbflow.configuring.config import parse_config
 from bbflow.operators import fold_steps
 from bbflow.operators.windows.calendars import Clock
+from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.folding import finish
 from bbflow.transit.folding.finish import Finishing
 from bbflow.transit.folding.partials import Partial, are_apart

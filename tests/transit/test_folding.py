@@ -6,11 +6,11 @@ import cftime
 import numpy as np
 import pytest
 
-from bbflow.cf import Encoding
-from bbflow.config import parse_config
+from bbflow.configuring.config import parse_config
 from bbflow.operators.space import parse_space
 from bbflow.operators.space.regridding import place_space
 from bbflow.operators.windows import parse_windows
+from bbflow.stream.cf import Encoding
 from bbflow.transit.folding.batches import Batch
 from bbflow.transit.folding.bookkeeping import Folding
 from bbflow.transit.folding.planning import FoldSite

@@ -10,7 +10,7 @@ import pytest
 import streams
 import xarray as xr
 
-from bbflow.config import parse_config
+from bbflow.configuring.config import parse_config
 from bbflow.errors import ConfigError
 from bbflow.run.course import STOPPED
 

@@ -6,10 +6,10 @@ import streams
 import xarray as xr
 
 from bbflow import start_nodes
-from bbflow.cf import StreamAttributes
 from bbflow.errors import ConfigError
 from bbflow.landing.client import status_of
-from bbflow.transit.meanings import Meanings
+from bbflow.stream.cf import StreamAttributes
+from bbflow.transit.driver.meanings import Meanings
 from testsupport.waiting import until
 from testsupport.writers import write, write_config, writing
 

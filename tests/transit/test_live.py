@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from bbflow.cf import StreamAttributes
 from bbflow.operators import parse_operators
 from bbflow.operators.windows import parse_window
 from bbflow.operators.windows.calendars import Clock
+from bbflow.stream.cf import StreamAttributes
+from bbflow.transit.driver.live import live_dataset
 from bbflow.transit.folding.timeline import Closing, Span
-from bbflow.transit.live import live_dataset
 from bbflow.transit.output.decoding import open_results
 from bbflow.transit.output.fields import ResultField
 from bbflow.transit.output.results import Results

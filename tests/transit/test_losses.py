@@ -3,12 +3,12 @@ from pathlib import Path
 import pytest
 from shards import at_once
 
-from bbflow.records import Layout, Step
+from bbflow.stream.records import Layout, Step
+from bbflow.transit.driver.safe import CopyWork, SafeCopies, copy_states, read_safe_copy
 from bbflow.transit.folding.losses import Losses
 from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, OUTER
 from bbflow.transit.folding.tables import CountedStates, States
-from bbflow.transit.safe import CopyWork, SafeCopies, copy_states, read_safe_copy
 from bbflow.view.forsaken import Forsaken
 from bbflow.view.stream import Arrival, News, StreamView
 

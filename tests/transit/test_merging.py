@@ -9,7 +9,7 @@ import streams
 import xarray as xr
 
 from bbflow.cli import main
-from bbflow.config import parse_config
+from bbflow.configuring.config import parse_config
 from bbflow.errors import BbflowError, ConfigError, DamagedError
 from bbflow.run.course import INCOMPLETE
 from bbflow.transit.chain.continued import check_continued

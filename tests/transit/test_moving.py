@@ -13,12 +13,11 @@ import zarr
 from zarr.storage import ObjectStore
 
 from bbflow import open_results
-from bbflow.belongings import claim
 from bbflow.cli import main
-from bbflow.config import parse_config
+from bbflow.configuring.config import parse_config
+from bbflow.configuring.places import work_of
 from bbflow.errors import ConfigError
-from bbflow.growing import GrowingZarr
-from bbflow.places import work_of
+from bbflow.host.belongings import claim
 from bbflow.report.results import read_results
 from bbflow.stores.moved import bring, is_moved, place_of
 from bbflow.stores.objects import upload_parts
@@ -26,6 +25,7 @@ from bbflow.stores.sources import Sources
 from bbflow.transit.output import copying
 from bbflow.transit.output.copying import Copying, check_copy, check_output
 from bbflow.transit.output.moving import Digest, give_up
+from bbflow.zarr_store.growing import GrowingZarr
 from testsupport.object_server import credentials_of, object_server, objects_in, refusing_keys
 
 FUNCTION = """

@@ -5,7 +5,7 @@ import pytest
 import streams
 import xarray as xr
 
-from bbflow.belongings import MARK
+from bbflow.host.belongings import MARK
 
 STEPS, LATS, LONS = 120, 6, 5
 HOURS = 6.0 * np.arange(STEPS)

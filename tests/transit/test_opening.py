@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from bbflow.config import parse_config
+from bbflow.configuring.config import parse_config
 from bbflow.errors import ConfigError
-from bbflow.transit.opening import check_variables
+from bbflow.transit.driver.opening import check_variables
 
 
 @pytest.mark.parametrize(

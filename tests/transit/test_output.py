@@ -10,9 +10,9 @@ import pytest
 import streams
 import xarray as xr
 
-from bbflow.belongings import MARK, claim
-from bbflow.config import parse_config
+from bbflow.configuring.config import parse_config
 from bbflow.errors import ConfigError
+from bbflow.host.belongings import MARK, claim
 from bbflow.report.writing import write_report
 from bbflow.transit.output.claiming import written
 from bbflow.transit.output.netcdf import check_netcdf, write_netcdf

@@ -2,8 +2,8 @@
 
 import struct
 
-from bbflow.records import BlockForm, Layout, Step
-from bbflow.transit.pace import SHARE, Pace, ReadySteps
+from bbflow.stream.records import BlockForm, Layout, Step
+from bbflow.transit.driver.pace import SHARE, Pace, ReadySteps
 from bbflow.view.stream import News, StreamView
 
 CAPACITY = 80

@@ -8,9 +8,9 @@ import pytest
 import streams
 import xarray as xr
 
-from bbflow.config import parse_config
+from bbflow.configuring.config import parse_config
+from bbflow.configuring.publication import time_format
 from bbflow.errors import ConfigError
-from bbflow.publication import time_format
 
 STEPS, LATS, LONS = 130, 6, 10
 ATTRIBUTES = {

@@ -5,9 +5,8 @@ import pytest
 import streams
 import xarray as xr
 
-from bbflow.cf import StreamAttributes
 from bbflow.cli import main
-from bbflow.config import parse_config
+from bbflow.configuring.config import parse_config
 from bbflow.errors import ConfigError
 from bbflow.operators.parse import parse_operators
 from bbflow.operators.space import parse_space
@@ -17,6 +16,7 @@ from bbflow.operators.space.regridding import place_space
 from bbflow.operators.space.targets import target_of
 from bbflow.operators.windows import parse_windows
 from bbflow.operators.windows.calendars import Clock
+from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.output.claiming import claim_output, clear_output
 from bbflow.transit.output.fields import ResultField
 from bbflow.transit.output.pyramids import Pyramids

@@ -12,13 +12,13 @@ import streams
 import xarray as xr
 
 from bbflow import start_nodes
+from bbflow.configuring.step_time import TimeConfig
 from bbflow.drain import rescuing
 from bbflow.drain.rescuing import Rescue
 from bbflow.drain.stores import rescued_stores
 from bbflow.errors import StreamError
 from bbflow.landing import analysing
 from bbflow.net.contact import read_contact
-from bbflow.step_time import TimeConfig
 from bbflow.view import watch
 from bbflow.view.consumers import RESCUE, Consumers
 from testsupport.writers import clean_environment, write, write_config

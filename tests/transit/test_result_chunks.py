@@ -8,18 +8,18 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bbflow.cf import StreamAttributes
-from bbflow.config import parse_config
+from bbflow.configuring.config import parse_config
+from bbflow.configuring.settings import ResultsConfig
 from bbflow.errors import ConfigError
-from bbflow.growing import GrowingZarr
 from bbflow.operators import parse_operators
 from bbflow.operators.windows import parse_windows
 from bbflow.operators.windows.calendars import Clock
-from bbflow.settings import ResultsConfig
+from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.folding.timeline import Closing, Span
 from bbflow.transit.output.fields import ResultField
 from bbflow.transit.output.results import Results
 from bbflow.transit.output.tiles import Tiles, tiled_storage, tiles_of
+from bbflow.zarr_store.growing import GrowingZarr
 
 STEPS, LATS, LONS = 96, 10, 12
 

@@ -10,9 +10,9 @@ import shards
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bbflow.config import parse_config
+from bbflow.configuring.config import parse_config
 from bbflow.errors import ConfigError
-from bbflow.records import BlockForm, Layout, Step
+from bbflow.stream.records import BlockForm, Layout, Step
 from bbflow.transit.chain.saved import read_state
 from bbflow.transit.chain.taking_over import carried_on, take_over
 from bbflow.transit.folding.regions import check_apart

@@ -9,7 +9,7 @@ import shards
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bbflow.config import parse_config
+from bbflow.configuring.config import parse_config
 from bbflow.transit.chain.taking_over import carried_on
 from bbflow.transit.folding.batches import Batch
 from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace

@@ -7,13 +7,13 @@ import threading
 
 import pytest
 
+from bbflow.configuring.settings import WorkersConfig
 from bbflow.errors import NodeError
-from bbflow.settings import WorkersConfig
-from bbflow.transit.aside import aside
-from bbflow.transit.cluster import leave
-from bbflow.transit.local_cluster import local_cluster
-from bbflow.transit.tasks import take
-from bbflow.transit.thread_cluster import ThreadCluster
+from bbflow.transit.clusters.aside import aside
+from bbflow.transit.clusters.cluster import leave
+from bbflow.transit.clusters.local_cluster import local_cluster
+from bbflow.transit.clusters.tasks import take
+from bbflow.transit.clusters.thread_cluster import ThreadCluster
 
 HOST = socket.gethostname()
 LIMIT_S = 60
@@ -82,8 +82,8 @@ def test_a_dashboard_is_dasks():
 def test_nothing_of_dask_is_imported_for_threads():
     """It would take longer than all else before a first fold."""
     code = (
-        "import sys, bbflow.api, bbflow.cli.fold, bbflow.run.course, bbflow.transit.local_cluster as local\n"
-        "from bbflow.settings import WorkersConfig\n"
+        "import sys, bbflow.api, bbflow.cli.fold, bbflow.run.course, bbflow.transit.clusters.local_cluster as local\n"
+        "from bbflow.configuring.settings import WorkersConfig\n"
         "with local.local_cluster(WorkersConfig()): pass\n"
         "print(sorted({name.partition('.')[0] for name in sys.modules} & {'dask', 'distributed', 'tornado', 'xarray'}))"
     )

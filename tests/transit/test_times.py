@@ -11,22 +11,22 @@ import pytest
 import xarray as xr
 
 from bbflow import start_nodes
-from bbflow.cf import StreamAttributes
-from bbflow.config import parse_config
+from bbflow.configuring.config import parse_config
+from bbflow.configuring.step_time import TimeConfig, read_time, written_time
 from bbflow.drain.rescuing import Rescue
 from bbflow.errors import ConfigError
 from bbflow.net.contact import read_contact
 from bbflow.operators.windows.calendars import Clock
 from bbflow.operators.windows.date_texts import date_in, read_date
-from bbflow.records import BlockForm, Layout, Step
-from bbflow.step_time import TimeConfig, read_time, written_time
-from bbflow.transit.opening import make_clock
+from bbflow.reading.wire_types import Attribute
+from bbflow.stream.cf import StreamAttributes
+from bbflow.stream.records import BlockForm, Layout, Step
+from bbflow.transit.driver.opening import make_clock
 from bbflow.transit.output.decoding import open_results
 from bbflow.view.consumers import RESCUE, Consumers
 from bbflow.view.stream import News
 from bbflow.view.telling import TimeTelling
 from bbflow.view.times import StepTimes, told_by
-from bbflow.wire import Attribute
 
 STEPS = 40
 FIRST = "2000-02-20"

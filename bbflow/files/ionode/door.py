@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from bbflow.errors import ProtocolError
 from bbflow.files.ionode.conversation import Conversation
-from bbflow.log import log
+from bbflow.host.log import log
 from bbflow.net.handshake import TIMEOUT_S
 
 MOST_UNPROVEN = 128

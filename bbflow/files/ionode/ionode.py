@@ -50,7 +50,7 @@ from bbflow.files.piece_requests import (
 )
 from bbflow.files.pieces import Pieces
 from bbflow.files.replies import FileRefusal, FileReply, UsageReply
-from bbflow.log import log
+from bbflow.host.log import log
 from bbflow.net.contact import NodeAddress, read_masters
 from bbflow.net.handshake import WelcomeReply
 from bbflow.net.listen import listen_tcp, listen_unix, public_address, raise_open_files, split_address, tune

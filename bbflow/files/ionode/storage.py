@@ -6,9 +6,9 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
-from bbflow.atomic import is_beside
 from bbflow.errors import ChangedSourceError, ConfigError, MissingSourceError, MissingToolError, SourceError
 from bbflow.files.commands import TaskAnswer
+from bbflow.host.atomic import is_beside
 from bbflow.staging.retry import Retry, persist, reason_of
 from bbflow.stores.facts import Facts, Listed, PlainStore
 from bbflow.stores.sources import Sources

@@ -11,7 +11,7 @@ from bbflow.files.master.records import Lock, LocksRecord
 from bbflow.files.master.sessions import Session
 from bbflow.files.replies import ConflictReply, FileReply
 from bbflow.files.requests import LockRequest
-from bbflow.wire import MAX_INTEGER
+from bbflow.reading.wire_types import MAX_INTEGER
 
 FOREVER = MAX_INTEGER
 

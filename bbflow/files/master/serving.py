@@ -11,7 +11,7 @@ from bbflow.errors import BbflowError, CapacityError, ProtocolError
 from bbflow.files.master.core import CutOff
 from bbflow.files.master.master import Master
 from bbflow.files.requests import Heard, parse_heard
-from bbflow.log import log
+from bbflow.host.log import log
 from bbflow.net.contact import read_masters
 from bbflow.net.handshake import WelcomeReply
 from bbflow.net.link import Landed, Link

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from bbflow.operators.names.meaning import Meaning, Name
-from bbflow.sections import number, positive
+from bbflow.reading.sections import number, positive
 
 STATISTICS: Mapping[str, tuple[str, Any]] = {
     "mean": ("mean", "mean"),

@@ -12,7 +12,7 @@ from typing import Any
 
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators.names.meaning import Meaning, Name
-from bbflow.sections import check_keys, number
+from bbflow.reading.sections import check_keys, number
 
 DAY_S = 86400.0
 FREEZING_K = 273.15

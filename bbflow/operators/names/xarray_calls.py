@@ -5,7 +5,7 @@ from typing import Any
 
 from bbflow.errors import ConfigError
 from bbflow.operators.names.meaning import Meaning, Name
-from bbflow.sections import number
+from bbflow.reading.sections import number
 
 
 def xarray_names() -> Iterator[Name]:

@@ -16,8 +16,8 @@ from bbflow.operators.operator import Operator, OperatorKind
 from bbflow.operators.own.functions import NAMES, TAKEN, Functions, has_functions, parameters_of
 from bbflow.operators.own.groups import Grouped
 from bbflow.operators.own.guard import fails, guarded
-from bbflow.origin import Origin, origin_of
-from bbflow.sections import flag, number, positive, text
+from bbflow.operators.own.origin import Origin, origin_of
+from bbflow.reading.sections import flag, number, positive, text
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

@@ -10,8 +10,8 @@ import numpy as np
 
 from bbflow.errors import OperatorError
 from bbflow.operators.family import Family, StateField
+from bbflow.operators.own.origin import Origin
 from bbflow.operators.steps import Array, DType, Steps, Views
-from bbflow.origin import Origin
 
 NAMES = ("map", "combine", "finalize")
 SEEN = StateField("_seen", "?")

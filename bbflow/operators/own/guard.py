@@ -17,8 +17,8 @@ from bbflow.operators.operator import Operator
 from bbflow.operators.own import isolation
 from bbflow.operators.own.functions import Functions
 from bbflow.operators.own.groups import Grouped
+from bbflow.operators.own.origin import Origin
 from bbflow.operators.steps import Array, DType, Steps, Views
-from bbflow.origin import Origin
 
 FAILED = StateField("_failed", "?")
 """Whether the state lacks something that was to be folded; it stays so in every merge."""

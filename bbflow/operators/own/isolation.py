@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import IO, Any
 
 from bbflow.errors import OperatorError, describe_end
-from bbflow.origin import Origin
+from bbflow.operators.own.origin import Origin
 
 
 class Child:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bbflow.errors import ConfigError
-from bbflow.sections import check_keys, flag, number, one_of, text
+from bbflow.reading.sections import check_keys, flag, number, one_of, text
 
 TO, MEAN, INTEGRAL, DERIVATIVE = "to", "mean", "integral", "derivative"
 MAKES = (TO, MEAN, INTEGRAL, DERIVATIVE)

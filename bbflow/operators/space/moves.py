@@ -8,7 +8,7 @@ from bbflow.errors import ConfigError, nearest
 from bbflow.operators.expressions import Expression
 from bbflow.operators.space.grid import LAT, LEVEL, LON
 from bbflow.operators.space.levels import Levels
-from bbflow.sections import number, positive
+from bbflow.reading.sections import number, positive
 
 
 @dataclass(frozen=True, slots=True)

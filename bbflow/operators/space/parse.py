@@ -5,13 +5,13 @@ from typing import Any
 
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators.expressions import parse_expression
+from bbflow.operators.own.origin import beside
 from bbflow.operators.space.levels import Levels, parse_levels
 from bbflow.operators.space.making import MADE
 from bbflow.operators.space.moves import HOWS, NAMES, Box, Mask, Move, Points, Reduce, Remap, Select, SelectIndex, named
 from bbflow.operators.space.space import Space
 from bbflow.operators.space.targets import check_named, is_named
-from bbflow.origin import beside
-from bbflow.sections import check_keys, number, positive, text, whole_number
+from bbflow.reading.sections import check_keys, number, positive, text, whole_number
 
 SELECTIONS = ("box", "points", "mask", "levels", "select", "isel")
 OPTIONS = ("weights", "how", "pyramid")

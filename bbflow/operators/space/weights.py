@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bbflow.atomic import replacing
 from bbflow.errors import ConfigError
+from bbflow.host.atomic import replacing
 from bbflow.operators.space.installed import check_installed
 from bbflow.operators.space.meshes import Mesh
 from bbflow.operators.space.netcdf_files import header_of, load, version_of

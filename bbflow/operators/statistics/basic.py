@@ -7,7 +7,7 @@ from bbflow.operators.operator import Operator, OperatorKind, plain
 from bbflow.operators.rules import Formula
 from bbflow.operators.statistics.moments import COUNT, FIRST, MAX, MIN, SECOND, SHIFT, Moments
 from bbflow.operators.steps import Array, Views
-from bbflow.sections import whole_number
+from bbflow.reading.sections import whole_number
 
 MEAN = Moments.of(COUNT, SHIFT, FIRST)
 SPREAD = Moments.of(COUNT, SHIFT, FIRST, SECOND)

@@ -10,7 +10,7 @@ from bbflow.operators.items import Parameter
 from bbflow.operators.operator import Operator, OperatorKind
 from bbflow.operators.statistics.limits import PARAMETERS, ValueLimits
 from bbflow.operators.steps import Array, DType, Steps, Views
-from bbflow.sections import flag
+from bbflow.reading.sections import flag
 
 MOST_STEPS = 255
 """How many booleans add up in a byte, which is what a processor adds most of at once."""

@@ -11,7 +11,7 @@ from bbflow.operators.operator import Axis, Operator, OperatorKind
 from bbflow.operators.statistics.bins import Bins
 from bbflow.operators.statistics.grid import BinGrid
 from bbflow.operators.steps import Array, Views
-from bbflow.sections import number, positive
+from bbflow.reading.sections import number, positive
 
 BINS = 50
 

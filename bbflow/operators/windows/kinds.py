@@ -10,7 +10,7 @@ from bbflow.operators.items import Parameter
 from bbflow.operators.windows.readers import MONTHS, date, month, season_months, time_of_day, weekday, year
 from bbflow.operators.windows.spans import Hours, Months, Run, Seasons, Spans, StepsSpan
 from bbflow.operators.windows.window import Window
-from bbflow.sections import positive
+from bbflow.reading.sections import positive
 
 QUARTERS = ((12, 1, 2), (3, 4, 5), (6, 7, 8), (9, 10, 11))
 SINCE = (2000, 1, 1)

@@ -11,7 +11,7 @@ from bbflow.operators.windows.frequencies import EXAMPLES, GROUPS, frequency_win
 from bbflow.operators.windows.kinds import KINDS, WindowKind
 from bbflow.operators.windows.spans import Run, StepsSpan
 from bbflow.operators.windows.window import Window
-from bbflow.sections import one_of, text
+from bbflow.reading.sections import one_of, text
 
 COMMON = {
     "name": Parameter(text, "what the results are called", None),

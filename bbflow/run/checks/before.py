@@ -8,15 +8,15 @@ from pathlib import Path
 import bbflow_adios2
 from bbflow_adios2.selection import problems, read_selections, unknown_parameters
 
+from bbflow.configuring.settings import Config
 from bbflow.errors import BbflowError, CapacityError, ConfigError
 from bbflow.landing.client import status_of
 from bbflow.net.certificate import certificate_of
 from bbflow.net.contact import read_contact
 from bbflow.run.checks.finding import FINE, NOTE, WRONG, Finding
 from bbflow.run.checks.memory import check_memory, check_nodes, check_weights, per_point
-from bbflow.settings import Config
+from bbflow.transit.driver.policy import check_policy
 from bbflow.transit.output.copying import check_copy
-from bbflow.transit.policy import check_policy
 
 
 def check_before(config: Config) -> list[Finding]:

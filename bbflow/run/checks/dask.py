@@ -5,7 +5,7 @@ from pathlib import Path
 
 from bbflow.errors import BbflowError
 from bbflow.run.checks.finding import FINE, NOTE, WRONG, Finding
-from bbflow.transit.dask_cluster import reached
+from bbflow.transit.clusters.dask_cluster import reached
 
 
 def check_dask(scheduler: str, certificate: Path, hosts: Collection[str]) -> list[Finding]:

@@ -9,13 +9,13 @@ from tempfile import TemporaryFile
 
 import numpy as np
 
+from bbflow.configuring.settings import Config
 from bbflow.errors import ConfigError
 from bbflow.landing.replies import StatusReply
 from bbflow.models.rates import PAGE_BYTES, NodeRates, StreamLoad, stream_balance
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space.weights import weights_bytes
 from bbflow.run.checks.finding import FINE, NOTE, WRONG, Finding
-from bbflow.settings import Config
 from bbflow.transit.folding.finish import lead
 from bbflow.transit.folding.footprint import bytes_per_point
 from bbflow.units import format_bytes

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.attributes import PACKING_NUMBERS, in_json
-from bbflow.cf import STEP
-from bbflow.chunks import TEXT
 from bbflow.errors import OperatorError
 from bbflow.functions import Found, FoundVariable
-from bbflow.growing import GrowingZarr
+from bbflow.stream.attributes import PACKING_NUMBERS, in_json
+from bbflow.stream.cf import STEP
 from bbflow.transit.output.claiming import FUNCTIONS_DIRECTORY
+from bbflow.zarr_store.chunks import TEXT
+from bbflow.zarr_store.growing import GrowingZarr
 
 Array = np.ndarray[Any, Any]
 TIME, BOUNDS = "time", "time_bnds"

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bbflow.cf import PACKING, STEP, StreamAttributes
 from bbflow.errors import ConfigError, OperatorError
 from bbflow.functions import Said, UserFunction, said_by
-from bbflow.growing import GrowingZarr
 from bbflow.operators.own import isolation
 from bbflow.operators.windows.calendars import Clock
-from bbflow.records import Step
-from bbflow.stored_names import stored_name
+from bbflow.stream.cf import PACKING, STEP, StreamAttributes
+from bbflow.stream.records import Step
 from bbflow.view.fields import layouts_of, places_in
 from bbflow.view.judging import WholeFields, singles_in
+from bbflow.zarr_store.growing import GrowingZarr
+from bbflow.zarr_store.stored_names import stored_name
 
 if TYPE_CHECKING:
     import xarray as xr

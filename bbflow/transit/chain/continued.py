@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from bbflow.configuring.settings import Config
 from bbflow.errors import ConfigError
-from bbflow.settings import Config
 from bbflow.transit.chain.comparing import check_diagnostics
 from bbflow.transit.chain.saved import SavedState, read_state
 from bbflow.transit.output.claiming import FUNCTIONS_DIRECTORY

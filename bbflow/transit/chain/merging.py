@@ -8,10 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bbflow.belongings import claim
-from bbflow.cf import StreamAttributes
 from bbflow.errors import ConfigError
-from bbflow.growing import zarr_files
+from bbflow.host.belongings import claim
 from bbflow.operators.configured import parse_diagnostics
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.own.guard import collecting
@@ -22,6 +20,7 @@ from bbflow.operators.space.sources import target_mesh
 from bbflow.operators.steps import Array
 from bbflow.operators.windows.spans import StepsSpan
 from bbflow.operators.windows.window import Window
+from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.chain.comparing import check_diagnostics, check_states
 from bbflow.transit.chain.saved import SavedState, StateWriter, read_state
 from bbflow.transit.chain.saving import place_coordinates, place_states
@@ -36,6 +35,7 @@ from bbflow.transit.output.claiming import STATE_FILE, pyramid_files, written
 from bbflow.transit.output.fields import coordinate_name
 from bbflow.transit.output.pyramids import Pyramids
 from bbflow.transit.output.results import Results
+from bbflow.zarr_store.growing import zarr_files
 
 Spans = Mapping[str, Mapping[WindowKey, Span]]
 

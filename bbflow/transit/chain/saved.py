@@ -18,7 +18,7 @@ import numpy as np
 from bbflow.errors import ConfigError, DamagedError
 from bbflow.operators.steps import Array
 from bbflow.operators.windows.calendars import Clock
-from bbflow.point_maps import PointMap
+from bbflow.stream.point_maps import PointMap
 from bbflow.transit.folding.inherited import Before, Inherited
 from bbflow.transit.folding.slots import Keys, StateSlot
 from bbflow.transit.folding.timeline import TimelineRecord

@@ -12,9 +12,6 @@ from uuid import uuid4
 import msgspec
 import numpy as np
 
-from bbflow.cf import StreamAttributes
-from bbflow.chunks import TEXT
-from bbflow.growing import GrowingZarr
 from bbflow.net.contact import NodeAddress
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.operator import FINISHED_POINTS
@@ -22,8 +19,10 @@ from bbflow.operators.own.guard import collecting
 from bbflow.operators.state import StateLayout, parts_of
 from bbflow.operators.steps import Array
 from bbflow.operators.windows.calendars import Clock
+from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.chain.comparing import meaning_of
 from bbflow.transit.chain.saved import SavedArray, SavedField, SavedState, StateWriter
+from bbflow.transit.clusters.tasks import take
 from bbflow.transit.folding.inherited import Inherited, map_part, place_of, remainder
 from bbflow.transit.folding.inner import places_of
 from bbflow.transit.folding.inputs import Inputs
@@ -39,7 +38,8 @@ from bbflow.transit.folding.tables import FieldStates
 from bbflow.transit.folding.task import FoldWork, ShardFold
 from bbflow.transit.folding.timeline import Timeline
 from bbflow.transit.output.fields import ResultField
-from bbflow.transit.tasks import take
+from bbflow.zarr_store.chunks import TEXT
+from bbflow.zarr_store.growing import GrowingZarr
 
 ALIGNED_BYTES = 64
 Run = Callable[..., Any]

@@ -5,13 +5,13 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from bbflow.settings import Config
+from bbflow.configuring.settings import Config
 from bbflow.transit.chain.continued import check_continued
+from bbflow.transit.chain.rosters import RosterFiles
 from bbflow.transit.chain.saved import SavedState, read_state
 from bbflow.transit.folding.bookkeeping import Folding
 from bbflow.transit.folding.checkpoints import named_rosters, read_checkpoints, settled_files
 from bbflow.transit.output.claiming import KEPT_FILE
-from bbflow.transit.rosters import RosterFiles
 from bbflow.view.consumers import Cursor
 
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 
+from bbflow.configuring.settings import Config
 from bbflow.errors import ConfigError, StreamError
 from bbflow.operators.space.placement import Placement
 from bbflow.operators.windows.calendars import Clock
-from bbflow.records import Layout
-from bbflow.settings import Config
+from bbflow.stream.records import Layout
 from bbflow.transit.folding.attendance import Attendance
 from bbflow.transit.folding.batches import Batch, OpenBatch
 from bbflow.transit.folding.checkpoints import Checkpoint, read_checkpoints

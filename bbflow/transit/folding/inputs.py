@@ -6,7 +6,6 @@ from itertools import chain
 
 import numpy as np
 
-from bbflow.cf import Encoding
 from bbflow.operators.blocks import as_blocks
 from bbflow.operators.decoding import Encoded, fills_of, is_bare
 from bbflow.operators.diagnostic import Diagnostic
@@ -15,6 +14,7 @@ from bbflow.operators.filter import Extremes
 from bbflow.operators.fold import HasTiles
 from bbflow.operators.space.placement import Local
 from bbflow.operators.steps import Array, Steps
+from bbflow.stream.cf import Encoding
 
 
 @dataclass(frozen=True, slots=True)

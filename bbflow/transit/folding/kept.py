@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bbflow.settings import Config
+from bbflow.configuring.settings import Config
 from bbflow.transit.folding.inherited import Origins
 from bbflow.transit.folding.shards import Region
 from bbflow.transit.folding.tables import FieldStates

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from bbflow.records import Layout, Step
+from bbflow.stream.records import Layout, Step
 from bbflow.transit.folding.shards import Regions, ShardKey
 from bbflow.view.stream import StreamView
 

@@ -6,12 +6,12 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from bbflow.cf import Encoding
 from bbflow.operators.decoding import decoded_dtype
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space.placement import Local, Placement
 from bbflow.operators.steps import Array
-from bbflow.records import BlockForm
+from bbflow.stream.cf import Encoding
+from bbflow.stream.records import BlockForm
 from bbflow.transit.folding.lanes import JOINED, Lanes, NodeLane, state_sizes, transformed_dtype
 from bbflow.transit.folding.patterns import Pattern, Shapes
 from bbflow.transit.folding.plans import Directories, FoldPlan, PlannedShard

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bbflow.cf import Encoding
-from bbflow.layouts import EXTREMES_BYTES
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space.placement import Local
 from bbflow.operators.steps import Array
-from bbflow.records import BlockForm, Layout
+from bbflow.stream.cf import Encoding
+from bbflow.stream.layouts import EXTREMES_BYTES
+from bbflow.stream.records import BlockForm, Layout
 from bbflow.transit.folding.batches import Stretch
 from bbflow.transit.folding.footprint import ends_within, states_of, written_of
 from bbflow.transit.folding.inherited import Inherited

@@ -6,16 +6,16 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from bbflow.chunks import Chunk
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.own.guard import collecting
 from bbflow.operators.steps import Array
-from bbflow.point_maps import PointMap
+from bbflow.stream.point_maps import PointMap
 from bbflow.transit.folding.finish import Finishing
 from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.partials import Partial, state_layout_of_part
 from bbflow.transit.folding.reduce import ReducedSpan, partials_of, remainder_of
 from bbflow.transit.folding.tables import FieldStates
+from bbflow.zarr_store.chunks import Chunk
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from bbflow.errors import ConfigError
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space.columns import Column
-from bbflow.records import Block, BlockForm
+from bbflow.stream.records import Block, BlockForm
 from bbflow.transit.folding.shards import Place, Regions, ShardKey, overlapping
 
 Form = Block | BlockForm

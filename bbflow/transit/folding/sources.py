@@ -7,11 +7,11 @@ from math import prod
 
 import numpy as np
 
-from bbflow.layouts import wide_dtype
 from bbflow.operators.filter import Extremes
 from bbflow.operators.library import load
 from bbflow.operators.steps import Array
 from bbflow.store.pool import map_file, map_pool, values_at
+from bbflow.stream.layouts import wide_dtype
 from bbflow.transit.folding.inputs import Inputs
 from bbflow.transit.folding.plans import FoldPlan, LaneWork, PlannedShard, PlannedSteps
 from bbflow.transit.folding.shards import Place, ShardKey, ShardState

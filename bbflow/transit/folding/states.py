@@ -32,7 +32,7 @@ import msgspec
 import numpy as np
 
 from bbflow.errors import naming
-from bbflow.locks import lock
+from bbflow.host.locks import lock
 from bbflow.operators.state import StateLayout
 from bbflow.operators.steps import Array
 from bbflow.store.pool import make_pages

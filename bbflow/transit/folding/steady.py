@@ -9,7 +9,6 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from bbflow.cf import Encoding
 from bbflow.operators import kernel, rules
 from bbflow.operators.decoding import fills_of, is_bare
 from bbflow.operators.diagnostic import Diagnostic
@@ -17,8 +16,9 @@ from bbflow.operators.library import FIELDS, TYPES
 from bbflow.operators.statistics.moments import Moments
 from bbflow.operators.steps import Array
 from bbflow.operators.windows.window import Window
-from bbflow.records import BlockForm
 from bbflow.store.pool import map_pool
+from bbflow.stream.cf import Encoding
+from bbflow.stream.records import BlockForm
 from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.plans import FoldPlan, LaneWork, PlannedSteps
 from bbflow.transit.folding.shards import Progress, ShardKey, ShardState, StatePlace

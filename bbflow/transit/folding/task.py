@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.atomic import replacing
 from bbflow.errors import BbflowError, ConfigError, naming
+from bbflow.host.atomic import replacing
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.filter import Extremes
 from bbflow.operators.fold import HasTiles, fold_tiles

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.cf import CF_VERSION
 from bbflow.operators.operator import Axis, Operator
 from bbflow.operators.windows.calendars import Clock
 from bbflow.operators.windows.window import Window
-from bbflow.stored_names import stored_name
+from bbflow.stream.cf import CF_VERSION
 from bbflow.transit.output.fields import ResultField, reinterpreted
+from bbflow.zarr_store.stored_names import stored_name
 
 Described = tuple[tuple[str, ...], np.ndarray[Any, Any], dict[str, str]]
 """Dimensions, values and attributes of a variable."""

@@ -4,12 +4,12 @@ from contextlib import AbstractContextManager
 from glob import escape
 from pathlib import Path
 
-from bbflow.belongings import belongings, claim, clear, foreign, locked
+from bbflow.configuring.settings import Config
 from bbflow.errors import ConfigError
 from bbflow.events import EVENTS_FILE
-from bbflow.growing import zarr_files
-from bbflow.settings import Config
+from bbflow.host.belongings import belongings, claim, clear, foreign, locked
 from bbflow.stores.moved import MOVED_TO
+from bbflow.zarr_store.growing import zarr_files
 
 STATE_FILE = "state.bbflow"
 """What the next job goes on from."""

@@ -16,15 +16,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bbflow.atomic import is_beside
+from bbflow.configuring.settings import Config
 from bbflow.errors import BbflowError, ConfigError, SourceError
-from bbflow.growing import METADATA, TEMPORARY
-from bbflow.settings import Config
+from bbflow.host.atomic import is_beside
 from bbflow.stores.moved import is_moved, note_place, noted_place
 from bbflow.stores.sources import Sources
 from bbflow.transit.output.claiming import FUNCTIONS_DIRECTORY, PYRAMIDS_DIRECTORY, STORES
 from bbflow.transit.output.hiding import Others
 from bbflow.transit.output.moving import Digest, Settled, give_up, has_arrived
+from bbflow.zarr_store.growing import METADATA, TEMPORARY
 
 LOOK_S = 1.0
 """How often the stores are looked at."""

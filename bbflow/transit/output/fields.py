@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.cf import PACKING, StreamAttributes
 from bbflow.errors import ConfigError
 from bbflow.operators.decoding import decoded_dtype
 from bbflow.operators.diagnostic import Diagnostic, Each
@@ -16,10 +15,11 @@ from bbflow.operators.space.placement import Placement
 from bbflow.operators.space.pyramids import Pyramid
 from bbflow.operators.steps import DType
 from bbflow.operators.windows.calendars import Clock
-from bbflow.point_maps import PointMap
-from bbflow.records import Block, BlockForm
-from bbflow.stored_names import stored_name
+from bbflow.stream.cf import PACKING, StreamAttributes
+from bbflow.stream.point_maps import PointMap
+from bbflow.stream.records import Block, BlockForm
 from bbflow.transit.folding.regions import check_foldable
+from bbflow.zarr_store.stored_names import stored_name
 
 DIFFERENCES = ("range", "standard_deviation", "variance")
 """CF's methods that make differences of temperatures (CF conventions 1.11, section 3.1.2 and appendix E)."""

@@ -10,10 +10,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from bbflow.errors import ConfigError, MissingSourceError
-from bbflow.growing import METADATA, STORE_ID, members_of, shown_attributes
 from bbflow.stores.moved import is_moved
 from bbflow.stores.sources import Sources
 from bbflow.transit.output.claiming import FUNCTIONS_DIRECTORY, PYRAMIDS_DIRECTORY, STORES
+from bbflow.zarr_store.growing import METADATA, STORE_ID, members_of, shown_attributes
 
 AT_ONCE = 8
 """Files that are removed at a time."""

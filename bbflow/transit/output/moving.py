@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from bbflow.growing import members_of
 from bbflow.stores.moved import STUB_BYTES, is_shard
 from bbflow.stores.sources import Sources
+from bbflow.zarr_store.growing import members_of
 
 PART_BYTES = 8 << 20
 

@@ -11,11 +11,11 @@ import dask
 import numpy as np
 import xarray as xr
 
-from bbflow.atomic import replacing
-from bbflow.belongings import is_ours
 from bbflow.errors import ConfigError
-from bbflow.log import log
-from bbflow.stored_names import netcdf_attribute
+from bbflow.host.atomic import replacing
+from bbflow.host.belongings import is_ours
+from bbflow.host.log import log
+from bbflow.zarr_store.stored_names import netcdf_attribute
 
 DEFLATE = {"zlib": True, "complevel": 1, "shuffle": True}
 """What every reader of NetCDF-4 can read, at the level that costs least."""

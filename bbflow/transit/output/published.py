@@ -8,9 +8,9 @@ from typing import Any
 import xarray as xr
 from xarray.coders import CFDatetimeCoder
 
+from bbflow.configuring.publication import PublicationConfig, PublishedVariable, time_format
 from bbflow.errors import ConfigError
 from bbflow.operators.space.grid import LAT, LON, kind_of
-from bbflow.publication import PublicationConfig, PublishedVariable, time_format
 from bbflow.transit.output.fields import coordinate_name
 from bbflow.transit.output.netcdf import NAMING, referenced, window_dataset, write_dataset
 

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import numpy as np
 
-from bbflow.cf import PACKING
-from bbflow.growing import GrowingZarr
 from bbflow.operators.operator import Operator
 from bbflow.operators.space.pyramids import Pyramid, PyramidLevel, multiscales
 from bbflow.operators.windows.window import Window
-from bbflow.stored_names import stored_name
+from bbflow.stream.cf import PACKING
 from bbflow.transit.output.claiming import PYRAMIDS_DIRECTORY
 from bbflow.transit.output.fields import ResultField
 from bbflow.transit.output.results import Array, Described, Results, result_name
+from bbflow.zarr_store.growing import GrowingZarr
+from bbflow.zarr_store.stored_names import stored_name
 
 NAMING = ("coordinates", "cell_measures", "grid_mapping", "bounds")
 """Attributes that name variables of the other store."""

@@ -9,17 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.cf import StreamAttributes
-from bbflow.chunks import Chunk, Chunks
-from bbflow.growing import GrowingZarr
+from bbflow.configuring.settings import ResultsConfig
 from bbflow.operators.decoding import marks_of
 from bbflow.operators.operator import Axis, Operator
 from bbflow.operators.own.guard import error_of
 from bbflow.operators.windows.calendars import Clock
 from bbflow.operators.windows.window import Window
-from bbflow.settings import ResultsConfig
-from bbflow.stored_names import stored_name
 from bbflow.stores.moved import bring, is_moved
+from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.folding.timeline import Closing, Span
 from bbflow.transit.output.attributes import (
     axis_name,
@@ -31,6 +28,9 @@ from bbflow.transit.output.attributes import (
 from bbflow.transit.output.fields import ResultField
 from bbflow.transit.output.stamps import bounds_of, count_variables, stamp_of, time_attributes
 from bbflow.transit.output.tiles import Tiles, tiled_storage, tiles_of
+from bbflow.zarr_store.chunks import Chunk, Chunks
+from bbflow.zarr_store.growing import GrowingZarr
+from bbflow.zarr_store.stored_names import stored_name
 
 Array = np.ndarray[Any, Any]
 Described = tuple[ResultField, Sequence[Operator]]

@@ -16,13 +16,13 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from bbflow.atomic import beside
-from bbflow.chunks import Array, Chunks
 from bbflow.drain.cuts import ChunkGrid, Dividing, cut_of
 from bbflow.drain.encoding import BYTES
 from bbflow.drain.shards import ENTRY_BYTES, NOTHING, header_bytes, make_once, write_at
 from bbflow.errors import naming
+from bbflow.host.atomic import beside
 from bbflow.stores.moved import bring, is_moved
+from bbflow.zarr_store.chunks import Array, Chunks
 
 MOST_CHUNKS = 1 << 14
 """Chunks in a file: whoever reads one of them reads the index of all."""

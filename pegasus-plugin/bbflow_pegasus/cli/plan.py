@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bbflow.errors import ConfigError
-from bbflow.javac import JavaUnavailableError
+from bbflow.host.javac import JavaUnavailableError
 from bbflow_pegasus.checking import site_faults
 from bbflow_pegasus.cli import main
 from bbflow_pegasus.configuring import Files

@@ -8,9 +8,9 @@ import os
 import shutil
 from collections.abc import Mapping
 
-from bbflow.atomic import write_whole
-from bbflow.belongings import belongings, make, remove
 from bbflow.errors import ConfigError
+from bbflow.host.atomic import write_whole
+from bbflow.host.belongings import belongings, make, remove
 from bbflow_pegasus.dag.events import with_new_jobs
 from bbflow_pegasus.dag.nodes import Dag, parse_dag
 from bbflow_pegasus.dag.planned import Planned, read_planned

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bbflow.atomic import write_whole
+from bbflow.host.atomic import write_whole
 from bbflow.units import format_bytes
 from bbflow_pegasus.planning.facts import Limits
 from bbflow_pegasus.planning.layout import TransferLayout

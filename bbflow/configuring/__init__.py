@@ -1,0 +1,1 @@
+"""What a run is to do, as people write it and as records."""

@@ -1,0 +1,216 @@
+"""What in a directory is ours, by a mark that we leave there; nothing else is ever removed.
+
+The mark is a file ``.bbflow``: its first line names the directory by its inode, each other line is a pattern of paths
+in it. What matches a pattern is ours, since nothing there did when the line was written. In patterns ``*`` stands for
+any part of one name, ``**`` for any number of directories, and at the end for all that a directory holds.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from bbflow.errors import ConfigError
+from bbflow.host.locks import locked_alone
+
+MARK = ".bbflow"
+Pattern = tuple[str, ...]
+_MADE, _SHARED = "bbflow made this directory, inode ", "bbflow put these files into the directory with inode "
+
+
+def make(directory: Path, *patterns: str) -> None:
+    """Make a directory for oneself, or go on with one that was made so.
+
+    Parameters
+    ----------
+    directory
+        Gets mode 0700.
+    patterns
+        What will be put there.
+
+    Raises
+    ------
+    ConfigError
+        If it is there with files in it and no mark, or belongs to another user.
+    """
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if directory.stat().st_uid != os.geteuid():
+        raise ConfigError(f"{directory} belongs to another user: give another directory")
+    if not is_marked(directory) and any(directory.iterdir()):
+        raise ConfigError(f"{directory} isn't empty, and bbflow didn't make it: move it, or give another directory")
+    new = _new(directory, patterns)
+    taken = (path for path in _found(directory, _split(new)) if not _is_directory(path))
+    _note(directory, new, _MADE, next(taken, None))
+
+
+def claim(directory: Path, *patterns: str) -> None:
+    """Note what will be put into a directory that may hold other files too, and is never removed itself.
+
+    Raises
+    ------
+    ConfigError
+        If something of this name is there and isn't noted. Nothing is noted then.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    new = _new(directory, patterns)
+    _note(directory, new, _SHARED, next(_in_the_way(directory, _split(new)), None))
+
+
+def is_marked(directory: Path) -> bool:
+    """Whether something in a directory may be ours."""
+    return _header(directory) is not None
+
+
+def is_made(directory: Path) -> bool:
+    """Whether we made a directory. A copy that somebody keeps of one doesn't count, although it has the mark too."""
+    try:
+        return _header(directory) == f"{_MADE}{directory.stat().st_ino}"
+    except OSError:
+        return False
+
+
+def is_ours(directory: Path, path: Path) -> bool:
+    """Whether a path in a directory is noted there."""
+    parts = path.relative_to(directory).parts
+    return parts == (MARK,) or any(_matches(parts, pattern) for pattern in _split(_patterns(directory)))
+
+
+def belongings(directory: Path) -> Iterator[Path]:
+    """Go through the files in a directory that are ours; without a mark there are none."""
+    return (path for path in _found(directory, _split(_patterns(directory))) if not _is_directory(path))
+
+
+def foreign(directory: Path) -> Iterator[Path]:
+    """Go through what isn't ours in a directory that we made, or in those that we made in a shared one."""
+    yield from _foreign(directory, _split(_patterns(directory)))
+
+
+def clear(directory: Path, *patterns: str) -> None:
+    """Remove what is ours in a directory, and nothing without a mark; the mark stays.
+
+    Parameters
+    ----------
+    directory
+        Which.
+    patterns
+        Only this, of what is noted; by default all.
+    """
+    known = _patterns(directory)
+    for path in _found(directory, _split([pattern for pattern in known if not patterns or pattern in patterns])):
+        with suppress(OSError):  # a directory that isn't empty, or somebody was faster
+            path.rmdir() if _is_directory(path) else path.unlink()
+
+
+def remove(directory: Path) -> None:
+    """Remove a directory that we made, but for what others have put into it; without a mark nothing is removed."""
+    if is_made(directory):
+        clear(directory)
+        with suppress(OSError):  # somebody was faster
+            if [path.name for path in directory.iterdir()] == [MARK]:
+                (directory / MARK).unlink()
+                directory.rmdir()
+
+
+def locked(directory: Path, refusal: str) -> AbstractContextManager[None]:
+    """Be the one process that works in a marked directory, for as long as a ``with`` lasts.
+
+    Parameters
+    ----------
+    directory
+        That; where its file system has no locks, nobody is refused.
+    refusal
+        What is said if another process does.
+
+    Raises
+    ------
+    ConfigError
+        If another process does.
+    """
+    return locked_alone(directory / MARK, refusal, create=False)
+
+
+def _new(directory: Path, patterns: Sequence[str]) -> list[str]:
+    known = _patterns(directory)
+    return [pattern for pattern in dict.fromkeys(patterns) if pattern not in known]
+
+
+def _note(directory: Path, new: Sequence[str], header: str, taken: Path | None) -> None:
+    if taken is not None:
+        raise ConfigError(f"{taken} is in the way, and bbflow didn't make it: move it, or give another directory")
+    first = [] if is_marked(directory) else [f"{header}{directory.stat().st_ino}"]
+    if first or new:
+        with (directory / MARK).open("a") as file:
+            file.write("".join(f"{line}\n" for line in (*first, *new)))
+
+
+def _header(directory: Path) -> str | None:
+    try:
+        first = (directory / MARK).read_text().partition("\n")[0]
+    except (OSError, UnicodeDecodeError):
+        return None
+    return first if first.startswith((_MADE, _SHARED)) else None
+
+
+def _patterns(directory: Path) -> list[str]:
+    return (directory / MARK).read_text().splitlines()[1:] if is_marked(directory) else []
+
+
+def _split(patterns: Sequence[str]) -> list[Pattern]:
+    return [tuple(pattern.split("/")) for pattern in patterns]
+
+
+def _matches(parts: Sequence[str], pattern: Sequence[str], *, begin: bool = False) -> bool:
+    """Whether a path matches a pattern, or (`begin`) is a directory that may hold something that does."""
+    if not pattern or not parts:
+        return not parts and (begin or not pattern)
+    if pattern[0] == "**":
+        return len(pattern) == 1 or any(
+            _matches(parts[at:], pattern[1:], begin=begin) for at in range(len(parts) + begin)
+        )
+    return fnmatchcase(parts[0], pattern[0]) and _matches(parts[1:], pattern[1:], begin=begin)
+
+
+def _in_the_way(directory: Path, new: Sequence[Pattern]) -> Iterator[Path]:
+    """Go through what has the name of something new, or of its outermost directory, and isn't ours."""
+    known = _split(_patterns(directory))
+    for path in _entries(directory):
+        is_known = any(_matches((path.name,), pattern, begin=True) for pattern in known)
+        if not is_known and any(_matches((path.name,), pattern, begin=True) for pattern in new):
+            yield path
+    for path in (directory.joinpath(*pattern) for pattern in new):
+        if os.path.lexists(path) and not is_ours(directory, path):
+            yield path
+
+
+def _found(directory: Path, patterns: Sequence[Pattern], above: tuple[str, ...] = ()) -> Iterator[Path]:
+    """Go through what matches, what is in a directory before itself; those that may hold it are given too."""
+    for path in _entries(directory):
+        parts = (*above, path.name)
+        if parts == (MARK,):
+            continue
+        if _is_directory(path) and any(_matches(parts, pattern, begin=True) for pattern in patterns):
+            yield from _found(path, patterns, parts)
+            yield path
+        elif not _is_directory(path) and any(_matches(parts, pattern) for pattern in patterns):
+            yield path
+
+
+def _foreign(directory: Path, patterns: Sequence[Pattern], above: tuple[str, ...] = ()) -> Iterator[Path]:
+    for path in _entries(directory):
+        parts = (*above, path.name)
+        if _is_directory(path) and any(_matches(parts, pattern, begin=True) for pattern in patterns):
+            yield from _foreign(path, patterns, parts)
+        elif not any(_matches(parts, pattern) for pattern in ((MARK,), *patterns)) and (above or is_made(directory)):
+            yield path
+
+
+def _is_directory(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
+def _entries(directory: Path) -> list[Path]:
+    try:
+        return sorted(directory.iterdir())
+    except OSError:
+        return []  # it is gone, or not ours to read

@@ -1,0 +1,1 @@
+"""Reading what others write: YAML, maps into records, and types checked while bytes are decoded."""

@@ -1,0 +1,302 @@
+"""How the blocks of a stream lie: what doesn't change from step to step, known once (FORMAT.md, 'Layout')."""
+
+import itertools
+import math
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from operator import attrgetter
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+from msgspec import UnsetType
+
+from bbflow.errors import ProtocolError
+from bbflow.reading.wire_types import MAX_INTEGER, Content, Row
+
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
+DTYPES: Mapping[str, np.dtype[Any]] = {
+    "char": np.dtype("i1"),
+    **{f"{u}int{8 * n}_t": np.dtype(f"{u or 'i'}{n}") for u in ("", "u") for n in (1, 2, 4, 8)},
+    "float": np.dtype("f4"),
+    "double": np.dtype("f8"),
+    "long double": np.dtype(np.longdouble),
+    "float complex": np.dtype("c8"),
+    "double complex": np.dtype("c16"),
+}
+"""ADIOS2's type names and what NumPy calls them; ``string`` has no array form."""
+EXTREMES_BYTES = 16
+"""Bytes of one block's minimum and maximum: two of 8 bytes, as `wide_dtype` says."""
+
+
+def wide_dtype(name: str) -> np.dtype[Any]:
+    """Return the type in which minimum and maximum of blocks of an ADIOS2 type are kept: of 8 bytes, without loss."""
+    kind = DTYPES[name].kind if name in DTYPES else "f"
+    return np.dtype({"i": "<i8", "u": "<u8"}.get(kind, "<f8"))
+
+
+@dataclass(frozen=True, slots=True)
+class BlockForm:
+    """What doesn't change of a block from step to step."""
+
+    name: str
+    """The variable."""
+    type: str
+    """ADIOS2's name of its type."""
+    kind: str
+    """GlobalArray, LocalArray, JoinedArray, GlobalValue or LocalValue."""
+    shape: tuple[int, ...]
+    """Global shape of the variable; empty where it has none."""
+    start: tuple[int, ...]
+    """Where the block begins in the global array."""
+    count: tuple[int, ...]
+    """Shape of the block."""
+    rank: int
+    """The writer."""
+    extent: int = 0
+    """Which of its rank's extents it lies in, or of its rank's files if it is spilled; 0 for a single value."""
+    place: int = 0
+    """Its first byte there, from the extent's first."""
+    bytes: int = 0
+    """Its length; 0 for a single value."""
+    spilled: bool = False
+    """Whether it lies in a file."""
+    stride: int = 1
+    """Its values lie this many items apart: a schema makes a column of a table a block of its own."""
+
+    @property
+    def reach(self) -> int:
+        """How many bytes there are from its first value to its last one."""
+        return self.bytes and self.bytes + (math.prod(self.count) - 1) * (self.stride - 1) * self.dtype.itemsize
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Its type in NumPy."""
+        return DTYPES[self.type]
+
+    @property
+    def _can_be(self) -> bool:
+        """Whether its values fit together."""
+        return (
+            self.place + self.bytes <= MAX_INTEGER
+            and (self.type in DTYPES or (self.type == "string" and not self.bytes))
+            and (self.bytes > 0 or not (self.extent or self.place or self.spilled))
+        )
+
+    @classmethod
+    def from_wire(cls, row: Row) -> "BlockForm":
+        """Take in a row of `forms` (FORMAT.md, 'Layout').
+
+        Raises
+        ------
+        ProtocolError
+            If its values don't fit together.
+        """
+        form = cls(*row)
+        if not form._can_be:
+            raise ProtocolError(f"a block's form has values that don't fit together: {str(row)[:200]}")
+        if form.bytes and math.prod(form.count) * form.dtype.itemsize != form.bytes:
+            raise ProtocolError(
+                f"block of {form.name} with count {form.count} and type {form.type} can't be {form.bytes} bytes"
+            )
+        return form
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Layout:
+    """How the blocks of a step lie: steps that lie alike have the same object, in one process.
+
+    So ``step.layout is last.layout`` tells a steady step, and what is derived from a layout is kept by it. It is made
+    by `of` only, and is gone when nobody has it any more.
+    """
+
+    forms: tuple[BlockForm, ...]
+    """All blocks of all ranks, each rank's one behind the other."""
+    number: int
+    """Its own in this process; never given twice."""
+    singles: tuple[int, ...]
+    """Which of the forms are of single values, in the order of a step's `values`."""
+    reach: tuple[int, ...]
+    """How many bytes of each source are in use."""
+    files: int
+    """How many files the spilled blocks are in."""
+    source_of: Numbers
+    """Source of each form: an index into a step's `sources`, or into its `files` if it is spilled."""
+    places: Numbers
+    """First byte of each form in its source."""
+    lengths: Numbers
+    """Bytes of each form in the pool; 0 for single values and spilled blocks."""
+    nbytes: int
+    """Bytes of all its blocks."""
+
+    @classmethod
+    def of(cls, forms: tuple[BlockForm, ...]) -> "Layout":
+        """Return the layout of some forms."""
+        with _INTERNING:
+            known = _LAYOUTS.get(forms)
+            if known is None:
+                known = _LAYOUTS[forms] = cls._make(forms)
+            return known
+
+    @classmethod
+    def _make(cls, forms: tuple[BlockForm, ...]) -> "Layout":
+        reach: list[int] = []
+        source_of: list[int] = []
+        files = 0
+        for _, own in itertools.groupby(forms, lambda form: form.rank):
+            first, first_file = len(reach), files
+            for form in own:
+                source_of.append((first_file if form.spilled else first) + form.extent)
+                if form.spilled:
+                    files = max(files, source_of[-1] + 1)
+                elif form.bytes:
+                    reach += [0] * (source_of[-1] + 1 - len(reach))
+                    reach[source_of[-1]] = max(reach[source_of[-1]], form.place + form.reach)
+        singles = tuple(at for at, form in enumerate(forms) if not form.bytes)
+        return cls(
+            forms, next(_NUMBERS), singles, tuple(reach), files,
+            source_of=np.array(source_of, np.int64),
+            places=np.array([form.place for form in forms], np.int64),
+            lengths=np.array([0 if form.spilled else form.bytes for form in forms], np.int64),
+            nbytes=sum(form.bytes for form in forms),
+        )  # fmt: skip
+
+    @classmethod
+    def from_wire(cls, rows: tuple[Row, ...]) -> "Layout":
+        """Take in `forms` (FORMAT.md, 'Layout').
+
+        Raises
+        ------
+        ProtocolError
+            If a form is wrong, or there is an extent or a file that no block lies in.
+        """
+        forms = tuple(BlockForm.from_wire(row) for row in rows)
+        if any(form.extent >= len(forms) for form in forms):
+            raise ProtocolError("a layout with an extent that no block lies in")
+        layout = cls.of(forms)
+        used = {int(source) for form, source in zip(forms, layout.source_of, strict=True) if form.spilled}
+        if 0 in layout.reach or len(used) != layout.files:
+            raise ProtocolError("a layout with an extent that no block lies in")
+        return layout
+
+    def to_wire(self) -> tuple[Row, ...]:
+        """Return its `forms` as FORMAT.md describes them."""
+        return tuple(
+            (
+                form.name, form.type, form.kind, form.shape, form.start, form.count,
+                form.rank, form.extent, form.place, form.bytes, form.spilled,
+            )
+            for form in self.forms
+        )  # fmt: skip
+
+    def offsets(self, sources: bytes) -> Numbers:
+        """Return the first byte in the pool of each block of a step.
+
+        Parameters
+        ----------
+        sources
+            Those of the step.
+
+        Returns
+        -------
+        numpy.ndarray
+            One number for each form; it means nothing for single values and spilled blocks.
+        """
+        offsets: Numbers = self.offsets_of([sources])[0]
+        return offsets
+
+    def offsets_of(self, steps: Sequence[bytes]) -> Numbers:
+        """Return the first bytes of several steps' blocks, of shape (steps, forms), as `offsets` gives them for one."""
+        firsts = np.frombuffer(b"".join(steps), "<i8")
+        if not firsts.size:
+            return np.broadcast_to(self.places, (len(steps), len(self.places)))
+        first_of = firsts.reshape(len(steps), -1).take(self.source_of, axis=1, mode="clip")
+        begins: Numbers = first_of + self.places
+        return begins
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Column by column: form by form takes several times as long, and there may be 200,000.
+        return _of_columns, tuple(zip(*map(_TOLD, self.forms), strict=True))
+
+
+_TOLD = attrgetter(*(item.name for item in fields(BlockForm)))
+
+
+def _of_columns(*columns: tuple[Any, ...]) -> Layout:
+    return Layout.of(tuple(map(BlockForm, *columns)) if columns else ())
+
+
+_LAYOUTS: "WeakValueDictionary[tuple[BlockForm, ...], Layout]" = WeakValueDictionary()
+_INTERNING = threading.Lock()
+_NUMBERS = itertools.count()
+
+
+@lru_cache(maxsize=16)
+def joined(parts: tuple[Layout, ...]) -> Layout:
+    """Return the layout of several ranks' parts of a step."""
+    return Layout.of(tuple(form for part in parts for form in part.forms))
+
+
+LAYOUTS_KNOWN = 16
+"""How many layouts are known by their number at once, on one way: numbers are below it."""
+NO_BLOCKS = -1
+"""Number of the layout without blocks, which everybody knows."""
+
+
+class Layouts:
+    """Layouts that came in on one way, by the numbers that they have there."""
+
+    def __init__(self) -> None:
+        self._by_number: dict[int, Layout] = {}
+
+    def __getitem__(self, number: int) -> Layout:
+        return self._by_number[number]
+
+    def find(self, number: int, forms: tuple[Row, ...] | UnsetType) -> Layout:
+        """Return the layout that is named; its forms come along when the number is new, or means another.
+
+        Raises
+        ------
+        ProtocolError
+            If the number is wrong or unknown, or the forms are.
+        """
+        if not NO_BLOCKS <= number < LAYOUTS_KNOWN:
+            raise ProtocolError(f"a layout has the number {str(number)[:30]}, which can't be")
+        if number == NO_BLOCKS:
+            return Layout.of(())
+        if not isinstance(forms, UnsetType):
+            return Layout.from_wire(forms)
+        if number not in self._by_number:
+            raise ProtocolError(f"layout {number} was named before its forms came")
+        return self._by_number[number]
+
+    def take(self, number: int, forms: tuple[Row, ...] | UnsetType) -> Layout:
+        """Return the layout that is named, and keep its number."""
+        layout = self._by_number[number] = self.find(number, forms)
+        return layout
+
+    def take_of(self, content: Content) -> Layout:
+        """Return the layout that a message or a record names, and keep its number."""
+        return self.take(content.layout, content.forms)
+
+
+class Known:
+    """Layouts that the other side of a way knows, and their numbers: the one used longest ago makes place."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Layout, int] = {}
+
+    def __contains__(self, layout: Layout) -> bool:
+        return layout in self._numbers
+
+    def number(self, layout: Layout) -> tuple[int, bool]:
+        """Return a layout's number, and whether its forms must be sent along."""
+        number = self._numbers.pop(layout, None)
+        is_new = number is None
+        if number is None:
+            is_full = len(self._numbers) == LAYOUTS_KNOWN
+            number = self._numbers.pop(next(iter(self._numbers))) if is_full else len(self._numbers)
+        self._numbers[layout] = number
+        return number, is_new

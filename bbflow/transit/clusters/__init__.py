@@ -1,0 +1,1 @@
+"""Where tasks run: in threads of the analysis, or on Dask's workers."""

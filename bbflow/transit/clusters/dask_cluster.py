@@ -1,0 +1,328 @@
+"""Tasks on Dask's workers: a cluster of our own or one that is there, and each task pinned to a node's host."""
+
+import logging
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+from urllib.parse import urlparse
+
+import dask
+from distributed import Client, Future, KilledWorker, LocalCluster
+from distributed.client import FutureCancelledError
+from distributed.comm.core import CommClosedError
+from distributed.protocol import pickle
+
+from bbflow.configuring.settings import WorkersConfig
+from bbflow.errors import NodeError
+from bbflow.host.atomic import PRIVATE, write_whole
+from bbflow.host.leftovers import scratch
+from bbflow.transit.clusters.cluster import ASIDE_THREADS, TaskLostError, WorkerKilledError
+from bbflow.transit.clusters.dask_settings import dask_settings
+from bbflow.transit.clusters.security import security_of
+
+CONNECT_TIMEOUT_S = 30.0
+LOCAL_TIMEOUT_S = 5.0
+"""How long the result of a worker that has died is waited for, before Dask makes it again."""
+WORKER_TIMEOUT_S = 60.0
+"""How long a worker on a node's host is waited for: workers may start side by side with the analysis."""
+POLL_S = 0.2
+COUNT_EVERY_S = 5.0
+"""How often the scheduler is asked how many threads there are: each time costs a batch some milliseconds."""
+UNWARNED = {"distributed.admin.large-graph-warning-threshold": "1PiB"}
+"""Dask warns of large tasks, and says how its users would avoid them: the plan of many blocks is sent once."""
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    """Make what Dask raises when a process of its own dies an error that may pass.
+
+    Raises
+    ------
+    NodeError
+        In its place; of the kind that says what has become of a task, if it is about one.
+    """
+    try:
+        yield
+    except KilledWorker as error:
+        raise WorkerKilledError(str(error)) from None
+    except (CommClosedError, FutureCancelledError, TimeoutError) as error:
+        kind = TaskLostError if isinstance(error, FutureCancelledError) else NodeError
+        raise kind(f"Dask's scheduler or workers are gone ({type(error).__name__}: {error})") from None
+
+
+class DaskTask:
+    """What is to come of a task that Dask has.
+
+    Parameters
+    ----------
+    future
+        Dask's own.
+    """
+
+    __slots__ = ("future",)
+
+    def __init__(self, future: "Future[Any]") -> None:
+        self.future = future
+        """Dask's own."""
+
+    def done(self) -> bool:
+        """Whether it has ended, well or not."""
+        return bool(self.future.done())
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait, and return what it has come to, as `SubmittedTask.result` does."""
+        with _failures():
+            return self.future.result(timeout)
+
+    def exception(self) -> BaseException | None:
+        """Wait, and return what it has raised."""
+        with _failures():
+            found: BaseException | None = self.future.exception()
+            return found
+
+    def release(self) -> None:
+        """Let it not be run again, whoever still has this."""
+        self.future.release()
+
+
+def call_packed(packed: bytes, *results: Any) -> Any:
+    """Call a function with what was pickled beside it, and other tasks' results: what each task does.
+
+    Dask's scheduler unpickles arguments and pickles them again, but for bytes.
+    """
+    function, given = pickle.loads(packed)
+    return function(*given, *results)
+
+
+class DaskCluster:
+    """Runs tasks on the Dask workers of the BB nodes' hosts.
+
+    Parameters
+    ----------
+    client
+        Of their scheduler; it is closed with this.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        with _failures():
+            self._hosts = self._find_hosts()
+        self._waiting: dict[Future[Any], str] = {}
+        self._closed = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, name="watch-dask", daemon=True)
+        self._watcher.start()
+        self._threads, self._counted_s = 1, -COUNT_EVERY_S
+        self._token, self._numbers = uuid.uuid4().hex, count()
+        self._groups: dict[str, Future[Any]] = {}
+
+    def _find_hosts(self) -> dict[str, set[str]]:
+        hosts: dict[str, set[str]] = {}
+        for address, host in self.client.run(socket.gethostname).items():
+            hosts.setdefault(host, set()).add(urlparse(address).hostname or address)
+        return hosts
+
+    @property
+    def threads(self) -> int:
+        """Threads of all workers that fold."""
+        if time.monotonic() > self._counted_s + COUNT_EVERY_S:
+            with _failures():
+                known = self.client.nthreads().values()
+            folding = (max(count - ASIDE_THREADS, 1) for count in known)
+            self._threads, self._counted_s = sum(folding) or 1, time.monotonic()
+        return self._threads
+
+    def processes(self, host: str) -> int:
+        """Worker processes on a host; one if none has come yet."""
+        known = self._hosts.get(host, set())
+        with _failures():
+            return sum(urlparse(worker).hostname in known for worker in self.client.nthreads()) or 1
+
+    def has(self, host: str) -> bool:
+        """Whether a worker is known to run on a host."""
+        return host in self._hosts
+
+    def _watch(self) -> None:
+        """Cancel tasks whose hosts are without workers: Dask starts one again that dies, but not one that dies then.
+
+        So nobody waits for ever: who asks for their results gets a `NodeError`.
+        """
+        missed_s: dict[str, float] = {}
+        while not self._closed.wait(COUNT_EVERY_S):
+            waiting = dict(self._waiting)
+            try:
+                there = {urlparse(worker).hostname for worker in self.client.nthreads()} if waiting else set()
+            except (OSError, RuntimeError):  # the scheduler is gone, or this is: whoever waits learns it by himself
+                continue
+            for host in set(waiting.values()):
+                if self._hosts.get(host, set()) & there:  # hosts are found anew now and then
+                    missed_s.pop(host, None)
+                elif time.monotonic() - missed_s.setdefault(host, time.monotonic()) > WORKER_TIMEOUT_S:
+                    self.client.cancel([future for future, its_host in waiting.items() if its_host == host])
+            waiting.clear()  # or Dask would run what has ended once more, as long as this waits
+
+    def submit(self, function: Callable[..., Any], *arguments: Any, host: str, done: Callable[[], None]) -> DaskTask:
+        """Run a function, as `Cluster.submit` does; Dask runs it again on another worker if its worker dies.
+
+        Raises
+        ------
+        NodeError
+            If no worker runs on the host, nor comes within `WORKER_TIMEOUT_S`.
+        """
+        if not self._has_worker(host):
+            known = ", ".join(self._hosts) or "none"
+            raise NodeError(
+                f"no Dask worker runs on {host}, where a BB node is, and none came within {WORKER_TIMEOUT_S:.0f} s "
+                f"(workers run on: {known}): start one there with 'bbflow dask worker'"
+            )
+        key = (self._group_of(function), next(self._numbers))
+        given = [item for item in arguments if not isinstance(item, DaskTask)]
+        packed, awaited = pickle.dumps((function, given)), [item.future for item in arguments[len(given) :]]
+        with dask.config.set(UNWARNED), _failures():
+            future = self.client.submit(call_packed, packed, *awaited, key=key, workers=sorted(self._hosts[host]))
+        self._waiting[future] = host
+
+        def ended(future: "Future[Any]") -> None:
+            self._waiting.pop(future, None)
+            done()
+
+        future.add_done_callback(ended)
+        return DaskTask(future)
+
+    def _group_of(self, function: Callable[..., Any]) -> str:
+        """Name the group of a function's tasks, which lives as long as one of them does.
+
+        Dask never forgets a group that has ended (in its spans): with a group for each task, as it makes by itself, its
+        scheduler would grow with each step.
+        """
+        name = getattr(function, "func", function).__name__
+        if name not in self._groups:
+            self._groups[name] = self.client.submit(int, key=(f"{name}-{self._token}", "group"))
+        return f"{name}-{self._token}"
+
+    def _has_worker(self, host: str) -> bool:
+        deadline_s = time.monotonic() + WORKER_TIMEOUT_S
+        while host not in self._hosts:
+            if time.monotonic() > deadline_s:
+                return False
+            self._hosts = self._find_hosts()
+            if host not in self._hosts:
+                time.sleep(POLL_S)
+        return True
+
+    def close(self) -> None:
+        """Leave the scheduler."""
+        self._closed.set()
+        self._watcher.join()
+        self.client.close()
+
+    def __enter__(self) -> "DaskCluster":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@contextmanager
+def dask_here(workers: WorkersConfig) -> Iterator[DaskCluster]:
+    """Start Dask on this host, until the context ends.
+
+    Parameters
+    ----------
+    workers
+        What it is made of.
+
+    Raises
+    ------
+    NodeError
+        If a worker doesn't start.
+    """
+    with (
+        scratch() as directory,
+        _start(workers, directory) as local,
+        # Results come straight from the workers: each way over the scheduler would hold up the next batch. Nothing but
+        # our tasks goes there, whatever else this process computes with Dask.
+        DaskCluster(Client(local, direct_to_workers=True, timeout=LOCAL_TIMEOUT_S, set_as_default=False)) as cluster,
+    ):
+        yield cluster
+
+
+def connected_cluster(scheduler: str, certificate: Path | None = None) -> DaskCluster:
+    """Use a cluster that is there.
+
+    Parameters
+    ----------
+    scheduler
+        Address of its scheduler, or path of the scheduler file.
+    certificate
+        What lets in at a scheduler with TLS; without one, or if it isn't there, what Dask's configuration has.
+
+    Raises
+    ------
+    NodeError
+        If the scheduler doesn't answer.
+    """
+    return DaskCluster(_connect(scheduler, certificate))
+
+
+def _start(workers: WorkersConfig, directory: Path) -> LocalCluster:
+    """Start a cluster on this host that other users of the host can't use: threads speak to nobody outside."""
+    own = directory / "dask.pem"
+    if workers.processes:
+        from bbflow.net.certifying import new_certificate  # late: a tenth of a second, which threads needn't wait
+
+        write_whole(own, new_certificate(), PRIVATE)
+    with dask.config.set(dask_settings(dashboard=workers.dashboard is not None)):
+        try:
+            return LocalCluster(
+                n_workers=workers.count,
+                processes=workers.processes > 0,
+                threads_per_worker=workers.threads + ASIDE_THREADS,
+                host="127.0.0.1" if workers.processes else None,
+                dashboard_address=workers.dashboard or "127.0.0.1:0",
+                scheduler_kwargs={"dashboard": workers.dashboard is not None},
+                memory_limit=0,
+                local_directory=str(directory),
+                security=security_of(own) if workers.processes else None,
+                silence_logs=logging.CRITICAL,  # what fails comes back with the task, and is said once
+            )
+        except (RuntimeError, TimeoutError, CommClosedError) as error:
+            raise NodeError(f"a Dask worker didn't start ({error})") from None
+
+
+def reached(scheduler: str, certificate: Path | None) -> tuple[str, set[str]]:
+    """Ask a scheduler who it is.
+
+    Returns
+    -------
+    tuple
+        Its address, and the hosts of its workers.
+
+    Raises
+    ------
+    NodeError
+        If it doesn't answer.
+    """
+    with _connect(scheduler, certificate) as client:
+        return str(client.scheduler.address), set(client.run(socket.gethostname).values())
+
+
+def _connect(scheduler: str, certificate: Path | None) -> Client:
+    security = security_of(certificate) if certificate is not None and certificate.exists() else None
+    try:
+        if "://" in scheduler:
+            return Client(scheduler, timeout=CONNECT_TIMEOUT_S, security=security, set_as_default=False)
+        return Client(scheduler_file=scheduler, timeout=CONNECT_TIMEOUT_S, security=security, set_as_default=False)
+    except (OSError, TimeoutError, ValueError, RuntimeError) as error:  # the last: it has no TLS
+        raise NodeError(
+            f"no Dask scheduler answers at {scheduler} ({error}): start one with 'bbflow dask scheduler', or leave "
+            "--scheduler out"
+        ) from None

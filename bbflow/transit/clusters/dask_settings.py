@@ -1,0 +1,39 @@
+"""How Dask is set up in a run: closed to others, and quiet where nobody looks at it."""
+
+from typing import Any
+
+import dask
+
+from bbflow.transit.clusters.security import NO_HTTP
+
+STEADY: dict[str, Any] = {
+    # A worker that sees memory filling must not pause or kill: the pool is shared memory and counts as its own.
+    **{f"distributed.worker.memory.{limit}": False for limit in ("target", "spill", "pause", "terminate")},
+    # What Dask remembers for its developers are our tasks' arguments, with the steps that they were about.
+    "distributed.admin.low-level-log-length": 10,
+    "distributed.admin.log-length": 100,
+}
+"""Holds for all."""
+QUIET: dict[str, Any] = {
+    # It wakes up a hundred times a second to see what its threads do, fifty times to see how late it is.
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "1s",
+    "distributed.admin.system-monitor.interval": "5s",
+}
+"""What only a dashboard shows, which takes a fiftieth of a core beside the simulation."""
+
+
+def dask_settings(*, dashboard: bool = False) -> dict[str, Any]:
+    """Return the settings of Dask that schedulers and workers are started with.
+
+    Parameters
+    ----------
+    dashboard
+        Whether the scheduler's web page is wanted, which asks nobody for a key; otherwise there is none.
+    """
+    settings = STEADY | ({} if dashboard else QUIET)
+    for kind in ("worker",) if dashboard else ("worker", "scheduler"):
+        # The server is there for a moment before it is closed: it has nothing to show then.
+        settings[f"distributed.{kind}.http.routes"] = []
+        settings[f"distributed.{kind}.preload"] = [*dask.config.get(f"distributed.{kind}.preload"), NO_HTTP]
+    return settings

@@ -1,0 +1,98 @@
+"""Batches of tasks that are in flight, and what is done when their workers die."""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, TypeVar
+
+from bbflow.errors import NodeError
+from bbflow.transit.clusters.cluster import Cluster, SubmittedTask, WorkerKilledError
+
+WORKER_DEATHS = 5
+"""A batch whose workers die this many times is at fault itself."""
+
+B = TypeVar("B")
+Work = tuple[tuple[Any, ...], str]
+"""Arguments of a task, and the host that it must run on."""
+
+
+def take(tasks: Sequence[SubmittedTask[Any]]) -> list[Any]:
+    """Wait for tasks, and return their results; they are let go of, so none is run again.
+
+    Dask runs a task once more whose result is lost with a worker, as long as anybody has its `SubmittedTask`: after
+    what it read has been written over by others. What is let go of here is so before anything that is submitted later.
+    """
+    results = [task.result() for task in tasks]
+    let_go(tasks)
+    return results
+
+
+def let_go(tasks: Iterable[SubmittedTask[Any]]) -> None:
+    """Let tasks not be run again, whoever still has these; there are no results to be had any more."""
+    for task in tasks:
+        task.release()
+
+
+class TaskBatch(Generic[B]):
+    """Tasks that belong to one batch of steps.
+
+    Parameters
+    ----------
+    cluster
+        Where they run.
+    batch
+        What they do.
+    function
+        What each task calls; running it twice must do no harm.
+    works
+        Its arguments, and the host that it must run on, for each task.
+    done
+        Called, in another thread, whenever a task is done.
+    guarded
+        Gives the works once more, made safer, for a batch whose workers have died; the same ones if None.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        batch: B,
+        function: Callable[..., Any],
+        works: Sequence[Work],
+        done: Callable[[], None],
+        guarded: Callable[[], Sequence[Work]] | None = None,
+    ) -> None:
+        self.batch = batch
+        """What they do."""
+        self.started_s = time.time()
+        """When they were submitted (seconds since the epoch)."""
+        self._cluster, self._function, self._works, self._done = cluster, function, works, done
+        self._deaths = 0
+        self._guarded = guarded
+        self.tasks = self._submit()
+        """For each of the works what is to come of it."""
+        if not works:
+            done()
+
+    def _submit(self) -> list[SubmittedTask[Any]]:
+        return [self._cluster.submit(self._function, *work, host=host, done=self._done) for work, host in self._works]
+
+    def results(self) -> list[Any] | None:
+        """Return the results; None while a task runs.
+
+        Dask runs a task again whose worker died; when it has given up, the batch is submitted anew.
+
+        Raises
+        ------
+        NodeError
+            If that happens again and again.
+        """
+        if not all(task.done() for task in self.tasks):
+            return None
+        try:
+            return [task.result() for task in self.tasks]
+        except WorkerKilledError as error:
+            self._deaths += 1
+            if self._deaths >= WORKER_DEATHS:
+                raise NodeError(f"the Dask workers die again and again ({error}): give them more memory") from None
+            self._works = self._works if self._guarded is None else self._guarded()
+            self.tasks = self._submit()
+            return None

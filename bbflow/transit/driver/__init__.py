@@ -1,0 +1,1 @@
+"""The stages that a stream goes through, and what they decide."""

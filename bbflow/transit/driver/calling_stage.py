@@ -1,0 +1,280 @@
+"""The stage that calls users' functions: step by step, and with each span of a window, beside fold and drain."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from bbflow.drain.draining import bare
+from bbflow.errors import OperatorError
+from bbflow.functions import Said, UserFunction
+from bbflow.host.atomic import write_whole
+from bbflow.operators.windows.calendars import Clock
+from bbflow.stream.cf import StreamAttributes
+from bbflow.transit.calling.answers import ERROR, KEPT, STOP, THROUGH, Answers, AxisPlace
+from bbflow.transit.calling.calls import CallReceipt, SpanCall, StepCall, call_function
+from bbflow.transit.clusters.tasks import TaskBatch, let_go
+from bbflow.transit.driver.driver_stage import no_time
+from bbflow.transit.driver.run_context import Running
+from bbflow.transit.folding.patterns import Parts, parts_of
+from bbflow.transit.output.claiming import STOP_FILE
+from bbflow.transit.output.results import Results
+from bbflow.view.consumers import CALLS, no_checkpoint
+from bbflow.view.judging import Judging, WholeFields
+
+Call = StepCall | SpanCall
+
+
+@dataclass(slots=True)
+class Calling:
+    """One function, and how far it was called."""
+
+    function: UserFunction
+    """Which function."""
+    answers: Answers
+    """What it has published."""
+    next: int
+    """The step, or the span, that comes next."""
+    judging: Judging | None = None
+    """Says which steps it is called with, if a condition does."""
+    tasks: TaskBatch[Call] | None = None
+    """The call that runs."""
+    error: str = ""
+    """What failed in it: it isn't called any more."""
+    kept: set[int] = field(default_factory=set)
+    """Steps for which it has asked."""
+
+    @property
+    def done(self) -> float:
+        """Every step up to this one is done, as far as it goes."""
+        if self.error:
+            return math.inf
+        return self.next - 1 if self.tasks is None else self.tasks.batch.number - 1  # type: ignore[union-attr]
+
+    @property
+    def settled(self) -> float:
+        """How many spans it was called with whose answers are committed; called by any thread."""
+        tasks, after = self.tasks, self.next
+        if self.error:
+            return math.inf
+        return min(self.answers.through + 1, after if tasks is None else tasks.batch.index)  # type: ignore[union-attr]
+
+
+class CallStage:
+    """Calls users' functions.
+
+    Each function is called with one field after the other, in their order, and several functions side by side. What
+    it answers counts with the commit of its store; after that the nodes are told that the step is done.
+
+    Parameters
+    ----------
+    run
+        What holds for all stages.
+    """
+
+    def __init__(self, run: Running) -> None:
+        self._run = run
+        self._told = min((step for step, _ in run.consumers.of(CALLS).values()), default=-1)
+        self._attributes: StreamAttributes | None = None
+        self._clock: Clock | None = None
+        self._results: Results | None = None
+        self.time_of: Callable[[int, Parts], float | None] = no_time
+        """Gives the time of a step, in the stream's units, from its number and what there is of it."""
+        self.drained: Callable[[], int] = lambda: -1
+        """Gives the step up to which all is drained: what was asked for before that counts no more."""
+        self._steps: list[Calling] = []
+        self._spans: list[Calling] = []
+        for function in run.config.functions:
+            answers = Answers(run.config.output, function.name)
+            # What the last span has come to may have been shown once more just before an analysis was killed.
+            first = answers.through + 1 if function.of else max(answers.through, 0)
+            calling = Calling(function, answers, first, error=answers.error, kept=set(answers.kept))
+            (self._steps if function.of else self._spans).append(calling)
+        self._stopped = ""
+        for calling in self._all:
+            if calling.answers.stop:
+                self._ask_to_stop(calling.answers.stop)
+
+    @property
+    def _all(self) -> list[Calling]:
+        return [*self._steps, *self._spans]
+
+    def settled(self, window: str) -> float:
+        """Return how many of a window's spans no function will be called with."""
+        return min((calling.settled for calling in self._spans if calling.function.window == window), default=math.inf)
+
+    @property
+    def errors(self) -> list[str]:
+        """Say which functions failed."""
+        return [calling.error for calling in self._all if calling.error]
+
+    @property
+    def stopped(self) -> str:
+        """Why the simulation is to end; empty if nothing has asked for that."""
+        return self._stopped
+
+    @property
+    def cursor(self) -> float:
+        """Every step up to this one is done with; the nodes know it."""
+        return self._told if self._steps else math.inf
+
+    @property
+    def idle(self) -> bool:
+        """Whether no call runs, and none is due."""
+        return not any(calling.tasks is not None for calling in self._all) and not any(map(self._has_span, self._spans))
+
+    def asked_through(self, name: str) -> float:
+        """Return the step up to which it is known for which steps a function has asked."""
+        return next(calling.done for calling in self._steps if calling.function.name == name)
+
+    def has_asked(self, name: str, number: int) -> bool:
+        """Whether a function has asked for a step."""
+        return any(number in calling.kept for calling in self._steps if calling.function.name == name)
+
+    def open(self, attributes: StreamAttributes, clock: Clock, results: Results) -> None:
+        """Begin, in the grid that the first step has shown."""
+        self._attributes, self._clock, self._results = attributes, clock, results
+        fields = WholeFields(self._run.contact, self._run.config.stream, attributes)
+        for calling in self._steps:
+            when, where = calling.function.when, f"functions: {calling.function.name}: when"
+            calling.judging = None if when is None else Judging(when, where, fields, attributes)
+
+    def note_shown(self, window: str, index: int) -> None:
+        """Take in that a window's span is shown, perhaps once more."""
+        for calling in self._spans:
+            if calling.function.window == window:
+                calling.next = min(calling.next, index)
+
+    def begin(self, attributes: StreamAttributes) -> None:
+        """Submit the next call of each function."""
+        if self._results is None:
+            return
+        self._attributes = attributes
+        for calling in self._steps:
+            if calling.tasks is None and not calling.error:
+                self._begin_step(calling)
+        self._begin_spans()
+        self._tell()
+
+    def _begin_spans(self) -> None:
+        for calling in self._spans:
+            if calling.tasks is None and self._results is not None and self._has_span(calling):
+                call = SpanCall(calling.function, calling.next, self._results.path)
+                self._submit(calling, call, next(iter(self._run.nodes.values())).host)
+
+    def _has_span(self, calling: Calling) -> bool:
+        if self._results is None or calling.error:
+            return False
+        return calling.next < self._results.shown(calling.function.window)
+
+    def _begin_step(self, calling: Calling) -> None:
+        view, through = self._run.view, calling.answers.through
+        for number in view.steps_after(calling.next - 1):
+            parts = parts_of(view, number)
+            if number > through and self._is_chosen(calling, number, parts):
+                self._submit_step(calling, number, parts)
+                return
+            calling.next = number + 1
+        calling.next = max(calling.next, view.frontier + 1)  # the others were discarded
+
+    @staticmethod
+    def _is_chosen(calling: Calling, number: int, parts: Parts) -> bool:
+        if number % calling.function.every:
+            return False
+        return calling.judging is None or calling.judging.holds(parts)
+
+    def _submit_step(self, calling: Calling, number: int, parts: Parts) -> None:
+        assert self._attributes is not None
+        assert self._clock is not None
+        assert self._results is not None
+        call = StepCall(
+            calling.function,
+            self._run.contact,
+            self._run.config.stream,
+            number,
+            self.time_of(number, parts),
+            {node: bare(part) for node, part in parts.items()},
+            self._attributes,
+            self._clock,
+            self._results.path,
+        )
+        calling.next = number
+        self._submit(calling, call, self._run.nodes[next(iter(parts))].host)
+
+    def _submit(self, calling: Calling, call: Call, host: str) -> None:
+        calling.next += 1
+        calling.tasks = TaskBatch(self._run.cluster, call, call_function, [((call,), host)], self._run.wake)
+
+    def take(self) -> None:
+        """Let calls count that are done."""
+        for calling in self._all:
+            receipts: list[CallReceipt] | None = calling.tasks.results() if calling.tasks is not None else None
+            if calling.tasks is not None and receipts is not None:
+                let_go(calling.tasks.tasks)
+                self._count(calling, calling.tasks.batch, receipts[0])
+                calling.tasks = None  # after its answer is committed: until then what it was called with stays
+        self._tell()
+
+    def finish(self) -> None:
+        """Call what is still to be called with the last spans, and wait for it."""
+        while not self.idle:
+            self._begin_spans()
+            for calling in self._all:
+                if calling.tasks is not None:
+                    calling.tasks.tasks[0].exception()  # waits
+            self.take()
+
+    def _count(self, calling: Calling, call: Call, receipt: CallReceipt) -> None:
+        at = f"step {call.number}" if isinstance(call, StepCall) else f"{calling.function.window} {call.index}"
+        number = call.number if isinstance(call, StepCall) else call.index
+        said, told = receipt.said, dict[str, Any]()
+        try:
+            if said is None:
+                raise OperatorError(receipt.error)
+            told = self._answered(calling, call, said, at)
+        except OperatorError as error:
+            calling.error = f"function {calling.function.name} ({calling.function.origin}) failed in {at}: {error}"
+            told = {ERROR: calling.error}
+        calling.answers.commit(**{THROUGH: max(number, calling.answers.through), **told})
+        if STOP in told:
+            self._ask_to_stop(told[STOP])
+
+    def _answered(self, calling: Calling, call: Call, said: Said, at: str) -> dict[str, Any]:
+        """Add what is published, and return what else counts with it."""
+        told: dict[str, Any] = {}
+        is_asked = self._run.config.raw.asked_by == calling.function.name
+        if said.keep and not is_asked:
+            raise OperatorError("it asks for a step to be kept, but isn't the function that raw: asked_by names")
+        if said.found is not None:
+            calling.answers.add(said.found, self._place(call))
+        if isinstance(call, StepCall) and is_asked:
+            kept = {*calling.kept, *([call.number] if said.keep else ())}
+            calling.kept = {number for number in kept if number > self.drained()}
+            told[KEPT] = sorted(calling.kept)
+        if said.stop is not None and not self._run.view.ended:
+            told[STOP] = f"{calling.function.name} asked in {at} for the simulation's end: {said.stop}"
+        return told
+
+    def _place(self, call: Call) -> AxisPlace:
+        assert self._clock is not None
+        assert self._results is not None
+        told = self._clock.attributes | self._clock.meaning
+        if isinstance(call, StepCall):
+            time = call.number if call.time is None else call.time
+            return AxisPlace(float(time), told, number=call.number)
+        time, bounds = self._results.stamp(call.function.window, call.index)
+        return AxisPlace(time, told, bounds=bounds)
+
+    def _ask_to_stop(self, why: str) -> None:
+        if not self._stopped:
+            self._stopped = why
+            write_whole(self._run.config.output / STOP_FILE, why.encode())
+            self._run.log.add("stop", why=why)
+
+    def _tell(self) -> None:
+        """Let the nodes know which steps are done."""
+        done = min((calling.done for calling in self._steps), default=math.inf)
+        done = int(min(done, self._run.view.frontier))
+        if self._steps and done > self._told:
+            self._run.consumers.commit(CALLS, done, self._run.nodes, no_checkpoint)
+            self._told = done

@@ -1,0 +1,142 @@
+"""The stage that drains: batches of raw steps, the next one planned and submitted while one is written."""
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from bbflow.drain.draining import DrainBatch, Draining, RawStep
+from bbflow.drain.writing import Drained, get_ready, together, write_next
+from bbflow.errors import ConfigError
+from bbflow.transit.clusters.cluster import SubmittedTask
+from bbflow.transit.clusters.tasks import TaskBatch, let_go
+from bbflow.transit.driver.driver_stage import DriverStage, no_time
+from bbflow.transit.driver.policy import writing
+from bbflow.transit.driver.run_context import Running
+from bbflow.transit.folding.patterns import Parts, parts_of
+from bbflow.view.consumers import DRAIN, no_checkpoint
+
+MOST_BEGUN = 3
+"""Batches that are begun at a time: one is written, others wait for it, also while the driver plans for the fold."""
+LONGEST_CHAIN = 32
+"""How many batches follow each other, then all are waited for: Dask keeps a task as long as one that follows it."""
+
+
+class DrainStage(DriverStage):
+    """Drains batch by batch."""
+
+    def __init__(self, run: Running) -> None:
+        super().__init__(run)
+        cursors = {node: step for node, (step, _) in run.consumers.of(DRAIN).items()}
+        self.draining = Draining(run.config, run.contact, cursors)
+        self._hosts = sorted({node.host for node in run.nodes.values()})
+        self._write = writing(run.config.raw)
+        self._task = partial(write_next, self._write)
+        self._begun: deque[TaskBatch[DrainBatch]] = deque()
+        self._looked_at = -1
+        self._chained = 0
+        """How many batches follow each other without a break, those that are done included."""
+        self._ready = self.submit_ready(partial(get_ready, self._write))
+        self.asked_through: Callable[[], float] = lambda: math.inf
+        """Gives the step up to which it is known for which steps a user's function has asked."""
+        self.has_asked: Callable[[int], bool] = lambda number: False
+        """Whether one has asked for a step."""
+        self.time_of: Callable[[int, Parts], float | None] = no_time
+        """Gives the time of a step, in the stream's units, from its number and what there is of it."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether no task runs."""
+        return not self._begun
+
+    def begin(self) -> None:
+        """Submit the next batches, if there are some, and not as many are begun as may be."""
+        while self._may_begin and self._has_next():
+            reached = self.draining.reached
+            decided = self._decided
+            ready = [number for number in self.run.view.steps_after(reached) if number <= decided]
+            ready = self.draining.some(ready, self.run.view.bytes_of)
+            through = ready[-1] if ready else decided
+            steps = [self._raw_step(number) for number in ready if self.draining.keeps(number)]
+            self._submit(self.draining.next_batch(steps, through, len(self._hosts)))
+
+    @property
+    def _may_begin(self) -> bool:
+        return self.idle or (len(self._begun) < MOST_BEGUN and self._chained < LONGEST_CHAIN)
+
+    def _has_next(self) -> bool:
+        reached = self.draining.reached
+        return self._decided > reached and self._is_time(reached)
+
+    @property
+    def _decided(self) -> int:
+        """The last step of which it is known whether it is kept: `before` steps hold back those that come before."""
+        view, choosing = self.run.view, self.draining.choosing
+        if choosing is None:
+            return view.frontier
+        last = int(min(view.frontier, self.asked_through()))
+        for number in view.steps_after(max(self.draining.reached, self._looked_at)):
+            if number > last:
+                break
+            choosing.look_at(number, parts_of(view, number), asked=self.has_asked(number))
+            self._check_room(number)
+            self._looked_at = number
+        is_last = view.ended and last == view.frontier
+        return last if is_last else last - self.run.config.raw.before
+
+    def _check_room(self, number: int) -> None:
+        """See that the pools hold the steps that wait for later ones, and as many besides."""
+        before, size = self.run.config.raw.before, self.run.view.room_of(number) // len(self.run.nodes)
+        if before and 2 * (before + 1) * size > self.run.capacity:
+            raise ConfigError(
+                f"raw: before: {before} steps of {size} bytes wait in each pool until later ones are there, which is "
+                f"more than half of its {self.run.capacity} bytes: give the nodes more, or take fewer steps"
+            )
+
+    def _submit(self, batch: DrainBatch) -> None:
+        """Let a batch be written, each share of the files when the batch before has written its part of them."""
+        self._chained = 1 if self.idle else self._chained + 1
+        works = [((work,), self._hosts[work.share]) for work in batch.works]
+        before = self._before()
+        chained = [
+            ((*arguments, *before.get(work.share, ())), host)
+            for work, (arguments, host) in zip(batch.works, works, strict=True)
+        ]
+        # What is submitted anew follows nothing: all before it is written then.
+        self._begun.append(TaskBatch(self.run.cluster, batch, self._task, chained, self.run.wake, lambda: works))
+
+    def _before(self) -> dict[int, tuple[SubmittedTask[Drained]]]:
+        """Return the last task of each share that is begun."""
+        begun = ((tasks.batch.works, tasks.tasks) for tasks in self._begun)
+        return {work.share: (task,) for some in begun for work, task in zip(*some, strict=True)}
+
+    def _raw_step(self, number: int) -> RawStep:
+        parts = parts_of(self.run.view, number)
+        at = self.time_of(number, parts)
+        return RawStep(number, math.nan if at is None else at, parts)
+
+    def take(self) -> None:
+        """Let the batches count whose tasks are done, in their order."""
+        while self._begun:
+            done: list[Drained] | None = self._begun[0].results()
+            if done is None:
+                return
+            let_go(self._begun[0].tasks)
+            self._count(self._begun.popleft(), together(done))
+
+    def _count(self, tasks: TaskBatch[DrainBatch], total: Drained) -> None:
+        # The store shows the steps first: a node whose cursor is past them may free the only other copy.
+        self.draining.take(tasks.batch)
+        self.run.consumers.commit(DRAIN, self.draining.cursor, self.run.nodes, no_checkpoint)
+        if tasks.batch.numbers:
+            self.log_batch(
+                "drain",
+                tasks.batch.numbers,
+                tasks.started_s,
+                time.time(),
+                total.bytes,
+                every=self.run.config.raw.every,
+                stored_bytes=total.stored_bytes,
+                repeated_bytes=total.repeated_bytes,
+            )

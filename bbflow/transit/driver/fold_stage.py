@@ -1,0 +1,400 @@
+"""The stage that folds and publishes."""
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from bbflow.errors import BbflowError
+from bbflow.host.belongings import clear, is_ours
+from bbflow.operators.windows.calendars import Clock
+from bbflow.stream.cf import StreamAttributes
+from bbflow.stream.records import Block, BlockForm, Layout
+from bbflow.transit.chain.comparing import check_field
+from bbflow.transit.chain.rosters import RosterFiles
+from bbflow.transit.chain.saved import SavedState
+from bbflow.transit.chain.taking_over import carried_on
+from bbflow.transit.clusters.aside import aside
+from bbflow.transit.clusters.cluster import SubmittedTask, TaskLostError, WorkerKilledError
+from bbflow.transit.clusters.tasks import TaskBatch, Work, let_go
+from bbflow.transit.driver.driver_stage import DriverStage
+from bbflow.transit.driver.meanings import Meanings
+from bbflow.transit.driver.opening import FirstStep
+from bbflow.transit.driver.placing import StreamArrays, place_diagnostics, write_field_coordinates, write_referenced
+from bbflow.transit.driver.publishing import SETTLED_DIRECTORY, Publication, Publishing
+from bbflow.transit.driver.run_context import Running
+from bbflow.transit.driver.safe import SafeCopies, read_safe_copy
+from bbflow.transit.driver.state_room import check_room
+from bbflow.transit.driver.steady_coordinates import SteadyCoordinates
+from bbflow.transit.folding.batches import Batch
+from bbflow.transit.folding.kept import Kept
+from bbflow.transit.folding.planning import FoldSite
+from bbflow.transit.folding.plans import Directories, FoldPlan
+from bbflow.transit.folding.sources import fold_lane, get_ready, keep_plan
+from bbflow.transit.folding.states import make_ready, remove_stale, remove_states
+from bbflow.transit.folding.tables import living_files
+from bbflow.transit.folding.task import FoldReceipt, fold_joined
+from bbflow.transit.folding.timeline import Closing
+from bbflow.transit.output.claiming import KEPT_FILE, SCRATCH
+from bbflow.transit.output.fields import field_of
+from bbflow.transit.output.results import Published, Results
+from bbflow.view.consumers import FOLD
+from bbflow.view.times import told_by
+
+T = TypeVar("T")
+ROWS_DIRECTORY, FIELDS_DIRECTORY = ".rows", ".fields"
+"""In the output, while the run lasts."""
+
+
+class FoldStage(DriverStage):
+    """Folds batch by batch, and publishes windows when they close."""
+
+    def __init__(self, run: Running, saved: SavedState | None, lost: Collection[str]) -> None:
+        super().__init__(run)
+        self._saved = saved
+        self.folding = carried_on(run.config, run.consumers.of(FOLD), saved)
+        """The run's state: what others find out comes to it as values."""
+        if lost:
+            self.folding.lose(lost, read_safe_copy(run.config.output).states, list(run.nodes))
+        self._rosters = RosterFiles(run.config.output)
+        self._safe = SafeCopies(run.config.output, run.config.safe_every_s)
+        self.publishing = Publishing(run)
+        self._rows_directory = self.run.config.output / ROWS_DIRECTORY
+        self._rows_directory.mkdir(parents=True, exist_ok=True)
+        self._tasks: TaskBatch[Batch] | None = None
+        self._taken: list[SubmittedTask[FoldReceipt]] = []
+        """The last batch's tasks, until the next ones are submitted: Dask's client says at most one thing in 10 ms, and
+        that a task must not run again is said behind what follows it, in one message."""
+        self._publications: list[Publication] = []
+        self._ended: Kept | None = None
+        """What is published meanwhile, as it was when it ended; until it is shown, the checkpoint that has it stays."""
+        self._next: Batch | None = None
+        """A batch that must wait for that."""
+        self._runs_ahead = False
+        """Whether there is room to fold more than one batch meanwhile."""
+        self._stale: frozenset[str] | None = frozenset() if not len(self.folding.states) else None
+        """Files of earlier analyses in which states count."""
+        self.committed = self.folding.cursor
+        """Every step up to this one is in the stored checkpoints."""
+        self._plans: WeakKeyDictionary[FoldPlan, SubmittedTask[FoldPlan]] = WeakKeyDictionary()
+        self._receipts: list[FoldReceipt] = []
+        self._living: WeakKeyDictionary[FoldPlan, Mapping[str, int]] = WeakKeyDictionary()
+        """Plan to how many files had states when it was last seen to it that there are enough."""
+        self._making: list[SubmittedTask[None]] = []
+        """What makes files."""
+        self._ready = self.submit_ready(get_ready)
+        self._said: tuple[tuple[Layout, ...], dict[str, Any]] | None = None
+        self._forms: dict[str, Block | BlockForm] = {}
+        """A block of each variable that was seen."""
+        self._meanings = Meanings()
+        self._coordinates: SteadyCoordinates | None = None
+
+    @property
+    def changes(self) -> list[str]:
+        """Say which coordinates change."""
+        return [] if self._coordinates is None else self._coordinates.changes
+
+    @property
+    def misplaced(self) -> list[str]:
+        """Say what has changed by which fields were placed."""
+        return [] if self._coordinates is None else self._coordinates.misplaced
+
+    @property
+    def idle(self) -> bool:
+        """Whether no task runs."""
+        return self._tasks is None and self._next is None and not self._publications
+
+    def arrays(self, first: FirstStep) -> StreamArrays:
+        """Return the variables of a step, and what is known of earlier ones."""
+        return StreamArrays(self.run.config.output / FIELDS_DIRECTORY, first)
+
+    def open(self, arrays: StreamArrays, attributes: StreamAttributes, clock: Clock, results: Results) -> None:
+        """Find the fields in the grid of a step."""
+        first = arrays.first
+        write_referenced(arrays, attributes, results)
+        placed, told = place_diagnostics(self.run.config.diagnostics, arrays, attributes)
+        self.folding.place(placed)
+        for name, placement in placed.items():
+            write_field_coordinates(name, placement, attributes, results)
+        self._learn(arrays.blocks, attributes, clock)
+        self._coordinates = SteadyCoordinates(self.run, results, arrays, told)
+        self._remove_stale()
+        if first.placed and not len(self.folding.states):
+            room = check_room(first, self.run.config, placed, attributes)
+            self._runs_ahead = room.ahead
+            self.run.log.add("states", bytes=room.bytes)
+        if self._saved is not None:
+            for name, field in self.publishing.fields.items():
+                check_field(self._saved, name, field, "this run")
+
+    def begin(self, attributes: StreamAttributes, clock: Clock) -> None:
+        """Submit the next batch, if there is one and none runs.
+
+        While what has ended is published, further batches are folded, but no checkpoint is stored: an analysis that
+        takes over then publishes it again, from the states that the last one names, and folds the batches again. So
+        what has ended is neither lost nor shown twice. A batch with which something ends waits for that.
+        """
+        if self._tasks is not None:
+            return
+        self._next = self._next or self._next_batch(clock)
+        if self._next is None:
+            return
+        batch, is_pending = self._next, bool(self._publications)
+        ended = self.folding.timeline.closing(batch.keys) if batch.steps else ()
+        ended = [closing for closing in ended if not self.folding.was_published(closing)]
+        moved = self.folding.moved(batch)
+        if is_pending and (ended or moved or not self._runs_ahead):
+            return
+        self._next = None
+        if moved:
+            self.publish(ended)
+            self._settle(moved, attributes, clock)
+        elif ended:
+            self._publish_rows()
+            self._ended = self.folding.kept
+        for pattern in batch.patterns:
+            self._know(pattern.layouts, attributes, clock)
+        self._begin_folding(batch, attributes)
+        if self._ended is not None and not is_pending:
+            self._publications = self.publishing.begin(ended, self._ended)
+
+    def _next_batch(self, clock: Clock) -> Batch | None:
+        if not self._is_time(self.folding.cursor, self.run.config.workers.batch_steps):
+            return None
+        batch = self.folding.next_batch(self.run.view, clock)
+        if batch is None and not self._publications:
+            self._pass_discarded()
+        return batch
+
+    def _begin_folding(self, batch: Batch, attributes: StreamAttributes) -> None:
+        site, holds = self._site(attributes), bool(self._publications) or self._ended is not None
+        self._begin(batch, fold_lane, lambda: self._lane_works(batch, site, holds=holds))
+
+    def _site(self, attributes: StreamAttributes) -> FoldSite:
+        rows = str(self._rows_directory)
+        directories = {
+            name: Directories(node.pool, node.state_directory, rows) for name, node in self.run.nodes.items()
+        }
+        encodings = {name: attributes.encoding(name) for name in self._folded}
+        return FoldSite(directories, self.run.cluster.threads, encodings)
+
+    def _begin(
+        self, batch: Batch, function: Callable[..., FoldReceipt | None], works: Callable[[], Sequence[Work]]
+    ) -> None:
+        """Submit tasks; once more, with users' code kept away from the workers, if they have killed some."""
+
+        def guarded() -> Sequence[Work]:
+            self.folding.isolate()
+            return works()
+
+        self._tasks = TaskBatch(self.run.cluster, batch, function, works(), self.run.wake, guarded)
+        let_go(self._taken)
+        self._taken = []
+
+    def _lane_works(self, batch: Batch, site: FoldSite, *, holds: bool) -> list[Work]:
+        found = []
+        for (node, _), (work, plans) in self.folding.works(batch, site, holds=holds).items():
+            host = self.run.nodes[node].host
+            found.append(((work, *(self._resident(plan, host) for plan in plans)), host))
+            if plans[0].lane:
+                self._make_ready(plans[0], living_files(work.states), host)
+        return found
+
+    def _make_ready(self, plan: FoldPlan, living: Mapping[str, int], host: str) -> None:
+        """Let the one worker process of a host make the files that a lane will need, once it needs more than it has.
+
+        Of several processes it isn't known which one will fold what: each makes what it needs when it does.
+        """
+        known = self._living.get(plan)
+        self._living[plan] = living
+        if known == living or self.run.cluster.processes(host) > 1:
+            return
+        work = plan.ready_work(living, 1 if self._runs_ahead else 0)
+        self._making = [item for item in self._making if not item.done()]
+        self._making.append(self.run.cluster.submit(aside, make_ready, work, host=host, done=lambda: None))
+
+    def _series_works(self, batch: Batch, receipts: Sequence[FoldReceipt], site: FoldSite) -> list[Work]:
+        node, works = self.folding.series_works(batch, receipts, site, holds=bool(self._publications))
+        return [((works,), self.run.nodes[node].host)]
+
+    def _resident(self, plan: FoldPlan, host: str) -> SubmittedTask[FoldPlan]:
+        """Return a plan where it is needed: with the workers of a host, as long as anything may be folded by it."""
+        if plan not in self._plans:
+            self._plans[plan] = self.run.cluster.submit(keep_plan, plan, host=host, done=lambda: None)
+        return self._plans[plan]
+
+    def _guarded(self, act: Callable[[Kept], T]) -> T:
+        """Do something with what is kept; once more, with users' code kept away from the workers, if one is killed."""
+        try:
+            return act(self.folding.kept)
+        except WorkerKilledError:  # perhaps by a user's code
+            self.folding.isolate()
+            return act(self.folding.kept)
+
+    def _know(self, layouts: Mapping[str, Layout], attributes: StreamAttributes, clock: Clock) -> None:
+        """Learn of the fields of steps with some layouts, unless that says nothing that the one before didn't say."""
+        if (tuple(layouts.values()), attributes.values) == self._said:
+            return
+        blocks = {form.name: form for layout in layouts.values() for form in layout.forms}
+        self._meanings.check(self._folded, blocks, attributes)
+        self._learn(blocks, attributes, clock)
+        self._said = tuple(layouts.values()), dict(attributes.values)
+
+    @property
+    def _folded(self) -> frozenset[str]:
+        """Names of the variables that are folded."""
+        return frozenset(name for item in self.folding.config.diagnostics.values() for name in item.variables)
+
+    @property
+    def variables(self) -> frozenset[str]:
+        """The stream's, as far as they were seen."""
+        return frozenset(self._forms)
+
+    def learn_late(self, attributes: StreamAttributes, clock: Clock) -> None:
+        """Let results say what attributes that came after their fields tell of these."""
+        self._meanings.check(self._folded, (), attributes)
+        self._learn(self._forms, attributes, clock)
+        self.publishing.describe()
+
+    def _learn(self, blocks: Mapping[str, Block | BlockForm], attributes: StreamAttributes, clock: Clock) -> None:
+        self._forms |= blocks
+        fields = {
+            name: field_of(diagnostic, blocks, attributes, self.folding.placements, clock)
+            for name, diagnostic in self.run.config.diagnostics.items()
+            if blocks.keys() >= set(diagnostic.variables)
+        }
+        self.publishing.know(fields)
+
+    def take(self, attributes: StreamAttributes) -> None:
+        """Let the batch count if its tasks are done."""
+        if self._publications and all(item.is_done for item in self._publications):
+            self._show()
+        receipts: list[FoldReceipt] | None = self._tasks.results() if self._tasks else None
+        if self._tasks is None or receipts is None:
+            return
+        batch = self._tasks.batch
+        if self.folding.splits(receipts):
+            self._begin_folding(batch, attributes)
+            return
+        self._receipts += receipts
+        if any(receipt.partials for receipt in receipts):
+            site = self._site(attributes)
+            self._begin(batch, fold_joined, lambda: self._series_works(batch, receipts, site))
+            return
+        started_s = min((receipt.started_s for receipt in self._receipts), default=self._tasks.started_s)
+        ended_s = max((receipt.ended_s for receipt in self._receipts), default=time.time())
+        size = sum(receipt.bytes for receipt in self._receipts)
+        self.folding.take(batch, self._receipts)
+        if batch.steps and self._coordinates is not None:
+            self._coordinates.look(batch.steps[-1])
+        self._taken, self._tasks, self._receipts = self._tasks.tasks, None, []
+        # A checkpoint past states that are still being published would let them go: `_show` commits then.
+        if not self._publications:
+            self._commit()
+        if batch.steps:
+            self.log_batch("fold", batch.steps, started_s, ended_s, size)
+        if self._safe.is_due and not self._publications:
+            self._keep_safe()
+
+    def _keep_safe(self) -> None:
+        started_s = time.time()
+        count = self._safe.keep(self.folding.states, self.run.view.attributes, self.publishing.submit)
+        self.run.log.add("safe", step=self.folding.cursor, files=count, started_s=started_s, ended_s=time.time())
+
+    def publish(self, closings: Sequence[Closing]) -> None:
+        """Write windows' spans, and the rows that passed filters."""
+        if closings:
+            self.folding.fail(self._guarded(lambda kept: self.publishing.publish(closings, kept)))
+            self._publish_rows()
+
+    def _show(self) -> None:
+        """Show the spans that were published beside batches, one of which may still be folded."""
+        assert self._ended is not None
+        begun, kept = self._publications, self._ended
+        self._publications, self._ended = [], None
+        try:
+            errors = self.publishing.finish(begun, self.folding.errors)
+        except TaskLostError:  # perhaps by a user's code; what the worker had written is lost
+            self.folding.isolate()
+            kept = replace(kept, config=self.folding.config)
+            errors = self.publishing.publish([item.span.closing for item in begun], kept)
+        self.folding.fail(errors)
+        if self.folding.cursor > self.committed:
+            self._commit()
+
+    def reduced(self, closing: Closing) -> dict[str, Published]:
+        """Return a window's span as it is now."""
+        reduced, errors = self._guarded(lambda kept: self.publishing.reduce(closing, kept))
+        self.folding.fail(errors)
+        return reduced
+
+    def save(self, attributes: StreamAttributes, clock: Clock, *, complete: bool) -> None:
+        """Save the states for a run that goes on; without that the results are as good."""
+        try:
+            self.folding.fail(
+                self._guarded(lambda kept: self.publishing.save(kept, attributes, clock, complete=complete))
+            )
+        except BbflowError as error:
+            self.folding.fail({"state": str(error)})
+
+    def _publish_rows(self) -> None:
+        files = self.publishing.publish_rows(self.folding.take_rows(), self.folding.number)
+        if files:
+            # They go once no checkpoint names them any more: an analysis that carries on takes its rows from there.
+            self._commit()
+            for file in files:
+                file.unlink(missing_ok=True)
+
+    def _settle(self, keys: Sequence[str], attributes: StreamAttributes, clock: Clock) -> None:
+        """Let diagnostics that need a point's steps in their order go on where their blocks lie now."""
+        self._publish_rows()
+        saved, errors = self._guarded(lambda kept: self.publishing.settle(keys, kept, attributes, clock))
+        self.folding.fail(errors)
+        self.folding.settle({key: saved.inherited(key) for key in keys})
+        self._commit()
+        # Only now: until it was stored, the checkpoint before named the files that this one has replaced.
+        needed = {Path(item.path) for item in self.folding.origins.settled.values()}
+        for path in (self.run.config.output / SETTLED_DIRECTORY).iterdir():
+            if path not in needed and is_ours(self.run.config.output, path):
+                path.unlink()
+
+    def remove_states(self) -> None:
+        """Remove partial states and rows: everything is published."""
+        for making in self._making:
+            making.exception()  # waits: what it is still about to make would stay
+        self.publishing.on_nodes(remove_states, self.folding.lanes.run)
+        clear(self.run.config.output, *SCRATCH)
+        (self.run.config.output / KEPT_FILE).unlink(missing_ok=True)
+
+    def _pass_discarded(self) -> None:
+        if self.run.view.frontier > self.folding.cursor and not self.run.view.steps_after(self.folding.cursor):
+            self.folding.leave_out(self.run.view.frontier)
+            self._commit()
+
+    def _commit(self) -> None:
+        # The node with the time values comes last: its cursor is then never ahead of another's.
+        nodes = sorted(self.run.nodes, key=self._has_time)
+        # First: this checkpoint says what is held, and what the one before it names is needless once it is stored.
+        self.folding.states.let_go()
+        rosters = [states.roster for states in self.folding.states.tables]
+        # Rosters are in the output before a checkpoint names them, and go when none does.
+        self._rosters.keep(rosters)
+        self.run.consumers.late = self.folding.late
+        self.run.consumers.commit(FOLD, self.folding.cursor, nodes, self.folding.checkpoint)
+        self.committed = self.folding.cursor
+        self._rosters.drop(roster.digest for roster in rosters)
+        self._remove_stale()
+
+    def _remove_stale(self) -> None:
+        """Remove what earlier analyses have left of states, as soon as no checkpoint names it any more."""
+        lanes, states = self.folding.lanes, self.folding.states
+        counted = frozenset(path for path in states.files if not lanes.is_own(path))
+        if counted != self._stale:
+            self.publishing.on_nodes(remove_stale, lanes.run, lanes.epoch, counted)
+            self._stale = counted
+
+    def _has_time(self, node: str) -> bool:
+        step = self.run.view.step(node, self.folding.cursor)
+        return step is not None and told_by({node: step}, self.run.config.time.variable) is not None

@@ -1,0 +1,179 @@
+"""What the first step tells: the calendar, the variables, the coordinates."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bbflow.configuring.settings import AUTO, Config, RawConfig, ResultsConfig
+from bbflow.drain.cuts import TIME
+from bbflow.errors import ConfigError, nearest
+from bbflow.net.contact import NodeAddress
+from bbflow.operators.windows.calendars import STEP_CLOCK, Clock
+from bbflow.stream.cf import OWN, STEP, StreamAttributes
+from bbflow.stream.records import ToldTime
+from bbflow.transit.clusters.cluster import Cluster
+from bbflow.view.blocks import BlockReader
+from bbflow.view.layout import PlacedBlock
+from bbflow.view.times import clock_of
+from bbflow.zarr_store.stored_names import clash, stored_name
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FirstStep:
+    """The first step that an analysis sees: of the stream, or after a restart."""
+
+    number: int
+    """ADIOS2's step number."""
+    placed: Sequence[PlacedBlock]
+    """Its blocks; none if there is no step any more."""
+    contact: Path
+    """Where the nodes are."""
+    stream: str
+    """Whose step it is."""
+    nodes: Mapping[str, NodeAddress]
+    """Addresses by name."""
+    cluster: Cluster
+    """Where blocks are read."""
+
+    def whole(self, names: Sequence[str]) -> list[Array]:
+        """Read variables that are there, each on the host of its first block, side by side."""
+        tasks = []
+        for name in names:
+            own = [(node, block) for node, block in self.placed if block.name == name]
+            work = self.contact, self.stream, self.number, own
+            tasks.append(self.cluster.submit(read_whole, *work, host=self.nodes[own[0][0]].host, done=lambda: None))
+        found = [task.result() for task in tasks]
+        return [np.ndarray(shape, dtype, values) for dtype, shape, values in found]
+
+
+def make_clock(config: Config, attributes: StreamAttributes, told: ToldTime | None) -> Clock:
+    """Return the stream's calendar: what is configured, else what its attributes say, else one that counts steps.
+
+    Parameters
+    ----------
+    config
+        The run's configuration.
+    attributes
+        Of the stream.
+    told
+        What tells the time of the first step, if anything does.
+
+    Raises
+    ------
+    ConfigError
+        If there is nothing that tells dates but windows that need them, or units or calendar are unknown.
+    """
+    time, dated = config.time, config.dated_windows
+    clock = None if time.by == "steps" else clock_of(time, attributes, told)
+    if clock is not None:
+        return clock
+    lacking = f"the stream has no attribute {time.attribute or time.variable}/units"
+    if time.by == "file":
+        raise ConfigError("time is file, but no file's name has one date in it: set time: start and interval")
+    if time.by == "time":
+        raise ConfigError(f"{lacking}: set time: units, such as 'days since 2000-01-01'")
+    if dated:
+        why = "time is steps" if time.by == "steps" else lacking
+        raise ConfigError(
+            f"{why}, but the window {dated[0]} needs dates: set time: units, such as 'days since 2000-01-01', or time: "
+            "start and interval, or ask for windows of steps and run only"
+        )
+    return STEP_CLOCK
+
+
+def own_names(config: Config, clock: Clock) -> frozenset[str]:
+    """Return the names that dimensions have in the stores, so that a stream's own can't have them."""
+    windows = {window.name for item in config.diagnostics.values() for window in item.windows}
+    axes = {f"time_{name}{bounds}" for name in windows for bounds in ("", "_bnds")}
+    return frozenset(axes | ({STEP} if clock.by_steps else {STEP, config.time.variable}))
+
+
+def check_variables(config: Config, names: Iterable[str]) -> None:
+    """Check that the first step has all that the configuration names.
+
+    Raises
+    ------
+    ConfigError
+        If not; the message gives the nearest name that is there. Also if a name to be drained is bbflow's own.
+    """
+    there = set(names)
+    if twice := clash(there):
+        raise ConfigError(
+            f"stream {config.stream!r} has variables {twice[0]!r} and {twice[1]!r}, which are one name in stores: name "
+            "one of them otherwise"
+        )
+    for name in sorted(there) if config.raw.wanted else ():
+        if name.startswith(OWN) and (config.raw.variables is None or name in config.raw.variables):
+            raise ConfigError(
+                f"raw: stream {config.stream!r} has a variable {name!r}, but names that begin with {OWN} are for what "
+                "bbflow adds: name it otherwise, or list the other variables"
+            )
+    needed = [name for item in config.diagnostics.values() for name in item.variables]
+    bits = config.raw.keep_bits if isinstance(config.raw.keep_bits, Mapping) else ()
+    condition = config.raw.when.variables if config.raw.when else ()
+    raw = (("raw", config.raw.variables or ()), ("raw: keep_bits", bits), ("raw: when", condition))
+    called = ((f"functions: {function.name}", function.variables) for function in config.functions)
+    for where, wanted in (("operators", needed), *raw, *called):
+        for name in wanted:
+            if name not in there:
+                raise ConfigError(
+                    f"{where}: stream {config.stream!r} has no variable {name!r} in its first step, or an empty one; "
+                    f"{nearest(name, there)}"
+                )
+
+
+def check_chunks(raw: RawConfig, shapes: Mapping[str, Sequence[int]], attributes: StreamAttributes) -> None:
+    """Check that the dimensions along which chunks have a length are those of variables that are kept.
+
+    Raises
+    ------
+    ConfigError
+        If one isn't; the message gives the nearest.
+    """
+    if raw.chunks is None or raw.chunks == AUTO:
+        return
+    kept = {name: shape for name, shape in shapes.items() if raw.variables is None or name in raw.variables}
+    grids = {name: attributes.grid(name, tuple(shape)) for name, shape in kept.items()}
+    dims = {stored_name(dim) for name, shape in grids.items() for dim in attributes.dimensions(name, shape)} | {TIME}
+    for dim in raw.chunks:
+        if dim not in dims:
+            raise ConfigError(f"raw: chunks: no variable that is kept has a dimension {dim!r}; {nearest(dim, dims)}")
+
+
+def check_result_chunks(dividing: ResultsConfig, dims: Mapping[str, Sequence[str]]) -> None:
+    """Check that the dimensions along which chunks of results have a length are those of some result.
+
+    Parameters
+    ----------
+    dividing
+        What the configuration says.
+    dims
+        Name of a diagnostic to its dimensions in stores.
+
+    Raises
+    ------
+    ConfigError
+        If one isn't; the message gives the nearest.
+    """
+    if dividing.chunks is None or isinstance(dividing.chunks, str):
+        return
+    there = {dim.removeprefix(f"{stored_name(name)}_") for name, own in dims.items() for dim in own} | {TIME}
+    for dim in dividing.chunks:
+        if dim not in there:
+            raise ConfigError(f"results: chunks: no result has a dimension {dim!r}; {nearest(dim, there)}")
+
+
+def read_whole(
+    contact: Path, stream: str, step: int, placed: Sequence[PlacedBlock]
+) -> tuple[str, tuple[int, ...], bytes]:
+    """Read all blocks of a variable into one array; a task.
+
+    Its result is type, shape and bytes: before a first array, both sides of Dask import for longer than all of this.
+    """
+    values = BlockReader(contact, stream).assemble(step, placed)
+    return values.dtype.str, values.shape, values.tobytes()

@@ -1,0 +1,36 @@
+"""What the drain's delay policy needs, imported by those runs alone that have one."""
+
+from collections.abc import Callable
+
+from bbflow.configuring.settings import RawConfig
+from bbflow.drain.writing import Drained, DrainWork, drain_steps
+
+
+def check_policy(raw: RawConfig) -> None:
+    """See that there is such a policy.
+
+    Raises
+    ------
+    ConfigError
+        If not, or it could never see a phase.
+    """
+    if raw.policy != RawConfig().policy:
+        from bbflow.staging.policies import checked_policy
+
+        checked_policy(raw.policy, raw.phases)
+
+
+def writing(raw: RawConfig) -> Callable[[DrainWork], Drained]:
+    """Return what a drain task calls.
+
+    Raises
+    ------
+    ConfigError
+        As `check_policy`.
+    """
+    check_policy(raw)
+    if raw.policy == RawConfig().policy and raw.phases is None:
+        return drain_steps
+    from bbflow.transit.driver.giving_way import giving_way_to
+
+    return giving_way_to(raw.policy, raw.phases)

@@ -1,0 +1,262 @@
+"""From partial states to the store: reduces the closing windows and writes them."""
+
+import itertools
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bbflow.operators.filter import Filter
+from bbflow.operators.windows.calendars import Clock
+from bbflow.stream.cf import StreamAttributes
+from bbflow.transit.chain.saved import SavedState
+from bbflow.transit.chain.saving import Saving
+from bbflow.transit.clusters.cluster import ASIDE_THREADS, SubmittedTask
+from bbflow.transit.clusters.tasks import take
+from bbflow.transit.driver.reducing import Reducing
+from bbflow.transit.driver.run_context import Running
+from bbflow.transit.folding.kept import Kept
+from bbflow.transit.folding.publish import PublishReceipt, publish_fields, reduce_fields
+from bbflow.transit.folding.shards import ShardState
+from bbflow.transit.folding.timeline import Closing
+from bbflow.transit.output.claiming import STATE_FILE
+from bbflow.transit.output.fields import ResultField, check_shape
+from bbflow.transit.output.pyramids import Pyramids
+from bbflow.transit.output.results import Prepared, Published, Results
+
+Array = np.ndarray[Any, Any]
+SETTLED_DIRECTORY = ".settled"
+"""In the output: states of fields whose blocks have moved during the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """A window's span that workers are writing."""
+
+    span: Prepared
+    """Where it goes."""
+    tasks: Sequence[SubmittedTask[PublishReceipt]]
+    """The tasks."""
+    started_s: float
+    """When it was begun (seconds since the epoch)."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all of it is written."""
+        return all(task.done() for task in self.tasks)
+
+    def take(self) -> list[PublishReceipt]:
+        """Wait for the tasks, and return what they have written, once."""
+        return take(self.tasks)
+
+
+class Publishing:
+    """Reduces and publishes windows.
+
+    Parameters
+    ----------
+    run
+        What holds for all stages.
+    """
+
+    def __init__(self, run: Running) -> None:
+        self._run = run
+        self.fields: dict[str, ResultField] = {}
+        """What is known of the fields, by the diagnostic's key."""
+        self.results: Results | None = None
+        """The store, once it is open."""
+        self._pyramids = Pyramids(run.config.output)
+        self._settled: dict[str, int] = {}
+        self.on_show: Callable[[str, int], None] = lambda window, index: None
+        """Hears of each span that is shown: its window, and where on its axis it lies."""
+
+    def open(self, path: Path, attributes: StreamAttributes, clock: Clock) -> Results:
+        """Open the store, or make it."""
+        self.results = Results(path, self._run.config.stream, attributes, clock, self._run.config.results)
+        return self.results
+
+    def settled(self, window: str) -> int:
+        """Return how many of a window's spans are in its pyramids, and won't be read for them again."""
+        return self._settled.get(window, 0)
+
+    def complete_pyramids(self) -> None:
+        """Write the levels that an analysis which was killed has left out of the last spans."""
+        assert self.results is not None
+        self._settled.clear()
+        for window, number in self.results.spans.items():
+            diagnostics = self._run.config.diagnostics.items()
+            own = {key: item for key, item in diagnostics if window in [each.name for each in item.windows]}
+            fields = [(self.fields[key], item.operators) for key, item in own.items() if key in self.fields]
+            if fields and number:
+                named = next(each for item in own.values() for each in item.windows if each.name == window)
+                self._pyramids.follow(self.results, named, fields, number - 1)
+
+    def know(self, fields: Mapping[str, ResultField]) -> None:
+        """Learn of fields, or what later attributes say of them.
+
+        Raises
+        ------
+        ConfigError
+            If a global shape has changed.
+        """
+        for name, field in fields.items():
+            known = self.fields.setdefault(name, field)
+            check_shape(known, field)
+            self.fields[name] = replace(known, attributes=field.attributes, other_units=field.other_units)
+
+    def describe(self) -> None:
+        """Let results that are there say what is known of their fields by now."""
+        assert self.results is not None
+        for key, item in self._run.config.diagnostics.items():
+            if key in self.fields:
+                self.results.describe_field(self.fields[key], item.windows, item.operators)
+
+    def publish(self, closings: Sequence[Closing], kept: Kept) -> dict[str, str]:
+        """Write windows' spans, and show all of them at once; gives what failed in users' operators."""
+        return self.finish(self.begin(closings, kept), kept.errors)
+
+    def begin(self, closings: Sequence[Closing], kept: Kept) -> list["Publication"]:
+        """Let the workers write what spans have come to; what is kept must stay as it is until they have done so."""
+        assert self.results is not None
+        started_s = time.time()
+        reducing = [self._reducing(closing, kept) for closing in closings]
+        spans = self.results.prepare([(own, each.fields) for own, each in zip(closings, reducing, strict=True)])
+        return [
+            Publication(span, each.submit(publish_fields, span.targets), started_s)
+            for span, each in zip(spans, reducing, strict=True)
+        ]
+
+    def finish(self, publications: Sequence["Publication"], known: Mapping[str, str]) -> dict[str, str]:
+        """Wait until the workers have written spans, and show them; gives what failed in users' operators.
+
+        Parameters
+        ----------
+        publications
+            What was begun.
+        known
+            What had failed before.
+        """
+        assert self.results is not None
+        errors: dict[str, str] = {}
+        receipts = [publication.take() for publication in publications]
+        for receipt in itertools.chain(*receipts):
+            errors.update(receipt.errors)
+        for publication in publications:
+            self._settled.pop(publication.span.closing.window.name, None)
+        self.results.show([publication.span for publication in publications], {**known, **errors})
+        for publication in publications:
+            span, name = publication.span, publication.span.closing.window.name
+            self._pyramids.follow(self.results, span.closing.window, span.fields.values(), span.index)
+            self.on_show(name, span.index)
+            self._settled[name] = self.results.shown(name)
+        for publication, own in zip(publications, receipts, strict=True):
+            window, whole = publication.span.closing.window.name, publication.span.closing.whole
+            label = "-".join(f"{number:02d}" for number in whole.key) or window
+            size = sum(receipt.bytes for receipt in own)
+            times = {"started_s": publication.started_s, "ended_s": time.time()}
+            self._run.log.add("publish", window=window, label=label, bytes=size, **times)
+        return errors
+
+    def reduce(self, closing: Closing, kept: Kept) -> tuple[dict[str, Published], dict[str, str]]:
+        """Return what a window's span has come to, in memory.
+
+        Returns
+        -------
+        tuple
+            Diagnostic to its description, its statistics, and their results by operator name; and what failed in users'
+            operators.
+        """
+        reducing = self._reducing(closing, kept)
+        found: dict[str, dict[str, Array]] = {}
+        errors: dict[str, str] = {}
+        for job, (results, own) in zip(reducing.jobs, take(reducing.submit(reduce_fields)), strict=True):
+            errors.update(own)
+            found.update(zip(job.keys, results, strict=True))
+        return {key: (*reducing.fields[key], found[key]) for key in reducing.fields}, errors
+
+    def _reducing(self, closing: Closing, kept: Kept) -> Reducing:
+        return Reducing(closing, kept, self.fields, self._run.nodes, self._lanes, self.submit)
+
+    @property
+    def _lanes(self) -> int:
+        """How many tasks share a node's fields."""
+        return max(self._run.cluster.threads // len(self._run.nodes), 1)
+
+    def _filter(self, diagnostic: str, name: str) -> Filter:
+        return next(item for item in self._run.config.diagnostics[diagnostic].filters if item.name == name)
+
+    def submit(self, node: str, function: Any, *arguments: Any) -> Any:
+        """Run a task on a node's host."""
+        return self._run.cluster.submit(function, *arguments, host=self._run.nodes[node].host, done=self._run.wake)
+
+    def save(self, kept: Kept, attributes: StreamAttributes, clock: Clock, *, complete: bool) -> dict[str, str]:
+        """Save the states for a run that goes on; gives what failed in users' operators."""
+        assert self.results is not None
+        saving = Saving(kept, self.fields, self._run.nodes, self.submit, self._lanes + ASIDE_THREADS)
+        path = self._run.config.output / STATE_FILE
+        return saving.save(path, self.results.path, attributes, clock, complete=complete)
+
+    def settle(
+        self, keys: Collection[str], kept: Kept, attributes: StreamAttributes, clock: Clock
+    ) -> tuple[SavedState, dict[str, str]]:
+        """Save the states of diagnostics whose blocks have moved: new shards begin with that.
+
+        Returns
+        -------
+        tuple
+            What was saved, and what failed in users' operators.
+        """
+        path = self._run.config.output / SETTLED_DIRECTORY / f"{kept.last_number}.bbflow"
+        path.parent.mkdir(exist_ok=True)
+        saving = Saving(kept, self.fields, self._run.nodes, self.submit, self._lanes + ASIDE_THREADS)
+        return saving.save_only(keys, path, attributes, clock)
+
+    def on_nodes(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Call a function of each node's directory of states and some arguments, where the states lie."""
+        nodes = self._run.nodes.items()
+        pending = [self.submit(name, function, node.state_directory, *arguments) for name, node in nodes]
+        take(pending)
+
+    def publish_rows(self, states: Iterable[ShardState], number: int) -> list[Path]:
+        """Move the rows that passed filters into their tables.
+
+        Parameters
+        ----------
+        states
+            States with rows that were not published.
+        number
+            The last step that is folded.
+
+        Returns
+        -------
+        list of Path
+            Files that can go once the fold's next checkpoint is stored.
+        """
+        assert self.results is not None
+        files: dict[tuple[str, str], list[tuple[ShardState, Path]]] = {}
+        for state in states:
+            for path in map(Path, state.rows):
+                name = path.name.split(".", 1)[0]
+                files.setdefault((state.key.diagnostic, name), []).append((state, path))
+        for (diagnostic, name), parts in files.items():
+            rows, places = _join_rows(parts)
+            field = self.fields[diagnostic]
+            told = f"{field.name} {self._filter(diagnostic, name)}"
+            self.results.add_rows(f"{field.name}_{name}", told, field, rows, places, number)
+        return [path for parts in files.values() for _, path in parts]
+
+
+def _join_rows(parts: Sequence[tuple[ShardState, Path]]) -> tuple[Array, list[Array]]:
+    """Join files of rows in the order of steps and return their global indices by dimension."""
+    rows, places = [], []
+    for state, path in parts:
+        loaded = np.load(path)
+        local = np.unravel_index(loaded["index"], state.count) if state.count else ()
+        places.append([at + first for at, first in zip(local, state.start, strict=True)])
+        rows.append(loaded)
+    joined = np.concatenate(rows)
+    order = np.argsort(joined["step"], kind="stable")
+    return joined[order], [np.concatenate(axis)[order] for axis in zip(*places, strict=True)]

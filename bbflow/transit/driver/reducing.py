@@ -1,0 +1,141 @@
+"""Which host reduces which fields of a window's span, and what the others hand to it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
+from typing import Any
+
+from bbflow.net.contact import NodeAddress
+from bbflow.transit.clusters.aside import aside
+from bbflow.transit.clusters.cluster import SubmittedTask
+from bbflow.transit.folding.inherited import Inherited
+from bbflow.transit.folding.kept import Kept
+from bbflow.transit.folding.publish import FieldWork, hand_over
+from bbflow.transit.folding.reduce import ReducedSpan
+from bbflow.transit.folding.slots import OUTER, slots_of
+from bbflow.transit.folding.tables import FieldStates
+from bbflow.transit.folding.timeline import Closing
+from bbflow.transit.output.fields import ResultField
+from bbflow.transit.output.results import Described
+from bbflow.zarr_store.chunks import Chunk
+
+
+@dataclass(frozen=True, slots=True)
+class ReduceJob:
+    """What one task reduces."""
+
+    node: str
+    """Where it runs."""
+    keys: tuple[str, ...]
+    """Its diagnostics."""
+    works: Mapping[str, tuple[FieldWork, ...]]
+    """Node to what it has of each of them; the task's own node among them."""
+
+
+class Reducing:
+    """Reduces one window's span.
+
+    Parameters
+    ----------
+    closing
+        Which span.
+    kept
+        What the fold keeps.
+    fields
+        What is known of the fields, by diagnostic.
+    nodes
+        Addresses by name.
+    lanes
+        How many tasks share a node's fields.
+    submit
+        Runs a function on a node's host.
+    """
+
+    def __init__(
+        self,
+        closing: Closing,
+        kept: Kept,
+        fields: Mapping[str, ResultField],
+        nodes: Mapping[str, NodeAddress],
+        lanes: int,
+        submit: Callable[..., SubmittedTask[Any]],
+    ) -> None:
+        self._closing, self._kept, self._fields = closing, kept, fields
+        self._nodes, self._lanes, self._submit = nodes, lanes, submit
+        self._order = {node: number for number, node in enumerate(sorted(nodes))}
+        self._shards = {key: _by_node(kept.of(key)) for key in kept.config.diagnostics}
+
+    @property
+    def fields(self) -> dict[str, Described]:
+        """Diagnostic to its field and statistics, of those that have anything of the span."""
+        return {key: (self._fields[key], self._kept.config.diagnostics[key].operators) for key in self._wanted}
+
+    @cached_property
+    def _wanted(self) -> dict[str, Inherited | None]:
+        """The diagnostics that have anything of the span, and what of that lies in an earlier run's state."""
+        found = {}
+        for key, diagnostic in self._kept.config.diagnostics.items():
+            if self._closing.window in diagnostic.windows and diagnostic.operators:
+                rest = self._rest(key)
+                if self._shards[key] or rest is not None:
+                    found[key] = rest
+        return found
+
+    def _rest(self, key: str) -> Inherited | None:
+        """Return what was kept before and no shard has taken over, if that has anything of the span."""
+        rest = self._kept.origins.of(key)
+        own = slots_of(OUTER, self._closing.window, self._closing.keys)
+        if rest is None or not any(slot in rest.offsets for slot in own):
+            return None
+        return replace(rest, taken=tuple(self._kept.regions(key)))
+
+    @cached_property
+    def jobs(self) -> list[ReduceJob]:
+        """Share the fields out over their nodes, the large ones first."""
+        loads: dict[tuple[str, int], int] = {}
+        shared: dict[tuple[str, int], list[str]] = {}
+        for key in sorted(self._wanted, key=lambda key: -prod(self._fields[key].shape)):
+            nodes = sorted(self._shards[key] or self._nodes)
+            lanes = [(node, lane) for node in nodes for lane in range(self._lanes)]
+            chosen = min(lanes, key=lambda lane: loads.get(lane, 0))
+            loads[chosen] = loads.get(chosen, 0) + prod(self._fields[key].shape)
+            shared.setdefault(chosen, []).append(key)
+        return [self._job(node, tuple(keys)) for (node, _), keys in shared.items()]
+
+    def _job(self, home: str, keys: tuple[str, ...]) -> ReduceJob:
+        nodes = {home} | {node for key in keys for node in self._shards[key]}
+        return ReduceJob(
+            home, keys, {node: tuple(self._work(key, node, home) for key in keys) for node in sorted(nodes)}
+        )
+
+    def _work(self, key: str, node: str, home: str) -> FieldWork:
+        diagnostic = self._kept.config.diagnostics[key]
+        inner = diagnostic.each is not None and diagnostic.each.window.name in self._closing.inner
+        span = ReducedSpan(self._closing.window, self._closing.keys, inner, self._kept.errors)
+        shards = tuple(self._shards[key].get(node, ()))
+        rest = self._wanted[key] if node == home else None
+        directory = self._nodes[node].state_directory
+        field = self._fields[key]
+        return FieldWork(diagnostic, field.shape, span, shards, self._order[node], directory, rest, spread=field.map)
+
+    def submit(
+        self, function: Callable[..., Any], targets: Mapping[str, Mapping[str, Chunk]] | None = None
+    ) -> list[SubmittedTask[Any]]:
+        """Run a task for each job: `function` gets the works of its node, and what the others hand over."""
+        tasks = []
+        for job in self.jobs:
+            own: Sequence[FieldWork] = job.works[job.node]
+            if targets is not None:
+                own = [replace(work, targets=targets[key]) for key, work in zip(job.keys, own, strict=True)]
+            further = ((node, works) for node, works in job.works.items() if node != job.node)
+            others = [self._submit(node, aside, hand_over, works) for node, works in further]
+            tasks.append(self._submit(job.node, aside, function, own, *others))
+        return tasks
+
+
+def _by_node(states: Sequence[FieldStates]) -> dict[str, list[FieldStates]]:
+    nodes: dict[str, list[FieldStates]] = {}
+    for alike in states:
+        nodes.setdefault(alike.node, []).append(alike)
+    return nodes

@@ -1,0 +1,95 @@
+"""Whether the partial states of a stream's fields have room: asked when its first step shows how large they are."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bbflow.configuring.settings import Config
+from bbflow.operators.decoding import decoded_dtype
+from bbflow.operators.diagnostic import Diagnostic
+from bbflow.operators.space.placement import Placement
+from bbflow.operators.steps import DType
+from bbflow.stream.cf import StreamAttributes
+from bbflow.stream.records import Block
+from bbflow.transit.driver.opening import FirstStep
+from bbflow.transit.folding.footprint import Footprint, check_states, fits_ahead, footprint, free_bytes
+from bbflow.transit.folding.lanes import transformed_dtype
+from bbflow.transit.folding.regions import PlacedForm, forms_by_name, regions
+
+
+@dataclass(frozen=True, slots=True)
+class StateRoom:
+    """What the states of a run may take."""
+
+    bytes: Mapping[str, int]
+    """Node to the most bytes."""
+    ahead: bool
+    """Whether there is room to fold further batches while what has ended is published."""
+
+
+def check_room(
+    first: FirstStep, config: Config, placements: Mapping[str, Placement], attributes: StreamAttributes
+) -> StateRoom:
+    """See that the states have room on each node.
+
+    Raises
+    ------
+    ConfigError
+        If they are above `nodes: state_capacity`.
+    CapacityError
+        If that isn't free where they lie.
+    """
+    found: dict[str, list[Footprint]] = {}
+    forms = _forms(first)
+    blocks = {block.name: block for _, block in first.placed}
+    for diagnostic in config.diagnostics.values():
+        placement = placements.get(diagnostic.key)
+        dtype = _dtype(diagnostic, blocks, placement, attributes)
+        if dtype is None:
+            continue
+        for node, counts in _counts(diagnostic, first, forms, placement).items():
+            processes = first.cluster.processes(first.nodes[node].host)
+            found.setdefault(node, []).append(footprint(diagnostic, dtype, counts, processes))
+    free = {node: _free(first, node) for node in found}
+    capacity = config.nodes.state_capacity
+    least, most = check_states(found, capacity, free, "nodes: state_capacity"), fits_ahead(found, capacity, free)
+    return StateRoom(most or least, most is not None)
+
+
+def _dtype(
+    diagnostic: Diagnostic, blocks: Mapping[str, Block], placement: Placement | None, attributes: StreamAttributes
+) -> DType | None:
+    """Return the type of the values after the transforms; None if the step lacks a variable."""
+    if not blocks.keys() >= set(diagnostic.variables):
+        return None
+    dtypes = {name: decoded_dtype(attributes.encoding(name), blocks[name].dtype) for name in diagnostic.of.variables}
+    return transformed_dtype(diagnostic, dtypes, max(dtypes, key=lambda name: len(blocks[name].shape)), placement)
+
+
+def _forms(first: FirstStep) -> dict[str, list[PlacedForm]]:
+    by_node: dict[str, list[Block]] = {}
+    for node, block in first.placed:
+        by_node.setdefault(node, []).append(block)
+    return forms_by_name(by_node)
+
+
+def _counts(
+    diagnostic: Diagnostic, first: FirstStep, forms: Mapping[str, Sequence[PlacedForm]], placement: Placement | None
+) -> dict[str, list[tuple[int, ...]]]:
+    """Return the shapes of the states' regions on each node."""
+    found: dict[str, list[tuple[int, ...]]] = {}
+    for key in regions(diagnostic, forms, None if placement is None else placement.column):
+        local = None if placement is None else placement.local(key.start, key.count)
+        if placement is None:
+            found.setdefault(key.node, []).append(key.count)
+        elif local is not None and local.complete:
+            found.setdefault(key.node, []).append(local.count)
+        elif local is not None:  # joined step by step into one state
+            return {min(first.nodes): [placement.shape]}
+    return found
+
+
+def _free(first: FirstStep, node: str) -> int:
+    address = first.nodes[node]
+    task = first.cluster.submit(free_bytes, address.directory, host=address.host, done=lambda: None)
+    size: int = task.result()
+    return size

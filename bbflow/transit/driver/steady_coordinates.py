@@ -1,0 +1,73 @@
+"""Coordinates, masks and weights stay as the first step has them, by which fields were placed; if not, that is said."""
+
+from collections.abc import Mapping, Sequence
+
+from bbflow.drain.coordinates import is_part_of
+from bbflow.operators.steps import Array
+from bbflow.stream.records import Block
+from bbflow.transit.driver.placing import StreamArrays
+from bbflow.transit.driver.run_context import Running
+from bbflow.transit.folding.patterns import parts_of
+from bbflow.transit.output.results import Results
+from bbflow.view.blocks import BlockReader
+
+SMALL_BYTES = 1 << 20
+"""What is larger is compared after 1, 2, 4, 8 … batches: to read all of a large grid again each time costs too much."""
+
+
+class SteadyCoordinates:
+    """Looks at one step of each batch: what changes with time is another in most of them.
+
+    Parameters
+    ----------
+    run
+        The run.
+    results
+        What has the coordinates.
+    arrays
+        What was read of the first step.
+    told
+        Variable to the diagnostics whose points, masks or weights it has told.
+    """
+
+    def __init__(self, run: Running, results: Results, arrays: StreamArrays, told: Mapping[str, Sequence[str]]) -> None:
+        self._run, self._results, self._told = run, results, told
+        self._values: dict[str, Array] = {
+            name: results.values(name) for name in arrays.blocks if results.is_coordinate(name)
+        }
+        self._values |= {name: arrays[name] for name in told if name not in self._values}
+        self._reader: BlockReader | None = None
+        self._looks = 0
+        self.changes: list[str] = []
+        """What has changed, and in which step that was seen."""
+        self.misplaced: list[str] = []
+        """Those of them by which fields were placed."""
+
+    def look(self, number: int) -> None:
+        """Compare the variables of a step that is still held."""
+        self._looks += 1
+        is_turn = self._looks & (self._looks - 1) == 0
+        wanted = {name for name, values in self._values.items() if is_turn or values.nbytes <= SMALL_BYTES}
+        for node, part in parts_of(self._run.view, number).items():
+            forms = enumerate(part.layout.forms) if wanted else ()
+            for block in [part.blocks[at] for at, form in forms if form.bytes and form.name in wanted]:
+                if block.name in self._values and not self._is_as_it_was(node, part.landed_in, block):
+                    del self._values[block.name]
+                    self._note(block.name, number)
+
+    def _is_as_it_was(self, node: str, landed_in: int, block: Block) -> bool:
+        self._reader = self._reader or BlockReader(self._run.contact, self._run.config.stream)
+        return is_part_of(self._values[block.name], block, self._reader.read(node, landed_in, block))
+
+    def _note(self, name: str, number: int) -> None:
+        seen = f"{name} changes with time, as seen in step {number}"
+        if name in self._told:
+            fields = ", ".join(self._told[name])
+            self.misplaced.append(
+                f"{seen}: the points, masks or weights that 'space' of {fields} has by it are those of the first step; "
+                "weights that change can be had by an expression, as (x * w) and w summed by themselves"
+            )
+            self.changes.append(self.misplaced[-1])
+        if self._results.is_coordinate(name):
+            self._results.describe(name, bbflow_changed_in_step=number)
+            self.changes.append(f"coordinate {seen}: the results have it as the first step does")

@@ -1,0 +1,1 @@
+"""Zarr stores that grow while others read them."""

@@ -1,0 +1,122 @@
+"""Chunks of Zarr arrays: files that are written and read without their array's metadata, wherever the values are."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from bbflow.errors import naming
+from bbflow.host.atomic import replacing, write_whole
+
+Array = np.ndarray[Any, Any]
+TEXT = "string"
+"""Zarr's name of the type of texts of any length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunks:
+    """The files of an array that is chunked along its first dimension alone (Zarr 3, codec 'bytes', or 'vlen-utf8')."""
+
+    directory: Path
+    """The array's."""
+    shape: tuple[int, ...]
+    """Of one chunk."""
+    dtype: str
+    """NumPy's name of the type, in whichever byte order, or `TEXT`; files are little-endian."""
+    separator: str
+    """Between the parts of a file's name: with ``/`` there is a directory for each."""
+    fill: Any
+    """What reads where nothing was written."""
+
+    @property
+    def stored(self) -> np.dtype[Any]:
+        """The type as files have it; of texts that in memory."""
+        return np.dtype(object) if self.dtype == TEXT else np.dtype(self.dtype).newbyteorder("<")
+
+    def path(self, index: int) -> Path:
+        """Return the file of a chunk."""
+        return self.directory / self.separator.join(["c", str(index), *("0" for _ in self.shape[1:])])
+
+    @contextmanager
+    def replacing(self, index: int) -> Iterator[BinaryIO]:
+        """Yield a file that becomes a chunk when the ``with`` ends well; readers see the old one or the new one."""
+        path = self.path(index)
+        with naming(str(path)), replacing(path) as temporary, _made(temporary) as file:
+            yield file
+
+    def write(self, index: int, values: Array) -> None:
+        """Write a whole chunk."""
+        content: Any
+        if self.dtype == TEXT:
+            content = _texts().encode(np.array(values, object).reshape(-1))
+        else:
+            content = np.ascontiguousarray(values, self.stored).reshape(-1).view("u1").data
+        path = self.path(index)
+        try:
+            write_whole(path, content)
+        except FileNotFoundError:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, content)
+
+    def write_rows(self, file: BinaryIO, first: int, values: Array) -> None:
+        """Write some rows of a chunk into its file.
+
+        Parameters
+        ----------
+        file
+            As `replacing` gives it.
+        first
+            The first row.
+        values
+            Of shape (axis, rows, …): a chunk has the whole field for each index of the axis.
+        """
+        field = prod(self.shape) // len(values)
+        row = prod(values.shape[2:])
+        for number, rows in enumerate(values):
+            file.seek((number * field + first * row) * self.stored.itemsize)
+            file.write(np.ascontiguousarray(rows, self.stored).reshape(-1).view("u1").data)
+
+    def read(self, index: int) -> Array:
+        """Return a chunk's values."""
+        try:
+            content = self.path(index).read_bytes()
+        except FileNotFoundError:
+            return np.full(self.shape, self.fill, self.stored)
+        if self.dtype == TEXT:
+            found: Array = _texts().decode(content)
+            return found.reshape(self.shape)
+        return np.frombuffer(content, self.stored, prod(self.shape)).reshape(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One chunk that is to be written."""
+
+    chunks: Chunks
+    """Those of its array."""
+    index: int
+    """Which of them."""
+
+    def write(self, values: Array) -> None:
+        """Write it whole."""
+        self.chunks.write(self.index, values)
+
+
+def _made(path: Path) -> BinaryIO:
+    """Make a file, and its directory if it isn't there."""
+    try:
+        return path.open("wb")
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("wb")
+
+
+def _texts() -> Any:
+    """Return what encodes texts: Zarr's codec vlen-utf8."""
+    from numcodecs import VLenUTF8  # late: what has no texts needs none
+
+    return VLenUTF8()

@@ -1,0 +1,57 @@
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import bbflow_adios2
+import numpy as np
+import xarray as xr
+
+import bbflow
+from testsupport.weather import weather
+
+DOCS = Path(__file__).parents[2] / "docs"
+HOLD = "sys.stdin.read()  # the stream stays open until the test has looked"
+
+
+def test_the_example_of_the_docs_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model.py").write_text(weather(60))
+    (tmp_path / "model.xml").write_text(bbflow_adios2.engine_xml("weather"))
+    example = (DOCS / "python.md").read_text().split("```python\n")[1].split("```")[0]
+    names = {"MODEL": [sys.executable, "model.py", "model.xml"]}
+    exec(compile(example, "docs/python.md", "exec"), names)
+    assert names["model"].wait() == 0
+    assert names["outcome"].complete
+    results = xr.open_zarr("out/results.zarr")
+    np.testing.assert_array_equal(results.tas_month_mean.values[:, 0, 0], [15, 44.5, 59])
+
+
+def test_the_live_result_has_the_open_month_and_the_run_so_far(tmp_path):
+    (tmp_path / "model.py").write_text(weather(40, at_end=HOLD))
+    (tmp_path / "model.xml").write_text(bbflow_adios2.engine_xml("weather"))
+    config = {"stream": "weather", "output": str(tmp_path / "out"), "operators": {"tas": ["mean"]}}
+    with bbflow.start_nodes(capacity="1MiB") as buffer, buffer.analyse(config) as analysis:
+        environment = os.environ | bbflow_adios2.environment(buffer.contact)
+        command = [sys.executable, tmp_path / "model.py", tmp_path / "model.xml"]
+        with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE) as model:
+            wait_until_folded(buffer, 39)
+            live = analysis.result()
+            model.stdin.close()
+        assert analysis.wait(300).complete
+        final = analysis.result()
+    for results in (live, final):
+        assert results.steps_run.values == [40]
+        np.testing.assert_array_equal(results.tas_month_mean.values[:, 0, 0], [15, 35])
+        np.testing.assert_array_equal(results.tas_run_mean.values[:, 0, 0], [19.5])
+
+
+def wait_until_folded(buffer, step):
+    deadline = time.monotonic() + 300
+    while time.monotonic() < deadline:
+        stream = buffer.status()[0].streams["weather"]
+        if stream.status == "open" and stream.consumers["fold"] == step:
+            return
+        time.sleep(0.05)
+    raise AssertionError("not folded in time")
