@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bbflow.configuring.config import parse_config
 from bbflow.configuring.settings import Config
-from bbflow.errors import StreamError
+from bbflow.errors import ConfigError, StreamError
 from bbflow.landing.client import status_of
 from bbflow.landing.embedded import DEFAULT_DIRECTORY, EmbeddedNodes
 from bbflow.landing.replies import StatusReply
@@ -26,6 +26,7 @@ from bbflow.units import parse_capacity, parse_path
 
 if TYPE_CHECKING:  # 'bbflow fold' comes this way, and folds before it needs xarray
     import xarray as xr
+    from distributed import Client
 
 
 def start_nodes(
@@ -107,6 +108,7 @@ class BurstBuffer:
         config: Config | Mapping[str, Any],
         scheduler: str | Cluster | None = None,
         *,
+        client: "Client | None" = None,
         output_held: bool = False,
         take_over: bool = False,
         folds: bool = True,
@@ -119,7 +121,11 @@ class BurstBuffer:
         config
             As `bbflow.configuring.config.load_config` gives it, or a dict with the keys of the YAML file.
         scheduler
-            A Dask scheduler's address or scheduler file, or a cluster that is used already; None starts a local one.
+            A Dask scheduler's address or scheduler file, or a cluster that is used already; None folds in threads of
+            this process, or in those that ``workers`` names.
+        client
+            In place of it, a Dask client of your own, such as dask-jobqueue's or a ``LocalCluster``'s: its workers must
+            run on the nodes' hosts. It stays open.
         output_held
             Whether the caller keeps other analyses from writing into the output.
         take_over
@@ -135,8 +141,10 @@ class BurstBuffer:
             If the configuration is wrong, or the output holds something else.
         """
         checked = config if isinstance(config, Config) else parse_config(dict(config))
+        if scheduler is not None and client is not None:
+            raise ConfigError("both a scheduler and a client are given: give one of them")
         how: dict[str, Any] = {"takes_over": take_over, "folds": folds, "lost": lost}
-        return Analysis(self.contact, checked, scheduler, output_held=output_held, **how)
+        return Analysis(self.contact, checked, scheduler, client=client, output_held=output_held, **how)
 
     def close(self) -> None:
         """End the nodes, if they were started with this object."""
@@ -161,7 +169,7 @@ class Analysis:
         The contact file of the nodes that its steps land on.
     config
         What is computed.
-    scheduler, output_held
+    scheduler, client, output_held
         As for `BurstBuffer.analyse`.
     **how
         As for `bbflow.transit.pipeline.Pipeline`.
@@ -173,6 +181,7 @@ class Analysis:
         config: Config,
         scheduler: str | Cluster | None = None,
         *,
+        client: "Client | None" = None,
         output_held: bool = False,
         **how: Any,
     ) -> None:
@@ -184,7 +193,11 @@ class Analysis:
             if not output_held:
                 self._resources.enter_context(locked_output(config.output))
                 check_output(config)
-            if scheduler is None:
+            if client is not None:
+                from bbflow.transit.clusters.dask_cluster import users_cluster  # late: Dask takes long to import
+
+                scheduler = self._resources.enter_context(users_cluster(client))
+            elif scheduler is None:
                 scheduler = self._resources.enter_context(local_cluster(config.workers))
             elif isinstance(scheduler, str):
                 from bbflow.transit.clusters.dask_cluster import connected_cluster  # late: Dask takes long to import

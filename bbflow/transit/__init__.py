@@ -1,1 +1,1 @@
-"""The in-transit pipeline on Dask: fold each committed step where it lies, reduce, publish."""
+"""The in-transit pipeline: fold each committed step where it lies, reduce, publish."""

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import bbflow_adios2
 import numpy as np
+import pytest
 import xarray as xr
+from distributed import Client, LocalCluster
 
 import bbflow
+from bbflow.errors import ConfigError
 from testsupport.weather import weather
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -45,6 +48,38 @@ def test_the_live_result_has_the_open_month_and_the_run_so_far(tmp_path):
         assert results.steps_run.values == [40]
         np.testing.assert_array_equal(results.tas_month_mean.values[:, 0, 0], [15, 35])
         np.testing.assert_array_equal(results.tas_run_mean.values[:, 0, 0], [19.5])
+
+
+def test_a_dask_client_of_ones_own_folds_and_stays_open(tmp_path):
+    (tmp_path / "model.py").write_text(weather(40))
+    (tmp_path / "model.xml").write_text(bbflow_adios2.engine_xml("weather"))
+    config = {"stream": "weather", "output": str(tmp_path / "out"), "operators": {"tas": ["mean"]}, "raw": "all"}
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None) as cluster,
+        Client(cluster, set_as_default=False) as client,
+        bbflow.start_nodes(capacity="1MiB") as buffer,
+    ):
+        with buffer.analyse(config, client=client) as analysis:
+            environment = os.environ | bbflow_adios2.environment(buffer.contact)
+            subprocess.run([sys.executable, tmp_path / "model.py", tmp_path / "model.xml"], env=environment, check=True)
+            assert analysis.wait(300).complete
+        assert client.submit(sum, [1, 2]).result() == 3
+    with xr.open_zarr(tmp_path / "out" / "results.zarr") as results:
+        np.testing.assert_array_equal(results.tas_run_mean.values[:, 0, 0], [19.5])
+
+
+def test_a_client_that_cannot_be_used_is_refused_in_one_line(tmp_path):
+    config = {"stream": "weather", "output": str(tmp_path / "out"), "operators": {"tas": ["mean"]}}
+    with bbflow.start_nodes(capacity="1MiB") as buffer:
+        with LocalCluster(n_workers=0, processes=False, dashboard_address=None) as cluster:
+            client = Client(cluster, set_as_default=False)
+            client.close()
+        with pytest.raises(ConfigError, match=r"client: .* is closed: give one that is open"):
+            buffer.analyse(config, client=client)
+        with pytest.raises(ConfigError, match=r"is no dask\.distributed\.Client"):
+            buffer.analyse(config, client="tcp://127.0.0.1:1")
+        with pytest.raises(ConfigError, match="both a scheduler and a client"):
+            buffer.analyse(config, "tcp://127.0.0.1:1", client=client)
 
 
 def wait_until_folded(buffer, step):

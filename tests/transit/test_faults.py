@@ -20,20 +20,25 @@ def truth(program, tmp_path_factory):
     return mainjob.oracle(program, tmp_path_factory.mktemp("oracle"), STEPS)
 
 
-def slow_config(directory):
+def slow_config(directory, processes=1):
     """Small batches and a small pool: the simulation can't be done before the analysis is."""
-    return mainjob.write_config(
-        directory, nodes={"capacity": "512KiB"}, workers={"processes": 1, "batch_steps": 2}, raw={"variables": ["tas"]}
-    )
+    workers = {"processes": processes, "batch_steps": 2}
+    return mainjob.write_config(directory, nodes={"capacity": "512KiB"}, workers=workers, raw={"variables": ["tas"]})
 
 
-def test_results_survive_killed_workers_analyses_and_agents(program, tmp_path, truth):
-    process = mainjob.start_run(slow_config(tmp_path), mainjob.simulation(program, 2, STEPS))
+@pytest.mark.parametrize("processes", [0, 1], ids=["threads", "processes"])
+def test_results_survive_killed_workers_analyses_and_agents(program, tmp_path, truth, processes):
+    process = mainjob.start_run(slow_config(tmp_path, processes), mainjob.simulation(program, 2, STEPS))
+
+    def whoever_folds():
+        analysis = find(process, "bbflow fold")
+        return worker_of(analysis) if processes else analysis
+
     victims = {
-        3: lambda: worker_of(find(process, "bbflow fold")),
+        3: whoever_folds,
         10: lambda: find(process, "bbflow fold"),
         20: lambda: find(process, "bbflow node"),
-        30: lambda: worker_of(find(process, "bbflow fold")),
+        30: whoever_folds,
     }
     for count, victim in victims.items():
         wait_for_folds(tmp_path / "out", count)

@@ -37,6 +37,16 @@ def test_results_equal_xarray_on_the_oracle(finished, truth):
     assert results.attrs["bbflow_status"] == "complete"
 
 
+def test_threads_of_the_analysis_give_the_same(program, tmp_path, finished, truth):
+    config = mainjob.write_config(tmp_path, workers={"threads": 2, "batch_steps": 8})
+    code, said = mainjob.run(config, mainjob.simulation(program, 2, STEPS))
+    assert code == 0, said
+    assert "fold: 2 threads of the analysis" in said
+    results = mainjob.assert_equals_oracle(tmp_path / "out", truth)
+    assert results.attrs["bbflow_status"] == "complete"
+    assert xr.open_zarr(tmp_path / "out" / "raw.zarr").equals(xr.open_zarr(finished / "raw.zarr"))
+
+
 @pytest.mark.parametrize(
     ("operator", "name"),
     [

@@ -1,5 +1,6 @@
 """Tasks in threads of the analysis: as on Dask's workers, but for what can't happen there."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -9,8 +10,7 @@ import pytest
 
 from bbflow.configuring.settings import WorkersConfig
 from bbflow.errors import NodeError
-from bbflow.transit.clusters.aside import aside
-from bbflow.transit.clusters.cluster import leave
+from bbflow.transit.clusters.aside import YIELDING
 from bbflow.transit.clusters.local_cluster import local_cluster
 from bbflow.transit.clusters.tasks import take
 from bbflow.transit.clusters.thread_cluster import ThreadCluster
@@ -37,8 +37,8 @@ def gate(request):
     gates.pop(request.node.name).set()
 
 
-def submit(cluster, function, *arguments, done=lambda: None):
-    return cluster.submit(function, *arguments, host=HOST, done=done)
+def submit(cluster, function, *arguments, done=lambda: None, beside=False):
+    return cluster.submit(function, *arguments, host=HOST, done=done, beside=beside)
 
 
 def wait_for(gate):
@@ -47,10 +47,8 @@ def wait_for(gate):
     return gate
 
 
-def leave_and_wait_for(gate):
-    leave()
-    leave()  # once is enough
-    return wait_for(gate)
+def niceness():
+    return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
 
 
 def append_to(items, item):
@@ -108,9 +106,10 @@ def test_what_fails_is_raised_where_its_result_is_taken_and_in_what_needs_it(clu
     assert take([submit(cluster, socket.gethostname)]) == [HOST]
 
 
-def test_tasks_begin_in_their_order_and_one_that_leaves_its_thread_holds_up_none(cluster, gate):
-    waiting = [submit(cluster, leave_and_wait_for, gate) for _ in range(5)]
-    waiting.append(submit(cluster, aside, wait_for, gate))
+def test_tasks_beside_the_folds_hold_up_none_and_yield_to_them(cluster, gate):
+    waiting = [submit(cluster, wait_for, gate, beside=True) for _ in range(6)]
+    nice = submit(cluster, niceness, beside=True).result(LIMIT_S), submit(cluster, niceness).result(LIMIT_S)
+    assert nice[0] == nice[1] + YIELDING
     assert submit(cluster, socket.gethostname).result(LIMIT_S) == HOST
     assert not any(task.done() for task in waiting)
     gates[gate].set()
@@ -133,7 +132,7 @@ def test_another_host_is_refused_with_what_starts_a_worker_there(cluster):
 
 def test_closing_waits_for_what_runs_and_drops_what_has_not_begun(gate):
     with ThreadCluster(1) as cluster:
-        running = [submit(cluster, leave_and_wait_for, gate), *(submit(cluster, wait_for, gate) for _ in range(2))]
+        running = [submit(cluster, wait_for, gate, beside=True), *(submit(cluster, wait_for, gate) for _ in range(2))]
         waiting = submit(cluster, socket.gethostname)
         assert all(begun.acquire(timeout=LIMIT_S) for _ in running)
         threading.Timer(0.2, gates[gate].set).start()

@@ -73,7 +73,9 @@ def check_run(config: Config, contact: Path | None, scheduler: str | None) -> li
             return [*found, Finding(WRONG, "nodes", str(error))]
         found += per_point(config)
         hosts = {node.host for node in nodes}
-    if scheduler is not None:
+    if scheduler is None:
+        found.append(Finding(FINE, "fold", _who_folds(config)))
+    else:
         from bbflow.run.checks.dask import check_dask  # late: 'bbflow run' checks too, and Dask takes half a second
 
         found += check_dask(scheduler, certificate_of(contact) if contact else Path(), hosts)
@@ -95,15 +97,26 @@ def tell_before(config: Config, command: Sequence[str], contact: Path | None, sc
     found += check_run(config, contact, scheduler)
     unfit = next((item for item in found if item.kind == WRONG and item.what in UNFIT), None)
     for item in found:
-        is_said = item.what in ("memory", "states", "weights") or (item.kind != FINE and item.what not in CHECKED_ONLY)
+        is_said = item.what in ALWAYS_SAID or (item.kind != FINE and item.what not in CHECKED_ONLY)
         if item is not unfit and (is_said or item.kind == WRONG):
             print(f"bbflow: {item.what}: {item.text}", file=sys.stderr)
     if unfit is not None:
         raise UNFIT[unfit.what](unfit.text)
 
 
+def _who_folds(config: Config) -> str:
+    workers = config.workers
+    if workers.processes:
+        return f"{workers.processes} Dask worker processes of {workers.threads} threads"
+    if workers.dashboard is not None:
+        return f"{workers.threads} threads of a Dask worker in the analysis, for its dashboard"
+    return f"{workers.threads} threads of the analysis"
+
+
 UNFIT: Mapping[str, type[BbflowError]] = {"memory": CapacityError, "weights": ConfigError}
 """What ends a run before it begins, as what."""
+ALWAYS_SAID = ("memory", "fold", "states", "weights")
+"""What the first lines of a run say, however it is."""
 CHECKED_ONLY = ("time",)
 """What only `bbflow check` notes: a run's stream tells the time in one of several ways, and its end says if in none."""
 

@@ -1,6 +1,5 @@
 """Where tasks run: in threads of the analysis, or on Dask's workers; what the stages know of either."""
 
-import threading
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
@@ -56,7 +55,7 @@ class Cluster(Protocol):
         """Whether a worker is known to run on a host."""
 
     def submit(
-        self, function: Callable[..., Any], *arguments: Any, host: str, done: Callable[[], None]
+        self, function: Callable[..., Any], *arguments: Any, host: str, done: Callable[[], None], beside: bool = False
     ) -> SubmittedTask[Any]:
         """Run a function on a worker of a host; it may run more than once.
 
@@ -68,27 +67,11 @@ class Cluster(Protocol):
             ``gethostname()`` of the host whose shared memory it needs.
         done
             Called, in another thread, when the result or its failure is there.
+        beside
+            Whether it runs beside the folds, in a thread of its own that yields to theirs; it may wait.
 
         Raises
         ------
         NodeError
             If no worker runs on the host.
         """
-
-
-_own = threading.local()
-
-
-def leave() -> None:
-    """Let the worker's thread that runs this task count as free: another takes the next task."""
-    if hasattr(_own, "leave"):
-        _own.leave()
-        return
-    from distributed import secede  # late: who is no worker of Dask's doesn't have it
-
-    secede()
-
-
-def leave_by(how: Callable[[], None]) -> None:
-    """Say how tasks of this thread leave it."""
-    _own.leave = how

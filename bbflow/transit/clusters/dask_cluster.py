@@ -14,15 +14,16 @@ from typing import Any
 from urllib.parse import urlparse
 
 import dask
-from distributed import Client, Future, KilledWorker, LocalCluster
+from distributed import Client, Future, KilledWorker, LocalCluster, secede
 from distributed.client import FutureCancelledError
 from distributed.comm.core import CommClosedError
 from distributed.protocol import pickle
 
 from bbflow.configuring.settings import WorkersConfig
-from bbflow.errors import NodeError
+from bbflow.errors import ConfigError, NodeError
 from bbflow.host.atomic import PRIVATE, write_whole
 from bbflow.host.leftovers import scratch
+from bbflow.transit.clusters.aside import yield_to_folds
 from bbflow.transit.clusters.cluster import ASIDE_THREADS, TaskLostError, WorkerKilledError
 from bbflow.transit.clusters.dask_settings import dask_settings
 from bbflow.transit.clusters.security import security_of
@@ -101,17 +102,26 @@ def call_packed(packed: bytes, *results: Any) -> Any:
     return function(*given, *results)
 
 
+def call_beside(packed: bytes, *results: Any) -> Any:
+    """Call a function as `call_packed` does, in a thread of its own: the worker has another one for its next task."""
+    secede()
+    yield_to_folds()
+    return call_packed(packed, *results)
+
+
 class DaskCluster:
     """Runs tasks on the Dask workers of the BB nodes' hosts.
 
     Parameters
     ----------
     client
-        Of their scheduler; it is closed with this.
+        Of their scheduler.
+    is_own
+        Whether it is closed with this; somebody else's stays as it is.
     """
 
-    def __init__(self, client: Client) -> None:
-        self.client = client
+    def __init__(self, client: Client, *, is_own: bool = True) -> None:
+        self.client, self._is_own = client, is_own
         with _failures():
             self._hosts = self._find_hosts()
         self._waiting: dict[Future[Any], str] = {}
@@ -167,7 +177,9 @@ class DaskCluster:
                     self.client.cancel([future for future, its_host in waiting.items() if its_host == host])
             waiting.clear()  # or Dask would run what has ended once more, as long as this waits
 
-    def submit(self, function: Callable[..., Any], *arguments: Any, host: str, done: Callable[[], None]) -> DaskTask:
+    def submit(
+        self, function: Callable[..., Any], *arguments: Any, host: str, done: Callable[[], None], beside: bool = False
+    ) -> DaskTask:
         """Run a function, as `Cluster.submit` does; Dask runs it again on another worker if its worker dies.
 
         Raises
@@ -185,7 +197,8 @@ class DaskCluster:
         given = [item for item in arguments if not isinstance(item, DaskTask)]
         packed, awaited = pickle.dumps((function, given)), [item.future for item in arguments[len(given) :]]
         with dask.config.set(UNWARNED), _failures():
-            future = self.client.submit(call_packed, packed, *awaited, key=key, workers=sorted(self._hosts[host]))
+            call = call_beside if beside else call_packed
+            future = self.client.submit(call, packed, *awaited, key=key, workers=sorted(self._hosts[host]))
         self._waiting[future] = host
 
         def ended(future: "Future[Any]") -> None:
@@ -220,7 +233,8 @@ class DaskCluster:
         """Leave the scheduler."""
         self._closed.set()
         self._watcher.join()
-        self.client.close()
+        if self._is_own:
+            self.client.close()
 
     def __enter__(self) -> "DaskCluster":
         return self
@@ -271,6 +285,32 @@ def connected_cluster(scheduler: str, certificate: Path | None = None) -> DaskCl
         If the scheduler doesn't answer.
     """
     return DaskCluster(_connect(scheduler, certificate))
+
+
+def users_cluster(client: Client) -> DaskCluster:
+    """Use the workers of a client that its user has made, and goes on using.
+
+    Parameters
+    ----------
+    client
+        Such as that of dask-jobqueue, dask-mpi or a ``LocalCluster``.
+
+    Raises
+    ------
+    ConfigError
+        If it is asynchronous, or closed.
+    NodeError
+        If its workers can't import bbflow.
+    """
+    if not isinstance(client, Client):
+        raise ConfigError(f"client: {client!r} is no dask.distributed.Client")
+    if client.asynchronous or client.status != "running":
+        state = "asynchronous" if client.asynchronous else client.status
+        raise ConfigError(f"client: {client!r} is {state}: give one that is open and synchronous")
+    try:
+        return DaskCluster(client, is_own=False)
+    except ModuleNotFoundError as error:
+        raise NodeError(f"Dask's workers can't import {error.name}: install bbflow in their environment") from None
 
 
 def _start(workers: WorkersConfig, directory: Path) -> LocalCluster:

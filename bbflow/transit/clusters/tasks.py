@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from bbflow.errors import NodeError
@@ -49,6 +50,8 @@ class TaskBatch(Generic[B]):
         Called, in another thread, whenever a task is done.
     guarded
         Gives the works once more, made safer, for a batch whose workers have died; the same ones if None.
+    beside
+        Whether they run beside the folds, as `Cluster.submit` has it.
     """
 
     def __init__(
@@ -59,13 +62,15 @@ class TaskBatch(Generic[B]):
         works: Sequence[Work],
         done: Callable[[], None],
         guarded: Callable[[], Sequence[Work]] | None = None,
+        *,
+        beside: bool = False,
     ) -> None:
         self.batch = batch
         """What they do."""
         self.started_s = time.time()
         """When they were submitted (seconds since the epoch)."""
         self._cluster, self._function, self._works, self._done = cluster, function, works, done
-        self._deaths = 0
+        self._deaths, self._beside = 0, beside
         self._guarded = guarded
         self.tasks = self._submit()
         """For each of the works what is to come of it."""
@@ -73,7 +78,8 @@ class TaskBatch(Generic[B]):
             done()
 
     def _submit(self) -> list[SubmittedTask[Any]]:
-        return [self._cluster.submit(self._function, *work, host=host, done=self._done) for work, host in self._works]
+        submit = partial(self._cluster.submit, self._function, done=self._done, beside=self._beside)
+        return [submit(*work, host=host) for work, host in self._works]
 
     def results(self) -> list[Any] | None:
         """Return the results; None while a task runs.

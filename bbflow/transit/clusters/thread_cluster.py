@@ -10,7 +10,8 @@ from types import TracebackType
 from typing import Any
 
 from bbflow.errors import NodeError
-from bbflow.transit.clusters.cluster import ASIDE_THREADS, leave_by
+from bbflow.transit.clusters.aside import yield_to_folds
+from bbflow.transit.clusters.cluster import ASIDE_THREADS
 
 CLOSING_S = 30.0
 """How long to wait at the end for tasks whose results nobody wants any more."""
@@ -41,11 +42,8 @@ class ThreadCluster:
         self.threads = threads
         """That fold."""
         self._works: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
-        self._changing = threading.Lock()
-        self._threads: list[threading.Thread] = []
-        self._is_closed = False
-        for _ in range(threads + ASIDE_THREADS):
-            self._add()
+        self._serving = [self._start(self._serve) for _ in range(threads + ASIDE_THREADS)]
+        self._beside: list[threading.Thread] = []
 
     def processes(self, host: str) -> int:
         """Return one: this process."""
@@ -55,7 +53,9 @@ class ThreadCluster:
         """Whether a host is this one."""
         return host == self._host
 
-    def submit(self, function: Callable[..., Any], *arguments: Any, host: str, done: Callable[[], None]) -> ThreadTask:
+    def submit(
+        self, function: Callable[..., Any], *arguments: Any, host: str, done: Callable[[], None], beside: bool = False
+    ) -> ThreadTask:
         """Run a function, as `Cluster.submit` does.
 
         Raises
@@ -69,53 +69,33 @@ class ThreadCluster:
                 "'bbflow dask worker', and name the scheduler with --scheduler"
             )
         task = ThreadTask()
-        self._works.put((task, function, arguments, done))
+        work = (task, function, arguments, done)
+        if beside:
+            self._beside = [thread for thread in self._beside if thread.is_alive()]
+            self._beside.append(self._start(_run_beside, work))
+        else:
+            self._works.put(work)
         return task
 
-    def _add(self) -> None:
-        thread = threading.Thread(target=self._serve, name="bbflow-worker", daemon=True)
-        self._threads.append(thread)
+    @staticmethod
+    def _start(target: Callable[..., None], *arguments: Any) -> threading.Thread:
+        thread = threading.Thread(target=target, args=arguments, name="bbflow-worker", daemon=True)
         thread.start()
+        return thread
 
     def _serve(self) -> None:
-        """Run one task after another; one that leaves this thread is its last."""
-        has_left = threading.Event()
-
-        def leave() -> None:
-            with self._changing:
-                if not self._is_closed and not has_left.is_set():
-                    has_left.set()
-                    self._threads = [thread for thread in self._threads if thread.is_alive()]
-                    self._add()
-
-        leave_by(leave)
-        while not has_left.is_set() and self._run_next():
-            pass
-
-    def _run_next(self) -> bool:
-        """Run the next task; False if there is none any more."""
-        work = self._works.get()
-        if work is None:
-            return False
-        task, function, arguments, done = work
-        try:
-            task.set_result(function(*(item.result() if isinstance(item, ThreadTask) else item for item in arguments)))
-        except BaseException as error:  # whoever asks for the result gets it
-            task.set_exception(error)
-        done()
-        return True
+        while (work := self._works.get()) is not None:
+            _run(work)
 
     def close(self) -> None:
         """Wait for what runs; what hasn't begun isn't run."""
-        with self._changing:
-            self._is_closed, threads = True, self._threads
         while not self._works.empty():
             if (work := self._works.get()) is not None:
                 work[0].cancel()
-        for _ in threads:
+        for _ in self._serving:
             self._works.put(None)
         deadline_s = time.monotonic() + CLOSING_S
-        for thread in threads:
+        for thread in (*self._serving, *self._beside):
             thread.join(max(deadline_s - time.monotonic(), 0))
 
     def __enter__(self) -> "ThreadCluster":
@@ -125,3 +105,17 @@ class ThreadCluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _run(work: Work) -> None:
+    task, function, arguments, done = work
+    try:
+        task.set_result(function(*(item.result() if isinstance(item, ThreadTask) else item for item in arguments)))
+    except BaseException as error:  # whoever asks for the result gets it
+        task.set_exception(error)
+    done()
+
+
+def _run_beside(work: Work) -> None:
+    yield_to_folds()
+    _run(work)

@@ -12,7 +12,7 @@ from bbflow.errors import ConfigError
 from bbflow.transit.clusters.cluster import SubmittedTask
 from bbflow.transit.clusters.tasks import TaskBatch, let_go
 from bbflow.transit.driver.driver_stage import DriverStage, no_time
-from bbflow.transit.driver.policy import writing
+from bbflow.transit.driver.policy import gives_way, writing
 from bbflow.transit.driver.run_context import Running
 from bbflow.transit.folding.patterns import Parts, parts_of
 from bbflow.view.consumers import DRAIN, no_checkpoint
@@ -104,7 +104,9 @@ class DrainStage(DriverStage):
             for work, (arguments, host) in zip(batch.works, works, strict=True)
         ]
         # What is submitted anew follows nothing: all before it is written then.
-        self._begun.append(TaskBatch(self.run.cluster, batch, self._task, chained, self.run.wake, lambda: works))
+        beside = gives_way(self.run.config.raw)
+        tasks = TaskBatch(self.run.cluster, batch, self._task, chained, self.run.wake, lambda: works, beside=beside)
+        self._begun.append(tasks)
 
     def _before(self) -> dict[int, tuple[SubmittedTask[Drained]]]:
         """Return the last task of each share that is begun."""

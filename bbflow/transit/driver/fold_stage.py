@@ -16,7 +16,6 @@ from bbflow.transit.chain.comparing import check_field
 from bbflow.transit.chain.rosters import RosterFiles
 from bbflow.transit.chain.saved import SavedState
 from bbflow.transit.chain.taking_over import carried_on
-from bbflow.transit.clusters.aside import aside
 from bbflow.transit.clusters.cluster import SubmittedTask, TaskLostError, WorkerKilledError
 from bbflow.transit.clusters.tasks import TaskBatch, Work, let_go
 from bbflow.transit.driver.driver_stage import DriverStage
@@ -213,7 +212,7 @@ class FoldStage(DriverStage):
             return
         work = plan.ready_work(living, 1 if self._runs_ahead else 0)
         self._making = [item for item in self._making if not item.done()]
-        self._making.append(self.run.cluster.submit(aside, make_ready, work, host=host, done=lambda: None))
+        self._making.append(self.run.cluster.submit(make_ready, work, host=host, done=lambda: None, beside=True))
 
     def _series_works(self, batch: Batch, receipts: Sequence[FoldReceipt], site: FoldSite) -> list[Work]:
         node, works = self.folding.series_works(batch, receipts, site, holds=bool(self._publications))

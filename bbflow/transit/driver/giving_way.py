@@ -10,7 +10,6 @@ from bbflow.phases import BoardSource, io_phase
 from bbflow.staging.policies import Policy, checked_policy
 from bbflow.staging.share import Share
 from bbflow.staging.watched import WatchedGate
-from bbflow.transit.clusters.cluster import leave
 
 APPLICATION = "bbflow drain"
 """Who is in the phase that the drain announces."""
@@ -33,7 +32,6 @@ def drain_giving_way(work: DrainWork, policy: Policy, phases: Path | None) -> Dr
     phases
         Where phases are announced; nowhere if None.
     """
-    leave()  # while it waits, its thread is for folds
     policy = Share(policy.max_delay_s, policy=policy, number=work.share, fetchers=work.shares, nodes=1)
     with ExitStack() as stack:
         return drain_steps(work, stack.enter_context(giving_way(policy, phases)))

@@ -20,6 +20,11 @@ def check_policy(raw: RawConfig) -> None:
         checked_policy(raw.policy, raw.phases)
 
 
+def gives_way(raw: RawConfig) -> bool:
+    """Whether what a drain task calls may wait for others."""
+    return raw.policy != RawConfig().policy or raw.phases is not None
+
+
 def writing(raw: RawConfig) -> Callable[[DrainWork], Drained]:
     """Return what a drain task calls.
 
@@ -29,7 +34,7 @@ def writing(raw: RawConfig) -> Callable[[DrainWork], Drained]:
         As `check_policy`.
     """
     check_policy(raw)
-    if raw.policy == RawConfig().policy and raw.phases is None:
+    if not gives_way(raw):
         return drain_steps
     from bbflow.transit.driver.giving_way import giving_way_to
 

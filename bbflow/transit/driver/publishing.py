@@ -188,9 +188,10 @@ class Publishing:
     def _filter(self, diagnostic: str, name: str) -> Filter:
         return next(item for item in self._run.config.diagnostics[diagnostic].filters if item.name == name)
 
-    def submit(self, node: str, function: Any, *arguments: Any) -> Any:
-        """Run a task on a node's host."""
-        return self._run.cluster.submit(function, *arguments, host=self._run.nodes[node].host, done=self._run.wake)
+    def submit(self, node: str, function: Any, *arguments: Any, beside: bool = False) -> Any:
+        """Run a task on a node's host, as `Cluster.submit` does."""
+        host, done = self._run.nodes[node].host, self._run.wake
+        return self._run.cluster.submit(function, *arguments, host=host, done=done, beside=beside)
 
     def save(self, kept: Kept, attributes: StreamAttributes, clock: Clock, *, complete: bool) -> dict[str, str]:
         """Save the states for a run that goes on; gives what failed in users' operators."""

@@ -7,7 +7,6 @@ from math import prod
 from typing import Any
 
 from bbflow.net.contact import NodeAddress
-from bbflow.transit.clusters.aside import aside
 from bbflow.transit.clusters.cluster import SubmittedTask
 from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.kept import Kept
@@ -129,8 +128,8 @@ class Reducing:
             if targets is not None:
                 own = [replace(work, targets=targets[key]) for key, work in zip(job.keys, own, strict=True)]
             further = ((node, works) for node, works in job.works.items() if node != job.node)
-            others = [self._submit(node, aside, hand_over, works) for node, works in further]
-            tasks.append(self._submit(job.node, aside, function, own, *others))
+            others = [self._submit(node, hand_over, works, beside=True) for node, works in further]
+            tasks.append(self._submit(job.node, function, own, *others, beside=True))
         return tasks
 
 
