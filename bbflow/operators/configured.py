@@ -18,7 +18,7 @@ from bbflow.operators.windows.window import Window
 from bbflow.reading.sections import as_list, check_keys
 from bbflow.zarr_store.stored_names import stored_name
 
-KEYS = ("of", "space", "transforms", "each", "then", "operators", "windows", "attributes")
+KEYS = ("of", "space", "transforms", "each", "then", "operators", "windows", "attributes", "absent")
 
 
 def parse_diagnostics(content: Any, windows: list[Any]) -> dict[str, Diagnostic]:
@@ -110,6 +110,7 @@ def _parse(key: str, name: str, parts: Mapping[str, Any], windows: list[Any]) ->
         filters,
         parse_windows(as_list(parts.get("windows", windows), "windows")),
         _parse_attributes(parts.get("attributes", {})),
+        _parse_absent(parts.get("absent", "error")),
         parts.get("units"),
     )
     if filters and diagnostic.each:
@@ -143,6 +144,12 @@ def _parse_then(text: Any) -> Expression:
         if name != VALUE:
             raise ConfigError(f"then: {name!r} is not known here, only {VALUE!r}: what came out of the parts before")
     return expression
+
+
+def _parse_absent(word: Any) -> bool:
+    if word not in ("error", "skip"):
+        raise ConfigError(f"absent: {word!r} is neither 'error' nor 'skip', which takes steps without it as they come")
+    return bool(word == "skip")
 
 
 def _parse_attributes(content: Any) -> dict[str, Any]:

@@ -54,6 +54,8 @@ class Diagnostic:
     """Over which spans of time the statistics run."""
     attributes: Mapping[str, Any] = field(default_factory=dict)
     """CF attributes of the field, such as units, besides those of its variable."""
+    skips_absent: bool = False
+    """Whether steps that lack its variables are taken as they come."""
     units: str | None = None
     """Units that the variable is taken to have; None if any will do, or the configuration tells them."""
 

@@ -2,6 +2,7 @@
 
 import math
 import queue
+import sys
 import time
 from collections.abc import Collection, Mapping
 from functools import partial
@@ -349,7 +350,8 @@ class Pipeline:
             return False
         blocks = self._view.blocks(ready[0]) if ready else []
         if self._cursor < 0:
-            check_variables(self._config, (block.name for _, block in blocks))
+            for why in check_variables(self._config, (block.name for _, block in blocks)).values():
+                print(f"bbflow: {why}: the others go on", file=sys.stderr, flush=True)
         self._clock = self._make_clock(parts_of(self._view, ready[0]) if ready else {})
         self._reserved = own_names(self._config, self._clock)
         number = next((part.landed_in for part in parts_of(self._view, ready[0]).values()), -1) if ready else -1
@@ -426,7 +428,8 @@ class Pipeline:
         ended = self._view.status == "closed" or (self._view.status == "aborted" and bool(self._calls.stopped))
         attributes = self._publish_rest()
         failures = [*([] if ended else [NOT_CLOSED]), *self._fold.misplaced]
-        complete = self._folds and not folding.losses and folding.has_all and not failures
+        lacking = self._fold.lacking
+        complete = self._folds and not (folding.losses or failures or lacking) and folding.has_all
         status = "complete" if complete else "incomplete"
         discarded = len(self._view.discarded)
         if publishing.results is not None:
@@ -438,8 +441,8 @@ class Pipeline:
                 counted["bbflow_lost"] = folding.losses.described
             if failures:
                 counted["bbflow_failure"] = "; ".join(failures)
-            if folding.left_out:
-                counted["bbflow_left_out"] = folding.left_out
+            if left_out := [*folding.left_out, *lacking]:
+                counted["bbflow_left_out"] = left_out
             if self._calls.stopped:
                 counted["bbflow_stopped"] = self._calls.stopped
             counted["bbflow_last_step"] = folding.cursor
@@ -466,15 +469,15 @@ class Pipeline:
         self._log.add("end", status=status, waited_s=waited_s, discarded=discarded, steps=steps, ended_s=time.time())
         absent = absent_ranks(self._config.stream, stands) if self._view.status == "aborted" else None
         absence = [str(absent)] if absent and absent.is_over else []
-        lacking = self._drain.draining.lacking if self._drain is not None else []
-        of_raw = [f"raw.zarr hasn't all: {text}" for text in lacking] + (
+        unkept = self._drain.draining.lacking if self._drain is not None else []
+        of_raw = [f"raw.zarr hasn't all: {text}" for text in unkept] + (
             self._drain.draining.changes if self._drain else []
         )
         told = (
             folding.errors.values(),
             folding.losses.described,
             folding.left_out,
-            folding.seldom,
+            lacking,
             self._fold.changes,
             self._calls.errors,
             uncopied,
@@ -482,7 +485,7 @@ class Pipeline:
             of_raw,
         )
         errors = tuple(dict.fromkeys(line for lines in told for line in lines))
-        complete = complete and not (lacking or self._calls.errors or uncopied)
+        complete = complete and not (unkept or self._calls.errors or uncopied)
         outcome = Outcome(complete, steps, discarded, folding.late, folding.missing, errors)
         if self._folds:
             # If it dies before all nodes have forgotten the stream, the next one sees that there is nothing left to do.

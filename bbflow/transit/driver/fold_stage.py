@@ -101,6 +101,18 @@ class FoldStage(DriverStage):
         return [] if self._coordinates is None else self._coordinates.misplaced
 
     @property
+    def lacking(self) -> list[str]:
+        """Say what the store lacks of what was asked for: nothing that was is left out without a word."""
+        given_up, seldom = self.folding.given_up, self.folding.seldom
+        told = given_up.keys() | self.folding.never
+        unstored = [name for key, name in self.publishing.unstored() if key not in told]
+        return [
+            *(f"{key}: {why}" for key, why in given_up.items()),
+            *seldom,
+            *(f"the results lack {name}, which was asked for" for name in unstored),
+        ]
+
+    @property
     def idle(self) -> bool:
         """Whether no task runs."""
         return self._tasks is None and self._next is None and not self._publications
@@ -115,6 +127,9 @@ class FoldStage(DriverStage):
         write_referenced(arrays, attributes, results)
         placed, told = place_diagnostics(self.run.config.diagnostics, arrays, attributes)
         self.folding.place(placed)
+        for name, diagnostic in self.run.config.diagnostics.items():
+            if diagnostic.space is not None and name not in placed:
+                self.folding.give_up(name, "the first step, in which its points are found, hasn't all its variables")
         for name, placement in placed.items():
             write_field_coordinates(name, placement, attributes, results)
         self._learn(arrays.blocks, attributes, clock)

@@ -1,6 +1,6 @@
 """What the first step tells: the calendar, the variables, the coordinates."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,13 +93,19 @@ def own_names(config: Config, clock: Clock) -> frozenset[str]:
     return frozenset(axes | ({STEP} if clock.by_steps else {STEP, config.time.variable}))
 
 
-def check_variables(config: Config, names: Iterable[str]) -> None:
-    """Check that the first step has all that the configuration names.
+def check_variables(config: Config, names: Iterable[str]) -> dict[str, str]:
+    """Check that the first step has what the configuration names.
+
+    Returns
+    -------
+    dict
+        Diagnostics of which it lacks a variable while it has those of others, each with a line that says which.
 
     Raises
     ------
     ConfigError
-        If not; the message gives the nearest name that is there. Also if a name to be drained is bbflow's own.
+        If it lacks anything else; the message gives the nearest name that is there. Also if a name to be drained is
+        bbflow's own.
     """
     there = set(names)
     if twice := clash(there):
@@ -113,7 +119,11 @@ def check_variables(config: Config, names: Iterable[str]) -> None:
                 f"raw: stream {config.stream!r} has a variable {name!r}, but names that begin with {OWN} are for what "
                 "bbflow adds: name it otherwise, or list the other variables"
             )
-    needed = [name for item in config.diagnostics.values() for name in item.variables]
+    diagnostics = config.diagnostics.items()
+    lacking = {
+        key: own[0] for key, item in diagnostics if (own := [name for name in item.variables if name not in there])
+    }
+    needed = [*lacking.values()] if len(lacking) == len(diagnostics) else []
     bits = config.raw.keep_bits if isinstance(config.raw.keep_bits, Mapping) else ()
     condition = config.raw.when.variables if config.raw.when else ()
     raw = (("raw", config.raw.variables or ()), ("raw: keep_bits", bits), ("raw: when", condition))
@@ -121,10 +131,13 @@ def check_variables(config: Config, names: Iterable[str]) -> None:
     for where, wanted in (("operators", needed), *raw, *called):
         for name in wanted:
             if name not in there:
-                raise ConfigError(
-                    f"{where}: stream {config.stream!r} has no variable {name!r} in its first step, or an empty one; "
-                    f"{nearest(name, there)}"
-                )
+                raise ConfigError(_lacks(config, where, name, there))
+    return {key: _lacks(config, f"operators of {key}", name, there) for key, name in lacking.items()}
+
+
+def _lacks(config: Config, where: str, name: str, there: Collection[str]) -> str:
+    hint = nearest(name, there)
+    return f"{where}: stream {config.stream!r} has no variable {name!r} in its first step, or an empty one; {hint}"
 
 
 def check_chunks(raw: RawConfig, shapes: Mapping[str, Sequence[int]], attributes: StreamAttributes) -> None:

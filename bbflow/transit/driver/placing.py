@@ -126,7 +126,7 @@ class StreamArrays:
 def place_diagnostics(
     diagnostics: Mapping[str, Diagnostic], arrays: StreamArrays, attributes: StreamAttributes
 ) -> tuple[dict[str, Placement], dict[str, list[str]]]:
-    """Find the points of each diagnostic that has a `space`.
+    """Find the points of each diagnostic that has a `space`, and whose variables were seen.
 
     Returns
     -------
@@ -140,7 +140,7 @@ def place_diagnostics(
     """
     placed, told = {}, dict[str, list[str]]()
     for name, diagnostic in diagnostics.items():
-        if diagnostic.space is not None:
+        if diagnostic.space is not None and arrays.blocks.keys() >= set(diagnostic.variables):
             used: set[str] = set()
             try:
                 placed[name] = _place(diagnostic, arrays, attributes, used)

@@ -25,7 +25,7 @@ from bbflow.transit.folding.timeline import Closing
 from bbflow.transit.output.claiming import STATE_FILE
 from bbflow.transit.output.fields import ResultField, check_shape
 from bbflow.transit.output.pyramids import Pyramids
-from bbflow.transit.output.results import Prepared, Published, Results
+from bbflow.transit.output.results import Prepared, Published, Results, result_name
 
 Array = np.ndarray[Any, Any]
 SETTLED_DIRECTORY = ".settled"
@@ -93,6 +93,18 @@ class Publishing:
             if fields and number:
                 named = next(each for item in own.values() for each in item.windows if each.name == window)
                 self._pyramids.follow(self.results, named, fields, number - 1)
+
+    def unstored(self) -> list[tuple[str, str]]:
+        """Return the results that were asked for and aren't in the store, each with its diagnostic's key."""
+        results, diagnostics = self.results, self._run.config.diagnostics.items()
+        if results is None:
+            return []
+        asked = [
+            (key, result_name(item.name, window.name, operator.name))
+            for key, item in diagnostics
+            for window, operator in itertools.product(item.windows, item.operators)
+        ]
+        return [(key, name) for key, name in asked if not results.has_spans(name)]
 
     def know(self, fields: Mapping[str, ResultField]) -> None:
         """Learn of fields, or what later attributes say of them.

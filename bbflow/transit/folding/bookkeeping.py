@@ -78,6 +78,8 @@ class Folding:
         self.losses = Losses()
         """What nodes that are gone have cost."""
         self._attendance = Attendance()
+        self.given_up: dict[str, str] = {}
+        """Diagnostics that can't be had, and why."""
         self.untimely = Untimely()
         """What times that can't be used have cost."""
         self.placements: Mapping[str, Placement] = {}
@@ -133,8 +135,15 @@ class Folding:
 
     @property
     def seldom(self) -> list[str]:
-        """Say which fields were in some of the steps only."""
-        return self._attendance.described
+        """Say which fields were in some of the steps only, unless the configuration takes that as it comes."""
+        diagnostics = self.config.diagnostics.items()
+        taken = {key for key, item in diagnostics if item.skips_absent} - self.never
+        return self._attendance.described(taken | self.given_up.keys())
+
+    @property
+    def never(self) -> frozenset[str]:
+        """Diagnostics of which no step had all variables."""
+        return self._attendance.never
 
     @property
     def _skips_late(self) -> bool:
@@ -186,7 +195,6 @@ class Folding:
             if not found.fits(keys, pattern):
                 break
             found.add(number, time, keys, pattern, parts)
-            self._attendance.take(pattern.absent)
         return found.batch(self._offset or 0) if found.through > self.cursor else None
 
     def in_chain(self, number: int) -> int:
@@ -213,7 +221,10 @@ class Folding:
         """Find where the blocks of steps with some layouts lie in each field."""
         forms = forms_by_name({node: layout.forms for node, layout in layouts.items()})
         columns = {key: placement.column for key, placement in self.placements.items()}
-        found = {key: regions(item, forms, columns.get(key)) for key, item in self.config.diagnostics.items()}
+        found = {
+            key: {} if key in self.given_up else regions(item, forms, columns.get(key))
+            for key, item in self.config.diagnostics.items()
+        }
         if not whole:  # what is joined over all ranks can't be had of some
             found |= {key: {} for key in self.placements}
         for own in {frozenset((key.node, key.start, key.count) for key in own): own for own in found.values()}.values():
@@ -260,6 +271,10 @@ class Folding:
         """Learn where the fields of diagnostics with a `space` lie."""
         self.placements = placements
         self._planning = Planning(self.config.diagnostics, placements, self.lanes)
+
+    def give_up(self, key: str, why: str) -> None:
+        """Compute a diagnostic no more."""
+        self.given_up[key] = why
 
     def leave_out(self, through: int) -> None:
         """Be past steps that aren't there."""
@@ -425,6 +440,8 @@ class Folding:
             there = pattern.regions.items()
             region = partial(self._planning.region, shapes=pattern.shapes)
             self.losses.take(number, {key: [region(shard) for shard in own] for key, own in there})
+        for pattern, _ in batch.laid:
+            self._attendance.take(pattern.absent)
         self.losses.leave_out(batch.torn)
         self.untimely = self.untimely.with_more(batch.untimely)
         self._rosters = {}
@@ -458,6 +475,7 @@ class Folding:
             last_number=self.last_number,
             untimely=self.untimely,
             losses=self.losses.record,
+            attendance=self._attendance.record,
             settled={key: (item.number, item.path) for key, item in self.origins.settled.items()},
         )
         return pack(checkpoint)
@@ -470,6 +488,7 @@ class Folding:
             if step == self.cursor:
                 self.timeline.restore(checkpoint.timeline)
                 self.losses.restore(checkpoint.losses)
+                self._attendance.restore(checkpoint.attendance)
                 self.fail(checkpoint.errors)
                 self._offset, self.last_number = checkpoint.offset, checkpoint.last_number
                 self.untimely = checkpoint.untimely

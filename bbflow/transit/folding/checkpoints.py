@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from bbflow.transit.folding.attendance import AttendanceRecord
 from bbflow.transit.folding.losses import LossesRecord, Untimely
 from bbflow.transit.folding.tables import Alike
 from bbflow.transit.folding.timeline import TimelineRecord
@@ -29,6 +30,8 @@ class Checkpoint(Written, frozen=True, kw_only=True):
     """What times that can't be used have cost."""
     losses: LossesRecord = LossesRecord()
     """What nodes that are gone have cost."""
+    attendance: AttendanceRecord = AttendanceRecord()
+    """Which fields some steps have lacked."""
     settled: Mapping[str, tuple[int, str]] = {}
     """Diagnostic whose blocks have moved to the last step that was saved of it, and the file."""
     outcome: Outcome | None = None

@@ -66,10 +66,10 @@ def regions(diagnostic: Diagnostic, forms: Mapping[str, Sequence[PlacedForm]], c
     if not found and len(single) == len(diagnostic.variables):
         node = single[diagnostic.variables[0]][0]
         return {ShardKey(node, diagnostic.key, (), ()): single}
-    present = {name for own in found.values() for name in own} | set(single)
+    present = {name for own in [*found.values(), *flat.values()] for name in own} | set(single)
     if not present.issuperset(diagnostic.variables):
         return {}
-    _check_regions(diagnostic, found, set(single))
+    _check_regions(diagnostic, found, set(single), surface)
     return {key: own | single for key, own in found.items()}
 
 
@@ -86,7 +86,9 @@ def array_shape(diagnostic: Diagnostic, forms: Mapping[str, Sequence[PlacedForm]
     return max((forms[name][0][1].shape for name in diagnostic.of.variables), key=len)
 
 
-def _check_regions(diagnostic: Diagnostic, found: Mapping[ShardKey, Mapping[str, Place]], single: set[str]) -> None:
+def _check_regions(
+    diagnostic: Diagnostic, found: Mapping[ShardKey, Mapping[str, Place]], single: set[str], surface: str | None
+) -> None:
     wanted = set(diagnostic.variables) - single
     for key, own in found.items():
         lacking = sorted(wanted - set(own))
@@ -94,8 +96,12 @@ def _check_regions(diagnostic: Diagnostic, found: Mapping[ShardKey, Mapping[str,
             raise ConfigError(
                 f"operators of {diagnostic.name}: {', '.join(sorted(own))} has a block at {key.start} of shape "
                 f"{key.count} on BB node {key.node}, but {', '.join(lacking)} has none there: variables of one "
-                "expression must be decomposed in the same way"
+                f"expression must be decomposed in the same way{_of_surface(surface) if surface in lacking else ''}"
             )
+
+
+def _of_surface(name: str | None) -> str:
+    return f", and the surface pressure {name} as the field is, without its levels"
 
 
 def check_foldable(form: Form) -> None:

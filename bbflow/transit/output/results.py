@@ -153,6 +153,10 @@ class Results:
         """Whether there is an array of a variable or coordinate of this name."""
         return stored_name(name) in self._store
 
+    def has_spans(self, name: str) -> bool:
+        """Whether a result is there, with one span at least."""
+        return name in self._store and bool(self._store.metadata(name)["shape"][0])
+
     def described(self, name: str) -> tuple[tuple[str, ...], tuple[int, ...], Mapping[str, Any]]:
         """Return a variable's dimensions, its shape now, and its attributes."""
         node = self._store.metadata(stored_name(name))

@@ -1,0 +1,86 @@
+"""What was asked for is in the results, or the run says that it isn't."""
+
+import numpy as np
+import pytest
+
+from bbflow.errors import ConfigError
+from testsupport.programs import part, run_program
+
+STEPS = 6
+X = np.arange(12.0).reshape(4, 3)
+
+
+def program(extra, steps=STEPS):
+    """One rank's steps of a field that grows, with what else each has."""
+    return [[[("x", X + step), *extra(step)] for step in range(steps)]]
+
+
+def test_fields_that_the_first_step_lacks_cost_the_others_nothing(tmp_path):
+    ran = run_program(
+        tmp_path,
+        program(lambda step: [("late", X)] if step else []),
+        {
+            "operators": {
+                "x": ["mean"],
+                "xx": ["max"],
+                "late": ["max"],
+                "row": {"of": "late", "space": {"isel": {"late_dim0": 0}}, "operators": ["mean"]},
+            }
+        },
+    )
+    np.testing.assert_allclose(ran.results.x_run_mean[0], X + 2.5)
+    np.testing.assert_array_equal(ran.results.late_run_max[0], X)
+    assert not ran.outcome.complete
+    assert "'xx': in 0 of 6 steps only" in ran.told
+    assert "'late': in 5 of 6 steps only" in ran.told
+    assert "row: the first step, in which its points are found" in ran.told
+    assert ran.results.bbflow_status == "incomplete"
+    assert len(ran.results.bbflow_left_out) == 3
+
+
+def test_a_first_step_without_any_field_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="no variable 'y' in its first step"):
+        run_program(tmp_path, program(lambda _: []), {"operators": {"y": ["mean"], "z": ["max"]}})
+
+
+def some(step):
+    return [("some", X + step)] if step % 2 == 0 else []
+
+
+def test_a_field_that_some_steps_lack_makes_results_incomplete_unless_that_is_meant(tmp_path):
+    for absent, complete in (("error", False), ("skip", True)):
+        (tmp_path / absent).mkdir()
+        operators = {"x": ["mean"], "some": {"operators": ["mean", "count"], "absent": absent}}
+        ran = run_program(tmp_path / absent, program(some), {"operators": operators})
+        np.testing.assert_array_equal(ran.results.some_run_mean[0], X + 2)
+        assert ran.outcome.complete is complete
+        assert ("'some': in 3 of 6 steps only" in ran.told) is not complete
+
+
+@pytest.mark.parametrize("name", ["p", "other"])
+def test_a_surface_pressure_that_does_not_lie_as_its_field_is_refused(tmp_path, name):
+    t, p = np.ones((4, 6, 4)), np.full((4, 6, 4), 1e5)
+    level = [("a", np.zeros(4)), ("b", np.linspace(0.1, 1, 4))]
+    ranks = [
+        [
+            [
+                *(level if rank == 0 else []),
+                ("t", part(t, 2, rank, 1)),
+                ("p", part(p, 2, rank, 1)),
+                ("other", part(p[0], 2, rank, axis=1)),
+            ]
+        ]
+        * 3
+        for rank in range(2)
+    ]
+    space = {"levels": {"to": [85000], "pressure": {"a": "a", "b": "b", "surface": name}}}
+    attributes = {
+        "t/_ARRAY_DIMENSIONS": ["lev", "lat", "lon"],
+        "a/_ARRAY_DIMENSIONS": ["lev"],
+        "b/_ARRAY_DIMENSIONS": ["lev"],
+    }
+    attributes |= {"p/_ARRAY_DIMENSIONS": ["lev", "lat", "lon"], "other/_ARRAY_DIMENSIONS": ["lat", "lon"]}
+    with pytest.raises(ConfigError, match=f"{name} has none there.*surface pressure"):
+        run_program(
+            tmp_path, ranks, {"operators": {"y": {"of": "t", "space": space, "operators": ["mean"]}}}, attributes
+        )
