@@ -54,6 +54,10 @@ class CMakeBuild(build_ext):
             self._configure(build)
             subprocess.run(["cmake", "--build", build], check=True)
             super().run()
+        if self.editable_mode:
+            # Snakemake looks for plugins in the directories of sys.path, where an editable install has none.
+            wheel = Path(self.get_finalized_command("install_lib").install_dir)
+            (wheel / "bbflow_snakemake.pth").write_text(f"{ROOT / 'snakemake-plugin'}\n")
         if not self.inplace:
             self._copy_sources(Path(self.build_lib, "bbflow_adios2", "source"))
 

@@ -1,6 +1,5 @@
 """Sizes, times, rates and paths as people write and read them."""
 
-import math
 import os
 import re
 from contextlib import suppress
@@ -9,6 +8,8 @@ from pathlib import Path
 from bbflow.errors import ConfigError
 
 PAGE_BYTES = 4096
+MOST_BYTES = (1 << 63) - 1
+"""No size is larger: that is where Linux ends, and messages and databases with it."""
 _PREFIXES = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
@@ -28,15 +29,17 @@ def parse_bytes(text: str | int) -> int:
     Raises
     ------
     ConfigError
-        If the text is no size, or is not positive.
+        If the text is no size, is not positive, or is above `MOST_BYTES`.
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?\s*", str(text), re.IGNORECASE)
     if match is None:
         raise ConfigError(f"{text!r} is not a size: write it like 512MiB, 2GB or 1048576")
     number, prefix, binary = match.groups()
     size = float(number) * (1024 if binary else 1000) ** _PREFIXES[prefix.upper()]
-    if not 1 <= size < math.inf:
+    if size < 1:
         raise ConfigError(f"{text!r} is not a size above zero")
+    if size > MOST_BYTES:
+        raise ConfigError(f"{text!r} is more than 8 EiB, which is more than Linux can count")
     return int(size)
 
 

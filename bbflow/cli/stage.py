@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
             _run_shown(stager, steps, options.slots)
             state = stager.state()
         elapsed_s = time.time() - started_s
-        print(f"{format_bytes(state.staged_bytes)} staged in {elapsed_s:.1f} s")
+        print(f"{format_bytes(state.staged_bytes)} staged in {elapsed_s:.1f} s", file=sys.stderr)
         _tell_places(options.to.absolute(), _places(stager, steps), names if options.tree else None)
         _draw(options.picture, notes)
     return 0

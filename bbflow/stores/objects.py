@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from bbflow.errors import ConfigError, MissingSourceError, MissingToolError, SourceError, nearest
-from bbflow.stores.facts import Facts, Listed, Reader, forbidden, missing
+from bbflow.errors import ChangedSourceError, ConfigError, MissingSourceError, MissingToolError, SourceError, nearest
+from bbflow.stores.facts import Facts, Listed, Reader, forbidden, impossible, missing
 from bbflow.stores.keys import TIMEOUT_S, list_keys
 
 OPTIONS = {
@@ -34,6 +34,8 @@ PAGE = 1000
 LEAST_FOR_LISTING = 10
 """Objects for whose sizes a page is listed: below that, each is asked for."""
 _ENDPOINT = re.compile(r"https?://([\w.-]+|\[[\da-f:.]+\])(:\d{1,5})?(/\S*)?", re.ASCII | re.IGNORECASE)
+_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+"""What Amazon takes as a bucket's name ("Bucket naming rules"); other servers, and old buckets, have others too."""
 _BUCKET = re.compile(r"[\w.-]+", re.ASCII)
 """What isn't like these ends obstore by a panic, which is no exception."""
 _NO_KEY = re.compile(r"[\x00-\x1f\x7f]|(^|/)\.{0,2}(/|$)")
@@ -41,7 +43,8 @@ _NO_KEY = re.compile(r"[\x00-\x1f\x7f]|(^|/)\.{0,2}(/|$)")
 _NO_ANSWER = re.compile(
     r"Error performing \w+ (https?://[^/\s]+).*? in (?:(\d+)\.\d*s\b)?.*error sending request", re.DOTALL
 )
-_REFUSED = re.compile(r"status code: 40[13]\b")
+_ANSWER = re.compile(r"status code: (\d{3}) ?([\w ]*)")
+_TOLD = re.compile(r"<Code>([^<]*)</Code>(?:.*?<Message>([^<]*)</Message>)?", re.DOTALL)
 _STORAGE_CLASS = re.compile(r"<(?:StorageClass|AccessTier)>(\w+)</")
 _ROLES = "//169.254.169.254/"
 """Where hosts of a cloud ask for their role's keys, which is done where no others are given."""
@@ -281,18 +284,42 @@ class ObjectStore:
                 raise no_bucket from error
             if archived := _archived(url, error):
                 raise archived from error
-            if _REFUSED.search(str(error)):  # what ends a writer gives is no PermissionDeniedError
-                raise forbidden(url) from error
-            if (reason := _absence(str(error))) is None:
+            if reason := _absence(str(error)):
+                raise ConnectionError(reason) from None
+            if (answer := _answer(str(error))) is None:
                 raise
-            raise ConnectionError(reason) from None
+            raise _refusal(url, *answer) from None
+
+
+def _answer(words: str) -> tuple[int, str] | None:
+    """Return the status with which a server refused, and its reason without the XML around it; None if it didn't."""
+    if (found := _ANSWER.search(words)) is None:
+        return None
+    told = _TOLD.search(words)
+    reason = ": ".join(filter(None, told.groups())) if told else found[2].strip()
+    return int(found[1]), reason
+
+
+def _refusal(url: str, status: int, reason: str) -> Exception:
+    """Return the error for what a server refused; one that may pass is an `OSError`."""
+    if status in (401, 403):  # what ends a writer gives is no PermissionDeniedError
+        return forbidden(url)
+    if status == 416:
+        return ChangedSourceError(f"{url} has become shorter than it was: refresh it with 'bbflow files refresh'")
+    if reason.startswith("InvalidBucketName") or (status == 400 and not _NAME.fullmatch(_bucket_of(url))):
+        rule = "which has 3 to 63 of a-z, 0-9, '-' and '.'"
+        return MissingSourceError(f"{url}: {_bucket_of(url)!r} can't be a bucket's name, {rule}: check the URL")
+    return impossible(url, OSError(reason), status) or OSError(f"the S3 server says {status}: {reason}")
+
+
+def _bucket_of(url: str) -> str:
+    return url.partition("://")[2].partition("/")[0]
 
 
 def _bucket_missing(url: str, error: Exception) -> SourceError | None:
     if "<Code>NoSuchBucket</Code>" not in str(error):
         return None
-    bucket = url.partition("://")[2].partition("/")[0]
-    return MissingSourceError(f"{url}: there is no bucket {bucket!r}: make it, or check the URL")
+    return MissingSourceError(f"{url}: there is no bucket {_bucket_of(url)!r}: make it, or check the URL")
 
 
 def _archived(url: str, error: Exception) -> SourceError | None:

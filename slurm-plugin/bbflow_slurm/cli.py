@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bbflow.errors import BbflowError, describe
-from bbflow_slurm.directives import Wishes, parse_script
+from bbflow_slurm.directives import Pool, Wishes, parse_script
 
 if TYPE_CHECKING:
     from bbflow_slurm.jobs import JobSpace
@@ -87,7 +87,9 @@ def _pools(options: argparse.Namespace) -> None:
 
 def _check(options: argparse.Namespace) -> None:
     """Say what is wrong with a job script, when it is submitted."""
-    analysis = _wishes(options.script).analysis
+    from bbflow_slurm.site import read_site
+
+    analysis = _wishes(options.script, read_site(options.config).pool_of_all).analysis
     if analysis is not None and options.uid is not None:
         from bbflow_slurm.user import Owner, become
 
@@ -178,9 +180,9 @@ def _lasting(options: argparse.Namespace) -> None:
     last(JobStream(Path(options.directory), options.job))
 
 
-def _wishes(script: str) -> Wishes:
+def _wishes(script: str, pool: Pool | None = None) -> Wishes:
     with open(script, encoding="utf-8", errors="surrogateescape") as file:
-        return parse_script(file)
+        return parse_script(file, pool)
 
 
 if __name__ == "__main__":

@@ -6,12 +6,23 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from bbflow.errors import ConfigError, nearest
+from bbflow.units import format_bytes, parse_bytes
 
 MARK = "#BB_LUA"
 WORDS = {"stage_in": ("source", "dest"), "stage_out": ("source", "dest"), "stream": ("analysis",)}
 """What each line may say; one without such a word is Slurm's own: pool and capacity."""
 OWN = ("pool", "capacity")
-"""Read by Slurm itself."""
+"""Read by Slurm itself, which takes a negative capacity, and one that no job ever gets, and gives no reasons."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """What there is to give away."""
+
+    name: str
+    """As ``pool=`` names it."""
+    most_bytes: int
+    """What a job may ask for at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +57,15 @@ class Wishes:
     """Configuration of the analysis that is to run beside the job."""
 
 
-def parse_script(lines: Iterable[str]) -> Wishes:
+def parse_script(lines: Iterable[str], pool: Pool | None = None) -> Wishes:
     """Read a job script.
+
+    Parameters
+    ----------
+    lines
+        Its lines.
+    pool
+        What Slurm's own lines are checked against; None if they have been.
 
     Raises
     ------
@@ -59,7 +77,10 @@ def parse_script(lines: Iterable[str]) -> Wishes:
         if line.split(None, 1)[:1] != [MARK]:
             continue
         try:
-            match parse_line(line.split(None, 1)[1].strip() if len(line.split(None, 1)) > 1 else ""):
+            text = line.split(None, 1)[1].strip() if len(line.split(None, 1)) > 1 else ""
+            match parse_line(text):
+                case None if pool is not None:
+                    _check_own(text, pool)
                 case StageIn() as wish:
                     ins.append(wish)
                 case StageOut() as wish:
@@ -94,6 +115,19 @@ def parse_line(text: str) -> StageIn | StageOut | Path | None:
     if kind == "stage_in":
         return StageIn(found["source"], below(found["dest"], "dest"))
     return StageOut(below(found["source"], "source"), found["dest"])
+
+
+def _check_own(text: str, pool: Pool) -> None:
+    """Refuse what Slurm would take, or refuse without a reason."""
+    for word in text.split():
+        name, _, value = word.partition("=")
+        if name == "pool" and value != pool.name:
+            raise ConfigError(f"{word}: there is no such pool; write pool={pool.name}")
+        if name == "capacity":
+            if "." in value:
+                raise ConfigError(f"{word}: Slurm reads whole numbers only, such as 512MiB")
+            if parse_bytes(value) > pool.most_bytes:
+                raise ConfigError(f"{word}: pool {pool.name} has {format_bytes(pool.most_bytes)}; ask for less")
 
 
 def _values(kind: str, words: Iterable[str]) -> Mapping[str, str]:

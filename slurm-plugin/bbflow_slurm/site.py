@@ -11,6 +11,7 @@ from bbflow.reading.sections import positive, read_section, text
 from bbflow.reading.yaml_files import read_yaml
 from bbflow.staging import Policy, parse_policy
 from bbflow.units import parse_bytes, parse_path
+from bbflow_slurm.directives import Pool
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,11 @@ class Site:
         """The pool, as Slurm reads it."""
         size, unit = parse_bytes(self.capacity), parse_bytes(self.granularity)
         return {"pools": [{"id": self.pool, "quantity": size // unit, "granularity": unit}]}
+
+    @property
+    def pool_of_all(self) -> Pool:
+        """The pool, as job scripts are checked against it."""
+        return Pool(self.pool, parse_bytes(self.capacity))
 
     @property
     def delay_policy(self) -> Policy:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from bbflow_slurm.directives import StageIn, StageOut, parse_script
+from bbflow_slurm.directives import Pool, StageIn, StageOut, parse_script
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,6 +49,29 @@ def test_what_cannot_be_meant_is_refused_with_its_line(line, said):
     with pytest.raises(ConfigError, match="line 2 of the job script") as raised:
         parse_script(["#!/bin/sh", f"#BB_LUA {line}"])
     assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("pool=flash capacity=1GiB", "pool=flash: there is no such pool; write pool=bb"),
+        ("pool=bb capacity=-3GiB", "'-3GiB' is not a size"),
+        ("pool=bb capacity=0", "'0' is not a size above zero"),
+        ("capacity=1.5GiB pool=bb", "whole numbers only"),
+        ("pool=bb capacity=17GiB", "pool bb has 16 GiB; ask for less"),
+        ("pool=bb capacity=99999999TiB", "more than 8 EiB"),
+    ],
+)
+def test_room_that_no_job_can_get_is_refused_when_the_job_is_submitted(asked, said):
+    lines = ["#!/bin/sh", f"#BB_LUA {asked}"]
+    with pytest.raises(ConfigError, match="line 2 of the job script") as raised:
+        parse_script(lines, Pool("bb", 16 << 30))
+    assert said in str(raised.value)
+    parse_script(lines)  # a job that was let in isn't refused later, when the site's file has changed
+
+
+def test_room_that_there_is_can_be_asked_for():
+    parse_script(SCRIPT.splitlines(), Pool("bb", 1 << 30))
 
 
 def test_a_job_has_one_stream():

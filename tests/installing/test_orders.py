@@ -61,6 +61,14 @@ def test_any_order_of_installs_works(checkout, tmp_path):
                 assert installed(python, library).stat().st_size
 
 
+def test_snakemake_finds_the_plugins_of_an_editable_install(checkout, tmp_path):
+    python = environment(tmp_path / "one")
+    install(python, checkout, WAYS[1])
+    code = "import pkgutil; print(*(each.name for each in pkgutil.iter_modules()))"  # as Snakemake looks for them
+    found = subprocess.run([python, "-c", code], text=True, capture_output=True, check=True, cwd="/").stdout.split()
+    assert {"snakemake_scheduler_plugin_bbflow", "snakemake_storage_plugin_bbflow"} <= set(found)
+
+
 def test_an_upgrade_leaves_nothing_of_the_version_before(checkout, tmp_path):
     python = environment(tmp_path / "one")
     gone = checkout / "bbflow" / "gone.py"

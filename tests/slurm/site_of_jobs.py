@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 CATALOG = ROOT / "catalogs" / "slurm"
 USER = pwd.getpwnam("nobody")
 PLUGIN = Path("/usr/lib/x86_64-linux-gnu/slurm-wlm/burst_buffer_lua.so")
-BY_PLUGIN = "BurstBufferType=burst_buffer/lua\nDebugFlags=BurstBuffer\n"
+BY_PLUGIN = "BurstBufferType=burst_buffer/lua\nJobSubmitPlugins=lua\nDebugFlags=BurstBuffer\n"
 TASK = "TaskProlog={folder}/task_prolog.sh\n"
 BY_SCRIPTS = "PrologSlurmctld={folder}/prolog.sh\nEpilogSlurmctld={folder}/epilog.sh\n" + TASK
 STREAMS = "Prolog={folder}/node_prolog.sh\nEpilog={folder}/node_epilog.sh\nPrologFlags=Alloc\n"
@@ -40,11 +40,12 @@ def prepare(folder, settings):
     path = f"PYTHONPATH={ROOT}/slurm-plugin:{ROOT}"
     program.write_text(f'#!/bin/sh\n{path} exec {sys.executable} -m bbflow_slurm.cli "$@"\n')
     program.chmod(0o755)
-    text = (CATALOG / "burst_buffer.lua").read_text()
-    for old, new in (("/opt/bbflow/bin/bbflow-slurm", program), ("/etc/slurm/bbflow.yml", folder / "bbflow.yml")):
-        assert text.count(old) == 1
-        text = text.replace(old, str(new))
-    (folder / "burst_buffer.lua").write_text(text)
+    for kind in ("burst_buffer.lua", "job_submit.lua"):
+        text = (CATALOG / kind).read_text()
+        for old, new in (("/opt/bbflow/bin/bbflow-slurm", program), ("/etc/slurm/bbflow.yml", folder / "bbflow.yml")):
+            assert text.count(old) == 1
+            text = text.replace(old, str(new))
+        (folder / kind).write_text(text)
     (folder / "burst_buffer.conf").write_text((CATALOG / "burst_buffer.conf").read_text())
     lines = f"directory: {folder}/bb\ncapacity: 20MiB\ngranularity: 1MiB\n"
     (folder / "bbflow.yml").write_text(lines + settings.format(folder=folder))

@@ -50,6 +50,19 @@ def test_a_script_that_asks_for_what_there_is_not_is_refused_when_it_is_submitte
         submit(slurm, place, (place / "job.sh").read_text())
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("pool=bb capacity=-1MiB", "not a size"),
+        ("pool=bb capacity=21MiB", "pool bb has 20 MiB"),
+        ("pool=nope capacity=1MiB", "no such pool; write pool=bb"),
+    ],
+)
+def test_room_that_no_job_can_get_is_refused_with_its_line(slurm, place, line, said):
+    with pytest.raises(AssertionError, match=f"line 2 of the job script.*{said}"):
+        submit(slurm, place, f"#BB_LUA {line}\n")
+
+
 def test_a_job_whose_input_is_missing_does_not_begin_and_says_why(slurm, place):
     text = "#BB_LUA pool=bb capacity=1MiB\n#BB_LUA stage_in source=/nowhere/file dest=file\ntouch began\n"
     job = submit(slurm, place, text)

@@ -1,6 +1,8 @@
 """Against a server that knows S3, multi-part uploads and their ETags included."""
 
 import os
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -162,6 +164,39 @@ def test_an_endpoint_that_is_no_url_is_one_clear_error(endpoint, monkeypatch):
 def test_a_name_that_no_bucket_has_is_one_clear_error(options):
     with pytest.raises(ConfigError, match="names no object"):
         Sources(options).facts("s3://no bucket/f")
+
+
+@pytest.fixture
+def refusing():
+    """A server that refuses each request as versitygw and Amazon's do a bucket's name that can be none."""
+
+    class Refusing(BaseHTTPRequestHandler):
+        def do_GET(self):
+            said = b"<Error><Code>InvalidBucketName</Code><Message>The specified bucket is not valid.</Message></Error>"
+            self.send_response(400)
+            self.send_header("Content-Length", str(len(said)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(said)
+
+        do_HEAD = do_GET  # noqa: N815 - the library's name
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield {"s3": {"endpoint_url": f"http://127.0.0.1:{server.server_port}", "key": "k", "secret": "s"}}
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    "look", [lambda sources: sources.facts("s3://Big_Bucket/key"), lambda sources: expand("s3://Big_Bucket/*", sources)]
+)
+def test_a_bucket_of_a_name_that_the_server_refuses_is_one_line_without_xml(refusing, look):
+    with pytest.raises(SourceError, match="'Big_Bucket' can't be a bucket's name") as raised:
+        look(Sources(refusing))
+    assert "<" not in str(raised.value)
 
 
 def test_sizes_of_many_objects_are_listed_and_not_asked_for(options):
