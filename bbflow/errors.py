@@ -114,6 +114,11 @@ def nearest(unknown: object, valid: Iterable[str]) -> str:
     return f"did you mean {close[0]!r}?" if close else f"valid are {', '.join(names)}"
 
 
+def printable(text: str) -> str:
+    """Return somebody else's text as a terminal and a log may have it: what doesn't print is escaped, as in `repr`."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
 def one_line(text: str) -> str:
     """Return a text of somebody else's as messages and files may have it: in one line, and Unicode."""
     return " ".join(text.split()).encode(errors="backslashreplace").decode()

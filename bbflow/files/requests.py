@@ -7,7 +7,7 @@ from msgspec import Meta, Struct
 from bbflow.files.commands import CapacityNotice, JoinIonode, TaskAnswer
 from bbflow.files.wire import Pairs, Sizes, Whole
 from bbflow.net.frames import parser
-from bbflow.reading.wire_types import Count, Finite
+from bbflow.reading.wire_types import Count, Span
 
 Slot = Annotated[int, Meta(ge=0, lt=4096)]
 """More requests than these no client has under way at once."""
@@ -106,7 +106,7 @@ class NodesRequest(ClientRequest, frozen=True, tag_field="op", tag="nodes", kw_o
 class LookupRequest(EntryRequest, frozen=True, tag_field="op", tag="lookup", kw_only=True):
     """Tell what has a name."""
 
-    wait_s: Finite = 0.0
+    wait_s: Span = 0.0
 
 
 class StatRequest(InodeRequest, frozen=True, tag_field="op", tag="stat", kw_only=True):
@@ -174,7 +174,7 @@ class OpenFileRequest(InodeRequest, frozen=True, tag_field="op", tag="open", kw_
 
     write: bool = False
     truncate: bool = False
-    wait_s: Finite | None = None
+    wait_s: Span | None = None
 
 
 class CreateRequest(EntryRequest, frozen=True, tag_field="op", tag="create", kw_only=True):
@@ -183,7 +183,7 @@ class CreateRequest(EntryRequest, frozen=True, tag_field="op", tag="create", kw_
     mode: Whole
     exclusive: bool = False
     truncate: bool = False
-    wait_s: Finite | None = None
+    wait_s: Span | None = None
 
 
 class CommitFileRequest(ClientRequest, frozen=True, tag_field="op", tag="commit", kw_only=True):
@@ -223,7 +223,7 @@ class LockRequest(InodeRequest, frozen=True, tag_field="op", tag="lock", kw_only
     start: Whole
     end: Whole
     pid: Whole = 0
-    wait_s: Finite = 0.0
+    wait_s: Span = 0.0
     test: bool = False
 
 
@@ -241,7 +241,7 @@ class OverviewRequest(ClientRequest, frozen=True, tag_field="op", tag="status", 
 class FlushRequest(PathRequest, frozen=True, tag_field="op", tag="flush", kw_only=True):
     """Write back, and say when that is done."""
 
-    wait_s: Finite = -1.0
+    wait_s: Span = -1.0
 
 
 class PrefetchRequest(ClientRequest, frozen=True, tag_field="op", tag="prefetch", kw_only=True):

@@ -4,10 +4,9 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from bbflow.reading.wire_types import MAX_INTEGER
+from bbflow.reading import wire_types as wire
 
-Whole = Annotated[int, Meta(ge=-MAX_INTEGER, le=MAX_INTEGER)]
-"""A number that fits where it is stored."""
+Whole = wire.Whole
 Pairs = tuple[tuple[Whole, Whole], ...]
 """Pairs of numbers: a version's pieces, slots and their requests."""
 Sizes = dict[str, Whole]

@@ -3,8 +3,13 @@
 import sys
 from contextlib import suppress
 
+from bbflow.errors import printable
+
 
 def log(text: str) -> None:
-    """Say something; where nobody hears it, because the file system is full or a pipe's reader gone, go on."""
+    """Say something in one line: peers' texts in it must not look like further ones, or speak to a terminal.
+
+    Where nobody hears it, because the file system is full or a pipe's reader gone, go on.
+    """
     with suppress(OSError):
-        print(text, file=sys.stderr, flush=True)
+        print(printable(text), file=sys.stderr, flush=True)

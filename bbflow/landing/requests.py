@@ -5,7 +5,23 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from bbflow.net.frames import MAX_PAYLOAD_BYTES, parser
-from bbflow.reading.wire_types import Attribute, Count, Finite, Row, Seconds, Settled, Value
+from bbflow.reading.wire_types import (
+    Attribute,
+    Count,
+    FilePath,
+    Name,
+    Number,
+    Row,
+    Seconds,
+    Settled,
+    Span,
+    Value,
+    Whole,
+)
+
+MOST_CONSUMERS = 64
+MOST_STEPS = 1 << 16
+"""So many are pinned by one request."""
 
 # Writers.
 
@@ -13,30 +29,30 @@ from bbflow.reading.wire_types import Attribute, Count, Finite, Row, Seconds, Se
 class OpenRequest(Struct, frozen=True, tag_field="op", tag="open", kw_only=True):
     """A rank opens a stream, or comes back to it."""
 
-    stream: str
-    rank: Count
-    writers: Count
-    local_writers: Count
+    stream: Name
+    rank: Number
+    writers: Number
+    local_writers: Number
     policy: Literal["Block", "Discard", "Spill"]
     transport: Literal["shm", "tcp"]
-    open_timeout_s: Finite
-    loss_timeout_s: Finite
+    open_timeout_s: Span
+    loss_timeout_s: Span
     settled: Settled
     resume: bool
-    moved_from: str
+    moved_from: Name
 
 
 class BeginRequest(Struct, frozen=True, tag_field="op", tag="begin", kw_only=True):
     """A rank wants to begin a step."""
 
-    step: int
+    step: Settled
     bytes: Count
 
 
 class ReserveRequest(Struct, frozen=True, tag_field="op", tag="reserve", kw_only=True):
     """A rank needs more room in its step."""
 
-    step: int
+    step: Settled
     bytes: Count
 
 
@@ -55,17 +71,17 @@ class SyncRequest(Struct, frozen=True, tag_field="op", tag="sync", kw_only=True)
 class CommitRequest(Struct, frozen=True, tag_field="op", tag="commit", kw_only=True):
     """A rank has written its part of a step."""
 
-    step: int
-    layout: int
+    step: Settled
+    layout: Settled
     forms: tuple[Row, ...] | UnsetType = UNSET
     sources: bytes
-    files: tuple[str, ...]
+    files: tuple[FilePath, ...]
     values: tuple[Value, ...]
     extremes: bytes
     attributes: tuple[Attribute, ...]
     open_s: Seconds
     """How long it had the step open."""
-    waited_s: Finite
+    waited_s: Seconds
     ahead_bytes: Count = 0
     """What its next step will need: room that it is offered until then; 0 if it wants none."""
 
@@ -73,7 +89,7 @@ class CommitRequest(Struct, frozen=True, tag_field="op", tag="commit", kw_only=T
 class SkipRequest(Struct, frozen=True, tag_field="op", tag="skip", kw_only=True):
     """A rank can't bring a step."""
 
-    step: int
+    step: Settled
 
 
 class CloseRequest(Struct, frozen=True, tag_field="op", tag="close", kw_only=True):
@@ -92,31 +108,31 @@ class AbortRequest(Struct, frozen=True, tag_field="op", tag="abort", kw_only=Tru
 class AttachRequest(Struct, frozen=True, tag_field="op", tag="attach", kw_only=True):
     """An analysis takes a stream over."""
 
-    stream: str
-    consumers: tuple[str, ...]
-    owner: str = ""
+    stream: Name
+    consumers: Annotated[tuple[Name, ...], Meta(max_length=MOST_CONSUMERS)]
+    owner: FilePath = ""
     take_over: bool = False
 
 
 class WatchRequest(Struct, frozen=True, tag_field="op", tag="watch", kw_only=True):
     """Somebody wants to hear of a stream's next change."""
 
-    stream: str
-    after: int
-    change: int
+    stream: Name
+    after: Settled
+    change: Whole
     limit: Count
-    timeout_s: Finite = 0.0
+    timeout_s: Span = 0.0
     extremes: bool = False
 
 
 class DoneRequest(Struct, frozen=True, tag_field="op", tag="done", kw_only=True):
     """Steps are safe with a consumer."""
 
-    stream: str
-    consumer: str
-    step: int
+    stream: Name
+    consumer: Name
+    step: Whole
     checkpoint: bytes
-    epoch: int | None = None
+    epoch: Count | None = None
     late: Count = 0
     """Of the steps up to there, this many were left out for their times."""
 
@@ -124,8 +140,8 @@ class DoneRequest(Struct, frozen=True, tag_field="op", tag="done", kw_only=True)
 class DropRequest(Struct, frozen=True, tag_field="op", tag="drop", kw_only=True):
     """A stream that has ended is to be forgotten."""
 
-    stream: str
-    epoch: int | None = None
+    stream: Name
+    epoch: Count | None = None
     left: bool = False
     """Whether it may be open here: its ranks have moved to other nodes, or one of those knows that it was aborted."""
 
@@ -133,7 +149,7 @@ class DropRequest(Struct, frozen=True, tag_field="op", tag="drop", kw_only=True)
 class GiveUpRequest(Struct, frozen=True, tag_field="op", tag="give_up", kw_only=True):
     """The program has ended: ranks that have not opened the stream never will."""
 
-    stream: str
+    stream: Name
 
 
 class StatusRequest(Struct, frozen=True, tag_field="op", tag="status", kw_only=True):
@@ -152,7 +168,7 @@ class StopRequest(Struct, frozen=True, tag_field="op", tag="stop", kw_only=True)
 class JoinRequest(Struct, frozen=True, tag_field="op", tag="join", kw_only=True):
     """A reader wants steps to stay."""
 
-    stream: str
+    stream: Name
     after: Settled
     follow: bool = True
 
@@ -160,19 +176,19 @@ class JoinRequest(Struct, frozen=True, tag_field="op", tag="join", kw_only=True)
 class PassRequest(Struct, frozen=True, tag_field="op", tag="pass", kw_only=True):
     """A reader needs nothing up to a step any more."""
 
-    step: int
+    step: Whole
 
 
 class PinRequest(Struct, frozen=True, tag_field="op", tag="pin", kw_only=True):
     """A reader needs some steps whatever is passed."""
 
-    steps: tuple[int, ...]
+    steps: Annotated[tuple[Settled, ...], Meta(max_length=MOST_STEPS)]
 
 
 class UnpinRequest(Struct, frozen=True, tag_field="op", tag="unpin", kw_only=True):
     """It doesn't any more."""
 
-    steps: tuple[int, ...]
+    steps: Annotated[tuple[Settled, ...], Meta(max_length=MOST_STEPS)]
 
 
 class GetRequest(Struct, frozen=True, tag_field="op", tag="get", kw_only=True):

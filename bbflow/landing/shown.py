@@ -2,7 +2,7 @@
 
 from msgspec import UNSET, Struct, UnsetType
 
-from bbflow.reading.wire_types import Attribute, Count, Finite, Row, Settled, Status, Value
+from bbflow.reading.wire_types import Attribute, Count, Moment, Row, Settled, Status, Value
 from bbflow.stream.layouts import Known, Layout
 from bbflow.stream.records import Step, check_fits
 
@@ -20,8 +20,8 @@ class ShownStep(Struct, frozen=True, kw_only=True):
     """Empty if they weren't asked for."""
     attributes: tuple[Attribute, ...]
     ranks: Count
-    began_s: Finite
-    committed_s: Finite
+    began_s: Moment
+    committed_s: Moment
 
     @classmethod
     def of(cls, step: Step, known: Known, *, extremes: bool) -> "ShownStep":

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from bbflow.net.frames import parser
+from bbflow.reading.wire_types import Count, FilePath, Name
 
 MOST_LOANS = 2
 """Copies that are taken from one node at once: with more, none of them is there sooner to be lent itself."""
@@ -20,23 +21,23 @@ MOST_LOANS = 2
 class Lender(Struct, frozen=True):
     """Where a node lends its copies."""
 
-    host: str
+    host: Name
     """``gethostname()`` there."""
-    tcp: str
+    tcp: Name
     """``host:port``."""
 
 
 class WantMessage(Struct, frozen=True, tag_field="op", tag="want", kw_only=True):
     """A worker is to copy a file; it waits for a `TurnReply`."""
 
-    name: str
+    name: FilePath
     """Of the file's entry, which stands for one version of one source."""
 
 
 class HaveMessage(Struct, frozen=True, tag_field="op", tag="have", kw_only=True):
     """A worker's node has a file, whole."""
 
-    name: str
+    name: FilePath
     lender: Lender
     """Where others get it."""
 
@@ -44,7 +45,7 @@ class HaveMessage(Struct, frozen=True, tag_field="op", tag="have", kw_only=True)
 class FailedMessage(Struct, frozen=True, tag_field="op", tag="failed", kw_only=True):
     """A worker couldn't bring what it was told to bring."""
 
-    name: str
+    name: FilePath
     is_away: bool = False
     """Whether nobody lends where it was told to ask."""
 
@@ -60,9 +61,9 @@ class TurnReply(Struct, frozen=True, kw_only=True):
 class ReadMessage(Struct, frozen=True, tag_field="op", tag="read", kw_only=True):
     """A worker reads a part of a copy."""
 
-    name: str
-    offset: int
-    size: int
+    name: FilePath
+    offset: Count
+    size: Count
     """Bytes, as many as there are at most."""
 
 

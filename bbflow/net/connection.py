@@ -8,7 +8,7 @@ from typing import Self, TypeVar
 
 from msgspec import Struct
 
-from bbflow.errors import BbflowError, NodeError
+from bbflow.errors import BbflowError, NodeError, printable
 from bbflow.net.contact import NodeAddress
 from bbflow.net.frames import FrameReader, encode, parser
 from bbflow.net.handshake import TIMEOUT_S, shake_hands
@@ -88,7 +88,7 @@ class NodeConnection:
             raise NodeError(f"BB node {self.node.name} is gone ({error})") from None
         verdict = parse_verdict(payload)
         if not verdict.ok:
-            raise self.refusal(verdict.error)
+            raise self.refusal(printable(verdict.error))
         reply: ReplyT = parser(kind, "a reply")(payload)
         return reply
 
@@ -104,7 +104,13 @@ class NodeConnection:
             filled += count
 
     def _exchange(self, message: Struct) -> bytes:
+        self._say(message)
+        return self._hear()
+
+    def _say(self, message: Struct) -> None:
         self._socket.sendall(encode(message))
+
+    def _hear(self) -> bytes:
         while (payload := self._reader.next()) is None:
             data = self._socket.recv(1 << 20)
             if not data:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from bbflow.errors import NodeError, ProtocolError
+from bbflow.errors import NodeError, ProtocolError, printable
 from bbflow.net.frames import parser
 from bbflow.net.verdicts import RefusedReply, parse_verdict
 from bbflow.reading.wire_types import VERSION, Count
@@ -157,5 +157,5 @@ def shake_hands(key: str, exchange: Callable[[Struct], bytes]) -> None:
 def _accepted(payload: bytes) -> bytes:
     verdict = parse_verdict(payload)
     if not verdict.ok:
-        raise NodeError(verdict.error)
+        raise NodeError(printable(verdict.error))
     return payload

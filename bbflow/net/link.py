@@ -19,6 +19,8 @@ WAKE_BYTES = 256 << 10
 """How many raw bytes are waited for in one sleep, if as many are to come."""
 TURN_BYTES = 16 << 20
 """After this many raw bytes it is another connection's turn."""
+CHOKED_BYTES = 1 << 20
+"""So much may wait for a peer to read it before what it asks is left unread."""
 A = TypeVar("A")
 R = TypeVar("R")
 WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -87,7 +89,7 @@ class Link:
             If it sent something that is no frame.
         """
         budget_bytes, is_drained = TURN_BYTES, False
-        while budget_bytes > 0:
+        while budget_bytes > 0 and not self.is_choked:
             if self._landing is not None:
                 before_bytes = self._filled_bytes
                 landed = self._fill(self._landing)
@@ -158,9 +160,14 @@ class Link:
         self.flush()
 
     @property
-    def is_sending(self) -> bool:
-        """Whether something waits for the socket."""
-        return bool(self._unsent)
+    def unsent_bytes(self) -> int:
+        """How much waits for the socket."""
+        return sum(map(len, self._unsent))
+
+    @property
+    def is_choked(self) -> bool:
+        """Whether the peer is to read what it was sent before anything that it asks is looked at."""
+        return self.unsent_bytes > CHOKED_BYTES
 
     def flush(self) -> None:
         """Send what the socket takes now."""

@@ -7,6 +7,7 @@ import selectors
 import signal
 import socket
 import time
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,6 +28,12 @@ RESERVED_FILES = 32
 """Descriptors that are kept for what isn't a peer: listeners, index, pool."""
 STAY_S = 0.5
 """A peer that hasn't proved itself may stay this long if others wait, and this long nobody else is let in."""
+LONGEST_SLEEP_S = 3600.0
+"""The kernel's type for it overflows after 24 days."""
+MOST_UNSENT_BYTES = 160 << 20
+"""A peer that has more to read is cut off: one message and its raw bytes are below that."""
+STUCK_S = 600.0
+"""So is one that has something to read and reads nothing for so long."""
 FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -81,6 +88,8 @@ class PeerServer(ABC):
         self._numbers = itertools.count(1)
         self._links: dict[int, Link] = {}
         self._unproven: dict[int, float] = {}
+        self._stuck: dict[int, tuple[int, float]] = {}
+        """By peer: how much it has to read, and until when some of it."""
         self._unread: set[int] = set()
         """Peers whose turn has ended before all was taken in that is here."""
         self._most_links = raise_open_files() - RESERVED_FILES
@@ -147,7 +156,9 @@ class PeerServer(ABC):
         while not self._is_over and not self.interrupted:
             due_s = self._next_due_s()
             turns, self._unread = dict.fromkeys(self._unread, 0), set()
-            rest_s = 0.0 if turns else None if due_s is None else max(due_s - time.monotonic(), 0.0)
+            now_s = time.monotonic()
+            left_s = LONGEST_SLEEP_S if due_s is None else due_s - now_s
+            rest_s = 0.0 if turns else min(max(left_s, 0.0), LONGEST_SLEEP_S)
             for key, events in self._selector.select(rest_s):
                 if key.data == "eof":
                     self.interrupted = self.orphaned = not os.read(key.fd, 64)
@@ -162,6 +173,7 @@ class PeerServer(ABC):
             if due_s is not None and time.monotonic() >= due_s:
                 self._do_due()
                 self._cut_off_unproven()
+                self._cut_off_stuck()
                 self._open_again()
             self._end_round()
         self._close()
@@ -178,7 +190,8 @@ class PeerServer(ABC):
     def _next_due_s(self) -> float | None:
         due_s = self._due_s()
         own_s = [] if due_s is None else [time.monotonic() + due_s]
-        return min([*own_s, *self._unproven.values(), *self._closed_until_s.values()], default=None)
+        stuck_s = (until_s for _, until_s in self._stuck.values())
+        return min([*own_s, *self._unproven.values(), *stuck_s, *self._closed_until_s.values()], default=None)
 
     def _accept(self, listener: socket.socket) -> None:
         unproven = [peer for peer in self._unproven if self._links[peer].socket.family == listener.family]
@@ -233,12 +246,19 @@ class PeerServer(ABC):
         for peer in [peer for peer, deadline_s in self._unproven.items() if deadline_s <= now_s]:
             self._cut_off(peer, f"it didn't prove itself within {TIMEOUT_S:.0f} s")
 
+    def _cut_off_stuck(self) -> None:
+        now_s = time.monotonic()
+        for peer in [peer for peer, (_, until_s) in self._stuck.items() if until_s <= now_s]:
+            self._cut_off(peer, f"it read nothing of what it was sent for {STUCK_S:.0f} s")
+
     def _serve(self, peer: int, events: int) -> None:
         link = self._links.get(peer)
         if link is None:
             return
         if events & selectors.EVENT_WRITE:
             self._flush(peer, link)
+            if peer not in self._links:
+                return
         try:
             for item in link.receive():
                 if link.handshake.done:
@@ -247,12 +267,24 @@ class PeerServer(ABC):
                     self._shake_hands(peer, link, item)
                 if peer not in self._links:
                     return
-            if link.has_unread:
+            if link.has_unread and not link.is_choked:
                 self._unread.add(peer)
         except GoneError as gone:
             self._hang_up(peer, by_itself=gone.by_itself)
+        except DamagedError as error:
+            self._cut_off(peer, str(error), by_itself=False)
         except ProtocolError as error:
-            self._cut_off(peer, str(error), by_itself=not isinstance(error, DamagedError))
+            self._refuse(peer, str(error))
+        except Exception as error:  # a mistake of this program's: it costs one peer its connection, and nobody the node
+            log(f"{self._title}: {''.join(traceback.format_exception(error))}")
+            self._refuse(peer, f"it failed at what it was asked ({error!r}): see its log")
+
+    def _refuse(self, peer: int, reason: str) -> None:
+        """Tell a peer why it is cut off, as far as it reads that; one that hasn't proved itself is told nothing."""
+        if self._links[peer].handshake.done:
+            self._send(peer, RefusedReply(error=reason))
+        if peer in self._links:
+            self._cut_off(peer, reason)
 
     def _shake_hands(self, peer: int, link: Link, item: HelloMessage | ProveMessage | Landed) -> None:
         if isinstance(item, Landed):
@@ -265,19 +297,28 @@ class PeerServer(ABC):
     def _send(self, peer: int, message: Struct | Raw) -> None:
         """Send a message, if its peer is still there; if no frame can hold it, its peer is told so, and nobody else."""
         if link := self._links.get(peer):
-            was_sending = link.is_sending
             try:
                 link.send(message)
             except ProtocolError as error:
                 link.send(RefusedReply(error=str(error)))
-            if was_sending or link.is_sending:
+            if peer in self._stuck or link.unsent_bytes:
                 self._flush(peer, link)
 
     def _flush(self, peer: int, link: Link) -> None:
         link.flush()
-        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if link.is_sending else 0)
+        unsent_bytes = link.unsent_bytes
+        if unsent_bytes > MOST_UNSENT_BYTES:
+            self._cut_off(peer, f"{unsent_bytes} bytes wait for it, and it doesn't read")
+            return
+        if not unsent_bytes:
+            self._stuck.pop(peer, None)
+        elif self._stuck.get(peer, (0, 0.0))[0] != unsent_bytes:
+            self._stuck[peer] = unsent_bytes, time.monotonic() + STUCK_S
+        events = (selectors.EVENT_WRITE if unsent_bytes else 0) | (0 if link.is_choked else selectors.EVENT_READ)
         if self._selector.get_key(link.socket).events != events:
             self._selector.modify(link.socket, events, peer)
+            if link.has_unread and not link.is_choked:
+                self._unread.add(peer)
 
     def _cut_off(self, peer: int, reason: str, *, by_itself: bool = True) -> None:
         where = _where(self._links[peer].socket)
@@ -287,9 +328,13 @@ class PeerServer(ABC):
     def _hang_up(self, peer: int, *, by_itself: bool) -> None:
         link = self._links.pop(peer)
         self._unproven.pop(peer, None)
+        self._stuck.pop(peer, None)
         self._selector.unregister(link.socket)
         link.socket.close()
-        self._left(peer, by_itself=by_itself)
+        try:
+            self._left(peer, by_itself=by_itself)
+        except Exception as error:  # as above
+            log(f"{self._title}: {''.join(traceback.format_exception(error))}")
 
     def _close(self) -> None:
         for link in self._links.values():

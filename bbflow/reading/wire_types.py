@@ -13,12 +13,24 @@ PAGE_BYTES = 4096
 
 Count = Annotated[int, Meta(ge=0, le=MAX_INTEGER)]
 """How many, or which one."""
+Whole = Annotated[int, Meta(ge=-MAX_INTEGER, le=MAX_INTEGER)]
+"""A number that fits where it is stored."""
 Settled = Annotated[int, Meta(ge=-1, le=MAX_INTEGER)]
 """A step up to which something is done; -1 before the first."""
-Finite = Annotated[float, Meta(ge=-1.7e308, le=1.7e308)]
-"""A number that is neither infinite nor NaN."""
-Seconds = Annotated[float, Meta(ge=0, le=1.7e308)]
-"""How long, or when since the epoch."""
+LONGEST_S = 1e9
+"""The longest wait that anybody may ask for, 30 years: far beyond, the clock's and the kernel's types overflow."""
+Span = Annotated[float, Meta(ge=-LONGEST_S, le=LONGEST_S)]
+"""How long (seconds); where that means something, below 0 is for ever."""
+Seconds = Annotated[float, Meta(ge=0, le=LONGEST_S)]
+"""How long (seconds)."""
+Moment = Annotated[float, Meta(ge=-1e11, le=1e11)]
+"""When (seconds since the epoch), within what calendars can tell."""
+Number = Annotated[int, Meta(ge=0, lt=1 << 31)]
+"""Of a rank, or how many there are."""
+Name = Annotated[str, Meta(max_length=255)]
+"""Of a stream, a consumer, a node or a host."""
+FilePath = Annotated[str, Meta(max_length=4095, pattern=r"^[^\x00]*\Z")]
+"""What the operating system takes as one."""
 Place = Annotated[int, Meta(ge=0, le=MAX_INTEGER, multiple_of=PAGE_BYTES)]
 """A byte of the pool that an extent may begin at."""
 Dims = tuple[Annotated[int, Meta(ge=0)], ...]

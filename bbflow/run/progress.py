@@ -14,6 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from bbflow.errors import printable
 from bbflow.landing.replies import StatusReply, StreamStatus
 from bbflow.units import format_bytes
 
@@ -278,7 +279,7 @@ def plain_line(summary: ProgressSummary, stream: str | None = None) -> str:
     """Write progress in one line for each stream, for logs; empty if there is no stream yet."""
     lines = []
     for item in _shown(summary, stream):
-        parts = [f"{item.name} ({item.status}): {item.written} steps written", f"{item.landed} landed"]
+        parts = [f"{printable(item.name)} ({item.status}): {item.written} steps written", f"{item.landed} landed"]
         parts += [f"{item.folded} folded"] if item.folded is not None else []
         parts += [f"{item.late} left out as late"] if item.late else []
         parts += [f"{item.drained} drained"] if item.drained is not None else []
@@ -305,7 +306,7 @@ def status_table(statuses: Sequence[StatusReply]) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     for status in statuses:
         room = f"{format_bytes(status.free)} of {format_bytes(status.capacity)} free"
-        table.add_row(Text.assemble((f"{status.name} on {status.host}", "bold"), f"\n{room}"))
+        table.add_row(Text.assemble((printable(f"{status.name} on {status.host}"), "bold"), f"\n{room}"))
         for item in summarise([status], None, 0.0).streams:
             table.add_row(
                 Text.assemble(
@@ -328,13 +329,13 @@ def _ranks_of(status: StatusReply, stream: str) -> str:
         else:
             runs.append((rank, rank, transport))
     words = [f"{first}-{last} {how}" if last > first else f"{first} {how}" for first, last, how in runs]
-    moved = [f"{rank} from {node}" for rank, node in status.streams[stream].moved]
+    moved = [f"{rank} from {printable(node)}" for rank, node in status.streams[stream].moved]
     return f"    ranks {', '.join(words)}" + (f"; moved: {', '.join(moved)}" if moved else "") if words else ""
 
 
 def _named(name: str, status: str) -> Text:
     style = {"open": "green", "aborted": "red"}.get(status, "dim")
-    return Text.assemble(name, " ", (status, style))
+    return Text.assemble(printable(name), " ", (status, style))
 
 
 def _late(item: StreamProgress) -> Text:

@@ -5,7 +5,23 @@ from msgspec import UNSET, Struct, UnsetType
 
 from bbflow.errors import DamagedError, ProtocolError
 from bbflow.net.frames import parser
-from bbflow.reading.wire_types import PAGE_BYTES, Attribute, Content, Count, Finite, Place, Row, Settled, Status, Value
+from bbflow.reading.wire_types import (
+    PAGE_BYTES,
+    Attribute,
+    Content,
+    Count,
+    FilePath,
+    Moment,
+    Name,
+    Number,
+    Place,
+    Row,
+    Settled,
+    Span,
+    Status,
+    Value,
+    Whole,
+)
 
 
 class FormatRecord(Struct, frozen=True, tag_field="record", tag="format", kw_only=True):
@@ -20,25 +36,25 @@ class FormatRecord(Struct, frozen=True, tag_field="record", tag="format", kw_onl
 class OpenRecord(Struct, frozen=True, tag_field="record", tag="open", kw_only=True):
     """A rank has opened a stream."""
 
-    stream: str
-    rank: Count
-    writers: Count
+    stream: Name
+    rank: Number
+    writers: Number
     """Ranks of the whole stream."""
-    local_writers: Count
+    local_writers: Number
     """Ranks that are mapped to this node."""
-    moved_from: str
+    moved_from: Name
     """The node that was lost; else empty."""
     settled: Settled
     """Last step that the rank has behind it."""
-    loss_timeout_s: Finite
+    loss_timeout_s: Span
     """How long it may be away."""
 
 
 class GrantRecord(Struct, frozen=True, tag_field="record", tag="grant", kw_only=True):
     """A rank got room for its open step."""
 
-    stream: str
-    rank: Count
+    stream: Name
+    rank: Number
     step: Count
     extents: tuple[tuple[Place, Place], ...]
     """First byte and length of each."""
@@ -47,79 +63,79 @@ class GrantRecord(Struct, frozen=True, tag_field="record", tag="grant", kw_only=
 class CommitRecord(Struct, frozen=True, tag_field="record", tag="commit", kw_only=True):
     """A rank has committed its part of a step."""
 
-    stream: str
-    rank: Count
+    stream: Name
+    rank: Number
     step: Count
-    layout: int
+    layout: Settled
     sources: bytes
-    files: tuple[str, ...]
+    files: tuple[FilePath, ...]
     values: tuple[Value, ...]
     extremes: bytes
     forms: tuple[Row, ...] | UnsetType = UNSET
     attributes: tuple[Attribute, ...]
-    began_s: Finite
+    began_s: Moment
     """When the step's first rank began it (seconds since the epoch)."""
-    committed_s: Finite
+    committed_s: Moment
     """When the rank committed its part."""
 
 
 class LayoutRecord(Struct, frozen=True, tag_field="record", tag="layout", kw_only=True):
     """What a rank's later commits may name, in an index that was written anew."""
 
-    stream: str
-    rank: Count
-    layout: int
+    stream: Name
+    rank: Number
+    layout: Settled
     forms: tuple[Row, ...]
 
 
 class StepRecord(Struct, frozen=True, tag_field="record", tag="step", kw_only=True):
     """A step that is visible, in an index that was written anew."""
 
-    stream: str
+    stream: Name
     step: Count
-    layout: int
+    layout: Settled
     forms: tuple[Row, ...] | UnsetType = UNSET
     sources: bytes
-    files: tuple[str, ...]
+    files: tuple[FilePath, ...]
     values: tuple[Value, ...]
     extremes: bytes
     attributes: tuple[Attribute, ...]
-    ranks: Count
+    ranks: Number
     """How many have a part in it here."""
-    began_s: Finite
-    committed_s: Finite
+    began_s: Moment
+    committed_s: Moment
 
 
 class DiscardRecord(Struct, frozen=True, tag_field="record", tag="discard", kw_only=True):
     """A step is dropped whole."""
 
-    stream: str
+    stream: Name
     step: Count
 
 
 class EvictRecord(Struct, frozen=True, tag_field="record", tag="evict", kw_only=True):
     """Steps that were read have made room."""
 
-    stream: str
+    stream: Name
     steps: tuple[Count, ...]
 
 
 class AttachRecord(Struct, frozen=True, tag_field="record", tag="attach", kw_only=True, omit_defaults=True):
     """An analysis has taken a stream over."""
 
-    stream: str
-    consumers: tuple[str, ...]
+    stream: Name
+    consumers: tuple[Name, ...]
     epoch: Count
-    owner: str = ""
+    owner: FilePath = ""
     """Whose analysis it is."""
 
 
 class DoneRecord(Struct, frozen=True, tag_field="record", tag="done", kw_only=True):
     """Every step up to this one is safe with a consumer."""
 
-    step: int
-    stream: str
-    consumer: str
+    step: Whole
+    stream: Name
+    consumer: Name
     checkpoint: bytes
     """What it wants to find again."""
 
@@ -127,46 +143,46 @@ class DoneRecord(Struct, frozen=True, tag_field="record", tag="done", kw_only=Tr
 class CloseRecord(Struct, frozen=True, tag_field="record", tag="close", kw_only=True):
     """A rank has written all its steps."""
 
-    stream: str
-    rank: Count
+    stream: Name
+    rank: Number
     attributes: tuple[Attribute, ...]
 
 
 class AbortRecord(Struct, frozen=True, tag_field="record", tag="abort", kw_only=True):
     """A rank is gone before its end."""
 
-    stream: str
-    rank: Count
+    stream: Name
+    rank: Number
 
 
 class DropRecord(Struct, frozen=True, tag_field="record", tag="drop", kw_only=True):
     """The node has forgotten a stream."""
 
-    stream: str
+    stream: Name
 
 
-RankRow = tuple[Count, Count, Settled, Count | None, bool, Finite]
+RankRow = tuple[Number, Count, Settled, Count | None, bool, Span]
 """A rank's number, first step, last committed one, expected bytes, whether it has closed, and its loss timeout."""
 
 
 class StateRecord(Struct, frozen=True, tag_field="record", tag="state", kw_only=True):
     """Everything else that counts of a stream at once, in an index that was written anew."""
 
-    stream: str
+    stream: Name
     status: Status
-    writers: Count
-    announced: Count
+    writers: Number
+    announced: Number
     epoch: Count
-    owner: str = ""
+    owner: FilePath = ""
     last: Settled
     landed_steps: Count
     landed_bytes: Count
     ranks: tuple[RankRow, ...]
-    moved: tuple[tuple[Count, str], ...]
+    moved: tuple[tuple[Number, Name], ...]
     base: tuple[Attribute, ...]
     final: tuple[Attribute, ...]
     discarded: tuple[Count, ...]
-    consumers: dict[str, tuple[int, bytes]]
+    consumers: dict[Name, tuple[Whole, bytes]]
 
 
 OfStream = (

@@ -58,9 +58,14 @@ class Index:
             raise CapacityError(f"{self._path}: {error.strerror}; free some of its file system") from None
         if written < len(frame):
             # What came behind half a record would be lost with it: it looks like the torn tail that a crash leaves.
-            os.ftruncate(self._descriptor, self.size_bytes)
+            self.cut_back(self.size_bytes)
             raise CapacityError(f"{self._path}: the file system is full; free some of it")
         self.size_bytes += written
+
+    def cut_back(self, size_bytes: int) -> None:
+        """Take back what was appended beyond a length."""
+        os.ftruncate(self._descriptor, size_bytes)
+        self.size_bytes = size_bytes
 
     def close(self) -> None:
         """Close the file."""

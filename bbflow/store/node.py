@@ -137,6 +137,7 @@ class NodeStore:
         CapacityError
             If there is no room for it.
         """
+        before_bytes = self._index.size_bytes
         for tried in count(1):
             try:
                 self._index.append(record)
@@ -145,7 +146,11 @@ class NodeStore:
                 if not self.wait_for_room(error, tried):
                     raise
         # The record comes first: a change is seen by peers at once, and without its record a crash would undo it.
-        self._change(record)
+        try:
+            self._change(record)
+        except Exception:  # a mistake of this program's, which must not fail again whenever the index is read
+            self._index.cut_back(before_bytes)
+            raise
         if self._index.size_bytes > self._compact_above_bytes:
             self._compact()
 
@@ -266,5 +271,6 @@ def _remove_stale_files(stream: Stream) -> None:
     name = stream.name.replace("%", "%25").replace("/", "%2F")
     for file in map(Path, stream.stale_files):
         if re.fullmatch(rf"{re.escape(name)}\.\d+\.\d+(-\d+)?\.spill", file.name):  # a rank may have named any file
-            file.unlink(missing_ok=True)
+            with suppress(OSError):  # or it lies where no file can: not the node's fault, and no reason to end
+                file.unlink(missing_ok=True)
     stream.stale_files.clear()

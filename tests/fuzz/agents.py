@@ -128,7 +128,7 @@ class Conversation:
         assert self.handle(BYSTANDER, {"op": "status"})
         for peer in (0, 1):
             self.agent.disconnect(peer)
-        self.now_s += 1e12
+        self.now_s += 1e10
         self.agent.expire()
         assert self.handle(BYSTANDER, {"op": "begin", "step": 0, "bytes": 0})
         assert self.handle(BYSTANDER, {"op": "commit", "step": 0, "attributes": []} | SPENT | content_of([], 0))

@@ -3,6 +3,7 @@
 import socket
 import threading
 import time
+import traceback
 from collections.abc import Callable
 
 from bbflow.errors import ProtocolError
@@ -76,6 +77,8 @@ class Door:
             log(f"bbflow files ionode: cut off a peer: {error}")
         except OSError:
             pass  # it is gone
+        except Exception as error:  # a mistake of this program's: it costs one peer its connection
+            log(f"bbflow files ionode: {''.join(traceback.format_exception(error))}")
         finally:
             self._count(inside=-1)
 

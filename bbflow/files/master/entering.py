@@ -1,6 +1,7 @@
 """Clients come, come back, and go: their sessions."""
 
 import errno
+import os
 import secrets
 from collections.abc import Callable
 
@@ -116,6 +117,9 @@ class Entering:
             return session
         if uid not in (None, 0, asked.uid):
             raise ProtocolError(f"user {uid} says it is user {asked.uid}")
+        # From elsewhere nothing but the key tells who it is: that of a user's contact file is no proof of root.
+        if uid is None and asked.uid == 0 and os.getuid() != 0:
+            raise ProtocolError("a client over TCP says that it is root: mount on this host, or as the nodes' user")
         name = secrets.token_hex(16)
         core.commit(SessionRecord(name, asked.uid, asked.gid, asked.groups))
         return core.sessions.by_name[name]
