@@ -13,10 +13,11 @@ from bbflow.operators.statistics import (
     extreme_times,
     histogram,
     percentiles,
+    shape,
     spells,
 )
 
-MODULES = (basic, ends, extreme_times, percentiles, histogram, exceedance, spells, comoments)
+MODULES = (basic, ends, extreme_times, percentiles, histogram, exceedance, spells, comoments, shape)
 """Each has `KINDS`."""
 
 KINDS: Mapping[str, OperatorKind] = {kind.name: kind for module in MODULES for kind in module.KINDS}

@@ -54,14 +54,24 @@ def of_ours(space, values):
 
 
 @pytest.mark.parametrize("name", ["fldsum", "fldmin", "fldmax", "zonmean", "zonsum", "zonmin", "zonmax", "mermin",
-                                  "mermax", "mersum"])  # fmt: skip
+                                  "mermax", "mersum", "fldrange", "zonrange", "merrange", "vertrange", "fldcount",
+                                  "zonstd", "zonstd1", "zonvar", "zonvar1"])  # fmt: skip
 def test_reductions_without_areas_are_those_of_cdo(field, name):
     values, path = field
     _, ours = of_ours(name, values)
     np.testing.assert_allclose(ours, of_cdo(path, name).values.reshape(ours.shape), rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["fldmean", "mermean", "fldint"])
+@pytest.mark.parametrize("name", ["vertstd", "vertstd1", "vertvar", "vertvar1", "gridboxstd,4,4", "gridboxvar1,5,3"])
+def test_spreads_of_few_values_are_those_of_cdo_to_the_digits_that_its_one_pass_leaves(field, name):
+    values, path = field
+    _, ours = of_ours(name, values)
+    np.testing.assert_allclose(ours, of_cdo(path, name).values.reshape(ours.shape), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "name", ["fldmean", "mermean", "fldint", "fldstd", "fldstd1", "fldvar", "fldvar1", "merstd", "mervar1"]
+)
 def test_area_weights_are_those_of_cdo_but_for_the_edges_that_cdo_takes_for_great_circles(field, name):
     """Cells are bounded by parallels here, by great circles in CDO, which at the poles is another area."""
     values, path = field

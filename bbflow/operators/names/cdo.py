@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from bbflow.operators.names.meaning import Meaning, Name
+from bbflow.operators.space.moves import AVERAGING, HOWS
 from bbflow.reading.sections import number, positive
 
 STATISTICS: Mapping[str, tuple[str, Any]] = {
@@ -42,15 +43,20 @@ COUNTED: Mapping[str, tuple[str, Callable[[int], Any]]] = {
     "run": ("the n last steps", lambda count: {"running": {"steps": count}}),
 }
 """Prefix to words and window, for those whose number of steps follows the name."""
+
+
+def _by_area(how: str) -> str:
+    return ", weighted by area" if how in AVERAGING else ""
+
+
 SPACES: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
-    "fldmean": ("mean of the field, weighted by area", (), ()),
-    **{f"fld{how}": (f"{how} of the field", (), ()) for how in ("sum", "min", "max")},
+    **{f"fld{how}": (f"{how} of the field{_by_area(how)}", (), ()) for how in HOWS},
     "fldint": ("sum of the field, weighted by area", (), ()),
-    **{f"zon{how}": (f"{how} of each latitude", (), ()) for how in ("mean", "sum", "min", "max")},
-    **{f"mer{how}": (f"{how} of each longitude", (), ()) for how in ("mean", "sum", "min", "max")},
+    **{f"zon{how}": (f"{how} of each latitude", (), ()) for how in HOWS},
+    **{f"mer{how}": (f"{how} of each longitude", (), ()) for how in HOWS},
     "vertint": ("sum of all levels, weighted by thickness", (), ()),
-    **{f"vert{how}": (f"{how} of all levels", (), ()) for how in ("mean", "sum", "min", "max")},
-    **{f"gridbox{how}": (f"{how} of x times y points", ("4", "4"), ()) for how in ("mean", "sum", "min", "max")},
+    **{f"vert{how}": (f"{how} of all levels", (), ()) for how in HOWS},
+    **{f"gridbox{how}": (f"{how} of x times y points", ("4", "4"), ()) for how in HOWS},
     "sellonlatbox": ("a box", ("350", "20", "-30", "30"), ()),
     "sellevel": ("some levels", ("85000",), ("50000",)),
 }

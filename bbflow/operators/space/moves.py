@@ -64,13 +64,13 @@ class Reduce:
     """Makes one value of many."""
 
     how: str
-    """mean, sum, min or max."""
+    """What is made of them, see `HOWS`."""
     dims: tuple[str, ...]
     """Dimensions that it works on."""
     factors: tuple[int, ...] = ()
     """For each dimension how many points make one (the last one of a dimension may have fewer); empty if all do."""
     weights: str | None = None
-    """area, thickness, none, or a variable; None for what means have by default: area where latitude is reduced,
+    """area, thickness, none, or a variable; None for what `AVERAGING` has by default: area where latitude is reduced,
     thickness where levels alone are and have bounds."""
 
 
@@ -103,7 +103,9 @@ Move = Levels | Box | Points | Select | SelectIndex | Mask | Reduce | Remap
 
 
 DIMS = {"fld": (LAT, LON), "zon": (LON,), "mer": (LAT,), "vert": (LEVEL,)}
-HOWS = ("mean", "sum", "min", "max")
+HOWS = ("mean", "sum", "min", "max", "range", "std", "std1", "var", "var1", "count")
+AVERAGING = ("mean", "std", "std1", "var", "var1")
+"""Those that weigh by areas, or by the thickness of levels, where nothing is said."""
 
 
 @dataclass(frozen=True, slots=True)

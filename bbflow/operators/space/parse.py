@@ -108,7 +108,7 @@ def _reduction(item: Mapping[str, Any]) -> tuple[Move, ...]:
     if how not in HOWS:
         raise ConfigError(f"how: {how!r}; {nearest(str(how), HOWS)}")
     weights = None if item.get("weights") is None else text(item["weights"])
-    if weights and how in ("min", "max"):
+    if weights and how in ("min", "max", "range", "count"):
         raise ConfigError(f"weights: the {how} has none")
     if key != "coarsen":
         return (Reduce(how, _names(key, item[key]), weights=weights),)

@@ -209,7 +209,7 @@ class StripLocal(Local):
         return [row.astype(way.dtype(block.dtype)) for row, block in zip(finished, steps.values, strict=True)]
 
     def partial(self, steps: Steps) -> Array:
-        """Return mergeable components, float64 of shape (steps, k, prod(count)); see `TrackPlacement.merge`."""
+        """Return mergeable components, float64 of shape (steps, k, prod(count)); see `Way.merge`."""
         way, count = WAYS[self.how], len(steps.values)
         result = way.empty((count, *(strip.size for strip in self.strips)))
         most = max(TILE_POINTS // max(prod(self.block), 1), 1)
@@ -358,10 +358,6 @@ class TrackPlacement(Placement):
             return None
         return np.array(reduce(lambda left, right: left * right, [take(item, strips) for item in self.factors]))
 
-    def merge(self, left: Array, right: Array) -> Array:
-        """Merge two partial results of one region and of blocks that don't overlap, in any order."""
-        return WAYS[self.how].merge(left, right)
-
     def finish(self, partial: Array) -> Array:
         """Return the results of the whole, or of a part of it; see `Placement.finish`."""
         return WAYS[self.how].finish(partial)
@@ -369,12 +365,13 @@ class TrackPlacement(Placement):
     def assemble(self, steps: int, parts: Iterable[tuple[Local, Array]]) -> Array:
         """Merge the partial results of blocks that don't overlap; see `Placement.assemble`."""
         way = WAYS[self.how]
-        whole = np.stack([way.empty(self.shape) for _ in range(steps)])
+        whole = way.empty((steps, *self.shape))
         for local, partial in parts:
             ends = (slice(first, first + size) for first, size in zip(local.start, local.count, strict=True))
             place: tuple[Any, ...] = (..., *ends)
-            whole[place] = way.merge(whole[place], partial.reshape(steps, way.components, *local.count))
-        return whole.reshape(steps, way.components, -1)
+            own = partial.reshape(steps, way.components, *local.count).swapaxes(0, 1)
+            whole[place] = way.merge(whole[place], own)
+        return whole.swapaxes(0, 1).reshape(steps, way.components, -1)
 
 
 def _strip(track: Track, places: Array) -> Strip:

@@ -25,7 +25,7 @@ from bbflow.operators.space.grid import (
     nearest_points,
 )
 from bbflow.operators.space.levels import Levels
-from bbflow.operators.space.moves import Box, Mask, Move, Points, Reduce, Select, SelectIndex
+from bbflow.operators.space.moves import AVERAGING, Box, Mask, Move, Points, Reduce, Select, SelectIndex
 from bbflow.operators.space.placement import POINT, TrackPlacement
 from bbflow.operators.space.tracks import REDUCED, Track
 from bbflow.operators.steps import Array, Steps
@@ -34,7 +34,10 @@ Described = tuple[str, tuple[str, ...], Array]
 """Name, dimensions and values."""
 AREA_VARIABLE = "`area`"
 """Weights that are the stream's variable of this name."""
-METHODS = {"mean": "mean", "sum": "sum", "min": "minimum", "max": "maximum"}
+METHODS = {
+    "mean": "mean", "sum": "sum", "min": "minimum", "max": "maximum", "range": "range", "std": "standard_deviation",
+    "std1": "standard_deviation", "var": "variance", "var1": "variance", "count": "sum (of 1 for each valid value)",
+}  # fmt: skip
 """Those of CF (conventions, appendix E)."""
 
 
@@ -77,6 +80,8 @@ def own_units(reduction: Reduce | None, made: str, thickness: str) -> str:
     thickness
         Those of the levels' coordinate.
     """
+    if reduction is not None and reduction.how in ("var", "var1", "count"):
+        return "1" if reduction.how == "count" else f"({made})2" if made else ""
     if reduction is None or reduction.how != "sum" or reduction.weights == "none":
         return made
     if reduction.weights == "thickness":
@@ -360,17 +365,17 @@ def _reduce(draft: Draft, move: Reduce) -> Draft:
 def _of_cells(grid: Grid, cells: Cells, move: Reduce) -> Reduce:
     """Return a reduction over latitude and longitude as one over the dimensions of the cells."""
     others = [name for name in move.dims if common_kind(name) not in (LAT, LON)]
-    weights = "area" if move.how == "mean" and move.weights is None else move.weights
+    weights = "area" if move.how in AVERAGING and move.weights is None else move.weights
     return replace(move, dims=(*(grid.dims[axis] for axis in cells.axes), *others), weights=weights)
 
 
 def _chosen_weights(draft: Draft, move: Reduce, places: Sequence[int]) -> str:
     axes = {axis for place in places for axis in draft.tracks[place].axes if len(draft.tracks[place].axes) == 1}
     kinds = {draft.grid.kind(axis) for axis in axes}
-    if move.weights is None and move.how == "mean" and LAT not in kinds and _has_layers(draft, places):
+    if move.weights is None and move.how in AVERAGING and LAT not in kinds and _has_layers(draft, places):
         return "thickness"
     if move.weights is None:
-        return "area" if move.how == "mean" and LAT in kinds else "none"
+        return "area" if move.how in AVERAGING and LAT in kinds else "none"
     if move.weights == "thickness":
         return _checked_thickness(draft, move, places)
     if draft.cells is not None:
@@ -379,7 +384,7 @@ def _chosen_weights(draft: Draft, move: Reduce, places: Sequence[int]) -> str:
     if move.weights != "area":
         return move.weights
     needed = {LAT, LON} if move.how == "sum" else {LAT}
-    has_areas = needed & kinds if move.how == "mean" else needed <= kinds
+    has_areas = needed & kinds if move.how in AVERAGING else needed <= kinds
     if not has_areas and not draft.has("area"):
         raise ConfigError(f"{move.how} over {', '.join(move.dims)} has no area: take out weights, or name a variable")
     return "area" if has_areas else AREA_VARIABLE

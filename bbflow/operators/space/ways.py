@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -47,7 +47,7 @@ class Way(ABC):
 
     @abstractmethod
     def merge(self, left: Array, right: Array) -> Array:
-        """Merge components of different values."""
+        """Merge components of different values, each of shape (k, …)."""
 
     @abstractmethod
     def finish(self, parts: Array) -> Array:
@@ -140,12 +140,116 @@ class Extreme(Way):
         return np.dtype(dtype) if np.dtype(dtype).kind == "f" else np.dtype("f8")
 
 
+@dataclass(frozen=True, slots=True)
+class Spread(Way):
+    """Variance and standard deviation: weights, the mean, weighted squares about it, and the weights' squares.
+
+    Merged as in Chan, Golub and LeVeque (1983), with weights for counts (West, doi:10.1145/359146.359153); of a sample
+    they are divided by W - sum(w**2) / W, which is n - 1 for equal weights, as by CDO's fldvar1.
+    """
+
+    root: bool
+    """Whether the root is drawn."""
+    of_sample: bool
+    """Whether the values are a sample; the whole population if not."""
+    components = 4
+
+    def empty(self, shape: tuple[int, ...]) -> Array:
+        """Return zeros."""
+        return np.zeros((4, *shape))
+
+    def reduce(self, values: Array, fill: Array | None, factor: Array | None, strips: Sequence[Strip]) -> Array:
+        """Return the components; see `Way.reduce`. The squares are about each result's own mean, in a second pass."""
+        valid = _valid(values, fill, factor)
+        kept = np.where(valid, values, 0).astype("f8", order="C")
+        weights = np.where(valid, 1.0 if factor is None else factor, 0.0)
+        squared = [strip if strip.weights is None else replace(strip, weights=strip.weights**2) for strip in strips]
+        whole, squares = _contract(weights, strips), _contract(weights**2, squared)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mean = np.where(whole > 0, _contract(kept * weights, strips) / whole, 0.0)
+            apart = np.where(valid, kept - _spread_out(mean, strips), 0.0)
+            return np.stack([whole, mean, _contract(apart**2 * weights, strips), squares])
+
+    def merge(self, left: Array, right: Array) -> Array:
+        """Add weights and squares, the latter about the common mean."""
+        whole, apart = left[0] + right[0], right[1] - left[1]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            share = np.where(whole > 0, right[0] / whole, 0.0)
+        return np.stack(
+            [whole, left[1] + apart * share, left[2] + right[2] + apart**2 * left[0] * share, left[3] + right[3]]
+        )
+
+    def finish(self, parts: Array) -> Array:
+        """Divide the squares."""
+        whole, squares, own = parts[..., 0, :], parts[..., 2, :], parts[..., 3, :]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            divisor = whole - own / whole if self.of_sample else whole
+            found = np.where(divisor > 0, squares / divisor, np.nan)
+        return np.sqrt(found) if self.root else found
+
+
+@dataclass(frozen=True, slots=True)
+class Extent(Way):
+    """The largest valid value less the smallest."""
+
+    components = 2
+
+    def empty(self, shape: tuple[int, ...]) -> Array:
+        """Return NaN."""
+        return np.full((2, *shape), np.nan)
+
+    def reduce(self, values: Array, fill: Array | None, factor: Array | None, strips: Sequence[Strip]) -> Array:
+        """Return both extremes; see `Way.reduce`."""
+        return np.concatenate(
+            [LOWEST.reduce(values, fill, factor, strips), HIGHEST.reduce(values, fill, factor, strips)]
+        )
+
+    def merge(self, left: Array, right: Array) -> Array:
+        """Return the more extreme ones."""
+        return np.stack([np.fmin(left[0], right[0]), np.fmax(left[1], right[1])])
+
+    def finish(self, parts: Array) -> Array:
+        """Return the difference."""
+        return np.asarray(parts[..., 1, :] - parts[..., 0, :])
+
+
+@dataclass(frozen=True, slots=True)
+class ValidCount(Way):
+    """The number of valid values; 0, and not missing, where there are none."""
+
+    components = 1
+
+    def empty(self, shape: tuple[int, ...]) -> Array:
+        """Return zeros."""
+        return np.zeros((1, *shape))
+
+    def reduce(self, values: Array, fill: Array | None, factor: Array | None, strips: Sequence[Strip]) -> Array:
+        """Return the numbers; see `Way.reduce`."""
+        bare = [replace(strip, weights=None) for strip in strips]
+        return _contract(_valid(values, fill, factor).astype("f8"), bare)[np.newaxis]
+
+    def merge(self, left: Array, right: Array) -> Array:
+        """Add them."""
+        return np.asarray(left + right)
+
+    def finish(self, parts: Array) -> Array:
+        """Return the only component."""
+        return np.asarray(parts[..., 0, :])
+
+
+LOWEST, HIGHEST = Extreme(largest=False), Extreme(largest=True)
 WAYS: Mapping[str, Way] = {
     "mean": Weighted(mean=True),
     "sum": Weighted(mean=False),
-    "min": Extreme(largest=False),
-    "max": Extreme(largest=True),
-    "select": Extreme(largest=True),
+    "min": LOWEST,
+    "max": HIGHEST,
+    "range": Extent(),
+    "std": Spread(root=True, of_sample=False),
+    "std1": Spread(root=True, of_sample=True),
+    "var": Spread(root=False, of_sample=False),
+    "var1": Spread(root=False, of_sample=True),
+    "count": ValidCount(),
+    "select": HIGHEST,
 }
 """By name; 'select' is what becomes of places that are not reduced: at most one block has each."""
 
@@ -191,6 +295,15 @@ def _group(ufunc: Any, values: Array, strip: Strip, axis: int) -> Array:
     for member in members[2:]:
         ufunc(result, member, out=result)
     return np.asarray(result)
+
+
+def _spread_out(values: Array, strips: Sequence[Strip]) -> Array:
+    """Give each place what its target has, the reverse of `_contract`; axes that are reduced to nothing broadcast."""
+    for axis, strip in enumerate(strips):
+        if strip.factor > 1:
+            starts = strip.groups()[0]
+            values = np.repeat(values, np.diff([*starts, strip.length]), axis=axis)
+    return values
 
 
 def _all_weights(factor: Array | None, strips: Sequence[Strip], shape: tuple[int, ...]) -> Array:

@@ -1,0 +1,40 @@
+import numpy as np
+import pytest
+import scipy.stats
+from cases import batches, masked, merged_results, result_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bbflow.operators import parse_operators
+
+OPERATORS = parse_operators(["skewness", "kurtosis", "rms"])
+
+
+@given(batches(), st.data())
+@settings(deadline=None, max_examples=150)
+def test_any_split_and_any_order_of_merges_gives_scipys_moments_of_the_whole(case, data):
+    values, fill, _ = case
+    results = merged_results(data, OPERATORS, values, fill)
+    for point, column in enumerate(masked(values, fill).T):
+        valid = column[~np.isnan(column)]
+        varies = len(set(valid)) > 1
+        expected = {
+            "skewness": scipy.stats.skew(valid) if varies else np.nan,
+            "kurtosis": scipy.stats.kurtosis(valid) if varies else np.nan,
+            "rms": np.sqrt((valid**2).mean()) if len(valid) else np.nan,
+        }
+        for name, value in expected.items():
+            np.testing.assert_allclose(results[name][point], value, rtol=1e-9, atol=1e-9, err_msg=name)
+
+
+def test_a_small_spread_around_a_large_value_keeps_its_digits():
+    values = 1e8 + np.random.default_rng(2).gamma(2.0, 1.0, (4000, 3))
+    exact = values - 1e8
+    for item, oracle in (("skewness", scipy.stats.skew), ("kurtosis", scipy.stats.kurtosis)):
+        np.testing.assert_allclose(result_of(item, values), oracle(exact, axis=0), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "i2"])
+def test_types_that_are_narrow_are_folded_in_float64(dtype):
+    values = np.array([[30000], [30001], [30005]], dtype)
+    np.testing.assert_allclose(result_of("rms", values), np.sqrt((values.astype("f8") ** 2).mean()))
