@@ -9,8 +9,9 @@ from functools import partial
 from typing import Any
 
 from bbflow.errors import ConfigError
-from bbflow.operators.windows.calendars import SECONDS_SINCE, UNIT_SECONDS, Clock, duration
+from bbflow.operators.windows.calendars import SECONDS_SINCE, Clock, duration
 from bbflow.operators.windows.date_texts import read_date
+from bbflow.operators.windows.time_units import UNIT_SECONDS
 from bbflow.reading.sections import number, one_of, read_as, read_section, text
 from bbflow.reading.yaml_files import parse_yaml
 

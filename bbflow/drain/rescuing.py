@@ -23,7 +23,6 @@ from bbflow.errors import BbflowError, ConfigError, NodeError, StreamError
 from bbflow.host.belongings import claim
 from bbflow.landing.client import NodeClient
 from bbflow.net.contact import NodeAddress, read_contact
-from bbflow.operators.windows.calendars import SECONDS_SINCE, Clock
 from bbflow.stream.cf import STEP, StreamAttributes
 from bbflow.stream.records import Step
 from bbflow.view.adapting import Adapting, StreamConfig
@@ -236,14 +235,13 @@ class Rescue:
         self._is_open = True
 
     def _find_clock(self, number: int) -> dict[str, str]:
-        """Find in which units steps have their times; gives the attributes of these, none for those of the stream."""
+        """Find in which units steps have their times; gives the attributes of these, none if they can't be read."""
         told, attributes = told_by(self._parts(number), self._time.variable), StreamAttributes(self._view.attributes)
-        is_told = told is not None and not isinstance(told.value, str)
         clock = None
         with suppress(ConfigError):  # what has ended an analysis must not end the rescue
             clock = clock_of(self._time, attributes, told)
-        self._times = StepTimes(self._time, clock or Clock(SECONDS_SINCE))
-        return {} if clock is None or is_told else clock.attributes
+        self._times = StepTimes(self._time, clock)
+        return {} if clock is None else clock.attributes
 
     def _parts(self, number: int) -> dict[str, Step]:
         parts = ((node, self._view.step(node, number)) for node in self._view.taking_part)

@@ -67,7 +67,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class ToldTime:
-    """What tells a step's time, where that isn't a single value of it."""
+    """What tells a step's time."""
 
     source: str
     """variable, attribute or file (its name)."""
@@ -75,6 +75,10 @@ class ToldTime:
     """A number in the stream's units, or a date as text."""
     after: int | None = 0
     """How many steps have come since; None if that isn't known."""
+    type: str = ""
+    """ADIOS2's name of the number's type; empty if it is none, or an attribute's."""
+    axis: tuple[str | None, str | None] = (None, None)
+    """Units and calendar that the stream says of it, as they were in its step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +108,8 @@ class Step:
     """Attributes that came with it."""
     time: ToldTime | None = None
     """What tells its time; None if a single value does, nothing does, or nobody has looked."""
+    axis: tuple[str | None, str | None] = (None, None)
+    """Units and calendar of its time, as they are in it: they may change from file to file."""
     landed: int | None = None
     """ADIOS2's number of the step in which it lies, if that isn't its own: several frames may have landed in one."""
     _blocks: list[tuple[Block, ...]] = field(default_factory=list, init=False, repr=False, compare=False)
@@ -111,7 +117,7 @@ class Step:
     def __reduce__(self) -> tuple[type["Step"], tuple[Any, ...]]:
         # Tasks get thousands of steps: as a dataclass pickles itself, each costs several times as much.
         known = self.number, self.layout, self.sources, self.files, self.values, self.extremes
-        return Step, (*known, self.began_s, self.committed_s, self.ranks, self.attributes, None, self.landed)
+        return Step, (*known, self.began_s, self.committed_s, self.ranks, self.attributes, None, self.axis, self.landed)
 
     @property
     def landed_in(self) -> int:

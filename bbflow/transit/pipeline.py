@@ -18,7 +18,7 @@ from bbflow.landing.absent import absent_ranks
 from bbflow.net.contact import read_contact
 from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.cf import StreamAttributes
-from bbflow.transit.chain.comparing import check_clock
+from bbflow.transit.chain.comparing import check_clock, going_on
 from bbflow.transit.chain.taking_over import keep_state, take_over
 from bbflow.transit.clusters.cluster import Cluster
 from bbflow.transit.driver.calling_stage import CallStage
@@ -381,9 +381,15 @@ class Pipeline:
     def _make_clock(self, parts: Parts) -> Clock:
         """Return the calendar as the first step tells it; without any step, as the first one has told it."""
         file = self._config.output / FIELDS_DIRECTORY / CLOCK_FILE
-        if not parts and file.exists():
-            return unpack(file.read_bytes(), ClockRecord, str(file)).clock
-        clock = make_clock(self._config, self._attributes, told_by(parts, self._config.time.variable))
+        is_restarted = self._fold.folding.cursor >= 0  # by now the units may be those of a further file
+        if (is_restarted or not parts) and file.exists():
+            clock = unpack(file.read_bytes(), ClockRecord, str(file)).clock
+            if not parts:
+                return clock
+        else:
+            clock = make_clock(self._config, self._attributes, told_by(parts, self._config.time.variable))
+            if self._saved is not None and self._config.time.start is None and self._config.time.interval is None:
+                clock = going_on(self._saved, clock)
         if parts:
             file.parent.mkdir(parents=True, exist_ok=True)
             write_whole(file, pack(ClockRecord(clock=clock)))

@@ -13,7 +13,7 @@ from xarray.core import indexing
 
 from bbflow.errors import StreamError, nearest
 from bbflow.operators.decoding import fills_of
-from bbflow.operators.windows.calendars import dated
+from bbflow.operators.windows.calendars import dated, readable
 from bbflow.stream.cf import OWN, STEP, StreamAttributes
 from bbflow.view.layout import Field, Series, by_dimension, lay_out
 from bbflow.view.opening import Opening, stream_names
@@ -149,6 +149,7 @@ def dataset_of(opening: Opening, source: Source, stream: str, time: str, dropped
     for name, item in found.items():
         own = attributes.of(name)
         if name == axis and isinstance(item, Series) and item.values.dtype.kind in "iuf":
+            own = readable(own)
             times = dated(item.values.tolist(), own, attributes.encoding(name).missing)
             variables[name] = xr.Variable((axis,), times if np.isnan(times).any() else item.values, own)
         elif isinstance(item, Series):

@@ -46,6 +46,9 @@ class TimeTelling:
         self._known: dict[str, Any] | None = None
         self._since: int | None = None
         self._source: str | None = None
+        name = time.attribute or time.variable
+        self._axis_names = f"{name}/units", f"{name}/calendar"
+        self._axis: tuple[str | None, str | None] = (None, None)
 
     def told(self, news: News) -> News:
         """Return news whose steps say what tells their time."""
@@ -53,6 +56,7 @@ class TimeTelling:
             return news
         if self._known is None:
             self._known = dict(news.base)
+            self._axis = self._find_axis()
         return replace(news, steps=tuple(self._with_time(step) for step in news.steps))
 
     def _with_time(self, step: Step) -> Step:
@@ -61,8 +65,31 @@ class TimeTelling:
             self._known[item.name] = meant(item)
             if item.name == FILE:
                 self._since = step.number
+            if item.name in self._axis_names:
+                self._axis = self._find_axis()
         told = self._find(step)
-        return step if told is None else replace(step, time=told)
+        return step if told is None and self._axis == step.axis else replace(step, time=told, axis=self._axis)
+
+    def _find_axis(self) -> tuple[str | None, str | None]:
+        """Return units and calendar as they are now.
+
+        Raises
+        ------
+        ConfigError
+            If they change although the configuration says them.
+        """
+        assert self._known is not None
+        units, calendar = (None if told is None else str(told) for told in map(self._known.get, self._axis_names))
+        for what, before, now, given in (
+            ("units", self._axis[0], units, self._time.units),
+            ("calendar", self._axis[1], calendar, self._time.calendar),
+        ):
+            if given is not None and before not in (None, now):
+                raise ConfigError(
+                    f"the stream's time {what} change from {before!r} to {now!r}, but time: {what} says {given!r} of "
+                    "all steps: take it out of the configuration"
+                )
+        return units, calendar
 
     def _find(self, step: Step) -> ToldTime | None:
         """Return what tells a step's time; all steps have it from one source, the first that there is."""
@@ -80,7 +107,7 @@ class TimeTelling:
         form = step.layout.forms[at]
         values = np.asarray(self._read(step.number, step.blocks[at]))
         if prod(form.count) == 1 and form.type not in TEXTS:
-            return ToldTime("variable", values.reshape(-1)[0].item())
+            return ToldTime("variable", values.reshape(-1)[0].item(), type=form.type)
         texts = [bytes(row).decode("ascii", "replace").strip("\0 ") for row in values.reshape(-1, values.shape[-1])]
         if len(set(texts)) > 1:
             raise ConfigError(

@@ -1,12 +1,15 @@
 """The time of a step as a number in the units of its clock, however the program tells it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 
 from bbflow.configuring.step_time import TimeConfig
 from bbflow.errors import ConfigError, nearest
-from bbflow.operators.windows.calendars import SECONDS_SINCE, SINCE, Clock
+from bbflow.operators.windows.calendars import SECONDS_SINCE, Clock, same_date
 from bbflow.operators.windows.date_texts import read_date
+from bbflow.operators.windows.time_units import SINCE
+from bbflow.operators.windows.tolerance import spacing
 from bbflow.stream.cf import StreamAttributes
 from bbflow.stream.records import Layout, Step, ToldTime
 
@@ -26,12 +29,14 @@ class StepTimes:
     config
         What is to tell them.
     clock
-        In whose units.
+        In whose units; None if these can't be read: then numbers stay as they are.
     """
 
-    def __init__(self, config: TimeConfig, clock: Clock) -> None:
-        self._config, self._clock = config, clock
-        self._start = _number(config.start, clock) if config.start is not None else 0.0
+    def __init__(self, config: TimeConfig, clock: Clock | None) -> None:
+        self._config, self._clock = config, clock or Clock(SECONDS_SINCE)
+        self._converts = clock is not None
+        self._known: dict[tuple[str | None, str | None], Clock] = {}
+        self._start = _number(config.start, self._clock) if config.start is not None else 0.0
 
     def find(self, number: int, parts: Parts) -> float | None:
         """Return the time of a step; None if nothing tells it.
@@ -60,7 +65,7 @@ class StepTimes:
 
     def _time(self, number: int, told: ToldTime) -> float:
         if isinstance(told.value, int | float):
-            return float(told.value)
+            return self._in_own_units(number, float(told.value), told.axis)
         try:
             first = _number(told.value, self._clock)
         except ConfigError as error:
@@ -73,6 +78,33 @@ class StepTimes:
                 "interval, such as 6h, or time: variable, if a variable tells it"
             )
         return first + told.after * self._config.interval
+
+    def _in_own_units(self, number: int, value: float, axis: tuple[str | None, str | None]) -> float:
+        """Return a time that may be told in other units than the first step's: those of a further file."""
+        units, calendar = self._config.units or axis[0], self._config.calendar or axis[1]
+        if not self._converts or units is None:
+            return value
+        if (units, calendar) not in self._known:
+            own = self._clock.calendar if calendar is None else calendar
+            self._known[units, calendar] = Clock.of(units, own, self._clock.missing)
+        clock = self._known[units, calendar]
+        if clock == self._clock:
+            return value
+        date = clock.find_date(value)
+        own_date = None if date is None else same_date(date, self._clock.calendar)
+        if date is not None and own_date is None:
+            raise ConfigError(
+                f"step {number}: the calendar of its time is {clock.calendar}, but that of the steps before is "
+                f"{self._clock.calendar}, which has other days: fold them in runs of their own"
+            )
+        return value if own_date is None else self._clock.number(own_date)
+
+    def spacing(self, time: float, parts: Parts) -> float:
+        """Return the distance between a step's time and its neighbour, as what tells it has numbers."""
+        if self._clock.by_steps:
+            return 0.0
+        told = None if self.are_counted else told_by(parts, self._config.variable)
+        return spacing(time, "double" if told is None or not told.type else told.type)
 
     def of(self, number: int, parts: Parts) -> float:
         """Return the time of a step, as `find` does.
@@ -120,7 +152,9 @@ def clock_of(time: TimeConfig, attributes: StreamAttributes, told: ToldTime | No
     """
     name = time.attribute or time.variable
     own, encoding = attributes.of(name), attributes.encoding(name)
-    units, calendar = time.units or own.get("units"), str(time.calendar or own.get("calendar", "standard"))
+    axis = (None, None) if told is None else told.axis
+    units = time.units or axis[0] or own.get("units")
+    calendar = str(time.calendar or axis[1] or own.get("calendar", "standard"))
     if time.start is not None or (told is not None and isinstance(told.value, str)):
         is_axis = time.units is not None or SINCE.fullmatch(str(units)) is not None
         return Clock.of(str(units) if is_axis else SECONDS_SINCE, calendar)
@@ -139,18 +173,19 @@ def told_by(parts: Parts, variable: str) -> ToldTime | None:
     variable
         A single value that does, if there is one.
     """
-    values = (part.values[at] for part in parts.values() for at in singles_of(part.layout, variable))
-    single = next((value for value in values if isinstance(value, int | float | str)), None)
-    if single is not None:
-        return ToldTime("variable", single)
-    told = (part.time for part in parts.values() if part.time is not None)
+    for part in parts.values():
+        for at, type_ in singles_of(part.layout, variable):
+            if isinstance(part.values[at], int | float | str):
+                return ToldTime("variable", part.values[at], type=type_, axis=part.axis)
+    told = (replace(part.time, axis=part.axis) for part in parts.values() if part.time is not None)
     return min(told, key=lambda told: SOURCES.index(told.source), default=None)
 
 
 @lru_cache(LAYOUTS)
-def singles_of(layout: Layout, variable: str) -> tuple[int, ...]:
-    """Say which of a step's values are of a variable."""
-    return tuple(number for number, at in enumerate(layout.singles) if layout.forms[at].name == variable)
+def singles_of(layout: Layout, variable: str) -> tuple[tuple[int, str], ...]:
+    """Say which of a step's values are of a variable, and of which types."""
+    forms = ((number, layout.forms[at]) for number, at in enumerate(layout.singles))
+    return tuple((number, form.type) for number, form in forms if form.name == variable)
 
 
 def _number(text: str | float, clock: Clock) -> float:

@@ -62,7 +62,7 @@ def test_every_calendar_gives_numbers_back(calendar):
         ("days since 2000-01-01", "nolaep", "unknown calendar 'nolaep'; did you mean 'noleap'"),
         ("dais since 2000-01-01", "standard", "did you mean 'days'"),
         ("days", "standard", "no reference date"),
-        ("days since yesterday", "standard", "can't be read"),
+        ("days since yesterday", "standard", "'yesterday' is no reference date"),
         ("days since 2000-02-30", "noleap", "can't be read"),
         ("days since 2000-01-01", "none", "has no dates: set time: calendar"),
         ("months since 2000-01-01", "standard", "months differ in length there; let the program write days or hours"),

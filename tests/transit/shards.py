@@ -3,6 +3,7 @@
 import pickle
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import reduce
 from math import prod
 from pathlib import Path
 from uuid import uuid4
@@ -93,7 +94,8 @@ def run(
         present = tuple(region for number, region in enumerate(placed) if number not in absent)
         pattern = landed.pattern(folding.config.diagnostics, present)
         laid = tuple((pattern, landed.parts(step, pattern)) for step in range(at, end))
-        batch = Batch(tuple(range(at, end)), tuple(hours[at:end]), keys, end - 1, 0, offset, laid, pattern.places)
+        passed = reduce(folding.timeline.after, hours[at:end], folding.timeline.passed)
+        batch = Batch(tuple(range(at, end)), tuple(hours[at:end]), keys, end - 1, passed, offset, laid, pattern.places)
         if moved := folding.moved(batch):
             held = held and held.publish()
             folding = settled(folder, folding, moved, values.shape[1:], saved, torn=torn)

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bbflow.operators.windows.calendars import CALENDARS, STEP_CLOCK, UNITS, Clock, dated
+from bbflow.operators.windows.calendars import CALENDARS, STEP_CLOCK, Clock, dated
+from bbflow.operators.windows.time_units import UNITS
 from bbflow.transit.folding.dates import StepDates
 
 CLOCKS = st.one_of(

@@ -18,6 +18,7 @@ from bbflow.transit.folding.plans import Directories
 from bbflow.transit.folding.shards import ShardKey, ShardState
 from bbflow.transit.folding.tables import States
 from bbflow.transit.folding.task import FoldReceipt, PartialSteps, fold_joined
+from bbflow.transit.folding.timeline import Passed
 
 CONFIG = {"stream": "s", "operators": {"tas": {"operators": ["mean"], "windows": ["month", "run"]}}}
 WINDOWS = parse_windows(["month", "run"])
@@ -40,8 +41,9 @@ def checkpoint(node, last_day):
     """What a node keeps of a fold whose last step, one a day, was this one."""
     folding = Folding(parse_config(CONFIG), {node: (-1, b"")})
     days = range(last_day + 1)
-    folding.timeline.take([float(day) for day in days], keys_of(0), 0)
-    folding.timeline.take([float(last_day)], keys_of(last_day), 0)
+    passed = Passed(1.0, float(last_day), first=0.0)
+    folding.timeline.take([float(day) for day in days], keys_of(0), passed)
+    folding.timeline.take([float(last_day)], keys_of(last_day), passed)
     folding.states.put(table_of(node, last_step=last_day, last_time=float(last_day), keys=keys_of(last_day)))
     return folding.checkpoint(node)
 

@@ -31,12 +31,20 @@ times = st.lists(st.integers(1, 90), min_size=1, max_size=60).map(
 )
 
 
+def take(timeline, times, keys, late=0):
+    """Take steps in that come one by one."""
+    passed = timeline.passed._replace(late=timeline.late + late)
+    for time in times:
+        passed = timeline.after(passed, time)
+    timeline.take(times, keys, passed)
+
+
 def closings(hours):
     """All that ends, in order, of steps that come one by one."""
     timeline, found = Timeline(WINDOWS, ()), []
     for at, hour in enumerate(hours):
         found += timeline.closing(keys_of(hour, at))
-        timeline.take([hour], keys_of(hour, at), 0)
+        take(timeline, [hour], keys_of(hour, at))
         timeline_again = Timeline(WINDOWS, ())
         timeline_again.restore(msgspec.msgpack.decode(msgspec.msgpack.encode(timeline.record), type=TimelineRecord))
         timeline = timeline_again
@@ -96,15 +104,11 @@ def test_the_states_that_are_kept_are_those_of_living_spans(hours):
 
 def test_gaps_are_counted_by_the_interval_and_late_steps_are_told():
     timeline = Timeline(parse_windows(["run"]), ())
-    assert not timeline.is_late(0.0)
-    timeline.take([0.0, 6.0, 12.0], {"run": ()}, 0)
-    timeline.take([30.0], {"run": ()}, 2)
-    assert timeline.is_late(30.0)
-    assert timeline.is_late(29.0)
-    assert not timeline.is_late(31.0)
-    assert timeline.is_late(31.0, 31.0)
-    assert timeline.is_late(math.nan)
-    assert timeline.is_late(math.inf)
+    assert not timeline.passed.is_late(0.0, 0.0)
+    take(timeline, [0.0, 6.0, 12.0], {"run": ()}, 0)
+    take(timeline, [30.0], {"run": ()}, 2)
+    late = [timeline.passed.is_late(time, math.ulp(30.0)) for time in (30.0, 29.0, 31.0, math.nan, math.inf)]
+    assert late == [True, True, False, True, True]
     assert (timeline.late, timeline.missing) == (2, 2)
     (closing,) = timeline.closing(None)
     assert (closing.whole.steps, closing.whole.missing) == (4, 2)
@@ -113,14 +117,14 @@ def test_gaps_are_counted_by_the_interval_and_late_steps_are_told():
 @pytest.mark.parametrize(("interval", "missing"), [(None, 0), (1.0, 5)])
 def test_an_interval_that_is_given_counts_gaps_from_the_first_step_on(interval, missing):
     timeline = Timeline(parse_windows(["run"]), (), interval)
-    timeline.take([0.0, 3.0, 7.0], {"run": ()}, 0)
+    take(timeline, [0.0, 3.0, 7.0], {"run": ()}, 0)
     assert timeline.missing == missing
 
 
 def test_a_rescue_without_windows_takes_a_timeline_over():
     timeline, rescue = Timeline(WINDOWS, ()), Timeline((), ())
-    timeline.take([0.0], keys_of(0), 0)
+    take(timeline, [0.0], keys_of(0), 0)
     rescue.restore(msgspec.msgpack.decode(msgspec.msgpack.encode(timeline.record), type=TimelineRecord))
     assert rescue.closing({}) == []
-    rescue.take([6.0], {}, 0)
+    take(rescue, [6.0], {}, 0)
     assert rescue.last == 6.0

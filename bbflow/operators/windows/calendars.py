@@ -2,9 +2,10 @@
 
 import math
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import cftime  # type: ignore[import-untyped]
@@ -12,6 +13,8 @@ import numpy as np
 
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators.steps import Array
+from bbflow.operators.windows.time_units import PLAIN, UNEVEN, UNIT_SECONDS, Reference, read_units
+from bbflow.operators.windows.tolerance import ROUNDED, nearest_moment
 
 CALENDARS = (
     "standard",
@@ -24,21 +27,8 @@ CALENDARS = (
     "all_leap",
     "366_day",
 )
-UNITS = ("microseconds", "milliseconds", "seconds", "minutes", "hours", "days")
-UNIT_SECONDS = {
-    **dict.fromkeys(("microseconds", "microsecond", "microsec", "microsecs"), 1e-6),
-    **dict.fromkeys(("milliseconds", "millisecond", "millisec", "millisecs", "msec", "msecs", "ms"), 1e-3),
-    **dict.fromkeys(("seconds", "second", "sec", "secs", "s"), 1.0),
-    **dict.fromkeys(("minutes", "minute", "min", "mins"), 60.0),
-    **dict.fromkeys(("hours", "hour", "hr", "hrs", "h"), 3600.0),
-    **dict.fromkeys(("days", "day", "d"), 86400.0),
-}
-"""Seconds of the units of time, as cftime knows them."""
 SECONDS_SINCE = "seconds since 1970-01-01 00:00:00"
 """Units of times that are told as dates: whole seconds are exact, as fractions of days aren't."""
-UNEVEN = ("months", "month", "years", "year", "common_years", "common_year")
-"""Units that are of one length in some calendars only."""
-SINCE = re.compile(r"\s*(\S+)\s+since\s+(.*?)\s*", re.IGNORECASE)
 NONE = "none"
 """The calendar of a clock without dates."""
 
@@ -64,25 +54,48 @@ class Clock:
             )
         if self.calendar.lower() not in CALENDARS:
             raise ConfigError(f"unknown calendar {self.calendar!r}; {nearest(self.calendar.lower(), CALENDARS)}")
-        unit = _unit(self.units)
+        unit, _, _ = read_units(self.units)
         try:
             self.date(0.0)
-        except (ConfigError, ValueError) as error:
+        except (ConfigError, ValueError, TypeError) as error:
             raise ConfigError(
                 f"time units {self.units!r} can't be read in the calendar {self.calendar!r}: {_why(unit, error)}"
             ) from None
 
     @classmethod
     def of(cls, units: str, calendar: str, missing: tuple[float, ...] = ()) -> "Clock":
-        """Read an axis as people write it: 'Days Since 2000-01-01' is what cftime and UDUNITS take it for.
+        """Read an axis as people write it; its units become such as any reader understands.
 
         Raises
         ------
         ConfigError
             If it is none.
         """
-        found = SINCE.fullmatch(units)
-        return cls(f"{found[1].lower()} since {found[2]}" if found else units, calendar, missing)
+        if (units, calendar) == ("1", NONE):
+            return cls(units, calendar, missing)
+        unit, text, reference = read_units(units)
+        made = cls(f"{unit} since 2000-01-01", calendar, missing)  # says what is wrong with anything but the date
+        return replace(made, units=f"{unit} since {text if PLAIN.fullmatch(text) else made.told(reference, units)}")
+
+    def told(self, reference: Reference, units: str) -> str:
+        """Write a reference date in Greenwich's time, as this calendar has it.
+
+        Raises
+        ------
+        ConfigError
+            If it doesn't have that day.
+        """
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", cftime.CFWarning)  # years before 1 are no reason to refuse it
+                date = cftime.datetime(*reference.day, calendar=self.calendar) + reference.after
+        except ValueError as error:
+            raise ConfigError(
+                f"time units {units!r} can't be read in the calendar {self.calendar!r}: {error}"
+            ) from None
+        text = f"{date.year:0{4 if date.year >= 0 else 5}d}-{date.month:02d}-{date.day:02d} "
+        text += f"{date.hour:02d}:{date.minute:02d}:{date.second:02d}"
+        return text + (f".{date.microsecond:06d}" if date.microsecond else "")
 
     @property
     def by_steps(self) -> bool:
@@ -99,8 +112,16 @@ class Clock:
         """Return the CF attributes that say what the numbers are."""
         return {"long_name": "step of the simulation"} if self.by_steps else {"standard_name": "time"}
 
+    @property
+    def unit_s(self) -> float:
+        """Seconds of its unit; of one that counts steps 0."""
+        if self.by_steps:
+            return 0.0
+        unit = self.units.partition(" ")[0].lower()
+        return UNIT_SECONDS.get(unit) or UNEVEN[unit]
+
     def date(self, value: float) -> cftime.datetime:
-        """Return the date that a number stands for, to the microsecond; of a step's number one that nobody sees.
+        """Return the date that a number stands for (`tolerance`); of a step's number one that nobody sees.
 
         Raises
         ------
@@ -108,7 +129,7 @@ class Clock:
             If it is too large for one.
         """
         try:
-            return cftime.num2date(value, *self._reckoning)
+            return self._whole(value, cftime.num2date(value, *self._reckoning))
         except OverflowError:
             raise ConfigError(f"{value:g} {self.units} is no date: let the program write each step's time") from None
 
@@ -123,7 +144,16 @@ class Clock:
 
     def dates(self, values: Sequence[float]) -> list[cftime.datetime]:
         """Return the dates of finite numbers; a hundred take hardly longer than two."""
-        return list(cftime.num2date(np.array(values, "f8"), *self._reckoning))
+        return list(map(self._whole, values, cftime.num2date(np.array(values, "f8"), *self._reckoning)))
+
+    def settled(self, value: float, date: cftime.datetime, error_s: float) -> tuple[float, cftime.datetime]:
+        """Return a number and its date, or those of the moment that they stand for if they may be off by so much."""
+        own = date if self.by_steps else nearest_moment(date, error_s)
+        return (value, date) if own is date else (self.number(own), own)
+
+    def _whole(self, value: float, date: cftime.datetime) -> cftime.datetime:
+        """Return the whole second for which a number stands that float64 can't tell from it."""
+        return nearest_moment(date, ROUNDED * math.ulp(value) * self.unit_s) if date.microsecond else date
 
     def number(self, date: cftime.datetime) -> float:
         """Return the number that stands for a date of this calendar."""
@@ -163,6 +193,33 @@ def dated(times: Sequence[float], attributes: Mapping[str, Any], missing: tuple[
     return values
 
 
+SAME = {"gregorian": "standard", "365_day": "noleap", "366_day": "all_leap"}
+REFORM = (1582, 10, 15)
+"""From this day on the standard calendar is the proleptic Gregorian one (CF conventions, section 4.4.1)."""
+
+
+def same_calendar(name: str) -> str:
+    """Return the one name of a calendar that has several."""
+    return SAME.get(name.lower(), name.lower())
+
+
+def same_date(date: cftime.datetime, calendar: str) -> cftime.datetime | None:
+    """Return the same day and time in a calendar; None if that isn't the same instant."""
+    own, other = map(same_calendar, (date.calendar, calendar))
+    parts = date.year, date.month, date.day, date.hour, date.minute, date.second, date.microsecond
+    if own != other and (not {own, other} <= {*PANDAS_CALENDARS} or parts[:3] < REFORM):
+        return None
+    return cftime.datetime(*parts, calendar=calendar)
+
+
+def readable(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the CF attributes of an axis with units that every reader understands, if we do."""
+    with suppress(ConfigError):
+        units, calendar = str(attributes.get("units", "")), str(attributes.get("calendar", "standard"))
+        return {**attributes, "units": Clock.of(units, calendar).units}
+    return dict(attributes)
+
+
 PANDAS_CALENDARS, PANDAS_YEARS = ("standard", "gregorian", "proleptic_gregorian"), range(1678, 2262)
 """Dates that xarray has as numbers with a mark for none; others are objects of cftime, which has no such mark."""
 
@@ -185,21 +242,11 @@ def shows_gaps(times: Array, attributes: Mapping[str, Any]) -> bool:
     return clock.calendar.lower() in PANDAS_CALENDARS and all(year in PANDAS_YEARS for year in years)
 
 
-def _unit(units: str) -> str:
-    """Return the unit of '<unit> since <date>'."""
-    found = SINCE.fullmatch(units)
-    if found is None:
-        raise ConfigError(
-            f"time units {units!r} name no reference date; write '<unit> since <date>', such as 'days since 2000-01-01'"
-        )
-    return found[1].lower()
-
-
 def _why(unit: str, error: Exception) -> str:
     """Say what is wrong with units that cftime doesn't take."""
     if unit in UNEVEN:
         return f"{unit} differ in length there; let the program write days or hours since a date"
-    return f"{error}{'' if unit in UNITS else f'; {nearest(unit, UNITS)}'}"
+    return str(error)
 
 
 STEP_CLOCK = Clock("1", NONE)

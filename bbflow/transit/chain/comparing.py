@@ -1,6 +1,7 @@
 """Which states go together: those of one calendar, of the same diagnostics, on the same grid."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -8,7 +9,7 @@ from bbflow.errors import ConfigError
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.operator import Operator
 from bbflow.operators.steps import DType
-from bbflow.operators.windows.calendars import Clock
+from bbflow.operators.windows.calendars import Clock, same_calendar
 from bbflow.transit.chain.saved import SavedState
 from bbflow.transit.folding.slots import INNER, OUTER
 from bbflow.transit.folding.state_layouts import state_layout_of
@@ -16,7 +17,6 @@ from bbflow.transit.output.fields import ResultField
 
 NAMES = {"operators": "operators' names", "windows": "windows' names"}
 """Parts that users know by names, and the parts that tell these: other operators may go on from one state."""
-SAME_CALENDARS = {"gregorian": "standard", "365_day": "noleap", "366_day": "all_leap"}
 
 
 def meaning_of(diagnostic: Diagnostic, dtype: DType) -> dict[str, str]:
@@ -84,11 +84,17 @@ def check_states(first: SavedState, other: SavedState) -> None:
 def check_clock(saved: SavedState, clock: Clock, where: str) -> None:
     """See that times mean the same: states keep numbers on the stream's time axis."""
     for what, own, other in (
-        ("calendar", _calendar(saved.clock), _calendar(clock)),
+        ("calendar", same_calendar(saved.clock.calendar), same_calendar(clock.calendar)),
         ("time units", saved.clock.units, clock.units),
     ):
         if own != other:
             raise ConfigError(f"the state {saved.path} has the {what} {own!r}, but {where} has {other!r}: {REMEDY}")
+
+
+def going_on(saved: SavedState, clock: Clock) -> Clock:
+    """Return the clock of the run before, into whose units times of this one can be converted; else this one's."""
+    alike = same_calendar(saved.clock.calendar) == same_calendar(clock.calendar)
+    return clock if saved.clock.by_steps or not alike else replace(saved.clock, missing=clock.missing)
 
 
 def check_field(saved: SavedState, key: str, field: ResultField, where: str) -> None:
@@ -103,11 +109,6 @@ def check_field(saved: SavedState, key: str, field: ResultField, where: str) -> 
 
 
 REMEDY = "states go together only if these are equal"
-
-
-def _calendar(clock: Clock) -> str:
-    name = clock.calendar.lower()
-    return SAME_CALENDARS.get(name, name)
 
 
 def _check_names(saved: SavedState, names: Mapping[str, object], where: str) -> None:

@@ -252,6 +252,11 @@ def merged_timeline(states: Sequence[SavedState], spans: Spans) -> TimelineRecor
             sum(own.late for own in numbers),
             sum(own.missing for own in numbers),
             min(state.period[0] for state in states),
+            max(own.longest for own in numbers),
+            min(own.shortest for own in numbers),
+            sum(own.steps for own in numbers),
+            any(own.is_uneven for own in numbers),
+            max(own.error for own in numbers),
         ),
     )
 

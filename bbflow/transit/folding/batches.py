@@ -6,6 +6,9 @@ from itertools import groupby
 from bbflow.transit.folding.patterns import Parts, Pattern, Places, Shapes
 from bbflow.transit.folding.shards import ShardKey
 from bbflow.transit.folding.slots import Keys
+from bbflow.transit.folding.timeline import Passed
+
+NOTHING = Passed()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +35,8 @@ class Batch:
     """Window name to the span that they are in."""
     through: int
     """Every step up to this one is folded or left out with this batch."""
-    late: int = 0
-    """Steps that are left out."""
+    passed: Passed = NOTHING
+    """What has passed by then."""
     offset: int = 0
     """Steps of the runs before, in a chain of jobs."""
     laid: tuple[tuple[Pattern, Parts], ...] = ()
@@ -74,8 +77,8 @@ class OpenBatch:
 
     through: int
     """Every step up to this one is in it, or left out."""
-    late: int = 0
-    """Steps that are left out."""
+    passed: Passed
+    """What has passed by then."""
     torn: list[int] = field(default_factory=list)
     """Those of them that a node lost, or a part of them."""
     untimely: list[str] = field(default_factory=list)
@@ -105,23 +108,24 @@ class OpenBatch:
             )
         )
 
-    def add(self, number: int, time: float, keys: Keys, pattern: Pattern, parts: Parts) -> None:
-        """Take a step that fits."""
+    def add(self, number: int, passed: Passed, keys: Keys, pattern: Pattern, parts: Parts) -> None:
+        """Take a step that fits, by which some time has passed."""
+        assert passed.last is not None
         if not self.laid or pattern is not self.laid[-1][0]:
             self.places.update(pattern.places)
             self.shapes.update(pattern.shapes)
         self.steps.append(number)
-        self.times.append(time)
+        self.times.append(passed.last)
         self.laid.append((pattern, parts))
-        self.keys, self.through = keys, number
+        self.keys, self.through, self.passed = keys, number, passed
 
-    def leave_out(self, number: int) -> None:
+    def leave_out(self, number: int, passed: Passed) -> None:
         """Be past a step that is late, or torn."""
-        self.late, self.through = self.late + 1, number
+        self.passed, self.through = passed, number
 
     def batch(self, offset: int) -> Batch:
         """Return what was gathered."""
         steps, times, laid, torn = tuple(self.steps), tuple(self.times), tuple(self.laid), tuple(self.torn)
         untimely = tuple(self.untimely)
         places, shapes = self.places, self.shapes
-        return Batch(steps, times, self.keys, self.through, self.late, offset, laid, places, shapes, torn, untimely)
+        return Batch(steps, times, self.keys, self.through, self.passed, offset, laid, places, shapes, torn, untimely)

@@ -29,7 +29,7 @@ from bbflow.transit.folding.series import join_partials, uneven
 from bbflow.transit.folding.shards import Region, ShardKey, ShardState, overlapping
 from bbflow.transit.folding.tables import CountedStates, FieldStates, Roster, States
 from bbflow.transit.folding.task import FoldReceipt, FoldWork
-from bbflow.transit.folding.timeline import Closing, Timeline
+from bbflow.transit.folding.timeline import Closing, Passed, Timeline
 from bbflow.transit.folding.written import pack
 from bbflow.view.consumers import Cursor
 from bbflow.view.stream import StreamView
@@ -172,19 +172,25 @@ class Folding:
             If a variable has blocks without a place in a global array, blocks overlap, or those of an expression's
             variables don't cover the same regions.
         """
-        found = OpenBatch(self.cursor)
+        found = OpenBatch(self.cursor, self.timeline.passed)
         numbers, torn = view.settled_after(self.cursor, self.config.workers.batch_steps)
         windows, times = self.timeline.windows, StepTimes(self.config.time, clock)
         for at, number in enumerate(numbers):
             parts = parts_of(view, number)
             if number in torn or (self.losses and times.find(self.in_chain(number), parts) is None):
-                found.leave_out(number)
+                found.leave_out(number, found.passed._replace(late=found.passed.late + 1))
                 found.torn.append(number)
                 continue
             time = times.of(self.in_chain(number), parts)
             date = self._dates.of(time, clock, self._times(islice(numbers, at + 1, None), view, times))
-            if date is None or self.timeline.is_late(time, found.times[-1] if found.times else None):
-                found.leave_out(number)
+            spacing = times.spacing(time, parts)
+            if date is not None:
+                error_s = found.passed.error_s(time, spacing, clock.unit_s)
+                time, date = clock.settled(time, date, error_s)
+                if found.passed.is_too_coarse(time, spacing):
+                    raise ConfigError(_too_coarse(number, time, spacing, found.passed, clock))
+            if date is None or found.passed.is_late(time, spacing):
+                found.leave_out(number, found.passed.without(time, spacing))
                 found.untimely += self._refused(number, time, found, is_date=date is not None)
                 continue
             if self._offset is None:
@@ -194,7 +200,8 @@ class Folding:
             pattern = self._patterns.of(number, parts, whole=not self.losses or view.is_whole(number))
             if not found.fits(keys, pattern):
                 break
-            found.add(number, time, keys, pattern, parts)
+            passed = self.timeline.after(found.passed, time, error_s / clock.unit_s if clock.unit_s else 0.0)
+            found.add(number, passed, keys, pattern, parts)
         return found.batch(self._offset or 0) if found.through > self.cursor else None
 
     def in_chain(self, number: int) -> int:
@@ -445,7 +452,7 @@ class Folding:
         self.losses.leave_out(batch.torn)
         self.untimely = self.untimely.with_more(batch.untimely)
         self._rosters = {}
-        self.timeline.take(batch.times, batch.keys, batch.late)
+        self.timeline.take(batch.times, batch.keys, batch.passed)
         self.last_number = max((*batch.numbers, self.last_number))
         self.cursor = batch.through
 
@@ -501,3 +508,12 @@ class Folding:
             table = States(rosters[name], alike).without(gone)
             if table.count:
                 self.states.put(table)
+
+
+def _too_coarse(number: int, time: float, spacing: float, passed: Passed, clock: Clock) -> str:
+    """Say that a step's time is of a type that can't tell steps apart."""
+    shortest = min(time - (passed.last or 0.0), passed.shortest)
+    return (
+        f"step {number} has the time {time:g} {clock.units} in a type whose numbers are {spacing:.3g} apart there, too "
+        f"far to tell steps that are {shortest:.3g} apart: let the program write its time in double precision"
+    )

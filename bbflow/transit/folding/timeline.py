@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from bbflow.operators.windows.tolerance import COARSE, ROUNDED, error_s, restart_margin
 from bbflow.operators.windows.window import Window
 from bbflow.transit.folding.slots import Keys, WindowKey, living, whole_units
 
@@ -50,11 +51,20 @@ class Closing:
         return Span(last.key, first.first, last.last, steps, missing)
 
 
+FEW = 3
+"""Steps of which the first two may have a gap between them."""
+UNEVEN = 0.12
+"""Steps whose lengths differ by more than this part may be of any length."""
+
+
 class Passed(NamedTuple):
-    """What a timeline has counted."""
+    """What has passed by some step: by this it is judged whether a further one is later, and what is missing before it.
+
+    Times, intervals and errors are in the stream's units.
+    """
 
     interval: float | None = None
-    """Time between two steps, in the stream's units: the smallest one seen, or the one that is configured."""
+    """Time between two steps: the one that is configured, else the smallest one seen."""
     last: float | None = None
     """Time of the last step."""
     late: int = 0
@@ -63,6 +73,102 @@ class Passed(NamedTuple):
     """Steps that were expected in gaps."""
     first: float | None = None
     """Time of the first step."""
+    longest: float = 0.0
+    """Longest time between two steps without a gap."""
+    shortest: float = math.inf
+    """Shortest time between two steps."""
+    steps: int = 0
+    """How many were taken."""
+    is_uneven: bool = False
+    """Whether the steps are of so many lengths that a gap can't be told from a longer one."""
+    error: float = 0.0
+    """By how much the times may be off."""
+    is_restarted: bool = False
+    """Whether times went back since the last step, as after a restart: what comes may be that step once more."""
+
+    def is_late(self, time: float, spacing: float) -> bool:
+        """Whether a step isn't later than the last one; one whose time is no number, or infinite, is late."""
+        if self.last is None or not math.isfinite(time):
+            return not math.isfinite(time)
+        interval = self.longest if self.is_uneven else self.interval
+        margin = restart_margin(time, interval, spacing) if self.is_restarted else ROUNDED * spacing
+        return time - self.last <= margin
+
+    def without(self, time: float, spacing: float) -> "Passed":
+        """Return the same after a step that was left out."""
+        went_back = self.last is not None and time < self.last - ROUNDED * spacing
+        return self._replace(late=self.late + 1, is_restarted=self.is_restarted or went_back)
+
+    def after(self, time: float, error: float = 0.0, configured: float | None = None) -> "Passed":
+        """Return the same after a step that was taken.
+
+        Parameters
+        ----------
+        time
+            The step's.
+        error
+            By how much it may be off.
+        configured
+            The interval that the configuration says.
+        """
+        if self.last is None:
+            return self._replace(last=time, first=time, steps=1, error=error, interval=configured, is_restarted=False)
+        passed = time - self.last
+        own = self._replace(last=time, steps=self.steps + 1, error=max(error, self.error), is_restarted=False)
+        interval, is_uneven = own._interval_with(passed, configured)
+        missing = 0 if is_uneven else max(round(passed / interval) - 1, 0)
+        return own._replace(
+            interval=interval,
+            is_uneven=is_uneven,
+            missing=self.missing + missing,
+            shortest=min(passed, self.shortest),
+            longest=self.longest if missing else max(passed, self.longest),
+        )
+
+    def _interval_with(self, passed: float, configured: float | None) -> tuple[float, bool]:
+        """Return the interval with one more, and whether it is too uneven to tell gaps.
+
+        The first pair of steps may already have a gap between them, so the smallest interval is taken: steps can be
+        missing, but none can come between two that belong together. Months differ by a tenth.
+        """
+        if configured is not None:
+            return configured, False
+        if self.interval is None or self.is_uneven:
+            return min(passed, self.interval or passed), self.is_uneven
+        times = passed / self.interval
+        if times < 1:
+            whole = self.interval / passed
+            had_gap = self.steps <= FEW and abs(whole - round(whole)) <= UNEVEN * whole
+            return passed, times < 1 - 2 * UNEVEN and not had_gap
+        return self.interval, abs(times - round(times)) > UNEVEN * round(times)
+
+    def error_s(self, time: float, spacing: float, unit_s: float) -> float:
+        """Return by how many seconds a step's time may be off.
+
+        Parameters
+        ----------
+        time
+            The step's.
+        spacing
+            Between it and its neighbour in the type that it was written in.
+        unit_s
+            Seconds of a unit.
+        """
+        first = None if self.last is None or time <= self.last else time - self.last
+        interval = None if self.is_uneven else self.interval or first
+        return error_s(None if interval is None else interval * unit_s, self.steps, spacing * unit_s)
+
+    def is_too_coarse(self, time: float, spacing: float) -> bool:
+        """Whether a step's time is of a type that can't tell the steps' times apart."""
+        if spacing <= math.ulp(time) or self.last is None or self.is_restarted or time < self.last:
+            return False
+        shortest = min(time - self.last, self.shortest)
+        return spacing > shortest * COARSE
+
+    @property
+    def differ(self) -> bool:
+        """Whether the steps' lengths differ by more than their times may be off."""
+        return self.steps > 2 and self.longest - self.shortest > 2 * max(self.error, ROUNDED * math.ulp(self.last or 0))
 
 
 class TimelineRecord(msgspec.Struct, frozen=True):
@@ -91,17 +197,26 @@ class Timeline:
 
     def __init__(self, published: Sequence[Window], inner: Sequence[Window], interval: float | None = None) -> None:
         self._published, self._inner = tuple(published), tuple(inner)
-        self._interval = interval
+        self._configured = interval
         self._spans: dict[str, dict[WindowKey, Span]] = {window.name: {} for window in self.windows}
         self._current: Keys | None = None
-        self.first: float | None = None
-        """Time of the first step."""
-        self.last: float | None = None
+        self.passed = Passed(interval)
+        """What has passed by the last step."""
+
+    @property
+    def last(self) -> float | None:
         """Time of the last step."""
-        self.late = 0
+        return self.passed.last
+
+    @property
+    def late(self) -> int:
         """Steps that weren't later than the one before: they were left out."""
-        self.missing = 0
+        return self.passed.late
+
+    @property
+    def missing(self) -> int:
         """Steps that were expected in gaps."""
+        return self.passed.missing
 
     @property
     def windows(self) -> tuple[Window, ...]:
@@ -122,14 +237,6 @@ class Timeline:
     def alive(self, window: Window) -> tuple[WindowKey, ...]:
         """Return the unit spans of a window whose statistics are needed further."""
         return tuple(sorted(self._spans[window.name]))
-
-    def is_late(self, time: float, before: float | None = None) -> bool:
-        """Whether a step isn't later than the one before it, by default the last one that was taken.
-
-        One whose time is no number, or infinite, isn't.
-        """
-        last = self.last if before is None else before
-        return not math.isfinite(time) or (last is not None and time <= last)
 
     def closing(self, keys: Keys | None) -> list[Closing]:
         """Return what ends before a step with some spans, or with the stream.
@@ -170,7 +277,7 @@ class Timeline:
         keys = None if current is None else whole_units(window, spans, current)
         return [] if keys is None else [Closing(window, tuple(spans[key] for key in keys), inner)]
 
-    def take(self, times: Sequence[float], keys: Keys, late: int) -> None:
+    def take(self, times: Sequence[float], keys: Keys, passed: Passed) -> None:
         """Take a batch in.
 
         Parameters
@@ -179,18 +286,12 @@ class Timeline:
             Of its steps, ascending.
         keys
             The spans that all of them are in.
-        late
-            How many steps were left out.
+        passed
+            What has passed by its last step.
         """
-        self.late += late
+        missing, self.passed = passed.missing - self.passed.missing, passed
         if not times:
             return
-        self.first = times[0] if self.first is None else self.first
-        missing = 0
-        for time in times:
-            missing += self._missing_before(time)
-            self.last = time
-        self.missing += missing
         for window in self.windows:
             self._add(window, keys[window.name], times, missing)
         self._current = dict(keys)
@@ -204,23 +305,13 @@ class Timeline:
             steps, missing = old.steps + len(times), old.missing + missing
             spans[key] = msgspec.structs.replace(old, last=times[-1], steps=steps, missing=missing)
 
-    def _missing_before(self, time: float) -> int:
-        if self.last is None:
-            return 0
-        passed = time - self.last
-        # The first pair of steps may already have a gap between them, so the smallest interval seen is taken: steps
-        # can be missing, but none can come between two that belong together.
-        if self._interval is None or self._interval > passed > 0:
-            self._interval = passed
-        return max(round(passed / self._interval) - 1, 0)
-
     @property
     def record(self) -> TimelineRecord:
         """What stands of it in a checkpoint."""
         return TimelineRecord(
             {name: tuple(spans.values()) for name, spans in self._spans.items()},
             None if self._current is None else dict(self._current),
-            Passed(self._interval, self.last, self.late, self.missing, self.first),
+            self.passed,
         )
 
     def restore(self, record: TimelineRecord) -> None:
@@ -230,10 +321,14 @@ class Timeline:
             self._spans[name] = {span.key: span for span in record.spans[name]}
         if record.current is not None:
             self._current = {name: record.current[name] for name in own}
-        self._interval, self.last, self.late, self.missing, self.first = record.numbers
+        self.passed = record.numbers
 
     def go_on(self, record: TimelineRecord) -> None:
         """Go on from an earlier run that gave a record; an interval that is configured stays."""
-        interval = self._interval
         self.restore(record)
-        self._interval = self._interval if interval is None else interval
+        interval = self.passed.interval if self._configured is None else self._configured
+        self.passed = self.passed._replace(interval=interval, is_restarted=True)
+
+    def after(self, passed: Passed, time: float, error: float = 0.0) -> Passed:
+        """Return what has passed after one more step."""
+        return passed.after(time, error, self._configured)
