@@ -121,7 +121,7 @@ slurm-suite: $(VENV)/.test
 
 # What others read HEALPix grids and pyramids with: 400 MB more of packages.
 readers-suite: $(VENV)/.test
-	$(BIN)/python -m pip install -q -e '.[all,readers]'
+	$(INSTALL) -e '.[all,readers]'
 	$(BIN)/python -m pytest $(LONG) -m readers tests
 
 # One checkout into several environments, in an order that SEED tells, with as many STEPS.
@@ -137,7 +137,7 @@ pegasus-suite: $(VENV)/.test
 
 # Real Spark: formats, faults, bad input, several hosts (as root), S3 (with its jars); needs a JDK, and installs pyspark.
 spark-suite: $(VENV)/.test
-	$(BIN)/python -m pip install -q -e '.[all,test,spark]'
+	$(INSTALL) -e '.[all,test,spark]'
 	$(TOOLS) $(BIN)/python -m pytest $(LONG) spark-plugin/suite
 
 # Sizes, imports, names and comments of this checkout, and of others in BESIDE for comparison.
@@ -160,31 +160,36 @@ $(VENV)/bin/python: | check-tools
 	python3 -m venv $(VENV)
 	$(BIN)/python -m pip install -q --upgrade pip
 
-# Of what pip would compile to bytecode the demo imports a tenth; what builds is what runs, and need not be there twice.
+# What builds is installed once: pip would make an environment of it for each build.
 REQUIRES := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")
-$(VENV)/.demo: $(SOURCES) | $(VENV)/bin/python
+INSTALL := $(TOOLS) $(BIN)/python -m pip install -q --no-build-isolation
+$(VENV)/.builds: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -c '$(REQUIRES)' | $(BIN)/python -m pip install -q --no-compile -r /dev/stdin
-	BBFLOW_MOUNT=OFF $(TOOLS) $(BIN)/python -m pip install -q --no-compile --no-build-isolation -e '.[demo]'
 	@touch $@
 
-$(VENV)/.installed: $(SOURCES) | $(VENV)/bin/python
-	$(BIN)/python -m pip install -q -e '.[all]'
+# Of what pip would compile to bytecode the demo imports a tenth.
+$(VENV)/.demo: $(SOURCES) | $(VENV)/.builds
+	BBFLOW_MOUNT=OFF $(INSTALL) --no-compile -e '.[demo]'
 	@touch $@
 
-$(VENV)/.test: $(SOURCES) | $(VENV)/bin/python
-	$(BIN)/python -m pip install -q -e '.[all,test]'
+$(VENV)/.installed: $(SOURCES) | $(VENV)/.builds
+	$(INSTALL) -e '.[all]'
+	@touch $@
+
+$(VENV)/.test: $(SOURCES) | $(VENV)/.builds
+	$(INSTALL) -e '.[all,test]'
 	@touch $(VENV)/.installed $@
 
 $(VENV)/.bench: $(VENV)/.test
-	$(BIN)/python -m pip install -q -e '.[all,bench]'
+	$(INSTALL) -e '.[all,bench]'
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.installed
-	$(BIN)/python -m pip install -q -e '.[all,docs]'
+	$(INSTALL) -e '.[all,docs]'
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.installed
-	$(BIN)/python -m pip install -q -e '.[all,lint]'
+	$(INSTALL) -e '.[all,lint]'
 	@touch $@
 
 # ADIOS2's source distribution stays out of the repository.

@@ -1,13 +1,17 @@
-"""Build the engine, the fold kernel and the mount with CMake; everything else is in setup.cfg."""
+"""Build the engines, the fold kernel and the mount with CMake; everything else is in setup.cfg.
+
+A build backend of CMake's wants the metadata in pyproject.toml and one folder for all libraries. This one keeps what it
+has compiled in ``build``, whichever environment asks: pip's own differ from one build to the next.
+"""
 
 import fcntl
-import importlib.metadata
 import importlib.util
 import os
 import shutil
 import subprocess
 import tempfile
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -17,17 +21,17 @@ from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).parent.resolve()
 
-# library (as CMake names it) -> package that carries it; the engine's name goes on with the version of ADIOS2
-LIBRARIES = {
-    "bbflow_adios2": "bbflow_adios2",
-    "bbflow_engine": "bbflow_adios2",
-    "bbflow_preload": "bbflow_adios2",
-    "bbflow_fold": "bbflow.operators",
+# what CMake builds -> its files, and the package that carries them
+TARGETS = {
+    "bbflow_adios2": ("lib/libbbflow_adios2.so", "bbflow_adios2"),
+    "bbflow_engine": ("lib/libbbflow_engine_*.so", "bbflow_adios2"),
+    "bbflow_preload": ("lib/libbbflow_preload.so", "bbflow_adios2"),
+    "bbflow_fold": ("lib/libbbflow_fold.so", "bbflow.operators"),
+    "bbflow-mount": ("bin/bbflow-mount", "bbflow.mount"),
 }
-# The mount is a third of what is compiled; who wants none, as the demo, sets BBFLOW_MOUNT=OFF.
-MOUNT = os.environ.get("BBFLOW_MOUNT", "ON")
-# the same of programs
-PROGRAMS = {} if MOUNT == "OFF" else {"bbflow-mount": "bbflow.mount"}
+# The mount is a fifth of what is compiled; who wants none, as the demo, sets BBFLOW_MOUNT=OFF.
+if os.environ.get("BBFLOW_MOUNT", "ON") == "OFF":
+    del TARGETS["bbflow-mount"]
 
 
 class CleanBuild(build):
@@ -43,23 +47,38 @@ class CleanBuild(build):
 class CMakeBuild(build_ext):
     """One CMake build makes every library and program; it stays for the next one."""
 
-    def get_ext_filename(self, fullname):
-        package, _, name = fullname.rpartition(".")
-        return str(Path(*package.split("."), file_of(name)))
-
     def run(self):
-        build = Path(self.build_temp).resolve()
+        # For this computer in a checkout, for any in a wheel: with a folder each, neither compiles the other's again.
+        kind = "checkout" if self.inplace else "wheel"
+        build = ROOT / "build" / kind
         build.mkdir(parents=True, exist_ok=True)
-        with alone_in(build):
-            self._configure(build)
-            subprocess.run(["cmake", "--build", build], check=True)
-            super().run()
+        with alone_in(build.parent):
+            self._configure(build, os.environ.get("BBFLOW_CPU", "own" if self.inplace else "all"))
+            subprocess.run(["cmake", "--build", build, "--target", *TARGETS], check=True)
+            for file, target in self._files(build):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                self.copy_file(str(file), str(target))
         if self.editable_mode:
             # Snakemake looks for plugins in the directories of sys.path, where an editable install has none.
             wheel = Path(self.get_finalized_command("install_lib").install_dir)
             (wheel / "bbflow_snakemake.pth").write_text(f"{ROOT / 'snakemake-plugin'}\n")
         if not self.inplace:
             self._copy_sources(Path(self.build_lib, "bbflow_adios2", "source"))
+
+    def get_outputs(self):
+        kind = "checkout" if self.inplace else "wheel"
+        return [str(target) for _, target in self._files(ROOT / "build" / kind)]
+
+    def get_output_mapping(self):
+        return {}
+
+    def _files(self, build):
+        """Give what was built, and where it goes."""
+        for pattern, package in TARGETS.values():
+            folder = self.get_finalized_command("build_py").get_package_dir(package)
+            into = Path(folder) if self.inplace else Path(self.build_lib, *package.split("."))
+            for file in sorted(build.glob(pattern)):
+                yield file, into / file.name
 
     def _copy_sources(self, target):
         """Let an installed bbflow build its engine for another ADIOS2; a checkout has the sources beside it."""
@@ -71,34 +90,33 @@ class CMakeBuild(build_ext):
                     copy.parent.mkdir(parents=True, exist_ok=True)
                     self.copy_file(str(file), str(copy))
 
-    def _configure(self, build):
-        adios2 = Path(importlib.util.find_spec("adios2").origin).parent
-        ninja = shutil.which("ninja")
-        # What an earlier build was made with may be gone: pip makes an environment for each build.
-        made_with, tools = build / "made-with", "\n".join(map(str, (ROOT, shutil.which("cmake"), ninja, adios2)))
-        fresh = [] if made_with.exists() and made_with.read_text() == tools else ["--fresh"]
-        made_with.unlink(missing_ok=True)
-        subprocess.run(
-            ["cmake", *fresh, "-S", ROOT, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-             f"-DCMAKE_MAKE_PROGRAM={ninja}", f"-DBBFLOW_MOUNT={MOUNT}", f"-DADIOS2_DIR={adios2 / 'cmake' / 'adios2'}"],
-            check=True,
-        )  # fmt: skip
-        made_with.write_text(tools)
-
-    def build_extension(self, ext):
-        name = ext.name.rpartition(".")[2]
-        built = Path(self.build_temp).resolve() / ("bin" if name in PROGRAMS else "lib") / file_of(name)
-        target = Path(self.get_ext_fullpath(ext.name))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        self.copy_file(str(built), str(target))
+    def _configure(self, build, cpu):
+        made_in = build / "made-in"
+        if made_in.exists() and made_in.read_text() != str(ROOT):  # the checkout was moved
+            shutil.rmtree(build)
+            build.mkdir()
+        made_in.write_text(str(ROOT))
+        # An engine for an ADIOS2 that is no longer asked for would come along.
+        for engine in build.glob(TARGETS["bbflow_engine"][0]):
+            engine.unlink()
+        adios2 = os.environ.get("BBFLOW_ADIOS2") or kept_adios2() or ""
+        words = ["-DCMAKE_BUILD_TYPE=Release", f"-DCMAKE_MAKE_PROGRAM={shutil.which('ninja')}"]
+        words += [f"-DBBFLOW_CPU={cpu}", f"-DBBFLOW_ADIOS2={adios2}"]
+        subprocess.run(["cmake", "-S", ROOT, "-B", build, "-G", "Ninja", *words], check=True)
 
 
-def file_of(name):
-    """Return the file's name of a library or program, as CMake makes it for the ADIOS2 that is there."""
-    if name in PROGRAMS:
-        return name
-    major, minor = importlib.metadata.version("adios2").split(".")[:2]
-    return f"lib{name}_{major}.{minor}.so" if name == "bbflow_engine" else f"lib{name}.so"
+def kept_adios2():
+    """Copy PyPI's ADIOS2, if it is here, to where it stays: with other paths all would be compiled again."""
+    found = importlib.util.find_spec("adios2")
+    if found is None or not Path(found.origin).with_name("cmake").is_dir():
+        return None
+    package, kept = Path(found.origin).parent, ROOT / "build" / f"adios2-{version('adios2')}"
+    if not kept.exists():
+        kept.parent.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
+            shutil.copytree(package, Path(folder, "whole", package.name))
+            Path(folder, "whole").replace(kept)
+    return kept / package.name
 
 
 @contextmanager
@@ -117,6 +135,6 @@ class AnyPython3Wheel(bdist_wheel):
 
 
 setup(
-    ext_modules=[Extension(f"{package}.{name}", []) for name, package in (LIBRARIES | PROGRAMS).items()],
+    ext_modules=[Extension(f"{package}.{name}", []) for name, (_, package) in TARGETS.items()],
     cmdclass={"build": CleanBuild, "build_ext": CMakeBuild, "bdist_wheel": AnyPython3Wheel},
 )

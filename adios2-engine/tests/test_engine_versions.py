@@ -15,7 +15,7 @@ from testsupport.writers import PREAMBLE, clean_environment, write_config
 ADIOS2 = Path(adios2.__file__).parent
 
 
-@pytest.mark.parametrize(("others", "named"), [([], "none"), (["2.9", "2.10"], "2.10, 2.9")])
+@pytest.mark.parametrize(("others", "named"), [([], "none"), (["2.9", "2.10", "2.10_old_texts"], "2.10, 2.9")])
 def test_a_program_of_another_version_is_told_both_and_the_remedy(node, tmp_path, others, named):
     shutil.copy(bbflow_adios2.library_path(), tmp_path)
     for version in others:
@@ -47,6 +47,18 @@ def test_an_engine_in_another_folder_of_the_plugin_path_is_found(node, tmp_path)
     shutil.copy(bbflow_adios2.library_path(), mine)
     shutil.copy(bbflow_adios2.library_path().with_name("libbbflow_engine_2.12.so"), other)
     environment = clean_environment(node.contact) | {"ADIOS2_PLUGIN_PATH": f"{mine}:{other}"}
+    code = PREAMBLE + 'adios2.Stream(io, "out", "w").close()'
+    with running([sys.executable, "-c", code, write_config(tmp_path), "0", "1"], environment) as process:
+        returncode, said = finish(process)
+    assert returncode == 0, said
+
+
+def test_of_two_engines_for_a_version_the_one_that_can_be_loaded_is_taken(node, tmp_path):
+    engine = bbflow_adios2.library_path().with_name("libbbflow_engine_2.12.so")
+    shutil.copy(bbflow_adios2.library_path(), tmp_path)
+    shutil.copy(engine, tmp_path / "libbbflow_engine_2.12_old_texts.so")
+    (tmp_path / engine.name).write_text("no library")
+    environment = clean_environment(node.contact) | {"ADIOS2_PLUGIN_PATH": str(tmp_path)}
     code = PREAMBLE + 'adios2.Stream(io, "out", "w").close()'
     with running([sys.executable, "-c", code, write_config(tmp_path), "0", "1"], environment) as process:
         returncode, said = finish(process)

@@ -41,7 +41,7 @@ def load(**mirrors: Mirror) -> ctypes.CDLL:
     Raises
     ------
     MissingToolError
-        If it isn't there, can't be loaded, or was built from other sources than these.
+        If it isn't there, can't be loaded, or was built for another CPU or from other sources than these.
     """
     path = Path(__file__).with_name(LIBRARY)
     again = "install bbflow again with pip (from a source tree: 'pip install -e .'), which builds it"
@@ -50,6 +50,9 @@ def load(**mirrors: Mirror) -> ctypes.CDLL:
     except OSError as error:
         reason = str(error) if path.exists() else "it was not built"
         raise MissingToolError(f"can't load the fold kernel {path}: {reason}; {again}") from None
+    if missing := _said(library, "bbflow_missing_cpu"):
+        all_cpus = "build it for all CPUs: BBFLOW_CPU=all pip install -e ."
+        raise MissingToolError(f"the fold kernel {path} was built on a host whose CPU has {missing}; {all_cpus}")
     expected = "; ".join(map(" ".join, (FIELDS, RULES, FORMULAS, LATEST)))
     if (found := _said(library, "bbflow_names")) != expected:
         raise MissingToolError(f"the fold kernel {path} has {found!r}, not {expected!r}: {again}")

@@ -69,6 +69,17 @@ def test_snakemake_finds_the_plugins_of_an_editable_install(checkout, tmp_path):
     assert {"snakemake_scheduler_plugin_bbflow", "snakemake_storage_plugin_bbflow"} <= set(found)
 
 
+def test_what_was_compiled_is_not_compiled_again(checkout, tmp_path):
+    objects = {}
+    for name in ("one", "two"):  # pip makes another environment for each build
+        install(environment(tmp_path / name), checkout, WAYS[1])
+        (checkout / "bbflow" / "errors.py").touch()
+        now = {file: file.stat().st_mtime_ns for file in (checkout / "build").rglob("*.o")}
+        assert objects in ({}, now)
+        objects = now
+    assert len(objects) > 100
+
+
 def test_an_upgrade_leaves_nothing_of_the_version_before(checkout, tmp_path):
     python = environment(tmp_path / "one")
     gone = checkout / "bbflow" / "gone.py"

@@ -1,6 +1,9 @@
 """What the kernel merges and finishes is, bit for bit, what NumPy makes of the formulas."""
 
+import platform
+import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -179,6 +182,16 @@ def test_a_field_without_a_rule_needs_a_combine():
 def test_a_kernel_of_other_sources_is_refused(monkeypatch):
     monkeypatch.setattr(library, "FIELDS", ("shift", "count", "first", "second", "min", "max"))
     with pytest.raises(MissingToolError, match=r"the fold kernel .* has 'count shift .*install bbflow again"):
+        library.load.__wrapped__()
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="only there loops are compiled for one CPU")
+def test_a_kernel_for_a_cpu_that_is_not_this_one_is_refused(monkeypatch, tmp_path):
+    source = Path(library.__file__).with_name("native") / "Cpu.cpp"
+    words = ["g++", "-shared", "-fPIC", '-DBBFLOW_CPU="avx5124fmaps"', "-o", tmp_path / library.LIBRARY, source]
+    subprocess.run(words, check=True)
+    monkeypatch.setattr(library, "__file__", str(tmp_path / "library.py"))
+    with pytest.raises(MissingToolError, match=r"whose CPU has avx5124fmaps; build it for all CPUs: BBFLOW_CPU=all"):
         library.load.__wrapped__()
 
 

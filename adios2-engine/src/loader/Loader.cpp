@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -85,6 +86,9 @@ std::vector<std::string> Folders()
     return folders;
 }
 
+/** Behind the version of an engine for an ADIOS2 that has texts as before GCC 5; it loads there only. */
+const std::string OldTexts = "_old_texts";
+
 std::string EngineName(const std::string &version) { return "libbbflow_engine_" + version + ".so"; }
 
 /** Versions of ADIOS2 that there are engines for. */
@@ -101,7 +105,8 @@ std::string VersionsIn(const std::vector<std::string> &folders)
             if (name.size() > begin.size() + end.size() &&
                 name.compare(0, begin.size(), begin) == 0)
             {
-                versions.insert(name.substr(begin.size(), name.size() - begin.size() - end.size()));
+                const std::string rest = name.substr(begin.size());
+                versions.insert(rest.substr(0, std::min(rest.find(OldTexts), rest.find(end))));
             }
         }
         directory == nullptr ? 0 : closedir(directory);
@@ -156,15 +161,18 @@ Engine OpenEngine(const Core &core)
     std::string why;
     for (const std::string &folder : folders)
     {
-        const std::string path = folder + "/" + EngineName(core.Version);
-        void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-        if (library != nullptr)
+        for (const std::string &version : {core.Version, core.Version + OldTexts})
         {
-            return {reinterpret_cast<Create>(dlsym(library, "EngineCreate")),
-                    reinterpret_cast<Destroy>(dlsym(library, "EngineDestroy"))};
+            const std::string path = folder + "/" + EngineName(version);
+            void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+            if (library != nullptr)
+            {
+                return {reinterpret_cast<Create>(dlsym(library, "EngineCreate")),
+                        reinterpret_cast<Destroy>(dlsym(library, "EngineDestroy"))};
+            }
+            const std::string error = dlerror();
+            why = why.empty() && error.find("No such file") == std::string::npos ? error : why;
         }
-        const std::string error = dlerror();
-        why = why.empty() && error.find("No such file") == std::string::npos ? error : why;
     }
     if (!why.empty())
     {

@@ -145,20 +145,21 @@ BBFLOW_INLINE Fields<T> Later(const Fields<T> &fields, const uint64_t at)
             fields.Second + at, fields.Min + at,   fields.Max + at};
 }
 
-/** Takes N steps in, part by part, and fetches as much of those that follow meanwhile. */
+/** Takes N steps in, part by part, and fetches as much of those that follow meanwhile: all at once,
+ * and nothing, where `following` is null. */
 template <class K, int N, class T>
 BBFLOW_INLINE void FoldFetching(const Fields<T> &out, const Fields<T> &in, const T *const *blocks,
                                 const T *const *following, const uint64_t n, const T fill)
 {
     constexpr uint64_t lineBytes = 64;
-    constexpr uint64_t part = 64;
+    const uint64_t part = following ? 64 : n;
     for (uint64_t at = 0; at < n; at += part)
     {
         const T *own[N];
         for (int k = 0; k < N; ++k)
         {
             own[k] = blocks[k] + at;
-            for (uint64_t i = 0; i < part; i += lineBytes / sizeof(T))
+            for (uint64_t i = 0; following && i < part; i += lineBytes / sizeof(T))
             {
                 __builtin_prefetch(following[k] + at + i);
             }
@@ -196,8 +197,8 @@ BBFLOW_INLINE void FoldTile(const Fields<T> &target, Fields<T> in, Tile<T> &scra
     while (k + 8 <= steps)
     {
         const T *const *const own = blocks + k;
-        fetching ? FoldFetching<K, 8>(out, in, own, k + 16 <= steps ? own + 8 : own, n, fill)
-                 : FoldGroup<K, 8>(out, in, own, n, fill);
+        const T *const *const following = k + 16 <= steps ? own + 8 : own;
+        FoldFetching<K, 8>(out, in, own, fetching ? following : nullptr, n, fill);
         advance(8);
     }
     while (k + 2 <= steps)

@@ -1,12 +1,7 @@
 #pragma once
 
+#include "Cpu.h"
 #include "FoldTemplate.h"
-
-#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__)
-#define BBFLOW_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define BBFLOW_CLONES
-#endif
 
 /**
  * Defines the fold of one kind, with a clone for each instruction set; the CPU's best one is chosen
