@@ -68,6 +68,23 @@ class Ran:
         return "\n".join(self.outcome.errors)
 
 
+def write_program(folder, ranks, contact, attributes=None):
+    """Run a program to its end; as `run_program`, without an analysis."""
+    steps = [
+        [_stored(folder, at, rank, own) for rank, own in enumerate(step)]
+        for at, step in enumerate(zip(*ranks, strict=True))
+    ]
+    (folder / "program.json").write_text(json.dumps({"attributes": attributes or {}, "steps": steps}))
+    engines = [write_config(folder, Writers=str(len(ranks)), Rank=str(rank)) for rank in range(len(ranks))]
+    with ExitStack() as stack:
+        begun = [
+            stack.enter_context(writing(contact, PROGRAM, engine, rank=rank, writers=len(ranks)))
+            for rank, engine in enumerate(engines)
+        ]
+        for process in begun:
+            finish_well(process)
+
+
 def run_program(folder, ranks, config, attributes=None, nodes=1, capacity="16MiB"):
     """Run a program and an analysis of it.
 
@@ -85,23 +102,12 @@ def run_program(folder, ranks, config, attributes=None, nodes=1, capacity="16MiB
     nodes, capacity
         Of the burst buffer.
     """
-    steps = [
-        [_stored(folder, at, rank, own) for rank, own in enumerate(step)]
-        for at, step in enumerate(zip(*ranks, strict=True))
-    ]
-    (folder / "program.json").write_text(json.dumps({"attributes": attributes or {}, "steps": steps}))
     config = {"stream": "model", "output": str(folder / "out"), "windows": ["run"], "time": "steps"} | config
     config = {"workers": {"processes": 0, "threads": 1}} | config
-    engines = [write_config(folder, Writers=str(len(ranks)), Rank=str(rank)) for rank in range(len(ranks))]
     with ExitStack() as stack:
         burst_buffer = stack.enter_context(start_nodes(nodes, capacity))
         analysis = stack.enter_context(burst_buffer.analyse(config))
-        begun = [
-            stack.enter_context(writing(burst_buffer.contact, PROGRAM, engine, rank=rank, writers=len(ranks)))
-            for rank, engine in enumerate(engines)
-        ]
-        for process in begun:
-            finish_well(process)
+        write_program(folder, ranks, burst_buffer.contact, attributes)
         outcome = analysis.wait(100)
     assert outcome is not None
     return Ran(outcome, folder / "out")

@@ -3,6 +3,7 @@
 #include <adios2.h>
 
 #include <algorithm>
+#include <iterator>
 #include <stdexcept>
 
 namespace bbflow
@@ -75,6 +76,13 @@ void Finish(const std::string &name, StoredVariable &variable, const size_t writ
     if (variable.Kind == "JoinedArray")
     {
         Join(variable);
+    }
+    else if (variable.Kind == "GlobalValue") // as BP5: the first rank's, as it was Put last
+    {
+        const auto isOther = [&](const StoredBlock &block)
+        { return block.Rank != variable.Blocks[0].Rank; };
+        const auto end = std::find_if(variable.Blocks.begin(), variable.Blocks.end(), isOther);
+        variable.Blocks = {*std::prev(end)};
     }
     else if (variable.Kind == "LocalValue")
     {

@@ -1,7 +1,7 @@
 """What is drained next, and how far the drain is: bookkeeping around `RawStore`."""
 
 from bisect import bisect_right
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,6 +18,7 @@ from bbflow.drain.raw import RawStore, is_asked_for, type_of, wanted
 from bbflow.drain.tables import LandedBlock
 from bbflow.drain.writing import DrainWork
 from bbflow.stream.cf import StreamAttributes
+from bbflow.stream.puts import points_of, seen
 from bbflow.stream.records import Block, BlockForm, Step
 from bbflow.view.blocks import BlockReader
 from bbflow.view.fields import Layouts, layouts_of
@@ -258,7 +259,7 @@ class Draining:
         tabled: dict[str, list[tuple[str, int]]] = {}
         axes: dict[str, list[tuple[str, int]]] = {}
         bare: list[tuple[str, int]] = []
-        points: Counter[str] = Counter()
+        placed: dict[str, list[tuple[tuple[str, int], BlockForm]]] = {}
         for node, layout in layouts:
             singles = {at: place for place, at in enumerate(layout.singles)}
             for at, form in enumerate(layout.forms):
@@ -276,10 +277,10 @@ class Draining:
                 if is_tabled:
                     tabled.setdefault(form.name, []).append((node, at))
                     continue
-                points[form.name] += prod(form.count)
+                placed.setdefault(form.name, []).append(((node, singles.get(at, -1)), form))
                 if self._store.is_bare(form):
                     bare.append((node, at))
-                first, _ = found.setdefault(form.name, (form, (node, singles.get(at, -1))))
+                first, _ = found.setdefault(form.name, (form, (node, -1)))
                 if (form.type, form.shape) != (first.type, first.shape):
                     one, other = (
                         f"{type_of(each)} of shape {each.shape} from rank {each.rank}" for each in (first, form)
@@ -288,9 +289,16 @@ class Draining:
         unlike |= {
             name: how for name, (form, _) in found.items() if name not in unlike and (how := self._store.admit(form))
         }
-        kept = {name: own for name, own in found.items() if name not in unlike}
+        # Of single values the one that counts is kept; of arrays any block tells type and shape.
+        kept = {
+            name: (form, seen(placed[name])[0][0] if not form.shape else at)
+            for name, (form, at) in found.items()
+            if name not in unlike
+        }
         whole = frozenset(
-            name for name, (form, _) in kept.items() if points[name] >= prod(form.shape) and self._store.is_filled(name)
+            name
+            for name, (form, _) in kept.items()
+            if points_of([own for _, own in placed[name]]) >= prod(form.shape) and self._store.is_filled(name)
         )
         tables = {name: own for name, own in tabled.items() if name not in placeless}
         reshaped = frozenset(name for name in unlike if self._store.is_reshaped(found[name][0]))

@@ -17,14 +17,17 @@ STOPPED = 4
 DONE = (0, INCOMPLETE)
 CONTINUE, STOP = "continue", "stop"
 """What becomes of the simulation when its analysis has failed for good."""
+UNFORESEEN = 1
 PASSING = {
     os.EX_NOHOST: "a BB node or the Dask workers didn't answer",
     os.EX_IOERR: "a file could not be written",
-    1: "an error that nobody foresaw",
+    UNFORESEEN: "an error that nobody foresaw",
 }
 """Exit codes of an analysis whose cause may pass."""
 TRIES = 4
 """How many times the analysis is started again if it gets no step further."""
+ERRORS = 2
+"""How many errors that nobody foresaw end it at one step: what repeats there will go on repeating."""
 FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
 
 
@@ -154,6 +157,8 @@ class Course:
     """The last step that it was seen to be done with."""
     fruitless: int = 0
     """How often it has ended without getting any further."""
+    errors: int = 0
+    """How many of these ends were errors that nobody foresaw."""
     simulation_ended: bool = False
     """Whether the simulation has."""
     interrupts: int = 0
@@ -175,7 +180,7 @@ class Course:
         match event:
             case SimulationEnded(code):
                 # Who could not write for want of room gets its tries anew: room may come with the simulation's end.
-                return replace(self, simulation_ended=True, fruitless=0, ended_well=code == 0), (Hurry(),)
+                return replace(self, simulation_ended=True, fruitless=0, errors=0, ended_well=code == 0), (Hurry(),)
             case StopAsked(why, reads):
                 return self._asked_to_stop(why, reads=reads)
             case Interrupted():
@@ -187,12 +192,13 @@ class Course:
                 # The analysis before it had come to its end: a rescue would wait for ever for a stream that is gone.
                 return replace(self, part=Part.NONE, keeping=KeepsRun.RESULTS, failure=""), ()
             case Ended(code) if self.part is Part.FINISH and (code in DONE or not _is_passing(code)):
-                return replace(self, part=Part.RESCUE, fruitless=0, step=-1), (Start(Part.RESCUE),)
+                return replace(self, part=Part.RESCUE, fruitless=0, errors=0, step=-1), (Start(Part.RESCUE),)
             case Ended(code, forgotten=forgotten) if code in DONE or (code < 0 and forgotten):
                 return replace(self, part=Part.NONE), ()
             case Ended(code, step):
-                fruitless = 0 if step > self.step else self.fruitless
-                return replace(self, step=max(step, self.step), fruitless=fruitless + 1)._failed(code)
+                fruitless, errors = (0, 0) if step > self.step else (self.fruitless, self.errors)
+                errors += code == UNFORESEEN
+                return replace(self, step=max(step, self.step), fruitless=fruitless + 1, errors=errors)._failed(code)
 
     def _asked_to_stop(self, why: str, *, reads: bool) -> "tuple[Course, tuple[Action, ...]]":
         if self.simulation_ended or self.stopped:
@@ -220,14 +226,15 @@ class Course:
                 Start(self.part, wait_s),
             )
         if self.part is Part.FINISH and not self.simulation_ended:  # which must not wait for room any longer
-            return replace(self, part=Part.RESCUE, fruitless=0, step=-1), (Start(Part.RESCUE),)
+            return replace(self, part=Part.RESCUE, fruitless=0, errors=0, step=-1), (Start(Part.RESCUE),)
         return self._rescue(_describe(code)) if self.part is Part.FOLD else self._hold(code)
 
     def _may_pass(self, code: int) -> bool:
         # While the simulation waits for room, there is nothing better to do than to try again: without a rescue it
         # would wait for ever, and who reads what is said can mend the cause.
         patient = code == os.EX_IOERR or self.part is Part.RESCUE
-        return (patient and not self.simulation_ended) or (_is_passing(code) and self.fruitless <= TRIES)
+        passes = _is_passing(code) and self.fruitless <= TRIES and self.errors < ERRORS
+        return (patient and not self.simulation_ended) or passes
 
     def _wait_s(self, code: int) -> float:
         if code < 0 and self.fruitless <= 1:
@@ -238,7 +245,7 @@ class Course:
         failure = f"the analysis {how}"
         # A state that is folded, but not published, would be lost with the nodes.
         part = Part.FINISH if self.step >= 0 else Part.RESCUE
-        rescuing = replace(self, part=part, fruitless=0, step=-1, keeping=KeepsRun.RESCUED, failure=failure)
+        rescuing = replace(self, part=part, fruitless=0, errors=0, step=-1, keeping=KeepsRun.RESCUED, failure=failure)
         stops = self.on_failure == STOP and not self.simulation_ended
         goes_on = "the simulation is ended; " if stops else "the simulation goes on; "
         goes_on = "" if self.simulation_ended or self.interrupts else goes_on

@@ -9,6 +9,7 @@ import numpy as np
 
 from bbflow.net.contact import read_contact
 from bbflow.store.pool import map_pool, read_block, values_at
+from bbflow.stream.puts import seen
 from bbflow.stream.records import Block
 from bbflow.view.layout import PlacedBlock
 from bbflow.view.lease import Lease
@@ -72,7 +73,7 @@ class BlockReader:
         step
             The step.
         placed
-            All blocks of the variable.
+            All blocks of the variable; where they overlap the last Put counts (`seen`).
         fill
             What stands in holes; by default NaN (0 for integers).
 
@@ -86,10 +87,11 @@ class BlockReader:
         NodeError, StreamError
             As for `read`.
         """
+        placed = seen(placed)
         node, first = placed[0]
         if first.kind == "GlobalValue":
             return np.asarray(first.value, first.dtype)
-        if first.count == first.shape:
+        if len(placed) == 1 and first.count == first.shape:
             return self.read(node, step, first)
         if fill is None:
             fill = np.nan if first.dtype.kind in "fc" else 0

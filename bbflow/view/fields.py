@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bbflow.stream.point_maps import PointMap
+from bbflow.stream.puts import points_of, seen
 from bbflow.stream.records import BlockForm, Layout, Step
 from bbflow.view.blocks import BlockReader
 
@@ -26,9 +27,11 @@ class FieldPlace:
     like: BlockForm
     """One of its blocks."""
     pieces: tuple[Piece, ...]
-    """All of them."""
+    """All that count, in an order in which each may cover others' points."""
     is_stacked: bool
     """Whether their bytes, one block behind the other in this order, are the whole field, and all are in pools."""
+    points: int
+    """How many points of the field they have."""
 
 
 Layouts = tuple[tuple[str, Layout], ...]
@@ -52,14 +55,15 @@ def places_in(layouts: Layouts) -> Mapping[str, FieldPlace]:
 
 
 def _place(placed: Sequence[tuple[Piece, BlockForm]]) -> FieldPlace:
-    first = placed[0][1]
+    placed = seen(placed)
+    first, covered = placed[0][1], points_of([form for _, form in placed])
     rows = sorted((item for item in placed if prod(item[1].count)), key=lambda item: item[1].start[:1])
     if first.shape and all(form.shape == first.shape and form.count[1:] == first.shape[1:] for _, form in rows):
         ends = [0, *(form.start[0] + form.count[0] for _, form in rows)]
         begins = [*(form.start[0] for _, form in rows), first.shape[0]]
         if begins == ends and not any(form.spilled or form.stride > 1 for _, form in rows):
-            return FieldPlace(first, tuple(piece for piece, _ in rows), is_stacked=True)
-    return FieldPlace(first, tuple(piece for piece, _ in placed), is_stacked=False)
+            return FieldPlace(first, tuple(piece for piece, _ in rows), is_stacked=True, points=covered)
+    return FieldPlace(first, tuple(piece for piece, _ in placed), is_stacked=False, points=covered)
 
 
 class FieldReader:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from math import nan, prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,8 @@ from bbflow.operators.conditions import EXTREMES, Condition, FieldStatistic
 from bbflow.operators.decoding import is_bare, without_missing
 from bbflow.operators.steps import Array
 from bbflow.stream.cf import StreamAttributes
-from bbflow.stream.records import DTYPES, Step
+from bbflow.stream.puts import seen
+from bbflow.stream.records import DTYPES, BlockForm, Step
 from bbflow.view.blocks import BlockReader
 from bbflow.view.fields import FieldPlace, layouts_of, places_in
 from bbflow.view.layout import number_of
@@ -47,8 +49,8 @@ class WholeFields:
         landed = next(parts[node].landed_in for node, _ in place.pieces)
         blocks = [(node, parts[node].blocks[at]) for node, at in place.pieces]
         blocks = [(node, block) for node, block in blocks if block.bytes]
-        points, dtype = sum(prod(block.count) for _, block in blocks), place.like.dtype
-        if dtype.kind not in "iuf" or (dtype.kind != "f" and points < prod(place.like.shape)):
+        dtype = place.like.dtype
+        if dtype.kind not in "iuf" or (dtype.kind != "f" and place.points < prod(place.like.shape)):
             raise ConfigError(f"{name} has holes, or is of {dtype}: take another variable")
         whole = self._reader.assemble(landed, blocks, nan if dtype.kind == "f" else None)
         made = without_missing(np.asarray(whole), self._attributes.encoding(name))
@@ -104,8 +106,11 @@ class Judging:
                 )
         if item.how in EXTREMES and item.of.is_plain:
             (name,) = item.of.variables
-            if is_bare(self._attributes.encoding(name), places[name].like.dtype) and self._has_no_fill(name):
-                return _extreme(item.how, parts, places[name])
+            place = places[name]
+            # Points that a later Put has covered may have been a block's extreme.
+            disjoint = place.points == sum(prod(parts[node].layout.forms[at].count) for node, at in place.pieces)
+            if disjoint and is_bare(self._attributes.encoding(name), place.like.dtype) and self._has_no_fill(name):
+                return _extreme(item.how, parts, place)
         return item.evaluate(lambda name: self._field(name, parts, places[name]))
 
     def _has_no_fill(self, name: str) -> bool:
@@ -133,9 +138,10 @@ def _is_number(kind: str) -> bool:
 
 def singles_in(parts: Parts) -> dict[str, float]:
     """Return the single numbers of a step by their names."""
-    return {
-        part.layout.forms[at].name: number_of(value)
-        for part in parts.values()
-        for at, value in zip(part.layout.singles, part.values, strict=True)
-        if part.layout.forms[at].kind == "GlobalValue" and _is_number(part.layout.forms[at].type)
-    }
+    found: dict[str, list[tuple[Any, BlockForm]]] = {}
+    for part in parts.values():
+        for at, value in zip(part.layout.singles, part.values, strict=True):
+            form = part.layout.forms[at]
+            if form.kind == "GlobalValue" and _is_number(form.type):
+                found.setdefault(form.name, []).append((value, form))
+    return {name: number_of(seen(told)[0][0]) for name, told in found.items()}

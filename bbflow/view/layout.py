@@ -13,6 +13,7 @@ from bbflow.errors import StreamError
 from bbflow.operators.blocks import as_fill
 from bbflow.operators.decoding import written_fill
 from bbflow.stream.cf import OWN, StreamAttributes, dimension_sizes, fitting
+from bbflow.stream.puts import points_of, seen
 from bbflow.stream.records import Block
 
 SMALL_BYTES = 4 << 20
@@ -176,7 +177,7 @@ def _variable(
     shape = tuple(max(sizes) for sizes in zip(*shapes, strict=True))
     dtype = next(block.dtype for blocks in steps for _, block in blocks)
     whole = int(np.prod(shape, dtype=object))
-    has_holes = any(sum(piece.block.points for piece in pieces) < whole for _, pieces in laid)
+    has_holes = any(points_of(pieces) < whole for _, pieces in laid)
     fill = fill_of(written_fill(attributes.encoding(name), dtype), dtype)
     return Field(
         name, dtype, _dims(name, kind, shape, attributes), shape, tuple(StepPieces(p) for _, p in laid), fill, has_holes
@@ -192,7 +193,7 @@ def _place(number: int, blocks: Sequence[PlacedBlock]) -> tuple[tuple[int, ...],
         return _stack(number, blocks)
     if JOINED in first.shape:
         return _join(number, blocks, first.shape.index(JOINED))
-    return first.shape, tuple(Piece(node, number, block, block.start, block.count) for node, block in blocks)
+    return first.shape, tuple(Piece(node, number, block, block.start, block.count) for node, block in seen(blocks))
 
 
 def _stack(number: int, blocks: Sequence[PlacedBlock]) -> tuple[tuple[int, ...], tuple[Piece, ...]]:
@@ -237,7 +238,7 @@ def _series(
     first = next(block for blocks in steps for _, block in blocks)
     own = [[block for _, block in blocks] for blocks in steps]
     if kind == "GlobalValue":
-        values = [number_of(blocks[-1].value) if blocks else None for blocks in own]
+        values = [number_of(seen(blocks)[0][1].value) if blocks else None for blocks in steps]
         return _filled(name, (), values, first, attributes)
     ranks = max(block.rank for blocks in own for block in blocks) + 1
     dims = attributes.dimensions(name, (ranks,))

@@ -74,7 +74,7 @@ class Source:
     def read_into(self, target: Array, field: Field, index: int, region: Region) -> None:
         """Write a part of a variable in one step into an array, holes included."""
         pieces = field.steps[index].within(region)
-        if sum(_points(common) for _, common in pieces) < target.size:
+        if field.has_holes:
             target[...] = field.fill
         self._fill(target, region, pieces)
 
@@ -121,7 +121,3 @@ def _fetch(lease: Lease, piece: Piece, inside: Region) -> Array:
 
 def _within(region: Region, origin: tuple[int, ...]) -> Region:
     return tuple(slice(at.start - zero, at.stop - zero) for at, zero in zip(region, origin, strict=True))
-
-
-def _points(region: Region) -> int:
-    return int(np.prod([at.stop - at.start for at in region], dtype=np.int64))

@@ -51,13 +51,20 @@ def test_an_analysis_that_gets_further_may_be_killed_as_often_as_it_likes():
     assert (course.part, actions) == (Part.FOLD, [Start(Part.FOLD)])
 
 
-@pytest.mark.parametrize("code", [KILLED, os.EX_NOHOST, 1])
-def test_an_analysis_that_gets_no_further_is_given_up_and_its_steps_are_rescued(code):
-    course, actions = go(Course(), *(Ended(code, 4) for _ in range(TRIES)))
+@pytest.mark.parametrize(("code", "tries"), [(KILLED, TRIES), (os.EX_NOHOST, TRIES), (1, 1)])
+def test_an_analysis_that_gets_no_further_is_given_up_and_its_steps_are_rescued(code, tries):
+    course, actions = go(Course(), *(Ended(code, 4) for _ in range(tries)))
     assert course.part is Part.FOLD
     course, actions = go(course, Ended(code, 4))
     assert (course.part, course.keeping, actions) == (Part.FINISH, KeepsRun.RESCUED, [Start(Part.FINISH)])
     assert course.failure
+
+
+def test_an_error_that_repeats_at_one_step_ends_the_analysis_whatever_came_between():
+    course, _ = go(Course(), Ended(1, 3), Ended(1, 4), Ended(KILLED, 4))
+    assert course.part is Part.FOLD
+    course, _ = go(course, Ended(1, 4))
+    assert course.part is Part.FINISH
 
 
 @pytest.mark.parametrize("code", [0, INCOMPLETE, os.EX_USAGE])
@@ -66,11 +73,11 @@ def test_what_was_folded_is_published_before_the_rest_is_rescued_if_that_can_be_
     assert (course.part, actions) == (Part.RESCUE, [Start(Part.RESCUE)])
 
 
-@pytest.mark.parametrize("code", [1, KILLED, os.EX_IOERR])
-def test_a_publication_whose_failure_may_pass_is_tried_again_and_what_was_folded_is_held_if_it_does_not(code):
+@pytest.mark.parametrize(("code", "tries"), [(1, 1), (KILLED, TRIES), (os.EX_IOERR, TRIES)])
+def test_a_publication_whose_failure_may_pass_is_tried_again_and_what_was_folded_is_held_if_it_does_not(code, tries):
     course, actions = go(Course(), SimulationEnded(), Ended(os.EX_DATAERR, 4), Ended(code, 4))
     assert (course.part, [type(action) for action in actions]) == (Part.FINISH, [Start])
-    course, actions = go(course, *[Ended(code, 4)] * TRIES)
+    course, actions = go(course, *[Ended(code, 4)] * tries)
     assert (course.part, course.keeping, course.published, actions) == (Part.NONE, KeepsRun.HELD, False, [])
 
 

@@ -411,17 +411,19 @@ class Folding:
         partials = [part for item in receipts for part in item.partials]
         works = []
         local = partial(self._planning.local, shapes=batch.shapes)
-        for name, numbers, arrays in join_partials(partials, self.placements, local):
+        for joined in join_partials(partials, self.placements, local):
+            name = joined.name
             count = self.placements[name].shape
             key = ShardKey(node, name, (), ())
-            state = self.states.get(key) or ShardState(key, (0,) * len(count), count, first_step=numbers[0])
+            state = self.states.get(key) or ShardState(key, (0,) * len(count), count, first_step=joined.numbers[0])
             # After a crash between the commits to two nodes these steps come again: a state takes each once.
-            new = [(number, values) for number, values in zip(numbers, arrays, strict=True) if number > state.last_step]
+            new = joined.after(state.last_step)
             inputs = Inputs(
-                tuple(number for number, _ in new),
-                tuple(batch.times[batch.numbers.index(number)] for number, _ in new),
+                new.numbers,
+                tuple(batch.times[batch.numbers.index(number)] for number in new.numbers),
                 {},
-                arrays=tuple(values for _, values in new),
+                arrays=tuple(new.arrays),
+                others={text: tuple(own) for text, own in new.others.items()},
             )
             diagnostic = self.config.diagnostics[name]
             own = site.directories[node]
@@ -430,7 +432,7 @@ class Folding:
                 state, diagnostic, inputs, batch.keys, None, own.states, own.rows, self.errors, room, counted,
                 holds=holds,
             )  # fmt: skip
-            works += [work] if new else []
+            works += [work] if new.numbers else []
         begun = {work.state.key: work.state for work in works if work.state.keys is None}
         inherited = self.origins.of_shards(begun, self.states) if self.origins else {}
         return node, [replace(work, inherited=inherited.get(work.state.key)) for work in works]

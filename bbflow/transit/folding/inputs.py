@@ -31,6 +31,8 @@ class Inputs:
     """Variable to its values in each step, of shape (points,); none if there are arrays."""
     arrays: tuple[Array, ...] = ()
     """For each step the field's values, of shape (points,), where they were made elsewhere."""
+    others: Mapping[str, tuple[Array, ...]] = field(default_factory=dict)
+    """The same of the operators' further inputs, by their text."""
     extremes: tuple[Extremes, ...] = ()
     """For each step smallest and largest value of the first variable, where somebody wants to know; none if nobody."""
     bytes: int = 0
@@ -94,7 +96,9 @@ def open_inputs(inputs: Inputs, diagnostic: Diagnostic, local: Local | None, poi
     """
     order = np.asarray(inputs.times, "f8"), np.asarray(inputs.numbers, "i8")
     if inputs.arrays:
-        return Steps(inputs.arrays, None, *order)
+        return Steps(
+            inputs.arrays, None, *order, {name: Steps(own, None, *order) for name, own in inputs.others.items()}
+        )
     variables = read_variables(inputs)
     if local is None:
         evaluated = Evaluated(diagnostic.of, diagnostic.others, variables)
@@ -167,6 +171,15 @@ def partials(inputs: Inputs, diagnostic: Diagnostic, local: Local, *, averages: 
         is_all = len(steps.values) == len(inputs.numbers)
         found.append(local.averaged_partial(steps) if averages and is_all else local.partial(steps))
     return np.concatenate(found)
+
+
+def other_partials(inputs: Inputs, diagnostic: Diagnostic, local: Local) -> dict[str, Array]:
+    """Return what the blocks contribute to each step's further inputs, by their text; as `partials` does."""
+    variables = read_variables(inputs) if diagnostic.others else {}
+    return {
+        text: np.concatenate([local.partial(steps) for steps in _evaluated(local, item, variables)])
+        for text, item in diagnostic.others.items()
+    }
 
 
 def extremes_of(inputs: Inputs, diagnostic: Diagnostic, local: Local | None) -> list[Extremes]:

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from bbflow.errors import ConfigError
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space.columns import Column
+from bbflow.stream.puts import seen
 from bbflow.stream.records import Block, BlockForm
 from bbflow.transit.folding.shards import Place, Regions, ShardKey, overlapping
 
@@ -13,7 +14,7 @@ PlacedForm = tuple[Place, Form]
 
 
 def forms_by_name(forms: Mapping[str, Sequence[Form]]) -> dict[str, list[PlacedForm]]:
-    """Return the forms of each variable, each with its place.
+    """Return the forms of each variable that count, each with its place.
 
     Parameters
     ----------
@@ -24,7 +25,7 @@ def forms_by_name(forms: Mapping[str, Sequence[Form]]) -> dict[str, list[PlacedF
     for node, own in forms.items():
         for at, form in enumerate(own):
             found.setdefault(form.name, []).append(((node, at), form))
-    return found
+    return {name: seen(own) if own[0][1].kind.startswith("Global") else own for name, own in found.items()}
 
 
 def regions(diagnostic: Diagnostic, forms: Mapping[str, Sequence[PlacedForm]], column: Column | None = None) -> Regions:

@@ -1,6 +1,7 @@
 """Steps that depend on blocks of several ranks, such as a global mean: their contributions are joined step by step."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,9 +12,28 @@ from bbflow.transit.folding.shards import ShardKey
 from bbflow.transit.folding.task import PartialSteps
 
 
+class Joined(NamedTuple):
+    """What ranks' contributions to a field have come to."""
+
+    name: str
+    """The diagnostic."""
+    numbers: tuple[int, ...]
+    """Numbers of steps."""
+    arrays: Sequence[Array]
+    """For each its values, of shape (points,)."""
+    others: Mapping[str, Sequence[Array]]
+    """Those of the operators' further inputs, by their text."""
+
+    def after(self, last_step: int) -> "Joined":
+        """Return what is of later steps than one."""
+        new = [at for at, number in enumerate(self.numbers) if number > last_step]
+        others = {text: [own[at] for at in new] for text, own in self.others.items()}
+        return Joined(self.name, tuple(self.numbers[at] for at in new), [self.arrays[at] for at in new], others)
+
+
 def join_partials(
     partials: Sequence[PartialSteps], placements: Mapping[str, Placement], local: Callable[[ShardKey], Local | None]
-) -> Iterator[tuple[str, tuple[int, ...], Sequence[Array]]]:
+) -> Iterator[Joined]:
     """Join the contributions to each field.
 
     Parameters
@@ -27,9 +47,8 @@ def join_partials(
 
     Yields
     ------
-    tuple
-        A diagnostic's name, numbers of steps, and for each of them its values, of shape (points,): the same of each if
-        all parts are of their mean.
+    Joined
+        One for each field; the values of each step are the same if all parts are of their mean.
 
     Raises
     ------
@@ -45,10 +64,17 @@ def join_partials(
             raise BbflowError(
                 f"{name}: some ranks have no block of it in some of the steps {numbers[0]} to {numbers[-1]}"
             )
-        placed = [(known, part.values) for part in parts if (known := local(part.key)) is not None]
-        count = len(parts[0].values)
-        joined = [*map(np.ascontiguousarray, placements[name].finish(placements[name].assemble(count, placed)))]
-        yield name, numbers, joined if count == len(numbers) else joined * len(numbers)
+        known = [(own, part) for part in parts if (own := local(part.key)) is not None]
+        joined = _finished(placements[name], [(own, part.values) for own, part in known])
+        others = {
+            text: _finished(placements[name], [(own, part.others[text]) for own, part in known])
+            for text in parts[0].others
+        }
+        yield Joined(name, numbers, joined if len(joined) == len(numbers) else joined * len(numbers), others)
+
+
+def _finished(placement: Placement, placed: Sequence[tuple[Local, Array]]) -> list[Array]:
+    return [*map(np.ascontiguousarray, placement.finish(placement.assemble(len(placed[0][1]), placed)))]
 
 
 def uneven(partials: Sequence[PartialSteps]) -> frozenset[str]:

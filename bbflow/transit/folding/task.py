@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from bbflow.operators.steps import Array
 from bbflow.operators.windows.window import Window
 from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.inner import inner_step
-from bbflow.transit.folding.inputs import Inputs, extremes_of, open_inputs, partials
+from bbflow.transit.folding.inputs import Inputs, extremes_of, open_inputs, other_partials, partials
 from bbflow.transit.folding.shards import Room, ShardKey, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, CARRIED, INNER, OUTER, Keys, StateSlot, plan_roll
 from bbflow.transit.folding.state_layouts import state_layout_of
@@ -78,6 +78,8 @@ class PartialSteps:
     """The steps."""
     values: Array
     """Of shape (steps, components, points), or (1, components, points) of the steps' mean."""
+    others: Mapping[str, Array] = field(default_factory=dict)
+    """The same of the operators' further inputs, by their text; of the steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,8 @@ def fold_joined(works: Sequence[FoldWork]) -> FoldReceipt | None:
 def _partial(work: FoldWork) -> PartialSteps:
     assert work.local is not None
     values = partials(work.inputs, work.diagnostic, work.local, averages=work.averages)
-    return PartialSteps(work.state.key, work.inputs.numbers, values)
+    others = other_partials(work.inputs, work.diagnostic, work.local)
+    return PartialSteps(work.state.key, work.inputs.numbers, values, others)
 
 
 class ShardFold:
