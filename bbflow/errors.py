@@ -39,6 +39,10 @@ class ChangedSourceError(SourceError):
     """A file isn't any more what it was when it was looked at."""
 
 
+class ConflictError(SourceError):
+    """Somebody else has written a file that was to be written or removed."""
+
+
 class TaskError(BbflowError):
     """A task's command can't be run, failed, or didn't make what it was to make."""
 

@@ -221,9 +221,10 @@ def _du(client: FilesClient, options: argparse.Namespace) -> int:
 
 
 def _status(client: FilesClient, options: argparse.Namespace) -> int:
-    for status in client.status():
+    told = client.status()
+    for status in told:
         _tell(status)
-    return 0
+    return int(any(status.conflicts or status.lost for status in told))
 
 
 def _tell(status: OverviewReply) -> None:
@@ -251,3 +252,7 @@ def _tell(status: OverviewReply) -> None:
         print(f"  not read: {path}: {error}")
     for path in status.lost:
         print(f"  LOST: {path}")
+    for path in status.conflicts:
+        print(f"  CONFLICT: {path}: somebody else has written the shared storage's; rename or remove one of them")
+    if status.weakness:
+        print(f"  what others write in the same instant may be overwritten: {status.weakness}")

@@ -1,9 +1,14 @@
 """What a master and its IOnodes say to each other (FORMAT.md, 'Master and IOnode'): checked once, where it comes in."""
 
+import errno
+
 from msgspec import Struct
 
-from bbflow.files.wire import Keys, Pairs, Sizes, Whole
+from bbflow.files.wire import Keys, Pairs, Seen, Sizes, Whole
 from bbflow.net.frames import parser
+
+CHANGED, TAKEN = errno.ESTALE, errno.ENOTUNIQ
+"""Why an object wasn't written, moved or removed: it isn't what the master knows of it, or another has its name."""
 
 # From an IOnode.
 
@@ -65,6 +70,8 @@ class TaskAnswer(Struct, frozen=True, tag_field="op", tag="task", kw_only=True):
     """What a directory has: path below it, size, version and time of change."""
     directories: tuple[str, ...] = ()
     """Names of the directories there."""
+    weakness: str = ""
+    """What the shared storage can't check in the instant in which it changes; of `upload`, `move` and `delete`."""
 
 
 # From the master.
@@ -155,6 +162,10 @@ class UploadCommand(Command, frozen=True, tag_field="op", tag="upload", kw_only=
     piece_bytes: Whole
     ring: tuple[str, ...]
     replicas: Whole
+    over: Seen
+    """What is to be there by that name."""
+    unsure: bool = False
+    """Whether an earlier upload of the file may be there, too: what isn't `over` is kept beside then."""
 
 
 class StopCommand(Command, frozen=True, tag_field="op", tag="stop", kw_only=True):
@@ -169,14 +180,18 @@ class MoveCommand(Command, frozen=True, tag_field="op", tag="move", kw_only=True
 
     path: str
     to: str
-    size: Whole
-    """Its bytes: it may have that name already."""
+    facts: tuple[Whole, str]
+    """What the object must be; it may have the other name already."""
+    over: Seen
+    """What is to be there by the other name."""
 
 
 class DeleteCommand(Command, frozen=True, tag_field="op", tag="delete", kw_only=True):
     """Remove an object."""
 
     path: str
+    facts: Seen
+    """What it must be; None if nobody knows: it is kept beside then."""
 
 
 class EndCommand(Command, frozen=True, tag_field="op", tag="end", kw_only=True):

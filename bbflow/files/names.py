@@ -2,10 +2,13 @@
 
 import errno
 import re
+import time
 from pathlib import PurePosixPath
 
 MAX_NAME_BYTES = 255
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+CONFLICT = ".bbflow-conflict-"
+"""Marks what is kept beside what somebody else has written in the shared storage."""
 STREAMS_URL = "bbflow-streams:"
 """Begins the URL of a contact file's streams as a shared storage."""
 
@@ -56,3 +59,9 @@ def split_path(path: str) -> list[str]:
 def is_within(path: str, directory: str) -> bool:
     """Whether a path is a directory or below it, both from the root."""
     return PurePosixPath(path).is_relative_to(directory)
+
+
+def conflict_name(name: str, at_s: float) -> str:
+    """Return the name under which a file is kept beside the one that has its name in the shared storage."""
+    mark = time.strftime(f"{CONFLICT}%Y%m%dT%H%M%SZ", time.gmtime(at_s))
+    return f"{name.encode()[: MAX_NAME_BYTES - len(mark)].decode(errors='ignore')}{mark}"

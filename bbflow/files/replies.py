@@ -233,7 +233,11 @@ class OverviewReply(FileReply, frozen=True, kw_only=True):
     unread: tuple[tuple[str, str], ...]
     """Not read: path and why."""
     lost: tuple[str, ...]
-    """Paths of files whose bytes went with their node."""
+    """Paths of files whose bytes went with their node, or with what somebody did to their object."""
+    conflicts: tuple[str, ...] = ()
+    """Paths of files that are kept beside what somebody else has written in the shared storage."""
+    weakness: str = ""
+    """What the shared storage can't check in the instant in which it changes; empty if it can."""
     replicas: Count = 1
     """Copies that each file in memory is to have."""
     thin: Count = 0

@@ -9,6 +9,8 @@ from bbflow.reading import wire_types as wire
 Whole = wire.Whole
 Pairs = tuple[tuple[Whole, Whole], ...]
 """Pairs of numbers: a version's pieces, slots and their requests."""
+Seen = tuple[Whole, str] | None
+"""Size and version of an object, as the shared storage told them; None for no object."""
 Sizes = dict[str, Whole]
 """Numbers by name."""
 PieceKey = Annotated[str, Meta(pattern=r"^[1-9a-f][0-9a-f]{0,15}\.(?:0|[1-9a-f][0-9a-f]{0,11})\Z")]

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from bbflow.errors import MissingSourceError, SourceError
+from bbflow.errors import ChangedSourceError, ConflictError, MissingSourceError, SourceError
 
 LASTING = {
     errno.EEXIST,
@@ -41,6 +41,26 @@ class Facts:
     def resumable(self) -> bool:
         """Whether a copy can be carried on with: the source has versions and gives ranges."""
         return self.ranges and self.version is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What somebody who writes, moves or removes a file believes to be there: anything else is left as it is."""
+
+    facts: tuple[int, str] | None
+    """Its size in bytes and its version, empty if the store tells none; None if there is no file."""
+
+    def check(self, url: str, found: Facts | None) -> None:
+        """Refuse what was found there instead.
+
+        Raises
+        ------
+        ConflictError
+            If it isn't what was believed.
+        """
+        now = None if found is None else (found.size_bytes, found.version or "")
+        if now != self.facts:
+            raise conflict(url)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,23 +100,35 @@ class PlainStore(Protocol):
     def whole(self, url: str, most_bytes: int) -> tuple[Facts, bytes] | None:
         """Read a small file in one go, with facts of just this content; None if that can't be had."""
 
-    def create(self, url: str, size_bytes: int) -> AbstractContextManager[Any]:
-        """Open a file of this many bytes for writing; it appears whole when the ``with`` ends well, else never."""
+    def create(self, url: str, size_bytes: int, over: Expected | None = None) -> AbstractContextManager[Any]:
+        """Open a file of this many bytes for writing; it appears whole when the ``with`` ends well, else never.
+
+        With `over`, it takes the place of just that; the ``with`` ends by a `ConflictError` where something else is.
+        """
 
     def children(self, url: str) -> tuple[list[Listed], list[str]]:
         """List the files in a directory, and the names of the directories in it."""
 
-    def remove(self, url: str) -> None:
-        """Remove a file; one that isn't there is removed already."""
+    def remove(self, url: str, known: Expected | None = None) -> None:
+        """Remove a file, if it is what is known of it; one that isn't there is removed already."""
 
-    def move(self, url: str, to: str) -> None:
-        """Give a file another name in the same store, in place of what has it."""
+    def move(self, url: str, to: str, known: Expected, over: Expected) -> None:
+        """Give a file another name in the same store, if it is what is known of it, in place of just `over`.
+
+        Raises
+        ------
+        ChangedSourceError
+            If it isn't; a `ConflictError` if that is so of `over`.
+        """
 
     def clear(self, url: str) -> bool:
         """Remove directories that have a file's name, if no file is below; return whether there were any."""
 
     def tree(self, url: str) -> Iterator[Listed]:
         """List all files below a directory."""
+
+    def weakness(self, url: str) -> str:
+        """Say what the store can't do by which a file is checked in the same instant in which it is changed; or ""."""
 
 
 class Store(PlainStore, Protocol):
@@ -107,6 +139,16 @@ class Store(PlainStore, Protocol):
 
     def disproves(self, url: str) -> bool:
         """Whether a content that differs from the store's own checksum is damaged for certain."""
+
+
+def conflict(url: str) -> ConflictError:
+    """Say that somebody else's file is where one was to be written or removed."""
+    return ConflictError(f"{url} was written by somebody else meanwhile, and stays as it is")
+
+
+def changed(url: str) -> ChangedSourceError:
+    """Say that a file isn't what was to be moved."""
+    return ChangedSourceError(f"{url} was written by somebody else meanwhile, and stays there")
 
 
 def missing(url: str) -> SourceError:

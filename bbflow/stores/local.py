@@ -8,9 +8,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from bbflow.errors import DirectorySourceError, SourceError
-from bbflow.host.atomic import replacing
-from bbflow.stores.facts import Facts, Listed, Reader, forbidden, impossible, missing
+from bbflow.errors import ConflictError, DirectorySourceError, SourceError
+from bbflow.host.atomic import beside, replacing
+from bbflow.host.renaming import EXCHANGE, NOREPLACE, renamed
+from bbflow.stores.facts import Expected, Facts, Listed, Reader, changed, conflict, forbidden, impossible, missing
 from bbflow.stores.urls import is_local, path_below
 
 NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)
@@ -63,14 +64,49 @@ class LocalFiles:
                 return None
         return facts, content
 
+    def __init__(self) -> None:
+        self._weak = False
+
+    def weakness(self, url: str) -> str:
+        """Say so where a file system, as NFS does, knows no rename that replaces nothing."""
+        return "its file system has no renames that replace nothing" if self._weak else ""
+
     @contextmanager
-    def create(self, url: str, size_bytes: int) -> Iterator[Any]:
+    def create(self, url: str, size_bytes: int, over: Expected | None = None) -> Iterator[Any]:
         """Write beside a file, then take its place."""
         path = Path(path_of(url))
         with _refusals(url):
             path.parent.mkdir(parents=True, exist_ok=True)
-            with replacing(path) as temporary, temporary.open("wb") as file:
-                yield file
+            if over is None:
+                with replacing(path) as temporary, temporary.open("wb") as file:
+                    yield file
+                return
+            aside = beside(path)
+            try:
+                with aside.open("wb") as file:
+                    yield file
+                self._place(str(aside), str(path), over, url)
+            finally:
+                aside.unlink(missing_ok=True)
+
+    def _place(self, aside: str, path: str, over: Expected, url: str) -> None:
+        """Give a file its name in place of just `over`, which is aside then."""
+        before = _stat_or_none(path)
+        if before is not None and not stat.S_ISREG(before.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        over.check(url, None if before is None else _facts(url, before))
+        try:
+            if not renamed(aside, path, NOREPLACE if before is None else EXCHANGE):
+                self._weak = True  # it was looked at just before
+                os.replace(aside, path)
+                return
+        except (FileExistsError, FileNotFoundError):
+            raise conflict(url) from None
+        if before is None or _is_same(before, os.stat(aside)):
+            return
+        # What came out is what somebody put there since it was looked at: it goes back.
+        renamed(aside, path, EXCHANGE)
+        raise conflict(url)
 
     def children(self, url: str) -> tuple[list[Listed], list[str]]:
         """List a directory; links to directories are followed, and files that go meanwhile are left out."""
@@ -91,24 +127,54 @@ class LocalFiles:
             for directory, _, names in os.walk(root, onerror=_raise):
                 for name in names:
                     path = os.path.join(directory, name)
-                    found = _facts_or_none(path)
+                    found = _stat_or_none(path)
                     if found is not None and stat.S_ISREG(found.st_mode):
                         yield _listed(url, os.path.relpath(path, root), found)
 
-    def remove(self, url: str) -> None:
+    def remove(self, url: str, known: Expected | None = None) -> None:
         """Remove a file; where none can be by that name, there is none."""
+        path = path_of(url)
         with _refusals(url):
             try:
-                os.unlink(path_of(url))
+                if known is None:
+                    os.unlink(path)
+                else:
+                    self._remove(path, known, url)
             except OSError as error:
                 if error.errno not in NO_FILE:
                     raise
 
-    def move(self, url: str, to: str) -> None:
+    def _remove(self, path: str, known: Expected, url: str) -> None:
+        before = os.stat(path)
+        if not stat.S_ISREG(before.st_mode):
+            return  # no file has the name
+        known.check(url, _facts(url, before))
+        aside = str(beside(Path(path)))
+        os.replace(path, aside)  # whoever writes there from now on writes another file
+        if not _is_same(before, os.stat(aside)):
+            with suppress(FileExistsError):  # else it is overwritten already by what is there now
+                if not renamed(aside, path, NOREPLACE):
+                    os.replace(aside, path)
+            raise conflict(url)
+        os.unlink(aside)
+
+    def move(self, url: str, to: str, known: Expected, over: Expected) -> None:
         """Rename a file; directories on the way are made."""
+        path, target = path_of(url), path_of(to)
         with _refusals(url):
-            os.makedirs(os.path.dirname(path_of(to)), exist_ok=True)
-            os.replace(path_of(url), path_of(to))
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            before = os.stat(path)
+            try:
+                known.check(url, _facts(url, before))
+            except ConflictError as error:
+                raise changed(url) from error
+            self._place(path, target, over, to)
+            if not _is_same(before, os.stat(target)):
+                renamed(target, path, NOREPLACE if over.facts is None else EXCHANGE)
+                raise changed(url)
+            if over.facts is not None:
+                with suppress(FileNotFoundError):  # where they couldn't be swapped
+                    os.unlink(path)
 
     def clear(self, url: str) -> bool:
         """Remove directories that have a file's name, if there is nothing else below; return whether there were any."""
@@ -155,14 +221,20 @@ def _facts(url: str, found: os.stat_result) -> Facts:
 
 
 def _version(found: os.stat_result) -> str:
-    return f"mtime:{found.st_mtime_ns}:{found.st_ino}"
+    # An mtime can be set back, as rsync does; nobody sets the ctime.
+    return f"mtime:{found.st_mtime_ns}:{found.st_ino}:{found.st_ctime_ns}"
+
+
+def _is_same(one: os.stat_result, other: os.stat_result) -> bool:
+    """Whether a file is what it was before it was renamed, which gives it another ctime."""
+    return all(getattr(one, field) == getattr(other, field) for field in ("st_dev", "st_ino", "st_size", "st_mtime_ns"))
 
 
 def _listed(url: str, name: str, found: os.stat_result) -> Listed:
     return Listed(path_below(url, name), name, found.st_size, _version(found), found.st_mtime)
 
 
-def _facts_or_none(path: str) -> os.stat_result | None:
+def _stat_or_none(path: str) -> os.stat_result | None:
     try:
         return os.stat(path)
     except OSError:

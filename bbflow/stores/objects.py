@@ -4,8 +4,10 @@ Retries belong to the transfer: a client that tries again by itself would read i
 """
 
 import configparser
+import io
 import os
 import re
+import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -15,9 +17,19 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from bbflow.errors import ChangedSourceError, ConfigError, MissingSourceError, MissingToolError, SourceError, nearest
-from bbflow.stores.facts import Facts, Listed, Reader, forbidden, impossible, missing
+from bbflow.errors import (
+    ChangedSourceError,
+    ConfigError,
+    ConflictError,
+    MissingSourceError,
+    MissingToolError,
+    SourceError,
+    nearest,
+)
+from bbflow.host.atomic import beside
+from bbflow.stores.facts import Expected, Facts, Listed, Reader, changed, conflict, forbidden, impossible, missing
 from bbflow.stores.keys import TIMEOUT_S, list_keys
+from bbflow.stores.urls import below
 
 OPTIONS = {
     "key": "access_key_id",
@@ -88,6 +100,7 @@ class ObjectStore:
         if endpoint and not _ENDPOINT.fullmatch(endpoint):
             raise ConfigError(f"{endpoint!r} is no endpoint of S3: write AWS_ENDPOINT_URL like http://127.0.0.1:9000")
         self._buckets: dict[tuple[str, bool], Any] = {}
+        self._weak: dict[str, str] = {}
 
     def facts(self, url: str) -> Facts:
         """Ask for an object's facts."""
@@ -115,13 +128,71 @@ class ObjectStore:
             return (facts, bytes(reply.bytes())) if facts.size_bytes <= most_bytes else None
 
     @contextmanager
-    def create(self, url: str, size_bytes: int) -> Iterator[Any]:
-        """Open an object of this many bytes for writing; it appears whole when the ``with`` ends well, else never."""
+    def create(self, url: str, size_bytes: int, over: Expected | None = None) -> Iterator[Any]:
+        """Open an object of this many bytes for writing; it appears whole when the ``with`` ends well, else never.
+
+        An object of several parts is looked at just before they become one: obstore has no condition for that.
+        """
         part, at_once = upload_parts(size_bytes)
-        bucket, key = self._open(url, in_parts=size_bytes > part)
+        in_parts = size_bytes > part
+        bucket, key = self._open(url, in_parts=in_parts)
+        if over is not None and not in_parts and not self.weakness(url):
+            content = io.BytesIO()
+            yield content
+            self._put(url, content.getvalue(), over)
+            return
         writing = self._obstore.open_writer(bucket, key, buffer_size=part, max_concurrency=at_once)
         with self._refusals(url), writing as writer:
             yield writer
+            if over is not None:
+                over.check(url, self._facts_or_none(url))
+
+    def _put(self, url: str, content: bytes, over: Expected, attributes: Any = None) -> None:
+        """Write an object by one request, whose condition the server checks."""
+        bucket, key = self._open(url)
+        mode: Any = "create" if over.facts is None else {"e_tag": over.facts[1]}
+        errors = self._obstore.exceptions
+        with self._refusals(url):
+            try:
+                self._obstore.put(bucket, key, content, mode=mode, attributes=attributes, use_multipart=False)
+            except (errors.AlreadyExistsError, errors.PreconditionError) as error:
+                raise conflict(url) from error
+
+    def _facts_or_none(self, url: str) -> Facts | None:
+        with suppress(MissingSourceError):
+            return self.facts(url)
+        return None
+
+    def weakness(self, url: str) -> str:
+        """Try, once for each bucket, whether its server heeds conditions, and say so if it doesn't."""
+        bucket = _bucket_of(url)
+        if bucket not in self._weak:
+            trial = beside(Path(f"{os.urandom(8).hex()}.bbflow-conditions"))
+            try:
+                self._weak[bucket] = self._try_conditions(below(url.rpartition("/")[0], trial.name))
+            except SourceError:  # whoever tries to write is told why
+                return "its S3 server refuses to try that"
+        return self._weak[bucket]
+
+    def _try_conditions(self, url: str) -> str:
+        """Say which condition a server has ignored, or doesn't know."""
+        other = Expected((1, '"0123456789abcdef0123456789abcdef"'))
+        store, key = self._open(url)
+        with self._refusals(url):
+            self._obstore.put(store, key, b"x")
+        try:
+            for over in (Expected(None), other):
+                with suppress(ConflictError):
+                    self._put(url, b"x", over)
+                    return "its S3 server ignores the conditions of a PUT"
+            with suppress(ConflictError):
+                self._delete(url, other)
+                return "its S3 server ignores the condition of a DELETE"
+        except SourceError:  # what it doesn't know it may refuse, too
+            return "its S3 server knows no conditions"
+        finally:
+            self.remove(url)
+        return ""
 
     def children(self, url: str) -> tuple[list[Listed], list[str]]:
         """List what is directly below a prefix."""
@@ -192,16 +263,70 @@ class ObjectStore:
         asked = self._store(bucket, endpoint=f"{endpoint}&x-id=", virtual_hosted_style_request=True)
         return str(self._obstore.sign(asked, "GET", "", seconds))
 
-    def remove(self, url: str) -> None:
+    def remove(self, url: str, known: Expected | None = None) -> None:
         """Remove an object."""
         with suppress(MissingSourceError), self._refusals(url):
-            self._obstore.delete(*self._open(url))
+            if known is None:
+                self._obstore.delete(*self._open(url))
+            elif self.weakness(url):
+                known.check(url, self.facts(url))
+                self._obstore.delete(*self._open(url))
+            else:
+                self._delete(url, known)
 
-    def move(self, url: str, to: str) -> None:
-        """Copy an object within its bucket, and remove it under its old name."""
+    def _delete(self, url: str, known: Expected) -> None:
+        """Remove an object by a request with a condition, which obstore doesn't have, and which isn't signed."""
+        bucket, key = self._open(url)
+        signed = self._obstore.sign(bucket, "DELETE", key, timedelta(seconds=TIMEOUT_S))
+        request = urllib.request.Request(signed, method="DELETE", headers={"If-Match": _tag(known)})
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT_S):
+                pass
+        except urllib.error.HTTPError as error:
+            with error:
+                if error.code == 412:
+                    raise conflict(url) from error
+                if error.code != 404:
+                    raise _refusal(url, error.code, error.reason) from error
+
+    def move(self, url: str, to: str, known: Expected, over: Expected) -> None:
+        """Copy an object within its bucket, and remove it under its old name.
+
+        obstore has no condition for a copy: what is small is read and written, each with its condition; what isn't is
+        looked at before and after.
+        """
+        (bucket, key), (_, new) = self._open(url), self._open(to)
+        self._check(url, known)
+        if known.facts and known.facts[0] <= LEAST_PART_BYTES and not self.weakness(to):
+            content, attributes = self._content(url, known)
+            self._put(to, content, over, attributes)
+        else:
+            over.check(to, self._facts_or_none(to))
+            with self._refusals(url):
+                self._obstore.copy(bucket, key, new)
+            try:
+                self._check(url, known)
+            except SourceError:
+                self.remove(to)  # it may be of what somebody else has written
+                raise
+        with suppress(ConflictError):  # somebody has written another one since, which stays
+            self.remove(url, known)
+
+    def _check(self, url: str, known: Expected) -> None:
+        try:
+            known.check(url, self.facts(url))
+        except ConflictError as error:
+            raise changed(url) from error
+
+    def _content(self, url: str, known: Expected) -> tuple[bytes, Any]:
+        """Read a small object as it is known, with its attributes."""
         bucket, key = self._open(url)
         with self._refusals(url):
-            self._obstore.rename(bucket, key, self._open(to)[1])
+            try:
+                reply = self._obstore.get(bucket, key, options={"if_match": _tag(known)})
+            except self._obstore.exceptions.PreconditionError as error:
+                raise changed(url) from error
+            return bytes(reply.bytes()), reply.attributes
 
     def clear(self, url: str) -> bool:
         """Do nothing: a key is in no other's way."""
@@ -367,7 +492,12 @@ def _facts(url: str, meta: Mapping[str, Any]) -> Facts:
 
 
 def _version(meta: Mapping[str, Any]) -> str:
-    return str(meta["version"] or meta["e_tag"] or meta["last_modified"])
+    # Not the version's number: listings don't tell it, and conditions don't ask for it.
+    return str(meta["e_tag"] or meta["last_modified"])
+
+
+def _tag(known: Expected) -> str:
+    return known.facts[1] if known.facts else ""
 
 
 def _listed(url: str, prefix: str, meta: Mapping[str, Any]) -> Listed:

@@ -11,8 +11,15 @@ import fsspec
 from fsspec.asyn import sync
 from fsspec.core import split_protocol
 
-from bbflow.errors import ConfigError, DirectorySourceError, MissingToolError, SourceError
-from bbflow.stores.facts import Facts, Listed, Reader, forbidden, impossible, missing
+from bbflow.errors import (
+    ConfigError,
+    ConflictError,
+    DirectorySourceError,
+    MissingSourceError,
+    MissingToolError,
+    SourceError,
+)
+from bbflow.stores.facts import Expected, Facts, Listed, Reader, changed, forbidden, impossible, missing
 from bbflow.stores.urls import HTTP, below, is_name
 from bbflow.stores.web import WebFacts, children
 
@@ -69,13 +76,28 @@ class RemoteFiles:
         return None
 
     @contextmanager
-    def create(self, url: str, size_bytes: int) -> Iterator[Any]:
+    def create(self, url: str, size_bytes: int, over: Expected | None = None) -> Iterator[Any]:
         """Open a file of this many bytes for writing; it appears whole when the ``with`` ends well, else never."""
         system, path = self._system(url)
         with _refusals(url):
+            self._check(url, over)
             system.makedirs(system._parent(path), exist_ok=True)
             with _committed(system.open(path, "wb", autocommit=False)) as file:
                 yield file
+                self._check(url, over)
+
+    def _check(self, url: str, known: Expected | None) -> None:
+        """Look what is there just before it is changed."""
+        if known is not None:
+            try:
+                found = self.facts(url)
+            except MissingSourceError:
+                found = None
+            known.check(url, found)
+
+    def weakness(self, url: str) -> str:
+        """Say that fsspec has no requests with a condition."""
+        return "fsspec has no requests with a condition"
 
     def children(self, url: str) -> tuple[list[Listed], list[str]]:
         """List a directory, if the server lets it be listed."""
@@ -108,16 +130,23 @@ class RemoteFiles:
                 yield replace(file, name=above + file.name)
             waiting += [(below(directory, name), f"{above}{name}/") for name in directories]
 
-    def remove(self, url: str) -> None:
+    def remove(self, url: str, known: Expected | None = None) -> None:
         """Remove a file."""
         system, path = self._system(url)
-        with _refusals(url), suppress(FileNotFoundError):
+        with _refusals(url), suppress(FileNotFoundError, MissingSourceError):
+            if known is not None:
+                known.check(url, self.facts(url))
             system.rm_file(path)
 
-    def move(self, url: str, to: str) -> None:
+    def move(self, url: str, to: str, known: Expected, over: Expected) -> None:
         """Rename a file, by whatever its system has for that."""
         (system, old), (_, new) = self._system(url), self._system(to)
         with _refusals(url):
+            try:
+                known.check(url, self.facts(url))
+            except ConflictError as error:
+                raise changed(url) from error
+            self._check(to, over)
             system.makedirs(system._parent(new), exist_ok=True)
             system.mv(old, new)
 
@@ -184,6 +213,8 @@ def _refusals(url: str) -> Iterator[None]:
     """Turn a source's refusals into a `SourceError`; what may pass, such as a lost connection, stays as it is."""
     try:
         yield
+    except SourceError:
+        raise
     except Exception as error:
         # fsspec's HTTP says FileNotFoundError whatever went wrong; the cause, or the status, tells more.
         status = _status(error) or _status(error.__cause__)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from bbflow.stores.facts import Facts, Listed, Reader, Store
+from bbflow.stores.facts import Expected, Facts, Listed, Reader, Store
 from bbflow.stores.local import LocalFiles, local_path
 from bbflow.stores.ranges import part_of, shifted
 from bbflow.stores.urls import is_local, split_range
@@ -57,9 +57,12 @@ class Sources:
         """Read a small file in one go, with facts of just this content; None if that can't be had."""
         return self._store(url).whole(url, most_bytes) if split_range(url)[1] is None else None
 
-    def create(self, url: str, size_bytes: int = 0) -> AbstractContextManager[Any]:
-        """Open a file of this many bytes for writing; it appears whole when the ``with`` ends well, else never."""
-        return self._store(url).create(url, size_bytes)
+    def create(self, url: str, size_bytes: int = 0, over: Expected | None = None) -> AbstractContextManager[Any]:
+        """Open a file of this many bytes for writing; it appears whole when the ``with`` ends well, else never.
+
+        With `over`, it takes the place of just that; the ``with`` ends by a `ConflictError` where something else is.
+        """
+        return self._store(url).create(url, size_bytes, over)
 
     def children(self, url: str) -> tuple[list[Listed], list[str]]:
         """List the files in a directory, and the names of the directories in it."""
@@ -69,13 +72,17 @@ class Sources:
         """List all files below a directory."""
         return self._store(url).tree(url)
 
-    def remove(self, url: str) -> None:
-        """Remove a file; one that isn't there is removed already."""
-        self._store(url).remove(url)
+    def remove(self, url: str, known: Expected | None = None) -> None:
+        """Remove a file, if it is what is known of it; one that isn't there is removed already."""
+        self._store(url).remove(url, known)
 
-    def move(self, url: str, to: str) -> None:
-        """Give a file another name in the same store, in place of what has it."""
-        self._store(url).move(url, to)
+    def move(self, url: str, to: str, known: Expected, over: Expected) -> None:
+        """Give a file another name in the same store, if it is what is known of it, in place of just `over`."""
+        self._store(url).move(url, to, known, over)
+
+    def weakness(self, url: str) -> str:
+        """Say what a store can't check in the same instant in which it writes; empty if it can."""
+        return self._store(url).weakness(url)
 
     def clear(self, url: str) -> bool:
         """Remove directories that have a file's name, if no file is below; return whether there were any."""

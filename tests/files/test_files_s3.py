@@ -67,7 +67,7 @@ def test_a_bucket_that_is_missing_is_told_of_when_nodes_come_up(bucket, tmp_path
 
 def test_what_would_be_written_to_a_bucket_that_is_missing_says_so(bucket):
     with pytest.raises(SourceError, match="there is no bucket 'none-such': make it"):
-        Storage("s3://none-such/run").write("f", lambda: [b"1"], 1)
+        Storage("s3://none-such/run").write("f", lambda: [b"1"], 1, None)
 
 
 def test_a_storage_that_is_empty_is_nothing_to_tell_of(bucket, tmp_path):
@@ -86,10 +86,10 @@ def test_a_name_that_no_object_could_have_is_refused_and_an_old_one_can_be_remov
         assert refused.value.errno == errno.EILSEQ
     assert client.flush(wait_s=60).left == 0
     storage = Storage("s3://bucket/named")
-    storage.remove("a\tb")
-    storage.remove("d//f")
+    storage.remove("a\tb", None)
+    storage.remove("d//f", None)
     with pytest.raises(SourceError, match="control character"):
-        storage.write("a\tb", lambda: [b"1"], 1)
+        storage.write("a\tb", lambda: [b"1"], 1, None)
     assert [meta["path"] for page in obstore.list(bucket, "named") for meta in page] == ["named/d/f"]
 
 
@@ -261,7 +261,7 @@ def test_a_server_that_throttles_and_hangs_up_loses_nothing(servers, throttled, 
 def test_who_may_not_write_is_told_so_at_once_in_a_line(throttled, monkeypatch, size):
     monkeypatch.setattr(Throttle, "forbids", True)
     with pytest.raises(SourceError, match=r"^s3://bucket/no/f: no permission; check [\w ,]+$"):
-        Storage("s3://bucket/no").write("f", lambda: [bytes(size)], size)
+        Storage("s3://bucket/no").write("f", lambda: [bytes(size)], size, None)
 
 
 def test_what_takes_long_is_waited_for_while_it_moves_and_what_stands_still_is_told_of(throttled, monkeypatch):
@@ -273,10 +273,10 @@ def test_what_takes_long_is_waited_for_while_it_moves_and_what_stands_still_is_t
     ((_, size, version, _),) = next(storage.scan("", below=False)).objects
     assert storage.read("there", 0, size, (size, version)) == b"abc" * 1000
     monkeypatch.setattr(Throttle, "slow_s", 1.5)
-    storage.write("parts", lambda: [content], len(content))
+    storage.write("parts", lambda: [content], len(content), None)
     assert bytes(obstore.get(throttled, "slow/parts").bytes()) == content
     with pytest.raises(SourceError, match="gave no answer in 1 s: it hangs, or the way there is too slow"):
-        storage.write("whole", lambda: [b"a"], 1)
+        storage.write("whole", lambda: [b"a"], 1, None)
 
 
 def test_a_move_whose_answer_was_lost_is_done(servers, throttled):

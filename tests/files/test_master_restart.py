@@ -1,5 +1,6 @@
 """A master that is killed while IOnodes work at the shared storage: the next one knows what may be there."""
 
+import errno
 import os
 from contextlib import nullcontext
 
@@ -9,6 +10,7 @@ from test_master import NODE, ONE, Bench
 from bbflow.errors import SourceError
 from bbflow.files.ionode.storage import Storage
 from bbflow.host.atomic import beside
+from testsupport.stored import facts_of
 
 SIZE = 4
 
@@ -117,7 +119,7 @@ def test_an_upload_that_outlives_its_master_leaves_no_object_under_a_name_that_i
     assert killed.names(killed.root) == ["f"]
 
 
-def test_an_upload_that_outlives_its_master_is_over_before_the_file_is_written_back_anew(killed):
+def test_an_upload_that_outlives_its_master_counts_once_it_is_over(killed):
     killed.close_file(killed.root, "f")
     task = killed.command("upload")["task"]
     killed.restart(f=task)
@@ -126,7 +128,17 @@ def test_an_upload_that_outlives_its_master_is_over_before_the_file_is_written_b
     killed.join()
     assert killed.commands == []
     killed.say(NODE, "task", task=task, ok=True, facts=[SIZE, "1"])
-    assert killed.command("upload")["path"] == "f"
+    assert killed.commands == []
+    assert killed.say(ONE, "lookup", parent=killed.root, name="f")["attr"]["state"] == "clean"
+
+
+def test_an_upload_that_fails_after_its_master_is_begun_anew_and_what_may_be_there_is_kept_beside(killed):
+    killed.close_file(killed.root, "f")
+    task = killed.command("upload")["task"]
+    killed.restart(f=task)
+    killed.say(NODE, "task", task=task, ok=False, errno=errno.EIO, error="no answer")
+    upload = killed.command("upload")
+    assert (upload["path"], upload["over"], upload["unsure"]) == ("f", None, True)
     assert killed.commands == []
 
 
@@ -136,7 +148,7 @@ def test_a_move_of_which_nobody_noted_the_end_is_done_again_before_all_else(kill
     killed.command("move")
     killed.restart()
     move = killed.command("move")
-    assert (move["path"], move["to"], move["size"]) == ("f", "g", SIZE)
+    assert (move["path"], move["to"], move["facts"]) == ("f", "g", [SIZE, "1"])
     assert killed.rename("g", "h") is None
     killed.scanned("g")
     assert killed.said[ONE]["ok"]
@@ -203,16 +215,17 @@ def test_an_object_that_was_moved_already_counts_as_moved_only_if_it_is_that_one
     storage, old, new = Storage(str(tmp_path)), tmp_path / "old", tmp_path / "new"
     old.write_bytes(b"1234")
     new.write_bytes(b"replaced")
-    assert storage.move("old", "new", 4)[0] == 4
+    facts = facts_of(old)
+    assert storage.move("old", "new", facts, facts_of(new))[0] == 4
     assert new.read_bytes() == b"1234"
-    assert storage.move("old", "new", 4)[0] == 4
+    assert storage.move("old", "new", facts, None)[0] == 4
     with pytest.raises(SourceError, match="old isn't there"):
-        storage.move("old", "new", 5)
+        storage.move("old", "new", (5, ""), None)
     with pytest.raises(SourceError, match="old isn't there"):
-        storage.move("old", "nowhere", 4)
+        storage.move("old", "nowhere", facts, None)
 
 
 def test_an_object_that_can_not_be_moved_is_told_to_have_its_old_name(tmp_path):
     (tmp_path / "old").write_bytes(b"1234")
     with pytest.raises(FileExistsError, match="File name too long"):
-        Storage(str(tmp_path)).move("old", "x" * 300, 4)
+        Storage(str(tmp_path)).move("old", "x" * 300, facts_of(tmp_path / "old"), None)

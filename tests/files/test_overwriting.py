@@ -70,9 +70,10 @@ def test_what_others_put_into_the_storage_meanwhile_takes_no_bytes_from_who_goes
     client.refresh("/")
     file.pwrite(b"more", len(OLD))
     file.close()
-    assert client.read("/f") == OLD + b"more"
     assert client.flush(wait_s=60).left == 0
-    assert (servers.storage / "f").read_bytes() == OLD + b"more"
+    (ours,) = client.status()[0].conflicts
+    assert client.read(f"/{ours}") == (servers.storage / ours).read_bytes() == OLD + b"more"
+    assert client.read("/f") == (servers.storage / "f").read_bytes() == b"by somebody else"
 
 
 def test_a_file_that_was_overwritten_on_its_way_to_memory_is_written_back(killed):  # noqa: F811

@@ -23,7 +23,7 @@ def transfers_of(directory, addresses):
 
 
 def test_an_upload_in_pieces_of_no_bytes_is_refused(tmp_path):
-    command = UploadCommand(task=1, path="f", size=1000, pieces=(), piece_bytes=0, ring=(), replicas=1)
+    command = UploadCommand(task=1, path="f", size=1000, pieces=(), piece_bytes=0, ring=(), replicas=1, over=None)
     with pytest.raises(ProtocolError, match="1000 bytes in pieces of 0"):
         transfers_of(tmp_path, {}).slow[UploadCommand](command, print)
 

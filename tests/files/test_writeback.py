@@ -11,6 +11,7 @@ from bbflow.files.commands import StopCommand, UploadCommand
 from bbflow.files.ionode.storage import Storage
 from bbflow.files.ionode.transfers import Transfers
 from bbflow.files.pieces import Pieces
+from testsupport.stored import facts_of
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def test_a_move_that_may_have_been_done_is_repeated_before_the_file_is_moved_on(
     assert bench.commands == []
     bench.wait(11.0)
     move = bench.command("move")
-    assert (move["path"], move["to"], move["size"]) == ("f", "g", SIZE)
+    assert (move["path"], move["to"], move["facts"]) == ("f", "g", [SIZE, "1"])
     bench.answer(move, facts=[SIZE, "1"])
     assert bench.command("move")["to"] == "h"
 
@@ -76,7 +77,6 @@ def test_a_file_whose_object_somebody_has_removed_is_written_back_under_its_othe
     uploaded(bench, "f")
     assert bench.rename("f", "g")
     bench.answer(bench.command("move"), ok=False, errno=errno.ENOENT, error="f isn't there")
-    bench.answer(bench.command("delete"))
     bench.wait(11.0)
     upload = bench.command("upload")
     assert upload["path"] == "g"
@@ -222,7 +222,9 @@ def test_an_ionode_gives_up_the_upload_that_it_is_told_to_and_no_other(tmp_path)
     storage = Storage(f"file://{tmp_path}/store")
     transfers = Transfers("io", Pieces(tmp_path / "pieces"), None, storage, dict, None)
     files = {
-        number: UploadCommand(task=number, path=f"f{number}", size=100, pieces=(), piece_bytes=64, ring=(), replicas=1)
+        number: UploadCommand(
+            task=number, path=f"f{number}", size=100, pieces=(), piece_bytes=64, ring=(), replicas=1, over=None
+        )
         for number in (1, 2)
     }
     transfers.quick[StopCommand](StopCommand(upload=1))
@@ -297,8 +299,8 @@ def test_a_file_gets_the_name_of_directories_in_which_nothing_is_left(tmp_path):
     for name in ("written", "moved"):
         (store / name / "a" / "b").mkdir(parents=True)
     (store / "f").write_bytes(b"12")
-    assert storage.write("written", lambda: [b"1"], 1)[0] == 1
-    assert storage.move("f", "moved", 2)[0] == 2
+    assert storage.write("written", lambda: [b"1"], 1, None)[0] == 1
+    assert storage.move("f", "moved", facts_of(store / "f"), None)[0] == 2
     assert {path.name: path.read_bytes() for path in store.iterdir()} == {"written": b"1", "moved": b"12"}
 
 
@@ -309,17 +311,17 @@ def test_directories_with_what_others_put_there_stay_where_a_file_would_have_the
     (tmp_path / "f").touch()
     storage = Storage(f"file://{tmp_path}")
     with pytest.raises(SourceError, match="Is a directory"):
-        storage.write("d", lambda: [b"1"], 1)
+        storage.write("d", lambda: [b"1"], 1, None)
     with pytest.raises(FileExistsError, match="Is a directory"):
-        storage.move("f", "d", 0)
+        storage.move("f", "d", facts_of(tmp_path / "f"), None)
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["d", "e", "empty", "f", "foreign"]
 
 
 def test_an_object_whose_name_the_storage_can_not_have_is_removed_already(tmp_path):
     storage = Storage(f"file://{tmp_path}")
-    storage.remove("x" * 300)
+    storage.remove("x" * 300, (0, ""))
     (tmp_path / "f").touch()
-    storage.remove("f/below")
+    storage.remove("f/below", (0, ""))
     (tmp_path / "d").mkdir()
-    storage.remove("d")
+    storage.remove("d", (0, ""))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["d", "f"]

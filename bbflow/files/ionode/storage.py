@@ -1,22 +1,34 @@
 """The shared storage behind the files: plain objects with the files' names, below one URL."""
 
 import errno
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
-from bbflow.errors import ChangedSourceError, ConfigError, MissingSourceError, MissingToolError, SourceError
+from bbflow.errors import (
+    ChangedSourceError,
+    ConfigError,
+    ConflictError,
+    DirectorySourceError,
+    MissingSourceError,
+    MissingToolError,
+    SourceError,
+)
 from bbflow.files.commands import TaskAnswer
+from bbflow.files.names import conflict_name
+from bbflow.files.wire import Seen
 from bbflow.host.atomic import is_beside
 from bbflow.staging.retry import Retry, persist, reason_of
-from bbflow.stores.facts import Facts, Listed, PlainStore
+from bbflow.stores.facts import Expected, Facts, Listed, PlainStore
 from bbflow.stores.sources import Sources
 from bbflow.stores.urls import below
 
 T = TypeVar("T")
 Failed = Callable[[str], object]
 """Told why an attempt has failed that is followed by another."""
+COMPARED_BYTES = 8 << 20
 PART = 5000
 """How many entries of a directory are told at once."""
 
@@ -79,7 +91,14 @@ class Storage:
             raise ChangedSourceError(f"{url} has changed at its source: refresh it with 'bbflow files refresh'")
 
     def write(
-        self, path: str, parts: Callable[[], Iterable[bytes]], size_bytes: int, failed: Failed = _ignore
+        self,
+        path: str,
+        parts: Callable[[], Iterable[bytes]],
+        size_bytes: int,
+        over: Seen,
+        *,
+        unsure: bool = False,
+        failed: Failed = _ignore,
     ) -> tuple[int, str]:
         """Write an object anew, all or nothing; return its size and version.
 
@@ -91,28 +110,75 @@ class Storage:
             Called for each attempt; gives an iterator over its bytes.
         size_bytes
             How many these are.
+        over
+            What it may take the place of; nothing that isn't there needs to be.
+        unsure
+            Whether what is there may also be of an earlier attempt: it is kept beside then.
         failed
             Told of failed attempts.
 
         Raises
         ------
+        ConflictError
+            If something else is there.
         SourceError
             If it can't be written.
         """
         url = self.url(path)
 
-        def attempt() -> tuple[int, str]:
+        def put(known: Expected) -> tuple[int, str]:
             size = 0
-            with self._store.create(url, size_bytes) as target:
+            with self._store.create(url, size_bytes, known) as target:
                 for part in parts():
                     target.write(part)
                     size += len(part)
             facts = self._store.facts(url)
             if facts.size_bytes != size:
-                raise OSError(f"{facts.size_bytes} bytes are there, {size} were written")
+                raise ConflictError(f"{url}: {facts.size_bytes} bytes are there, {size} were written")
             return facts.size_bytes, facts.version or ""
 
-        return persist(lambda: self._cleared(attempt, url), url, self._retry, failed=failed)
+        def attempt() -> tuple[int, str]:
+            try:
+                return self._cleared(lambda: put(Expected(over)), url)
+            except ConflictError:
+                found = self._facts(url)
+                if found is not None and self._holds(url, found, parts):
+                    return found.size_bytes, found.version or ""  # an answer was lost
+                if found is not None and not unsure:
+                    raise
+            if found is not None:
+                self._put_aside(url, found)
+            return put(Expected(None))
+
+        return persist(attempt, url, self._retry, failed=failed)
+
+    def _facts(self, url: str) -> Facts | None:
+        with suppress(MissingSourceError, DirectorySourceError):
+            return self._store.facts(url)
+        return None
+
+    def _holds(self, url: str, facts: Facts, parts: Callable[[], Iterable[bytes]]) -> bool:
+        """Whether an object has just these bytes."""
+        at = 0
+        with self._store.open(url, facts) as reader:
+            for part in parts():
+                if at + len(part) > facts.size_bytes or reader.read(at, len(part)) != part:
+                    return False
+                at += len(part)
+        return at == facts.size_bytes
+
+    def _put_aside(self, url: str, facts: Facts) -> None:
+        """Keep what may be somebody else's under a name that says so."""
+        aside = conflict_name(url.rpartition("/")[2], time.time())
+        known = Expected((facts.size_bytes, facts.version or ""))
+        self._store.move(url, f"{url.rpartition('/')[0]}/{aside}", known, Expected(None))
+
+    def weakness(self, path: str) -> str:
+        """Say what can't be checked here in the instant in which it is changed; empty if all can."""
+        try:
+            return self._store.weakness(self.url(path))
+        except Exception:  # what was done here is done, whatever a trial says
+            return ""
 
     def _cleared(self, action: Callable[[], T], url: str) -> T:
         """Do what gives a file a name; if it fails since empty directories have the name, they go before."""
@@ -161,22 +227,37 @@ class Storage:
             return str(error) if isinstance(error, SourceError) else f"{self._url}: {reason_of(error)}"
         return None
 
-    def remove(self, path: str, failed: Failed = _ignore) -> None:
-        """Remove an object; `failed` is told of failed attempts."""
+    def remove(self, path: str, facts: Seen, failed: Failed = _ignore) -> None:
+        """Remove an object, if it has these facts; without any it is kept beside. `failed` is told of failed attempts.
+
+        Raises
+        ------
+        ConflictError
+            If it has others.
+        """
         url = self.url(path)
-        persist(lambda: self._store.remove(url), url, self._retry, failed=failed)
 
-    def move(self, path: str, to: str, size_bytes: int, failed: Failed = _ignore) -> tuple[int, str]:
-        """Return an object another name; return its size and version as they are then.
+        def attempt() -> None:
+            if facts is not None:
+                self._store.remove(url, Expected(facts))
+            elif (found := self._facts(url)) is not None:
+                self._put_aside(url, found)
 
-        Where only the other name is there, with the right size, an answer was lost before.
+        persist(attempt, url, self._retry, failed=failed)
+
+    def move(self, path: str, to: str, facts: tuple[int, str], over: Seen, failed: Failed = _ignore) -> tuple[int, str]:
+        """Give an object another name; return its size and version as they are then.
+
+        Where the other name has it already, an answer was lost before.
 
         Parameters
         ----------
         path, to
             Its name, and the other one.
-        size_bytes
-            Its size.
+        facts
+            Its size and version.
+        over
+            What it may take the place of.
         failed
             Told of failed attempts.
 
@@ -184,29 +265,44 @@ class Storage:
         ------
         FileExistsError
             If it can't be moved, and is seen to have the old name only.
+        ChangedSourceError
+            If it isn't what it was; a `ConflictError` if that is so of what has the other name.
         SourceError
             If it can't be moved, and may have either.
         """
         url, target = self.url(path), self.url(to)
         try:
-            moved = partial(self._moved, url, target, size_bytes)
-            facts = persist(lambda: self._cleared(moved, target), url, self._retry, failed=failed)
+            moved = partial(self._moved, url, target, facts, over)
+            found = persist(lambda: self._cleared(moved, target), url, self._retry, failed=failed)
+        except (ChangedSourceError, ConflictError):
+            raise
         except SourceError as error:
             if self._is_there(url) and not self._is_there(target):
                 raise FileExistsError(errno.EEXIST, str(error)) from error
             raise
-        return facts.size_bytes, facts.version or ""
+        return found.size_bytes, found.version or ""
 
-    def _moved(self, url: str, target: str, size_bytes: int) -> Facts:
+    def _moved(self, url: str, target: str, facts: tuple[int, str], over: Seen) -> Facts:
         try:
-            self._store.move(url, target)
+            self._store.move(url, target, Expected(facts), Expected(over))
         except MissingSourceError as error:
-            with suppress(MissingSourceError):
-                facts = self._store.facts(target)
-                if facts.size_bytes == size_bytes:
-                    return facts
+            found = self._facts(target)
+            if found is not None and found.size_bytes == facts[0]:
+                return found
             raise error
+        except ConflictError:
+            # An attempt whose answer was lost may have made the copy.
+            found = self._facts(target)
+            expected = Facts(facts[0], facts[1] or None)
+            if found is None or not self._holds(target, found, lambda: self._ranges(url, expected)):
+                raise
+            self._store.remove(url, Expected(facts))
         return self._store.facts(target)
+
+    def _ranges(self, url: str, facts: Facts) -> Iterator[bytes]:
+        with self._store.open(url, facts) as reader:
+            for start in range(0, facts.size_bytes, COMPARED_BYTES):
+                yield reader.read(start, min(COMPARED_BYTES, facts.size_bytes - start))
 
     def _is_there(self, url: str) -> bool:
         """Whether an object is seen to be there, without any patience."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bbflow.errors import BbflowError, ConfigError, SourceError
 from bbflow.files.ionode.storage import Storage
 from bbflow.files.names import STREAMS_URL
-from bbflow.stores.facts import Facts, Listed, Reader, missing
+from bbflow.stores.facts import Expected, Facts, Listed, Reader, missing
 
 if TYPE_CHECKING:
     from bbflow.view.zarr_keys import ZarrKeys
@@ -81,21 +81,25 @@ class StreamStore:
         stream, key = self._split(url)
         yield _Content(_read(self._last(stream), key, url))
 
-    def create(self, url: str, size_bytes: int) -> AbstractContextManager[Any]:
+    def create(self, url: str, size_bytes: int, over: Expected | None = None) -> AbstractContextManager[Any]:
         """Refuse: only simulations write streams."""
         raise _read_only(url)
 
-    def remove(self, url: str) -> None:
+    def remove(self, url: str, known: Expected | None = None) -> None:
         """Refuse."""
         raise _read_only(url)
 
-    def move(self, url: str, to: str) -> None:
+    def move(self, url: str, to: str, known: Expected, over: Expected) -> None:
         """Refuse."""
         raise _read_only(url)
 
     def clear(self, url: str) -> bool:
         """Refuse."""
         raise _read_only(url)
+
+    def weakness(self, url: str) -> str:
+        """Say nothing: nothing is written here."""
+        return ""
 
     def _split(self, url: str) -> tuple[str, str]:
         stream, _, key = url.removeprefix(self._base).strip("/").partition("/")

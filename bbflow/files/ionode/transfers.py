@@ -5,9 +5,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-from bbflow.errors import BbflowError, NodeError, ProtocolError, SourceError
+from bbflow.errors import BbflowError, ChangedSourceError, ConflictError, NodeError, ProtocolError, SourceError
 from bbflow.files.client.calling import Caller, address_of
 from bbflow.files.commands import (
+    CHANGED,
+    TAKEN,
     Command,
     DeleteCommand,
     DiscardCommand,
@@ -129,10 +131,19 @@ class Transfers:
 
     def _upload(self, command: UploadCommand, answer: Answer) -> None:
         try:
-            facts = self._storage.write(command.path, lambda: self._wanted(command), command.size, _failed(answer))
+            facts = self._storage.write(
+                command.path,
+                lambda: self._wanted(command),
+                command.size,
+                command.over,
+                unsure=command.unsure,
+                failed=_failed(answer),
+            )
+        except ConflictError as error:
+            raise OSError(TAKEN, str(error)) from error
         finally:
             self._stopped.discard(command.task)
-        answer(TaskAnswer(facts=facts))
+        answer(TaskAnswer(facts=facts, weakness=self._storage.weakness(command.path)))
 
     def _wanted(self, command: UploadCommand) -> Iterator[bytes]:
         """Go through the bytes of a version for as long as it is wanted."""
@@ -189,12 +200,20 @@ class Transfers:
         answer(TaskAnswer())
 
     def _move(self, command: MoveCommand, answer: Answer) -> None:
-        facts = self._storage.move(command.path, command.to, command.size, _failed(answer))
-        answer(TaskAnswer(facts=facts))
+        try:
+            facts = self._storage.move(command.path, command.to, command.facts, command.over, _failed(answer))
+        except ConflictError as error:
+            raise OSError(TAKEN, str(error)) from error
+        except ChangedSourceError as error:
+            raise OSError(CHANGED, str(error)) from error
+        answer(TaskAnswer(facts=facts, weakness=self._storage.weakness(command.to)))
 
     def _delete(self, command: DeleteCommand, answer: Answer) -> None:
-        self._storage.remove(command.path, _failed(answer))
-        answer(TaskAnswer())
+        try:
+            self._storage.remove(command.path, command.facts, _failed(answer))
+        except ConflictError as error:
+            raise OSError(CHANGED, str(error)) from error
+        answer(TaskAnswer(weakness=self._storage.weakness(command.path)))
 
 
 def zeros(size: int) -> Iterator[bytes]:

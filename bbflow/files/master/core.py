@@ -233,7 +233,7 @@ class Core:
 
     # Commands to IOnodes.
 
-    def command(self, node: str, command: Command, then: Then) -> int:
+    def command(self, node: str, command: Command, then: Then, task: int = 0) -> int:
         """Have an IOnode do something; return the task's number.
 
         Parameters
@@ -244,8 +244,10 @@ class Core:
             What; it gets a number.
         then
             Called with the answer.
+        task
+            The number, if it has one already.
         """
-        task = self.number()
+        task = task or self.number()
         there = self.nodes.get(node)
         if there is None or there.peer is None:
             then(TaskAnswer(errno=errno.EHOSTDOWN, error=f"IOnode {node} is away"))
@@ -333,7 +335,7 @@ class Core:
 
     def without_name(self, inode: Inode) -> list[Record]:
         """Return what is so once an inode has lost its name: its object goes; it, too, unless it is open still."""
-        doomed: list[Record] = [DoomRecord(inode.stored_path)] if self._is_stored(inode) else []
+        doomed: list[Record] = [DoomRecord(inode.stored_path, inode.facts)] if self._is_stored(inode) else []
         if not self.image.is_open(inode.ino):
             return [*doomed, ForgetRecord(inode.ino)]
         return [*doomed, InodeRecord(replace(self.without_object(inode), parent=0, ctime_ns=self.now_ns()))]

@@ -37,14 +37,15 @@ CREATE TABLE IF NOT EXISTS inodes (ino INTEGER PRIMARY KEY, parent INTEGER, name
 CREATE TABLE IF NOT EXISTS sessions (session TEXT PRIMARY KEY, uid INTEGER, gid INTEGER);
 CREATE TABLE IF NOT EXISTS writers (handle INTEGER PRIMARY KEY, session TEXT, ino INTEGER, version INTEGER,
     ring BLOB, replicas INTEGER, piece_bytes INTEGER);
-CREATE TABLE IF NOT EXISTS doomed (path TEXT PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS doomed (path TEXT PRIMARY KEY, size INTEGER, version TEXT);
 CREATE TABLE IF NOT EXISTS replies (session TEXT, slot INTEGER, number INTEGER, reply BLOB,
     PRIMARY KEY (session, slot)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS locks (ino INTEGER, session TEXT, owner TEXT, kind TEXT, first INTEGER, behind INTEGER,
     pid INTEGER, PRIMARY KEY (ino, session, owner, first)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS transfers (path TEXT PRIMARY KEY, node TEXT, source TEXT);
+CREATE TABLE IF NOT EXISTS transfers (path TEXT PRIMARY KEY, node TEXT, source TEXT, task INTEGER,
+    ino INTEGER, version INTEGER);
 """
-VERSION = 2
+VERSION = 3
 RING = msgspec.msgpack.Decoder(tuple[str, ...])
 NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
 """What SQLite says of a file system that is full, and of a quota that is used up."""
@@ -165,9 +166,9 @@ class Database:
             locks.setdefault((ino, lock.session, lock.owner), []).append(lock)
         for owner, held in locks.items():
             yield LocksRecord(*owner, tuple(held))
-        for (path,) in self._connection.execute("SELECT path FROM doomed"):
-            yield DoomRecord(path)
-        for transfer in self._connection.execute("SELECT path, node, source FROM transfers"):
+        for path, size, version in self._connection.execute("SELECT path, size, version FROM doomed"):
+            yield DoomRecord(path, None if size is None else (size, version))
+        for transfer in self._connection.execute("SELECT path, node, source, task, ino, version FROM transfers"):
             yield TransferRecord(ObjectTransfer(*transfer))
 
     def store(self, record: Stored) -> None:
@@ -201,14 +202,17 @@ class Database:
             self._writers[record.handle.number] = None
 
     def _doom(self, record: DoomRecord) -> None:
-        self._statements.append(("INSERT OR REPLACE INTO doomed VALUES (?)", (record.path,)))
+        self._statements.append(
+            ("INSERT OR REPLACE INTO doomed VALUES (?, ?, ?)", (record.path, *(record.facts or (None, None))))
+        )
 
     def _spare(self, record: SpareRecord) -> None:
         self._statements.append(("DELETE FROM doomed WHERE path = ?", (record.path,)))
 
     def _begin(self, record: TransferRecord) -> None:
         it = record.transfer
-        self._statements.append(("INSERT OR REPLACE INTO transfers VALUES (?, ?, ?)", (it.path, it.node, it.source)))
+        values = (it.path, it.node, it.source, it.task, it.ino, it.version)
+        self._statements.append(("INSERT OR REPLACE INTO transfers VALUES (?, ?, ?, ?, ?, ?)", values))
 
     def _end(self, record: TransferredRecord) -> None:
         self._statements.append(("DELETE FROM transfers WHERE path = ?", (record.transfer.path,)))

@@ -10,7 +10,7 @@ from bbflow.files.inodes import DIRECTORY, FILE, LINK, Inode
 from bbflow.files.master.permissions import SEARCH, Credentials, check_access
 from bbflow.files.master.records import Handle, Hidden, Lock, ObjectTransfer
 from bbflow.files.names import check_name, split_path
-from bbflow.files.wire import Attr
+from bbflow.files.wire import Attr, Seen
 
 MASTER_SHIFT = 48
 NOTHING: Mapping[str, int] = {}
@@ -39,9 +39,9 @@ class Image:
         self._stored: dict[str, int] = {}
         self.stored: Mapping[str, int] = self._stored
         """Objects in the shared storage that are some inode's."""
-        self._doomed: dict[str, None] = {}
-        self.doomed: Mapping[str, None] = self._doomed
-        """Objects that must go, in the order in which that was said."""
+        self._doomed: dict[str, Seen] = {}
+        self.doomed: Mapping[str, Seen] = self._doomed
+        """Objects that must go, in the order in which that was said, as they are known; None if nobody knows."""
         self._transfers: dict[str, ObjectTransfer] = {}
         self.transfers: Mapping[str, ObjectTransfer] = self._transfers
         """What IOnodes are at work on, by the object that is made or removed."""

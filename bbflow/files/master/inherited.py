@@ -16,10 +16,10 @@ class InheritedFiles:
     core
         The master's state.
     over
-        Called with each one that has ended, in whichever way.
+        Called with each one that has ended, and its answer; None if nobody knows how.
     """
 
-    def __init__(self, core: Core, over: Callable[[ObjectTransfer], None]) -> None:
+    def __init__(self, core: Core, over: Callable[[ObjectTransfer, TaskAnswer | None], None]) -> None:
         self._core, self._over = core, over
         self._rows = dict(core.image.transfers)
         self._until_s = core.clock() + core.options.node_loss_s
@@ -45,7 +45,7 @@ class InheritedFiles:
             By object, the task that makes or removes it.
         """
         for row in [row for row in self._rows.values() if row.node == node]:
-            if row.path in tasks:
+            if tasks.get(row.path, 0) == row.task:
                 self._core.adopt(node, tasks[row.path], partial(self._answered, row))
             else:
                 self._end(row)
@@ -59,11 +59,11 @@ class InheritedFiles:
                     self._end(row)
 
     def _answered(self, row: ObjectTransfer, answer: TaskAnswer) -> None:
-        """Whatever the answer is, it is over; without a task it isn't one, since the node went away with it."""
+        """Without a task it is no answer, since the node went away with it."""
         if answer.task and answer.done and row.path in self._rows:
-            self._end(row)
+            self._end(row, answer)
 
-    def _end(self, row: ObjectTransfer) -> None:
+    def _end(self, row: ObjectTransfer, answer: TaskAnswer | None = None) -> None:
         del self._rows[row.path]
         self._core.commit(TransferredRecord(row))
-        self._over(row)
+        self._over(row, answer)

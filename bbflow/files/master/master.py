@@ -337,7 +337,7 @@ class Master:
                 return
 
     def _tell_found_out(self) -> None:
-        for part in (self._scanning, self._fleet):
+        for part in (self._scanning, self._fleet, self._write_back):
             if part.changes:
                 changes, part.changes = part.changes, Changes()
                 self._tellings.tell(None, changes, lambda: None)

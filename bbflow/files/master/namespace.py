@@ -252,7 +252,7 @@ class Namespace(Image):
     # Objects.
 
     def _doom(self, record: DoomRecord) -> Followed:
-        self._doomed[record.path] = None
+        self._doomed[record.path] = record.facts
         return (StorageEvent(),), ()
 
     def _spare(self, record: SpareRecord) -> Followed:

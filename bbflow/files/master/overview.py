@@ -16,6 +16,7 @@ from bbflow.files.master.prefetching import Prefetching
 from bbflow.files.master.replicas import Replicas
 from bbflow.files.master.scanning import Scanning
 from bbflow.files.master.writeback import WriteBack
+from bbflow.files.names import CONFLICT
 from bbflow.files.replies import (
     EvictReply,
     FileReply,
@@ -110,11 +111,13 @@ class Overview:
             failed=tuple((path, failure.error, failure.attempts) for path, failure in failures),
             unread=tuple(
                 (image.path(image.inodes[ino]), error)
-                for ino, error in unread
+                for ino, error in [*unread, *self._write_back.losses.items()]
                 if ino in image.inodes and image.inodes[ino].parent
             )
             + tuple((repr(name)[1:-1], f"the object is left out, since {one.reason}") for name, one in hidden),
             lost=tuple(sorted(lost)),
+            conflicts=tuple(sorted(image.path(inode) for inode in files if CONFLICT in inode.name and inode.parent)),
+            weakness=self._write_back.weakness,
             replicas=core.options.replicas,
             thin=sum(map(self._replicas.is_thin, files)),
         )

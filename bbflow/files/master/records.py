@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from bbflow.files.inodes import Inode, Pieces, Striping
 from bbflow.files.master.events import Event
+from bbflow.files.wire import Seen
 
 
 class Handle(Struct, frozen=True, gc=False):
@@ -41,6 +42,12 @@ class ObjectTransfer(Struct, frozen=True, gc=False):
     """The IOnode."""
     source: str = ""
     """The object's name before, where it is moved."""
+    task: int = 0
+    """What the IOnode calls it."""
+    ino: int = 0
+    """The file that is written or moved; 0 for an object that is removed."""
+    version: int = 0
+    """Which version of it is written."""
 
     @property
     def objects(self) -> set[str]:
@@ -126,9 +133,10 @@ class ClosedRecord(Stored, frozen=True):
 
 
 class DoomRecord(Stored, frozen=True):
-    """An object must go."""
+    """An object must go, if it is still what it was; what nobody knows is kept under a name that says so."""
 
     path: str
+    facts: Seen
 
 
 class SpareRecord(Stored, frozen=True):

@@ -7,9 +7,18 @@ from itertools import chain, islice
 
 from msgspec.structs import replace
 
-from bbflow.files.commands import DeleteCommand, MoveCommand, StopCommand, TaskAnswer, UploadCommand
-from bbflow.files.inodes import FILE, Inode
+from bbflow.files.commands import (
+    CHANGED,
+    TAKEN,
+    DeleteCommand,
+    MoveCommand,
+    StopCommand,
+    TaskAnswer,
+    UploadCommand,
+)
+from bbflow.files.inodes import DIRECTORY, FILE, Inode
 from bbflow.files.master.core import Core
+from bbflow.files.master.entries import touched
 from bbflow.files.master.events import CleanEvent, Event, RoomEvent, StorageEvent, TransferredEvent, UnnamedEvent
 from bbflow.files.master.failures import Failures
 from bbflow.files.master.inherited import InheritedFiles
@@ -23,11 +32,15 @@ from bbflow.files.master.records import (
     Record,
     SeenRecord,
     SpareRecord,
+    TouchRecord,
     TransferRecord,
     TransferredRecord,
     VanishedRecord,
 )
 from bbflow.files.master.resting import WINDOW, Resting
+from bbflow.files.master.sessions import Changes
+from bbflow.files.names import CONFLICT, conflict_name
+from bbflow.files.wire import Seen
 
 
 class WriteBack:
@@ -49,17 +62,37 @@ class WriteBack:
         self.written_bytes = 0
         """Of all files that were written back."""
         self._half_moved: dict[int, str] = {}
+        self._unsure: set[str] = set()
+        self.losses: dict[int, str] = {}
+        """Files whose bytes were in the storage only, where somebody has overwritten or removed them."""
+        self.weakness = ""
+        """What the storage can't check in the instant in which it changes."""
+        self.changes = Changes()
+        """What clients must forget after a file has given way to somebody else's."""
         self._uploading: dict[int, tuple[str, int]] = {}
-        self.inherited = InheritedFiles(core, self._unknown)
+        self.inherited = InheritedFiles(core, self._inherited)
         """What the master before this one has begun."""
+
+    def _inherited(self, transfer: ObjectTransfer, answer: TaskAnswer | None) -> None:
+        """Take in how a transfer of the master before this one has ended."""
+        inode = self._core.image.inodes.get(transfer.ino)
+        if answer is None or answer.facts is None or inode is None:
+            self._unknown(transfer)
+        elif transfer.source:
+            self._moved(inode.ino, transfer, answer.facts)
+        elif inode.stored_path in ("", transfer.path) and inode.ino not in self._uploading:
+            self._uploaded(inode.ino, transfer.path, transfer.version, answer.facts)
+        else:
+            self._core.commit(DoomRecord(transfer.path, answer.facts))
 
     def _unknown(self, transfer: ObjectTransfer) -> None:
         """Act where nobody knows how a transfer has ended: a move is done again; an object that no file has goes."""
         core, stored = self._core, self._core.image.stored
         if transfer.source in stored:
             self._half_moved[stored[transfer.source]] = transfer.path
-        else:
-            core.commit(*(DoomRecord(path) for path in sorted(transfer.objects) if path not in stored))
+        elif transfer.ino:
+            core.commit(*(DoomRecord(path, None) for path in sorted(transfer.objects) if path not in stored))
+            self._unsure |= transfer.objects & stored.keys()
         core.happened(StorageEvent())
         core.happened(TransferredEvent())
 
@@ -94,10 +127,10 @@ class WriteBack:
         is_scratch = is_free and self._core.is_scratch(path)
         if is_scratch == inode.scratch:
             return inode, []
-        inode, object_path = replace(inode, scratch=is_scratch), inode.stored_path
+        inode, object_path, facts = replace(inode, scratch=is_scratch), inode.stored_path, inode.facts
         if not is_scratch:
             return self.dirtied(inode), []
-        return self._core.without_object(inode), [DoomRecord(object_path)] if object_path else []
+        return self._core.without_object(inode), [DoomRecord(object_path, facts)] if object_path else []
 
     def take(self, events: Iterable[Event]) -> None:
         """Take in what has happened, and go on."""
@@ -160,7 +193,8 @@ class WriteBack:
                 if ino in image.dirty and self._may_be_written(inode := image.inodes[ino]):
                     yield partial(self._upload, inode)
         for path in list(islice(image.doomed, WINDOW)):
-            if path not in image.busy and path not in image.stored and not self.failures.rests(path):
+            is_free = path not in image.busy and path not in image.stored and not self.failures.rests(path)
+            if is_free and not (self._is_unsure(path) and self._is_awaited(path)):
                 yield partial(self._delete, path)
         if not image.dirty:
             self._urgent = False
@@ -220,11 +254,11 @@ class WriteBack:
     def _upload(self, inode: Inode) -> None:
         core, path = self._core, self._core.image.path(inode)
         node = next((n for n in inode.ring if n in core.nodes and core.nodes[n].peer is not None), core.a_node()) or ""
-        transfer = ObjectTransfer(path, node)
+        transfer = ObjectTransfer(path, node, task=core.number(), ino=inode.ino, version=inode.version)
         # Nobody's handle: the pieces of this version stay until they have arrived, whatever becomes of the file.
         opened = Handle(core.number(), "", inode.ino, 0, inode.pieces, inode.striping)
         # Stored before the IOnode hears of it: the next master must know who may still be at work on the object.
-        core.commit(*self._begun(transfer), HandleRecord(opened))
+        core.commit(TransferRecord(transfer), HandleRecord(opened))
 
         def done(answer: TaskAnswer) -> None:
             if not answer.done:
@@ -237,9 +271,12 @@ class WriteBack:
                 self.failures.pop(path, None)
                 self._unknown(transfer)
                 core.commit(*core.without_name(core.image.inodes[inode.ino]))
+            elif answer.errno == TAKEN:
+                self._give_way(inode.ino, path)
             elif self.failures.ended(path, answer):
                 self._unknown(transfer)
             else:
+                self.weakness = answer.weakness
                 self._uploaded(inode.ino, path, inode.version, answer.facts or (0, ""))
 
         command = UploadCommand(
@@ -249,24 +286,84 @@ class WriteBack:
             piece_bytes=inode.piece_bytes,
             ring=inode.ring,
             replicas=inode.replicas,
+            over=self._over(path),
+            unsure=self._is_unsure(path),
         )
-        self._uploading[inode.ino] = (node, 0)
-        task = core.command(node, command, done)
-        if inode.ino in self._uploading:  # else the node is away
-            self._uploading[inode.ino] = (node, task)
+        self._uploading[inode.ino] = (node, transfer.task)
+        core.command(node, command, done, transfer.task)
+
+    def _over(self, path: str) -> Seen:
+        """Return what a file that gets this path in the storage takes the place of, as far as the master knows."""
+        image = self._core.image
+        return image.inodes[image.stored[path]].facts if path in image.stored else image.doomed.get(path)
+
+    def _is_unsure(self, path: str) -> bool:
+        doomed = self._core.image.doomed
+        return path in self._unsure or (path in doomed and doomed[path] is None)
+
+    def _give_way(self, ino: int, path: str) -> None:
+        """Let a file have a name that says so: somebody else has written an object by its own, which stays."""
+        core, inode = self._core, self._core.image.inodes.get(ino)
+        self.failures.pop(path, None)
+        self._unsure.discard(path)
+        if path in core.image.doomed:
+            core.commit(SpareRecord(path))
+        if inode is None or not inode.parent:
+            core.happened(TransferredEvent())
+            return
+        directory, at_s = core.image.inodes[inode.parent], core.clock()
+        while core.image.child(directory.ino, name := conflict_name(inode.name.partition(CONFLICT)[0], at_s)):
+            at_s += 1
+        self.changes.names.append((directory.ino, inode.name, ino))
+        self.changes.add(directories=(directory.ino,))
+        inode = core.without_object(inode) if inode.stored_path == path else inode
+        core.commit(
+            InodeRecord(self.dirtied(replace(inode, name=name, ctime_ns=core.now_ns()))),
+            TouchRecord(touched(directory, core.now_ns())),
+            SeenRecord(directory.ino, 0.0),
+        )
+        core.happened(TransferredEvent())
+
+    def _nearest(self, path: str) -> Inode:
+        """Return what has a path, or else the directory above it."""
+        image = self._core.image
+        inode = image.root
+        for name in path.split("/"):
+            child = image.child(inode.ino, name)
+            if child is None:
+                break
+            inode = child
+        return inode
+
+    def _is_awaited(self, path: str) -> bool:
+        """Whether a file is to be written back to a path: what is there is dealt with then."""
+        inode = self._nearest(path)
+        return inode.ino in self._core.image.dirty and self._core.image.path(inode) == path
+
+    def _look_anew(self, path: str) -> None:
+        """Let the directory of an object be looked at when it is used next."""
+        above = self._nearest(path.rpartition("/")[0]) if "/" in path else self._core.image.root
+        if above.kind == DIRECTORY:
+            self.changes.add(directories=(above.ino,))
+            self._core.commit(SeenRecord(above.ino, 0.0))
 
     def _uploaded(self, ino: int, path: str, version: int, facts: tuple[int, str]) -> None:
         core = self._core
         inode = core.image.inodes[ino]
         self.written_bytes += facts[0]
+        if self._is_unsure(path):
+            self._unsure.discard(path)
+            self._look_anew(path)  # what was there may be kept beside
+        if path in core.image.doomed:
+            core.commit(SpareRecord(path))
         if inode.stored_path and inode.stored_path != path:
-            core.commit(DoomRecord(inode.stored_path))
+            core.commit(DoomRecord(inode.stored_path, inode.facts))
         inode = replace(inode, stored_path=path, stored_version=version, facts=facts)
         if not inode.parent:
             core.commit(*core.without_name(inode))
             return
         if inode.scratch:
-            core.commit(DoomRecord(path), InodeRecord(core.without_object(inode)))
+            core.commit(DoomRecord(path, facts), InodeRecord(core.without_object(inode)))
             return
         # Else it was written once more while this version went: it waits still.
         if inode.version == version:
@@ -283,49 +380,14 @@ class WriteBack:
         if inode is not None and inode.stored_path:
             self._move(inode, path)
         else:
-            self._unknown(ObjectTransfer(path, ""))
+            self._unknown(ObjectTransfer(path, "", ino=ino))
 
     def _move(self, inode: Inode, path: str) -> None:
         core, old = self._core, inode.stored_path
         if old == path:
             core.commit(InodeRecord(inode))  # it has its old name again
             return
-        transfer = ObjectTransfer(path, core.a_node() or "", old)
-        core.commit(*self._begun(transfer))
-
-        def done(answer: TaskAnswer) -> None:
-            if not answer.done:
-                self.failures.note(path, answer.error)
-                return
-            core.commit(TransferredRecord(transfer))
-            if not self.failures.ended(path, answer):
-                self._moved(inode.ino, transfer, answer.facts)
-                return
-            now = core.image.inodes.get(inode.ino)
-            if answer.errno == errno.ENOENT and now is not None and core.is_in_memory(now):
-                self._write_anew(now)  # somebody has removed the object
-            elif answer.errno != errno.EEXIST:
-                self._half_moved[inode.ino] = path
-
-        core.command(transfer.node, MoveCommand(path=old, to=path, size=inode.facts[0]), done)
-
-    def _moved(self, ino: int, transfer: ObjectTransfer, facts: tuple[int, str] | None) -> None:
-        core, inode = self._core, self._core.image.inodes.get(ino)
-        core.commit(VanishedRecord(transfer.source))
-        if inode is None or not inode.parent:
-            core.commit(DoomRecord(transfer.path))
-            return
-        moved = replace(inode, stored_path=transfer.path, facts=inode.facts if facts is None else facts)
-        core.commit(InodeRecord(moved), SeenRecord(ino, core.clock()))
-        core.happened(TransferredEvent())
-
-    def _write_anew(self, inode: Inode) -> None:
-        doomed = [DoomRecord(inode.stored_path)] if inode.stored_path else []
-        self._core.commit(*doomed, InodeRecord(self.dirtied(self._core.without_object(inode))))
-
-    def _delete(self, path: str) -> None:
-        core = self._core
-        transfer = ObjectTransfer(path, core.a_node() or "")
+        transfer = ObjectTransfer(path, core.a_node() or "", old, core.number(), inode.ino, inode.stored_version)
         core.commit(TransferRecord(transfer))
 
         def done(answer: TaskAnswer) -> None:
@@ -333,16 +395,69 @@ class WriteBack:
                 self.failures.note(path, answer.error)
                 return
             core.commit(TransferredRecord(transfer))
-            if not self.failures.ended(path, answer) and path in core.image.doomed:
-                core.commit(SpareRecord(path), VanishedRecord(path))
+            if answer.errno == TAKEN:
+                self._give_way(inode.ino, path)
+                return
+            if not self.failures.ended(path, answer):
+                self.weakness = answer.weakness
+                self._moved(inode.ino, transfer, answer.facts)
+                return
+            now = core.image.inodes.get(inode.ino)
+            if answer.errno in (errno.ENOENT, CHANGED) and now is not None:
+                self._write_anew(now, answer)  # somebody has removed the object, or overwritten it
+            elif answer.errno != errno.EEXIST:
+                self._half_moved[inode.ino] = path
+
+        over = self._over(path)
+        core.command(transfer.node, MoveCommand(path=old, to=path, facts=inode.facts, over=over), done, transfer.task)
+
+    def _moved(self, ino: int, transfer: ObjectTransfer, facts: tuple[int, str] | None) -> None:
+        core, inode = self._core, self._core.image.inodes.get(ino)
+        core.commit(VanishedRecord(transfer.source))
+        if transfer.path in core.image.doomed:
+            core.commit(SpareRecord(transfer.path))
+        if inode is None or not inode.parent:
+            core.commit(DoomRecord(transfer.path, facts))
+            return
+        moved = replace(inode, stored_path=transfer.path, facts=inode.facts if facts is None else facts)
+        core.commit(InodeRecord(moved), SeenRecord(ino, core.clock()))
+        core.happened(TransferredEvent())
+
+    def _write_anew(self, inode: Inode, answer: TaskAnswer) -> None:
+        """Go on with a file whose object isn't any more what it was: what is there now is somebody else's."""
+        core, path = self._core, inode.stored_path
+        self._look_anew(path)
+        self.failures.pop(core.image.path(inode) if inode.parent else path, None)
+        if core.is_in_memory(inode) or not inode.size:
+            core.commit(InodeRecord(self.dirtied(core.without_object(inode))))
+        else:
+            self.losses[inode.ino] = answer.error
+            core.commit(InodeRecord(replace(inode, stored_path="", lost=True)))
+        core.happened(TransferredEvent())
+
+    def _delete(self, path: str) -> None:
+        core = self._core
+        transfer = ObjectTransfer(path, core.a_node() or "", task=core.number())
+        facts = core.image.doomed[path]
+        core.commit(TransferRecord(transfer))
+
+        def done(answer: TaskAnswer) -> None:
+            if not answer.done:
+                self.failures.note(path, answer.error)
+                return
+            core.commit(TransferredRecord(transfer))
+            is_others = answer.errno == CHANGED
+            if is_others:  # it stays, and is seen again
+                self.failures.pop(path, None)
+            if (is_others or not self.failures.ended(path, answer)) and path in core.image.doomed:
+                core.commit(SpareRecord(path))
+                if is_others or facts is None:
+                    self._look_anew(path)
+                else:
+                    core.commit(VanishedRecord(path))
                 core.happened(TransferredEvent())
 
-        core.command(transfer.node, DeleteCommand(path=path), done)
-
-    def _begun(self, transfer: ObjectTransfer) -> list[Record]:
-        """Return what is so once an object is made: what was to go there need not any more."""
-        doomed = [path for path in transfer.objects if path in self._core.image.doomed]
-        return [TransferRecord(transfer), *map(SpareRecord, doomed)]
+        core.command(transfer.node, DeleteCommand(path=path, facts=facts), done, transfer.task)
 
     # What is left.
 

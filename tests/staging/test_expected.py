@@ -1,0 +1,151 @@
+"""What others have written is never overwritten, moved or removed: on each kind of store."""
+
+import os
+import shutil
+
+import pytest
+
+from bbflow.errors import ChangedSourceError, ConflictError
+from bbflow.stores.facts import Expected
+from bbflow.stores.remote import RemoteFiles
+from bbflow.stores.sources import Sources
+from testsupport.object_server import object_server
+
+NOTHING = Expected(None)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with object_server(tmp_path_factory.mktemp("moto") / "log") as url:
+        yield {"s3": {"endpoint_url": url, "key": "k", "secret": "s", "region": "us-east-1"}}
+
+
+class Place:
+    def __init__(self, base, sources):
+        self.base, self.sources = base, sources
+
+    def url(self, name):
+        return f"{self.base}/{name}"
+
+    def put(self, name, content, over=None):
+        with self.sources.create(self.url(name), len(content), over) as file:
+            file.write(content)
+        return self.known(name)
+
+    def known(self, name):
+        facts = self.sources.facts(self.url(name))
+        return Expected((facts.size_bytes, facts.version or ""))
+
+    def content(self, name):
+        facts = self.sources.facts(self.url(name))
+        with self.sources.open(self.url(name), facts) as reader:
+            return reader.read(0, facts.size_bytes)
+
+    def names(self):
+        return sorted(file.name for file in self.sources.tree(self.base))
+
+
+@pytest.fixture(params=["directory", "s3", "fsspec"])
+def place(request, tmp_path, server):
+    if request.param == "fsspec":
+        yield Place(f"file://{tmp_path}/place", RemoteFiles({}))
+    elif request.param == "s3":
+        yield Place(f"s3://bucket/{tmp_path.name}", Sources(server))
+    else:
+        yield Place(str(tmp_path / "place"), Sources())
+        shutil.rmtree(tmp_path / "place")
+
+
+def test_a_file_is_written_where_nothing_is_and_over_what_is_known(place):
+    known = place.put("a", b"one", NOTHING)
+    assert place.content("a") == b"one"
+    place.put("a", b"second", known)
+    assert place.content("a") == b"second"
+    assert place.names() == ["a"]
+
+
+@pytest.mark.parametrize("size", [3, 11 << 20])
+def test_what_somebody_has_written_is_not_overwritten(place, size):
+    known = place.put("a", b"one", NOTHING)
+    place.put("a", b"theirs")
+    for over in (NOTHING, known):
+        with pytest.raises(ConflictError, match="a was written by somebody else"):
+            place.put("a", bytes(size), over)
+    assert place.content("a") == b"theirs"
+    assert place.names() == ["a"]
+
+
+def test_what_somebody_has_written_is_not_removed(place):
+    known = place.put("a", b"one", NOTHING)
+    place.put("a", b"theirs")
+    with pytest.raises(ConflictError):
+        place.sources.remove(place.url("a"), known)
+    assert place.content("a") == b"theirs"
+    place.sources.remove(place.url("a"), place.known("a"))
+    place.sources.remove(place.url("a"), known)  # it has gone
+    assert place.names() == []
+
+
+@pytest.mark.parametrize("size", [3, 11 << 20])
+def test_a_file_is_moved_as_it_is_known_and_to_where_only_what_is_known_lies(place, size):
+    content = bytes(size)
+    known, target = place.put("a", content, NOTHING), place.put("b", b"there", NOTHING)
+    place.sources.move(place.url("a"), place.url("b"), known, target)
+    assert place.content("b") == content
+    place.sources.move(place.url("b"), place.url("deep/c"), place.known("b"), NOTHING)
+    assert place.content("deep/c") == content
+    assert place.names() == ["deep/c"]
+
+
+def test_a_move_takes_no_bytes_of_others_and_replaces_none(place):
+    known, target = place.put("a", b"one", NOTHING), place.put("b", b"there", NOTHING)
+    place.put("a", b"theirs")
+    with pytest.raises(ChangedSourceError):
+        place.sources.move(place.url("a"), place.url("c"), known, NOTHING)
+    place.put("b", b"others")
+    for over in (NOTHING, target):
+        with pytest.raises(ConflictError):
+            place.sources.move(place.url("a"), place.url("b"), place.known("a"), over)
+    assert (place.content("a"), place.content("b")) == (b"theirs", b"others")
+    assert place.names() == ["a", "b"]
+
+
+def test_a_change_whose_size_and_time_are_as_before_is_seen_in_a_directory(tmp_path):
+    place = Place(str(tmp_path), Sources())
+    known, path = place.put("a", b"one", NOTHING), tmp_path / "a"
+    before = path.stat()
+    path.write_bytes(b"two")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(ConflictError):
+        place.put("a", b"ours", known)
+
+
+def test_a_store_says_what_it_cannot_check(place):
+    weak = place.sources.weakness(place.url("a"))
+    assert weak == ("fsspec has no requests with a condition" if isinstance(place.sources, RemoteFiles) else "")
+    place.put("a", b"x")
+    assert place.names() == ["a"]
+
+
+@pytest.mark.parametrize("ignored", ["PUT", "DELETE"])
+def test_a_server_that_ignores_conditions_is_noticed_and_looked_at_instead(server, tmp_path, ignored, monkeypatch):
+    """As servers do that don't know a header: here it doesn't arrive."""
+    sources = Sources(server)
+    place = Place(f"s3://bucket/{tmp_path.name}", sources)
+    store = sources._store(place.base)
+    if ignored == "PUT":
+        put = store._obstore.put
+        monkeypatch.setattr(store._obstore, "put", lambda *given, mode=None, **more: put(*given, **more))
+    else:
+        monkeypatch.setattr(store, "_delete", lambda url, known: store.remove(url))
+    known = place.put("a", b"one", NOTHING)
+    assert f"ignores the condition{'s' * (ignored == 'PUT')} of a {ignored}" in sources.weakness(place.base + "/a")
+    place.put("a", b"theirs")
+    with pytest.raises(ConflictError):
+        place.put("a", b"ours", known)
+    with pytest.raises(ConflictError):
+        sources.remove(place.url("a"), known)
+    with pytest.raises(ChangedSourceError):
+        sources.move(place.url("a"), place.url("b"), known, NOTHING)
+    assert place.content("a") == b"theirs"
+    assert place.names() == ["a"]
