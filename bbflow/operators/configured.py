@@ -61,7 +61,7 @@ def _check_windows(diagnostics: Iterable[Diagnostic]) -> None:
     """See that windows of one name are the same: their results share an axis."""
     known: dict[str, Window] = {}
     for item in diagnostics:
-        for window in (*item.windows, *((item.each.window,) if item.each else ())):
+        for window in (*item.windows, *item.inner_windows):
             if known.setdefault(window.name, window) != window:
                 raise ConfigError(
                     f"operators of {item.name}: the window {window.name} is cut differently elsewhere: let all of "

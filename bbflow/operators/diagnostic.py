@@ -100,6 +100,12 @@ class Diagnostic:
         """Whether a point's steps must come in their order into one state: two states of it can't be merged anyhow."""
         return bool(self.each or self.transforms) or not all(item.family.commutes for item in self.operators)
 
+    @property
+    def inner_windows(self) -> tuple[Window, ...]:
+        """Windows of which it needs to know when a span ends, besides those of its results."""
+        own = [self.each.window] if self.each else []
+        return (*own, *(item.window for item in self.transforms if item.window is not None))
+
     def transformed_dtype(self, dtype: DType) -> DType:
         """Return the type that comes out of the transforms, for the type of the field."""
         return np.dtype("f8") if self.transforms else np.dtype(dtype)

@@ -5,7 +5,7 @@ They see the steps in order and have no merge: what comes out of a step depends 
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,23 @@ from bbflow.errors import ConfigError, nearest
 from bbflow.operators.family import StateField
 from bbflow.operators.items import Parameter, item_parts, read_parameters
 from bbflow.operators.steps import Array, DType, Steps, Views
+from bbflow.operators.windows.parse import parse_window
+from bbflow.operators.windows.spans import Run, StepsSpan
+from bbflow.operators.windows.window import Window
 from bbflow.reading.sections import flag, one_of
 
 
 class Transform(ABC):
     """Makes a step of a step. Instances are frozen dataclasses: hashable, equal if they do the same."""
+
+    @property
+    def window(self) -> Window | None:
+        """With each span of which `begin` is called; None if that is never."""
+        return None
+
+    def begin(self, views: Views) -> None:
+        """Let a span of the window begin: change in place what was carried from the one before."""
+        raise NotImplementedError(f"{self.name} has no window")
 
     @property
     @abstractmethod
@@ -56,13 +68,24 @@ class Deaccumulate(Transform):
     """Gives what was added since the last valid value of a point, such as the rain of a step of the rain so far.
 
     A value less than the one before tells that the sum began anew: then all of it was added since. So a missing
-    value loses nothing, unless the sum began anew after it.
+    value loses nothing, unless the sum began anew after it. A sum that begins anew and at once gets as far as the one
+    before, as after a dry day, can't be seen: a window must tell it.
     """
 
     first: str = "value"
     """What comes of a point's first valid value: 'value', all of it, as if the sum began at 0; or 'missing'."""
-    resets: bool = True
-    """Whether a sum may begin anew; if not, falling values give negative differences."""
+    resets: bool | Window = True
+    """Whether a sum may begin anew, which a falling value tells; if not, falling values give negative differences. Or
+    the window with each of whose spans it does: then of falling values only 0 begins it anew too."""
+
+    @property
+    def window(self) -> Window | None:
+        """The one whose spans begin new sums."""
+        return self.resets if isinstance(self.resets, Window) else None
+
+    def begin(self, views: Views) -> None:
+        """Nothing was added yet."""
+        views["previous"][...] = 0
 
     @property
     def name(self) -> str:
@@ -87,7 +110,7 @@ class Deaccumulate(Transform):
         with np.errstate(invalid="ignore", over="ignore"):  # infinite values: as in IEEE 754
             added = np.subtract(block, previous, dtype="f8")
         if self.resets:
-            np.copyto(added, block, where=block < previous)
+            np.copyto(added, block, where=block < previous if self.resets is True else block == 0)
         np.copyto(added, block if self.first == "value" else np.nan, where=known == 0)
         np.copyto(added, np.nan, where=~valid)
         np.copyto(previous, block, where=valid)
@@ -144,6 +167,23 @@ class TransformKind:
     """How the configuration writes it."""
 
 
+def _resets(value: Any) -> bool | Window:
+    """Read whether sums begin anew, or with which window's spans, which hold sums that are stamped with their end."""
+    if isinstance(value, bool):
+        return value
+    window = parse_window(value)
+    if window.keeps != 1:
+        raise ConfigError(f"{window.name} doesn't divide time: take a window such as day, or steps: 24")
+    has_boundary = not isinstance(window.spans, StepsSpan | Run)
+    closed = "right" if has_boundary and not _says_closed(value) else window.closed
+    return replace(window, name=f"{window.name}_resets", closed=closed)
+
+
+def _says_closed(value: Any) -> bool:
+    parameters = next(iter(value.values())) if isinstance(value, Mapping) else None
+    return isinstance(parameters, Mapping) and "closed" in parameters
+
+
 KINDS: Mapping[str, TransformKind] = {
     kind.name: kind
     for kind in (
@@ -153,7 +193,11 @@ KINDS: Mapping[str, TransformKind] = {
             Deaccumulate,
             {
                 "first": Parameter(one_of("value", "missing"), "what comes of the first value", "value"),
-                "resets": Parameter(flag, "whether a value less than the one before begins a new sum", True),
+                "resets": Parameter(
+                    _resets,
+                    "whether a value less than the one before begins a new sum, or a window whose spans do",
+                    True,
+                ),
             },
             "deaccumulate: {first: missing}",
         ),

@@ -76,6 +76,10 @@ class StreamAttributes:
         own = {name.removeprefix(prefix): value for name, value in self.values.items() if name.startswith(prefix)}
         return _described({name: value for name, value in own.items() if "/" not in name})
 
+    def having(self, attribute: str) -> list[str]:
+        """Return the variables that have an attribute."""
+        return [name.removesuffix(f"/{attribute}") for name in self.values if name.endswith(f"/{attribute}")]
+
     @property
     def of_stream(self) -> dict[str, Any]:
         """Return the global attributes, by their whole names: an openPMD stream has such as ``/basePath``."""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from bbflow.errors import ConfigError
 from bbflow.operators.space import parse_space
+from bbflow.operators.space.hybrid import reference_of
 from bbflow.operators.space.regridding import place_space
 from bbflow.operators.steps import Steps
 
@@ -375,3 +376,50 @@ def test_vertical_means_weigh_by_the_bounds_of_levels_as_in_cdo(tmp_path, operat
 def test_thickness_needs_bounds():
     with pytest.raises(ConfigError, match="bounds of the levels"):
         place_space(parse_space("vertint"), DIMS, SHAPE, COORDINATES, {}.__getitem__, KINDS)
+
+
+CAM = {"lev": {**KINDS.get("lev", {}), "formula_terms": "a: hyam b: hybm p0: P0 ps: ps"}, "ps": {"units": "Pa"}}
+PLAIN = {"hyam": HYAM / 1e5}
+
+
+def reference(attributes, said=None, **variables):
+    coordinate = parse_space({"levels": {"to": [5], "pressure": {**PRESSURE, **({"reference": said} if said else {})}}})
+    found = STATIC | {"P0": np.array([1e5])} | variables
+    (levels,) = coordinate.moves
+    return reference_of(levels.coordinate, attributes, found.__getitem__, np.asarray(found["hyam"], "f8"))
+
+
+@pytest.mark.parametrize(
+    ("attributes", "said", "variables", "right"),
+    [
+        (CAM, None, PLAIN, 1e5),  # as CESM and E3SM write it: hyam has no units
+        (CAM | {"hyam": {"units": "1"}, "P0": {"units": "Pa"}}, None, PLAIN, 1e5),
+        ({"ilev": {"formula_terms": "p0: P0 a: hyam b: hybm ps: PS"}}, None, PLAIN, 1e5),
+        (CAM, 1000.0, PLAIN, 1000.0),
+        (CAM, "P0", PLAIN, 1e5),
+        ({"lev": {"formula_terms": "ap: hyam b: hybm ps: ps"}, "ps": {"units": "Pa"}}, None, {}, 1.0),
+        ({"hyam": {"units": "Pa"}, "ps": {"units": "pascal"}}, None, {}, 1.0),
+        ({"lev": {"formula": "hyam hybm (mlev=hyam+hybm*aps)"}}, None, {}, 1.0),
+        ({}, None, {"hyam": np.zeros_like(HYAM)}, 1.0),
+        ({}, 1, PLAIN, 1.0),
+    ],
+)
+def test_the_first_coefficient_is_multiplied_by_what_formula_terms_name(attributes, said, variables, right):
+    assert reference(attributes, said, **variables) == right
+
+
+@pytest.mark.parametrize(
+    ("attributes", "said", "variables", "message"),
+    [
+        ({"ps": {"units": "Pa"}}, None, PLAIN, "hyam is a plain number.*reference: P0"),
+        ({"hyam": {"units": "1"}, "ps": {"units": "Pa"}}, None, {}, "hyam is a plain number"),
+        ({"hyam": {"units": "hPa"}, "ps": {"units": "Pa"}}, None, {}, "hyam is in 'hPa', but ps in 'Pa'"),
+        (CAM | {"P0": {"units": "hPa"}}, None, PLAIN, "P0 is in 'hPa', but ps in 'Pa'"),
+        ({"ps": {"units": "days since 2000-01-01"}}, None, {}, "no pressure"),
+        ({"ps": {"units": "1"}}, "P0", PLAIN, "no pressure"),
+        ({"lev": {"formula_terms": "a: hyam b: other p0: P0 ps: ps"}}, None, PLAIN, "b: other beside hyam, not hybm"),
+    ],
+)
+def test_coefficients_whose_units_do_not_fit_are_refused(attributes, said, variables, message):
+    with pytest.raises(ConfigError, match=message):
+        reference(attributes, said, **variables)

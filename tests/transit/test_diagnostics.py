@@ -12,6 +12,7 @@ from bbflow.operators.windows import parse_window
 from bbflow.operators.windows.frequencies import EXAMPLES, GROUPS
 from bbflow.operators.windows.kinds import KINDS
 from bbflow.report.results import read_results
+from testsupport.programs import run_program
 
 UNITS = "hours since 2000-11-15"
 MONDAY = cftime.datetime(2000, 11, 13, calendar="standard")
@@ -267,3 +268,36 @@ def test_every_window_that_can_be_named_runs(tmp_path):
         theirs = whole.groupby(key).mean()
         ours = results[f"v_{parse_window({'groupby': key}).name}_mean"]
         np.testing.assert_allclose(np.sort(ours.values, axis=0), np.sort(theirs.values, axis=0), rtol=1e-9, err_msg=key)
+
+
+@pytest.mark.parametrize("batch", [1, 7, 64])
+@pytest.mark.parametrize(
+    ("resets", "closed", "at_midnight"),
+    [
+        ("day", "right", "total"),
+        ({"day": {"closed": "left"}}, "left", "new"),
+        ("day", "right", "zero"),
+        ({"steps": 8}, "left", "steps"),
+    ],
+)
+def test_sums_begin_anew_with_each_span_of_a_window(tmp_path, batch, resets, closed, at_midnight):
+    added = (
+        np.random.default_rng(batch).normal(size=(3, 8, 4)) * (np.arange(3) % 2)[:, None, None]
+    )  # also below 0; dry days
+    added[2, 0] = 5  # at once further than the day before
+    sums = np.cumsum(added, axis=1)
+    hours = np.arange(24) * 3.0 + (3 if at_midnight in ("total", "zero") else 0)
+    if at_midnight == "zero":
+        added[:, -1] = 0
+        sums = np.cumsum(added, axis=1)
+        sums[:, -1] = 0
+    steps = [[("time", time), ("pr", own)] for time, own in zip(hours, sums.reshape(24, 4), strict=True)]
+    config = {
+        "time": "time",
+        "workers": {"processes": 0, "threads": 1, "batch_steps": batch},
+        "windows": [{"day": {"closed": closed}}, "run"],
+        "operators": {"pr": {"transforms": [{"deaccumulate": {"resets": resets}}], "operators": ["sum"]}},
+    }
+    ran = run_program(tmp_path, [steps], config, {"time/units": "hours since 2003-01-01"})
+    np.testing.assert_allclose(ran.results.pr_day_sum, added.sum(axis=1), atol=1e-12)
+    np.testing.assert_allclose(ran.results.pr_run_sum[0], added.sum(axis=(0, 1)), atol=1e-12)

@@ -13,6 +13,7 @@ from bbflow.errors import BbflowError, ConfigError
 from bbflow.operators.blocks import as_blocks
 from bbflow.operators.library import load
 from bbflow.operators.space.grid import LEVEL, Grid
+from bbflow.operators.space.hybrid import reference_of
 from bbflow.operators.space.levels import (
     DERIVATIVE,
     HEIGHT,
@@ -295,7 +296,7 @@ def place_column(levels: Levels, grid: Grid, variables: Callable[[str], Array]) 
         return place(is_up, fixed=fixed)
     interfaces = length if levels.make in (TO, DERIVATIVE) else length + 1
     a, b = (_coefficients(name, variables(name), interfaces, dim) for name in (coordinate.a, coordinate.b))
-    return place(is_up, a * _reference(coordinate, variables), b, fixed)
+    return place(is_up, a * reference_of(coordinate, grid.attributes, variables, a), b, fixed)
 
 
 def _check_targets(levels: Levels, coordinate: Array, dim: str, *, is_up: bool) -> None:
@@ -314,12 +315,3 @@ def _coefficients(name: str, values: Array, count: int, dim: str) -> Array:
     if values.shape != (count,):
         raise ConfigError(f"{name!r} has the shape {values.shape}, but must have {count} coefficients for {dim!r}")
     return np.ascontiguousarray(values, "f8")
-
-
-def _reference(coordinate: LevelCoordinate, variables: Callable[[str], Array]) -> float:
-    if not isinstance(coordinate.reference, str):
-        return coordinate.reference
-    values = np.asarray(variables(coordinate.reference), "f8")
-    if values.size != 1:
-        raise ConfigError(f"{coordinate.reference!r} has {values.size} values, but 'reference' is one number")
-    return float(values.reshape(()))

@@ -25,8 +25,8 @@ class LevelCoordinate:
     """Variable of the first step: the coordinate is a * reference + b * surface. Empty if `field` has it."""
     b: str = ""
     """Another such variable."""
-    reference: str | float = 1.0
-    """What `a` is multiplied by: a number, or a variable of the first step."""
+    reference: str | float | None = None
+    """What `a` is multiplied by: a number, or a variable of the first step; None if attributes tell it."""
     surface: str = ""
     """Variable of each step on the same grid without levels: where the ground is. Empty if nobody knows."""
     field: str = ""
@@ -137,14 +137,14 @@ def _coordinate(kind: str, value: Any) -> LevelCoordinate:
     is_hybrid, has_all = names.keys() & {"a", "b"}, names.keys() >= {"a", "b", "surface"}
     if (is_hybrid and (not has_all or "field" in names)) or (not is_hybrid and "field" not in names):
         raise ConfigError(f"{kind}: name a, b and surface ({kind} is a + b * surface), or the field that has it")
-    reference = value.get("reference", 1.0)
+    reference = value.get("reference")
     if "reference" in value and not is_hybrid:
         raise ConfigError(f"{kind}: 'reference' says nothing here: it multiplies 'a'")
     is_name = isinstance(reference, str) and not _is_number(reference)
     return LevelCoordinate(
         kind,
         **names,
-        reference=text(reference) if is_name else number(reference),
+        reference=reference if reference is None else text(reference) if is_name else number(reference),
         is_fixed=flag(value.get("fixed", False)),
     )
 

@@ -189,7 +189,8 @@ def _place(diagnostic: Diagnostic, arrays: StreamArrays, attributes: StreamAttri
     wanted = [*(name for own in located for name in (own, f"{own}_bnds", f"{own}_bounds")), *bounds]
     coordinates = {name: _along(dims, name, arrays, attributes) for name in wanted if arrays.is_field(name)}
     described: dict[str, dict[str, Any]] = {
-        name: attributes.of(name) for name in (*coordinates, *dims, *diagnostic.space.of_columns)
+        name: attributes.of(name)
+        for name in (*coordinates, *dims, *diagnostic.space.of_columns, *attributes.having("formula_terms"))
     }
     used.update(coordinates.keys() & set(located))
 

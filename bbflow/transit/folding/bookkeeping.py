@@ -86,7 +86,7 @@ class Folding:
         """Diagnostic to where its field lies, of those that have a `space`."""
         diagnostics = config.diagnostics.values()
         published = [window for item in diagnostics for window in item.windows]
-        inner = [item.each.window for item in diagnostics if item.each]
+        inner = [window for item in diagnostics for window in item.inner_windows]
         unique = list({window.name: window for window in published}.values())
         self.timeline = Timeline(unique, inner, config.time.interval)
         """The spans of time that are alive."""

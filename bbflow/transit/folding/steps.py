@@ -23,6 +23,8 @@ class Carried:
     """For each transform what it carries so far; None before the first step."""
     target: Mapping[str, Views]
     """Where that goes."""
+    begun: frozenset[int] = frozenset()
+    """Positions of those for which a span of their window begins."""
 
     def part(self, points: slice) -> Steps:
         """Transform some of the points; a second time gives the same."""
@@ -33,6 +35,8 @@ class Carried:
                 transform.clear(views)
             else:
                 _copy(part_of(self.source[str(number)], points), views)
+                if number in self.begun:
+                    transform.begin(views)
             values = transform.apply(views, steps)
             steps = Steps(values, None, steps.times, steps.numbers, steps.others)
         return steps

@@ -223,7 +223,14 @@ class ShardFold:
             self._diagnostic.transforms,
             None if source is None else state_layout.views(source),
             state_layout.views(target),
+            self._begun(work.keys),
         )
+
+    def _begun(self, keys: Keys) -> frozenset[int]:
+        """Return the transforms for which a span has begun since the step before."""
+        old, windows = self._old.keys, [item.window for item in self._diagnostic.transforms]
+        named = {at: window.name for at, window in enumerate(windows) if window is not None}
+        return frozenset(at for at, name in named.items() if old is not None and old.get(name) != keys[name])
 
     def _close_spans(self, old: Keys, dtype: np.dtype[Any]) -> None:
         """Hand on what the spans that end came to, and let the base start anew."""
