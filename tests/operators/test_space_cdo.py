@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -60,6 +61,35 @@ def test_reductions_without_areas_are_those_of_cdo(field, name):
     values, path = field
     _, ours = of_ours(name, values)
     np.testing.assert_allclose(ours, of_cdo(path, name).values.reshape(ours.shape), rtol=1e-12)
+
+
+def whole_of_ours(space, values):
+    placement = place_space(parse_space(space), DIMS, values.shape, COORDINATES, {}.__getitem__)
+    local = placement.local((0, 0, 0), values.shape)
+    joined = placement.assemble(1, [(local, local.partial(Steps([values.reshape(-1)])))])
+    return placement.finish(joined).reshape(placement.shape)
+
+
+@pytest.mark.parametrize("name", ["fldpctl,30", "zonpctl,90", "merpctl,50", "fldpctl,100"])
+def test_ranks_over_space_are_those_of_cdo(field, name):
+    values, path = field
+    theirs = of_cdo(path, name).values
+    ours = whole_of_ours(name, values)
+    np.testing.assert_allclose(ours, theirs.reshape(ours.shape), rtol=1e-12)
+
+
+@pytest.mark.parametrize(("name", "axes"), [("fldmedian", (1, 2)), ("zonmedian", 2), ("mermedian", 1)])
+def test_medians_are_those_of_the_valid_values_which_cdo_gives_up_where_any_is_missing(field, name, axes):
+    values, _ = field
+    with np.errstate(invalid="ignore"), pytest.warns(RuntimeWarning) if name == "zonmedian" else nullcontext():
+        expected = np.nanmedian(values, axis=axes)
+    np.testing.assert_allclose(whole_of_ours(name, values), expected, rtol=1e-12)
+
+
+def test_one_reduction_after_the_other_is_cdos_chain(field):
+    values, path = field
+    ours = whole_of_ours(["vertmean", "zonmax", "mermin"], values)
+    np.testing.assert_allclose(ours, of_cdo(path, "mermin", "zonmax", "vertmean").values.reshape(()), rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["vertstd", "vertstd1", "vertvar", "vertvar1", "gridboxstd,4,4", "gridboxvar1,5,3"])

@@ -62,6 +62,11 @@ CONFIG = {
         "warmest": {"of": "tas", "space": "fldmax", "each": {"day": "max"}, "operators": ["mean"]},
         "zonal": {"of": "tas", "space": "zonmean", "operators": ["mean"]},
         "meridional": {"of": "tas", "space": "mermean", "operators": ["max"]},
+        "spread": {"of": "tas", "space": "fldstd", "operators": ["mean"]},
+        "middle": {"of": "tas", "space": "fldmedian", "operators": ["mean"]},
+        "eddies": {"of": "tas", "space": {"anomaly": ["lon"]}, "operators": ["mean", "std"]},
+        "warmest_zone": {"of": "tas", "space": ["zonmean", "mermax"], "operators": ["mean"]},
+        "overturning": {"of": "pr", "space": ["zonsum", {"cumsum": "lat"}], "operators": ["mean"]},
         "tropics": {"of": "tas", "space": {"box": {"lat": [-40, 40], "lon": [350, 100]}}, "operators": ["mean"]},
         "land_tas": {"of": "tas", "space": {"mask": "land", "mean": ["lat", "lon"]}, "operators": ["mean"]},
         "ta850": {"of": "ta", "space": {"select": {"plev": [85000]}}, "operators": ["mean"]},
@@ -185,6 +190,21 @@ def test_zonal_and_meridional_means_are_folded_where_a_rank_has_all_it_takes(eit
     tas = whole.tas.astype("f8")
     assert_same(results["zonal_month_mean"], tas.mean("lon").resample(time="MS").mean())
     assert_same(results["meridional_month_max"], tas.weighted(weights(whole)).mean("lat").resample(time="MS").max())
+
+
+def test_what_needs_whole_fields_is_made_of_the_blocks_of_all_ranks(either_run):
+    results, whole = either_run
+    tas, pr = whole.tas.astype("f8"), whole.pr
+    monthly = {
+        "spread_month_mean": tas.weighted(weights(whole)).std(["lat", "lon"]),
+        "middle_month_mean": tas.median(["lat", "lon"]),
+        "eddies_month_mean": tas - tas.mean("lon"),
+        "warmest_zone_month_mean": tas.mean("lon").max("lat"),
+        "overturning_month_mean": pr.sum("lon").cumsum("lat"),
+    }
+    for name, series in monthly.items():
+        assert_same(results[name], series.resample(time="MS").mean())
+    assert_same(results["eddies_month_std"], (tas - tas.mean("lon")).resample(time="MS").std(), 1e-4)
 
 
 @pytest.mark.slow

@@ -49,8 +49,12 @@ def _by_area(how: str) -> str:
     return ", weighted by area" if how in AVERAGING else ""
 
 
+OVER = {"fld": "of the field", "zon": "of each latitude", "mer": "of each longitude"}
 SPACES: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     **{f"fld{how}": (f"{how} of the field{_by_area(how)}", (), ()) for how in HOWS},
+    **{f"{over}median": (f"median {words}", (), ()) for over, words in OVER.items()},
+    **{f"{over}pctl": (f"percentile {words}", ("90",), ()) for over, words in OVER.items()},
+    "vertcum": ("sums from the first level on", (), ()),
     "fldint": ("sum of the field, weighted by area", (), ()),
     **{f"zon{how}": (f"{how} of each latitude", (), ()) for how in HOWS},
     **{f"mer{how}": (f"{how} of each longitude", (), ()) for how in HOWS},

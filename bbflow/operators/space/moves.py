@@ -99,10 +99,42 @@ class Remap:
         return Path(self.directory) / Path(self.weights).expanduser() if self.weights else None
 
 
-Move = Levels | Box | Points | Select | SelectIndex | Mask | Reduce | Remap
+@dataclass(frozen=True, slots=True)
+class SpacePercentile:
+    """A percentile or the median over dimensions."""
+
+    dims: tuple[str, ...]
+    """Dimensions that it works on."""
+    q: float | None = None
+    """From 0 to 100; None for the median."""
+    key = "percentile"
+
+
+@dataclass(frozen=True, slots=True)
+class Cumulate:
+    """Sums along a dimension."""
+
+    dims: tuple[str, ...]
+    """The dimension."""
+    key = "cumsum"
+
+
+@dataclass(frozen=True, slots=True)
+class Anomaly:
+    """What is left of a field without its mean over dimensions."""
+
+    dims: tuple[str, ...]
+    """Dimensions that the mean is over, weighted by area where one is latitude."""
+    key = "anomaly"
+
+
+Whole = SpacePercentile | Cumulate | Anomaly
+"""Moves that need the whole of a field."""
+Move = Levels | Box | Points | Select | SelectIndex | Mask | Reduce | Remap | Whole
 
 
 DIMS = {"fld": (LAT, LON), "zon": (LON,), "mer": (LAT,), "vert": (LEVEL,)}
+FLAT = {over: dims for over, dims in DIMS.items() if over != "vert"}
 HOWS = ("mean", "sum", "min", "max", "range", "std", "std1", "var", "var1", "count")
 AVERAGING = ("mean", "std", "std1", "var", "var1")
 """Those that weigh by areas, or by the thickness of levels, where nothing is said."""
@@ -122,6 +154,23 @@ class SpaceName:
     """Most numbers."""
 
 
+def _rank(dims: tuple[str, ...]) -> Callable[[float], tuple[Move, ...]]:
+    return lambda q: (SpacePercentile(dims, percentage(q)),)
+
+
+def percentage(q: float) -> float:
+    """Return a number from 0 to 100.
+
+    Raises
+    ------
+    ConfigError
+        If it is another.
+    """
+    if not 0 <= q <= 100:
+        raise ConfigError(f"the percentile {q:g} is not between 0 and 100")
+    return q
+
+
 def _reduce(how: str, dims: tuple[str, ...], weights: str | None = None) -> Callable[..., tuple[Move, ...]]:
     return lambda: (Reduce(how, dims, weights=weights),)
 
@@ -136,6 +185,12 @@ def _coarsen(how: str) -> Callable[..., tuple[Move, ...]]:
 
 NAMES: Mapping[str, SpaceName] = {
     **{f"{over}{how}": SpaceName(_reduce(how, dims), f"{over}{how}") for over, dims in DIMS.items() for how in HOWS},
+    **{
+        f"{over}median": SpaceName(lambda dims=dims: (SpacePercentile(dims),), f"{over}median")
+        for over, dims in FLAT.items()
+    },
+    **{f"{over}pctl": SpaceName(_rank(dims), f"{over}pctl,90", 1, 1) for over, dims in FLAT.items()},
+    "vertcum": SpaceName(lambda: (Cumulate((LEVEL,)),), "vertcum"),
     "fldint": SpaceName(_reduce("sum", (LAT, LON), "area"), "fldint"),
     "vertint": SpaceName(_reduce("sum", (LEVEL,), "thickness"), "vertint"),
     "sellonlatbox": SpaceName(_box, "sellonlatbox,350,20,-30,30", 4, 4),

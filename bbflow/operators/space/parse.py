@@ -8,7 +8,23 @@ from bbflow.operators.expressions import parse_expression
 from bbflow.operators.own.origin import beside
 from bbflow.operators.space.levels import Levels, parse_levels
 from bbflow.operators.space.making import MADE
-from bbflow.operators.space.moves import HOWS, NAMES, Box, Mask, Move, Points, Reduce, Remap, Select, SelectIndex, named
+from bbflow.operators.space.moves import (
+    HOWS,
+    NAMES,
+    Anomaly,
+    Box,
+    Cumulate,
+    Mask,
+    Move,
+    Points,
+    Reduce,
+    Remap,
+    Select,
+    SelectIndex,
+    SpacePercentile,
+    named,
+    percentage,
+)
 from bbflow.operators.space.space import Space
 from bbflow.operators.space.targets import check_named, is_named
 from bbflow.reading.sections import check_keys, number, positive, text, whole_number
@@ -19,7 +35,9 @@ REMAPS = {"remap": "", "remapcon": "con", "remapbil": "bil", "remapnn": "nn", "r
 """By CDO's names, the method that the weights must be of."""
 WITH_TEXT = (*REMAPS, "healpix")
 """What may be a name with a text after a comma, as CDO has it."""
-KEYS = (*SELECTIONS, *REMAPS, "healpix", *HOWS, "coarsen", *OPTIONS)
+WHOLES = ("percentile", "median", "cumsum", "anomaly")
+"""What needs the whole of a field."""
+KEYS = (*SELECTIONS, *REMAPS, "healpix", *HOWS, "coarsen", *WHOLES, *OPTIONS)
 
 
 def parse_space(item: Any) -> Space:
@@ -40,9 +58,6 @@ def parse_space(item: Any) -> Space:
     moves = tuple(move for part in items for move in _parse(part))
     if not moves:
         raise ConfigError(f"a space must say something: give it {', '.join(KEYS)}, or a name such as fldmean")
-    reductions = [move for move in moves if isinstance(move, Reduce)]
-    if len(reductions) > 1:
-        raise ConfigError("a space has one reduction at most: name all dimensions in one, such as mean: [lat, lon]")
     if any(isinstance(move, Levels) for move in moves[1:]):
         raise ConfigError("levels that are made of columns come first: write 'levels' before the rest, once")
     if sum(isinstance(move, Remap) for move in moves) > 1:
@@ -95,15 +110,17 @@ def _read(key: str, value: Any) -> tuple[Move, ...]:
 
 
 def _reduction(item: Mapping[str, Any]) -> tuple[Move, ...]:
-    found = [key for key in item if key in (*HOWS, "coarsen")]
+    found = [key for key in item if key in (*HOWS, "coarsen", *WHOLES)]
     if len(found) > 1:
-        raise ConfigError(f"{' and '.join(found)}: a space has one reduction at most")
+        raise ConfigError(f"{' and '.join(found)}: a map says one of them: write further ones as items of a list")
     if not found or ("how" in item and found != ["coarsen"]):
         lost = [key for key in OPTIONS if key in item]
         if lost:
             raise ConfigError(f"{lost[-1]!r} says nothing here: it belongs to {'coarsen' if found else 'mean or sum'}")
         return ()
     (key,) = found
+    if key in WHOLES:
+        return (_whole(key, item),)
     how = item.get("how", "mean") if key == "coarsen" else key
     if how not in HOWS:
         raise ConfigError(f"how: {how!r}; {nearest(str(how), HOWS)}")
@@ -114,6 +131,22 @@ def _reduction(item: Mapping[str, Any]) -> tuple[Move, ...]:
         return (Reduce(how, _names(key, item[key]), weights=weights),)
     factors = {str(dim): positive(value) for dim, value in _map(item[key], "coarsen").items()}
     return (Reduce(how, tuple(factors), tuple(factors.values()), weights),)
+
+
+def _whole(key: str, item: Mapping[str, Any]) -> Move:
+    """Read what needs the whole of a field."""
+    if lost := [option for option in OPTIONS if option in item]:
+        raise ConfigError(f"{lost[0]!r} says nothing here: {key} has no such option")
+    if key == "percentile":
+        own = _map(item[key], "a percentile")
+        check_keys(own, ("q", "over"))
+        if own.keys() != {"q", "over"}:
+            raise ConfigError("percentile: write it like percentile: {q: 90, over: [lat, lon]}")
+        return SpacePercentile(_names(key, own["over"]), percentage(number(own["q"])))
+    dims = _names(key, item[key])
+    if key == "cumsum" and len(dims) > 1:
+        raise ConfigError(f"cumsum: {', '.join(dims)}: name one dimension, along which sums grow")
+    return SpacePercentile(dims) if key == "median" else Cumulate(dims) if key == "cumsum" else Anomaly(dims)
 
 
 def _box(value: Any) -> tuple[Move, ...]:

@@ -14,6 +14,7 @@ from bbflow.operators.space.columns import Column, ColumnPart
 from bbflow.operators.space.pyramids import Pyramid
 from bbflow.operators.space.tracks import REDUCED, TILE_POINTS, Strip, Track, as_index, take, tiles
 from bbflow.operators.space.ways import WAYS, Way
+from bbflow.operators.space.weights import Weights
 from bbflow.operators.steps import Array, DType, Steps
 
 POINT = "point"
@@ -117,6 +118,11 @@ class Placement(ABC):
     @property
     def pyramid(self) -> Pyramid | None:
         """Return the coarser levels that are wanted of the results; None for none."""
+        return None
+
+    @property
+    def remapping_weights(self) -> Weights | None:
+        """Return those of a remap; None without one."""
         return None
 
     @property

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from bbflow.errors import ConfigError
+from bbflow.operators.space.chaining import chained, made_of
 from bbflow.operators.space.coarsening import pyramid_of
 from bbflow.operators.space.described import AREA, CORNERS, CRS, described, mesh_of
 from bbflow.operators.space.grid import EARTH_RADIUS_M, LAT, LON, Grid, checked_weights, fitted, kind_of
 from bbflow.operators.space.meshes import Described, Mesh, sized, strays
-from bbflow.operators.space.moves import Move, Remap
+from bbflow.operators.space.moves import Move, Reduce, Remap, Whole
 from bbflow.operators.space.placement import Placement, TrackPlacement
 from bbflow.operators.space.pyramids import Pyramid
 from bbflow.operators.space.remapping import Ending, Remapped
@@ -63,6 +64,28 @@ def place_space(
 
 def resolve_chain(moves: Sequence[Move], grid: Grid, variables: Variables) -> Placement:
     """Find the points; see `Space.resolve`."""
+    own, *others = _groups(moves)
+    placed: Placement = _place_group(own, grid, variables)
+    for group in others:
+        given = _result_grid(grid, placed)
+        (move, *_) = group
+        second = made_of(move, given) if isinstance(move, Whole) else _place_group(group, given, variables)
+        placed = chained(placed, second, _units([placed.own_units, second.own_units]), grid.shape)
+    return placed
+
+
+def _groups(moves: Sequence[Move]) -> list[list[Move]]:
+    """Cut a chain into parts, of which each but the first is made of the whole results of those before it."""
+    groups: list[list[Move]] = [[]]
+    for move in moves:
+        is_further = isinstance(move, Reduce) and any(isinstance(known, Reduce | Whole) for known in groups[-1])
+        if isinstance(move, Whole) or is_further or any(isinstance(known, Whole) for known in groups[-1]):
+            groups.append([])
+        groups[-1].append(move)
+    return groups
+
+
+def _place_group(moves: Sequence[Move], grid: Grid, variables: Variables) -> TrackPlacement | Remapped:
     at = next((at for at, move in enumerate(moves) if isinstance(move, Remap)), None)
     if at is None:
         return _cut(moves, grid, variables)
@@ -86,8 +109,8 @@ def _cut(moves: Sequence[Move], grid: Grid, variables: Variables) -> TrackPlacem
     return resolve(moves, grid, variables)
 
 
-def _result_grid(grid: Grid, before: TrackPlacement) -> Grid:
-    """Return the grid of what is remapped."""
+def _result_grid(grid: Grid, before: Placement) -> Grid:
+    """Return the grid of what comes out of a placement."""
     kept = {name: values for name, values in grid.coordinates.items() if name not in before.coordinates}
     attributes = {**grid.attributes, **before.coordinate_attributes}
     return Grid(before.dims, before.shape, {**kept, **before.coordinates}, attributes)

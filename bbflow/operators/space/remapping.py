@@ -216,6 +216,11 @@ class Remapped(Placement):
     """Coarser levels that are wanted of the results."""
 
     @property
+    def remapping_weights(self) -> Weights:
+        """Return them."""
+        return self.weights
+
+    @property
     def column(self) -> Column | None:
         """Return what is made of the variable's columns first."""
         return self.before.column if self.before else None

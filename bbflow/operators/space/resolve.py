@@ -156,7 +156,7 @@ def _of_track(grid: Grid, track: Track, shifted: Array | None) -> list[Described
 
 def resolve(moves: Sequence[Move], grid: Grid, variables: Callable[[str], Array]) -> TrackPlacement:
     """Find the points; see `Space.resolve`."""
-    column = place_column(moves[0], grid, variables) if isinstance(moves[0], Levels) else None
+    column = place_column(moves[0], grid, variables) if moves and isinstance(moves[0], Levels) else None
     draft = Draft.of(grid, variables)
     if column is not None:
         draft = Draft.of(column.of_grid(grid), variables).with_column(column, grid)

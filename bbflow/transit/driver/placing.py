@@ -15,7 +15,6 @@ from bbflow.operators.space.columns import Column
 from bbflow.operators.space.levels import MISSING
 from bbflow.operators.space.placement import Placement
 from bbflow.operators.space.regridding import place_space
-from bbflow.operators.space.remapping import Remapped
 from bbflow.operators.steps import Array
 from bbflow.stream.cf import PACKING, Encoding, StreamAttributes
 from bbflow.stream.records import Block
@@ -160,7 +159,7 @@ def check_weights(placed: Mapping[str, Placement], arrays: StreamArrays) -> None
     ConfigError
         If not: steps that were folded and those that come would be remapped in two ways.
     """
-    now = {name: item.weights for name, item in placed.items() if isinstance(item, Remapped)}
+    now = {name: own for name, item in placed.items() if (own := item.remapping_weights) is not None}
     digests = {weights: weights.digest for weights in set(now.values())}
     if known := arrays.known_weights():
         for name, weights in now.items():

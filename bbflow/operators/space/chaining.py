@@ -1,0 +1,234 @@
+"""What needs the whole of a field: a second reduction, ranks and sums along dimensions, and what is left of a mean.
+
+Blocks contribute to the field before it, step by step; where that is whole, the rest is made of it.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from bbflow.errors import ConfigError
+from bbflow.operators.space.columns import Column
+from bbflow.operators.space.grid import LAT, Grid, area_weights
+from bbflow.operators.space.moves import Anomaly, Cumulate, SpacePercentile
+from bbflow.operators.space.placement import Local, Placement
+from bbflow.operators.space.weights import Weights
+from bbflow.operators.steps import Array, DType, Steps
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Made(ABC):
+    """What is made of whole fields, and where it lies; its grid is that of the fields, less what is reduced."""
+
+    grid: Grid
+    """The fields'."""
+    axes: tuple[int, ...]
+    """Those along which it works."""
+    cell_methods: str
+    """What was done, as CF writes it; empty if it has no word for it."""
+    own_units = "{units}"
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """Return the axes that the result has."""
+        return tuple(axis for axis in range(len(self.grid.dims)) if axis not in self.axes)
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """Return the result's dimensions."""
+        return tuple(self.grid.dims[axis] for axis in self.kept)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return their sizes."""
+        return tuple(self.grid.shape[axis] for axis in self.kept)
+
+    @abstractmethod
+    def make(self, fields: Array) -> Array:
+        """Make the results of fields, float64 of shape (steps, *grid.shape), NaN where they are missing."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranked(Made):
+    """A percentile by nearest rank, or the median, of the valid values."""
+
+    q: float | None = None
+    """From 0 to 100; None for the median, which is the mean of the two middle values if their number is even."""
+
+    def make(self, fields: Array) -> Array:
+        """Return them."""
+        moved = np.moveaxis(fields, [axis + 1 for axis in self.axes], range(-len(self.axes), 0))
+        values = np.sort(moved.reshape(*moved.shape[: moved.ndim - len(self.axes)], -1), axis=-1)  # NaN comes last
+        count = np.isfinite(values).sum(axis=-1, keepdims=True) + np.isinf(values).sum(axis=-1, keepdims=True)
+        if self.q is None:
+            low, high = (count - 1) // 2, count // 2
+            pair = [np.take_along_axis(values, np.clip(rank, 0, None), -1)[..., 0] for rank in (low, high)]
+            found = (pair[0] + pair[1]) / 2
+        else:
+            rank = np.clip(np.ceil(np.round(count * self.q / 100, 9)) - 1, 0, None).astype("i8")
+            found = np.take_along_axis(values, rank, -1)[..., 0]
+        return np.asarray(np.where(count[..., 0] > 0, found, np.nan))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cumulated(Made):
+    """The sum of all values from the begin of a dimension on; missing ones count as 0, and stay missing."""
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """Return all axes."""
+        return tuple(range(len(self.grid.dims)))
+
+    def make(self, fields: Array) -> Array:
+        """Return them."""
+        (axis,) = self.axes
+        missing = np.isnan(fields)
+        return np.where(missing, np.nan, np.cumsum(np.where(missing, 0.0, fields), axis=axis + 1))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Departure(Made):
+    """What is left of a field without its mean over some dimensions, such as the eddies of a zonal mean."""
+
+    weights: Array | None = None
+    """Of the points, float64 that broadcasts against the grid; None if all weigh the same."""
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """Return all axes."""
+        return tuple(range(len(self.grid.dims)))
+
+    def make(self, fields: Array) -> Array:
+        """Return it."""
+        axes = tuple(axis + 1 for axis in self.axes)
+        valid = ~np.isnan(fields)
+        weights = np.where(valid, 1.0 if self.weights is None else self.weights, 0.0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mean = np.where(valid, fields, 0.0) * weights
+            return np.asarray(fields - mean.sum(axis=axes, keepdims=True) / weights.sum(axis=axes, keepdims=True))
+
+
+def made_of(move: SpacePercentile | Cumulate | Anomaly, grid: Grid) -> Made:
+    """Find what a move works on in the grid of whole fields.
+
+    Raises
+    ------
+    ConfigError
+        If a dimension isn't there, or is there twice.
+    """
+    axes = tuple(grid.axis(name) for name in move.dims)
+    if len(set(axes)) < len(axes):
+        raise ConfigError(f"{move.key}: a dimension of {', '.join(move.dims)} is there twice")
+    names = "".join(f"{grid.dims[axis]}: " for axis in axes)
+    if isinstance(move, SpacePercentile):
+        method = "median" if move.q is None else f"mean (percentile {move.q:g})"
+        return Ranked(grid, axes, f"{names}{method}", move.q)
+    if isinstance(move, Cumulate):
+        return Cumulated(grid, axes, f"{names}sum (from the begin of the dimension)")
+    weights = None
+    for axis in axes:
+        if grid.kind(axis) == LAT and (shares := area_weights(grid, axis)).any():
+            weights = shares.reshape([-1 if place == axis else 1 for place in range(len(grid.dims))])
+    return Departure(grid, axes, f"{names}mean (subtracted)", weights)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chained(Placement):
+    """What is made of a placement's whole results."""
+
+    first: Placement
+    """What blocks contribute to."""
+    second: Placement | Made
+    """What is made of that."""
+
+    @property
+    def column(self) -> Column | None:
+        """Return what is made of the variable's columns before all else."""
+        return self.first.column
+
+    @property
+    def remapping_weights(self) -> Weights | None:
+        """Return those of the remap among them."""
+        own = self.second.remapping_weights if isinstance(self.second, Placement) else None
+        return self.first.remapping_weights or own
+
+    @property
+    def coordinate_attributes(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return those of both."""
+        own = self.second.coordinate_attributes if isinstance(self.second, Placement) else {}
+        return {**self.first.coordinate_attributes, **own}
+
+    @property
+    def attributes(self) -> Mapping[str, str]:
+        """Return those of what came last."""
+        return self.second.attributes if isinstance(self.second, Placement) else {}
+
+    @property
+    def own_dims(self) -> frozenset[str]:
+        """Return those of both."""
+        own = self.second.own_dims if isinstance(self.second, Placement) else frozenset()
+        return self.first.own_dims | own
+
+    def dtype(self, dtype: DType) -> DType:
+        """Return float64: that is what is joined."""
+        return np.dtype("f8")
+
+    def fits(self, shape: tuple[int, ...]) -> bool:
+        """Whether the shape is the variable's."""
+        return shape == self.source
+
+    def of_shape(self, shape: tuple[int, ...]) -> "Chained":
+        """Return itself."""
+        return self
+
+    def local(self, start: tuple[int, ...], count: tuple[int, ...]) -> Local | None:
+        """Return what a block has of the first result: never all of the second one."""
+        local = self.first.local(start, count)
+        return None if local is None else replace(local, complete=False)
+
+    def assemble(self, steps: int, parts: Iterable[tuple[Local, Array]]) -> Array:
+        """Merge the partial results of blocks that don't overlap; see `Placement.assemble`."""
+        return self.first.assemble(steps, parts)
+
+    def finish(self, partial: Array) -> Array:
+        """Make the whole of the first, and the second of it; see `Placement.finish`."""
+        fields = self.first.finish(partial)
+        if isinstance(self.second, Made):
+            made = self.second.make(fields.reshape(len(fields), *self.first.shape))
+            return np.ascontiguousarray(made.reshape(len(fields), prod(self.shape)))
+        local = self.second.local((0,) * len(self.first.shape), self.first.shape)
+        assert local is not None
+        return np.stack([np.asarray(row, "f8") for row in local.values(Steps(list(fields)))])
+
+
+def chained(first: Placement, second: Placement | Made, units: str, source: tuple[int, ...]) -> Chained:
+    """Return what is made of a placement's results.
+
+    Parameters
+    ----------
+    first, second
+        Both.
+    units
+        What becomes of the variable's {units}.
+    source
+        The variable's shape.
+    """
+    own = second.coordinate_dims if isinstance(second, Placement) else {}
+    values = second.coordinates if isinstance(second, Placement) else {}
+    there = {*second.dims, "bnds"}
+    kept = {name: dims for name, dims in first.coordinate_dims.items() if name not in own and there >= {*dims}}
+    return Chained(
+        dims=second.dims,
+        shape=second.shape,
+        coordinates={**{name: first.coordinates[name] for name in kept}, **values},
+        coordinate_dims={**kept, **own},
+        cell_methods=" ".join(filter(None, (first.cell_methods, second.cell_methods))),
+        own_units=units,
+        source=source,
+        first=first,
+        second=second,
+    )
