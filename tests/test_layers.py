@@ -19,6 +19,7 @@ LAYERS = (
     {"staging", "view"},
     {"drain", "files"},
     {"transit", "registered", "simulate"},
+    {"ensemble"},
     {"report"},
     {"run"},
     {"api", "metrics", "mount"},
@@ -134,6 +135,7 @@ def test_each_part_that_draws_or_parses_is_imported_in_few_places(package):
         "rich": {
             "run/progress.py",
             "cli/status.py",
+            "cli/ensemble.py",
             "cli/stage.py",
             "cli/phase.py",
             "cli/operators.py",

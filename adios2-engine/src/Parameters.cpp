@@ -265,6 +265,10 @@ Parameters ReadParameters(const std::map<std::string, std::string> &given,
             parameters.Ignored.push_back(name);
         }
     }
+    if (const char *suffix = std::getenv("BBFLOW_STREAM_SUFFIX"))
+    {
+        parameters.Stream += suffix; // of one member of an ensemble: all run the same program
+    }
     CheckTogether(parameters);
     SetHosts(parameters, opened);
     return parameters;

@@ -17,6 +17,7 @@ from bbflow.units import parse_path
 COMMANDS = {
     "demo": "run the example climate simulation and its analysis",
     "run": "run a simulation and fold what it writes while it runs",
+    "ensemble": "statistics across members while they run: up, status, lost, down",
     "check": "find what would make a run fail, before it starts",
     "fold": "fold a stream on running BB nodes",
     "up": "start BB nodes and Dask that live longer than one run",

@@ -26,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.usage = "bbflow run CONFIG.yml [options] -- SIMULATION COMMAND…"
     parser.add_argument("config", type=Path, metavar="CONFIG.yml", help="what to compute, of which stream")
+    parser.add_argument("--member", metavar="NAME", help="run a member of an ensemble that is up")
     add_run_arguments(parser)
     add_continue(parser)
 
@@ -54,7 +55,24 @@ def run(options: argparse.Namespace) -> int:
     """Run the command."""
     if not options.simulation:
         raise ConfigError("no simulation is given: bbflow run CONFIG.yml -- COMMAND…")
-    return run_simulation(options, options.simulation)
+    return _run_member(options) if options.member else run_simulation(options, options.simulation)
+
+
+def _run_member(options: argparse.Namespace) -> int:
+    from dataclasses import replace
+
+    from bbflow.ensemble.settings import load_ensemble  # late: a run of its own needs none of it
+    from bbflow.run.ensemble import run_member
+    from bbflow.run.selecting import with_selected
+
+    for name in ("contact", "scheduler", "continued", "take_over", "overwrite"):
+        if getattr(options, name):
+            raise ConfigError(
+                f"--member: the ensemble has its own nodes, analysis and output: leave --{name.replace('_', '-')} out"
+            )
+    analysis = load_ensemble(options.config)
+    selected = with_selected(analysis.member, options.select_io, options.select_file, options.until)
+    return run_member(replace(analysis, member=selected), options.member, options.simulation, dict(os.environ))
 
 
 def run_simulation(options: argparse.Namespace, command: Sequence[str]) -> int:

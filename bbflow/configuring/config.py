@@ -89,6 +89,8 @@ def parse_config(content: Any) -> Config:
     ConfigError
         If a key is unknown or missing, or a value is wrong.
     """
+    if isinstance(content, Mapping) and "ensemble" in content:
+        raise ConfigError("it is an ensemble's: start that with 'bbflow ensemble up', and a member with --member NAME")
     check_keys(content, KEYS, "the configuration")
     for key in ("stream", "operators"):
         if not content.get(key):

@@ -147,7 +147,7 @@ class Supervisor:
         """
         try:
             self._beside = self._prepared.begin(self._contact)
-            self._simulation = _start(command, environment)
+            self._simulation = start_program(command, environment)
             while self.course.part is not Part.NONE or self._simulation.poll() is None:
                 try:
                     self._turn(self._simulation)
@@ -176,10 +176,10 @@ class Supervisor:
 
     def _end(self) -> int:
         """End what still runs; gives the simulation's exit code."""
-        code = _stop(self._simulation) if self._simulation else 0
+        code = stop_process(self._simulation) if self._simulation else 0
         self._published = 0
         if self._beside is not None:
-            self._published = _stop(self._beside)
+            self._published = stop_process(self._beside)
             with suppress(ProcessLookupError):  # a worker that was just being started would miss what is removed now
                 os.killpg(self._beside.pid, signal.SIGKILL)
         return code
@@ -228,7 +228,7 @@ class Supervisor:
             case AskToStop(why):
                 self._stop_stream.tell(why)
             case StopPart() if self._beside is not None:
-                _stop(self._beside)
+                stop_process(self._beside)
 
     def _start_if_due(self, *, answered: bool) -> None:
         """Start what is due; agents that were killed may take a while to answer again."""
@@ -291,7 +291,7 @@ def _step_of(streams: Sequence[StreamStatus], consumer: str) -> int:
     return min((stream.consumers.get(consumer, -1) for stream in streams if stream.local_writers), default=-1)
 
 
-def _start(command: Sequence[str], environment: Mapping[str, str]) -> Process:
+def start_program(command: Sequence[str], environment: Mapping[str, str]) -> Process:
     """Start the simulation below a keeper, which ends it if this process is killed."""
     heard, told = os.pipe()
     keeper_command = [sys.executable, "-I", "-S", str(keeper.__file__), str(os.getpid()), str(told), *command]
@@ -310,7 +310,7 @@ def _signal(process: Process, number: signal.Signals) -> None:
         process.send_signal(number)
 
 
-def _stop(process: Process) -> int:
+def stop_process(process: Process) -> int:
     """End a process that may still run, and return its exit code."""
     for number in (None, signal.SIGTERM, signal.SIGKILL):
         if number is not None:

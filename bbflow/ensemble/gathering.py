@@ -1,0 +1,385 @@
+"""The ensemble's own analysis: turn by turn it takes what members have shown, folds it, and shows moments."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from bbflow.ensemble.folding import Contribution, WindowStates, finished, fold, states_of
+from bbflow.ensemble.following import MemberStore, Row
+from bbflow.ensemble.grid import Grid
+from bbflow.ensemble.moments import Ledger, Moments
+from bbflow.ensemble.places import GRID, RESULTS, STORE, Places
+from bbflow.ensemble.roster import Member, Roster, Standing, Verdict
+from bbflow.ensemble.settings import EnsembleAnalysis
+from bbflow.ensemble.store import EnsembleStore, Shown
+from bbflow.errors import ConfigError
+from bbflow.operators.windows.calendars import Clock
+from bbflow.operators.windows.spans import Run
+
+FOREVER = 1 << 61
+"""End of the whole run (microseconds)."""
+TURN_BYTES = 256 << 20
+"""About how much is read of members in one turn: it stays in memory until it is folded."""
+
+
+class MemberAnalysis(Protocol):
+    """A member's own analysis, which runs beside this."""
+
+    def done(self, *, ended: bool) -> Verdict | None:
+        """Return what it came to; None while it runs. `ended` says whether the member's program has."""
+
+    def stop(self) -> None:
+        """End it; what it has folded stays on the nodes."""
+
+
+Begin = Callable[[str, int], MemberAnalysis]
+"""Begins the analysis of a member's attempt."""
+
+
+@dataclass(slots=True)
+class Followed:
+    """A member as this analysis sees it."""
+
+    store: MemberStore
+    """Its results."""
+    member: Member
+    """How it is."""
+    analysis: MemberAnalysis | None = None
+    """Its analysis, while it runs."""
+    attempt: int = 0
+    """Of which attempt that is."""
+
+
+class Gathering:
+    """Takes members in, until all are over.
+
+    Parameters
+    ----------
+    analysis
+        What is computed.
+    begin
+        Begins members' analyses; None if others do.
+    say
+        Gets what the user should read.
+    """
+
+    def __init__(self, analysis: EnsembleAnalysis, begin: Begin | None, say: Callable[[str], None]) -> None:
+        self._analysis, self._begin, self._say = analysis, begin, say
+        self._output = analysis.output
+        self.places = Places.of(analysis)
+        self.places.make()
+        self.roster = Roster(self._output)
+        self._grid = Grid.load(self._output / GRID)
+        ensemble = analysis.ensemble
+        self.moments = Moments(self.places.fast, ensemble.states.capacity, self.places.slow)
+        inner = {field.inner.name: field.inner for field in analysis.fields}
+        results = {
+            name: field.inner.name for field in analysis.fields for name in (field.result, *field.others.values())
+        }
+        self._inner = inner
+        self._members = {
+            name: Followed(MemberStore(name, analysis.output_of(name) / RESULTS, inner, results), Member(name=name))
+            for name in ensemble.members
+        }
+        self._states: dict[str, WindowStates] = {}
+        self._store: EnsembleStore | None = None
+        self._ends = False
+        if self._grid is not None:
+            self._open(self._grid)
+
+    def _open(self, grid: Grid) -> None:
+        self._states = states_of(self._analysis, grid)
+        ensemble = self._analysis.ensemble
+        self._store = EnsembleStore(self._output / STORE, ensemble.name, ensemble.members, grid)
+
+    @property
+    def progress(self) -> dict[str, tuple[Member, int]]:
+        """How all members are, and how many of their times are folded."""
+        return {name: (followed.member, max(followed.store.next.values())) for name, followed in self._members.items()}
+
+    @property
+    def complete_moments(self) -> dict[str, int]:
+        """How many moments of each window all members have passed."""
+        if self._store is None:
+            return {}
+        return {name: self._store.complete(states) for name, states in self._states.items()}
+
+    def end(self) -> None:
+        """Wait for no member any more: those that aren't done are lost."""
+        self._ends = True
+
+    def turn(self) -> bool:
+        """Take what is new; return whether there was anything."""
+        self._look_at_members()
+        given, taken = self._gather()
+        for name in sorted(given, key=lambda name: given[name][0].begin):
+            ledger, contributions = given[name]
+            if not self._refuses(ledger, contributions):
+                fold(self.moments, self._states[ledger.window], ledger, contributions)
+        for followed, window, through in taken:
+            followed.store.next[window] = through
+            if not self._analysis.ensemble.keep:
+                followed.store.let_go(window, through)
+        shown = self._show()
+        return bool(given) or shown
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all members are over, and all that they gave is folded; a turn that does nothing has shown it."""
+        return all(
+            followed.member.standing.is_over and followed.analysis is None and not self._has_more(followed)
+            for followed in self._members.values()
+        )
+
+    def finish(self) -> bool:
+        """Say in the store how it ended, and remove what only this needed; return whether nothing is missing."""
+        lost = {
+            name: followed.member
+            for name, followed in self._members.items()
+            if followed.member.standing not in (Standing.DONE, Standing.SPARED)
+        }
+        left_out = sorted({name for ledger in self.moments.ledgers.values() for name in ledger.left_out})
+        complete = not lost and not left_out and self._store is not None
+        if self._store is not None:
+            told = {
+                name: f"{member.standing.value}: {member.mark.why if member.mark else ''}"
+                for name, member in lost.items()
+            }
+            more = {"bbflow_lost_members": told} if told else {}
+            more |= {"bbflow_left_out_members": left_out} if left_out else {}
+            self._store.commit(bbflow_status="complete" if complete else "incomplete", **more)
+        self.moments.clear()
+        self.places.clear()
+        return complete
+
+    def close(self) -> None:
+        """Stop the members' analyses; another process can carry on."""
+        for followed in self._members.values():
+            if followed.analysis is not None:
+                followed.analysis.stop()
+
+    # Members
+
+    def _look_at_members(self) -> None:
+        for name, member in self.roster.members(self._analysis.ensemble.members).items():
+            followed = self._members[name]
+            followed.member = member
+            self._follow_analysis(name, followed)
+            followed.member = self._judged(name, followed)
+            if followed.store.look() and followed.store.grid is not None:
+                self._take_grid(name, followed)
+
+    def _follow_analysis(self, name: str, followed: Followed) -> None:
+        ended = followed.member.number > followed.attempt or not (
+            followed.member.attempt and followed.member.attempt.runs
+        )
+        if followed.analysis is not None and (verdict := followed.analysis.done(ended=ended)) is not None:
+            followed.store.look()  # what it has shown last, before the verdict says that there is no more
+            self.roster.judge(name, verdict)
+            followed.member = msgspec.structs.replace(followed.member, verdict=verdict)
+            followed.analysis = None
+            if verdict.why:
+                self._say(f"member {name}: {verdict.why}")
+            if verdict.refused:
+                self.roster.mark(name, Standing.REFUSED, verdict.why)
+                followed.member = self.roster.members((name,))[name]
+        judged = followed.member.verdict.attempt if followed.member.verdict else 0
+        begins = self._begin is not None and followed.analysis is None and judged < followed.member.number
+        if begins and followed.member.standing is Standing.RUNNING:
+            assert self._begin is not None
+            followed.attempt = judged + 1  # one that began before another's end was judged waits for its turn
+            followed.analysis = self._begin(name, followed.attempt)
+
+    def _judged(self, name: str, followed: Followed) -> Member:
+        """Take those as lost that aren't waited for."""
+        member, ensemble = followed.member, self._analysis.ensemble
+        if member.standing.is_over or followed.analysis is not None:
+            return member
+        why = ""
+        if self._ends:
+            why = "the ensemble was ended before it was done"
+        elif member.standing is Standing.FAILED and ensemble.on_failure == "lost":
+            why = f"its program ended with {member.attempt.code if member.attempt else None}"
+        elif member.standing is Standing.FAILED and ensemble.lost_after_s is not None and member.attempt is not None:
+            since = member.attempt.ended_s or member.attempt.began_s
+            if time.time() - since > ensemble.lost_after_s:
+                why = f"it wasn't started again within {ensemble.lost_after_s:g} s"
+        if not why:
+            return member
+        self.roster.mark(name, Standing.LOST, why)
+        self._say(f"member {name} is lost: {why}")
+        return self.roster.members((name,))[name]
+
+    def _take_grid(self, name: str, followed: Followed) -> None:
+        """See that a member fits the others; the first one says what they must have."""
+        own = followed.store.grid
+        assert own is not None
+        if self._grid is None:
+            own.save(self._output / GRID)
+            self._grid = own
+            self._open(own)
+        assert self._store is not None
+        if not self._store.has_coordinates() and own.coordinates == self._grid.coordinates:
+            self._store.add_coordinates(followed.store)
+        try:
+            self._grid.check(own)
+        except ConfigError as error:
+            if followed.member.standing is not Standing.REFUSED:
+                self.roster.mark(name, Standing.REFUSED, str(error))
+                followed.member = self.roster.members((name,))[name]
+                self._say(f"{error}")
+
+    def _fits(self, followed: Followed) -> bool:
+        return followed.store.grid is not None and followed.member.standing is not Standing.REFUSED
+
+    def _rows(self, followed: Followed, window: str) -> Sequence[Row]:
+        member = followed.member
+        ended = followed.analysis is None and member.verdict is not None and member.verdict.attempt >= member.number
+        return followed.store.whole(window, ended=ended)
+
+    def _has_more(self, followed: Followed) -> bool:
+        if not self._fits(followed):
+            return False
+        return any(followed.store.next[name] < len(self._rows(followed, name)) for name in self._inner)
+
+    # Fields
+
+    def _gather(
+        self,
+    ) -> tuple[dict[str, tuple[Ledger, list[Contribution]]], list[tuple[Followed, str, int]]]:
+        """Read what members have shown since; a turn takes a bounded part of it."""
+        given: dict[str, tuple[Ledger, list[Contribution]]] = {}
+        taken: list[tuple[Followed, str, int]] = []
+        left = TURN_BYTES
+        for name, followed in self._members.items():
+            if not self._fits(followed):
+                continue
+            for window in self._inner:
+                rows = self._rows(followed, window)
+                at = followed.store.next[window]
+                while at < len(rows) and left > 0:
+                    left -= self._take_row(name, followed, window, rows[at], given)
+                    at += 1
+                if at > followed.store.next[window]:
+                    taken.append((followed, window, at))
+        return given, taken
+
+    def _take_row(
+        self, name: str, followed: Followed, inner: str, row: Row, given: dict[str, tuple[Ledger, list[Contribution]]]
+    ) -> int:
+        """Read a row's fields for each moment that they go into; give the bytes that were read."""
+        wanted = [states for states in self._states.values() if states.inner.name == inner]
+        results = dict.fromkeys(result for states in wanted for result in states.results)
+        values = {result: followed.store.read(result, row) for result in results}
+        there = {result: own for result, own in values.items() if own is not None}
+        if len(there) < len(values):
+            return 0  # it was folded before this process began, and let go of
+        for states in wanted:
+            assert followed.store.grid is not None
+            ledger = self._moment_of(states, row, followed.store.grid.clock)
+            if ledger is not None:
+                own = given.setdefault(ledger.name, (ledger, []))[1]
+                own.append(Contribution(name, row.instant, {result: there[result] for result in states.results}))
+        return sum(own.nbytes for own in there.values())
+
+    def _moment_of(self, states: WindowStates, row: Row, own: Clock) -> Ledger | None:
+        """Return the moment that a row goes into, with nothing in it; None if it goes into none."""
+        assert self._grid is not None
+        window, clock = states.window, self._grid.clock
+        numbers = (row.number, *row.bounds)
+        if own != clock:  # another reference date
+            numbers = tuple(clock.number(own.date(number)) for number in numbers)
+        if states.is_inner:
+            return Ledger(window=window.name, begin=row.instant, end=row.end, numbers=numbers)
+        if isinstance(window.spans, Run):
+            return Ledger(window=window.name, begin=0, end=FOREVER, numbers=numbers)
+        date = clock.date(numbers[1])
+        key = window.key(date, row.index)
+        if key is None:
+            return None
+        first, last = (clock.number(bound) for bound in window.bounds(key, date, date))
+        instants = {name: self._grid.instant(bound, clock) for name, bound in (("begin", first), ("end", last))}
+        return Ledger(window=window.name, numbers=((first + last) / 2, first, last), **instants)
+
+    def _refuses(self, ledger: Ledger, given: Sequence[Contribution]) -> bool:
+        """Whether a moment takes nothing more; who would have given something is noted."""
+        assert self._store is not None
+        known = self.moments.ledgers.get(ledger.name)
+        if known is None and self._store.may_show(self._states[ledger.window], ledger):
+            return False
+        if known is not None and not known.closed:
+            return False
+        names = {item.member for item in given} - self.moments.members_of(ledger.name)
+        before = known or ledger
+        if more := names.difference(before.left_out):
+            self._say(
+                f"{', '.join(sorted(more))}: too late for {ledger.window} {ledger.numbers[0]:g}, which was shown "
+                "complete without; ensemble: {late: amend} would take it in"
+            )
+            found = self.moments.get(ledger.name)
+            members = found.ledger.members if found is not None else {}
+            left_out = tuple(sorted({*before.left_out, *more}))
+            self.moments.close(msgspec.structs.replace(before, members=members, left_out=left_out))
+        return True
+
+    # Moments
+
+    def _show(self) -> bool:
+        """Show moments that are due, in the order of time, all with one commit."""
+        if self._store is None:
+            return False
+        due = [one for states in self._states.values() for one in self._due(states, self._store)]
+        for states, ledger, shown, is_new in due:
+            moment = self.moments.get(ledger.name)
+            assert moment is not None
+            results = {item.field.key: finished(item, moment) for item in states.fields} if is_new else {}
+            self._store.write(states, ledger, shown, results)
+        if due:
+            self._store.commit()
+        for states, ledger, shown, _ in due:
+            if shown is not Shown.OPEN and self._may_close(ledger, states):
+                self.moments.close(ledger)
+        return bool(due)
+
+    def _due(self, states: WindowStates, store: EnsembleStore) -> list[tuple[WindowStates, Ledger, Shown, bool]]:
+        """Say which moments of a window are to be shown, as what, and whether with other values than before."""
+        passed = self._passed(states)
+        ledgers = [ledger for ledger in self.moments.of(states.window.name) if not ledger.closed]
+        is_past = [passed >= (ledger.begin if states.is_inner else ledger.end) for ledger in ledgers]
+        least = self._analysis.ensemble.show or math.inf
+        last = max((at for at, own in enumerate(ledgers) if is_past[at] or len(own.members) >= least), default=-1)
+        due = []
+        for ledger, past in zip(ledgers[: last + 1], is_past, strict=False):
+            before, fields = store.shown(states, ledger)
+            is_new = fields != ledger.fields
+            now = Shown.COMPLETE if past else Shown.OPEN
+            now = Shown.AMENDED if before is Shown.AMENDED or (before is Shown.COMPLETE and is_new) else now
+            if is_new or now is not before:
+                due.append((states, ledger, now, is_new))
+            elif now is not Shown.OPEN and self._may_close(ledger, states):
+                self.moments.close(ledger)  # it was shown just before a kill
+        return due
+
+    def _may_close(self, ledger: Ledger, states: WindowStates) -> bool:
+        """Whether nothing can come any more that would be let in."""
+        if self._analysis.ensemble.late == "refuse":
+            return True
+        return states.is_inner and len(ledger.members) == len(self._members)
+
+    def _passed(self, states: WindowStates) -> float:
+        """Return the time that all members have passed, and have been folded up to."""
+        return min((self._frontier(followed, states) for followed in self._members.values()), default=-math.inf)
+
+    def _frontier(self, followed: Followed, states: WindowStates) -> float:
+        if not self._fits(followed):
+            return math.inf if followed.member.standing.is_over else -math.inf
+        inner = states.inner.name
+        rows, at = self._rows(followed, inner), followed.store.next[inner]
+        if at >= len(rows) and followed.member.standing.is_over and followed.analysis is None:
+            return math.inf
+        row = rows[at - 1] if at else None
+        return -math.inf if row is None else row.instant if states.is_inner else row.end

@@ -1,0 +1,450 @@
+"""Running an ensemble: the analysis of all members in one process, and members' programs."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from bbflow.ensemble.gathering import Gathering
+from bbflow.ensemble.places import CONTACT, DOWN, LOCK, RESULTS, STATUS, UP, claim_ensemble
+from bbflow.ensemble.roster import Attempt, Member, Roster, Verdict
+from bbflow.ensemble.settings import EnsembleAnalysis, suffix_of
+from bbflow.errors import BbflowError, ConfigError, NodeError, StreamError, describe_end
+from bbflow.host.atomic import write_whole
+from bbflow.host.leftovers import VARIABLE, run_name
+from bbflow.host.locks import lock, locked_alone
+from bbflow.landing.client import status_of, tell_node
+from bbflow.landing.embedded import EmbeddedNodes
+from bbflow.landing.requests import DropRequest
+from bbflow.net.contact import read_contact
+from bbflow.run.course import PASSING, TRIES
+from bbflow.run.selecting import Opens, simulation_environment
+from bbflow.run.supervise import start_program, stop_process
+from bbflow.transit.chain.saved import read_state
+from bbflow.transit.clusters.cluster import Cluster
+from bbflow.transit.clusters.local_cluster import local_cluster
+from bbflow.transit.output.claiming import STATE_FILE, claim_output, locked_output
+from bbflow.transit.pipeline import Pipeline
+from bbflow.zarr_store.growing import shown_attributes
+
+SUFFIX_VARIABLE = "BBFLOW_STREAM_SUFFIX"
+TURN_S = 0.1
+"""How long to wait where a turn had nothing to do."""
+LOOK_S = 1.0
+"""How often a program looks whether its member was given up, and nodes are asked for a stream that nobody opens."""
+UP_S = 60.0
+"""How long a member waits for its ensemble."""
+NODE_BACK_S = 60.0
+"""How long a member's analysis is begun again while a node doesn't answer."""
+STATUS_S = 0.5
+STEADY_S = 30.0
+"""An analysis that ran so long hasn't failed for nothing."""
+
+
+class MemberRun:
+    """The analysis of one attempt of a member, in threads of this process.
+
+    Parameters
+    ----------
+    analysis
+        The ensemble's configuration.
+    contact
+        Where the nodes are.
+    cluster
+        Where tasks run.
+    name
+        The member.
+    attempt
+        Which attempt.
+    """
+
+    def __init__(self, analysis: EnsembleAnalysis, contact: Path, cluster: Cluster, name: str, attempt: int) -> None:
+        self._contact, self._cluster, self._attempt = contact, cluster, attempt
+        output = analysis.output_of(name)
+        output.mkdir(parents=True, exist_ok=True)
+        self._stream = analysis.stream_of(name, attempt)
+        before = read_state(output).stream if (output / STATE_FILE).exists() else None
+        self._was_saved = before == self._stream
+        self._config = analysis.config_of(name, attempt, continues=before not in (None, self._stream))
+        self._pipeline: Pipeline | None = None
+        self._stopped = threading.Event()
+        self._looked_s = 0.0
+        self._changing = threading.Lock()
+        self._verdict: Verdict | None = None
+        self._thread = threading.Thread(target=self._run, name=f"member-{name}", daemon=True)
+        self._thread.start()
+
+    def done(self, *, ended: bool) -> Verdict | None:
+        """Return what it came to; None while it runs.
+
+        Parameters
+        ----------
+        ended
+            Whether the member's program has ended: a stream that it hasn't opened will never be.
+        """
+        if self._thread.is_alive() and ended and time.monotonic() - self._looked_s > LOOK_S:
+            self._looked_s = time.monotonic()
+            with suppress(BbflowError):
+                if all(own == "expected" for own in self._stands()):
+                    self._give_up("its program ended and never opened a stream: see what it said")
+        return None if self._thread.is_alive() else self._verdict
+
+    def stop(self) -> None:
+        """End it; what it has folded stays on the nodes."""
+        self._stopped.set()
+        with self._changing:
+            if self._pipeline is not None:
+                self._pipeline.stop()
+        self._thread.join()
+
+    def _stands(self) -> list[str]:
+        """Ask the nodes how the stream stands on each that knows it."""
+        found = (status_of(node).streams.get(self._stream) for node in read_contact(self._contact))
+        return [own.status for own in found if own is not None]
+
+    def _give_up(self, why: str) -> None:
+        self.stop()
+        self._verdict = Verdict(attempt=self._attempt, complete=False, why=why)
+        for node in read_contact(self._contact):
+            with suppress(StreamError, NodeError):
+                tell_node(node, DropRequest(stream=self._stream))
+
+    def _run(self) -> None:
+        deadline_s = time.monotonic() + NODE_BACK_S
+        while not self._stopped.is_set():
+            try:
+                self._verdict = self._analyse()
+                return
+            except NodeError as error:  # an agent that was killed is started again, and has all that it had
+                if time.monotonic() > deadline_s:
+                    self._verdict = Verdict(attempt=self._attempt, complete=False, why=str(error), refused=True)
+                    return
+                time.sleep(TURN_S)
+            except (BbflowError, OSError) as error:
+                self._verdict = Verdict(attempt=self._attempt, complete=False, why=str(error), refused=True)
+                return
+
+    def _analyse(self) -> Verdict | None:
+        if self._was_saved and not self._stands():
+            # It had come to its end, and the process that ran it was killed before it could say so.
+            return self._verdict_of(complete=_status_of(self._config.output) == "complete")
+        claim_output(self._config)
+        with ExitStack() as stack:
+            stack.enter_context(locked_output(self._config.output))
+            with self._changing:
+                if self._stopped.is_set():
+                    return None
+                self._pipeline = Pipeline(self._contact, self._config, self._cluster)
+            outcome = self._pipeline.run()
+        return None if outcome is None else self._verdict_of(complete=outcome.complete, why="; ".join(outcome.errors))
+
+    def _verdict_of(self, *, complete: bool, why: str = "") -> Verdict:
+        return Verdict(attempt=self._attempt, complete=complete, why=why)
+
+
+def _status_of(output: Path) -> str:
+    return str(shown_attributes(output / RESULTS).get("bbflow_status", ""))
+
+
+class MemberStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How a member is, for those who ask."""
+
+    name: str
+    """Its name."""
+    standing: str
+    """As `Standing` has it."""
+    attempts: int
+    """How often it was started."""
+    times: int
+    """How many of its times are folded."""
+    why: str = ""
+    """What it lacks."""
+
+
+class EnsembleStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How an ensemble is, for those who ask."""
+
+    name: str
+    """The ensemble's."""
+    written_s: float
+    """When this was written, in seconds since the epoch."""
+    state: str
+    """running, complete or incomplete."""
+    members: tuple[MemberStatus, ...]
+    """All."""
+    open_moments: int
+    """Moments whose states are kept."""
+    state_bytes: int
+    """What they take in memory."""
+    shown: dict[str, int]
+    """Moments of each window that are complete."""
+
+
+def serve(analysis: EnsembleAnalysis, contact: Path, cluster: Cluster | None = None) -> bool:
+    """Be an ensemble's analysis until all members are over.
+
+    Parameters
+    ----------
+    analysis
+        What is computed.
+    contact
+        Where the nodes are.
+    cluster
+        Where tasks run; threads of this process if None.
+
+    Returns
+    -------
+    bool
+        Whether nothing is missing.
+
+    Raises
+    ------
+    ConfigError
+        If another process does the same, or something in the output is in the way.
+    """
+    output = analysis.output
+    output.mkdir(parents=True, exist_ok=True)
+    claim_ensemble(output)
+    (output / LOCK).parent.mkdir(exist_ok=True)
+    with ExitStack() as stack:
+        stack.enter_context(
+            locked_alone(output / LOCK, f"another process is the analysis of the ensemble in {output}", create=True)
+        )
+        if cluster is None:
+            cluster = stack.enter_context(local_cluster(analysis.member.workers))
+        gathering = Gathering(analysis, partial(MemberRun, analysis, contact, cluster), _say)
+        try:
+            return _gather(gathering, analysis)
+        finally:
+            gathering.close()
+
+
+def _gather(gathering: Gathering, analysis: EnsembleAnalysis) -> bool:
+    output, written_s = analysis.output, 0.0
+    while True:
+        if (output / DOWN).exists():
+            gathering.end()
+        busy = gathering.turn()
+        if time.monotonic() - written_s > STATUS_S:
+            write_status(gathering, analysis, "running")
+            written_s = time.monotonic()
+        if not busy and gathering.is_over:
+            break
+        time.sleep(0 if busy else TURN_S)
+    complete = gathering.finish()
+    write_status(gathering, analysis, "complete" if complete else "incomplete")
+    return complete
+
+
+def write_status(gathering: Gathering, analysis: EnsembleAnalysis, state: str) -> None:
+    """Write how the ensemble is."""
+    status = EnsembleStatus(
+        name=analysis.ensemble.name,
+        written_s=time.time(),
+        state=state,
+        members=tuple(
+            MemberStatus(
+                name=name, standing=member.standing.value, attempts=member.number, times=times, why=_why(member)
+            )
+            for name, (member, times) in gathering.progress.items()
+        ),
+        open_moments=sum(not ledger.closed for ledger in gathering.moments.ledgers.values()),
+        state_bytes=gathering.moments.bytes,
+        shown=gathering.complete_moments,
+    )
+    write_whole(analysis.output / STATUS, msgspec.json.encode(status))
+
+
+def read_status(output: Path) -> EnsembleStatus:
+    """Read how an ensemble is.
+
+    Raises
+    ------
+    ConfigError
+        If there is none.
+    """
+    try:
+        return msgspec.json.decode((output / STATUS).read_bytes(), type=EnsembleStatus)
+    except FileNotFoundError:
+        raise ConfigError(f"there is no ensemble in {output}: start one with 'bbflow ensemble up'") from None
+
+
+def _why(member: Member) -> str:
+    if member.mark is not None and member.mark.attempt >= member.number:
+        return member.mark.why
+    return member.verdict.why if member.verdict is not None and member.verdict.attempt >= member.number else ""
+
+
+def _say(text: str) -> None:
+    print(f"bbflow: {text}", file=sys.stderr, flush=True)
+
+
+# Members' programs
+
+
+def run_member(analysis: EnsembleAnalysis, member: str, command: Sequence[str], before: dict[str, str]) -> int:
+    """Run a member's program until it ends, or the member is given up.
+
+    Parameters
+    ----------
+    analysis
+        The ensemble's configuration.
+    member
+        Its name.
+    command
+        The program.
+    before
+        Its environment without bbflow.
+
+    Returns
+    -------
+    int
+        The program's exit code, as a shell has it.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such member, it runs already, or the ensemble isn't up.
+    """
+    check_member(analysis, member)
+    contact = wait_for_contact(analysis.output)
+    roster = Roster(analysis.output)
+    attempt = roster.begin(member)
+    code = 1
+    try:
+        environment = simulation_environment(analysis.member, contact, Opens(None, command, selects=False), before)
+        environment[SUFFIX_VARIABLE] = suffix_of(member, attempt.number)
+        code = _run_program(roster, member, attempt, command, environment)
+    finally:
+        roster.end(member, attempt, code)
+    return code
+
+
+def check_member(analysis: EnsembleAnalysis, member: str) -> None:
+    """See that there is such a member.
+
+    Raises
+    ------
+    ConfigError
+        If there isn't.
+    """
+    names = analysis.ensemble.members
+    if member not in names:
+        told = f"1 to {len(names)}" if names == tuple(str(n + 1) for n in range(len(names))) else ", ".join(names)
+        raise ConfigError(
+            f"there is no member {member!r} in the ensemble {analysis.ensemble.name}: its members are {told}"
+        )
+
+
+def wait_for_contact(output: Path) -> Path:
+    """Return the contact file of an ensemble that is up.
+
+    Raises
+    ------
+    ConfigError
+        If it isn't.
+    """
+    deadline_s = time.monotonic() + UP_S
+    while time.monotonic() < deadline_s:
+        with suppress(FileNotFoundError):
+            contact = Path((output / CONTACT).read_text())
+            if contact.exists():
+                return contact
+        time.sleep(TURN_S)
+    raise ConfigError(f"the ensemble in {output} isn't up: start it with 'bbflow ensemble up'")
+
+
+def _run_program(
+    roster: Roster, member: str, attempt: Attempt, command: Sequence[str], environment: dict[str, str]
+) -> int:
+    process = start_program(command, environment)
+    looked_s = time.monotonic()
+    try:
+        while True:
+            with suppress(subprocess.TimeoutExpired):
+                code = process.wait(TURN_S)
+                return 128 - code if code < 0 else code
+            if time.monotonic() - looked_s > LOOK_S:
+                looked_s = time.monotonic()
+                mark = roster.members((member,))[member].mark
+                if mark is not None and mark.attempt >= attempt.number:
+                    _say(f"member {member} is {mark.standing}: {mark.why}; its program gets SIGTERM")
+                    process.send_signal(signal.SIGTERM)
+                    looked_s = float("inf")
+    except KeyboardInterrupt:
+        process.send_signal(signal.SIGINT)
+        code = process.wait()
+        return 128 - code if code < 0 else code
+    finally:
+        stop_process(process)
+
+
+@contextmanager
+def told_contact(output: Path, contact: Path) -> Iterator[None]:
+    """Let members know where the nodes are, as long as the ``with`` lasts."""
+    (output / CONTACT).parent.mkdir(parents=True, exist_ok=True)
+    write_whole(output / CONTACT, str(contact.resolve()))
+    try:
+        yield
+    finally:
+        (output / CONTACT).unlink(missing_ok=True)
+
+
+# The process that keeps the nodes, and starts the analysis again
+
+
+def is_up(output: Path) -> bool:
+    """Whether an ensemble is kept by a process of this host."""
+    try:
+        held = lock(output / UP, wait=False, create=False)
+    except OSError:
+        return False
+    if held is not None:
+        os.close(held)
+    return held is None
+
+
+def keep(config: Path, analysis: EnsembleAnalysis, contact: Path | None, scheduler: str | None) -> int:
+    """Keep an ensemble until it is over: its nodes, if no contact file is given, and the process of its analysis.
+
+    Returns
+    -------
+    int
+        0 if nothing is missing, 3 if something is, else what the analysis ended with.
+    """
+    own = analysis.member.nodes
+    output = analysis.output
+    output.mkdir(parents=True, exist_ok=True)
+    claim_ensemble(output)
+    (output / UP).parent.mkdir(exist_ok=True)
+    with (
+        locked_alone(output / UP, f"the ensemble in {output} is up already: see 'bbflow ensemble status'", create=True),
+        (nodes := None if contact else EmbeddedNodes(own.count, own.capacity, own.directory)) or nullcontext(),
+    ):
+        told = contact if contact is not None else nodes.contact if nodes is not None else None
+        assert told is not None
+        with told_contact(output, told), run_name() as name:
+            words = [sys.executable, "-m", "bbflow", "ensemble", "serve", str(config), "--contact", str(told)]
+            words += ["--scheduler", scheduler] if scheduler else []
+            return _keep_serving(words, os.environ | {VARIABLE: name})
+
+
+def _keep_serving(words: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Start the analysis again as long as it is killed, or what fails may pass."""
+    fruitless = 0
+    while True:
+        began_s = time.monotonic()
+        code = subprocess.run(words, env=dict(environment), stdin=subprocess.DEVNULL).returncode
+        fruitless = 0 if time.monotonic() - began_s > STEADY_S else fruitless + 1
+        if (code >= 0 and code not in PASSING) or fruitless > TRIES:
+            return code if code >= 0 else 128 - code
+        _say(f"the ensemble's analysis {describe_end(code)}; it is started again")
+        time.sleep(min(0.1 * 2**fruitless, 10.0))

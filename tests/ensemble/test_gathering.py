@@ -1,0 +1,300 @@
+"""Statistics across members, of stores that members' analyses write, whatever is killed and in whatever order."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from members import MemberStreams, field, gathered
+
+from bbflow import open_results
+from bbflow.ensemble import gathering as gathering_module
+from bbflow.ensemble.gathering import Gathering
+from bbflow.ensemble.roster import Standing
+from bbflow.ensemble.settings import parse_ensemble
+from bbflow.operators.windows.calendars import Clock
+
+OPERATORS = ["mean", "std", "min", "max", {"percentiles": {"q": [10, 50]}}]
+
+
+def analysis_in(folder, members=3, operators=None, **keys):
+    content = {"stream": "model", "output": str(folder / "out"), "operators": operators or {"tas": OPERATORS}}
+    content["ensemble"] = {"members": members, "states": {"directory": str(folder)}} | keys
+    return parse_ensemble(content)
+
+
+def shown(analysis):
+    with open_results(analysis.output / "ensemble.zarr") as found:
+        return found.load()
+
+
+def assert_equal(found, values):
+    """Compare with NumPy over (members, times, points…)."""
+    np.testing.assert_allclose(found.tas_step_mean, np.nanmean(values, 0), rtol=1e-12)
+    np.testing.assert_allclose(found.tas_step_std, np.nanstd(values, 0, ddof=1), rtol=1e-9)
+    np.testing.assert_array_equal(found.tas_step_min, np.nanmin(values, 0))
+    np.testing.assert_array_equal(found.tas_step_max, np.nanmax(values, 0))
+    for q in (10, 50):
+        wanted = np.nanpercentile(values, q, axis=0, method="inverted_cdf")
+        np.testing.assert_array_equal(found[f"tas_step_p{q}"], wanted)
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nobody catches it."""
+
+
+@settings(max_examples=25)
+@given(st.randoms(use_true_random=False))
+def test_each_time_of_each_member_counts_once_whatever_is_killed_and_in_whatever_order(tmp_path_factory, random):
+    folder = tmp_path_factory.mktemp("ensemble")
+    members, steps = 4, 5
+    analysis = analysis_in(folder, members)
+    streams = MemberStreams(analysis)
+    left = {str(number): 0 for number in range(1, members + 1)}
+    gathering = Gathering(analysis, None, lambda _: None)
+    original = gathering_module.fold, gathering_module.Moments.close
+
+    def dying(original):
+        def call(*arguments, **more):
+            if random.random() < 0.1:
+                raise Killed
+            result = original(*arguments, **more)
+            if random.random() < 0.1:
+                raise Killed
+            return result
+
+        return call
+
+    gathering_module.fold, gathering_module.Moments.close = (dying(one) for one in original)
+    try:
+        while left:
+            name = random.choice(sorted(left))
+            streams.write(name, {"tas": field(name, left[name])})
+            left[name] += 1
+            if left[name] == steps:
+                streams.end(name)
+                del left[name]
+            if random.random() < 0.5:
+                try:
+                    gathering.turn()
+                except Killed:
+                    gathering = Gathering(analysis, None, lambda _: None)
+    finally:
+        gathering_module.fold, gathering_module.Moments.close = original
+    complete, said = gathered(analysis)
+    assert complete
+    assert not said
+    found = shown(analysis)
+    values = np.stack([[field(member + 1, step) for step in range(steps)] for member in range(members)])
+    assert_equal(found, values)
+    assert (found.members_step == members).all()
+    assert (found.status_step == 1).all()
+
+
+def test_a_time_is_shown_when_all_members_have_passed_it_and_not_before(tmp_path):
+    analysis = analysis_in(tmp_path, 2)
+    streams = MemberStreams(analysis)
+    gathering = Gathering(analysis, None, lambda _: None)
+    for step in range(3):
+        streams.write("1", {"tas": field(1, step)})
+    gathering.turn()
+    assert "time_step" not in shown(analysis)
+    streams.write("2", {"tas": field(2, 0)})
+    gathering.turn()
+    assert shown(analysis).members_step.values.tolist() == [2]
+    assert gathering.moments.bytes > 0
+
+
+def test_with_show_a_time_is_seen_before_all_members_are_in_it(tmp_path):
+    analysis = analysis_in(tmp_path, 3, show=2)
+    streams = MemberStreams(analysis)
+    gathering = Gathering(analysis, None, lambda _: None)
+    for name in ("1", "2"):
+        streams.write(name, {"tas": field(name, 0)})
+    gathering.turn()
+    found = shown(analysis)
+    assert (found.members_step.item(), found.status_step.item()) == (2, 0)
+    streams.write("3", {"tas": field(3, 0)})
+    gathering.turn()
+    found = shown(analysis)
+    assert (found.members_step.item(), found.status_step.item()) == (3, 1)
+    assert_equal(found, np.stack([[field(name, 0)] for name in (1, 2, 3)]))
+
+
+def two_of_three(analysis):
+    """Two members that are done, and one that is lost after one of two steps."""
+    streams = MemberStreams(analysis)
+    for name in ("1", "2"):
+        for step in range(2):
+            streams.write(name, {"tas": field(name, step)})
+        streams.end(name)
+    streams.write("3", {"tas": field(3, 0)})
+    streams.fail("3")
+    streams.roster.mark("3", Standing.LOST, "gone")
+    return streams
+
+
+def test_a_lost_member_leaves_what_it_gave_and_the_counts_say_so(tmp_path):
+    analysis = analysis_in(tmp_path)
+    two_of_three(analysis)
+    complete, _ = gathered(analysis)
+    found = shown(analysis)
+    assert not complete
+    assert found.members_step.values.tolist() == [3, 2]
+    values = np.stack([[field(name, step) for step in range(2)] for name in (1, 2, 3)])
+    values[2, 1] = np.nan
+    assert_equal(found, values)
+    assert found.attrs["bbflow_status"] == "incomplete"
+    assert "gone" in found.attrs["bbflow_lost_members"]["3"]
+
+
+@pytest.mark.parametrize("late", ["refuse", "amend"])
+def test_a_member_that_comes_back_late_is_refused_or_amends_by_choice(tmp_path, late):
+    analysis = analysis_in(tmp_path, late=late)
+    streams = two_of_three(analysis)
+    said = []
+    gathering = Gathering(analysis, None, said.append)
+    while gathering.turn():
+        pass
+    assert shown(analysis).members_step.values.tolist() == [3, 2]
+    streams.begin("3")
+    streams.write("3", {"tas": field(3, 1)}, step=1)
+    streams.end("3")
+    del gathering
+    complete, more = gathered(analysis)
+    found = shown(analysis)
+    values = np.stack([[field(name, step) for step in range(2)] for name in (1, 2, 3)])
+    if late == "amend":
+        assert complete
+        assert found.status_step.values.tolist() == [1, 2]
+    else:
+        assert not complete
+        assert "too late" in more[0]
+        assert found.attrs["bbflow_left_out_members"] == ["3"]
+        values[2, 1] = np.nan
+    assert_equal(found, values)
+
+
+def test_states_that_memory_has_no_room_for_are_on_disk_and_count_the_same(tmp_path):
+    analysis = analysis_in(tmp_path, 2, states={"directory": str(tmp_path), "capacity": "4KiB"})
+    streams = MemberStreams(analysis)
+    gathering = Gathering(analysis, None, lambda _: None)
+    for step in range(6):
+        streams.write("1", {"tas": field(1, step)})
+    gathering.turn()
+    assert 0 < gathering.moments.bytes <= 4096
+    assert len(list((analysis.output / ".moments").glob("*.moment"))) > 0
+    streams.end("1")
+    for step in range(6):
+        streams.write("2", {"tas": field(2, step)})
+    streams.end("2")
+    assert gathered(analysis)[0]
+    assert_equal(shown(analysis), np.stack([[field(name, step) for step in range(6)] for name in (1, 2)]))
+    assert not list((analysis.output / ".moments").glob("*.moment"))
+
+
+def test_fields_go_when_they_are_folded_unless_they_are_to_be_kept(tmp_path):
+    for keep in (False, True):
+        analysis = analysis_in(tmp_path / str(keep), 1, keep=keep)
+        streams = MemberStreams(analysis)
+        streams.write("1", {"tas": field(1, 0)})
+        streams.end("1")
+        assert gathered(analysis)[0]
+        chunks = list((analysis.output_of("1") / "results.zarr" / "tas_step_max").glob("c.*"))
+        assert len(chunks) == keep
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"units": "degC"}, "member 2: the units of tas_step_max is 'degC', but member 1 has 'K'"),
+        ({"clock": Clock("days since 2001-01-01", "noleap")}, "member 2: the calendar is 'noleap'"),
+        ({"coordinates": {"dim0": np.arange(3.0) + 1}}, "member 2 has another dim0 than member 1"),
+    ],
+)
+def test_a_member_that_differs_is_refused_in_one_line_and_the_others_go_on(tmp_path, change, message):
+    analysis = analysis_in(tmp_path, 2)
+    first = MemberStreams(analysis, coordinates={"dim0": np.arange(3.0)})
+    first.write("1", {"tas": field(1, 0)})
+    first.end("1")
+    second = MemberStreams(analysis, **{"coordinates": {"dim0": np.arange(3.0)}, **change})
+    second.write("2", {"tas": field(2, 0)})
+    gathering = Gathering(analysis, None, lambda _: None)
+    gathering.turn()
+    second.end("2")
+    complete, _ = gathered(analysis)
+    assert not complete
+    found = shown(analysis)
+    assert message in found.attrs["bbflow_lost_members"]["2"]
+    assert found.members_step.values.tolist() == [1]
+
+
+def test_a_member_of_another_shape_is_refused(tmp_path):
+    analysis = analysis_in(tmp_path, 2)
+    streams = MemberStreams(analysis)
+    streams.write("1", {"tas": field(1, 0)})
+    streams.write("2", {"tas": field(2, 0, (3, 5))})
+    said = []
+    Gathering(analysis, None, said.append).turn()
+    assert "the shape of tas_step_max is (3, 5), but member 1 has (3, 4)" in said[0]
+
+
+def test_other_reference_dates_are_the_same_times(tmp_path):
+    analysis = analysis_in(tmp_path, 2)
+    streams = MemberStreams(analysis)
+    streams.write("1", {"tas": field(1, 0)})
+    streams.end("1")
+    later = MemberStreams(analysis, clock=Clock("hours since 2001-01-01", "standard"))
+    later.write("2", {"tas": field(2, 0)})
+    later.end("2")
+    assert gathered(analysis)[0]
+    assert shown(analysis).members_step.values.tolist() == [2]
+
+
+def test_a_covariance_takes_both_variables_of_each_member(tmp_path):
+    analysis = analysis_in(tmp_path, 3, {"tas": [{"covariance": {"with": "psl"}}, {"correlation": {"with": "psl"}}]})
+    streams = MemberStreams(analysis)
+    for name in ("1", "2", "3"):
+        streams.write(name, {"tas": field(name, 0), "tas_with": field(name, 9)})
+        streams.end(name)
+    assert gathered(analysis)[0]
+    found = shown(analysis)
+    x, y = (np.stack([field(name, step) for name in (1, 2, 3)]) for step in (0, 9))
+    wanted = ((x - x.mean(0)) * (y - y.mean(0))).sum(0) / 2
+    np.testing.assert_allclose(found.tas_step_covariance[0], wanted, rtol=1e-9)
+    np.testing.assert_allclose(found.tas_step_correlation[0], wanted / x.std(0, ddof=1) / y.std(0, ddof=1), rtol=1e-9)
+
+
+@pytest.mark.parametrize("window", ["day", "run"])
+def test_members_and_times_go_together_over_a_window(tmp_path, window):
+    operators = {"tas": {"operators": ["mean", "max"], "windows": [window]}}
+    analysis = analysis_in(tmp_path, 2, operators)
+    streams = MemberStreams(analysis)
+    gathering = Gathering(analysis, None, lambda _: None)
+    for step in range(8):
+        for name in ("1", "2"):
+            streams.write(name, {"tas": field(name, step)})
+        if step % 3 == 0:
+            gathering.turn()
+    for name in ("1", "2"):
+        streams.end(name)
+    assert gathered(analysis)[0]
+    found = shown(analysis)
+    values = np.stack([[field(name, step) for step in range(8)] for name in (1, 2)])
+    parts = [values] if window == "run" else [values[:, :4], values[:, 4:]]
+    for at, part in enumerate(parts):
+        np.testing.assert_allclose(found[f"tas_{window}_mean"][at], part.mean((0, 1)), rtol=1e-12)
+        np.testing.assert_array_equal(found[f"tas_{window}_max"][at], part.max((0, 1)))
+    assert found[f"fields_{window}"].sum() == 16
+
+
+def test_states_that_went_with_the_hosts_memory_are_an_error(tmp_path):
+    analysis = analysis_in(tmp_path, 2)
+    streams = MemberStreams(analysis)
+    streams.write("1", {"tas": field(1, 0)})
+    gathering = Gathering(analysis, None, lambda _: None)
+    gathering.turn()
+    for path in gathering.places.fast.iterdir():
+        path.unlink()
+    gathering.places.fast.rmdir()
+    with pytest.raises(Exception, match="are gone with the host's memory"):
+        Gathering(analysis, None, lambda _: None)
