@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from dataclasses import replace
 from itertools import chain
 
 import numpy as np
@@ -90,7 +91,8 @@ def cdo(command, target):
     ("name", "day"),
     [
         ("eca_su", "max"), ("eca_fd", "min"), ("eca_tr", "min"), ("eca_id", "max"), ("etccdi_su", "max"),
-        ("etccdi_fd", "min"), ("etccdi_tr", "min"), ("etccdi_id", "max"), ("eca_su,20", "max"), ("eca_tr,15", "min"),
+        ("etccdi_fd", "min"), ("etccdi_tr", "min"), ("etccdi_id", "max"), ("eca_su,20", "max"),
+        ("eca_csu", "max"), ("eca_cfd", "min"), ("eca_csu,18", "max"), ("eca_tr,15", "min"),
     ],
 )  # fmt: skip
 def test_temperature_indices_are_cdos(name, day, tmp_path):
@@ -106,7 +108,7 @@ def test_temperature_indices_are_cdos(name, day, tmp_path):
     ("name", "input_of"),
     [
         ("eca_cdd", ""), ("eca_cwd", ""), ("eca_r1mm", ""), ("eca_r10mm", ""), ("eca_r20mm", ""), ("eca_rx1day", ""),
-        ("eca_rx5day", "-runsum,5"), ("eca_sdii", ""), ("etccdi_rx1day", ""), ("eca_cdd,2", ""),
+        ("eca_rx5day", "-runsum,5"), ("eca_sdii", ""), ("eca_pd,5", ""), ("etccdi_rx1day", ""), ("eca_cdd,2", ""),
     ],
 )  # fmt: skip
 def test_rain_indices_are_cdos(name, input_of, tmp_path):
@@ -130,6 +132,17 @@ def test_extremes_are_those_of_the_days(name, day, end):
     days = getattr(daily(values), day)(axis=1)
     years = np.split(days, [88, 88 + 365])  # 1999 and 2000
     np.testing.assert_array_equal(evaluate(name, values), [getattr(year, end)(axis=0) for year in years])
+
+
+def test_the_temperature_range_is_that_of_each_day():
+    days = daily(temperatures().astype("f8"))
+    ours = evaluate({"DTR": {"window": "run"}}, temperatures())
+    np.testing.assert_allclose(ours, [np.ptp(days, axis=1).mean(axis=0)], rtol=1e-6)
+
+
+def test_days_of_rain_need_a_threshold():
+    with pytest.raises(ConfigError, match="say the threshold in mm: Rnnmm"):
+        meaning("Rnnmm")
 
 
 def test_total_rain_is_that_of_wet_days():
@@ -157,7 +170,8 @@ def test_temperatures_may_come_in_degrees_celsius():
 
 @pytest.mark.parametrize("index", INDICES.values(), ids=lambda index: index.name)
 def test_an_index_says_which_units_it_takes_the_variable_to_have(index):
-    assert index_meaning(index).units == (None if index.name[0] == "T" and index.name != "TR" else DEFAULT[index.day])
+    index = index if index.limit is None or index.threshold is not None else replace(index, threshold=25.0)
+    assert index_meaning(index).units == (DEFAULT[index.day] if index.limit or index.day == "rain" else None)
     assert index_meaning(index, units={"rain": "mm"}.get(index.day, "degC")).units is None
     with pytest.raises(ConfigError, match="can't be converted"):
         index_meaning(index, units="furlongs")
@@ -229,6 +243,8 @@ DEFINITIONS = {
     "TXx": (largest, None), "TNx": (largest, None), "TXn": (smallest, None), "TNn": (smallest, None),
     "SU": (lambda x: (x > 298.15).sum(0), "eca_su"), "FD": (lambda x: (x < 273.15).sum(0), "eca_fd"),
     "TR": (lambda x: (x > 293.15).sum(0), "eca_tr"), "ID": (lambda x: (x < 273.15).sum(0), "eca_id"),
+    "CSU": (lambda x: longest(x > 298.15), "eca_csu"), "CFD": (lambda x: longest(x < 273.15), "eca_cfd"),
+    "DTR": (lambda x: 0 * np.nanmean(x, axis=0), None), "Rnnmm": (lambda x: (x >= 25).sum(0), "eca_pd,25"),
     "Rx1day": (largest, "eca_rx1day"), "Rx5day": (lambda x: largest(five_days(x)), None),
     "R1mm": (lambda x: (x >= 1).sum(0), "eca_r1mm"), "R10mm": (lambda x: (x >= 10).sum(0), "eca_r10mm"),
     "R20mm": (lambda x: (x >= 20).sum(0), "eca_r20mm"), "CDD": (lambda x: longest(x < 1), "eca_cdd"),
@@ -251,7 +267,8 @@ def test_every_index_is_missing_over_the_sea_and_counts_what_there_is_elsewhere(
     year = slice(88, 88 + 365)  # 2000
     for name, (define, theirs) in DEFINITIONS.items():
         field, units = (warm, "K") if INDICES[name].day != "rain" else (wet, "mm/day")
-        ours = evaluate({name: {"units": units}}, np.repeat(field, STEPS_A_DAY, axis=0))
+        more = {"threshold": 25} if name == "Rnnmm" else {}
+        ours = evaluate({name: {"units": units, **more}}, np.repeat(field, STEPS_A_DAY, axis=0))
         own = field[year] if name != "Rx5day" else field[year.start - 4 : year.stop]
         expected = np.where(np.isnan(field[year]).all(axis=0), np.nan, define(own))
         np.testing.assert_allclose(ours[1], expected, rtol=1e-9, err_msg=name)

@@ -40,13 +40,13 @@ class ClimateIndex:
     summary: str
     """What it is, in one line."""
     day: str
-    """What is made of each day: max or min of temperature, or 'rain', its amount."""
+    """What is made of each day: max, min or range of temperature, or 'rain', its amount."""
     statistic: str
     """The outer operator."""
     limit: str | None = None
     """The operator's parameter that takes the threshold: above or below; None if it has none."""
     threshold: float | None = None
-    """In degrees Celsius or mm."""
+    """In degrees Celsius or mm; None if it must be said."""
     inclusive: bool = False
     """Whether the threshold itself counts."""
     days: int = 1
@@ -62,6 +62,9 @@ INDICES: Mapping[str, ClimateIndex] = {
         ClimateIndex("TNx", "warmest night: largest daily minimum", "min", "max"),
         ClimateIndex("TXn", "coldest day: smallest daily maximum", "max", "min"),
         ClimateIndex("TNn", "coldest night: smallest daily minimum", "min", "min"),
+        ClimateIndex("DTR", "mean of the daily temperature range", "range", "mean"),
+        ClimateIndex("CSU", "longest run of summer days", "max", "longest_spell", "above", 25.0),
+        ClimateIndex("CFD", "longest run of frost days", "min", "longest_spell", "below", 0.0),
         ClimateIndex("SU", "summer days: maximum above 25 degC", "max", "exceedance", "above", 25.0),
         ClimateIndex("FD", "frost days: minimum below 0 degC", "min", "exceedance", "below", 0.0),
         ClimateIndex("TR", "tropical nights: minimum above 20 degC", "min", "exceedance", "above", 20.0),
@@ -71,6 +74,7 @@ INDICES: Mapping[str, ClimateIndex] = {
         ClimateIndex("R1mm", "days with at least 1 mm", "rain", "exceedance", "above", 1.0, True),
         ClimateIndex("R10mm", "days with at least 10 mm", "rain", "exceedance", "above", 10.0, True),
         ClimateIndex("R20mm", "days with at least 20 mm", "rain", "exceedance", "above", 20.0, True),
+        ClimateIndex("Rnnmm", "days with at least as much rain as you say", "rain", "exceedance", "above", None, True),
         ClimateIndex("CDD", "longest dry spell: days below 1 mm", "rain", "longest_spell", "below", 1.0),
         ClimateIndex("CWD", "longest wet spell: days with at least 1 mm", "rain", "longest_spell", "above", 1.0, True),
         ClimateIndex("PRCPTOT", "rain of days with at least 1 mm", "rain", "sum", wet=1.0),
@@ -80,10 +84,12 @@ INDICES: Mapping[str, ClimateIndex] = {
 """By the ETCCDI's name."""
 SAME_IN_CDO: Mapping[str, str] = {
     "su": "SU", "fd": "FD", "tr": "TR", "id": "ID", "cdd": "CDD", "cwd": "CWD", "r1mm": "R1mm", "r10mm": "R10mm",
-    "r20mm": "R20mm", "rx1day": "Rx1day", "rx5day": "Rx5day", "sdii": "SDII",
+    "r20mm": "R20mm", "csu": "CSU", "cfd": "CFD", "pd": "Rnnmm", "rx1day": "Rx1day", "rx5day": "Rx5day", "sdii": "SDII",
 }  # fmt: skip
 """CDO's names after eca_ (over all steps) and etccdi_ (of each year)."""
-DEFAULT_UNITS = {"max": "K", "min": "K", "rain": "kg m-2 s-1"}
+ONLY_ECA = ("csu", "cfd", "pd")
+"""CDO has these by years only with other operators."""
+DEFAULT_UNITS = {"max": "K", "min": "K", "range": "K", "rain": "kg m-2 s-1"}
 """The CF conventions' canonical ones of air_temperature and precipitation_flux."""
 PARAMETERS = ("threshold", "units", "window", "name", "min_count")
 
@@ -144,8 +150,10 @@ def index_meaning(
 
 
 def _limits(index: ClimateIndex, zero: float) -> dict[str, Any]:
-    if index.limit is None or index.threshold is None:
+    if index.limit is None:
         return {}
+    if index.threshold is None:
+        raise ConfigError(f"say the threshold in mm: {index.name}: {{threshold: 25}}")
     limit = {index.limit: round(index.threshold + zero, 10)}
     return limit | ({"inclusive": True} if index.inclusive else {})
 
@@ -169,11 +177,14 @@ def same_units(left: str, right: str) -> bool:
 def index_names() -> Iterator[Name]:
     """Yield the names of all indices: the ETCCDI's own and CDO's."""
     for index in INDICES.values():
-        example = f"{index.name}: {{units: {'degC' if index.day != 'rain' else 'mm/day'}}}"
+        more = "threshold: 25, " if index.limit is not None and index.threshold is None else ""
+        example = f"{index.name}: {{{more}units: {'degC' if index.day != 'rain' else 'mm/day'}}}"
         yield _name(index.name, index, "year", example)
     for suffix, name in SAME_IN_CDO.items():
-        yield _name(f"eca_{suffix}", INDICES[name], "run", f"eca_{suffix}")
-        yield _name(f"etccdi_{suffix}", INDICES[name], "year", f"etccdi_{suffix}")
+        given = ",25" if suffix == "pd" else ""
+        yield _name(f"eca_{suffix}", INDICES[name], "run", f"eca_{suffix}{given}")
+        if suffix not in ONLY_ECA:
+            yield _name(f"etccdi_{suffix}", INDICES[name], "year", f"etccdi_{suffix}")
     for suffix in ("rx1day", "rx5day"):
         yield _name(f"etccdi_{suffix}mon", INDICES[SAME_IN_CDO[suffix]], "month", f"etccdi_{suffix}mon")
 
