@@ -6,12 +6,14 @@
 #include "../src/Opening.h"
 #include "Core.h"
 #include "Rules.h"
+#include "Written.h"
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 #include <fcntl.h>
+#include <strings.h>
 #include <unistd.h>
 
 #define BBFLOW_EXPORT __attribute__((visibility("default")))
@@ -23,14 +25,16 @@ namespace
 {
 
 /** adios2::Mode. */
-constexpr int Write = 1, Read = 2, Append = 3;
+constexpr int Write = 1, Read = 2, Append = 3, ReadRandomAccess = 4;
 /** So large grows what is noted of Opens: it is for a person to read. */
 constexpr off_t MostNoted = 1 << 16;
+/** The same for Opens that have failed: the run must know of some. */
+constexpr off_t MostFailures = MostNoted + (1 << 14);
 
 thread_local const bbflow_opening *Current = nullptr;
 
 /** Tells `bbflow run` what the program opens, should it wonder why no stream comes. */
-void Note(const bbflow_opening &opening, const char *kind)
+void Note(const bbflow_opening &opening, const char *kind, const off_t most = MostNoted)
 {
     const char *path = std::getenv("BBFLOW_OPENS");
     const int file = path == nullptr || opening.rank > 0 ? -1 : open(path, O_WRONLY | O_APPEND);
@@ -41,23 +45,37 @@ void Note(const bbflow_opening &opening, const char *kind)
     char line[1024];
     const int length = std::snprintf(line, sizeof line, "%s\t%.400s\t%.400s\n", kind,
                                      opening.io == nullptr ? "" : opening.io, opening.file);
-    if (lseek(file, 0, SEEK_END) < MostNoted &&
-        write(file, line, static_cast<size_t>(length)) != length)
+    if (lseek(file, 0, SEEK_END) < most && write(file, line, static_cast<size_t>(length)) != length)
     {
         // Then the one line is missing.
     }
     close(file);
 }
 
+/** Whether an engine makes a folder of its file, as BP4, BP5 and the default do. */
+bool MakesFolder(const char *engine)
+{
+    constexpr const char *others[] = {"BP3",     "HDF5",   "SST",  "SSC",
+                                      "DataMan", "Inline", "NULL", "Plugin"};
+    for (const char *other : others)
+    {
+        if (strcasecmp(engine, other) == 0)
+        {
+            return false;
+        }
+    }
+    return true;
+}
+
 /** What is so while the real Open runs, whether that returns or throws: the record for the engine,
- * and the engine that a rule has set. What the IO opens next is judged by itself. */
+ * and our engine if the Open is to go there. What the IO opens next is judged by itself. */
 class Meanwhile
 {
 public:
-    Meanwhile(const Core &core, void *object, const bbflow_opening &opening, const bool selected)
+    Meanwhile(const Core &core, void *object, const bbflow_opening &opening, const bool isOurs)
     : m_Core(core), m_Object(object), m_Outer(Current)
     {
-        if (selected)
+        if (isOurs)
         {
             IoObject(object).ChangeEngine(core, "Plugin", m_Engine);
         }
@@ -66,6 +84,10 @@ public:
 
     ~Meanwhile()
     {
+        if (m_Failure != nullptr)
+        {
+            Note(*Current, m_Failure, MostFailures);
+        }
         Current = m_Outer;
         if (m_Engine[0] != '\0')
         {
@@ -76,13 +98,36 @@ public:
     Meanwhile(const Meanwhile &) = delete;
     Meanwhile &operator=(const Meanwhile &) = delete;
 
+    /** The engine that the program has set; empty if that can't be told. */
+    const char *Engine() const { return m_Engine; }
+
+    /** What is noted unless the Open returns; null for nothing. */
+    void NoteUnless(const char *failure) { m_Failure = failure; }
+
 private:
     const Core &m_Core;
     void *m_Object;
     const bbflow_opening *m_Outer;
-    /** The program's own; empty if it can't be told, or isn't changed. */
+    const char *m_Failure = nullptr;
     char m_Engine[Text::Inside] = "";
 };
+
+/** Whether an Open is to read back what is in a stream, and in no file. An Open may call another
+ * one, for which this was asked already.
+ *  @param stream gets its name */
+bool ReadsBack(const IoObject &io, const bbflow_opening &opening, char *stream, const size_t room)
+{
+    if (opening.mode != Read && opening.mode != ReadRandomAccess)
+    {
+        return false;
+    }
+    if (Current != nullptr && Current->written_to != nullptr)
+    {
+        std::snprintf(stream, room, "%s", Current->written_to);
+        return true;
+    }
+    return io.IsKnown() && !io.HasPlugin() && IsWritten(opening.file, stream, room);
+}
 
 /** Calls the real Open with all that is to be known and set around it.
  *  @param comm the helper::Comm; null if there is none
@@ -105,15 +150,36 @@ void *Around(void *object, const Text &file, const int mode, const void *comm, c
 
     const bool writes = mode == Write || mode == Append;
     const Ruling ruling = writes ? ApplyRules(core, object, opening.io, opening.file) : Ruling{};
+    char stream[NameRoom];
+    if (ReadsBack(io, opening, stream, sizeof stream))
+    {
+        opening.written_to = stream;
+        core.SetParameter(object, "PluginName", "bbflow");
+        core.SetParameter(object, "PluginLibrary", "bbflow_adios2");
+    }
+    Note(opening, ruling.IsSelected() ? "selected" : writes ? "left" : "read");
+    const bool isOuter = Current == nullptr;
     // Where an engine of ADIOS2's own opens, ranks are left alone.
     const bool wantsHosts = writes && opening.size > 0 && (ruling.IsSelected() || io.HasPlugin());
+    Meanwhile meanwhile(core, object, opening,
+                        ruling.IsSelected() || opening.written_to != nullptr);
+    if (ruling.IsSelected() && isOuter)
+    {
+        meanwhile.NoteUnless("failed");
+        // Before ranks meet: from then on each may use the folder.
+        const char *into = ruling.Stream[0] != '\0' ? ruling.Stream : opening.io;
+        NoteWritten(opening.file, into == nullptr ? "" : into, MakesFolder(meanwhile.Engine()));
+    }
+    else if (writes && isOuter)
+    {
+        ForgetWritten(opening.file);
+    }
     char host[256] = "";
     gethostname(host, sizeof host - 1);
     const Gathered hosts(core, wantsHosts ? comm : nullptr, HostNumber(host));
     opening.hosts = hosts.Get();
-    Note(opening, ruling.IsSelected() ? "selected" : mode == Read ? "read" : "left");
-    const Meanwhile meanwhile(core, object, opening, ruling.IsSelected());
     void *opened = call(core.Find(name));
+    meanwhile.NoteUnless(nullptr);
     NoteOpened(ruling);
     return opened;
 }

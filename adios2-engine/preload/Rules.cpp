@@ -3,10 +3,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 #include <fnmatch.h>
+#include <strings.h>
 
 namespace bbflow
 {
@@ -117,6 +119,10 @@ Ruling ApplyRules(const Core &core, void *object, const char *io, const char *fi
                       else if (!IsPattern(key))
                       {
                           core.SetParameter(object, key, value);
+                      }
+                      if (strcasecmp(key, "Stream") == 0)
+                      {
+                          std::snprintf(ruling.Stream, sizeof ruling.Stream, "%s", value);
                       }
                       return true;
                   });

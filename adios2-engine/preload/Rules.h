@@ -1,9 +1,14 @@
 #pragma once
 
+#include <cstddef>
+
 namespace bbflow
 {
 
 class Core;
+
+/** For the name of a stream, where it is told to a person. */
+constexpr size_t NameRoom = 256;
 
 /** What the rules say about an Open. */
 struct Ruling
@@ -12,6 +17,8 @@ struct Ruling
     int Rule = -1;
     /** Whether the rule's stream ends with this file. */
     bool IsLast = false;
+    /** Where the steps go; empty if the rule doesn't say it. */
+    char Stream[NameRoom] = "";
 
     bool IsSelected() const { return Rule >= 0; }
 };

@@ -19,6 +19,25 @@ std::mutex Lock;
 /** By contact file and name; nullptr while someone writes it. Guarded by Lock. */
 std::map<std::string, std::unique_ptr<OpenStream>> Kept;
 
+/** Who has them; guarded by Lock. */
+pid_t Owner = getpid();
+
+/** A fork has copies of its parent's streams, whose connections are the parent's: it leaves them as
+ * they are. */
+void LeaveParents()
+{
+    if (Owner == getpid())
+    {
+        return;
+    }
+    for (auto &[key, stream] : Kept)
+    {
+        static_cast<void>(stream.release());
+    }
+    Kept.clear();
+    Owner = getpid();
+}
+
 std::string KeyOf(const Parameters &parameters)
 {
     return parameters.Contact + "\n" + ShareOf(parameters).Stream;
@@ -37,11 +56,11 @@ void End(OpenStream &stream, const bool isWhole)
 }
 
 /** At exit. Neither ADIOS2 nor MPI is touched: both may be over by now. */
-void EndAll(const int status, void *pid)
+void EndAll(const int status, void *)
 {
-    if (getpid() != static_cast<pid_t>(reinterpret_cast<intptr_t>(pid)))
+    if (Owner != getpid())
     {
-        return; // a fork, whose parent writes on
+        return; // a fork, whose parent writes on; and which may have had the lock
     }
     const std::lock_guard<std::mutex> guard(Lock);
     for (auto &[key, stream] : Kept)
@@ -57,7 +76,7 @@ void EndAll(const int status, void *pid)
 /** `atexit` would do, but doesn't say whether the program has failed. */
 void EndAllAtExit()
 {
-    static const int done = on_exit(EndAll, reinterpret_cast<void *>(intptr_t{getpid()}));
+    static const int done = on_exit(EndAll, nullptr);
     if (done != 0)
     {
         throw std::runtime_error("bbflow: the C library takes no more functions for the exit");
@@ -85,6 +104,7 @@ std::unique_ptr<OpenStream> KeptStreams::Take(const Parameters &parameters)
     const std::string key = KeyOf(parameters);
     {
         const std::lock_guard<std::mutex> guard(Lock);
+        LeaveParents();
         EndAllAtExit();
         const auto [slot, isNew] = Kept.try_emplace(key);
         if (!isNew && !slot->second)
@@ -120,6 +140,7 @@ void KeptStreams::Keep(std::unique_ptr<OpenStream> stream)
 bool KeptStreams::Has(const Parameters &parameters)
 {
     const std::lock_guard<std::mutex> guard(Lock);
+    LeaveParents();
     const auto found = Kept.find(KeyOf(parameters));
     return found != Kept.end() && found->second;
 }

@@ -131,6 +131,7 @@ Value NodeLink::Ask(Channel &channel, Value::Map open) const
                              {"policy", m_Parameters.QueueFullPolicy},
                              {"host", HostName()},
                              {"pid", int64_t{getpid()}},
+                             {"file", m_Parameters.File},
                              {"open_timeout_s", m_Parameters.OpenTimeoutSecs},
                              {"loss_timeout_s", m_Parameters.NodeLossTimeoutSecs}};
     open.insert(open.begin(), same.begin(), same.end());

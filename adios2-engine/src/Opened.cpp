@@ -26,6 +26,7 @@ Opened AskPreloaded()
     }
     Opened opened;
     opened.File = opening->file == nullptr ? "" : opening->file;
+    opened.WrittenTo = opening->written_to == nullptr ? "" : opening->written_to;
     if (opening->size > 0)
     {
         opened.Place = RankOf{opening->rank, opening->size};

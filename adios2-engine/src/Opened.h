@@ -20,6 +20,9 @@ struct Opened
     std::vector<size_t> Hosts;
     /** Whether arrays of the IO are column-major. */
     std::optional<bool> IsColumnMajor;
+    /** The stream that holds what the program reads back, for which it finds no file; else empty.
+     */
+    std::string WrittenTo;
 };
 
 /** Asks the library that is preloaded in front of ADIOS2, if there is one (Opening.h).

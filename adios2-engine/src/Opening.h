@@ -26,6 +26,9 @@ extern "C"
         int column_major;
         /** For each rank of the communicator its host, as HostNumber calls it; null if unknown. */
         const size_t *hosts;
+        /** For an Open to read: the stream that holds what the program has written under this name,
+         * of which there is no file; null if there is none. */
+        const char *written_to;
     };
 
     /** A function of the preloaded library for the engine, which looks it up by its name: null
@@ -36,7 +39,7 @@ extern "C"
 namespace bbflow
 {
 
-constexpr unsigned OpeningVersion = 2;
+constexpr unsigned OpeningVersion = 3;
 
 /** What ranks tell each other of their hosts: a number for a name (FNV-1a, 64 bits). */
 inline size_t HostNumber(const char *name)

@@ -18,6 +18,8 @@ struct Parameters
     /** May hold `{rank}`, `{group}` and `{open}`, and nothing else in braces. */
     std::string Stream;
     std::string Contact;
+    /** Absolute path of the first file that the program opened; empty if nobody need know. */
+    std::string File;
     RankOf Place;
     /** Of each writer, its host (HostNumber); empty if nobody knows. */
     std::vector<size_t> Hosts;

@@ -1,6 +1,8 @@
 #pragma once
 
+#include "OfProcess.h"
 #include "Reader.h"
+#include "Refusal.h"
 #include "Writer.h"
 
 #include <memory>
@@ -24,28 +26,29 @@ public:
 
     adios2::StepStatus BeginStep(adios2::StepMode mode, float timeoutSeconds) override
     {
-        return m_Writer.BeginStep(mode, timeoutSeconds);
+        return m_Writer->BeginStep(mode, timeoutSeconds);
     }
-    size_t CurrentStep() const override { return m_Writer.CurrentStep(); }
-    void EndStep() override { m_Writer.EndStep(); }
-    void PerformPuts() override { m_Writer.PerformPuts(); }
+    size_t CurrentStep() const override { return m_Writer->CurrentStep(); }
+    void EndStep() override { m_Writer->EndStep(); }
+    void PerformPuts() override { m_Writer->PerformPuts(); }
 
 protected:
-    void DoClose(int) override { m_Writer.Close(); }
+    /** A fork that ends closes its copy, as Python's `with` does. */
+    void DoClose(int) override { m_Writer.IsOwn() ? m_Writer->Close() : void(); }
 
 #define define(T)                                                                                  \
     void DoPutSync(typename Host::template VariableOf<T> variable, const T *values) override       \
     {                                                                                              \
-        m_Writer.Put(Host::Public(variable), values, Host::Selected(variable), When::AtOnce);      \
+        m_Writer->Put(Host::Public(variable), values, Host::Selected(variable), When::AtOnce);     \
     }                                                                                              \
     void DoPutDeferred(typename Host::template VariableOf<T> variable, const T *values) override   \
     {                                                                                              \
-        m_Writer.Put(Host::Public(variable), values, Host::Selected(variable), When::Later);       \
+        m_Writer->Put(Host::Public(variable), values, Host::Selected(variable), When::Later);      \
     }
     ADIOS2_FOREACH_STDTYPE_1ARG(define)
 #undef define
 
-    Writer m_Writer;
+    OfProcess<Writer> m_Writer;
 };
 
 /** The engine of a program that reads; see `WriterPlugin`. */
@@ -61,25 +64,25 @@ public:
 
     adios2::StepStatus BeginStep(adios2::StepMode mode, float timeoutSeconds) override
     {
-        return m_Reader.BeginStep(mode, timeoutSeconds);
+        return m_Reader->BeginStep(mode, timeoutSeconds);
     }
-    size_t CurrentStep() const override { return m_Reader.CurrentStep(); }
-    void EndStep() override { m_Reader.EndStep(); }
-    void PerformGets() override { m_Reader.PerformGets(); }
+    size_t CurrentStep() const override { return m_Reader->CurrentStep(); }
+    void EndStep() override { m_Reader->EndStep(); }
+    void PerformGets() override { m_Reader->PerformGets(); }
 
 protected:
-    Reader m_Reader;
+    OfProcess<Reader> m_Reader;
 
-    void DoClose(int) override { m_Reader.Close(); }
+    void DoClose(int) override { m_Reader.IsOwn() ? m_Reader->Close() : void(); }
 
 #define define(T)                                                                                  \
     void DoGetSync(typename Host::template VariableOf<T> variable, T *values) override             \
     {                                                                                              \
-        m_Reader.Get(Host::Public(variable), values, Host::Selected(variable), true);              \
+        m_Reader->Get(Host::Public(variable), values, Host::Selected(variable), true);             \
     }                                                                                              \
     void DoGetDeferred(typename Host::template VariableOf<T> variable, T *values) override         \
     {                                                                                              \
-        m_Reader.Get(Host::Public(variable), values, Host::Selected(variable), false);             \
+        m_Reader->Get(Host::Public(variable), values, Host::Selected(variable), false);            \
     }
     ADIOS2_FOREACH_STDTYPE_1ARG(define)
 #undef define

@@ -2,6 +2,7 @@
 
 #include "ArrayOrder.h"
 
+#include <filesystem>
 #include <iostream>
 #include <mutex>
 #include <set>
@@ -49,23 +50,39 @@ void TellOfIgnored(const Parameters &parameters)
     }
 }
 
+/** Where the file would be that an Open names: ranks of one stream have one. Empty if unknown, or
+ * the ranks' communicator says that they are one. */
+std::string PathOf(const Opened &opened)
+{
+    const bool isKnown = !opened.File.empty() && (!opened.Place || opened.Place->Writers == 1);
+    return isKnown ? std::filesystem::absolute(opened.File).lexically_normal().string() : "";
+}
+
 } // end empty namespace
 
 Program LookAt(adios2::IO io, const std::string &pluginName, const adios2::Mode mode,
                const Opened &opened, const std::optional<bool> &order)
 {
-    if (mode != adios2::Mode::Write && mode != adios2::Mode::Append && mode != adios2::Mode::Read &&
-        mode != adios2::Mode::ReadRandomAccess)
+    if (!Writes(mode) && mode != adios2::Mode::Read && mode != adios2::Mode::ReadRandomAccess)
     {
         throw std::invalid_argument("bbflow: open " + io.Name() +
                                     " with Mode::Write, Mode::Append or Mode::Read");
     }
-    const bool writes = mode == adios2::Mode::Write || mode == adios2::Mode::Append;
+    if (!opened.WrittenTo.empty())
+    {
+        throw std::runtime_error("bbflow: '" + opened.File +
+                                 "' can't be read: it was selected, so what was written under this "
+                                 "name is in stream '" +
+                                 opened.WrittenTo +
+                                 "' and in no file; don't select what the program reads back");
+    }
+    const bool writes = Writes(mode);
     Parameters parameters = ReadParameters(io.Parameters(), io.Name(), opened);
     parameters.KeepOpen = writes && (parameters.KeepOpen || mode == adios2::Mode::Append);
     const bool isColumnMajor = IsColumnMajor(parameters, opened, order);
     OpenNumber number(parameters.Stream, !writes);
     parameters.Stream = number.Fill();
+    parameters.File = PathOf(opened);
     WarnOfName(pluginName, parameters);
     TellOfIgnored(parameters);
     return {io, parameters, mode, opened.File, isColumnMajor, number};

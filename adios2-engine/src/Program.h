@@ -12,6 +12,11 @@
 namespace bbflow
 {
 
+inline bool Writes(const adios2::Mode mode)
+{
+    return mode == adios2::Mode::Write || mode == adios2::Mode::Append;
+}
+
 /** The program that opens a stream, whatever version of ADIOS2 it does that with. */
 struct Program
 {
@@ -25,7 +30,7 @@ struct Program
     /** To be counted when the stream is open. */
     OpenNumber Number;
 
-    bool Writes() const { return Mode == adios2::Mode::Write || Mode == adios2::Mode::Append; }
+    bool Writes() const { return bbflow::Writes(Mode); }
 };
 
 /** Looks at an Open.

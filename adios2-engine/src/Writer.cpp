@@ -4,6 +4,7 @@
 #include "DeviceMemory.h"
 #include "KeptStreams.h"
 #include "Number.h"
+#include "Refusal.h"
 
 #include <algorithm>
 #include <stdexcept>
@@ -65,6 +66,22 @@ bool NeedsCopy(adios2::Variable<T> variable, const T *values)
     return false;
 }
 
+/** A block of a variable, by name and place. */
+template <class T>
+std::string NameOf(const adios2::Variable<T> &variable)
+{
+    std::string name = variable.Name();
+    for (const std::vector<size_t> &dims : {variable.Start(), variable.Count()})
+    {
+        name += "/";
+        for (const size_t dim : dims)
+        {
+            name += " " + std::to_string(dim);
+        }
+    }
+    return name;
+}
+
 } // end empty namespace
 
 Writer::Writer(const Program &program)
@@ -82,6 +99,7 @@ Writer::~Writer()
     {
         return;
     }
+    TellRefused();
     try
     {
         m_Stream->Abort();
@@ -96,33 +114,77 @@ Writer::~Writer()
     }
 }
 
+template <class Name, class Action>
+auto Writer::Try(const Name &name, const Action &action)
+{
+    try
+    {
+        return action();
+    }
+    catch (const std::exception &error)
+    {
+        m_Refused.try_emplace(name(), error.what());
+        throw;
+    }
+}
+
+template <class T, class Action>
+void Writer::TryPut(const adios2::Variable<T> &variable, const Action &action)
+{
+    const auto name = [&] { return NameOf(variable); };
+    Try(name, action);
+    if (!m_Refused.empty())
+    {
+        m_Refused.erase(name());
+    }
+}
+
+void Writer::TellRefused() noexcept
+{
+    for (const auto &[name, why] : m_Refused)
+    {
+        TellRefusal(m_Stream->Given(), why);
+    }
+    m_Refused.clear();
+}
+
 adios2::StepStatus Writer::BeginStep(const adios2::StepMode mode, const float timeoutSeconds)
 {
-    if (mode != adios2::StepMode::Append)
-    {
-        throw std::invalid_argument("bbflow: BeginStep takes StepMode::Append only");
-    }
-    if (m_Stream->IsInStep())
-    {
-        throw std::logic_error("bbflow: BeginStep was called twice without EndStep");
-    }
-    return m_Stream->Begin(After(timeoutSeconds)) ? adios2::StepStatus::OK
-                                                  : adios2::StepStatus::NotReady;
+    TellRefused();
+    return Try([] { return "BeginStep"; },
+               [&]
+               {
+                   if (mode != adios2::StepMode::Append)
+                   {
+                       throw std::invalid_argument("bbflow: BeginStep takes StepMode::Append only");
+                   }
+                   if (m_Stream->IsInStep())
+                   {
+                       throw std::logic_error("bbflow: BeginStep was called twice without EndStep");
+                   }
+                   return m_Stream->Begin(After(timeoutSeconds)) ? adios2::StepStatus::OK
+                                                                 : adios2::StepStatus::NotReady;
+               });
 }
 
 template <class T>
 void Writer::Put(const adios2::Variable<T> &variable, const T *values, const Selection &selection,
                  const When when)
 {
-    if constexpr (!std::is_same_v<T, std::string>)
-    {
-        if (NeedsCopy(variable, values))
-        {
-            Land(variable, FromDevice(variable, values, selection), selection, When::AtOnce);
-            return;
-        }
-    }
-    Land(variable, values, selection, when);
+    TryPut(variable,
+           [&]
+           {
+               if constexpr (!std::is_same_v<T, std::string>)
+               {
+                   if (NeedsCopy(variable, values))
+                   {
+                       const T *copy = FromDevice(variable, values, selection);
+                       Land(variable, copy, selection, When::AtOnce);
+                       return;
+                   }
+               }
+               Land(variable, values, selection, when);
+           });
 }
 
 template <class T>
@@ -196,39 +258,52 @@ void Writer::PutSpan(const adios2::Variable<T> &variable,
                      const typename adios2::Variable<T>::Span &span, const Selection &selection,
                      const T *fill)
 {
-    const adios2::ShapeID kind = variable.ShapeID();
-    if (selection.HasMemory || kind == adios2::ShapeID::GlobalValue ||
-        kind == adios2::ShapeID::LocalValue)
-    {
-        throw std::invalid_argument("bbflow: " + variable.Name() +
-                                    " was Put as a span, but it is a single value, or a part of a "
-                                    "memory: Put it from your own memory");
-    }
-    const size_t elements = ElementsOf(variable.Count());
-    auto *const values = static_cast<T *>(m_Spans.Place(span, elements, elements * sizeof(T)));
-    if (values == nullptr)
-    {
-        throw std::invalid_argument("bbflow: " + variable.Name() +
-                                    " was Put as a span, which needs 'bbflow run', or "
-                                    "bbflow_adios2.environment(): else Put it from your own "
-                                    "memory");
-    }
-    if (fill != nullptr)
-    {
-        std::fill_n(values, elements, *fill);
-    }
-    Land(variable, values, selection, When::Filled);
+    TryPut(variable,
+           [&]
+           {
+               const adios2::ShapeID kind = variable.ShapeID();
+               if (selection.HasMemory || kind == adios2::ShapeID::GlobalValue ||
+                   kind == adios2::ShapeID::LocalValue)
+               {
+                   throw std::invalid_argument(
+                       "bbflow: " + variable.Name() +
+                       " was Put as a span, but it is a single value, or a part of a "
+                       "memory: Put it from your own memory");
+               }
+               const size_t elements = ElementsOf(variable.Count());
+               auto *const values =
+                   static_cast<T *>(m_Spans.Place(span, elements, elements * sizeof(T)));
+               if (values == nullptr)
+               {
+                   throw std::invalid_argument(
+                       "bbflow: " + variable.Name() +
+                       " was Put as a span, which needs 'bbflow run', or "
+                       "bbflow_adios2.environment(): else Put it from your own "
+                       "memory");
+               }
+               if (fill != nullptr)
+               {
+                   std::fill_n(values, elements, *fill);
+               }
+               Land(variable, values, selection, When::Filled);
+           });
 }
 
 void Writer::PerformPuts()
 {
     if (m_Stream->IsInStep())
     {
-        m_Stream->PerformPuts();
+        Try([] { return "PerformPuts"; }, [&] { m_Stream->PerformPuts(); });
     }
 }
 
 void Writer::EndStep()
+{
+    Try([] { return "EndStep"; }, [&] { Finish(); });
+    TellRefused();
+}
+
+void Writer::Finish()
 {
     if (!m_Stream->IsInStep())
     {
@@ -244,6 +319,7 @@ void Writer::Close()
     {
         EndStep();
     }
+    TellRefused();
     m_Stream->EndFile(m_IO);
     if (m_KeepOpen)
     {

@@ -8,7 +8,9 @@
 
 #include <adios2.h>
 
+#include <map>
 #include <memory>
+#include <string>
 
 namespace bbflow
 {
@@ -56,6 +58,23 @@ private:
     bool m_Closed = false;
     DeviceCopy m_FromDevice;
     SpanMemory m_Spans;
+    /** What the program was refused in this step, and why: a block, or a call. */
+    std::map<std::string, std::string> m_Refused;
+
+    /** Does what the program calls, and notes why if it is refused.
+     *  @param name gives what it is, if that must be known */
+    template <class Name, class Action>
+    auto Try(const Name &name, const Action &action);
+
+    /** The same for a Put. A block that is Put after all, as by programs that try a span first, is
+     * not refused. */
+    template <class T, class Action>
+    void TryPut(const adios2::Variable<T> &variable, const Action &action);
+
+    /** Tells what was refused (Refusal.h): the program may not have looked. */
+    void TellRefused() noexcept;
+
+    void Finish();
 
     /** The values of a variable's block, copied from a GPU until the next are. There ADIOS2 turns
      * the dimensions of a row-major variable round as soon as it knows where its memory is, if it

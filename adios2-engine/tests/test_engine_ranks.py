@@ -91,7 +91,7 @@ def test_the_same_rank_cannot_open_twice(node, tmp_path):
         wait_for_file(tmp_path / "open.0")
         returncode, said = run_writer(node.contact, TELL_OPEN, config)
     assert returncode != 0
-    assert "rank 0 of stream 'model' is open already" in said
+    assert "rank 0 of stream 'model' is process" in said
 
 
 def test_ranks_that_disagree_on_their_number_are_refused(node, tmp_path):

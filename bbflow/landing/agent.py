@@ -75,9 +75,9 @@ class Agent:
         self._waiting = Queues()
         self._watchers: list[OpenWatch] = []
         self._told: dict[int, Told] = {}
-        self._writing = WriterConnections(store, clock)
-        self._reading = Reading(store)
         self._analysing = Analysing(store)
+        self._writing = WriterConnections(store, clock, self._analysing.is_followed)
+        self._reading = Reading(store)
         self._answers: Answers = {
             **self._writing.answers,
             **self._reading.answers,
@@ -208,7 +208,9 @@ class Agent:
     def _view(self, watcher: OpenWatch) -> Shown:
         name = watcher.asked.stream
         told = self._told.setdefault(watcher.peer, Told())
-        return show(self._store.streams.get(name) or Stream(name), watcher.asked, self._change, told)
+        writers = self._writing.of(name)
+        stream = self._store.streams.get(name) or Stream(name)
+        return show(stream, watcher.asked, self._change, told, writers.file if writers else "")
 
     def _status(self, peer: int, asked: StatusRequest) -> StatusReply:
         return StatusReply(

@@ -35,7 +35,7 @@ class Told:
         return number in stream.amended and self.parts.get(number) != stream.steps[number].ranks
 
 
-def show(stream: Stream, asked: WatchRequest, change: int, told: Told) -> Shown:
+def show(stream: Stream, asked: WatchRequest, change: int, told: Told, file: str = "") -> Shown:
     """Return the reply of a `watch`.
 
     Parameters
@@ -48,6 +48,8 @@ def show(stream: Stream, asked: WatchRequest, change: int, told: Told) -> Shown:
         The node's.
     told
         What this peer has been told.
+    file
+        The file that its ranks name, if that is known.
     """
     newer = [step for number, step in stream.steps.items() if number > asked.after or told.lacks(stream, number)]
     shown: list[ShownStep] = []
@@ -72,6 +74,8 @@ def show(stream: Stream, asked: WatchRequest, change: int, told: Told) -> Shown:
         last=max([asked.after, *(step.step for step in shown)]) if more else stream.last,
         discarded=tuple(sorted(stream.discarded)),
         moved=tuple((rank, node, stream.ranks[rank].first) for rank, node in stream.moved.items()),
+        refused=tuple(stream.refused),
+        file=file,
     )
 
 
@@ -122,6 +126,10 @@ class Analysing:
                 f"stream {stream.name!r} belongs to the analysis into {stream.owner}: give yours another name (the "
                 "engine's parameter Stream, and 'stream' in the configuration), or say --take-over"
             )
+
+    def is_followed(self, stream: str) -> bool:
+        """Whether an analysis that has attached to a stream is there now."""
+        return bool(self._attached.get(stream))
 
     def disconnect(self, peer: int) -> None:
         """Take in that a peer's connection is gone."""

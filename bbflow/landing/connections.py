@@ -1,9 +1,9 @@
 """What writers ask of a node: from open to close, and coming back after a break."""
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 
-from bbflow.errors import ProtocolError
+from bbflow.errors import ProtocolError, StreamError, printable
 from bbflow.landing.replies import OpenReply, RoomReply, SyncReply
 from bbflow.landing.requests import (
     AbortRequest,
@@ -12,6 +12,7 @@ from bbflow.landing.requests import (
     CommitRequest,
     GiveUpRequest,
     OpenRequest,
+    RefuseRequest,
     RoomRequest,
     SkipRequest,
     SyncRequest,
@@ -19,9 +20,9 @@ from bbflow.landing.requests import (
 from bbflow.landing.waiting import Answers
 from bbflow.landing.writers import Clock, Writers
 from bbflow.net.verdicts import DoneReply
-from bbflow.store.entries import DropRecord
+from bbflow.store.entries import DropRecord, RefuseRecord
 from bbflow.store.node import NodeStore
-from bbflow.store.streams import ENDED
+from bbflow.store.streams import ENDED, MOST_REFUSED
 
 RankKey = tuple[str, int]
 
@@ -72,11 +73,14 @@ class WriterConnections:
         What the node keeps; ranks of its open streams are away at first.
     clock
         Gives seconds since the epoch.
+    is_followed
+        Whether an analysis follows a stream now.
     """
 
-    def __init__(self, store: NodeStore, clock: Clock) -> None:
+    def __init__(self, store: NodeStore, clock: Clock, is_followed: Callable[[str], bool]) -> None:
         self._store = store
         self._clock = clock
+        self._is_followed = is_followed
         self._writers: dict[str, Writers] = {}
         self._offers = store.offers
         self._peers: dict[int, WriterPeer] = {}
@@ -92,6 +96,7 @@ class WriterConnections:
             SkipRequest: self._skip,
             CloseRequest: self._close,
             AbortRequest: self._abort,
+            RefuseRequest: self._refuse,
             GiveUpRequest: self._give_up,
         }
         """What answers at once."""
@@ -128,7 +133,7 @@ class WriterConnections:
         if is_over and not asked.resume:
             self._store.record(DropRecord(stream=name))
         writers = self.of(name) or Writers(self._store, name, self._clock)
-        progress = writers.open(asked)
+        progress = writers.open(asked, is_followed=self._is_followed(name))
         self._writers[name] = writers
         self._take_up(name, rank)
         offer = self._offers.new_name() if asked.transport == "shm" else ""
@@ -268,6 +273,15 @@ class WriterConnections:
         del self._peers[peer]
         self._part_from(writer)
         writer.writers.abort(writer.rank)
+
+    def _refuse(self, peer: int, asked: RefuseRequest) -> DoneReply:
+        stream = self._store.streams.get(asked.stream)
+        if stream is None:
+            raise StreamError(f"there is no stream {asked.stream!r} on this node")
+        # What follows from a rank's loss is refused to all others: the loss is said already.
+        if stream.status != "aborted" and len(stream.refused) < MOST_REFUSED:
+            self._store.record(RefuseRecord(stream=asked.stream, why=printable(asked.why)))
+        return DoneReply()
 
     def _give_up(self, peer: int, asked: GiveUpRequest) -> DoneReply:
         if writers := self.of(asked.stream):

@@ -20,6 +20,7 @@ from bbflow.reading.wire_types import (
 )
 
 MOST_CONSUMERS = 64
+LONGEST_WHY = 4096
 MOST_STEPS = 1 << 16
 """So many are pinned by one request."""
 
@@ -40,6 +41,12 @@ class OpenRequest(Struct, frozen=True, tag_field="op", tag="open", kw_only=True)
     settled: Settled
     resume: bool
     moved_from: Name
+    host: Name = ""
+    """Where the process runs."""
+    pid: Number = 0
+    """Its id there."""
+    file: FilePath = ""
+    """Absolute path of the file that the program names; empty if it isn't known, or need not be."""
 
 
 class BeginRequest(Struct, frozen=True, tag_field="op", tag="begin", kw_only=True):
@@ -100,6 +107,14 @@ class CloseRequest(Struct, frozen=True, tag_field="op", tag="close", kw_only=Tru
 
 class AbortRequest(Struct, frozen=True, tag_field="op", tag="abort", kw_only=True):
     """A rank ends before its time."""
+
+
+class RefuseRequest(Struct, frozen=True, tag_field="op", tag="refuse", kw_only=True):
+    """A program was refused something of a stream, and may not have looked."""
+
+    stream: Name
+    rank: Number
+    why: Annotated[str, Meta(max_length=LONGEST_WHY)]
 
 
 # Analyses.
@@ -203,8 +218,8 @@ RoomRequest = BeginRequest | ReserveRequest
 """What is answered when there is room."""
 Request = (
     OpenRequest | RoomRequest | DataRequest | SyncRequest | CommitRequest | SkipRequest | CloseRequest | AbortRequest
-    | AttachRequest | WatchRequest | DoneRequest | DropRequest | GiveUpRequest | StatusRequest | StopRequest
-    | JoinRequest | PassRequest | PinRequest | UnpinRequest | GetRequest
+    | RefuseRequest | AttachRequest | WatchRequest | DoneRequest | DropRequest | GiveUpRequest | StatusRequest
+    | StopRequest | JoinRequest | PassRequest | PinRequest | UnpinRequest | GetRequest
 )  # fmt: skip
 parse_request = parser(Request, "a request")
 """Takes one in out of its frame; whoever sent what isn't one must be cut off."""

@@ -72,3 +72,7 @@ class Shown(Struct, frozen=True, kw_only=True):
     discarded: tuple[Count, ...]
     moved: tuple[tuple[Count, str, Settled], ...]
     """Ranks that came from a node that was lost, its name, and their first step here."""
+    refused: tuple[str, ...] = ()
+    """What the program was refused, and the stream lacks."""
+    file: str = ""
+    """Absolute path of the file that its ranks here name; empty if it isn't known."""

@@ -10,7 +10,7 @@ from bbflow.landing.committing import commit_of
 from bbflow.landing.replies import RoomReply
 from bbflow.landing.requests import CommitRequest, OpenRequest
 from bbflow.reading.wire_types import Attribute
-from bbflow.store.entries import CloseRecord, CommitRecord, DiscardRecord, GrantRecord, OpenRecord
+from bbflow.store.entries import CloseRecord, CommitRecord, DiscardRecord, GrantRecord, OpenRecord, RefuseRecord
 from bbflow.store.extents import Extent
 from bbflow.store.node import NodeStore
 from bbflow.store.offers import Offer
@@ -35,6 +35,15 @@ class Terms:
     """How long it waits for ranks that have not opened the stream."""
     opened_s: float
     """When it opened it (seconds since the epoch)."""
+    process: tuple[str, int]
+    """Host, and the process' id there."""
+    file: str
+    """The file that the program names; empty if it isn't known."""
+
+    @classmethod
+    def of(cls, asked: OpenRequest, now_s: float) -> "Terms":
+        """Take them from a request."""
+        return cls(asked.policy, asked.open_timeout_s, now_s, (asked.host, asked.pid), asked.file)
 
 
 class Writers:
@@ -60,6 +69,8 @@ class Writers:
         self._waited_s: dict[int, float] = {}
         self._whole_through: float = math.inf
         self._began_s = clock()
+        self._why_over = ""
+        """Why the stream was ended here; empty if a rank of it is gone."""
         self._bound: Stream | None = store.streams.get(name)
         for rank in self._bound.ranks.values() if self._bound else ():
             self._note_closed(rank)
@@ -84,8 +95,15 @@ class Writers:
     def _ranks(self) -> Mapping[int, Rank]:
         return self._stream.ranks
 
-    def open(self, asked: OpenRequest) -> Rank:
+    def open(self, asked: OpenRequest, *, is_followed: bool = False) -> Rank:
         """Let a rank in, or in again; return how far it is.
+
+        Parameters
+        ----------
+        asked
+            What it says.
+        is_followed
+            Whether an analysis follows the stream now.
 
         Raises
         ------
@@ -95,19 +113,55 @@ class Writers:
         rank, stream = asked.rank, self._store.streams.get(self._name)
         may_close_again = asked.resume and stream is not None and stream.status == "closed"
         if stream is not None and stream.status in ENDED and not may_close_again:
-            raise StreamError(_why_ended(stream, asked))
+            raise StreamError(_why_ended(stream, asked, is_followed=is_followed))
         if stream is None or rank not in stream.ranks:
             self._check_counts(stream, asked)
+            self._check_file(asked)
             self._store.record(_open_of(asked))
             self._bound = self._store.streams[self._name]
         elif not asked.resume:
-            raise StreamError(
-                f"rank {rank} of stream {self._name!r} is open already: give each rank its Rank; a program that opens "
-                "an IO several times needs '{open}' in Stream, and another program a Stream of its own"
-            )
-        self._terms[rank] = Terms(asked.policy, asked.open_timeout_s, self._clock())
+            raise StreamError(self._why_taken(asked))
+        self._terms[rank] = Terms.of(asked, self._clock())
         self._stream.pass_discarded(rank, asked.settled)
         return self._ranks[rank]
+
+    def _why_taken(self, asked: OpenRequest) -> str:
+        """Say who writes as a rank that another process would be."""
+        rank, own = asked.rank, self._terms.get(asked.rank)
+        is_known = own is not None and own.process[1] > 0
+        if own is not None and is_known and own.process == (asked.host, asked.pid):
+            return (
+                f"this process has opened stream {self._name!r} already{_as(own.file)}: Close that before the next, "
+                "with KeepOpen=yes, or give them different streams ('{open}' in Stream gives each Open its own)"
+            )
+        who = f"process {own.process[1]} on {own.process[0]}{_as(own.file)}" if own and is_known else "another process"
+        return (
+            f"rank {rank} of stream {self._name!r} is {who}, which may open its next file later: the same processes "
+            "write all files of a stream. Give other programs, or groups of ranks, streams of their own (Stream, or a "
+            "rule of 'select' for each), and ranks without MPI their Rank and Writers"
+        )
+
+    def _check_file(self, asked: OpenRequest) -> None:
+        """Refuse a rank that names another file than the others: without MPI each process writes one of its own.
+
+        No step becomes whole without it, so the stream ends.
+        """
+        other = next((number for number, terms in self._terms.items() if _differ(terms.file, asked.file)), None)
+        if other is None or asked.resume:
+            return
+        self._why_over = (
+            f"rank {asked.rank} opens stream {self._name!r}{_as(asked.file)}, but rank {other}"
+            f"{_as(self._terms[other].file)}: two files at once are two streams. 'stream: NAME-{{rank}}' in a rule "
+            "of 'select', or {rank} in Stream, gives each process one of its own"
+        )
+        self._store.record(RefuseRecord(stream=self._name, why=self._why_over))
+        self._store.abort(self._name, other)
+        raise StreamError(self._why_over)
+
+    @property
+    def file(self) -> str:
+        """The file that the ranks here name; empty if it isn't known."""
+        return next((terms.file for terms in self._terms.values() if terms.file), "")
 
     def _check_counts(self, stream: Stream | None, asked: OpenRequest) -> None:
         rank, writers, local_writers = asked.rank, asked.writers, asked.local_writers
@@ -364,7 +418,7 @@ class Writers:
         if self.is_stale:
             raise StreamError(f"stream {self._name!r} was dropped")
         if self._stream.status in ENDED:
-            raise StreamError(f"stream {self._name!r} was aborted: another of its ranks is gone")
+            raise StreamError(self._why_over or f"stream {self._name!r} was aborted: another of its ranks is gone")
 
 
 def _open_of(asked: OpenRequest) -> OpenRecord:
@@ -396,7 +450,15 @@ def _empty_commit(stream: str, rank: int, step: int) -> CommitRecord:
     )
 
 
-def _why_ended(stream: Stream, asked: OpenRequest) -> str:
+def _as(file: str) -> str:
+    return f" as {file!r}" if file else ""
+
+
+def _differ(one: str, other: str) -> bool:
+    return bool(one and other and one != other)
+
+
+def _why_ended(stream: Stream, asked: OpenRequest, *, is_followed: bool) -> str:
     if asked.resume:
         return f"stream {stream.name!r} has ended as {stream.status} meanwhile: start the program again"
     if stream.status == "aborted" and asked.rank not in stream.ranks:
@@ -404,6 +466,11 @@ def _why_ended(stream: Stream, asked: OpenRequest) -> str:
             f"stream {stream.name!r} was aborted before rank {asked.rank} had opened it: another of its ranks is gone, "
             "or all others had closed it and OpenTimeoutSecs was over; if that was an earlier run's, forget it with "
             f"'bbflow drop {stream.name}'"
+        )
+    if is_followed:
+        return (
+            f"stream {stream.name!r} was closed by the program, and ends with that: set KeepOpen=yes in its XML, or "
+            "choose it by 'select' in the analysis' configuration, and all files that follow are one stream"
         )
     return (
         f"stream {stream.name!r} was written before and still holds steps or results: fold it with "

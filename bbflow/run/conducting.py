@@ -23,7 +23,7 @@ from bbflow.run.course import INCOMPLETE, Course, KeepsRun, Part
 from bbflow.run.ending import Left, begin_in, describe_ending, describe_held, is_complete, mark_incomplete, why_stop
 from bbflow.run.prepared import PreparedAnalysis
 from bbflow.run.progress import ProgressLine
-from bbflow.run.selecting import noted_opens, simulation_environment
+from bbflow.run.selecting import Opens, noted_opens, simulation_environment
 from bbflow.run.stop_stream import StopStream, open_stop_stream, stop_stream_of
 from bbflow.run.strays import Strays
 from bbflow.run.supervise import Supervisor
@@ -125,10 +125,26 @@ def conduct(options: RunOptions, name: str, embedded: EmbeddedNodes | None, prep
             progress.settle(config.stream, Left.of(config.output, others).last_step + 1)
         if embedded is not None and (strays.held or supervisor.course.keeping is KeepsRun.HELD):
             embedded.leave()
-    _tell_ending(options.file, config, supervisor.course, others, draws_report=options.draws_report)
+        refused, was_refused = _refused(config, opens)
+    _tell_ending(options.file, config, supervisor.course, others, refused, draws_report=options.draws_report)
     for line in describe_held(options.file, config.stream, contact, supervisor.course, strays.held):
         print(f"bbflow: {line}", flush=True)
-    return code or (INCOMPLETE if has_strays else 0)
+    return code or (INCOMPLETE if has_strays or was_refused else 0)
+
+
+def _refused(config: Config, opens: Opens) -> tuple[list[str], bool]:
+    """Return why results that seem complete aren't, and whether the program was refused anything.
+
+    What is about another stream is said here.
+    """
+    told = opens.refused()
+    for stream, why in told:
+        if stream != config.stream:
+            print(f"bbflow: STREAM {stream!r} IS INCOMPLETE: the program was refused a part of it ({why})", flush=True)
+    own = [f"the program was refused a part of it ({why})" for stream, why in told if stream == config.stream]
+    failed = opens.failed() if is_complete(config.output) and not told else []
+    own += [f"the program couldn't open {file!r}, which was selected" for file in failed]
+    return own, bool(told or failed)
 
 
 def _stop_stream(config: Config, contact: Path) -> AbstractContextManager[StopStream]:
@@ -165,7 +181,9 @@ def _claimed(config: Config, contact: Path, owner: str, *, take_over: bool, pati
             time.sleep(POLL_S)
 
 
-def _tell_ending(file: Path, config: Config, course: Course, others: Sequence[Path], *, draws_report: bool) -> None:
+def _tell_ending(
+    file: Path, config: Config, course: Course, others: Sequence[Path], refused: Sequence[str], *, draws_report: bool
+) -> None:
     """Say how the run ended; what can't be written or drawn any more must not change its exit code.
 
     Parameters
@@ -174,12 +192,14 @@ def _tell_ending(file: Path, config: Config, course: Course, others: Sequence[Pa
         The run's.
     others
         Stores of rescued steps that were there before it.
+    refused
+        Why results that seem complete aren't.
     draws_report
         Whether there is to be one.
     """
     output = config.output
     try:
-        mark_incomplete(output, course)
+        mark_incomplete(output, course.failure, *refused)
     except OSError as error:
         print(f"bbflow: {describe(error)}", flush=True)
     unmoved = _moved(config) if course.failure else []  # what ended well has moved all

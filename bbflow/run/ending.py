@@ -70,10 +70,13 @@ def begin_in(output: Path) -> None:
     clear(output, *written(STOP_FILE))
 
 
-def mark_incomplete(output: Path, course: Course) -> None:
-    """Let the results of an analysis that was given up say so."""
-    if course.failure and (output / RESULTS).exists():
-        set_attributes(output / RESULTS, bbflow_status="incomplete", bbflow_failure=course.failure)
+def mark_incomplete(output: Path, *why: str) -> None:
+    """Let results say that they aren't all, and why, beside what they say already."""
+    results = output / RESULTS
+    if any(why) and results.exists():
+        said = shown_attributes(results).get("bbflow_failure", "")
+        failure = "; ".join(dict.fromkeys(filter(None, (said, *why))))
+        set_attributes(results, bbflow_status="incomplete", bbflow_failure=failure)
 
 
 def describe_ending(
@@ -95,7 +98,7 @@ def describe_ending(
     lines = [f"results in {place_of(output / RESULTS) or output / RESULTS}"] if left.spans else []
     lines += [_told_stop(course, left)] if course.stopped else []
     if not course.failure:
-        return lines or ["nothing was folded: there are no results"]
+        return [*lines, *_told_lacking(output, left)] if lines else ["nothing was folded: there are no results"]
     unfolded = left.rescued - left.folded
     if left.rescued and not unfolded:
         lines.append(f"THE ANALYSIS IS INCOMPLETE: {course.failure}; the results end with step {left.last_step}")
@@ -114,6 +117,15 @@ def describe_ending(
     if course.keeping is KeepsRun.LEFT:
         lines.append("what had neither been folded nor rescued is lost, as you wished")
     return lines
+
+
+def _told_lacking(output: Path, left: Left) -> list[str]:
+    """Say why results of an analysis that came to its end are incomplete, if they are."""
+    told = shown_attributes(output / RESULTS)
+    if told.get("bbflow_status") != "incomplete":
+        return []
+    why = [told.get("bbflow_failure", ""), *told.get("bbflow_lost", ()), *told.get("bbflow_left_out", ())]
+    return [f"THE STATISTICS ARE INCOMPLETE: {'; '.join(filter(None, why))}; {_extent(left, None)}"]
 
 
 def _told_stop(course: Course, left: Left) -> str:

@@ -111,6 +111,8 @@ class Opens:
             return ""
         if not seen:
             return f"; {why_unseen(self.command)}"
+        if why := next((why for kind, _, why in seen if kind == "refused"), ""):
+            return f"; {why}"
         if any(kind == "selected" for kind, *_ in seen):
             return "; an IO was selected, but its Open failed: see what the program said"
         if any(kind == "old" for kind, *_ in seen):
@@ -126,6 +128,14 @@ class Opens:
         opened = f"it opened {', '.join(written[:MOST_NAMED])}{more}"
         advice = "which no rule of 'select' fits" if self.selects else "which --select-io or --select-file can select"
         return f"; {opened}, {advice}"
+
+    def refused(self) -> list[tuple[str, str]]:
+        """Return what the program was refused and no node could be told: streams, and why. It may not have looked."""
+        return [(stream, why) for kind, stream, why in self._lines() or () if kind == "refused"][:MOST_NAMED]
+
+    def failed(self) -> list[str]:
+        """Name the files that were selected, and whose Open has failed."""
+        return [file for kind, _, file in self._lines() or () if kind == "failed"][:MOST_NAMED]
 
     def _lines(self) -> list[list[str]] | None:
         """Return what was noted, each thing once: kind, IO and file; None if nothing could be."""

@@ -43,6 +43,7 @@ def _state_of(stream: Stream) -> StateRecord:
         final=tuple(stream.final.values()),
         discarded=tuple(sorted(stream.discarded)),
         consumers={name: (cursor.step, cursor.checkpoint) for name, cursor in stream.consumers.items()},
+        refused=tuple(stream.refused),
     )
 
 

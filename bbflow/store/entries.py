@@ -155,6 +155,13 @@ class AbortRecord(Struct, frozen=True, tag_field="record", tag="abort", kw_only=
     rank: Number
 
 
+class RefuseRecord(Struct, frozen=True, tag_field="record", tag="refuse", kw_only=True):
+    """The program was refused something: what it has written isn't all."""
+
+    stream: Name
+    why: str
+
+
 class DropRecord(Struct, frozen=True, tag_field="record", tag="drop", kw_only=True):
     """The node has forgotten a stream."""
 
@@ -183,11 +190,12 @@ class StateRecord(Struct, frozen=True, tag_field="record", tag="state", kw_only=
     final: tuple[Attribute, ...]
     discarded: tuple[Count, ...]
     consumers: dict[Name, tuple[Whole, bytes]]
+    refused: tuple[str, ...] = ()
 
 
 OfStream = (
     OpenRecord | GrantRecord | CommitRecord | LayoutRecord | StepRecord | DiscardRecord | EvictRecord
-    | AttachRecord | DoneRecord | CloseRecord | AbortRecord | DropRecord | StateRecord
+    | AttachRecord | DoneRecord | CloseRecord | AbortRecord | RefuseRecord | DropRecord | StateRecord
 )  # fmt: skip
 """A record of one stream."""
 Record = FormatRecord | OfStream

@@ -18,6 +18,7 @@ from bbflow.store.entries import (
     LayoutRecord,
     OfStream,
     OpenRecord,
+    RefuseRecord,
     StateRecord,
     StepRecord,
 )
@@ -27,6 +28,8 @@ from bbflow.stream.layouts import Layout, Layouts
 from bbflow.stream.records import Step, check_fits
 
 ENDED = ("closed", "aborted")
+MOST_REFUSED = 8
+"""So many refusals are kept; the first ones say why the others came."""
 
 
 @dataclass(slots=True)
@@ -75,6 +78,8 @@ class Stream:
     """Highest step that is settled: landed or discarded, like every one before it."""
     discarded: set[int] = field(default_factory=set)
     """Steps that were dropped whole."""
+    refused: list[str] = field(default_factory=list)
+    """What the program was refused, each thing once: the stream lacks it."""
     landed_steps: int = 0
     """Steps landed so far, also those that are gone again."""
     landed_bytes: int = 0
@@ -131,6 +136,8 @@ class Stream:
                 freed = self._close(record)
             case AbortRecord():
                 freed = self._abort(record.rank)
+            case RefuseRecord():
+                self.refused = list(dict.fromkeys([*self.refused, record.why]))[:MOST_REFUSED]
             case StateRecord():
                 self._restore(record)
         return freed + self.release()
@@ -294,7 +301,7 @@ class Stream:
             self.needs.expect(self.ranks[number], expected_bytes)
         self.moved = dict(record.moved)
         self.base, self.final = _by_name(record.base), _by_name(record.final)
-        self.discarded = set(record.discarded)
+        self.discarded, self.refused = set(record.discarded), list(record.refused)
         self.consumers = {name: Cursor(step, data) for name, (step, data) in record.consumers.items()}
 
     def drop(self) -> list[Extent]:

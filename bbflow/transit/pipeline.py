@@ -433,7 +433,7 @@ class Pipeline:
         # A simulation that was asked to end has no further steps, also if it didn't close its stream.
         ended = self._view.status == "closed" or (self._view.status == "aborted" and bool(self._calls.stopped))
         attributes = self._publish_rest()
-        failures = [*([] if ended else [NOT_CLOSED]), *self._fold.misplaced]
+        failures = [*self._view.refused, *([] if ended else [NOT_CLOSED]), *self._fold.misplaced]
         lacking = self._fold.lacking
         complete = self._folds and not (folding.losses or failures or lacking) and folding.has_all
         status = "complete" if complete else "incomplete"

@@ -54,6 +54,10 @@ class News:
     """Attributes as they were before the oldest step that it keeps."""
     attributes: Mapping[str, Any] = field(default_factory=dict)
     """The newest attributes."""
+    refused: tuple[str, ...] = ()
+    """What the program was refused, and the stream lacks."""
+    file: str = ""
+    """The file that its ranks there name; empty if it isn't known."""
 
     @classmethod
     def of(cls, reply: Shown, layouts: Layouts) -> "News":
@@ -77,6 +81,8 @@ class News:
             tuple(Arrival(*arrival) for arrival in reply.moved),
             _values(reply.base),
             _values(reply.attributes),
+            reply.refused,
+            reply.file,
         )
 
 
@@ -102,6 +108,10 @@ class NodeView:
     """Ranks that came from nodes that were lost."""
     base: dict[str, Any] | None = None
     """Attributes as they were before the oldest step that it showed first."""
+    refused: tuple[str, ...] = ()
+    """What the program was refused, and the stream lacks."""
+    file: str = ""
+    """The file that its ranks there name; empty if it isn't known."""
 
     def ranks_in(self, step: int) -> int:
         """How many ranks land a part of a step here, if it lands."""
@@ -138,6 +148,7 @@ class StreamView:
         view = self._nodes[node]
         view.status, view.writers, view.local_writers = news.status, news.writers, news.local_writers
         view.discarded, view.arrivals, view.more = news.discarded, news.arrivals, news.more
+        view.refused, view.file = news.refused or view.refused, news.file or view.file
         self.attributes.update(news.attributes)
         if not view.base:
             view.base = dict(news.base)
@@ -278,6 +289,17 @@ class StreamView:
         """Return all blocks of a step, each with the name of its node."""
         parts = ((node, self.step(node, number)) for node in self.taking_part)
         return [(node, block) for node, part in parts if part for block in part.blocks]
+
+    @property
+    def refused(self) -> list[str]:
+        """What the stream lacks since the engine has refused it: the program may not have looked."""
+        told = [
+            f"the program was refused a part of it ({why})" for view in self._nodes.values() for why in view.refused
+        ]
+        files = sorted({view.file for view in self._nodes.values() if view.file})
+        if len(files) > 1:
+            told.append(f"its ranks write files of their own, which are streams of their own ({', '.join(files)})")
+        return list(dict.fromkeys(told))
 
     @property
     def discarded(self) -> set[int]:

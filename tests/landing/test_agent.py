@@ -244,7 +244,7 @@ def test_a_peer_that_has_opened_nothing_gets_no_room(bench):
 
 @pytest.mark.parametrize(
     ("rank", "writers", "says"),
-    [(0, 2, "is open already"), (2, 2, "can't be"), (1, 3, "has 3 writers")],
+    [(0, 2, "has opened stream"), (2, 2, "can't be"), (1, 3, "has 3 writers")],
 )
 def test_ranks_that_do_not_fit_together_are_refused(bench, rank, writers, says):
     bench.open(0, writers=2)

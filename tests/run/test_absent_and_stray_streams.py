@@ -225,3 +225,42 @@ def test_what_waits_for_room_and_is_not_read_is_rescued_while_the_run_lasts(tmp_
         (line,) = watched.end(Course())
     assert "STREAM 'b', 100 steps: they are in" in line
     assert xr.open_zarr(tmp_path / "unfolded" / "b" / "raw.zarr").time.size == 100
+
+
+def test_a_run_of_a_program_that_ignores_what_it_is_refused_is_incomplete_and_says_why(tmp_path):
+    ignores = """
+write("x", [0, 1])
+try:
+    write("x", [2, 3])
+except Exception:
+    pass
+"""
+    config = {"stream": "x", "operators": {"x": ["mean"]}, "windows": ["run"], "output": str(tmp_path / "out")}
+    (tmp_path / "a.yml").write_text(yaml.safe_dump(config | {"nodes": {"capacity": "1MiB"}}))
+    command = [BIN / "bbflow", "run", tmp_path / "a.yml", "--no-report", "--", sys.executable, "-c", MODEL + ignores]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False, cwd=tmp_path)
+    said = done.stdout + done.stderr
+    if "NOBODY FOLDED" in said:  # the analysis had ended, and the second file is a stream of its own
+        assert done.returncode == INCOMPLETE, said
+        return
+    assert done.returncode == INCOMPLETE, said
+    assert "THE STATISTICS ARE INCOMPLETE: the program was refused a part of it (stream 'x' was closed" in said
+    assert "set KeepOpen=yes in its XML, or choose it by 'select'" in said
+    with xr.open_zarr(tmp_path / "out/results.zarr") as results:
+        assert results.bbflow_status == "incomplete"
+
+
+def test_a_run_says_in_its_last_lines_that_the_program_left_its_stream_open(tmp_path):
+    leaves = MODEL.replace(
+        '    with adios2.Stream(io, name, "w") as stream:\n', '    stream = adios2.Stream(io, name, "w")\n    if 1:\n'
+    )
+    config = {"stream": "x", "operators": {"x": ["mean"]}, "windows": ["run"], "output": str(tmp_path / "out")}
+    (tmp_path / "a.yml").write_text(yaml.safe_dump(config | {"nodes": {"capacity": "1MiB"}}))
+    code = leaves + "write('x', [0, 1]); import os; os._exit(0)"
+    command = [BIN / "bbflow", "run", tmp_path / "a.yml", "--no-report", "--", sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False, cwd=tmp_path)
+    assert done.returncode == INCOMPLETE, done.stderr
+    last = done.stdout.splitlines()[-1]
+    assert last.startswith("bbflow: THE STATISTICS ARE INCOMPLETE: the simulation ended without closing the stream"), (
+        last
+    )

@@ -116,12 +116,18 @@ extern "C"
                  adios2::helper::Comm comm)
     {
         const bool isColumnMajor = io.m_ArrayOrder == adios2::ArrayOrdering::ColumnMajor;
-        const bool writes = mode == adios2::Mode::Write || mode == adios2::Mode::Append;
-        bbflow::Program program = bbflow::LookAt(bbflow::PublicOf<adios2::IO>(io), name, mode,
-                                                 bbflow::LookAtOpen(comm, writes), isColumnMajor);
-        const adios2::Mode own = program.Mode;
-        return bbflow::NewEngine<bbflow::Host, bbflow::Writing, bbflow::Reading>(
-            program, io, name, own, std::move(comm));
+        const bool writes = bbflow::Writes(mode);
+        const bbflow::Opened opened = bbflow::LookAtOpen(comm, writes);
+        const auto own = bbflow::PublicOf<adios2::IO>(io);
+        return bbflow::OpenOrTell(
+            own, opened, writes,
+            [&]
+            {
+                bbflow::Program program = bbflow::LookAt(own, name, mode, opened, isColumnMajor);
+                const adios2::Mode opens = program.Mode;
+                return bbflow::NewEngine<bbflow::Host, bbflow::Writing, bbflow::Reading>(
+                    program, io, name, opens, std::move(comm));
+            });
     }
 
     __attribute__((visibility("default"))) void

@@ -48,7 +48,7 @@ public:
     void DoPut(adios2::Variable<T> variable, typename adios2::Variable<T>::Span &span,             \
                bool isFilled, const T &value) override                                             \
     {                                                                                              \
-        m_Writer.PutSpan(variable, span, SelectionOf(variable), isFilled ? &value : nullptr);      \
+        m_Writer->PutSpan(variable, span, SelectionOf(variable), isFilled ? &value : nullptr);     \
     }
     ADIOS2_FOREACH_PRIMITIVE_STDTYPE_1ARG(define)
 #undef define
@@ -64,19 +64,19 @@ public:
     /** Blocks of the current step, whatever step is asked for. */
     adios2::MinVarInfo *MinBlocksInfo(const std::string &name, size_t) const override
     {
-        return m_Reader.MinBlocksInfo(name);
+        return m_Reader->MinBlocksInfo(name);
     }
 
 #define define(T)                                                                                  \
     void DoGetSync(adios2::Variable<T> variable, T *values,                                        \
                    const adios2::core::Selection &selection) override                              \
     {                                                                                              \
-        m_Reader.Get(variable, values, SelectionOf(selection), true);                              \
+        m_Reader->Get(variable, values, SelectionOf(selection), true);                             \
     }                                                                                              \
     void DoGetDeferred(adios2::Variable<T> variable, T *values,                                    \
                        const adios2::core::Selection &selection) override                          \
     {                                                                                              \
-        m_Reader.Get(variable, values, SelectionOf(selection), false);                             \
+        m_Reader->Get(variable, values, SelectionOf(selection), false);                            \
     }
     ADIOS2_FOREACH_STDTYPE_1ARG(define)
 #undef define
@@ -93,11 +93,17 @@ extern "C"
     __attribute__((visibility("default"))) adios2::plugin::PluginEngineInterface *
     EngineCreate(adios2::IO io, const std::string &name, const adios2::Mode mode)
     {
-        bbflow::Program program =
-            bbflow::LookAt(io, name, mode, bbflow::AskPreloaded(), bbflow::OrderOf(io));
-        const adios2::Mode own = program.Mode;
-        return bbflow::NewEngine<bbflow::Host, bbflow::Writing, bbflow::Reading>(
-            program, program.Io, name, own);
+        const bbflow::Opened opened = bbflow::AskPreloaded();
+        return bbflow::OpenOrTell(
+            io, opened, bbflow::Writes(mode),
+            [&]
+            {
+                bbflow::Program program =
+                    bbflow::LookAt(io, name, mode, opened, bbflow::OrderOf(io));
+                const adios2::Mode own = program.Mode;
+                return bbflow::NewEngine<bbflow::Host, bbflow::Writing, bbflow::Reading>(
+                    program, program.Io, name, own);
+            });
     }
 
     __attribute__((visibility("default"))) void

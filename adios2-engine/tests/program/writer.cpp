@@ -224,6 +224,29 @@ void LeaveOpen(adios2::IO &io)
     }
 }
 
+/** Puts from its own memory where it gets no span. */
+void PutWhereThereIsNoSpan(adios2::IO &io)
+{
+    auto field = io.DefineVariable<double>("field", {4}, {0}, {4});
+    const std::vector<double> own(4, 1.0);
+    auto engine = Open(io);
+    for (int step = 0; step < 2; ++step)
+    {
+        engine.BeginStep();
+        try
+        {
+            auto span = engine.Put(field);
+            std::copy(own.begin(), own.end(), span.begin());
+        }
+        catch (const std::exception &)
+        {
+            engine.Put(field, own.data());
+        }
+        engine.EndStep();
+    }
+    engine.Close();
+}
+
 void BeginTwice(adios2::IO &io)
 {
     auto engine = Open(io);
@@ -241,6 +264,7 @@ const std::map<std::string, std::function<void(adios2::IO &)>> Modes = {
     {"types", WriteTypes},
     {"attributes", WriteChangingAttributes},
     {"spans", PutSpans},
+    {"span-or-put", PutWhereThereIsNoSpan},
     {"ghosts", PutFromLargerMemory},
     {"stepless", PutWithoutBeginStep},
     {"unselected", PutWithoutSelection},
