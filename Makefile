@@ -11,7 +11,7 @@ SOURCES := setup.cfg setup.py pyproject.toml CMakeLists.txt \
 	$(wildcard adios2-engine/CMakeLists.txt adios2-engine/src/* adios2-engine/src/*/* adios2-engine/wire/* adios2-engine/preload/* \
 	bbflow/operators/native/* bbflow/mount/native/*)
 
-.PHONY: demo test test-slow docs fuzz fuzz-runs chaos lint bench conformance test-mpi test-versions models-suite chaos-mount parsl-suite pegasus-suite spark-suite slurm-suite readers-suite test-install clean check-tools structure
+.PHONY: demo test test-slow docs fuzz fuzz-runs chaos lint bench conformance test-mpi test-versions models-suite chaos-mount parsl-suite pegasus-suite spark-suite slurm-suite security-suite readers-suite test-install clean check-tools structure
 .DELETE_ON_ERROR:
 # With it, each of the many processes that a run or a test starts would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -118,6 +118,10 @@ parsl-suite: | check-tools
 # The scripts of docs/cluster.md on Debian's Slurm; skips with a reason without root or its packages.
 slurm-suite: $(VENV)/.test
 	$(TOOLS) $(BIN)/python -m pytest $(LONG) tests/slurm
+
+# What one user could do to another or to root, by two real users; skips with a reason without root.
+security-suite: $(VENV)/.test
+	$(BIN)/python -m pytest $(LONG) tests/security
 
 # What others read HEALPix grids and pyramids with: 400 MB more of packages.
 readers-suite: $(VENV)/.test

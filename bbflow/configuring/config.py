@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,7 +16,7 @@ from bbflow.functions import UserFunction, parse_functions
 from bbflow.operators.conditions import parse_condition
 from bbflow.operators.configured import parse_diagnostics
 from bbflow.operators.diagnostic import Diagnostic
-from bbflow.operators.own.origin import look_in, reading
+from bbflow.operators.own.origin import NotImportedError, importing_nothing, look_in, reading
 from bbflow.reading.sections import (
     as_list,
     check_keys,
@@ -71,11 +72,26 @@ def load_config(path: Path) -> Config:
     ConfigError
         If it can't be read, or anything in it is wrong; the message names the key.
     """
+    look_in(str(path.resolve().parent))
+    return _read(path)
+
+
+def check_config(path: Path) -> None:
+    """See what is wrong with a configuration file as far as that can be told without code of its user's.
+
+    Raises
+    ------
+    ConfigError
+        As for `load_config`. What needs a module of the user's, and what comes after it, isn't looked at.
+    """
+    with importing_nothing(), suppress(NotImportedError):
+        _read(path)
+
+
+def _read(path: Path) -> Config:
     content = read_yaml(path)
-    directory = str(path.resolve().parent)
-    look_in(directory)
     try:
-        with reading(directory):
+        with reading(str(path.resolve().parent)):
             return parse_config(content)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bbflow.errors import BbflowError, describe
-from bbflow_slurm.directives import Pool, Wishes, parse_script
 
 if TYPE_CHECKING:
     from bbflow_slurm.jobs import JobSpace
+    from bbflow_slurm.launching import StreamPart
+    from bbflow_slurm.site import Site
 
 VARIABLE = "BBFLOW_BB"
 """Of the job: its directory on the burst buffer."""
@@ -20,7 +21,11 @@ VARIABLE = "BBFLOW_BB"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a subcommand and return its exit code; what went wrong is one line."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) < 3:
+        pass  # Slurm's daemons may have closed standard input: no file that is opened here is to be in its place
+    os.close(descriptor)
     options = _parser().parse_args(arguments)
+    os.umask(0o022)
     try:
         options.run(options)
     except BbflowError as error:
@@ -46,11 +51,9 @@ def _parser() -> argparse.ArgumentParser:
 
     add("pools", _pools)
     check = add("check", _check, "script")
-    check.add_argument("--uid", type=int, help="the job's user, who must be able to read the analysis")
-    check.add_argument("--gid", type=int, default=0)
+    _add_owner(check, required=False)
     setup = add("setup", _setup, "job")
-    setup.add_argument("--uid", type=int, required=True)
-    setup.add_argument("--gid", type=int, required=True)
+    _add_owner(setup, required=True)
     setup.add_argument("--bytes", type=int, default=0, help="what the job asked for")
     add("stage-in", _stage_in, "job", "script")
     add("paths", _paths, "job", "file")
@@ -58,58 +61,68 @@ def _parser() -> argparse.ArgumentParser:
     add("teardown", _teardown, "job")
     add("hosts-begin", _hosts_begin, "job")
     add("hosts-end", _hosts_end, "job")
-    for name, run in (("host-begin", _host_begin), ("host-end", _host_end), ("host", _host)):
+    for name, run in (("host-begin", _host_begin), ("host-end", _host_end)):
         command = add(name, run, "job")
-        command.add_argument("--host", required=True, help="this one, as --hosts has it")
-        command.add_argument("--hosts", type=str.split, default=[], help="all of the stream's, with blanks between")
-        command.add_argument("--restarts", type=int, default=0, help="how often the job has begun before")
+        _add_host(command)
+        _add_owner(command, required=True)
         command.add_argument("--set", action="store_true", help="it is one of the site's own")
+    host = add("host", _host, "directory", "job")
+    _add_host(host)
+    host.add_argument("--end-s", type=float, default=3600.0, help="how long the analysis is given after the job")
     add("lasting", _lasting, "directory", "job")
     return parser
 
 
-# The controller waits for 'check' while a user does: it starts without what copies.
+def _add_owner(command: argparse.ArgumentParser, *, required: bool) -> None:
+    command.add_argument("--uid", type=int, required=required, help="the job's user")
+    command.add_argument("--gid", type=int, required=required, help="and group")
+
+
+def _add_host(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--host", required=True, help="this one, as --hosts has it")
+    command.add_argument("--hosts", type=str.split, default=[], help="all of the stream's, with blanks between")
+    command.add_argument("--restarts", type=int, default=0, help="how often the job has begun before")
+
+
+def _site(options: argparse.Namespace) -> "Site":
+    from bbflow_slurm.site import read_site
+
+    return read_site(options.config)
 
 
 def _space(options: argparse.Namespace) -> "JobSpace":
     from bbflow_slurm.jobs import JobSpace
-    from bbflow_slurm.site import read_site
 
-    return JobSpace(read_site(options.config), options.job)
+    return JobSpace(_site(options), options.job)
 
 
 def _pools(options: argparse.Namespace) -> None:
     """Tell what there is to give away."""
-    from bbflow_slurm.site import read_site
-
-    print(json.dumps(read_site(options.config).pools))
+    print(json.dumps(_site(options).pools))
 
 
 def _check(options: argparse.Namespace) -> None:
     """Say what is wrong with a job script, when it is submitted."""
-    from bbflow_slurm.site import read_site
+    from bbflow.host.held import open_regular
+    from bbflow_slurm.jobs import MOST_SCRIPT_BYTES, check_script
+    from bbflow_slurm.user import Owner
 
-    analysis = _wishes(options.script, read_site(options.config).pool_of_all).analysis
-    if analysis is not None and options.uid is not None:
-        from bbflow_slurm.user import Owner, become
-
-        become(Owner(options.uid, options.gid, 0))
-        with analysis.open():
-            pass
+    owner = None if options.uid is None else Owner(options.uid, options.uid if options.gid is None else options.gid)
+    check_script(open_regular(Path(options.script), MOST_SCRIPT_BYTES), owner, pool=_site(options).pool_of_all)
 
 
 def _setup(options: argparse.Namespace) -> None:
     """Make the job's directory."""
+    from bbflow_slurm.launching import tear_down
     from bbflow_slurm.user import Owner
 
+    tear_down(_site(options), options.job)
     _space(options).set_up(Owner(options.uid, options.gid, options.bytes))
 
 
 def _stage_in(options: argparse.Namespace) -> None:
     """Copy what the job reads."""
-    wishes = _wishes(options.script)
-    size_bytes = _space(options).stage_in(wishes.stage_in, wishes.analysis)
-    print(f"bbflow-slurm: {size_bytes} bytes are there")
+    print(f"bbflow-slurm: {_space(options).stage_in(Path(options.script))}")
 
 
 def _paths(options: argparse.Namespace) -> None:
@@ -119,57 +132,62 @@ def _paths(options: argparse.Namespace) -> None:
 
 def _stage_out(options: argparse.Namespace) -> None:
     """Copy what the job has made."""
-    wishes = _wishes(options.script)
-    for source in _space(options).stage_out(wishes.stage_out):
-        print(f"bbflow-slurm: the job didn't make {source}: nothing is staged out for it")
+    if said := _space(options).stage_out(Path(options.script)):
+        print(f"bbflow-slurm: {said}")
 
 
 def _teardown(options: argparse.Namespace) -> None:
     """Remove what the job has on the burst buffer."""
-    _space(options).tear_down()
+    from bbflow_slurm.launching import tear_down
+
+    tear_down(_site(options), options.job)
 
 
 def _hosts_begin(options: argparse.Namespace) -> None:
     """Start a job's stream on the site's hosts, if it has one and they are to have it."""
     from bbflow_slurm.launching import begin_everywhere
 
-    begin_everywhere(_space(options))
+    begin_everywhere(_site(options), options.job)
 
 
 def _hosts_end(options: argparse.Namespace) -> None:
     """Say that the job has ended, and wait for its analysis."""
     from bbflow_slurm.launching import end_everywhere
 
-    end_everywhere(_space(options))
+    end_everywhere(_site(options), options.job)
+
+
+def _part(options: argparse.Namespace) -> "StreamPart | None":
+    """Return a host's part of a job's stream; None if hosts of this kind have none."""
+    from bbflow_slurm.launching import StreamPart
+    from bbflow_slurm.user import Owner
+
+    site = _site(options)
+    if options.set != bool(site.stream_hosts):
+        return None
+    return StreamPart(site, options.job, options.host, Owner(options.uid, options.gid))
 
 
 def _host_begin(options: argparse.Namespace) -> None:
     """Start a host's part of a job's stream, if it has one."""
-    space = _space(options)
-    if not space.is_stream_host(is_set=options.set):
-        return
-    from bbflow_slurm.hosts import Hosts, begin
-
-    words = ["--config", str(options.config.absolute())]
-    begin(space.stream, Hosts(options.host, tuple(options.hosts)), words, restarts=options.restarts)
+    if part := _part(options):
+        part.begin(options.hosts, options.restarts)
 
 
 def _host_end(options: argparse.Namespace) -> None:
     """End a host's part of a job's stream, once its analysis has all there is."""
-    space = _space(options)
-    if not space.is_stream_host(is_set=options.set):
-        return
-    from bbflow_slurm.streams import END_S
-
-    space.stream.end()
-    space.stream.await_end(options.host, END_S)
+    if part := _part(options):
+        part.end()
 
 
 def _host(options: argparse.Namespace) -> None:
-    """Be a host's part of a job's stream: host-begin starts this."""
+    """Be a host's part of a job's stream, as its user: host-begin starts this."""
     from bbflow_slurm.hosts import Hosts, serve
+    from bbflow_slurm.streams import JobStream
 
-    serve(_space(options).stream, Hosts(options.host, tuple(options.hosts)), restarts=options.restarts)
+    stream = JobStream(Path(options.directory), options.job)
+    hosts = Hosts(options.host, tuple(options.hosts))
+    serve(stream, hosts, restarts=options.restarts, end_s=options.end_s)
 
 
 def _lasting(options: argparse.Namespace) -> None:
@@ -180,11 +198,5 @@ def _lasting(options: argparse.Namespace) -> None:
     last(JobStream(Path(options.directory), options.job))
 
 
-def _wishes(script: str, pool: Pool | None = None) -> Wishes:
-    with open(script, encoding="utf-8", errors="surrogateescape") as file:
-        return parse_script(file, pool)
-
-
 if __name__ == "__main__":
-    os.umask(0o022)
     sys.exit(main())

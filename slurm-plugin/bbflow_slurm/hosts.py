@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, chdir, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from bbflow.configuring.settings import Config
 from bbflow.errors import BbflowError, ConfigError, NodeError, describe, describe_end
 from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.net.contact import read_contact
-from bbflow_slurm.streams import END_S, START_S, JobStream, at_analysis, wait_for
+from bbflow_slurm.streams import START_S, JobStream, at_analysis, wait_for
 
 VARIABLES = ("ADIOS2_PLUGIN_PATH", "LD_PRELOAD", "BBFLOW_CONTACT", "BBFLOW_OPENS", "BBFLOW_SELECT")
 """What `bbflow run` lets a simulation find the engine and the nodes by."""
@@ -44,7 +44,7 @@ class Hosts:
         return self.here == self.names[0]
 
 
-def serve(stream: JobStream, hosts: Hosts, *, restarts: int) -> None:
+def serve(stream: JobStream, hosts: Hosts, *, restarts: int, end_s: float) -> None:
     """Run a host's part, until the job and its analysis have ended.
 
     Parameters
@@ -55,6 +55,8 @@ def serve(stream: JobStream, hosts: Hosts, *, restarts: int) -> None:
         All of its hosts.
     restarts
         How often the job has begun before: results of its earlier lives are replaced.
+    end_s
+        How long the analysis is given after the job.
     """
     with stream.held(hosts.here), stream.alive() if hosts.is_first else nullcontext():
         if stream.is_over:
@@ -65,7 +67,7 @@ def serve(stream: JobStream, hosts: Hosts, *, restarts: int) -> None:
                 config = load_config(analysis)
             with chdir(analysis.parent), _node(stream, config), _dask(stream, hosts, config):
                 if hosts.is_first:
-                    _analyse(stream, hosts, config, restarts=restarts)
+                    _analyse(stream, hosts, config, restarts=restarts, end_s=end_s)
                 else:
                     stream.await_done()
         except (BbflowError, OSError) as error:
@@ -113,7 +115,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
         process.wait()
 
 
-def _analyse(stream: JobStream, hosts: Hosts, config: Config, *, restarts: int) -> None:
+def _analyse(stream: JobStream, hosts: Hosts, config: Config, *, restarts: int, end_s: float) -> None:
     """Run the analysis beside what lasts as long as the job."""
     if not wait_for(lambda: stream.is_over or stream.is_settled or _are_up(stream, hosts), START_S):
         up = {node.host for node in read_contact(stream.contact)}
@@ -130,7 +132,7 @@ def _analyse(stream: JobStream, hosts: Hosts, config: Config, *, restarts: int) 
         command = [sys.executable, "-m", "bbflow", "run", *words, "--", *lasting]
         run = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
         try:
-            _watch(stream, run, log)
+            _watch(stream, run, log, end_s)
         finally:
             _end(run)
 
@@ -139,14 +141,14 @@ def _are_up(stream: JobStream, hosts: Hosts) -> bool:
     return stream.contact.exists() and len(read_contact(stream.contact)) == len(hosts.names)
 
 
-def _watch(stream: JobStream, run: "subprocess.Popen[bytes]", log: Path) -> None:
+def _watch(stream: JobStream, run: "subprocess.Popen[bytes]", log: Path, end_s: float) -> None:
     over_s = None
     while run.poll() is None:
         time.sleep(_POLL_S)
         if over_s is None and stream.is_over:
             over_s = time.monotonic()
-        if over_s is not None and time.monotonic() - over_s > END_S:
-            raise NodeError(f"the analysis didn't end within {END_S:.0f} s after its job")
+        if over_s is not None and time.monotonic() - over_s > end_s:
+            raise NodeError(f"the analysis didn't end within {end_s:.0f} s after its job")
     if not stream.is_settled and not stream.is_over:
         lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
         raise NodeError(lines[-1].removeprefix("bbflow: ") if lines else f"it {describe_end(run.returncode)}")
@@ -165,10 +167,11 @@ def last(stream: JobStream) -> None:
         time.sleep(_POLL_S)
 
 
-def begin(stream: JobStream, hosts: Hosts, arguments: Sequence[str], *, restarts: int) -> None:
+def begin(stream: JobStream, hosts: Hosts, *, restarts: int, end_s: float) -> None:
     """Start this host's part, and wait until it is known whether the job may begin."""
-    words = [sys.executable, "-m", "bbflow_slurm.cli", *arguments, "host", stream.job, "--host", hosts.here]
-    words += ["--hosts", " ".join(hosts.names), "--restarts", str(restarts)]
+    words = [sys.executable, "-m", "bbflow_slurm.cli", "host", str(stream.folder.parent), stream.job]
+    words += ["--host", hosts.here, "--hosts", " ".join(hosts.names)]
+    words += ["--restarts", str(restarts), "--end-s", str(end_s)]
     with (stream.folder / f"{hosts.here}.log").open("ab") as log:
         process = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/"

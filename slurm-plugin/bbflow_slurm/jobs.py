@@ -1,41 +1,72 @@
-"""One job's part of the burst buffer: made while the job is pending, filled before it begins, emptied after it.
+"""One job's part of the burst buffer, made while it is pending, filled before it begins, emptied after it: root's part.
 
 ::
 
-    DIRECTORY/.bbflow-jobs/7.json   whose job 7 is, how much room it has, and which directory (by its inode) was made
-                                    for it; only the controller's user sees it
-    DIRECTORY/.bbflow-jobs/7.lock   held, and with its process' number, while files of job 7 are copied
+    DIRECTORY/                      root's; others only get through it
+    DIRECTORY/.bbflow-jobs/         only root sees it
+                 7.json             whose job 7 is, how much room it has, and its directory's inode
+                 7.lock             held while files of job 7 are copied
+                 7.ending           there while what copies is to end
+                 7.coming, 7.going  its directory, before it is the job's and when it is no more
     DIRECTORY/7/                    the job's own, as its user
-    DIRECTORY/7/.bbflow-stream/     what the hosts of its stream tell each other, see `stream`
+    DIRECTORY/7/.bbflow-stream/     what the hosts of its stream tell each other, see `streams`
 
-What is copied is copied as the job's user. A job that is requeued begins with an empty directory.
+Nothing that a user could have made is opened, read or followed here: `children` do that, as the user. A job that is
+requeued begins with an empty directory.
 """
 
 import json
 import os
-import shutil
-import signal
+import re
+import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from bbflow.configuring.config import load_config
-from bbflow.errors import CapacityError, ConfigError, SourceError
-from bbflow.host.atomic import write_whole
-from bbflow.staging import File, Gate, Retry, Sources, Stager, expand
-from bbflow.staging.policies import NoAction
-from bbflow.staging.transfers import stage_out
-from bbflow.staging.watched import WatchedGate
-from bbflow.stores.facts import Listed
-from bbflow.units import format_bytes, parse_bytes
-from bbflow_slurm.directives import StageIn, StageOut
+from bbflow.errors import ConfigError
+from bbflow.host.held import Held, open_regular
+from bbflow.units import parse_bytes
+from bbflow_slurm.children import Limits, ask
+from bbflow_slurm.directives import Pool
 from bbflow_slurm.site import Site
-from bbflow_slurm.streams import JobStream, at_analysis, end_holder, held_by_number
-from bbflow_slurm.user import Owner, become
+from bbflow_slurm.user import Owner, nobody
 
-RECORDS, STAGED = ".bbflow-jobs", ".bbflow-staged"
-END_S = 30.0
-"""How long a copy is given to end before it is killed."""
+RECORDS = ".bbflow-jobs"
+MOST_SCRIPT_BYTES = 16 << 20
+"""Slurm takes 4 MiB, unless a site sets `max_script_size`."""
+END_S = 40.0
+"""How long what copies is given to end."""
+COPY_S = 7 * 86400.0
+"""How long copies may take at most; Slurm has its own, shorter limit."""
+CHECK = Limits(time_s=30.0, memory_bytes=2 << 30, file_bytes=0)
+COPY_MEMORY_BYTES = 16 << 30
+REMOVE = Limits(time_s=3600.0, memory_bytes=4 << 30, file_bytes=0)
+_NOTES_BYTES = 1 << 20
+"""What the stager writes beside the files."""
+_POLL_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """What root notes of a job, and believes: what its user can change isn't asked."""
+
+    uid: int
+    """User."""
+    gid: int
+    """Group."""
+    room_bytes: int
+    """What the job asked for; 0 if it said nothing."""
+    inode: int
+    """Of the directory that was made for it."""
+    stream: str = ""
+    """``wanted`` if it has one, ``begun`` once the site's hosts have its parts, until they have ended them."""
+
+    @property
+    def owner(self) -> Owner:
+        """Whose the job is."""
+        return Owner(self.uid, self.gid, self.room_bytes)
 
 
 class JobSpace:
@@ -55,13 +86,13 @@ class JobSpace:
     """
 
     def __init__(self, site: Site, job: str) -> None:
-        if not job.isdigit():
+        if not re.fullmatch("[0-9]{1,12}", job):
             raise ConfigError(f"{job!r} is no job's number")
-        self._site, self._records, self._job = site, site.directory / RECORDS, job
+        self._site, self._job = site, job
         self.path = site.directory / job
         """The job's directory."""
-        self._record, self._lock = self._records / f"{job}.json", self._records / f"{job}.lock"
-        self._coming = self._records / f"{job}.coming"
+        self._record, self._lock, self._ending = f"{job}.json", f"{job}.lock", f"{job}.ending"
+        self._coming, self._going = f"{job}.coming", f"{job}.going"
 
     def set_up(self, owner: Owner) -> None:
         """Make an empty directory for the job; what an earlier life of it left goes.
@@ -69,169 +100,187 @@ class JobSpace:
         Raises
         ------
         ConfigError
-            If something else has its name.
+            If something else has its name, or the site's directory isn't this user's alone.
         """
-        self._records.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._site.directory.chmod(0o711)
+        self._site.directory.mkdir(mode=0o711, parents=True, exist_ok=True)
+        with Held.at(self._site.directory) as jobs:
+            os.fchmod(jobs.descriptor, 0o711)
+            with suppress(FileExistsError):
+                jobs.make_directory(RECORDS)
         self.tear_down()
-        if self.path.exists():
-            raise ConfigError(f"{self.path} is there, and no job's: move it, or name another directory for jobs")
-        self._coming.mkdir(mode=0o700, exist_ok=True)  # by one that was killed here
-        if os.geteuid() == 0:
-            os.chown(self._coming, owner.uid, owner.gid)
-        note = {"uid": owner.uid, "gid": owner.gid, "bytes": owner.room_bytes, "inode": self._coming.stat().st_ino}
-        write_whole(self._record, json.dumps(note).encode())
-        self._coming.rename(self.path)
+        with self._held() as (jobs, records):
+            if jobs.facts(self._job) is not None:
+                raise ConfigError(f"{self.path} is there, and no job's: move it, or name another directory for jobs")
+            with suppress(FileNotFoundError):
+                os.rmdir(self._coming, dir_fd=records.descriptor)  # of one that was killed here
+            records.make_directory(self._coming)
+            inode = self._give(records, owner)
+            self._note(records, Noted(owner.uid, owner.gid, owner.room_bytes, inode))
+            os.rename(self._coming, self._job, src_dir_fd=records.descriptor, dst_dir_fd=jobs.descriptor)
 
-    def stage_in(self, wishes: tuple[StageIn, ...], analysis: Path | None = None) -> int:
-        """Copy what the job reads, as its user, and note the analysis that is to run beside it; return the bytes.
+    def _give(self, records: Held, owner: Owner) -> int:
+        with records.directory(self._coming) as made:
+            if os.geteuid() == 0:
+                os.fchown(made.descriptor, owner.uid, owner.gid)
+            return os.fstat(made.descriptor).st_ino
+
+    def stage_in(self, script: Path) -> str:
+        """Copy what the job reads, as its user, and note its analysis; return what is to be said.
 
         Raises
         ------
-        SourceError, CapacityError, ConfigError
+        BbflowError
             If a file can't be had, all together have no room, or the analysis is wrong.
         """
-        owner = self._owner()
-        with self._copying():
-            become(owner)
-            if analysis is not None:
-                with at_analysis(analysis):
-                    load_config(analysis)
-            sources = Sources(self._site.sources)
-            places = dict(_places(wishes, sources))
-            files = [File(url, size) for url, size in places.values()]
-            capacity_bytes = owner.room_bytes or parse_bytes(self._site.capacity)
-            _check_room(sum(file.size_bytes or 0 for file in files), capacity_bytes)
-            with Stager(
-                self.path / STAGED,
-                capacity_bytes,
-                1,
-                policy=self._site.delay_policy,
-                phases=self._site.phase_source,
-                fetchers=self._site.fetchers,
-                options=self._site.sources,
-            ) as stager:
-                found = stager.submit("the job", files).result()
-                for name, (url, _) in places.items():
-                    target = self.path / name
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    os.link(found[url], target)
-            shutil.rmtree(self.path / STAGED)
-            if analysis is not None:
-                self.stream.want(analysis)
-            return sum(path.stat().st_size for path in self.path.rglob("*") if path.is_file())
+        with self._open(script) as opened, self._copying() as (owner, records):
+            is_wanted = check_script(opened, owner)
+            said = self._copy("stage-in", owner, records, opened)
+            self._note(records, replace(self._noted(records), stream="wanted" if is_wanted else ""))
+            return said
 
-    @property
-    def stream(self) -> JobStream:
-        """The job's stream, whether it has one or not."""
-        return JobStream(self.path, self._job)
-
-    @property
-    def stream_hosts(self) -> tuple[str, ...]:
-        """The site's hosts for streams; none if jobs have them on their own."""
-        return self._site.stream_hosts
-
-    @property
-    def stream_launch(self) -> str:
-        """What runs a program on one of those."""
-        return self._site.stream_launch
-
-    def is_stream_host(self, *, is_set: bool) -> bool:
-        """Be the job's user from now on, and say whether a host of this kind has a part in its stream."""
-        if is_set != bool(self._site.stream_hosts):
-            return False
-        try:
-            facts = self.path.lstat()
-        except FileNotFoundError:
-            return False
-        become(Owner(facts.st_uid, facts.st_gid, 0))
-        return self.stream.is_wanted
-
-    def stage_out(self, wishes: tuple[StageOut, ...]) -> list[str]:
-        """Copy what the job has made, as its user; return what it didn't make.
+    def stage_out(self, script: Path) -> str:
+        """Copy what the job has made, as its user; return what is to be said, such as what it didn't make.
 
         Raises
         ------
-        SourceError
+        BbflowError
             If it can't be written; all that was made stays.
         """
-        missing = []
-        with self._copying():
-            become(self._owner())
-            sources = Sources(self._site.sources)
-            with self._gate() as gate:
-                for wish in wishes:
-                    path = self.path / wish.source
-                    if path.exists():
-                        stage_out(path, wish.dest, sources, gate, Retry())
-                    else:
-                        missing.append(wish.source)
-        return missing
+        with self._open(script) as opened, self._copying() as (owner, records):
+            return self._copy("stage-out", owner, records, opened)
+
+    def _copy(self, step: str, owner: Owner, records: Held, script: int) -> str:
+        room_bytes = owner.room_bytes or parse_bytes(self._site.capacity)
+        facts = {"script": script, "directory": str(self.path), "capacity_bytes": room_bytes}
+        facts["site"] = self._site.for_copying()
+        most = room_bytes + _NOTES_BYTES if step == "stage-in" else None
+        _, said = ask(
+            owner,
+            step,
+            facts,
+            Limits(COPY_S, COPY_MEMORY_BYTES, most),
+            descriptors=[script],
+            is_over=lambda: records.facts(self._ending) is not None,
+        )
+        return said
 
     def tear_down(self) -> None:
-        """End what copies, and remove all that the job has here; what has taken its directory's name stays."""
-        if not self._record.exists():
-            return
-        self._end_copying()
-        inode = self._noted()["inode"]
-        for path in (self._coming, self.path):
-            with suppress(FileNotFoundError):
-                if path.lstat().st_ino == inode:
-                    shutil.rmtree(path)
-        self._record.unlink()
-        self._lock.unlink(missing_ok=True)
+        """End what copies, and remove all that the job has here; what has taken its directory's name stays.
 
-    def _gate(self) -> AbstractContextManager[Gate]:
-        policy = self._site.delay_policy
-        free = isinstance(policy, NoAction)
-        return nullcontext(Gate(1)) if free else WatchedGate(policy, self._site.phase_source).watched()
-
-    def _owner(self) -> Owner:
-        noted = self._noted()
-        return Owner(noted["uid"], noted["gid"], noted["bytes"])
-
-    def _noted(self) -> dict[str, int]:
+        Raises
+        ------
+        BbflowError
+            If it can't be removed; the record stays, so this can be done again.
+        """
         try:
-            noted: dict[str, int] = json.loads(self._record.read_text())
+            held = self._held()
+            with held as (jobs, records):
+                if records.facts(self._record) is not None:
+                    records.write(self._ending, b"")
+                    with self._locked(records, END_S):
+                        self._remove(jobs, records)
+                        records.unlink(self._record)
+                for name in (self._ending, self._lock):
+                    records.unlink(name)
+        except FileNotFoundError:
+            return  # no job was ever here
+
+    def _remove(self, jobs: Held, records: Held) -> None:
+        noted = self._noted(records)
+        for held, name in ((records, self._going), (records, self._coming), (jobs, self._job)):
+            found = held.facts(name)
+            if found is None or found.st_ino != noted.inode:
+                continue
+            if name != self._going:  # out of its user's reach, but for what has it open
+                os.rename(name, self._going, src_dir_fd=held.descriptor, dst_dir_fd=records.descriptor)
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+            opened = os.open(self._going, flags, dir_fd=records.descriptor)
+            try:
+                ask(noted.owner, "remove", {"directory": opened}, REMOVE, descriptors=[opened])
+            finally:
+                os.close(opened)
+            os.rmdir(self._going, dir_fd=records.descriptor)
+
+    @property
+    def noted(self) -> Noted | None:
+        """What is noted of the job; None if nothing was set up for it."""
+        try:
+            with self._held() as (_, records):
+                return self._noted(records)
+        except (FileNotFoundError, ConfigError):
+            return None
+
+    def note_stream(self, stream: str) -> None:
+        """Note how far the site's hosts are with the job's stream."""
+        with self._held() as (_, records):
+            self._note(records, replace(self._noted(records), stream=stream))
+
+    def _noted(self, records: Held) -> Noted:
+        try:
+            return Noted(**json.loads(records.read(self._record)))
         except FileNotFoundError:
             raise ConfigError(f"{self.path} was not set up for a job: nothing is copied") from None
-        return noted
 
-    def _copying(self) -> AbstractContextManager[None]:
-        """Let a teardown find this process; only one copies for a job."""
-        return held_by_number(self._lock, f"files of {self.path} are being copied already")
+    def _note(self, records: Held, noted: Noted) -> None:
+        records.write(self._record, json.dumps(asdict(noted)).encode())
 
-    def _end_copying(self) -> None:
-        signals = signal.SIGTERM, signal.SIGKILL
-        if not any(end_holder(self._lock, number, END_S, os.kill) for number in signals):
-            text = f"what copies files of {self.path} doesn't end: look for processes that hold {self._lock}"
-            raise ConfigError(text)
+    @contextmanager
+    def _held(self) -> Iterator[tuple[Held, Held]]:
+        """Hold the directory of jobs and that of records."""
+        with Held.at(self._site.directory) as jobs, jobs.directory(RECORDS) as records:
+            yield jobs, records
+
+    @contextmanager
+    def _copying(self) -> Iterator[tuple[Owner, Held]]:
+        """Be the only one that copies for the job."""
+        try:
+            with self._held() as (_, records):
+                noted = self._noted(records)
+                with self._locked(records, 0.0):
+                    yield noted.owner, records
+        except FileNotFoundError as error:
+            if error.filename not in (RECORDS, str(self._site.directory)):
+                raise
+            raise ConfigError(f"{self.path} was not set up for a job: nothing is copied") from None
+
+    @contextmanager
+    def _locked(self, records: Held, patience_s: float) -> Iterator[None]:
+        end_s = time.monotonic() + patience_s
+        while (lock := records.lock(self._lock)) is None:
+            if time.monotonic() > end_s:
+                raise ConfigError(f"files of {self.path} are being copied already")
+            time.sleep(_POLL_S)
+        try:
+            yield
+        finally:
+            os.close(lock)
+
+    @contextmanager
+    def _open(self, script: Path) -> Iterator[int]:
+        opened = open_regular(script, MOST_SCRIPT_BYTES)
+        try:
+            yield opened
+        finally:
+            os.close(opened)
 
 
-def _check_room(size_bytes: int, capacity_bytes: int) -> None:
-    if size_bytes > capacity_bytes:
-        raise CapacityError(
-            f"what is to be staged in has {format_bytes(size_bytes)}, and the job asked for "
-            f"{format_bytes(capacity_bytes)}: ask for more by '#BB_LUA pool=… capacity=…'"
-        )
+def check_script(script: int, owner: Owner | None, pool: Pool | None = None) -> bool:
+    """Say what is wrong with an open job script; return whether its job has a stream.
 
+    Parameters
+    ----------
+    script
+        Open.
+    owner
+        Its user, who must be able to read the analysis; None if that isn't known yet.
+    pool
+        What Slurm's own lines are checked against, when it is submitted; None once it is in, when its analysis is
+        read instead.
 
-def _places(wishes: tuple[StageIn, ...], sources: Sources) -> Iterator[tuple[str, tuple[str, int | None]]]:
-    """Say under which name, below the job's directory, each file is to lie; two can't have one."""
-    seen: dict[str, str] = {}
-    for wish in wishes:
-        for name, file in _named(wish, expand(wish.source, sources)):
-            if not file.is_usable:
-                raise SourceError(f"{file.url} has a name that no path has: stage its neighbours one by one")
-            if name in seen:
-                raise ConfigError(f"{file.url} and {seen[name]} would both be {name}: give them dests of their own")
-            seen[name] = file.url
-            yield name, (file.url, file.size_bytes)
-
-
-def _named(wish: StageIn, files: list[Listed]) -> Iterator[tuple[str, Listed]]:
-    if len(files) == 1 and "/" not in files[0].name and files[0].url.rstrip("/") == wish.source.rstrip("/"):
-        yield wish.dest, files[0]
-        return
-    for file in files:
-        yield f"{wish.dest}/{file.name}", file
+    Raises
+    ------
+    BbflowError
+        If anything is.
+    """
+    facts: dict[str, Any] = {"script": script, "may_read": owner is not None, "pool": pool and asdict(pool)}
+    return ask(owner or nobody(), "check", facts, CHECK, descriptors=[script])[0]

@@ -5,7 +5,7 @@
     .bbflow-stream/analysis       path of the configuration
                    contact.json   the BB nodes, while they are up
                    scheduler.json likewise Dask's scheduler
-                   HOST.lock      held, and with its process' number, by what runs on a host; its words are in HOST.log
+                   HOST.lock      held by what runs on a host; its words are in HOST.log
                    alive          as new as its first host, which has the analysis
                    ready          variables of the job's tasks: it may begin
                    failed         why it can't
@@ -14,28 +14,23 @@
 """
 
 import os
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import chdir, contextmanager, suppress
 from pathlib import Path
 
-from bbflow.errors import ConfigError, NodeError, describe
+from bbflow.errors import ConfigError, describe
 from bbflow.host.atomic import write_whole
 from bbflow.host.locks import lock
 
 FOLDER = ".bbflow-stream"
 START_S = 240.0
 """How long a stream's hosts are given to come up."""
-END_S = 3600.0
-"""How long an analysis is given after its job."""
 ALIVE_S = 5.0
 """How often the first host says that it lives."""
 LOST_S = 180.0
 """After this long without a word it is taken for lost; a shared file system may tell times a minute late."""
-KILLED_S = 10.0
-"""How long what was killed is given to be gone."""
 _POLL_S = 0.1
 
 
@@ -159,22 +154,19 @@ class JobStream:
         ConfigError
             If something does.
         """
-        with held_by_number(self.folder / f"{host}.lock", f"something runs on {host} for job {self.job} already"):
+        descriptor = lock(self.folder / f"{host}.lock", wait=False)
+        if descriptor is None:
+            raise ConfigError(f"something runs on {host} for job {self.job} already")
+        try:
             yield
+        finally:
+            os.close(descriptor)
 
-    def await_end(self, host: str, patience_s: float) -> None:
-        """Wait until nothing runs on a host any more; what takes too long is killed.
-
-        Raises
-        ------
-        NodeError
-            If it had to be.
-        """
+    def await_end(self, host: str) -> None:
+        """Wait until nothing runs on a host any more."""
         path = self.folder / f"{host}.lock"
-        if wait_for(lambda: _is_free(path), patience_s):
-            return
-        end_holder(path, signal.SIGKILL, KILLED_S, os.killpg)
-        raise NodeError(f"the analysis of job {self.job} didn't end within {patience_s:.0f} s on {host}: it was killed")
+        while not _is_free(path):
+            time.sleep(_POLL_S)
 
 
 @contextmanager
@@ -191,58 +183,6 @@ def at_analysis(analysis: Path) -> Iterator[None]:
             yield
     except OSError as error:
         raise ConfigError(describe(error)) from None
-
-
-@contextmanager
-def held_by_number(path: Path, refusal: str) -> Iterator[None]:
-    """Hold a lock in which this process' number stands: who waits for it can end this process.
-
-    Raises
-    ------
-    ConfigError
-        If another one holds it, with these words.
-    """
-    descriptor = lock(path, wait=False)
-    if descriptor is None:
-        raise ConfigError(refusal)
-    try:
-        os.pwrite(descriptor, f"{os.getpid():<20}".encode(), 0)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def end_holder(path: Path, number: signal.Signals, patience_s: float, send: Callable[[int, int], None]) -> bool:
-    """Have a lock's holder end, and wait for that; False if it takes longer.
-
-    Parameters
-    ----------
-    path
-        The lock, as `held_by_number` holds it.
-    number
-        The signal that the holder gets, once.
-    patience_s
-        How long to wait.
-    send
-        Sends it: to the process, or to its group.
-    """
-    before, is_sent = "", False
-
-    def is_over() -> bool:
-        nonlocal before, is_sent
-        if _is_free(path):
-            return True
-        with suppress(FileNotFoundError, ProcessLookupError):
-            text = path.read_text().strip()
-            # Whoever holds the lock lives, so its number is nobody else's. But it writes that after it has taken the
-            # lock, and what stood there until then may be anybody's by now: what stands there twice is the holder's.
-            if text and text == before and not is_sent:
-                is_sent = True
-                send(int(text), number)
-            before = text
-        return False
-
-    return wait_for(is_over, patience_s)
 
 
 def _is_free(path: Path) -> bool:

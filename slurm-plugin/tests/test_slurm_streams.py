@@ -1,7 +1,6 @@
 """What the hosts of a stream tell each other, without Slurm; tests/slurm has it all."""
 
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -10,14 +9,15 @@ import time
 import pytest
 import yaml
 from bbflow_slurm import jobs, streams
+from bbflow_slurm.children import FailedError
 from bbflow_slurm.hosts import Hosts
 from bbflow_slurm.jobs import JobSpace
+from bbflow_slurm.launching import end_everywhere
 from bbflow_slurm.site import Site
 from bbflow_slurm.streams import JobStream
 from bbflow_slurm.user import Owner
 
-from bbflow.errors import ConfigError, NodeError
-from bbflow.host.locks import lock
+from bbflow.errors import ConfigError
 
 
 @pytest.fixture
@@ -30,25 +30,34 @@ def stream(tmp_path):
 def stage_in(tmp_path, **content):
     analysis = tmp_path / "analysis.yml"
     analysis.write_text(yaml.safe_dump({"stream": "weather", "operators": {"tas": ["mean"]}} | content))
+    (tmp_path / "script").write_text(f"#BB_LUA stream analysis={analysis}\n")
     space = JobSpace(Site(tmp_path / "bb"), "7")
     space.set_up(Owner(os.getuid(), os.getgid(), 0))
-    space.stage_in((), analysis)
+    space.stage_in(tmp_path / "script")
     return space
 
 
 def test_a_job_has_a_stream_if_it_wants_one(tmp_path):
     space = stage_in(tmp_path)
-    assert space.stream.is_wanted
-    assert space.stream.analysis == tmp_path / "analysis.yml"
-    assert space.is_stream_host(is_set=False)
-    assert not space.is_stream_host(is_set=True)
+    stream = JobStream(space.path, "7")
+    assert space.noted.stream == "wanted"
+    assert stream.is_wanted
+    assert stream.analysis == tmp_path / "analysis.yml"
     space.tear_down()
-    assert space.stream.is_over
+    assert stream.is_over
 
 
 def test_a_wrong_analysis_is_refused_before_the_job_begins(tmp_path):
-    with pytest.raises(ConfigError, match="did you mean 'mean'"):
+    with pytest.raises(FailedError, match="did you mean 'mean'"):
         stage_in(tmp_path, operators={"tas": ["maen"]})
+
+
+def test_what_an_analysis_needs_of_its_users_own_modules_is_not_imported_where_the_job_waits(tmp_path):
+    (tmp_path / "own.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w')\ndef look(field): return None\n")
+    stage_in(tmp_path, functions={"look": {"call": "own:look", "of": ["tas"]}})
+    assert not (tmp_path / "imported").exists()
+    with pytest.raises(FailedError, match="did you mean 'stream'"):
+        stage_in(tmp_path, functions={"look": {"call": "own:look", "of": ["tas"]}}, streem="weather")
 
 
 def test_the_first_reason_counts_and_none_after_the_begin(stream):
@@ -102,57 +111,51 @@ def test_one_thing_runs_on_a_host(stream):
         stream.held("c1"),
     ):
         pass
-    stream.await_end("c1", 1.0)
-    stream.await_end("never there", 1.0)
+    stream.await_end("c1")
+    stream.await_end("never there")
+
+
+def test_an_analysis_that_says_forever_that_it_lives_is_waited_for_as_long_as_the_site_lets_it(tmp_path):
+    space = stage_in(tmp_path)
+    ending = threading.Event()
+
+    def live():
+        with JobStream(space.path, "7").alive():
+            ending.wait(60)
+
+    living = threading.Thread(target=live)
+    living.start()
+    try:
+        end_everywhere(Site(tmp_path / "bb", end_s=1.5), "7")
+        assert not JobStream(space.path, "7").is_done
+        assert JobStream(space.path, "7").is_over
+    finally:
+        ending.set()
+        living.join()
 
 
 HOLDER = """
-import signal, sys, time
-from pathlib import Path
-from bbflow_slurm.streams import held_by_number
-if sys.argv[2] == "deaf":
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-with held_by_number(Path(sys.argv[1]), "taken"):
-    print("held", flush=True)
-    time.sleep(60)
+import sys, time
+from bbflow.host.locks import lock
+descriptor = lock(sys.argv[1])
+print("held", flush=True)
+time.sleep(60)
 """
 
 
-@pytest.mark.parametrize("kind", ["deaf", "polite"])
-def test_a_teardown_ends_what_copies_and_kills_what_takes_no_notice(tmp_path, monkeypatch, kind):
+def test_what_holds_a_jobs_lock_and_does_not_end_gets_no_signal(tmp_path, monkeypatch):
     monkeypatch.setattr(jobs, "END_S", 0.5)
     space = JobSpace(Site(tmp_path / "bb"), "7")
     space.set_up(Owner(os.getuid(), os.getgid(), 0))
-    words = [sys.executable, "-c", HOLDER, str(tmp_path / "bb/.bbflow-jobs/7.lock"), kind]
+    words = [sys.executable, "-c", HOLDER, str(tmp_path / "bb/.bbflow-jobs/7.lock")]
     with subprocess.Popen(words, stdout=subprocess.PIPE) as holder:
         assert holder.stdout.readline() == b"held\n"
-        space.tear_down()
-        assert holder.wait(10) == (-signal.SIGKILL if kind == "deaf" else -signal.SIGTERM)
+        with pytest.raises(ConfigError, match="are being copied already"):
+            space.tear_down()
+        assert holder.poll() is None
+        holder.kill()
+    space.tear_down()
     assert not space.path.exists()
-
-
-def test_the_number_that_an_earlier_holder_has_left_gets_no_signal(tmp_path):
-    path, sent = tmp_path / "lock", []
-    path.write_text(f"{1:<20}")
-    descriptor = lock(path)
-    written = threading.Timer(0.05, os.pwrite, (descriptor, f"{os.getpid():<20}".encode(), 0))
-
-    def send(process, _):
-        sent.append(process)
-        os.close(descriptor)
-
-    written.start()
-    assert streams.end_holder(path, signal.SIGTERM, 10, send)
-    assert sent == [os.getpid()]
-
-
-def test_what_runs_on_a_host_for_too_long_is_killed_with_all_that_it_has_started(stream):
-    words = [sys.executable, "-c", HOLDER, str(stream.folder / "c1.lock"), "deaf"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True) as holder:
-        assert holder.stdout.readline() == b"held\n"
-        with pytest.raises(NodeError, match="didn't end within 0 s on c1: it was killed"):
-            stream.await_end("c1", 0.1)
-        assert holder.wait(10) == -signal.SIGKILL
 
 
 def test_a_host_is_one_of_the_streams():

@@ -3,13 +3,13 @@
 import os
 import shutil
 import subprocess
-import sys
 import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.namespaces import Hosts, joined_hosts, missing
+from testsupport.users import REACHED
 
 ADDRESSES = {"login": "10.77.0.1", "c1": "10.77.0.2", "c2": "10.77.0.3"}
 NODES = ("c1", "c2")
@@ -43,14 +43,6 @@ SwitchType=switch/none
 {nodes}
 PartitionName=all Nodes={names} Default=YES MaxTime=INFINITE State=UP
 """
-_HOME = Path.home()
-_REACHED = "true"
-if sys.base_prefix.startswith(f"{_HOME}/") and not _HOME.stat().st_mode & 0o001:
-    # jobs of another user reach this Python, though it is in a home that is closed to them
-    _REACHED = (
-        f'mount --bind {sys.base_prefix} "$0/python" && mount -t tmpfs -o mode=755 none {_HOME} && '
-        f'mkdir -p {sys.base_prefix} && mount --bind "$0/python" {sys.base_prefix}'
-    )
 
 
 def lacking():
@@ -79,7 +71,7 @@ class Batch:
 
     def inside(self, host, *words):
         """Return the command that runs on a host where all hosts' names are known, and Slurm's configuration."""
-        mounts = f'mount --bind "$0/hosts" /etc/hosts && mount --bind "$0" /etc/slurm && {_REACHED} && exec "$@"'
+        mounts = f'mount --bind "$0/hosts" /etc/hosts && mount --bind "$0" /etc/slurm && {REACHED} && exec "$@"'
         return self.hosts.inside(host, "unshare", "--mount", "sh", "-c", mounts, str(self.folder), *map(str, words))
 
     def run(self, *words, host="login", cwd=None, code=0):
@@ -134,8 +126,7 @@ def _write_files(folder, more):
     (folder / "munge.key").write_bytes(os.urandom(128))
     (folder / "munge.key").chmod(0o400)
     (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
-    for name in ("state", "python"):
-        (folder / name).mkdir()
+    (folder / "state").mkdir()
     for node in NODES:
         (folder / f"spool-{node}").mkdir()
 

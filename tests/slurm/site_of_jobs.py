@@ -56,8 +56,9 @@ def prepare(folder, settings):
 def write_script(folder, kind):
     """Put the catalogue's script into the folder, with what the site would have changed."""
     text = (CATALOG / f"{kind}.sh").read_text().replace("DIRECTORY=/bb/jobs", f"DIRECTORY={folder}/bb")
-    program = f"BBFLOW_SLURM='{folder}/bbflow-slurm --config {folder}/bbflow.yml'"
-    told = [f"export {each}\n" for each in (f"SLURM_CONF={folder}/slurm.conf", "PATH=/usr/bin:/bin", program)]
+    text = text.replace("/opt/bbflow/bin/bbflow-slurm", f"{folder}/bbflow-slurm")
+    text = text.replace("/etc/slurm/bbflow.yml", f"{folder}/bbflow.yml")
+    told = [f"export {each}\n" for each in (f"SLURM_CONF={folder}/slurm.conf", "PATH=/usr/bin:/bin")]
     if kind.startswith("node"):
         told.append(f"exec >>{folder}/{kind}.log 2>&1\n")
     (folder / f"{kind}.sh").write_text("#!/bin/sh\n" + "".join(told) + text)

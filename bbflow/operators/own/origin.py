@@ -14,6 +14,10 @@ from typing import Any
 from bbflow.errors import ConfigError
 
 
+class NotImportedError(Exception):
+    """What is read needs a module of the user's, and none is imported now."""
+
+
 @dataclass(frozen=True, slots=True)
 class Origin:
     """An object in a module; workers and subprocesses load it by its name."""
@@ -40,10 +44,15 @@ class Origin:
         ------
         ConfigError
             If the module can't be imported, or has nothing of that name.
+        NotImportedError
+            Within `importing_nothing`.
         """
+        if NOTHING.get():
+            raise NotImportedError(str(self))
         return _load(self)
 
 
+NOTHING: ContextVar[bool] = ContextVar("NOTHING", default=False)
 BESIDE: ContextVar[str] = ContextVar("BESIDE", default="")
 
 
@@ -55,6 +64,16 @@ def reading(directory: str) -> Iterator[None]:
         yield
     finally:
         BESIDE.reset(token)
+
+
+@contextmanager
+def importing_nothing() -> Iterator[None]:
+    """Let no code of the user's be imported meanwhile, on hosts where it isn't to run."""
+    token = NOTHING.set(True)
+    try:
+        yield
+    finally:
+        NOTHING.reset(token)
 
 
 def beside() -> str:
