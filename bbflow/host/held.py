@@ -22,7 +22,7 @@ OTHERS_READ = 0o077
 """Mode bits by which others have any part in a file."""
 
 
-class Held:
+class HeldDirectory:
     """A directory of this process's user, held until it is closed.
 
     Parameters

@@ -61,7 +61,7 @@ def check(script: int, pool: Mapping[str, Any] | None, *, may_read: bool) -> boo
     return True
 
 
-class Copying:
+class JobCopies:
     """Copies what a job reads and makes.
 
     Parameters
@@ -140,9 +140,9 @@ class Copying:
         return nullcontext(Gate(1)) if free else WatchedGate(self._policy, self._phases).watched()
 
 
-def copying(facts: Mapping[str, Any]) -> Copying:
+def copying(facts: Mapping[str, Any]) -> JobCopies:
     """Return what copies, as root has told it."""
-    return Copying(Path(facts["directory"]), facts["capacity_bytes"], facts["site"])
+    return JobCopies(Path(facts["directory"]), facts["capacity_bytes"], facts["site"])
 
 
 def _check_room(size_bytes: int, capacity_bytes: int) -> None:

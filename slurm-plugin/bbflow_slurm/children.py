@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from bbflow.errors import BbflowError
-from bbflow_slurm.groups import Group
+from bbflow_slurm.groups import ControlGroup
 from bbflow_slurm.user import Owner, identity
 
 KEPT = ("PATH", "SLURM_CONF", "LANG", "TZ")
@@ -32,7 +32,7 @@ _GONE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ChildLimits:
     """What a child may take."""
 
     time_s: float
@@ -55,10 +55,10 @@ def ask(
     owner: Owner,
     step: str,
     facts: Mapping[str, Any],
-    limits: Limits,
+    limits: ChildLimits,
     *,
     descriptors: Sequence[int] = (),
-    group: Group | None = None,
+    group: ControlGroup | None = None,
     is_over: Callable[[], bool] = lambda: False,
 ) -> tuple[bool, str]:
     """Have something done as a job's user.

@@ -13,7 +13,7 @@ _GONE_S = 20.0
 _POLL_S = 0.05
 
 
-class Group:
+class ControlGroup:
     """A group of the kernel's (cgroup v2, Linux 5.14), made by root.
 
     Parameters
@@ -31,7 +31,7 @@ class Group:
         self.path = _root() / PARENT / name
         """In the kernel's file system of groups."""
 
-    def make(self) -> "Group":
+    def make(self) -> "ControlGroup":
         """Make the group, empty: what an earlier one of this name has left ends.
 
         Raises

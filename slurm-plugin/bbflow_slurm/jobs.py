@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import Any
 
 from bbflow.errors import ConfigError
-from bbflow.host.held import Held, open_regular
+from bbflow.host.held import HeldDirectory, open_regular
 from bbflow.units import parse_bytes
-from bbflow_slurm.children import Limits, ask
+from bbflow_slurm.children import ChildLimits, ask
 from bbflow_slurm.directives import Pool
 from bbflow_slurm.site import Site
 from bbflow_slurm.user import Owner, nobody
@@ -40,9 +40,9 @@ END_S = 40.0
 """How long what copies is given to end."""
 COPY_S = 7 * 86400.0
 """How long copies may take at most; Slurm has its own, shorter limit."""
-CHECK = Limits(time_s=30.0, memory_bytes=2 << 30, file_bytes=0)
+CHECK = ChildLimits(time_s=30.0, memory_bytes=2 << 30, file_bytes=0)
 COPY_MEMORY_BYTES = 16 << 30
-REMOVE = Limits(time_s=3600.0, memory_bytes=4 << 30, file_bytes=0)
+REMOVE = ChildLimits(time_s=3600.0, memory_bytes=4 << 30, file_bytes=0)
 _NOTES_BYTES = 1 << 20
 """What the stager writes beside the files."""
 _POLL_S = 0.1
@@ -103,7 +103,7 @@ class JobSpace:
             If something else has its name, or the site's directory isn't this user's alone.
         """
         self._site.directory.mkdir(mode=0o711, parents=True, exist_ok=True)
-        with Held.at(self._site.directory) as jobs:
+        with HeldDirectory.at(self._site.directory) as jobs:
             os.fchmod(jobs.descriptor, 0o711)
             with suppress(FileExistsError):
                 jobs.make_directory(RECORDS)
@@ -118,7 +118,7 @@ class JobSpace:
             self._note(records, Noted(owner.uid, owner.gid, owner.room_bytes, inode))
             os.rename(self._coming, self._job, src_dir_fd=records.descriptor, dst_dir_fd=jobs.descriptor)
 
-    def _give(self, records: Held, owner: Owner) -> int:
+    def _give(self, records: HeldDirectory, owner: Owner) -> int:
         with records.directory(self._coming) as made:
             if os.geteuid() == 0:
                 os.fchown(made.descriptor, owner.uid, owner.gid)
@@ -149,7 +149,7 @@ class JobSpace:
         with self._open(script) as opened, self._copying() as (owner, records):
             return self._copy("stage-out", owner, records, opened)
 
-    def _copy(self, step: str, owner: Owner, records: Held, script: int) -> str:
+    def _copy(self, step: str, owner: Owner, records: HeldDirectory, script: int) -> str:
         room_bytes = owner.room_bytes or parse_bytes(self._site.capacity)
         facts = {"script": script, "directory": str(self.path), "capacity_bytes": room_bytes}
         facts["site"] = self._site.for_copying()
@@ -158,7 +158,7 @@ class JobSpace:
             owner,
             step,
             facts,
-            Limits(COPY_S, COPY_MEMORY_BYTES, most),
+            ChildLimits(COPY_S, COPY_MEMORY_BYTES, most),
             descriptors=[script],
             is_over=lambda: records.facts(self._ending) is not None,
         )
@@ -185,7 +185,7 @@ class JobSpace:
         except FileNotFoundError:
             return  # no job was ever here
 
-    def _remove(self, jobs: Held, records: Held) -> None:
+    def _remove(self, jobs: HeldDirectory, records: HeldDirectory) -> None:
         noted = self._noted(records)
         for held, name in ((records, self._going), (records, self._coming), (jobs, self._job)):
             found = held.facts(name)
@@ -215,23 +215,23 @@ class JobSpace:
         with self._held() as (_, records):
             self._note(records, replace(self._noted(records), stream=stream))
 
-    def _noted(self, records: Held) -> Noted:
+    def _noted(self, records: HeldDirectory) -> Noted:
         try:
             return Noted(**json.loads(records.read(self._record)))
         except FileNotFoundError:
             raise ConfigError(f"{self.path} was not set up for a job: nothing is copied") from None
 
-    def _note(self, records: Held, noted: Noted) -> None:
+    def _note(self, records: HeldDirectory, noted: Noted) -> None:
         records.write(self._record, json.dumps(asdict(noted)).encode())
 
     @contextmanager
-    def _held(self) -> Iterator[tuple[Held, Held]]:
+    def _held(self) -> Iterator[tuple[HeldDirectory, HeldDirectory]]:
         """Hold the directory of jobs and that of records."""
-        with Held.at(self._site.directory) as jobs, jobs.directory(RECORDS) as records:
+        with HeldDirectory.at(self._site.directory) as jobs, jobs.directory(RECORDS) as records:
             yield jobs, records
 
     @contextmanager
-    def _copying(self) -> Iterator[tuple[Owner, Held]]:
+    def _copying(self) -> Iterator[tuple[Owner, HeldDirectory]]:
         """Be the only one that copies for the job."""
         try:
             with self._held() as (_, records):
@@ -244,7 +244,7 @@ class JobSpace:
             raise ConfigError(f"{self.path} was not set up for a job: nothing is copied") from None
 
     @contextmanager
-    def _locked(self, records: Held, patience_s: float) -> Iterator[None]:
+    def _locked(self, records: HeldDirectory, patience_s: float) -> Iterator[None]:
         end_s = time.monotonic() + patience_s
         while (lock := records.lock(self._lock)) is None:
             if time.monotonic() > end_s:

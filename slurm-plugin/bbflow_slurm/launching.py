@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from bbflow.errors import BbflowError, ConfigError, NodeError
-from bbflow_slurm.children import GivenUpError, Limits, ask
-from bbflow_slurm.groups import Group
+from bbflow_slurm.children import ChildLimits, GivenUpError, ask
+from bbflow_slurm.groups import ControlGroup
 from bbflow_slurm.jobs import JobSpace
 from bbflow_slurm.site import Site
 from bbflow_slurm.streams import START_S
@@ -19,7 +19,7 @@ from bbflow_slurm.user import Owner
 
 MARGIN_S = 60.0
 """What a child is given to say that its time is over before it is killed for that."""
-_ASKS = Limits(time_s=30.0)
+_ASKS = ChildLimits(time_s=30.0)
 
 
 class StreamPart:
@@ -59,8 +59,8 @@ class StreamPart:
         """
         facts: dict[str, Any] = {"hosts": [*hosts], "restarts": restarts, "end_s": self._end_s}
         try:
-            group = Group(self._name).make()
-            if not self._ask("host-begin", Limits(START_S + MARGIN_S), group, **facts):
+            group = ControlGroup(self._name).make()
+            if not self._ask("host-begin", ChildLimits(START_S + MARGIN_S), group, **facts):
                 group.end()
         except BbflowError as error:
             self._ask("fail", _ASKS, reason=f"{self._facts['host']}: {error}")
@@ -75,16 +75,16 @@ class StreamPart:
             If it took too long.
         """
         try:
-            self._ask("host-end", Limits(self._end_s))
+            self._ask("host-end", ChildLimits(self._end_s))
         except GivenUpError:
             raise NodeError(
                 f"the analysis of job {self._facts['job']} didn't end within {self._end_s:.0f} s on "
                 f"{self._facts['host']}: it was killed"
             ) from None
         finally:
-            Group(self._name).end()
+            ControlGroup(self._name).end()
 
-    def _ask(self, step: str, limits: Limits, group: Group | None = None, **facts: Any) -> bool:
+    def _ask(self, step: str, limits: ChildLimits, group: ControlGroup | None = None, **facts: Any) -> bool:
         return ask(self._owner, step, self._facts | facts, limits, group=group)[0]
 
 
@@ -110,7 +110,7 @@ def end_everywhere(site: Site, job: str) -> None:
         return
     if not site.stream_hosts:
         try:
-            ask(noted.owner, "await-done", {"directory": str(space.path), "job": job}, Limits(site.end_s))
+            ask(noted.owner, "await-done", {"directory": str(space.path), "job": job}, ChildLimits(site.end_s))
         except GivenUpError:
             print(f"bbflow-slurm: the analysis of job {job} didn't end within {site.end_s:.0f} s: it isn't waited for")
     elif noted.stream == "begun":

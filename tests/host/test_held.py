@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from bbflow.errors import ConfigError
-from bbflow.host.held import Held, clear_below, open_regular
+from bbflow.host.held import HeldDirectory, clear_below, open_regular
 
 
 @pytest.fixture
 def held(tmp_path):
     (tmp_path / "own").mkdir(mode=0o700)
-    with Held.at(tmp_path / "own") as held:
+    with HeldDirectory.at(tmp_path / "own") as held:
         yield held
 
 
@@ -68,13 +68,13 @@ def test_a_directory_that_others_can_write_is_not_held(tmp_path):
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
     with pytest.raises(ConfigError, match="can be written by others"):
-        Held.at(tmp_path / "open")
+        HeldDirectory.at(tmp_path / "open")
 
 
 def test_a_link_to_a_directory_is_not_held(held, tmp_path):
     (tmp_path / "link").symlink_to(held.path)
     with pytest.raises(OSError, match="Not a directory"):
-        Held.at(tmp_path / "link")
+        HeldDirectory.at(tmp_path / "link")
 
 
 def test_a_lock_is_had_once(held):

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
-from bbflow_slurm.groups import Group
+from bbflow_slurm.groups import ControlGroup
 
 from bbflow.errors import MissingToolError
 from bbflow.phases import io_phase
@@ -407,7 +407,7 @@ time.sleep(60)
 
 
 def test_what_a_user_has_started_in_a_group_ends_with_it_wherever_it_has_gone(users):
-    group = Group("bbflow-test-of-groups")
+    group = ControlGroup("bbflow-test-of-groups")
     try:
         group.make()
     except MissingToolError as error:
@@ -441,7 +441,7 @@ def test_a_stream_that_never_ends_is_ended_on_its_host_when_its_time_is_over(pla
     site.write(f"stream analysis={site.home}/analysis.yml")
     job = site.set_up()
     assert site.stage_in() == 0
-    group = Group("7-c1")
+    group = ControlGroup("7-c1")
     try:
         group.make()
     except MissingToolError as error:
@@ -458,7 +458,7 @@ def test_a_stream_that_never_ends_is_ended_on_its_host_when_its_time_is_over(pla
 
 def test_hosts_processes_end_though_the_user_has_removed_all_that_says_there_is_a_stream(site, users):
     job = site.set_up()
-    group = Group("7-c1")
+    group = ControlGroup("7-c1")
     try:
         group.make()
     except MissingToolError as error:
