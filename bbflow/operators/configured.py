@@ -11,13 +11,22 @@ from bbflow.operators.filter import Filter
 from bbflow.operators.names.known import expand
 from bbflow.operators.operator import Operator
 from bbflow.operators.parse import FILTER, parse_operators
-from bbflow.operators.space.parse import parse_space
+from bbflow.operators.space.parse import KEYS as SPACE_KEYS
+from bbflow.operators.space.parse import REMAP_KEYS, parse_space
 from bbflow.operators.transforms import parse_transforms
 from bbflow.operators.windows.parse import parse_windows
 from bbflow.operators.windows.window import Window
 from bbflow.reading.sections import as_list, check_keys
 from bbflow.zarr_store.stored_names import stored_name
 
+OF_SPACE = {
+    **{
+        key: f"it belongs into 'space', inside a remap, as remapcon: {{weights: weights.nc, {key}: …}}"
+        for key in REMAP_KEYS
+    },
+    **{key: f"it belongs into 'space', as space: {{{key}: …}}" for key in SPACE_KEYS},
+}
+"""Keys that belong to a part of it."""
 KEYS = ("of", "space", "transforms", "each", "then", "operators", "windows", "attributes", "absent")
 
 
@@ -44,7 +53,7 @@ def parse_diagnostics(content: Any, windows: list[Any]) -> dict[str, Diagnostic]
             raise ConfigError(f"operators: {name} is no variable's name: quote it")
         parts = chosen if isinstance(chosen, Mapping) else {"operators": chosen}
         try:
-            check_keys(parts, KEYS)
+            check_keys(parts, KEYS, elsewhere=OF_SPACE)
             for number, part in enumerate(expand(parts, OwnNames(FILTER))):
                 key = str(name) if number == 0 else f"{name}_{number + 1}"
                 if key in diagnostics:

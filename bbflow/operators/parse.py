@@ -9,6 +9,7 @@ from bbflow.errors import ConfigError
 from bbflow.operators.catalogue import KINDS, find_kind
 from bbflow.operators.filter import Filter
 from bbflow.operators.items import Parameter, item_parts, read_parameters
+from bbflow.operators.names.elsewhere import ELSEWHERE
 from bbflow.operators.names.known import NAMES
 from bbflow.operators.operator import Operator, OperatorKind
 from bbflow.reading.sections import flag, number, positive, text
@@ -40,11 +41,16 @@ def parse_operators(items: Sequence[Any]) -> tuple[Operator | Filter, ...]:
     ConfigError
         If a name or parameter is unknown, missing, wrong, or there twice.
     """
-    operators = tuple(operator for item in items for operator in _parse(item))
-    names = [operator.name for operator in operators]
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(f"operator {name!r} is there twice: take one out, or give them a 'name'")
+    made = [(item, operator) for item in items for operator in _parse(item)]
+    operators = tuple(operator for _, operator in made)
+    known: dict[str, Any] = {}
+    for item, operator in made:
+        if operator.name in known:
+            written = " and ".join(repr(own) for own in (known[operator.name], item))
+            raise ConfigError(
+                f"operator {operator.name!r} is there twice, by {written}: take one out, or give them a 'name'"
+            )
+        known[operator.name] = item
     if not operators:
         raise ConfigError(f"no operators are given; valid are {', '.join(sorted([*KINDS, FILTER]))}")
     return operators
@@ -54,6 +60,9 @@ def _parse(item: Any) -> tuple[Operator | Filter, ...]:
     name, parameters = item_parts(item, "an operator")
     if name == FILTER:
         return (_parse_filter(parameters),)
+    word = name.partition(",")[0].strip()
+    if word in ELSEWHERE and word not in KINDS:
+        raise ConfigError(f"{word!r} is no operator: {ELSEWHERE[word]}")
     if name in NAMES and name not in KINDS:
         raise ConfigError(f"{name!r} says more than an operator, which has no place here: {NAMES[name].summary}")
     return make_operators(find_kind(name, FILTER, *NAMES), parameters)

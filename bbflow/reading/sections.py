@@ -13,6 +13,7 @@ from bbflow.errors import ConfigError, nearest
 
 T = TypeVar("T")
 MOST_SHOWN = 80
+NOWHERE: Mapping[str, str] = {}
 FLAGS = {"yes": True, "on": True, "no": False, "off": False}
 
 
@@ -44,7 +45,13 @@ def read_section(cls: type[T], content: Any, where: str, **readers: Callable[[An
 
 
 def check_keys(
-    content: Any, valid: Collection[str], where: str = "", kind: str = "key", *, may_be_empty: bool = False
+    content: Any,
+    valid: Collection[str],
+    where: str = "",
+    kind: str = "key",
+    *,
+    may_be_empty: bool = False,
+    elsewhere: Mapping[str, str] = NOWHERE,
 ) -> None:
     """See that a map has no other keys than some, and each of them a value: who leaves that out has forgotten it.
 
@@ -60,12 +67,15 @@ def check_keys(
         What keys are called there.
     may_be_empty
         Whether a key without a value is as good as none, as in what programs write.
+    elsewhere
+        Keys that are looked for here, and where they belong.
     """
     if not isinstance(content, Mapping):
         raise ConfigError(f"{where or repr(content)} must be a map with the keys {', '.join(sorted(valid))}")
     for key in content:
         if key not in valid:
-            raise ConfigError(f"{where and where + ': '}unknown {kind} {key!r}; {nearest(str(key), valid)}")
+            hint = elsewhere.get(str(key)) or nearest(str(key), valid)
+            raise ConfigError(f"{where and where + ': '}unknown {kind} {key!r}; {hint}")
         if content[key] is None and not may_be_empty:
             raise ConfigError(f"{where and where + ': '}the {kind} {key!r} has no value: give it one, or take it out")
 

@@ -7,6 +7,7 @@ import yaml
 
 from bbflow.errors import ConfigError
 from bbflow.operators.catalogue import KINDS
+from bbflow.operators.configured import parse_diagnostics
 from bbflow.operators.names.cdo import COUNTED, STATISTICS, WINDOWS
 from bbflow.operators.names.known import NAMES, ORIGINS, expand, is_name, meaning
 from bbflow.operators.windows import parse_window
@@ -175,3 +176,21 @@ def test_every_statistic_of_cdo_over_time_has_a_name():
     assert all(re.fullmatch(f"({over})(count|range|pctl)|vertsum", name) for name in invented), invented
     indices = {name for name in ORIGINS["ETCCDI"] if "_" in name}
     assert indices <= theirs
+
+
+@pytest.mark.parametrize(
+    ("content", "hint"),
+    [
+        (["ml2pl,85000"], "'ml2pl' is no operator: space: {levels: {to"),
+        (["intlevel"], "height: zg"),
+        (["DTR"], "tasmax - tasmin"),
+        (["remapcon,r360x180"], "space: {remapcon: r360x180}"),
+        (["mean", {"mean": {"min_count": 3}}], "is there twice, by 'mean' and {'mean': {'min_count': 3}}"),
+        ({"operators": ["mean"], "area_min": 0.5}, "belongs into 'space', inside a remap"),
+        ({"operators": ["mean"], "mask": "land > 0"}, "belongs into 'space', as space: {mask"),
+    ],
+)
+def test_what_is_looked_for_in_the_wrong_place_is_told_its_own(content, hint):
+    with pytest.raises(ConfigError) as raised:
+        parse_diagnostics({"x": content}, ["run"])
+    assert hint in str(raised.value)

@@ -43,6 +43,8 @@ from bbflow.view.consumers import FOLD
 from bbflow.view.times import told_by
 
 T = TypeVar("T")
+ASK_S = 0.25
+"""So often nodes are asked whether the simulation waits for room, while its second step is waited for (seconds)."""
 ROWS_DIRECTORY, FIELDS_DIRECTORY = ".rows", ".fields"
 """In the output, while the run lasts."""
 
@@ -89,6 +91,9 @@ class FoldStage(DriverStage):
         """A block of each variable that was seen."""
         self._meanings = Meanings()
         self._coordinates: SteadyCoordinates | None = None
+        self._arrays: StreamArrays | None = None
+        """Of the first step, until it is known which of them are fixed."""
+        self._asked_s = 0.0
 
     @property
     def changes(self) -> list[str]:
@@ -123,7 +128,6 @@ class FoldStage(DriverStage):
 
     def open(self, arrays: StreamArrays, attributes: StreamAttributes, clock: Clock, results: Results) -> None:
         """Find the fields in the grid of a step."""
-        first = arrays.first
         write_referenced(arrays, attributes, results)
         placed, told = place_diagnostics(self.run.config.diagnostics, arrays, attributes)
         self.folding.place(placed)
@@ -135,10 +139,7 @@ class FoldStage(DriverStage):
         self._learn(arrays.blocks, attributes, clock)
         self._coordinates = SteadyCoordinates(self.run, results, arrays, told)
         self._remove_stale()
-        if first.placed and not len(self.folding.states):
-            room = check_room(first, self.run.config, placed, attributes)
-            self._runs_ahead = room.ahead
-            self.run.log.add("states", bytes=room.bytes)
+        self._arrays = arrays
         if self._saved is not None:
             for name, field in self.publishing.fields.items():
                 check_field(self._saved, name, field, "this run")
@@ -150,7 +151,7 @@ class FoldStage(DriverStage):
         takes over then publishes it again, from the states that the last one names, and folds the batches again. So
         what has ended is neither lost nor shown twice. A batch with which something ends waits for that.
         """
-        if self._tasks is not None:
+        if self._tasks is not None or not self._knows_fixed(attributes):
             return
         self._next = self._next or self._next_batch(clock)
         if self._next is None:
@@ -173,6 +174,46 @@ class FoldStage(DriverStage):
         self._begin_folding(batch, attributes)
         if self._ended is not None and not is_pending:
             self._publications = self.publishing.begin(ended, self._ended)
+
+    def _knows_fixed(self, attributes: StreamAttributes) -> bool:
+        """Find the fixed fields: what expressions need, and the second step lacks. False as long as it isn't known."""
+        arrays = self._arrays
+        if arrays is None:
+            return True
+        diagnostics = self.run.config.diagnostics.items()
+        needed = {name for _, item in diagnostics if len(item.variables) > 1 for name in item.variables}
+        if arrays.known_fixed() is None:
+            there = self._second_step() if needed & arrays.names else arrays.names
+            if there is None:
+                return False
+            arrays.hold([name for name in (needed & arrays.names).difference(there) if arrays.is_field(name)])
+        self.folding.fixed = fixed = arrays.fixed()
+        assert self._coordinates is not None
+        pairs = {key: item.variables for key, item in diagnostics if len(item.variables) > 1}
+        users = {name: [key for key, own in pairs.items() if name in own] for name in fixed}
+        self._coordinates.hold(users, arrays)
+        self._arrays, first = None, arrays.first
+        if first.placed and not len(self.folding.states):
+            room = check_room(first, self.run.config, self.folding.placements, attributes, fixed)
+            self._runs_ahead = room.ahead
+            self.run.log.add("states", bytes=room.bytes)
+        return True
+
+    def _second_step(self) -> Collection[str] | None:
+        """Return the names of what the second step has; all of the first's if it can't be had, None if it may come.
+
+        It can't where the pools have no room for it beside the first: what steps lack then is said at the end.
+        """
+        view, numbers = self.run.view, self.run.view.steps_after(self.folding.cursor, 2)
+        if len(numbers) > 1:
+            return {block.name for _, block in view.blocks(numbers[1])}
+        names = {block.name for _, block in view.blocks(numbers[0])} if numbers else set()
+        if not numbers or view.ended or view.frontier > numbers[0]:
+            return names
+        if time.monotonic() < self._asked_s + ASK_S:
+            return None
+        self._asked_s = time.monotonic()
+        return names if any(part.waiting for part in self.run.consumers.statuses()) else None
 
     def _next_batch(self, clock: Clock) -> Batch | None:
         if not self._is_time(self.folding.cursor, self.run.config.workers.batch_steps):
@@ -302,7 +343,7 @@ class FoldStage(DriverStage):
         size = sum(receipt.bytes for receipt in self._receipts)
         self.folding.take(batch, self._receipts)
         if batch.steps and self._coordinates is not None:
-            self._coordinates.look(batch.steps[-1])
+            self._coordinates.look(batch.steps)
         self._taken, self._tasks, self._receipts = self._tasks.tasks, None, []
         # A checkpoint past states that are still being published would let them go: `_show` commits then.
         if not self._publications:

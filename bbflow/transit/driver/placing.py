@@ -1,6 +1,6 @@
 """Where the fields of diagnostics with a `space` lie: found once, in the grid that the first step shows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,14 @@ from bbflow.operators.space.placement import Placement
 from bbflow.operators.space.regridding import place_space
 from bbflow.operators.steps import Array
 from bbflow.stream.cf import PACKING, Encoding, StreamAttributes
-from bbflow.stream.records import Block
+from bbflow.stream.records import Block, BlockForm
 from bbflow.transit.driver.opening import FirstStep
+from bbflow.transit.folding.fixed import FixedField
 from bbflow.transit.output.fields import coordinate_name, placed_dimension
 from bbflow.transit.output.results import Results
 from bbflow.zarr_store.stored_names import stored_name
 
-BLOCKS_FILE, WEIGHTS_FILE = "blocks", "weights"
+BLOCKS_FILE, WEIGHTS_FILE, FIXED_FILE = "blocks", "weights", "fixed"
 _BLOCKS = msgspec.msgpack.Decoder(list[Block])
 
 
@@ -107,6 +108,23 @@ class StreamArrays:
         values: Array = np.load(file)
         return values
 
+    def known_fixed(self) -> list[str] | None:
+        """Return the variables of which an analysis before this one has found that they are fixed; None if none has."""
+        try:
+            return msgspec.json.decode((self._directory / FIXED_FILE).read_bytes(), type=list[str])
+        except FileNotFoundError:
+            return None
+
+    def hold(self, names: Collection[str]) -> None:
+        """Keep fixed fields."""
+        for name in names:
+            self[name]  # which reads it
+        write_whole(self._directory / FIXED_FILE, msgspec.json.encode(sorted(names)))
+
+    def fixed(self) -> dict[str, FixedField]:
+        """Return the fixed fields that are kept."""
+        return {name: FixedField(_whole(self.block(name)), str(self._file(name))) for name in self.known_fixed() or ()}
+
     def known_weights(self) -> dict[str, str]:
         """Return the digests of the weights of diagnostics that an analysis before this one had."""
         try:
@@ -120,6 +138,11 @@ class StreamArrays:
 
     def _file(self, name: str) -> Path:
         return self._directory / f"{stored_name(name)}.npy"
+
+
+def _whole(block: Block) -> BlockForm:
+    """Return the form of a block that is all of a variable."""
+    return BlockForm(block.name, block.type, block.kind, block.shape, (0,) * len(block.shape), block.shape, 0)
 
 
 def place_diagnostics(

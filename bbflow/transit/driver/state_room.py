@@ -11,6 +11,7 @@ from bbflow.operators.steps import DType
 from bbflow.stream.cf import StreamAttributes
 from bbflow.stream.records import Block
 from bbflow.transit.driver.opening import FirstStep
+from bbflow.transit.folding.fixed import Fixed
 from bbflow.transit.folding.footprint import Footprint, check_states, fits_ahead, footprint, free_bytes
 from bbflow.transit.folding.lanes import transformed_dtype
 from bbflow.transit.folding.regions import PlacedForm, forms_by_name, regions
@@ -27,7 +28,7 @@ class StateRoom:
 
 
 def check_room(
-    first: FirstStep, config: Config, placements: Mapping[str, Placement], attributes: StreamAttributes
+    first: FirstStep, config: Config, placements: Mapping[str, Placement], attributes: StreamAttributes, fixed: Fixed
 ) -> StateRoom:
     """See that the states have room on each node.
 
@@ -46,7 +47,7 @@ def check_room(
         dtype = _dtype(diagnostic, blocks, placement, attributes)
         if dtype is None:
             continue
-        for node, counts in _counts(diagnostic, first, forms, placement).items():
+        for node, counts in _counts(diagnostic, first, forms, placement, fixed).items():
             processes = first.cluster.processes(first.nodes[node].host)
             found.setdefault(node, []).append(footprint(diagnostic, dtype, counts, processes))
     free = {node: _free(first, node) for node in found}
@@ -73,11 +74,15 @@ def _forms(first: FirstStep) -> dict[str, list[PlacedForm]]:
 
 
 def _counts(
-    diagnostic: Diagnostic, first: FirstStep, forms: Mapping[str, Sequence[PlacedForm]], placement: Placement | None
+    diagnostic: Diagnostic,
+    first: FirstStep,
+    forms: Mapping[str, Sequence[PlacedForm]],
+    placement: Placement | None,
+    fixed: Fixed,
 ) -> dict[str, list[tuple[int, ...]]]:
     """Return the shapes of the states' regions on each node."""
     found: dict[str, list[tuple[int, ...]]] = {}
-    for key in regions(diagnostic, forms, None if placement is None else placement.column):
+    for key in regions(diagnostic, forms, None if placement is None else placement.column, fixed):
         local = None if placement is None else placement.local(key.start, key.count)
         if placement is None:
             found.setdefault(key.node, []).append(key.count)

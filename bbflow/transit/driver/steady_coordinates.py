@@ -1,10 +1,12 @@
 """Coordinates, masks and weights stay as the first step has them, by which fields were placed; if not, that is said."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
 
 from bbflow.drain.coordinates import is_part_of
 from bbflow.operators.steps import Array
-from bbflow.stream.records import Block
+from bbflow.stream.records import Block, BlockForm
 from bbflow.transit.driver.placing import StreamArrays
 from bbflow.transit.driver.run_context import Running
 from bbflow.transit.folding.patterns import parts_of
@@ -36,6 +38,7 @@ class SteadyCoordinates:
             name: results.values(name) for name in arrays.blocks if results.is_coordinate(name)
         }
         self._values |= {name: arrays[name] for name in told if name not in self._values}
+        self._fixed: Mapping[str, Sequence[str]] = {}
         self._reader: BlockReader | None = None
         self._looks = 0
         self.changes: list[str] = []
@@ -43,19 +46,30 @@ class SteadyCoordinates:
         self.misplaced: list[str] = []
         """Those of them by which fields were placed."""
 
-    def look(self, number: int) -> None:
-        """Compare the variables of a step that is still held."""
+    def hold(self, fixed: Mapping[str, Sequence[str]], arrays: StreamArrays) -> None:
+        """Compare fixed fields too, wherever they come again; by the diagnostics that have them of the first step."""
+        self._fixed = fixed
+        self._values |= {name: arrays[name] for name in fixed}
+
+    def look(self, numbers: Sequence[int]) -> None:
+        """Compare variables of a batch's steps, which are still held."""
         self._looks += 1
         is_turn = self._looks & (self._looks - 1) == 0
         wanted = {name for name, values in self._values.items() if is_turn or values.nbytes <= SMALL_BYTES}
+        for number in numbers:
+            self._compare(number, self._fixed.keys() | (wanted if number == numbers[-1] else set()))
+
+    def _compare(self, number: int, wanted: Collection[str]) -> None:
         for node, part in parts_of(self._run.view, number).items():
             forms = enumerate(part.layout.forms) if wanted else ()
-            for block in [part.blocks[at] for at, form in forms if form.bytes and form.name in wanted]:
+            for block in [part.blocks[at] for at, form in forms if form.name in wanted and _has_values(form)]:
                 if block.name in self._values and not self._is_as_it_was(node, part.landed_in, block):
                     del self._values[block.name]
                     self._note(block.name, number)
 
     def _is_as_it_was(self, node: str, landed_in: int, block: Block) -> bool:
+        if not block.shape:
+            return bool(np.array_equal(self._values[block.name], block.value))
         self._reader = self._reader or BlockReader(self._run.contact, self._run.config.stream)
         return is_part_of(self._values[block.name], block, self._reader.read(node, landed_in, block))
 
@@ -68,6 +82,15 @@ class SteadyCoordinates:
                 "weights that change can be had by an expression, as (x * w) and w summed by themselves"
             )
             self.changes.append(self.misplaced[-1])
+        if name in self._fixed:
+            fields = ", ".join(self._fixed[name])
+            self.misplaced.append(f"{seen}, and isn't in the second: {fields} have it as the first step does")
+            self.changes.append(self.misplaced[-1])
         if self._results.is_coordinate(name):
             self._results.describe(name, bbflow_changed_in_step=number)
             self.changes.append(f"coordinate {seen}: the results have it as the first step does")
+
+
+def _has_values(form: BlockForm) -> bool:
+    """Whether it is a block of an array that has points, or a single value."""
+    return bool(form.bytes) or form.kind == "GlobalValue"

@@ -16,6 +16,7 @@ from bbflow.transit.folding.attendance import Attendance
 from bbflow.transit.folding.batches import Batch, OpenBatch
 from bbflow.transit.folding.checkpoints import Checkpoint, read_checkpoints
 from bbflow.transit.folding.dates import StepDates
+from bbflow.transit.folding.fixed import Fixed
 from bbflow.transit.folding.inherited import Before, Inherited, Origins
 from bbflow.transit.folding.inputs import Inputs
 from bbflow.transit.folding.kept import Kept
@@ -78,6 +79,8 @@ class Folding:
         self.losses = Losses()
         """What nodes that are gone have cost."""
         self._attendance = Attendance()
+        self.fixed: Fixed = {}
+        """What is held of the first step; known before the first step is folded."""
         self.given_up: dict[str, str] = {}
         """Diagnostics that can't be had, and why."""
         self.untimely = Untimely()
@@ -229,7 +232,7 @@ class Folding:
         forms = forms_by_name({node: layout.forms for node, layout in layouts.items()})
         columns = {key: placement.column for key, placement in self.placements.items()}
         found = {
-            key: {} if key in self.given_up else regions(item, forms, columns.get(key))
+            key: {} if key in self.given_up else regions(item, forms, columns.get(key), self.fixed)
             for key, item in self.config.diagnostics.items()
         }
         if not whole:  # what is joined over all ranks can't be had of some
@@ -239,8 +242,10 @@ class Folding:
         # Steps that come in their order, or with those of other ranks.
         bound = [key for key, item in self.config.diagnostics.items() if item.needs_order or key in self.placements]
         absent = frozenset(key for key, own in found.items() if not own) if whole else frozenset()
-        shapes = {key: array_shape(self.config.diagnostics[key], forms) for key in self.placements if found[key]}
-        return Pattern(layouts, found, {key: frozenset(found[key]) for key in bound if found[key]}, absent, shapes)
+        diagnostics = self.config.diagnostics
+        shapes = {key: array_shape(diagnostics[key], forms, self.fixed) for key in self.placements if found[key]}
+        places = {key: frozenset(found[key]) for key in bound if found[key]}
+        return Pattern(layouts, found, places, absent, shapes, self.fixed)
 
     def moved(self, batch: Batch) -> list[str]:
         """Return the diagnostics that need a point's steps in their order, but have a point's state elsewhere."""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from bbflow.stream.records import Layout, Step
+from bbflow.transit.folding.fixed import Fixed
 from bbflow.transit.folding.shards import Regions, ShardKey
 from bbflow.view.stream import StreamView
 
@@ -32,6 +33,8 @@ class Pattern:
     """Diagnostics whose variables aren't in the step."""
     shapes: Shapes = field(default_factory=dict)
     """Those of diagnostics that are in the step."""
+    fixed: Fixed = field(default_factory=dict)
+    """What is held of the first step."""
 
 
 def parts_of(view: StreamView, number: int) -> Parts:

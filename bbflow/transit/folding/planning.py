@@ -12,6 +12,7 @@ from bbflow.operators.space.placement import Local, Placement
 from bbflow.operators.steps import Array
 from bbflow.stream.cf import Encoding
 from bbflow.stream.records import BlockForm
+from bbflow.transit.folding.fixed import HELD, at_place
 from bbflow.transit.folding.lanes import JOINED, Lanes, NodeLane, state_sizes, transformed_dtype
 from bbflow.transit.folding.patterns import Pattern, Shapes
 from bbflow.transit.folding.plans import Directories, FoldPlan, PlannedShard
@@ -116,7 +117,10 @@ class Planning:
     ) -> list[list[PlannedShard]]:
         """Share a node's shards out over some workers; a shard stays with the lane it began in."""
         layouts = pattern.layouts
-        sizes = [sum([layouts[node].forms[at].bytes for node, at in shard.places.values()]) for shard in shards]
+        sizes = [
+            sum([layouts[node].forms[at].bytes for node, at in shard.places.values() if node != HELD])
+            for shard in shards
+        ]
         loads = [0] * count
         lanes: list[list[PlannedShard]] = [[] for _ in range(count)]
         known_sizes: dict[tuple[object, ...], dict[str, int]] = {}
@@ -153,7 +157,8 @@ class Planning:
             node,
             site.directories[node],
             pattern.layouts[node],
-            {place: form for place in places if not (form := _form(pattern, place)).shape},
+            {place: form for place in places if place[0] != HELD and not (form := _form(pattern, place)).shape},
+            {place: at_place(place, pattern.fixed) for place in places if place[0] == HELD},
             diagnostics,
             {name: site.encodings[name] for item in diagnostics.values() for name in item.variables},
             Roster.of([shard.key for shard in own], [shard.region for shard in own], extents[..., 0]),
@@ -183,4 +188,4 @@ def _blocks(shards: Sequence[PlannedShard], diagnostics: Mapping[str, Diagnostic
 
 def _form(pattern: Pattern, place: Place) -> BlockForm:
     node, at = place
-    return pattern.layouts[node].forms[at]
+    return at_place(place, pattern.fixed).form if node == HELD else pattern.layouts[node].forms[at]

@@ -13,6 +13,7 @@ from bbflow.stream.cf import Encoding
 from bbflow.stream.layouts import EXTREMES_BYTES
 from bbflow.stream.records import BlockForm, Layout
 from bbflow.transit.folding.batches import Stretch
+from bbflow.transit.folding.fixed import FixedField
 from bbflow.transit.folding.footprint import ends_within, states_of, written_of
 from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.patterns import Parts
@@ -61,6 +62,8 @@ class FoldPlan:
     """How the blocks lie there."""
     singles: Mapping[Place, BlockForm]
     """The forms of single values, which may be on other nodes."""
+    fixed: Mapping[Place, FixedField]
+    """What is held of the first step."""
     diagnostics: Mapping[str, Diagnostic]
     """What is computed, by its key."""
     encodings: Mapping[str, Encoding]

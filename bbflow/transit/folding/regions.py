@@ -7,8 +7,10 @@ from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space.columns import Column
 from bbflow.stream.puts import seen
 from bbflow.stream.records import Block, BlockForm
+from bbflow.transit.folding.fixed import Fixed, place_of
 from bbflow.transit.folding.shards import Place, Regions, ShardKey, overlapping
 
+NOTHING: Fixed = {}
 Form = Block | BlockForm
 PlacedForm = tuple[Place, Form]
 
@@ -28,7 +30,12 @@ def forms_by_name(forms: Mapping[str, Sequence[Form]]) -> dict[str, list[PlacedF
     return {name: seen(own) if own[0][1].kind.startswith("Global") else own for name, own in found.items()}
 
 
-def regions(diagnostic: Diagnostic, forms: Mapping[str, Sequence[PlacedForm]], column: Column | None = None) -> Regions:
+def regions(
+    diagnostic: Diagnostic,
+    forms: Mapping[str, Sequence[PlacedForm]],
+    column: Column | None = None,
+    fixed: Fixed = NOTHING,
+) -> Regions:
     """Find the regions of a step that have a block of each of a diagnostic's variables.
 
     Parameters
@@ -39,6 +46,8 @@ def regions(diagnostic: Diagnostic, forms: Mapping[str, Sequence[PlacedForm]], c
         All blocks of the step by the variables' names.
     column
         What is made of the field's columns, if something is: its surface has no levels.
+    fixed
+        Variables that are held: blocks of them don't matter. Where all of a diagnostic's are, the step must have them.
 
     Raises
     ------
@@ -49,7 +58,9 @@ def regions(diagnostic: Diagnostic, forms: Mapping[str, Sequence[PlacedForm]], c
     single: dict[str, Place] = {}
     flat: dict[tuple[object, ...], dict[str, Place]] = {}
     surface = None if column is None else column.surface
-    for name in diagnostic.variables:
+    held = fixed.keys() & set(diagnostic.variables)
+    held = held if len(held) < len(diagnostic.variables) else set()
+    for name in (own for own in diagnostic.variables if own not in held):
         for place, form in forms.get(name, ()):
             check_foldable(form)
             if form.shape and not form.bytes:
@@ -64,9 +75,16 @@ def regions(diagnostic: Diagnostic, forms: Mapping[str, Sequence[PlacedForm]], c
     if column is not None:
         for key, own in found.items():
             own |= flat.get((key.node, column.without(key.start), column.without(key.count)), {})
+    if held and single and not found:
+        shape = max((fixed[name].form.shape for name in held), key=len)
+        found[ShardKey(next(iter(single.values()))[0], diagnostic.key, (0,) * len(shape), shape)] = {}
+    for own in (*found.values(), *([single] if single and not found else [])):
+        own |= {name: place_of(name, fixed) for name in held}
     if not found and len(single) == len(diagnostic.variables):
         node = single[diagnostic.variables[0]][0]
         return {ShardKey(node, diagnostic.key, (), ()): single}
+    for name in held:
+        _check_fixed(diagnostic, name, fixed[name].form.shape, forms, column)
     present = {name for own in [*found.values(), *flat.values()] for name in own} | set(single)
     if not present.issuperset(diagnostic.variables):
         return {}
@@ -74,7 +92,28 @@ def regions(diagnostic: Diagnostic, forms: Mapping[str, Sequence[PlacedForm]], c
     return {key: own | single for key, own in found.items()}
 
 
-def array_shape(diagnostic: Diagnostic, forms: Mapping[str, Sequence[PlacedForm]]) -> tuple[int, ...]:
+def _check_fixed(
+    diagnostic: Diagnostic,
+    name: str,
+    shape: tuple[int, ...],
+    forms: Mapping[str, Sequence[PlacedForm]],
+    column: Column | None,
+) -> None:
+    shapes = {own: forms[own][0][1].shape for own in diagnostic.of.variables if own != name and own in forms}
+    like = max(shapes, key=lambda own: len(shapes[own]), default=name)
+    wanted = shapes.get(like, shape)
+    if column is not None and name == column.surface:
+        wanted = column.without(wanted)
+    if shape and wanted and shape != wanted:
+        raise ConfigError(
+            f"operators of {diagnostic.name}: {name}, which the first step alone has, has the shape {shape}, but "
+            f"{like} {shapes[like]}: variables of one expression must have the same dimensions"
+        )
+
+
+def array_shape(
+    diagnostic: Diagnostic, forms: Mapping[str, Sequence[PlacedForm]], fixed: Fixed = NOTHING
+) -> tuple[int, ...]:
     """Return the shape of what a diagnostic's field is made of: the array of most dimensions, since others broadcast.
 
     Parameters
@@ -83,8 +122,11 @@ def array_shape(diagnostic: Diagnostic, forms: Mapping[str, Sequence[PlacedForm]
         What is computed.
     forms
         All blocks of a step that has its variables, by the variables' names.
+    fixed
+        Variables that are held.
     """
-    return max((forms[name][0][1].shape for name in diagnostic.of.variables), key=len)
+    names = diagnostic.of.variables
+    return max((fixed[name].form.shape if name in fixed else forms[name][0][1].shape for name in names), key=len)
 
 
 def _check_regions(

@@ -91,20 +91,22 @@ class MappedSteps:
         """Return what a shard folds: the steps after one."""
         wanted = [at for at, number in enumerate(self.steps.numbers) if number > after]
         names = self.plan.diagnostics[shard.key.diagnostic].variables
-        forms = [
-            self.plan.layout.forms[at] for place, at in shard.places.values() if (place, at) not in self.plan.singles
-        ]
-        points = max((prod(form.count) for form in forms), default=1)
+        apart = self.plan.singles.keys() | self.plan.fixed.keys()
+        forms = [self.plan.layout.forms[place[1]] for place in shard.places.values() if place not in apart]
         return Inputs(
             tuple(self.steps.numbers[at] for at in wanted),
             tuple(self.steps.times[at] for at in wanted),
             {name: self.plan.encodings[name] for name in names},
-            {name: tuple(self._values(shard.places[name], wanted, points)) for name in names},
+            {name: tuple(self._values(shard, shard.places[name], wanted)) for name in names},
             extremes=tuple(self._extremes(shard, names[0], at) for at in wanted),
             bytes=sum(form.bytes for form in forms) * len(wanted),
         )
 
-    def _values(self, place: Place, wanted: Sequence[int], points: int) -> Iterator[Array]:
+    def _values(self, shard: PlannedShard, place: Place, wanted: Sequence[int]) -> Iterator[Array]:
+        points = prod(shard.key.count)
+        if place in self.plan.fixed:
+            values = self.plan.fixed[place].part(shard.key, shard.local, points)
+            return (values for _ in wanted)
         if place in self.plan.singles:
             dtype = self.plan.singles[place].dtype
             return (np.full(points, self.steps.values[step][place], dtype) for step in wanted)
@@ -116,7 +118,8 @@ class MappedSteps:
         return (values_at(self._pool, self._offsets[step][at], form) for step in wanted)
 
     def _extremes(self, shard: PlannedShard, name: str, step: int) -> Extremes:
-        row = self._filtered.get(shard.places[name][1])
+        node, at = shard.places[name]
+        row = self._filtered.get(at) if node == self.plan.node else None
         if row is None or not self.steps.extremes[step]:
             return None
         dtype = wide_dtype(self.plan.layout.forms[self.plan.filtered[row]].type)
