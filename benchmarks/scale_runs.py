@@ -1,10 +1,17 @@
-"""Many runs on BB nodes that stay: one after the other, then four at once; what nodes and Dask hold after each."""
+"""Many runs on BB nodes that stay: one after the other, then four at once; what nodes and Dask hold after each.
 
+And many in one process, as in a notebook, whose nodes go with each: what that process holds, which drives them too.
+"""
+
+import gc
+import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -13,6 +20,16 @@ from benchmarks.scale_run import Case, start
 
 CASE = Case(10, 2, 1024, 200)
 AT_ONCE = 4
+NOTEBOOK = "notebook"
+MODEL = """
+import sys
+import adios2
+import numpy as np
+with adios2.Stream(adios2.Adios(sys.argv[1]).declare_io("weather"), "weather", "w") as stream:
+    for _ in stream.steps(60):
+        stream.write("tas", np.full((400, 600), stream.current_step(), "f4"), [400, 600], [0, 0], [400, 600])
+"""
+"""What a notebook's runs fold: 60 steps of a field of 1 MiB."""
 
 
 def measure(*, quick: bool) -> list[Row]:
@@ -32,7 +49,10 @@ def measure(*, quick: bool) -> list[Row]:
             rows.append(Row("files of states that are left", len(left), "files"))
         finally:
             _bbflow("down", *here, "--scheduler-file", str(folder / "scheduler.json"))
-    return rows
+        words = [sys.executable, "-m", "benchmarks.scale_runs", NOTEBOOK, name, str(count)]
+        said = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout
+    who = "the process that starts nodes and drives"
+    return rows + _rows(f"{count} runs in one process", [tuple(held) for held in json.loads(said)], who)
 
 
 def _run(folder: Path, name: str, at_once: int) -> tuple[int, int]:
@@ -52,10 +72,32 @@ def _run(folder: Path, name: str, at_once: int) -> tuple[int, int]:
     return sum(item.rss - item.shared for item in memory), sum(item.num_fds() for item in served)
 
 
-def _rows(title: str, held: list[tuple[int, int]]) -> list[Row]:
+def _in_one_process(folder: Path, count: int) -> list[tuple[int, int]]:
+    """Start nodes and an analysis in this process again and again; gives what it holds after each, all mappings too."""
+    import bbflow_adios2
+
+    import bbflow
+
+    model, held = folder / "model.xml", []
+    model.write_text(bbflow_adios2.engine_xml("weather"))
+    for _ in range(count):
+        config: dict[str, Any] = {"stream": "weather", "output": str(folder / "out"), "time": "steps"}
+        config["operators"] = {"tas": ["mean", "max"]}
+        with bbflow.start_nodes(capacity="256MiB") as nodes, nodes.analyse(config) as analysis:
+            environment = os.environ | bbflow_adios2.environment(nodes.contact)
+            subprocess.run([sys.executable, "-c", MODEL, model], env=environment, check=True)
+            analysis.wait()
+        shutil.rmtree(folder / "out")
+        gc.collect()
+        own = psutil.Process()
+        held.append((own.memory_info().rss, own.num_fds()))
+    return held
+
+
+def _rows(title: str, held: list[tuple[int, int]], who: str = "nodes, scheduler and worker") -> list[Row]:
     (first, files), (last, more_files) = held[min(1, len(held) - 1)], held[-1]
     return [
-        Row(f"{title}: nodes, scheduler and worker hold after the second", first / 2**20, "MiB"),
+        Row(f"{title}: {who} hold after the second", first / 2**20, "MiB"),
         Row(f"{title}: after the last", last / 2**20, "MiB", last / first),
         Row(f"{title}: open files after the last", more_files, "files", more_files / files),
     ]
@@ -91,3 +133,8 @@ def _states(process: psutil.Process) -> list[Path]:
 
 def _bbflow(*words: str) -> None:
     subprocess.run([sys.executable, "-m", "bbflow", *words], check=True, stdout=subprocess.DEVNULL)
+
+
+if __name__ == "__main__":  # which `measure` runs
+    assert sys.argv[1] == NOTEBOOK
+    print(json.dumps(_in_one_process(Path(sys.argv[2]), int(sys.argv[3]))))

@@ -17,6 +17,7 @@ from bbflow.errors import CapacityError, NodeError, describe_end
 from bbflow.host.belongings import is_made, make, remove
 from bbflow.landing.client import NodeClient
 from bbflow.net.contact import NodeAddress, contact_key, lock_of, read_contact, remove_node
+from bbflow.store.pool import forget_pools
 
 DEFAULT_DIRECTORY = Path("/dev/shm")
 ROOT_FILES = ("*.log", "contact.*", ".contact.*", "dask-scratch-space/**")
@@ -154,6 +155,7 @@ class EmbeddedNodes:
         if not self.contact.exists():
             lock_of(self.contact).unlink(missing_ok=True)
         remove_root(self._root)
+        forget_pools()
 
     def _end(self, end: Callable[["subprocess.Popen[bytes]"], None]) -> None:
         with self._lock:

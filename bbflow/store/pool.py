@@ -5,9 +5,9 @@ import errno
 import math
 import mmap
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -145,18 +145,42 @@ def _without_room(path: Path, size: int) -> CapacityError:
     )
 
 
-@lru_cache(maxsize=64)
-def _map(path: str, inode: int) -> mmap.mmap:
-    with open(path, "rb") as file:
-        status = os.fstat(file.fileno())
-        # To map pages ahead would also make those that a pool without streams has left to the node's files.
-        populate = mmap.MAP_POPULATE if status.st_blocks * 512 >= status.st_size else 0
-        return mmap.mmap(file.fileno(), 0, flags=mmap.MAP_SHARED | populate, prot=mmap.PROT_READ)
+_pools: dict[str, tuple[int, mmap.mmap]] = {}
+"""Path to inode and mapping of the pools that this process has mapped."""
+_mapping = threading.Lock()
 
 
 def map_pool(path: str) -> mmap.mmap:
-    """Map a pool for reading; a process maps each pool once and keeps it mapped."""
-    return _map(path, os.stat(path).st_ino)
+    """Map a pool for reading; a process maps each pool once, and keeps it mapped until `forget_pools`."""
+    known = _pools.get(path)
+    if known is not None and known[0] == os.stat(path).st_ino:
+        return known[1]
+    with _mapping, open(path, "rb") as file:
+        status = os.fstat(file.fileno())
+        known = _pools.get(path)
+        if known is None or known[0] != status.st_ino:
+            forget_pools()
+            # To map pages ahead would also make those that a pool without streams has left to the node's files.
+            populate = mmap.MAP_POPULATE if status.st_blocks * 512 >= status.st_size else 0
+            mapping = mmap.mmap(file.fileno(), 0, flags=mmap.MAP_SHARED | populate, prot=mmap.PROT_READ)
+            known = _pools[path] = status.st_ino, mapping
+        return known[1]
+
+
+def forget_pools(paths: Iterable[str] = ()) -> None:
+    """Let go of pools that are done with, and of all whose node is gone: the last array that looks at one unmaps it."""
+    done = set(paths)
+    for path, (inode, _) in _pools.copy().items():  # in one step: others map meanwhile
+        if path in done or not is_file(path, inode):
+            _pools.pop(path, None)
+
+
+def is_file(path: str, inode: int) -> bool:
+    """Whether a file is still the one of that name."""
+    try:
+        return os.stat(path).st_ino == inode
+    except OSError:
+        return False
 
 
 def map_file(path: str) -> np.ndarray[Any, Any]:

@@ -17,6 +17,7 @@ from bbflow.host.atomic import write_whole
 from bbflow.landing.absent import absent_ranks
 from bbflow.net.contact import read_contact
 from bbflow.operators.windows.calendars import Clock
+from bbflow.store.pool import forget_pools
 from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.chain.comparing import check_clock, going_on
 from bbflow.transit.chain.taking_over import keep_state, take_over
@@ -37,6 +38,7 @@ from bbflow.transit.driver.run_context import Running
 from bbflow.transit.driver.safe import read_safe_copy
 from bbflow.transit.folding.checkpoints import Checkpoint, ended_before, nodes_with_states, read_checkpoints
 from bbflow.transit.folding.patterns import Parts, parts_of
+from bbflow.transit.folding.states import forget_gone
 from bbflow.transit.folding.written import Written, pack, unpack
 from bbflow.transit.outcome import Outcome as Outcome
 from bbflow.transit.output.claiming import STATE_FILE
@@ -513,6 +515,8 @@ class Pipeline:
             self._copying.stop()
         self._consumers.close()
         self._log.close()
+        forget_pools(node.pool for node in self._nodes.values())
+        forget_gone()
         while not self._news.empty():
             source, news = self._news.get()
             if source == "live":

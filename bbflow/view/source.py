@@ -1,6 +1,7 @@
 """Reading pieces of a variable: a view of the pool on its own host, else its bytes over the network."""
 
 import socket
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
@@ -11,7 +12,7 @@ import numpy as np
 
 from bbflow.errors import StreamError
 from bbflow.net.contact import NodeAddress
-from bbflow.store.pool import read_block, values_at
+from bbflow.store.pool import forget_pools, read_block, values_at
 from bbflow.view.layout import Field, Piece, Region
 from bbflow.view.lease import Lease
 
@@ -38,13 +39,16 @@ class Source:
         self._stream = stream
         self._lease = lease
         self._closed = False
+        self._pools: set[str] = set()
+        weakref.finalize(self, forget_pools, self._pools)
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_lease": None}
+        return vars(self) | {"_lease": None, "_pools": set()}
 
     def close(self) -> None:
         """Let go of the steps, as soon as no array looks at them any more."""
         self._closed, self._lease = True, None
+        forget_pools(self._pools)
 
     def read(self, field: Field, index: int, region: Region) -> Array:
         """Return a part of a variable in one step.
@@ -89,7 +93,9 @@ class Source:
             raise StreamError(f"the dataset of stream {self._stream!r} was closed: open it again")
         lease = self._lease or Lease(self._contact, self._stream)
         places = {(piece.node, piece.step) for piece, _ in pieces}
-        return lease, {node: lease.check(node, step) for node, step in places}
+        nodes = {node: lease.check(node, step) for node, step in places}
+        self._pools.update(node.pool for node in nodes.values())
+        return lease, nodes
 
 
 def _part(piece: Piece, region: Region, lease: Lease, nodes: Mapping[str, NodeAddress]) -> Array:

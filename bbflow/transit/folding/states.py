@@ -35,7 +35,7 @@ from bbflow.errors import naming
 from bbflow.host.locks import lock
 from bbflow.operators.state import StateLayout
 from bbflow.operators.steps import Array
-from bbflow.store.pool import make_pages
+from bbflow.store.pool import is_file, make_pages
 from bbflow.transit.folding.shards import Extent, StatePlace
 
 PROCESS = uuid.uuid4().hex[:12]
@@ -139,7 +139,7 @@ def map_target(path: str, extents: Iterable[Extent]) -> mmap.mmap:
     """
     with _making[path]:
         known = _mapped.get(path)
-        if known is None or not _is_file(path, known.inode):
+        if known is None or not is_file(path, known.inode):
             known = None
             _say_alive(os.path.dirname(path))
         made = [] if known is None else known.made
@@ -295,16 +295,26 @@ def _remove(paths: Iterable[str]) -> None:
     paths = list(paths)
     for path in paths:
         Path(path).unlink(missing_ok=True)
-    for path, known in _mapped.copy().items() if paths else ():  # in one step: others map meanwhile
-        if not _is_file(path, known.inode):
+    if paths:
+        _unmap_gone()
+
+
+def _unmap_gone() -> None:
+    for path, known in _mapped.copy().items():  # in one step: others map meanwhile
+        if not is_file(path, known.inode):
             _mapped.pop(path, None)
 
 
-def _is_file(path: str, inode: int) -> bool:
-    try:
-        return os.stat(path).st_ino == inode
-    except FileNotFoundError:
-        return False
+def forget_gone() -> None:
+    """Let go of what this process has mapped and locked on nodes that are gone."""
+    _unmap_gone()
+    for guards in (_making, _folding):
+        for path in guards.copy():
+            if not os.path.isdir(os.path.dirname(path)):
+                guards.pop(path, None)
+    with _claiming:
+        for directory in [directory for directory in _locks if not os.path.isdir(directory)]:
+            os.close(_locks.pop(directory))
 
 
 def _say_alive(directory: str) -> None:

@@ -368,7 +368,7 @@ class SteadyFold:
     def _addresses(self, plan: int, step: int, group: Array) -> Array:
         """Return where the blocks of a step lie."""
         own, table = self._plans[plan], self._tables[plan]
-        first = _address(map_pool(own.directories.pool))
+        first = self._address(map_pool(own.directories.pool))
         offsets = own.layout.offsets(self._work.steps[plan].sources[step])
         addresses: Array = first + offsets[table.rows["form"][self._rows[plan][0][group]]]
         return addresses
