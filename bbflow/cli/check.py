@@ -5,6 +5,7 @@ The exit code is 64 if something is wrong.
 Example:
   bbflow check analysis.yml --xml model.xml
   bbflow check analysis.yml --contact contact.json --scheduler scheduler.json
+  bbflow check analysis.yml --like run.bp
   bbflow check analysis.yml -- mpiexec -n 4 ./model
 """
 
@@ -25,6 +26,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--xml", type=Path, metavar="ADIOS2.xml", help="what the simulation reads")
     parser.add_argument("--contact", type=Path, help="contact file of running BB nodes")
     parser.add_argument("--scheduler", help="a Dask scheduler's address or scheduler file")
+    parser.add_argument(
+        "--like",
+        "--grid",
+        type=Path,
+        metavar="FILE",
+        help="a NetCDF or BP file whose first step is like the stream's: grids, levels, units, weights, blocks, memory",
+    )
     add_continue(parser)
 
 
@@ -39,6 +47,10 @@ def run(options: argparse.Namespace) -> int:
     found += check_select(config)
     found += check_run(config, options.contact, options.scheduler)
     found += check_windows(config) if options.contact is None else []
+    if options.like is not None:
+        from bbflow.run.checks.like import check_like  # late: it needs ADIOS2 or netCDF4
+
+        found += check_like(config, options.like)
     for item in found:
         print(item)
     return os.EX_USAGE if any(item.kind == WRONG for item in found) else 0

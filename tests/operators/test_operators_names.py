@@ -183,7 +183,7 @@ def test_every_statistic_of_cdo_over_time_has_a_name():
     [
         (["ml2pl,85000"], "'ml2pl' is no operator: space: {levels: {to"),
         (["intlevel"], "height: zg"),
-        (["DTR"], "tasmax - tasmin"),
+        (["dtr"], "DTR"),
         (["remapcon,r360x180"], "space: {remapcon: r360x180}"),
         (["mean", {"mean": {"min_count": 3}}], "is there twice, by 'mean' and {'mean': {'min_count': 3}}"),
         ({"operators": ["mean"], "area_min": 0.5}, "belongs into 'space', inside a remap"),

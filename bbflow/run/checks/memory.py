@@ -67,22 +67,43 @@ def check_windows(config: Config) -> list[Finding]:
     """Say what a million points cost by their states and results; it tries how long a page of memory takes."""
     if not config.diagnostics:
         return []
-    page_s = _page_s(config.nodes.directory)
-    if page_s is None:
-        return []
     points = 10**6
     states = points * sum(map(bytes_per_point, config.diagnostics.values())) * config.workers.count
-    results = points * sum(map(_result_bytes_per_point, config.diagnostics.values()))
-    load = StreamLoad(0, 0, state_bytes=states, result_bytes=results)
-    rates = NodeRates(1, 1, 1, page_s=page_s, publish_bytes_per_s=PAGE_BYTES / page_s)
-    balance = stream_balance(load, rates)
-    text = f"a page takes {page_s * 1e6:.1f} us to be there, so for each million points (of float32) states take "
-    text += f"{balance.first_touch_s:.2f} s once, and the {format_bytes(round(results))} of each window's end "
-    text += f"{balance.publish_s:.2f} s, or as long as the output's file system needs for them"
+    results = points * sum(map(result_bytes_per_point, config.diagnostics.values()))
+    times = window_times_s(config, states, results)
+    if times is None:
+        return []
+    text = f"a page takes {times[0] * 1e6:.1f} us to be there, so for each million points (of float32) states take "
+    text += f"{times[1]:.2f} s once, and the {format_bytes(round(results))} of each window's end "
+    text += f"{times[2]:.2f} s, or as long as the output's file system needs for them"
     return [Finding(FINE, "windows", text)]
 
 
-def _result_bytes_per_point(diagnostic: Diagnostic) -> int:
+def window_times_s(config: Config, states: float, results: float) -> tuple[float, float, float] | None:
+    """Return how long a page, all states' pages and a window's end take to be there; it tries memory.
+
+    Parameters
+    ----------
+    config
+        The run's configuration.
+    states, results
+        Their bytes.
+
+    Returns
+    -------
+    tuple of float or None
+        Seconds; None where there is no room to try.
+    """
+    page_s = _page_s(config.nodes.directory)
+    if page_s is None:
+        return None
+    load = StreamLoad(0, 0, state_bytes=states, result_bytes=results)
+    rates = NodeRates(1, 1, 1, page_s=page_s, publish_bytes_per_s=PAGE_BYTES / page_s)
+    balance = stream_balance(load, rates)
+    return page_s, balance.first_touch_s, balance.publish_s
+
+
+def result_bytes_per_point(diagnostic: Diagnostic) -> int:
     """Return what a window's end publishes of each point."""
     sizes = (prod(lead(item)) * item.dtype(np.dtype("f4")).itemsize for item in diagnostic.operators)
     return sum(sizes)

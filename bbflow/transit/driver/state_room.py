@@ -1,6 +1,6 @@
 """Whether the partial states of a stream's fields have room: asked when its first step shows how large they are."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bbflow.configuring.settings import Config
@@ -15,6 +15,7 @@ from bbflow.transit.folding.fixed import Fixed
 from bbflow.transit.folding.footprint import Footprint, check_states, fits_ahead, footprint, free_bytes
 from bbflow.transit.folding.lanes import transformed_dtype
 from bbflow.transit.folding.regions import PlacedForm, forms_by_name, regions
+from bbflow.view.layout import PlacedBlock
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +40,56 @@ def check_room(
     CapacityError
         If that isn't free where they lie.
     """
-    found: dict[str, list[Footprint]] = {}
-    forms = _forms(first)
-    blocks = {block.name: block for _, block in first.placed}
-    for diagnostic in config.diagnostics.values():
-        placement = placements.get(diagnostic.key)
-        dtype = _dtype(diagnostic, blocks, placement, attributes)
-        if dtype is None:
-            continue
-        for node, counts in _counts(diagnostic, first, forms, placement, fixed).items():
-            processes = first.cluster.processes(first.nodes[node].host)
-            found.setdefault(node, []).append(footprint(diagnostic, dtype, counts, processes))
+    diagnostics, nodes = config.diagnostics.values(), list(first.nodes)
+    found = footprints(
+        diagnostics, first.placed, placements, attributes, fixed, nodes,
+        lambda node: first.cluster.processes(first.nodes[node].host),
+    )  # fmt: skip
     free = {node: _free(first, node) for node in found}
     capacity = config.nodes.state_capacity
     least, most = check_states(found, capacity, free, "nodes: state_capacity"), fits_ahead(found, capacity, free)
     return StateRoom(most or least, most is not None)
+
+
+def footprints(
+    diagnostics: Iterable[Diagnostic],
+    placed: Sequence[PlacedBlock],
+    placements: Mapping[str, Placement],
+    attributes: StreamAttributes,
+    fixed: Fixed,
+    nodes: Sequence[str],
+    processes: Callable[[str], int],
+) -> dict[str, list[Footprint]]:
+    """Return what the states of fields take, by node.
+
+    Parameters
+    ----------
+    diagnostics
+        What is computed; those that lack a variable take nothing.
+    placed
+        The blocks of a step.
+    placements
+        Diagnostic to where its field lies, of those that have a `space`.
+    attributes
+        Of the stream.
+    fixed
+        What is held of the first step.
+    nodes
+        All nodes.
+    processes
+        Gives how many worker processes fold for a node.
+    """
+    found: dict[str, list[Footprint]] = {}
+    forms = _forms(placed)
+    blocks = {block.name: block for _, block in placed}
+    for diagnostic in diagnostics:
+        placement = placements.get(diagnostic.key)
+        dtype = _dtype(diagnostic, blocks, placement, attributes)
+        if dtype is None:
+            continue
+        for node, counts in _counts(diagnostic, nodes, forms, placement, fixed).items():
+            found.setdefault(node, []).append(footprint(diagnostic, dtype, counts, processes(node)))
+    return found
 
 
 def _dtype(
@@ -66,16 +102,16 @@ def _dtype(
     return transformed_dtype(diagnostic, dtypes, max(dtypes, key=lambda name: len(blocks[name].shape)), placement)
 
 
-def _forms(first: FirstStep) -> dict[str, list[PlacedForm]]:
+def _forms(placed: Sequence[PlacedBlock]) -> dict[str, list[PlacedForm]]:
     by_node: dict[str, list[Block]] = {}
-    for node, block in first.placed:
+    for node, block in placed:
         by_node.setdefault(node, []).append(block)
     return forms_by_name(by_node)
 
 
 def _counts(
     diagnostic: Diagnostic,
-    first: FirstStep,
+    nodes: Sequence[str],
     forms: Mapping[str, Sequence[PlacedForm]],
     placement: Placement | None,
     fixed: Fixed,
@@ -89,7 +125,7 @@ def _counts(
         elif local is not None and local.complete:
             found.setdefault(key.node, []).append(local.count)
         elif local is not None:  # joined step by step into one state
-            return {min(first.nodes): [placement.shape]}
+            return {min(nodes): [placement.shape]}
     return found
 
 

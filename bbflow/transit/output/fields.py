@@ -335,7 +335,7 @@ def _check_units(diagnostic: Diagnostic, attributes: StreamAttributes) -> None:
         names = ", ".join(operator.name for operator in diagnostic.operators)
         raise ConfigError(
             f"{names} of {diagnostic.name}: {variable} is in {units!r}, but {diagnostic.units!r} is expected: tell the "
-            f"index what the numbers are, as {diagnostic.operators[0].name}: {{units: UNITS}}"
+            f"index what the numbers are, as {diagnostic.operators[0].name}: {{units: {units}}}"
         )
 
 
