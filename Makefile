@@ -11,7 +11,7 @@ SOURCES := setup.cfg setup.py pyproject.toml CMakeLists.txt \
 	$(wildcard adios2-engine/CMakeLists.txt adios2-engine/src/* adios2-engine/src/*/* adios2-engine/wire/* adios2-engine/preload/* \
 	bbflow/operators/native/* bbflow/mount/native/*)
 
-.PHONY: demo test test-slow docs fuzz fuzz-runs chaos lint bench conformance test-mpi test-versions models-suite chaos-mount parsl-suite pegasus-suite spark-suite slurm-suite security-suite readers-suite test-install clean check-tools structure
+.PHONY: demo test test-slow docs fuzz fuzz-runs chaos lint bench conformance test-mpi test-versions models-suite chaos-mount parsl-suite pegasus-suite spark-suite slurm-suite security-suite readers-suite test-install release clean check-tools structure
 .DELETE_ON_ERROR:
 # With it, each of the many processes that a run or a test starts would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -132,6 +132,10 @@ readers-suite: $(VENV)/.test
 test-install: $(VENV)/.test
 	$(BIN)/python -m pytest $(LONG) tests/installing -s
 
+# The sdist and wheels, in dist/, checked. CHROOT: an old Debian, whose compilers they are built with; MACHINES: x86_64 aarch64.
+release: $(VENV)/.release
+	$(BIN)/python packaging/release.py $(if $(CHROOT),--chroot $(abspath $(CHROOT))) $(if $(MACHINES),--machines $(MACHINES))
+
 # PEGASUS names an installation that you have, MONTAGE a checkout of its montage-workflow-v3; HTCondor and Montage are on PATH.
 pegasus-suite: $(VENV)/.test
 	@test -x "$(PEGASUS)/bin/pegasus-plan" || { echo "say where an installation of Pegasus is: make pegasus-suite PEGASUS=path MONTAGE=path" >&2; exit 1; }
@@ -194,6 +198,10 @@ $(VENV)/.docs: $(VENV)/.installed
 
 $(VENV)/.lint: $(VENV)/.installed
 	$(INSTALL) -e '.[all,lint]'
+	@touch $@
+
+$(VENV)/.release: $(VENV)/.installed
+	$(INSTALL) -e '.[all,release]'
 	@touch $@
 
 # ADIOS2's source distribution stays out of the repository.

@@ -19,6 +19,7 @@ COMMANDS = {
     "run": "run a simulation and fold what it writes while it runs",
     "ensemble": "statistics across members while they run: up, status, lost, down",
     "check": "find what would make a run fail, before it starts",
+    "doctor": "find what this host or installation lacks",
     "fold": "fold a stream on running BB nodes",
     "up": "start BB nodes and Dask that live longer than one run",
     "down": "stop what 'up' started",

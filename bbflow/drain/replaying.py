@@ -5,10 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import adios2
 import numpy as np
 import zarr
-from adios2.bindings import Mode
 
 from bbflow.drain.stores import HIDDEN, NAME
 from bbflow.drain.tables import KIND
@@ -16,6 +14,7 @@ from bbflow.errors import ConfigError
 from bbflow.host.log import log
 from bbflow.operators.decoding import infinite_mark
 from bbflow.stores.moved import readable
+from bbflow.stream.adios import load_adios2, put_now
 from bbflow.stream.cf import DIMENSIONS, OWN, STEP
 
 SHOWN = {hidden: name for name, hidden in HIDDEN.items()}
@@ -56,6 +55,7 @@ def replay(raw: Path, stream: str, after: int = -1) -> int:
         raise ConfigError(f"no step of {raw} is above {after}: there is nothing to write again")
     along = {name: array for name, array in arrays.items() if array.metadata.dimension_names[0] == axis}
     steady = {name: array for name, array in arrays.items() if name not in along}
+    adios2 = load_adios2("writing steps again")
     io = adios2.Adios().declare_io(stream)
     io.set_engine("Plugin")
     io.set_parameters(ENGINE | {"Stream": stream})
@@ -66,7 +66,7 @@ def replay(raw: Path, stream: str, after: int = -1) -> int:
     tables = [_Table.of(table) for _, table in sorted(group.groups()) if KIND in table.attrs]
     for table in tables:
         table.describe(io)
-    engine = io.open(stream, Mode.Write)
+    engine = io.open(stream, adios2.bindings.Mode.Write)
     for row in rows:
         engine.begin_step()
         for name, array in (steady if row == rows[0] else {}).items():
@@ -121,7 +121,7 @@ def _put(io: Any, engine: Any, variables: dict[str, Any], name: str, values: np.
     if values.shape and name in variables:
         variables[name].set_shape(list(values.shape))
         variables[name].set_selection([[0] * values.ndim, list(values.shape)])
-    engine.put(variables[name], np.ascontiguousarray(values).reshape(values.shape or (1,)), Mode.Sync)
+    put_now(engine, variables[name], np.ascontiguousarray(values).reshape(values.shape or (1,)))
 
 
 def _describe(
@@ -225,4 +225,4 @@ def _put_block(
     if shape and start:
         variables[name].set_shape(shape)
     variables[name].set_selection([start, count])
-    engine.put(variables[name], np.ascontiguousarray(values), Mode.Sync)
+    put_now(engine, variables[name], np.ascontiguousarray(values))

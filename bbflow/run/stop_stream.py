@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from bbflow.stream.adios import check_adios2, load_adios2, put_now
+
 ENGINE = {"PluginName": "bbflow", "PluginLibrary": "bbflow_adios2", "Rank": "0", "Writers": "1"}
 END_S = 10.0
 
@@ -60,7 +62,13 @@ def open_stop_stream(stream: str, contact: Path, environment: Mapping[str, str])
         Where the nodes are.
     environment
         In which ADIOS2 finds the engine.
+
+    Raises
+    ------
+    MissingToolError
+        If there is no ADIOS2 for Python.
     """
+    check_adios2("asking a simulation to end")
     name = stop_stream_of(stream)
     words = [sys.executable, "-m", "bbflow.run.stop_stream", name, str(contact)]
     process = subprocess.Popen(words, stdin=subprocess.PIPE, env={**os.environ, **environment}, start_new_session=True)
@@ -79,19 +87,18 @@ def open_stop_stream(stream: str, contact: Path, environment: Mapping[str, str])
 
 def serve(name: str, contact: str) -> None:
     """Write a step with `stop` and `why` for each line of standard input, and close the stream at its end."""
-    import adios2
     import numpy as np
-    from adios2.bindings import Mode
 
+    adios2 = load_adios2("asking a simulation to end")
     io = adios2.Adios().declare_io(name)
     io.set_engine("Plugin")
     io.set_parameters(ENGINE | {"Stream": name, "Contact": contact})
     stop, why = io.define_variable("stop", np.zeros(1, "i4")), io.define_variable("why", "")
-    engine = io.open(name, Mode.Write)
+    engine = io.open(name, adios2.bindings.Mode.Write)
     try:
         for line in sys.stdin:
             engine.begin_step()
-            engine.put(stop, np.ones(1, "i4"), Mode.Sync)
+            put_now(engine, stop, np.ones(1, "i4"))
             engine.put(why, line.rstrip("\n"))
             engine.end_step()
         engine.close()

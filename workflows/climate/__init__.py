@@ -90,7 +90,7 @@ def _adios2_directory() -> Path:
     """Find the CMake configuration in ADIOS2's wheel."""
     spec = importlib.util.find_spec("adios2")
     if spec is None or spec.origin is None:
-        raise RuntimeError("adios2 is missing: pip install adios2")
+        raise RuntimeError("adios2 is missing: pip install 'bbflow[demo]'")
     return Path(spec.origin).parent / "cmake" / "adios2"
 
 

@@ -1,0 +1,138 @@
+"""Build what a release consists of, and check it: ``make release``; nothing is published.
+
+The sdist, and from it a wheel for each architecture with engines for every ADIOS2 of PyPI's. With the compilers of an
+old Debian, in a CHROOT, they run on systems as old as that (as root; apt install g++ g++-aarch64-linux-gnu there).
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+WORK = ROOT / "build" / "release"
+ADIOS2 = {"2.10.1": "cp311", "2.11.0": "cp311", "2.12.1": "cp311"}
+"""Versions with wheels on PyPI: the engine for one of them serves all Pythons."""
+WITH_NEW_TEXTS = "2.10.1"
+"""PyPI's wheel has texts as before GCC 5; other builds of this version have not."""
+
+
+def run(*words: str | Path, **environment: str) -> None:
+    """Run a command to its good end."""
+    print("+", *words, flush=True)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    subprocess.run([*map(str, words)], check=True, env=os.environ | {"PATH": path} | environment)
+
+
+def python(*words: str | Path, **environment: str) -> None:
+    """Run a module of this Python's environment."""
+    run(sys.executable, "-m", *words, **environment)
+
+
+def fetch_adios2() -> dict[str, Path]:
+    """Unpack PyPI's wheels of ADIOS2; return the folder of each version."""
+    folders = {}
+    for version in ADIOS2:
+        folder = WORK / f"adios2-{version}"
+        if not folder.exists():
+            with tempfile.TemporaryDirectory() as downloads:
+                words = ["--no-deps", "--only-binary", "adios2", "--python-version", "3.11", "-d", downloads]
+                platforms = [f"--platform=manylinux_2_{glibc}_x86_64" for glibc in (17, 28)]
+                python("pip", "download", "-q", *words, *platforms, f"adios2=={version}.*")
+                (wheel,) = Path(downloads).glob("*.whl")
+                zipfile.ZipFile(wheel).extractall(folder)
+        folders[version] = folder / "adios2"
+    return folders
+
+
+def with_stubs(adios2: Path, compiler: str, name: str) -> Path:
+    """Copy an ADIOS2's headers beside empty libraries of the same names, for another compiler to link with."""
+    folder = WORK / f"adios2-{name}" / "adios2"
+    if not folder.exists():
+        shutil.copytree(adios2, folder)
+        for library in folder.glob("*.so*"):
+            soname = ".".join(library.name.partition(".so")[2].split(".")[1:3])
+            library.unlink()
+            stub = [compiler, "-shared", "-fPIC", "-x", "c++", os.devnull, "-o", library]
+            run(*stub, f"-Wl,-soname,{library.name.partition('.so')[0]}.so" + (f".{soname}" if soname else ""))
+    return folder
+
+
+@contextmanager
+def compilers(chroot: Path | None) -> Iterator[Path | None]:
+    """Give a folder of compilers that run in the chroot, with the checkout at its own path there."""
+    if chroot is None:
+        yield None
+        return
+    folder = WORK / "compilers"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("g++", "aarch64-linux-gnu-g++"):
+        script = folder / name
+        script.write_text(
+            f'#!/bin/sh\nexec chroot {chroot} sh -c \'cd "$1" && shift && exec {name} "$@"\' sh "$PWD" "$@"\n'
+        )
+        script.chmod(0o755)
+    with ExitStack() as mounted:
+        for place in (ROOT, Path(tempfile.gettempdir())):
+            inside = chroot / place.relative_to("/")
+            inside.mkdir(parents=True, exist_ok=True)
+            run("mount", "--bind", place, inside)
+            mounted.callback(run, "umount", inside)
+        yield folder
+
+
+def build_wheel(sdist: Path, machine: str, compilers: Path | None, adios2: Mapping[str, Path]) -> Path:
+    """Build the wheel of an architecture from the sdist, and name it by the oldest system that it runs on."""
+    source = WORK / machine
+    with tarfile.open(sdist) as archive:  # over what an earlier one has compiled
+        archive.extractall(source, filter="data")
+    (checkout,) = source.glob("bbflow-*")
+    compiler = str(compilers / "g++") if compilers else "g++"
+    environment = {"CXX": compiler, "BBFLOW_CPU": "all"}
+    prefixes = [*adios2.values(), with_stubs(adios2[WITH_NEW_TEXTS], compiler, f"{WITH_NEW_TEXTS}-stubs")]
+    if machine != os.uname().machine:
+        compiler = str(compilers / f"{machine}-linux-gnu-g++") if compilers else f"{machine}-linux-gnu-g++"
+        toolchain = source / "toolchain.cmake"
+        toolchain.write_text(
+            f"set(CMAKE_SYSTEM_NAME Linux)\nset(CMAKE_SYSTEM_PROCESSOR {machine})\nset(CMAKE_CXX_COMPILER {compiler})\n"
+        )
+        environment |= {"CMAKE_TOOLCHAIN_FILE": str(toolchain), "_PYTHON_HOST_PLATFORM": f"linux-{machine}"}
+        prefixes = [with_stubs(path, compiler, f"{version}-{machine}") for version, path in adios2.items()]
+    environment["BBFLOW_ADIOS2"] = ";".join(map(str, prefixes))
+    made = source / "made"
+    shutil.rmtree(made, ignore_errors=True)
+    python("pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", made, checkout, **environment)
+    (wheel,) = made.glob("*.whl")
+    python("auditwheel", "repair", "--exclude", "libadios2*", "--strip", "-w", ROOT / "dist", wheel)
+    (repaired,) = (ROOT / "dist").glob(f"*{machine}.whl")
+    python("auditwheel", "show", repaired)
+    return repaired
+
+
+def main() -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition(":")[0])
+    parser.add_argument("--chroot", type=Path, help="an old Debian with g++, whose C library the wheels ask for")
+    parser.add_argument("--machines", nargs="+", default=[os.uname().machine], help="x86_64, aarch64")
+    given = parser.parse_args()
+    shutil.rmtree(ROOT / "dist", ignore_errors=True)
+    python("build", "--sdist", "--no-isolation", "--skip-dependency-check", "--outdir", ROOT / "dist", ROOT)
+    (sdist,) = (ROOT / "dist").glob("*.tar.gz")
+    adios2 = fetch_adios2()
+    with compilers(given.chroot) as folder:
+        wheels = [build_wheel(sdist, machine, folder, adios2) for machine in given.machines]
+    python("twine", "check", "--strict", sdist, *wheels)
+    python("check_wheel_contents", *wheels)
+    for file in (sdist, *wheels):
+        print(f"{file.name}: {file.stat().st_size / 1e6:.1f} MB")
+
+
+if __name__ == "__main__":
+    main()
