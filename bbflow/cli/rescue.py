@@ -48,4 +48,6 @@ def run(options: argparse.Namespace) -> int:
     print(f"bbflow: {rescued.steps} steps rescued to {rescued.store}", file=sys.stderr)
     for text in rescued.left_out:
         print(f"bbflow: left out there: {text}", file=sys.stderr)
+    for text in rescued.refused:
+        print(f"bbflow: the stream lacks something: {text}", file=sys.stderr)
     return 0 if rescued.complete and not rescued.left_out else INCOMPLETE

@@ -50,7 +50,9 @@ class Rescued:
     left_out: tuple[str, ...]
     """Variables that the store can't have, at least of some steps, each with the reason."""
     complete: bool
-    """Whether every writer closed the stream in order."""
+    """Whether every writer closed the stream in order, and was refused nothing."""
+    refused: Sequence[str]
+    """What the program was refused, and the stream lacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,8 @@ class Rescue:
             self._consumers.drop(self._view.unaware)
             steps = shown_shapes(self._store).get(STEP, (0,))[0]  # it may all have been done before this was started
             left_out = tuple(self._draining.lacking) if self._is_open else left_out_of(self._store)
-            return Rescued(self._store, steps, left_out, self._view.status == "closed")
+            refused = self._view.refused
+            return Rescued(self._store, steps, left_out, self._view.status == "closed" and not refused, refused)
         finally:
             for watcher in self._watchers:
                 watcher.stop()

@@ -489,6 +489,7 @@ class Pipeline:
             self._fold.changes,
             self._calls.errors,
             uncopied,
+            self._view.refused,
             absence,
             of_raw,
         )

@@ -5,6 +5,7 @@ import os
 import random
 import sys
 import traceback
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -81,6 +82,8 @@ class Program:
     """Of no variable."""
     config: dict[str, Any]
     """The configuration, without stream and output."""
+    refused: tuple[str, int] | None
+    """What rank 0 does in a step that the engine refuses, without looking: put, begin or open."""
 
     @property
     def steps(self) -> int:
@@ -98,7 +101,14 @@ def draw(seed: int) -> Program:
     times, time_attributes = _times(dice, steps)
     attributes = {dice.choice(("title", "history", "source", "made by", "größe", "n")): _value(dice)}
     config = _config(dice, fields, times)
-    return Program(seed, ranks, dice.choice((1, 1, 1, 2)), times, time_attributes, fields, attributes, config)
+    opens = dice.choice((1, 1, 1, 2))
+    refused = _refused(random.Random(f"refused {seed}"), steps)
+    return Program(seed, ranks, opens, times, time_attributes, fields, attributes, config, refused)
+
+
+def _refused(dice: random.Random, steps: int) -> tuple[str, int] | None:
+    """Draw what is refused, with dice of its own: the other draws of a seed stay as they are."""
+    return (dice.choice(("put", "begin", "open")), dice.randrange(steps)) if dice.random() < 0.15 else None
 
 
 def _config(dice: random.Random, fields: tuple[Field, ...], times: tuple[Any, ...] | None) -> dict[str, Any]:
@@ -253,7 +263,11 @@ def write(program: Program, target: str, parameters: dict[str, str], rank: int |
         for start in range(0, program.steps, each):
             with adios2.Stream(io, target, "a" if start else "w") as stream:
                 for step in range(start, min(start + each, program.steps)):
+                    stream.begin_step()
                     _write_step(stream, program, step, rank)
+                    if parameters and rank == 0 and program.refused and program.refused[1] == step:
+                        _be_refused(stream, program.refused[0], parameters)
+                    stream.end_step()
     except Exception:
         traceback.print_exc()
         code = 1
@@ -263,7 +277,6 @@ def write(program: Program, target: str, parameters: dict[str, str], rank: int |
 
 
 def _write_step(stream: Any, program: Program, step: int, rank: int | None) -> None:
-    stream.begin_step()
     if rank in (None, 0):
         if step == 0:
             _write_attributes(stream, program)
@@ -274,7 +287,22 @@ def _write_step(stream: Any, program: Program, step: int, rank: int | None) -> N
         values = field.values[step]
         if values is not None:
             _write_field(stream, field, values, rank)
-    stream.end_step()
+
+
+def _be_refused(stream: Any, what: str, parameters: dict[str, str]) -> None:
+    """Do what the engine refuses, as a program in C that looks at no return code."""
+    if what == "open":
+        io = adios2.Adios().declare_io("second")
+        io.set_engine("Plugin")
+        io.set_parameters(parameters)
+        with suppress(Exception):
+            adios2.Stream(io, "second", "w")
+        return
+    with suppress(Exception):
+        if what == "put":
+            stream.write("refused", np.ones(4), [4], [2], [4])
+        else:
+            stream.engine.begin_step(adios2.bindings.StepMode.Update)
 
 
 def _write_attributes(stream: Any, program: Program) -> None:
