@@ -13,10 +13,11 @@ from bbflow.operators.operator import Operator
 from bbflow.operators.parse import FILTER, parse_operators
 from bbflow.operators.space.parse import KEYS as SPACE_KEYS
 from bbflow.operators.space.parse import REMAP_KEYS, parse_space
+from bbflow.operators.statistics.weighting import STEPS, WEIGHTS, weighted
 from bbflow.operators.transforms import parse_transforms
 from bbflow.operators.windows.parse import parse_windows
 from bbflow.operators.windows.window import Window
-from bbflow.reading.sections import as_list, check_keys
+from bbflow.reading.sections import as_list, check_keys, one_of
 from bbflow.zarr_store.stored_names import stored_name
 
 OF_SPACE = {
@@ -27,7 +28,7 @@ OF_SPACE = {
     **{key: f"it belongs into 'space', as space: {{{key}: …}}" for key in SPACE_KEYS},
 }
 """Keys that belong to a part of it."""
-KEYS = ("of", "space", "transforms", "each", "then", "operators", "windows", "attributes", "absent")
+KEYS = ("of", "space", "transforms", "each", "then", "operators", "windows", "attributes", "absent", "weights")
 
 
 def parse_diagnostics(content: Any, windows: list[Any]) -> dict[str, Diagnostic]:
@@ -107,6 +108,7 @@ def _written(item: Diagnostic) -> Iterator[tuple[str, Any]]:
 def _parse(key: str, name: str, parts: Mapping[str, Any], windows: list[Any]) -> Diagnostic:
     operators = parse_operators(as_list(parts.get("operators"), "operators"))
     filters = tuple(item for item in operators if isinstance(item, Filter))
+    weights = _parse_weights(parts)
     diagnostic = Diagnostic(
         key,
         name,
@@ -115,12 +117,14 @@ def _parse(key: str, name: str, parts: Mapping[str, Any], windows: list[Any]) ->
         parse_transforms(as_list(parts.get("transforms", []), "transforms")),
         _parse_each(parts["each"]) if "each" in parts else None,
         _parse_then(parts["then"]) if "then" in parts else None,
-        tuple(item for item in operators if isinstance(item, Operator)),
+        tuple(weighted(item, weights) for item in operators if isinstance(item, Operator)),
         filters,
         parse_windows(as_list(parts.get("windows", windows), "windows")),
         _parse_attributes(parts.get("attributes", {})),
         _parse_absent(parts.get("absent", "error")),
         parts.get("units"),
+        "" if weights == STEPS else weights,
+        is_told="weights" in parts or "each" in parts,
     )
     if filters and diagnostic.each:
         raise ConfigError("a filter keeps single steps, but 'each' makes one of many: put it under another name")
@@ -128,6 +132,14 @@ def _parse(key: str, name: str, parts: Mapping[str, Any], windows: list[Any]) ->
     if dated and diagnostic.space is not None and diagnostic.space.has_pyramid:
         raise ConfigError(f"pyramid: the mean of four dates means nothing: put {', '.join(dated)} under another name")
     return diagnostic
+
+
+def _parse_weights(parts: Mapping[str, Any]) -> str:
+    """Read what steps are weighted by; empty if nothing says it."""
+    weights = str(one_of(*WEIGHTS)(parts["weights"])) if "weights" in parts else ""
+    if weights not in ("", STEPS) and "each" in parts:
+        raise ConfigError(f"weights: {weights}: what 'each' makes has no length of its own: take one of them out")
+    return weights
 
 
 def _parse_each(item: Any) -> Each:

@@ -58,6 +58,10 @@ class Diagnostic:
     """Whether steps that lack its variables are taken as they come."""
     units: str | None = None
     """Units that the variable is taken to have; None if any will do, or the configuration tells them."""
+    weights: str = ""
+    """How its steps are weighed, of `weighting.WEIGHTS`; empty if all count alike."""
+    is_told: bool = True
+    """Whether the configuration says that; if not, steps of several lengths are worth a line."""
 
     @property
     def others(self) -> dict[str, Expression]:

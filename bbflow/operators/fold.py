@@ -29,6 +29,7 @@ def fold_steps(
     times: Sequence[float] | None = None,
     extremes: Sequence[Extremes] | None = None,
     others: Mapping[str, Steps] | None = None,
+    weights: Sequence[float] = (),
 ) -> dict[str, Array]:
     """Set target = source (+) blocks.
 
@@ -55,6 +56,8 @@ def fold_steps(
         not searched.
     others
         Further inputs by their expression, each with as many steps and points.
+    weights
+        How much each step counts, for operators that are weighted.
 
     Returns
     -------
@@ -83,6 +86,7 @@ def fold_steps(
         np.asarray(numbers if times is None else times, "f8"),
         np.asarray(numbers, "i8"),
         others or {},
+        np.asarray(weights, "f8"),
     )
     return fold_tiles(layout, source, target, batch, known, filters)
 
@@ -133,7 +137,7 @@ def fold_tiles(
         for family in layout.families:
             into = part_of(targets[family.name], part)
             out_of = None if sources is None else part_of(sources[family.name], part)
-            if isinstance(family, Moments):
+            if isinstance(family, Moments) and not family.is_weighted:
                 moments = into, out_of
             else:
                 family.fold_from(into, out_of, tile)

@@ -26,6 +26,8 @@ class Steps:
     """Number of each step; int64 of shape (steps,)."""
     others: Mapping[str, "Steps"] = field(default_factory=dict)
     """Further inputs of the same points and steps, by name."""
+    weights: Array = field(default_factory=lambda: np.empty(0))
+    """How much each step counts; float64 of shape (steps,), or none where all count alike."""
 
     def stacked(self) -> Array:
         """Return the values as one array of shape (steps, points)."""
@@ -46,9 +48,12 @@ class Steps:
     def part(self, points: slice) -> "Steps":
         """Return some of the points."""
         others = {name: other.part(points) for name, other in self.others.items()}
-        return Steps([block[points] for block in self.values], self.fill, self.times, self.numbers, others)
+        return Steps(
+            [block[points] for block in self.values], self.fill, self.times, self.numbers, others, self.weights
+        )
 
     def some(self, steps: slice) -> "Steps":
         """Return some of the steps."""
         others = {name: other.some(steps) for name, other in self.others.items()}
-        return Steps(self.values[steps], self.fill, self.times[steps], self.numbers[steps], others)
+        weights = self.weights[steps]
+        return Steps(self.values[steps], self.fill, self.times[steps], self.numbers[steps], others, weights)

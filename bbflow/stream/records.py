@@ -110,6 +110,8 @@ class Step:
     """What tells its time; None if a single value does, nothing does, or nobody has looked."""
     axis: tuple[str | None, str | None] = (None, None)
     """Units and calendar of its time, as they are in it: they may change from file to file."""
+    bounds: tuple[float, float] | None = None
+    """The ends of what it stands for, as the variable tells them that CF calls the bounds of its time."""
     landed: int | None = None
     """ADIOS2's number of the step in which it lies, if that isn't its own: several frames may have landed in one."""
     _blocks: list[tuple[Block, ...]] = field(default_factory=list, init=False, repr=False, compare=False)
@@ -117,7 +119,8 @@ class Step:
     def __reduce__(self) -> tuple[type["Step"], tuple[Any, ...]]:
         # Tasks get thousands of steps: as a dataclass pickles itself, each costs several times as much.
         known = self.number, self.layout, self.sources, self.files, self.values, self.extremes
-        return Step, (*known, self.began_s, self.committed_s, self.ranks, self.attributes, None, self.axis, self.landed)
+        more = self.began_s, self.committed_s, self.ranks, self.attributes
+        return Step, (*known, *more, None, self.axis, None, self.landed)
 
     @property
     def landed_in(self) -> int:

@@ -16,6 +16,7 @@ from bbflow.events import EventLog
 from bbflow.host.atomic import write_whole
 from bbflow.landing.absent import absent_ranks
 from bbflow.net.contact import read_contact
+from bbflow.operators.statistics.weighting import TIME
 from bbflow.operators.windows.calendars import Clock
 from bbflow.store.pool import forget_pools
 from bbflow.stream.cf import StreamAttributes
@@ -137,7 +138,13 @@ class Pipeline:
         condition = config.raw.when.variables if config.raw.when else ()
         called = {name for function in config.functions for name in function.variables}
         names = frozenset({*named, config.time.variable, *(config.raw.variables or ()), *condition, *called})
-        read_as = StreamConfig(config.time, config.schema, is_dated=bool(config.dated_windows), names=names)
+        read_as = StreamConfig(
+            config.time,
+            config.schema,
+            is_dated=bool(config.dated_windows),
+            names=names,
+            needs_bounds=any(item.weights == TIME for item in config.diagnostics.values()),
+        )
         landed = self._consumers.landed_before()
         self._adapting = Adapting(
             list(self._nodes),
@@ -485,6 +492,7 @@ class Pipeline:
             folding.errors.values(),
             folding.losses.described,
             folding.left_out,
+            folding.uneven,
             lacking,
             self._fold.changes,
             self._calls.errors,

@@ -42,6 +42,8 @@ class StreamConfig:
     """Whether dates are needed."""
     names: frozenset[str] = frozenset()
     """The variables that the configuration names."""
+    needs_bounds: bool = False
+    """Whether the bounds of steps' times are needed."""
 
 
 class Adapting:
@@ -87,7 +89,10 @@ class Adapting:
         self._is_found = False
         self._known: dict[str, dict[str, Any]] = {node: {} for node in nodes}
         self._telling = {
-            node: TimeTelling(config.time, partial(read, node), is_dated=config.is_dated) for node in nodes
+            node: TimeTelling(
+                config.time, partial(read, node), is_dated=config.is_dated, needs_bounds=config.needs_bounds
+            )
+            for node in nodes
         }
         self._latest: dict[str, News] = {}
         self._discarded: set[int] = set()

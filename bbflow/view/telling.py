@@ -33,13 +33,17 @@ class TimeTelling:
     ----------
     time
         What is configured.
+    needs_bounds
+        Whether the bounds of steps' times are.
     is_dated
         Whether dates are needed: then the name of the file tells one, if nothing else does.
     read
         Reads blocks of the node.
     """
 
-    def __init__(self, time: TimeConfig, read: ReadBlock, *, is_dated: bool = False) -> None:
+    def __init__(
+        self, time: TimeConfig, read: ReadBlock, *, is_dated: bool = False, needs_bounds: bool = False
+    ) -> None:
         self._time, self._read = time, read
         self._attribute = time.attribute or (time.variable if time.by == "either" else None)
         self._by_file = time.by == "file" or (time.by == "either" and is_dated)
@@ -48,12 +52,11 @@ class TimeTelling:
         self._source: str | None = None
         name = time.attribute or time.variable
         self._axis_names = f"{name}/units", f"{name}/calendar"
+        self._bounds_name, self._needs_bounds = f"{name}/bounds", needs_bounds
         self._axis: tuple[str | None, str | None] = (None, None)
 
     def told(self, news: News) -> News:
         """Return news whose steps say what tells their time."""
-        if self._time.by == "steps" or self._time.start is not None:
-            return news
         if self._known is None:
             self._known = dict(news.base)
             self._axis = self._find_axis()
@@ -67,8 +70,20 @@ class TimeTelling:
                 self._since = step.number
             if item.name in self._axis_names:
                 self._axis = self._find_axis()
-        told = self._find(step)
-        return step if told is None and self._axis == step.axis else replace(step, time=told, axis=self._axis)
+        counted = self._time.by == "steps" or self._time.start is not None
+        told, bounds = None if counted else self._find(step), self._find_bounds(step) if self._needs_bounds else None
+        is_bare = told is None and bounds is None and self._axis == step.axis
+        return step if is_bare else replace(step, time=told, axis=self._axis, bounds=bounds)
+
+    def _find_bounds(self, step: Step) -> tuple[float, float] | None:
+        """Return the ends of what a step stands for; None if nothing tells them on this node."""
+        assert self._known is not None
+        name = self._known.get(self._bounds_name)
+        for at, form in enumerate(step.layout.forms):
+            if form.name == name and form.bytes and prod(form.count) == 2 and form.type not in TEXTS:
+                begin, end = np.asarray(self._read(step.number, step.blocks[at])).reshape(-1).tolist()
+                return float(begin), float(end)
+        return None
 
     def _find_axis(self) -> tuple[str | None, str | None]:
         """Return units and calendar as they are now.

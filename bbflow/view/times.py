@@ -99,6 +99,14 @@ class StepTimes:
             )
         return value if own_date is None else self._clock.number(own_date)
 
+    def bounds(self, number: int, parts: Parts) -> tuple[float, float] | None:
+        """Return the ends of what a step stands for; None if nothing tells them."""
+        for part in parts.values():
+            if part.bounds is not None:
+                begin, end = (self._in_own_units(number, value, part.axis) for value in part.bounds)
+                return begin, end
+        return None
+
     def spacing(self, time: float, parts: Parts) -> float:
         """Return the distance between a step's time and its neighbour, as what tells it has numbers."""
         if self._clock.by_steps:

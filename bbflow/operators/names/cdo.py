@@ -78,6 +78,7 @@ def cdo_names() -> Iterator[Name]:
             yield _fixed(f"{prefix}{suffix}", f"{what} over {over}", Meaning(operator, window))
         for prefix, (over, counted) in COUNTED.items():
             yield _counted(f"{prefix}{suffix}", f"{what} over {over}", operator, counted)
+    yield _fixed("yearmonmean", "mean of each year's months, by days", Meaning("mean", "year", weights="month"))
     yield from _percentiles()
     for name, (summary, takes, may_take) in SPACES.items():
         yield _space(name, summary, takes, may_take)

@@ -143,7 +143,7 @@ def _joined(shared: Mapping[str, Any], parts: Mapping[str, Any], item: Any) -> d
         joined["transforms"] = [*_as_list(shared.get("transforms")), *parts["transforms"]]
     if "attributes" in parts:
         joined["attributes"] = {**parts["attributes"], **shared.get("attributes", {})}
-    for key in ("space", "each", "then"):
+    for key in ("space", "each", "then", "weights"):
         if key in shared and key in parts:
             raise ConfigError(f"{item!r} says {key}: {parts[key]!r}, but it is {shared[key]!r} already: take one out")
     return joined

@@ -23,6 +23,8 @@ class Meaning:
     """An expression of `value`: ``value * 86400``."""
     attributes: Mapping[str, str] = field(default_factory=dict)
     """CF attributes of the field that the operator gets."""
+    weights: str | None = None
+    """What its steps are weighted by: ``month``."""
     units: str | None = None
     """Units that the variable is taken to have; None if any will do, or the configuration tells them."""
 

@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from typing import Self
 
+import numpy as np
+
+from bbflow.errors import BbflowError
 from bbflow.operators import kernel, rules
 from bbflow.operators.family import Family, StateField
 from bbflow.operators.steps import DType, Steps, Views
@@ -19,19 +22,30 @@ MIN = StateField("min", None, merge="min")
 """Smallest valid value."""
 MAX = StateField("max", None, merge="max")
 """Largest valid value."""
+WEIGHT = StateField("weight", "f8", merge="add")
+"""Sum of the weights of the steps with valid values; where it is kept, the moments are weighted."""
 
-FIELDS = (COUNT, SHIFT, FIRST, SECOND, MIN, MAX)
-"""In the kernel's order (`library.FIELDS`)."""
+FIELDS = (COUNT, SHIFT, FIRST, SECOND, MIN, MAX, WEIGHT)
+"""In the kernel's order (`library.FIELDS`), which doesn't know weights."""
+MOMENTS = ("shift", "first", "second", "weight")
 
 
 @dataclass(frozen=True, slots=True)
 class Moments(Family):
     """Keeps those of the fields that its operators need, and no more."""
 
-    own_tiles = True
-
     needed: frozenset[str]
     """Names of the fields."""
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether steps count by their weights: then the kernel folds counts and extremes only."""
+        return WEIGHT.name in self.needed
+
+    @property
+    def own_tiles(self) -> bool:  # type: ignore[override]
+        """The kernel cuts tiles by itself."""
+        return not self.is_weighted
 
     @classmethod
     def of(cls, *fields: StateField) -> Self:
@@ -57,12 +71,53 @@ class Moments(Family):
 
     def fold_from(self, target: Views, source: Views | None, steps: Steps) -> None:
         """Set target = source (+) steps in one pass."""
+        if self.is_weighted:
+            _fold_weighted(target, source, steps)
+            target, source = _others(target), None if source is None else _others(source)
         kernel.run(target, source, steps, [])
 
     def merge(self, target: Views, left: Views, right: Views) -> None:
         """Merge two states. Moments are about the left shift, where the left side has any value."""
-        if "shift" in target:
+        if self.is_weighted:
+            _merge_weighted(target, left, right)
+        elif "shift" in target:
             rules.merge_moments(target, left, right)
         for item in FIELDS:
-            if item.merge is not None and item.name in target:
+            if item.merge is not None and item.name in target and item is not WEIGHT:
                 rules.merge(item.merge, target[item.name], left[item.name], right[item.name])
+
+
+def _others(views: Views) -> Views:
+    """Return what weights don't matter for."""
+    return {name: values for name, values in views.items() if name not in MOMENTS}
+
+
+def _fold_weighted(target: Views, source: Views | None, steps: Steps) -> None:
+    """Take steps into moments: sums of w (x - shift) and w (x - shift)^2, after West (1979)."""
+    if len(steps.weights) != len(steps.values):
+        raise BbflowError(f"{len(steps.values)} steps came with {len(steps.weights)} weights: each needs one")
+    values, valid, weights = steps.stacked(), steps.valid(), steps.weights[:, None]
+    own = {name: np.zeros(view.shape, view.dtype) for name, view in target.items()} if source is None else source
+    first = np.take_along_axis(values, valid.argmax(axis=0)[None], axis=0)[0]
+    known = valid.any(axis=0) & np.isfinite(first)
+    shift = np.where(own["count"] > 0, own["shift"], np.where(known, first, np.zeros_like(first)))
+    with np.errstate(invalid="ignore", over="ignore"):
+        off = np.where(valid, values - shift.astype("f8"), 0.0)
+        moved = {"first": (weights * off).sum(axis=0), "second": (weights * off**2).sum(axis=0)}
+    for name in moved.keys() & target.keys():
+        target[name][...] = own[name] + moved[name]
+    target["weight"][...] = own["weight"] + (weights * valid).sum(axis=0)
+    target["shift"][...] = shift
+
+
+def _merge_weighted(target: Views, left: Views, right: Views) -> None:
+    """Merge moments about the left shift, where the left side has any value: Chan, Golub and LeVeque (1983)."""
+    shift = np.where(left["count"] > 0, left["shift"], right["shift"])
+    weight, off = right["weight"].copy(), right["shift"].astype("f8") - shift
+    with np.errstate(invalid="ignore", over="ignore"):
+        if "second" in target:
+            second = left["second"] + right["second"] + 2 * off * right["first"] + off**2 * weight
+            target["second"][...] = second
+        target["first"][...] = left["first"] + right["first"] + off * weight
+    target["weight"][...] = left["weight"] + weight
+    target["shift"][...] = shift

@@ -42,6 +42,7 @@ def meaning_of(diagnostic: Diagnostic, dtype: DType) -> dict[str, str]:
         NAMES["operators"]: ", ".join(sorted(operator.name for operator in diagnostic.operators)),
         NAMES["windows"]: ", ".join(sorted(window.name for window in diagnostic.windows)),
     }
+    parts |= {"weights": diagnostic.weights} if diagnostic.weights else {}
     return parts if each is None else parts | {"each: state": state_layout_of(diagnostic, INNER, dtype, ()).signature}
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from bbflow.errors import BbflowError
+from bbflow.errors import BbflowError, CapacityError
 from bbflow.host.belongings import clear, is_ours
 from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.cf import StreamAttributes
@@ -45,6 +45,8 @@ from bbflow.view.times import told_by
 T = TypeVar("T")
 ASK_S = 0.25
 """So often nodes are asked whether the simulation waits for room, while its second step is waited for (seconds)."""
+LOOK_S = 1.0
+"""A node isn't asked for its room more often."""
 ROWS_DIRECTORY, FIELDS_DIRECTORY = ".rows", ".fields"
 """In the output, while the run lasts."""
 
@@ -94,6 +96,7 @@ class FoldStage(DriverStage):
         self._arrays: StreamArrays | None = None
         """Of the first step, until it is known which of them are fixed."""
         self._asked_s = 0.0
+        self._looked_s = -LOOK_S
 
     @property
     def changes(self) -> list[str]:
@@ -219,9 +222,29 @@ class FoldStage(DriverStage):
         if not self._is_time(self.folding.cursor, self.run.config.workers.batch_steps):
             return None
         batch = self.folding.next_batch(self.run.view, clock)
+        if batch is None and self.folding.is_held_back:
+            self._check_room_for_two()
         if batch is None and not self._publications:
             self._pass_discarded()
         return batch
+
+    def _check_room_for_two(self) -> None:
+        """Refuse to wait for the step that tells another's length where none can land before that one goes.
+
+        Raises
+        ------
+        CapacityError
+            If its ranks wait for room, and no other step is held.
+        """
+        if time.monotonic() < self._looked_s + LOOK_S:
+            return
+        self._looked_s = time.monotonic()
+        for name, status in zip(self.run.nodes, self.run.consumers.statuses(), strict=False):
+            if status.waiting and status.held <= 1:
+                raise CapacityError(
+                    f"weights: time needs each step's next one, which tells its length, but BB node {name} has room "
+                    "for one step only: give it more capacity, or let the program write the bounds of its time"
+                )
 
     def _begin_folding(self, batch: Batch, attributes: StreamAttributes) -> None:
         site, holds = self._site(attributes), bool(self._publications) or self._ended is not None

@@ -1,5 +1,6 @@
 """Batches: steps that are folded together."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -9,6 +10,8 @@ from bbflow.transit.folding.slots import Keys
 from bbflow.transit.folding.timeline import Passed
 
 NOTHING = Passed()
+Weights = Mapping[str, tuple[float, ...]]
+"""How much each step counts, by what diagnostics weigh them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,8 @@ class Stretch:
     """Their times."""
     parts: tuple[Parts, ...]
     """For each step what there is of it on each node."""
+    weights: Weights
+    """How much each step counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,8 @@ class Batch:
     """Steps that are left out since a node lost their time, or a part of them."""
     untimely: tuple[str, ...] = ()
     """Why steps are left out whose times can't be used."""
+    weights: Weights = field(default_factory=dict)
+    """How much each step counts."""
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -58,11 +65,12 @@ class Batch:
     @property
     def stretches(self) -> "list[tuple[Pattern, Stretch]]":
         """Its steps in their order, those that lie alike and follow each other together."""
-        steps = zip(self.laid, self.numbers, self.times, strict=True)
+        steps = zip(self.laid, self.numbers, self.times, range(len(self.times)), strict=True)
         found = []
         for pattern, own in groupby(steps, key=lambda step: step[0][0]):
-            laid, numbers, times = zip(*own, strict=True)
-            found.append((pattern, Stretch(numbers, times, tuple(parts for _, parts in laid))))
+            laid, numbers, times, at = zip(*own, strict=True)
+            weights = {name: tuple(every[number] for number in at) for name, every in self.weights.items()}
+            found.append((pattern, Stretch(numbers, times, tuple(parts for _, parts in laid), weights)))
         return found
 
     @property
@@ -87,6 +95,8 @@ class OpenBatch:
     """Numbers of those that are in it."""
     times: list[float] = field(default_factory=list)
     """Their times."""
+    weights: dict[str, list[float]] = field(default_factory=dict)
+    """How much each counts."""
     laid: list[tuple[Pattern, Parts]] = field(default_factory=list)
     """How each lies, and what there is of it on each node."""
     keys: Keys = field(default_factory=dict)
@@ -108,7 +118,7 @@ class OpenBatch:
             )
         )
 
-    def add(self, number: int, passed: Passed, keys: Keys, pattern: Pattern, parts: Parts) -> None:
+    def add(self, number: int, passed: Passed, keys: Keys, pattern: Pattern, parts: Parts, **weights: float) -> None:
         """Take a step that fits, by which some time has passed."""
         assert passed.last is not None
         if not self.laid or pattern is not self.laid[-1][0]:
@@ -116,6 +126,8 @@ class OpenBatch:
             self.shapes.update(pattern.shapes)
         self.steps.append(number)
         self.times.append(passed.last)
+        for name, weight in weights.items():
+            self.weights.setdefault(name, []).append(weight)
         self.laid.append((pattern, parts))
         self.keys, self.through, self.passed = keys, number, passed
 
@@ -128,4 +140,7 @@ class OpenBatch:
         steps, times, laid, torn = tuple(self.steps), tuple(self.times), tuple(self.laid), tuple(self.torn)
         untimely = tuple(self.untimely)
         places, shapes = self.places, self.shapes
-        return Batch(steps, times, self.keys, self.through, self.passed, offset, laid, places, shapes, torn, untimely)
+        weights = {name: tuple(own) for name, own in self.weights.items()}
+        return Batch(
+            steps, times, self.keys, self.through, self.passed, offset, laid, places, shapes, torn, untimely, weights
+        )

@@ -1,5 +1,6 @@
 """What is folded next, and which states count: the fold's bookkeeping, without any I/O."""
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -7,10 +8,14 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 
+import cftime  # type: ignore[import-untyped]
+
 from bbflow.configuring.settings import Config
 from bbflow.errors import ConfigError, StreamError
 from bbflow.operators.space.placement import Placement
+from bbflow.operators.statistics.weighting import MONTH, TIME, is_length_worth_a_word
 from bbflow.operators.windows.calendars import Clock
+from bbflow.operators.windows.tolerance import ROUNDED
 from bbflow.stream.records import Layout
 from bbflow.transit.folding.attendance import Attendance
 from bbflow.transit.folding.batches import Batch, OpenBatch
@@ -72,6 +77,9 @@ class Folding:
         """Number of the last step that was folded, counted through a chain of jobs."""
         self.cursor = min(step for step, _ in cursors.values())
         """Every step up to this one is folded."""
+        self.is_held_back = False
+        """Whether a step waits for the next one, which tells its length."""
+        self._weighed = {item.weights for item in config.diagnostics.values()}
         self.errors: Mapping[str, str] = {}
         """What failed in users' operators, which are called no more."""
         self.states = CountedStates()
@@ -175,7 +183,7 @@ class Folding:
             If a variable has blocks without a place in a global array, blocks overlap, or those of an expression's
             variables don't cover the same regions.
         """
-        found = OpenBatch(self.cursor, self.timeline.passed)
+        found, self.is_held_back = OpenBatch(self.cursor, self.timeline.passed), False
         numbers, torn = view.settled_after(self.cursor, self.config.workers.batch_steps)
         windows, times = self.timeline.windows, StepTimes(self.config.time, clock)
         for at, number in enumerate(numbers):
@@ -204,8 +212,56 @@ class Folding:
             if not found.fits(keys, pattern):
                 break
             passed = self.timeline.after(found.passed, time, error_s / clock.unit_s if clock.unit_s else 0.0)
-            found.add(number, passed, keys, pattern, parts)
+            weights = self._weights(number, passed, date, view, times)
+            if weights is None:
+                self.is_held_back = True
+                break
+            found.add(number, passed, keys, pattern, parts, **weights)
         return found.batch(self._offset or 0) if found.through > self.cursor else None
+
+    def _weights(
+        self, number: int, passed: Passed, date: cftime.datetime, view: StreamView, times: StepTimes
+    ) -> dict[str, float] | None:
+        """Return how much a step counts, by what diagnostics weigh it; None if only the next step will tell.
+
+        A step is as long as its bounds say, else until the next one, the stream's last as long as the one before it.
+        """
+        found = {MONTH: float(date.daysinmonth)} if MONTH in self._weighed else {}
+        if TIME not in self._weighed:
+            return found
+        bounds = times.bounds(self.in_chain(number), parts_of(view, number))
+        if bounds is not None:
+            length: float | None = bounds[1] - bounds[0]
+        else:
+            later = self._times(view.steps_after(number), view, times)
+            assert passed.last is not None
+            margin = ROUNDED * math.ulp(passed.last)
+            after = next((time for time in later if time is not None and time - passed.last > margin), None)
+            if after is None and not view.ended:
+                return None
+            length = after - passed.last if after is not None else passed.length or self.config.time.interval
+        if length is None or not 0 <= length < math.inf:
+            raise ConfigError(
+                f"weights: time: step {number} has {'no length' if length is None else f'the length {length:g}'}: let "
+                "the program write the bounds of its time, ascending, or set time: interval"
+            )
+        return found | {TIME: length}
+
+    @property
+    def uneven(self) -> list[str]:
+        """Say which statistics take steps of several lengths as if they were of one, if nobody has said that."""
+        passed = self.timeline.passed
+        names = [
+            f"{item.name} ({', '.join(own)})"
+            for item in self.config.diagnostics.values()
+            if not item.is_told and (own := [op.name for op in item.operators if is_length_worth_a_word(op)])
+        ]
+        if not passed.differ or not names:
+            return []
+        return [
+            f"the steps are from {passed.shortest:g} to {passed.longest:g} long, in the units of their time, but each "
+            f"counts alike in {', '.join(names)}: set weights: time to weigh them by their length, or weights: steps"
+        ]
 
     def in_chain(self, number: int) -> int:
         """Return a step's number as it is counted through a chain of jobs."""
@@ -429,6 +485,10 @@ class Folding:
                 {},
                 arrays=tuple(new.arrays),
                 others={text: tuple(own) for text, own in new.others.items()},
+                weights={
+                    weights: tuple(own[batch.numbers.index(number)] for number in new.numbers)
+                    for weights, own in batch.weights.items()
+                },
             )
             diagnostic = self.config.diagnostics[name]
             own = site.directories[node]

@@ -37,6 +37,8 @@ class Inputs:
     """For each step smallest and largest value of the first variable, where somebody wants to know; none if nobody."""
     bytes: int = 0
     """Bytes of the blocks."""
+    weights: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """How much each step counts, by what diagnostics weigh them."""
 
     @classmethod
     def joined(cls, parts: "Sequence[Inputs]") -> "Inputs | None":
@@ -50,6 +52,9 @@ class Inputs:
             {name: tuple(chain.from_iterable(part.variables[name] for part in parts)) for name in parts[0].variables},
             extremes=tuple(chain.from_iterable(part.extremes for part in parts)),
             bytes=sum(part.bytes for part in parts),
+            weights={
+                name: tuple(chain.from_iterable(part.weights[name] for part in parts)) for name in parts[0].weights
+            },
         )
 
 

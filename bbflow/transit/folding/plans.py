@@ -146,6 +146,8 @@ class PlannedSteps:
     """For each step the plan's single values."""
     extremes: tuple[bytes, ...]
     """For each step minimum and maximum of the plan's filtered forms."""
+    weights: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """How much each step counts, by what diagnostics weigh them."""
 
     @classmethod
     def of(cls, plan: FoldPlan, stretch: Stretch) -> "PlannedSteps":
@@ -158,6 +160,7 @@ class PlannedSteps:
             tuple(step.files for step in own),
             tuple(_values(plan, parts) for parts in stretch.parts),
             tuple(_rows_of(step.extremes, plan.filtered) for step in own),
+            stretch.weights,
         )
 
 

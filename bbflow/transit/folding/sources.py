@@ -100,6 +100,7 @@ class MappedSteps:
             {name: tuple(self._values(shard, shard.places[name], wanted)) for name in names},
             extremes=tuple(self._extremes(shard, names[0], at) for at in wanted),
             bytes=sum(form.bytes for form in forms) * len(wanted),
+            weights={name: tuple(own[at] for at in wanted) for name, own in self.steps.weights.items()},
         )
 
     def _values(self, shard: PlannedShard, place: Place, wanted: Sequence[int]) -> Iterator[Array]:

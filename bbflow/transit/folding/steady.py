@@ -120,7 +120,9 @@ def _row(diagnostic: Diagnostic, form: BlockForm, encoding: Encoding, kept: list
     if form.spilled or not form.bytes or form.stride > 1 or form.dtype not in TYPES:
         return None
     state_layout = state_layout_of(diagnostic, OUTER, form.dtype, form.count)
-    is_known = state_layout.families and all(isinstance(family, Moments) for family in state_layout.families)
+    is_known = state_layout.families and all(
+        isinstance(family, Moments) and not family.is_weighted for family in state_layout.families
+    )
     if not is_known or not is_bare(encoding, form.dtype):
         return None
     fill = next(iter(fills_of(encoding, form.dtype)), np.empty(0))

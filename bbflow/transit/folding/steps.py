@@ -1,7 +1,7 @@
 """Steps on their way to the statistics: through transforms, and through the expression after them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bbflow.operators.diagnostic import VALUE
 from bbflow.operators.expressions import Expression
@@ -45,6 +45,20 @@ class Carried:
 def _copy(source: Mapping[str, Array], target: Views) -> None:
     for name, values in source.items():
         target[name][...] = values
+
+
+@dataclass(frozen=True, slots=True)
+class WeighedSteps:
+    """Steps of which some count more than others."""
+
+    steps: HasTiles
+    """Where they come from."""
+    weights: Array
+    """How much each counts; of shape (steps,)."""
+
+    def part(self, points: slice) -> Steps:
+        """Return some of the points."""
+        return replace(self.steps.part(points), weights=self.weights)
 
 
 @dataclass(frozen=True, slots=True)

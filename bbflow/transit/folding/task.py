@@ -27,7 +27,7 @@ from bbflow.transit.folding.shards import Room, ShardKey, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, CARRIED, INNER, OUTER, Keys, StateSlot, plan_roll
 from bbflow.transit.folding.state_layouts import state_layout_of
 from bbflow.transit.folding.states import begun, combine_files, free_file, map_source, map_target
-from bbflow.transit.folding.steps import Carried, Then
+from bbflow.transit.folding.steps import Carried, Then, WeighedSteps
 from bbflow.transit.folding.tables import Alike
 
 
@@ -175,6 +175,8 @@ class ShardFold:
         level = INNER if self._diagnostic.each else OUTER
         if level == OUTER and self._diagnostic.then is not None:
             steps = Then(steps, self._diagnostic.then)
+        if self._diagnostic.weights:
+            steps = WeighedSteps(steps, np.array(work.inputs.weights[self._diagnostic.weights]))
         rows = self._fold(level, dtype, steps, extremes_of(work.inputs, self._diagnostic, work.local))
         return replace(
             self._old,

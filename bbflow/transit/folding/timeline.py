@@ -83,6 +83,8 @@ class Passed(NamedTuple):
     """Whether the steps are of so many lengths that a gap can't be told from a longer one."""
     error: float = 0.0
     """By how much the times may be off."""
+    length: float | None = None
+    """Time between the last two steps."""
     is_restarted: bool = False
     """Whether times went back since the last step, as after a restart: what comes may be that step once more."""
 
@@ -121,6 +123,7 @@ class Passed(NamedTuple):
             interval=interval,
             is_uneven=is_uneven,
             missing=self.missing + missing,
+            length=passed,
             shortest=min(passed, self.shortest),
             longest=self.longest if missing else max(passed, self.longest),
         )

@@ -1,0 +1,90 @@
+"""Statistics to which steps contribute by their length: the formulas of weighted moments."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from bbflow.errors import ConfigError
+from bbflow.operators.operator import Operator
+from bbflow.operators.statistics import basic
+from bbflow.operators.statistics.ends import End
+from bbflow.operators.statistics.extreme_times import ExtremeTime
+from bbflow.operators.statistics.moments import COUNT, FIRST, SECOND, SHIFT, WEIGHT, Moments
+from bbflow.operators.steps import Array, Views
+
+TIME, MONTH, STEPS = "time", "month", "steps"
+WEIGHTS: Mapping[str, str] = {TIME: "the steps' lengths", MONTH: "the days of their months", STEPS: "nothing"}
+"""What steps may be weighted by, as the configuration's key `weights` has it."""
+MEAN = Moments.of(COUNT, SHIFT, FIRST, WEIGHT)
+SPREAD = Moments.of(COUNT, SHIFT, FIRST, SECOND, WEIGHT)
+INDIFFERENT = (basic.minimum, basic.maximum, basic.value_range, basic.count)
+"""Formulas to which lengths don't matter."""
+
+
+def mean(views: Views) -> Array:
+    """Return shift + first / weight."""
+    found: Array = views["shift"] + views["first"] / views["weight"]
+    return found
+
+
+def var(views: Views) -> Array:
+    """Return (second - first**2 / weight) / weight: of the population."""
+    found: Array = np.maximum(views["second"] - views["first"] ** 2 / views["weight"], 0) / views["weight"]
+    return found
+
+
+def std(views: Views) -> Array:
+    """Return the square root of `var`."""
+    return np.sqrt(var(views))
+
+
+def integral(views: Views) -> Array:
+    """Return shift * weight + first: the integral over time."""
+    return np.where(views["count"] > 0, views["shift"] * views["weight"] + views["first"], np.nan)
+
+
+FORMULAS = {basic.mean: (mean, MEAN), basic.var: (var, SPREAD), basic.std: (std, SPREAD), basic.total: (integral, MEAN)}
+"""Formula to its weighted form and what that needs."""
+
+
+def weighted(operator: Operator, by: str) -> Operator:
+    """Return an operator to whose result each step contributes by its weight.
+
+    Parameters
+    ----------
+    operator
+        Any.
+    by
+        Of `WEIGHTS`.
+
+    Raises
+    ------
+    ConfigError
+        If it has no such form.
+    """
+    is_indifferent = operator.formula in INDIFFERENT or isinstance(operator.family, End | ExtremeTime)
+    if by in ("", STEPS) or is_indifferent:
+        return operator
+    where = f"weights: {by}: operator {operator.name!r}"
+    if operator.formula not in FORMULAS:
+        raise ConfigError(f"{where} has no weighted form: put it under another name")
+    if dict(operator.parameters).get("ddof"):
+        raise ConfigError(f"{where}: ddof corrects for a number of values, and weights are none: take it out")
+    if operator.formula is basic.total and by == MONTH:
+        raise ConfigError(f"{where}: an integral over time needs the steps' lengths: take weights: {TIME}")
+    formula, family = FORMULAS[operator.formula]
+    return replace(
+        operator,
+        formula=formula,
+        family=family,
+        parameters=(),
+        takes_means=False,
+        cell_method=f"{operator.cell_method} (weighted by {WEIGHTS[by]})",
+        own_units="{units} {time}" if formula is integral else operator.own_units,
+    )
+
+
+def is_length_worth_a_word(operator: Operator) -> bool:
+    """Whether the steps' lengths would change an operator's result, and it doesn't know them."""
+    return operator.formula in FORMULAS

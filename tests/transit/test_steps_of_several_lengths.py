@@ -1,0 +1,138 @@
+"""Steps of several lengths, times that are rounded or written again, and units that change, through whole analyses."""
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from bbflow import start_nodes
+from bbflow.errors import BbflowError
+from testsupport.writers import write, write_config, writing
+
+WRITER = """
+when = io.define_variable("time", np.zeros(1))
+ends = io.define_variable("time_bnds", np.zeros(2), [2], [0], [2], True) if BOUNDS else None
+x = io.define_variable("x", np.zeros(POINTS), [POINTS], [0], [POINTS], True)
+engine = io.open("out", Mode.Write)
+for step, time in enumerate(TIMES):
+    engine.begin_step()
+    for name, value in AXES.get(step, {}).items():
+        if step:
+            io.remove_attribute(name)
+        io.define_attribute(name, value)
+    engine.put(when, np.array([time]), Mode.Sync)
+    if BOUNDS:
+        engine.put(ends, np.array(BOUNDS[step], "f8"), Mode.Sync)
+    engine.put(x, np.full(POINTS, float(step + FIRST)), Mode.Sync)
+    engine.end_step()
+engine.close()
+"""
+DAYS = {"time/units": "days since 2001-01-01", "time/calendar": "noleap"}
+UNEVEN = [*np.arange(0, 1, 0.25).tolist(), *np.arange(1, 2, 0.0625).tolist(), *np.arange(2, 4, 0.5).tolist()]
+
+
+def program(times, *, axes=None, bounds=(), points=3, first=0):
+    """Return a program that writes one step for each time; `axes` has the attributes that come with a step."""
+    words = {"TIMES": list(times), "AXES": axes or {0: DAYS}, "BOUNDS": list(bounds), "POINTS": points, "FIRST": first}
+    code = WRITER
+    for word, value in words.items():
+        code = code.replace(word, repr(value))
+    return code
+
+
+def run(folder, code, operators, *, window="run", capacity="8MiB", **config):
+    """Analyse what a program writes; return the outcome and the results."""
+    config = {
+        "stream": "model", "output": str(folder / "out"), "operators": operators, "windows": [window],
+        "workers": {"processes": 0, "threads": 1, "batch_steps": 3}, **config,
+    }  # fmt: skip
+    with start_nodes(1, capacity) as nodes, nodes.analyse(config) as analysis:
+        write(nodes.contact, code, write_config(folder))
+        outcome = analysis.wait(100)
+    with xr.open_zarr(folder / "out" / "results.zarr", decode_times=False) as results:
+        return outcome, results.load()
+
+
+def test_steps_weigh_as_long_as_it_is_to_the_next_one(tmp_path):
+    operators = {
+        "x": {"operators": ["mean", "sum"], "weights": "time"},
+        "alike": {"of": "x", "operators": ["mean"], "weights": "steps"},
+    }
+    outcome, results = run(tmp_path, program(UNEVEN), operators)
+    lengths, values = np.diff([*UNEVEN, 4.0]), np.arange(len(UNEVEN))
+    assert float(results.x_run_mean[0, 0]) == pytest.approx(np.average(values, weights=lengths), rel=1e-12)
+    assert float(results.x_run_sum[0, 0]) == pytest.approx((values * lengths).sum(), rel=1e-12)
+    assert float(results.alike_run_mean[0, 0]) == values.mean()
+    assert results.x_run_mean.cell_methods == "time: mean (weighted by the steps' lengths)"
+    assert (outcome.complete, outcome.errors, results.missing_run.item()) == (True, (), 0)
+
+
+def test_months_weigh_as_their_bounds_say_or_by_their_days(tmp_path):
+    ends = np.cumsum([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
+    times, bounds = ((ends[1:] + ends[:-1]) / 2).tolist(), np.stack([ends[:-1], ends[1:]], axis=1).tolist()
+    operators = {"x": {"operators": ["mean"], "weights": "time"}, "y": {"of": "x", "operators": ["yearmonmean"]}}
+    code = program(times, bounds=bounds, axes={0: DAYS | {"time/bounds": "time_bnds"}})
+    outcome, results = run(tmp_path, code, operators, window="year")
+    right = np.average(np.arange(12), weights=np.diff(ends))
+    assert float(results.x_year_mean[0, 0]) == pytest.approx(right, rel=1e-12)
+    assert float(results.y_year_mean[0, 0]) == pytest.approx(right, rel=1e-12)
+    assert outcome.errors == ()
+
+
+def test_that_steps_of_several_lengths_count_alike_is_said(tmp_path):
+    outcome, results = run(tmp_path, program(UNEVEN), {"x": ["mean", "max"]})
+    (line,) = outcome.errors
+    assert "from 0.0625 to 0.5 long" in line
+    assert "x (mean): set weights: time" in line
+    assert (outcome.complete, results.missing_run.item()) == (True, 0)
+
+
+def test_a_pool_with_room_for_one_step_only_is_refused_where_the_next_one_tells_its_length(tmp_path):
+    config = {"stream": "model", "output": str(tmp_path / "out"), "workers": {"processes": 0}, "windows": ["run"]}
+    config |= {"operators": {"x": {"operators": ["mean"], "weights": "time"}}}
+    code = program(range(6), points=400_000)
+    with (
+        start_nodes(1, "4MiB") as nodes,
+        nodes.analyse(config) as analysis,
+        writing(nodes.contact, code, write_config(tmp_path)),
+        pytest.raises(BbflowError, match="room for one step only"),
+    ):
+        analysis.wait(100)
+
+
+def test_units_that_change_are_converted_as_a_reader_of_each_file_has_it(tmp_path):
+    axes = {
+        0: {"time/units": "days since 2001-01-01", "time/calendar": "noleap"},
+        4: {"time/units": "hours since 2001-01-01"},
+        8: {"time/units": "days since 2001-01", "time/calendar": "365_day"},
+    }
+    times = [0.0, 1.0, 2.0, 3.0, 96.0, 120.0, 144.0, 168.0, 8.0, 9.0]
+    outcome, results = run(tmp_path, program(times, axes=axes), {"x": ["mean"]}, window="day", raw="all")
+    assert results.steps_day.values.tolist() == [1] * 10
+    assert (results.time_day.values - 0.5).tolist() == list(range(10))
+    assert outcome.complete
+    with xr.open_zarr(tmp_path / "out" / "raw.zarr", decode_times=False) as raw:
+        assert raw.time.values.tolist() == list(range(10))
+        assert raw.time.units == "days since 2001-01-01"
+
+
+@pytest.mark.parametrize(
+    ("changed", "time", "message"),
+    [
+        ({"time/calendar": "360_day"}, {}, "has other days"),
+        ({"time/units": "hours since 2001-01-01"}, {"units": "days since 2001-01-01"}, "of all steps: take it out"),
+    ],
+)
+def test_what_cannot_be_converted_is_refused(tmp_path, changed, time, message):
+    code = program([0.0, 1.0, 2.0, 72.0], axes={0: DAYS, 3: changed})
+    with pytest.raises(BbflowError, match=message):
+        run(tmp_path, code, {"x": ["mean"]}, time=time)
+
+
+def test_a_job_that_writes_its_last_steps_again_with_rounded_times_counts_each_once(tmp_path):
+    axes = {0: {"time/units": "days since 2000-01-01"}}
+    run(tmp_path / "one", program(np.arange(30) / 10, axes=axes), {"x": ["mean"]})
+    again = np.cumsum([float(np.float32(2.0)), *[0.1] * 19])
+    code = program(again, axes=axes, first=20)
+    outcome, results = run(tmp_path / "two", code, {"x": ["mean"]}, **{"continue": str(tmp_path / "one" / "out")})
+    assert (results.steps_run.item(), results.missing_run.item(), float(results.x_run_mean[0, 0])) == (40, 0, 19.5)
+    assert (outcome.complete, "bbflow_left_out" in results.attrs) == (True, False)
