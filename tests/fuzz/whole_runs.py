@@ -94,7 +94,10 @@ def check(program: Program, truth: oracle.Truth, output: Path, outcome: Any) -> 
     assert outcome.late == program.steps - outcome.steps, f"{outcome.late} late steps"
     may_skip = program.config["time"]["late"] == "skip"
     is_whole = not any("raw.zarr hasn't all" in line for line in outcome.errors)
-    expected = is_whole and not program.refused and (not outcome.late or (may_skip and outcome.steps > 0))
+    folded = [field for field in program.fields if field.name in program.config["operators"]]
+    lacks = any(field.values[step] is None for field in folded for step in truth.accepted)
+    in_time = not outcome.late or (may_skip and outcome.steps > 0)
+    expected = is_whole and not (lacks or program.refused) and in_time
     assert outcome.complete == expected, "the outcome doesn't say whether something is lost"
     is_said = any("was refused" in line for line in outcome.errors)
     assert is_said == bool(program.refused), "the outcome doesn't say what the program was refused"

@@ -141,8 +141,10 @@ def _batches(config: Config, step: SeenStep, clock: Clock) -> Iterator[Finding]:
     windows |= {window.name: window for item in config.diagnostics.values() for window in item.inner_windows}
     interval_s = None if clock.by_steps or step.interval is None else step.interval * clock.unit_s
     for name, window in windows.items():
-        by_steps = isinstance(window.spans, StepsSpan)
-        each = window.spans.count == 1 if by_steps else interval_s is not None and window.spans.seconds <= interval_s
+        if isinstance(window.spans, StepsSpan):
+            each = window.spans.count == 1
+        else:
+            each = interval_s is not None and window.spans.seconds <= interval_s
         if each and not isinstance(window.spans, Run):
             text = f"the window {name} ends with each step, so each is a batch of its own: 10 to 20 ms of the analysis"
             yield Finding(NOTE, "like", text)
