@@ -140,6 +140,13 @@ def dataset_of(opening: Opening, source: Source, stream: str, time: str, dropped
     _check_names(block.name for blocks in placed for _, block in blocks)
     has_time = any(block.name == time and block.kind == "GlobalValue" for blocks in placed for _, block in blocks)
     axis = time if has_time else STEP
+    parts = (view.step(node, number) for number in numbers for node in view.taking_part)
+    units = dict.fromkeys(part.axis for part in parts if part is not None and part.axis != (None, None))
+    if axis == "time" and len(units) > 1:
+        told = " and ".join(" in the calendar ".join(filter(None, own)) for own in units)
+        raise StreamError(
+            f"the time of these steps is in {told}: open those of each by themselves (after=STEP, wait=N)"
+        )
     there = {block.name for _, block in view.blocks(numbers[-1])} | {block.name for own in placed for _, block in own}
     attributes = StreamAttributes(view.attributes_at(numbers[-1]), frozenset({axis}), variables=there)
     found = lay_out(placed, [opening.landed_in(number) for number in numbers], attributes)

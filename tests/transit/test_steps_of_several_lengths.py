@@ -136,3 +136,11 @@ def test_a_job_that_writes_its_last_steps_again_with_rounded_times_counts_each_o
     outcome, results = run(tmp_path / "two", code, {"x": ["mean"]}, **{"continue": str(tmp_path / "one" / "out")})
     assert (results.steps_run.item(), results.missing_run.item(), float(results.x_run_mean[0, 0])) == (40, 0, 19.5)
     assert (outcome.complete, "bbflow_left_out" in results.attrs) == (True, False)
+
+
+def test_a_view_of_steps_whose_units_change_is_refused_in_one_line(tmp_path):
+    code = program([0.0, 1.0, 48.0], axes={0: DAYS, 2: {"time/units": "hours since 2001-01-01"}})
+    with start_nodes(1, "8MiB") as nodes:
+        write(nodes.contact, code, write_config(tmp_path))
+        with pytest.raises(BbflowError, match="open those of each by themselves"):
+            xr.open_dataset(nodes.contact, engine="bbflow")
