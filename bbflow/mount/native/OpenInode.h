@@ -175,9 +175,9 @@ private:
     std::optional<Lack> TryPrepare(const Caller &caller, uint64_t index, uint64_t offset,
                                    uint64_t bytes);
     void Renew(const Caller &caller, uint64_t index, Way way);
-    std::optional<Lack> TryWritePart(const Caller &caller, uint64_t index, std::string_view bytes,
-                                     uint64_t offset);
-    void WritePart(const Caller &caller, uint64_t index, std::string_view bytes, uint64_t offset);
+    std::optional<Lack> TryWritePart(const Caller &caller, std::string_view bytes, uint64_t offset,
+                                     uint64_t &written);
+    uint64_t WritePart(const Caller &caller, std::string_view bytes, uint64_t offset);
     Value::Array PiecesForCommit() const;
     void Settle();
 };

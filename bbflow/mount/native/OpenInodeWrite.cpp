@@ -97,13 +97,18 @@ void OpenInode::Renew(const Caller &caller, const uint64_t index, const Way way)
     piece.IsCut = true;
 }
 
-/** Gives the room that it lacks, and where, if it does. */
-std::optional<OpenInode::Lack> OpenInode::TryWritePart(const Caller &caller, const uint64_t index,
-                                                       const std::string_view bytes,
-                                                       const uint64_t offset)
+/** Writes what of some bytes belongs into one piece. Which one is only known while nobody replaces
+ *  the layout.
+ *  @param written gets how many they are
+ *  @return the room that it lacks, and where, if it does */
+std::optional<OpenInode::Lack> OpenInode::TryWritePart(const Caller &caller,
+                                                       const std::string_view all,
+                                                       const uint64_t from, uint64_t &written)
 {
     const Writing lock(m_Mutex);
     CheckGeneration();
+    const uint64_t index = from / m_Layout.PieceBytes, offset = from % m_Layout.PieceBytes;
+    const std::string_view bytes = all.substr(0, m_Layout.PieceBytes - offset);
     const uint64_t spent = index < m_Layout.Pieces.size() ? m_Layout.Pieces[index].Spent : 0;
     try
     {
@@ -126,16 +131,20 @@ std::optional<OpenInode::Lack> OpenInode::TryWritePart(const Caller &caller, con
     m_Layout.Size = std::max(m_Layout.Size, index * m_Layout.PieceBytes + piece.Bytes);
     MarkDirty();
     m_Grown.notify_all();
+    written = bytes.size();
     return std::nullopt;
 }
 
-void OpenInode::WritePart(const Caller &caller, const uint64_t index, const std::string_view bytes,
-                          const uint64_t offset)
+/** Gives how many of the bytes were written: those of one piece. */
+uint64_t OpenInode::WritePart(const Caller &caller, const std::string_view bytes,
+                              const uint64_t offset)
 {
-    while (const std::optional<Lack> lack = TryWritePart(caller, index, bytes, offset))
+    uint64_t written = 0;
+    while (const std::optional<Lack> lack = TryWritePart(caller, bytes, offset, written))
     {
         m_Volume.WaitForRoom(caller, lack->Node, lack->Bytes);
     }
+    return written;
 }
 
 void OpenInode::Write(const Caller &caller, const std::string_view bytes, const uint64_t offset)
@@ -144,13 +153,9 @@ void OpenInode::Write(const Caller &caller, const std::string_view bytes, const 
     Patience patience(m_Volume.Link().Patience());
     for (uint64_t done = 0; done < bytes.size();)
     {
-        const uint64_t index = (offset + done) / m_Layout.PieceBytes;
-        const uint64_t start = (offset + done) % m_Layout.PieceBytes;
-        const uint64_t part = std::min(bytes.size() - done, m_Layout.PieceBytes - start);
         try
         {
-            WritePart(caller, index, bytes.substr(done, part), start);
-            done += part;
+            done += WritePart(caller, bytes.substr(done), offset + done);
         }
         catch (const Errno &error)
         {
@@ -176,10 +181,10 @@ uint64_t OpenInode::Append(const Caller &caller, const std::string_view bytes,
 bool OpenInode::TryTruncate(const Caller &caller, const uint64_t size)
 {
     CheckSize(size);
+    const Writing lock(m_Mutex);
     const uint64_t index = size / m_Layout.PieceBytes;
     const uint64_t rest = size % m_Layout.PieceBytes;
     const size_t kept = index + (rest > 0 ? 1 : 0);
-    const Writing lock(m_Mutex);
     if (m_Writers.empty())
     {
         return false;
