@@ -16,6 +16,7 @@ from bbflow.events import EventLog
 from bbflow.host.atomic import write_whole
 from bbflow.landing.absent import absent_ranks
 from bbflow.net.contact import read_contact
+from bbflow.operators.own import isolation
 from bbflow.operators.statistics.weighting import TIME
 from bbflow.operators.windows.calendars import Clock
 from bbflow.store.pool import forget_pools
@@ -258,10 +259,11 @@ class Pipeline:
             return self._end(self._ended)
         for watcher in self._watchers:
             watcher.start()
-        try:
-            return self._run(deadline_s)
-        finally:
-            self._close()
+        with isolation.in_use():
+            try:
+                return self._run(deadline_s)
+            finally:
+                self._close()
 
     def _run(self, deadline_s: float) -> Outcome | None:
         while not self._stopped:

@@ -1,3 +1,4 @@
+import os
 import pickle
 import re
 import subprocess
@@ -5,6 +6,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import yaml
 from hypothesis import given, settings
@@ -14,6 +16,7 @@ from laws import cuts, folded, layout_of, merged
 from bbflow.configuring.config import load_config
 from bbflow.errors import ConfigError, OperatorError
 from bbflow.operators import StateLayout, fold_steps, parse_operators
+from bbflow.operators.own import isolation
 from bbflow.operators.own.guard import collecting, error_of
 from bbflow.operators.own.isolation import Child
 from bbflow.operators.own.origin import Origin
@@ -277,6 +280,22 @@ def test_a_process_that_died_between_two_calls_is_told_and_can_be_closed(modules
     with pytest.raises(OperatorError, match="SIGKILL"):
         child.call(b"work that it can't take in any more")
     child.close()
+
+
+def test_a_process_of_users_code_ends_with_the_last_analysis_that_uses_it(batch):
+    def own():
+        return [child for child in psutil.Process().children() if "bbflow.operators.own.isolated" in child.cmdline()]
+
+    (total,) = parse_operators([{"examples:Sum": {"isolated": True}}])
+    layout, descriptors = layout_of([total], batch), len(os.listdir("/proc/self/fd"))
+    isolation.close_all()
+    with isolation.in_use():
+        with isolation.in_use():
+            folded(layout, batch)
+        assert len(own()) == 1
+        np.testing.assert_allclose(result(total, layout, folded(layout, batch)), batch.sum(0))
+    assert own() == []
+    assert len(os.listdir("/proc/self/fd")) <= descriptors
 
 
 def test_operators_can_be_isolated_when_a_worker_has_died_and_keep_their_state(batch):

@@ -5,7 +5,8 @@ import pickle
 import subprocess
 import sys
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import IO, Any
 
 from bbflow.errors import OperatorError, describe_end
@@ -55,6 +56,14 @@ class Child:
         """Let it end."""
         let_end(self._process)
 
+    def close_if_idle(self) -> bool:
+        """Let it end unless it is called now, which may take any time; return whether it has."""
+        is_idle = self._lock.acquire(blocking=False)
+        if is_idle:
+            self.close()
+            self._lock.release()
+        return is_idle
+
 
 def let_end(process: subprocess.Popen[Any]) -> None:
     """Close the pipes to a process, and wait until it has ended."""
@@ -66,7 +75,24 @@ def let_end(process: subprocess.Popen[Any]) -> None:
 
 
 _children: dict[Origin, Child] = {}
+_users = 0
 _lock = threading.Lock()
+
+
+@contextmanager
+def in_use() -> Iterator[None]:
+    """Keep the processes of users' code for what calls them again and again; with the last user they end."""
+    global _users
+    with _lock:
+        _users += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _users -= 1
+            for origin in [] if _users else [*_children]:
+                if _children[origin].close_if_idle():
+                    del _children[origin]
 
 
 def call(origin: Origin, target: Any, method: str, *arguments: Any, **keys: Any) -> Any:
