@@ -50,6 +50,16 @@ def _replacing(path: str) -> Iterator[str]:
         raise
 
 
+def _made(path: str, mode: int) -> int:
+    """Open a new file: what has its name, of a dead process or of somebody who lays a link there, goes first."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    try:
+        return os.open(path, flags, mode)
+    except FileExistsError:
+        os.unlink(path)
+        return os.open(path, flags, mode)
+
+
 def write_whole(path: Path | str, content: str | bytes | memoryview, mode: int = 0o666) -> None:
     """Write a file; as text and in `pathlib` it would take longer, and publications write thousands.
 
@@ -69,7 +79,7 @@ def write_whole(path: Path | str, content: str | bytes | memoryview, mode: int =
     """
     name, left = str(path), memoryview(content.encode() if isinstance(content, str) else content).cast("B")
     with naming(name), _replacing(name) as temporary:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+        descriptor = _made(temporary, mode)
         try:
             while left:
                 left = left[os.write(descriptor, left) :]

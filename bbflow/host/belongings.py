@@ -6,6 +6,7 @@ any part of one name, ``**`` for any number of directories, and at the end for a
 """
 
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from fnmatch import fnmatchcase
@@ -32,11 +33,14 @@ def make(directory: Path, *patterns: str) -> None:
     Raises
     ------
     ConfigError
-        If it is there with files in it and no mark, or belongs to another user.
+        If it is there with files in it and no mark, belongs to another user, or all may write into it.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if directory.stat().st_uid != os.geteuid():
+    # a link of somebody else's may lead to a directory of our own now, and to another one later
+    if directory.lstat().st_uid not in (os.geteuid(), 0) or directory.stat().st_uid != os.geteuid():
         raise ConfigError(f"{directory} belongs to another user: give another directory")
+    if directory.stat().st_mode & stat.S_IWOTH:
+        raise ConfigError(f"{directory} can be written by all users: chmod o-w, or give another directory")
     if not is_marked(directory) and any(directory.iterdir()):
         raise ConfigError(f"{directory} isn't empty, and bbflow didn't make it: move it, or give another directory")
     new = _new(directory, patterns)
@@ -140,8 +144,13 @@ def _note(directory: Path, new: Sequence[str], header: str, taken: Path | None) 
         raise ConfigError(f"{taken} is in the way, and bbflow didn't make it: move it, or give another directory")
     first = [] if is_marked(directory) else [f"{header}{directory.stat().st_ino}"]
     if first or new:
-        with (directory / MARK).open("a") as file:
+        with open(directory / MARK, "a", opener=_unlinked) as file:
             file.write("".join(f"{line}\n" for line in (*first, *new)))
+
+
+def _unlinked(path: str, flags: int) -> int:
+    """Open a file, but none that a link names: who shares a directory may have put one there."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 def _header(directory: Path) -> str | None:

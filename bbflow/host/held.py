@@ -35,7 +35,7 @@ class HeldDirectory:
     Raises
     ------
     ConfigError
-        If it belongs to another user, or others may write into it.
+        If it belongs to another user, or others may change what is in it; a sticky one they may only add to.
     """
 
     def __init__(self, descriptor: int, path: Path) -> None:
@@ -44,7 +44,7 @@ class HeldDirectory:
         said = None
         if found.st_uid != os.geteuid():
             said = f"belongs to user {found.st_uid}, not to user {os.geteuid()} who would work in it"
-        elif found.st_mode & OTHERS_WRITE:
+        elif found.st_mode & OTHERS_WRITE and not found.st_mode & stat.S_ISVTX:
             said = f"can be written by others (mode {found.st_mode & 0o7777:o}): chmod go-w"
         if said is not None:
             os.close(descriptor)

@@ -37,7 +37,7 @@ def lock(path: str | Path, shared: bool = False, wait: bool = True, create: bool
     OSError
         If the file can't be opened, or its file system has no locks.
     """
-    descriptor = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o600)
+    descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | (os.O_CREAT if create else 0), 0o600)
     try:
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:

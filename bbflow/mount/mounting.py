@@ -7,8 +7,10 @@ import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from bbflow.errors import ConfigError, MissingToolError, NodeError
+from bbflow.host.held import HeldDirectory
 
 PROGRAM = Path(__file__).parent / "bbflow-mount"
 READY = "bbflow-mount: ready on "
@@ -16,6 +18,8 @@ DEAD = frozenset({errno.ENOTCONN, errno.ECONNABORTED, errno.ECANCELED})
 """What calls fail with once a mount's program was killed; the last two while the kernel takes its io_urings down."""
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
+MOST_SAID_BYTES = 65536
+"""What is read of a log to see how the start went."""
 _POLL_S = 0.02
 
 
@@ -98,19 +102,40 @@ def start_daemon(options: MountOptions, log: Path) -> int:
     NodeError
         If it didn't start; the message is its own.
     """
-    with log.open("wb") as file:
+    words = command(options)
+    with _log_file(log) as file:
         process = subprocess.Popen(
-            command(options), stdin=subprocess.DEVNULL, stdout=file, stderr=file, cwd="/", start_new_session=True
+            words, stdin=subprocess.DEVNULL, stdout=file, stderr=file, cwd="/", start_new_session=True
         )
+        _await_ready(options, process, file.fileno(), log)
+    return process.pid
+
+
+def _log_file(log: Path) -> BinaryIO:
+    """Open a log, empty; root doesn't write below directories of others, who could have it write to any file."""
+    try:
+        if os.geteuid() != 0:
+            return log.open("w+b")
+        with HeldDirectory.at(log.absolute().parent) as above:
+            file = os.fdopen(above.open(log.name, os.O_RDWR | os.O_CREAT), "w+b")
+    except ConfigError as error:
+        raise ConfigError(f"{error}; root's log goes elsewhere: say where by --log") from None
+    except OSError as error:
+        raise ConfigError(f"the log {log} can't be written ({error.strerror}): say where by --log") from None
+    file.truncate(0)
+    return file
+
+
+def _await_ready(options: MountOptions, process: "subprocess.Popen[bytes]", file: int, log: Path) -> None:
+    """Wait until the files are there; the program's words are read from the log that it was given, not by its name."""
     deadline_s = time.monotonic() + START_TIMEOUT_S
-    while READY not in log.read_text(errors="replace"):
+    while READY not in (said := os.pread(file, MOST_SAID_BYTES, 0).decode(errors="replace")):
         if process.poll() is not None:
-            raise NodeError(f"{options.directory} isn't mounted: {log.read_text(errors='replace').strip()}")
+            raise NodeError(f"{options.directory} isn't mounted: {said.strip()}")
         if time.monotonic() > deadline_s:
             process.kill()
             raise NodeError(f"{options.directory} wasn't mounted within {START_TIMEOUT_S:.0f} s: see {log}")
         time.sleep(_POLL_S)
-    return process.pid
 
 
 def run_in_foreground(options: MountOptions) -> int:

@@ -75,9 +75,10 @@ def test_files_patterns_and_directories_come_to_their_places(controller, pfs):
 
 def test_a_directory_that_has_taken_the_place_of_a_jobs_stays(controller):
     assert controller.set_up() == 0
-    (controller.bb / "7").rmdir()
-    (controller.bb / "kept").mkdir()  # else a new one may get the same inode
+    was = (controller.bb / "7").stat().st_ino
+    (controller.bb / "7").rename(controller.bb / "kept")  # else a new one may get the same inode
     (controller.bb / "7").mkdir()
+    assert (controller.bb / "7").stat().st_ino != was
     (controller.bb / "7" / "file").touch()
     assert controller.tear_down() == 0
     assert (controller.bb / "7" / "file").exists()

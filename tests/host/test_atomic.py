@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from bbflow.host.atomic import replacing, write_whole
+from bbflow.host.atomic import beside, replacing, write_whole
 
 
 def test_a_file_is_replaced_and_nothing_is_left_beside_it(tmp_path):
@@ -46,3 +46,11 @@ def test_threads_that_write_one_file_leave_one_of_their_contents(tmp_path):
         thread.join()
     assert path.read_text() in contents
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_link_that_waits_under_the_hidden_name_is_not_written_through(tmp_path):
+    (tmp_path / "kept").write_text("kept")
+    beside(tmp_path / "file").symlink_to(tmp_path / "kept")
+    write_whole(tmp_path / "file", b"new")
+    assert (tmp_path / "file").read_bytes() == b"new"
+    assert (tmp_path / "kept").read_text() == "kept"

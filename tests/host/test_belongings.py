@@ -98,3 +98,19 @@ def test_one_process_works_in_a_directory_at_a_time(tmp_path):
             pass
     with locked(tmp_path, "it is taken"):
         pass
+
+
+def test_a_directory_that_all_users_can_write_is_not_made_ones_own(tmp_path):
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    with pytest.raises(ConfigError, match="chmod o-w"):
+        make(tmp_path / "open", "*")
+
+
+def test_a_mark_that_is_a_link_is_not_written_through(tmp_path):
+    (tmp_path / "kept").write_text("kept")
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / ".bbflow").symlink_to(tmp_path / "kept")
+    with pytest.raises(OSError, match="symbolic links"):
+        claim(tmp_path / "shared", "*.zarr")
+    assert (tmp_path / "kept").read_text() == "kept"

@@ -1,7 +1,6 @@
 """A client of the files from Python: paths in, attributes and open files out. It keeps nothing, so is never behind."""
 
 import errno
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -331,6 +330,6 @@ def _entry(path: str, attr: Attr) -> DirectoryEntry:
 
 
 def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    """Return this process's mask without setting it, which other threads would see."""
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1], 8) for line in status if line.startswith("Umask:"))

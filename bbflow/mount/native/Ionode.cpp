@@ -58,45 +58,38 @@ std::string KeyOf(const uint64_t version, const uint64_t index)
 
 Ionode::Ionode(Node address, std::string key)
 : m_Address(std::move(address)), m_Key(std::move(key)),
-  m_IsLocal(m_Address.IsHere() &&
-            access((m_Address.Directory + "/pieces").c_str(), R_OK | W_OK | X_OK) == 0)
+  m_Pieces(m_Address.IsHere() ? m_Address.Directory : "", "pieces")
 {
-}
-
-std::string Ionode::PathOf(const std::string &key) const
-{
-    return m_Address.Directory + "/pieces/" + key;
 }
 
 std::unique_ptr<PieceFile> Ionode::Open(const std::string &key)
 {
-    if (!m_IsLocal)
+    if (!IsLocal())
     {
         return std::make_unique<RemotePiece>(*this, key);
     }
-    return std::make_unique<LocalPiece>(Checked(open(PathOf(key).c_str(), O_RDWR | O_CLOEXEC)));
+    return std::make_unique<LocalPiece>(m_Pieces.Open(key, O_RDWR));
 }
 
 std::unique_ptr<PieceFile> Ionode::Make(const Caller &caller, const std::string &key)
 {
-    if (!m_IsLocal)
+    if (!IsLocal())
     {
         Cut(caller, key, 0);
         return Open(key);
     }
-    const int flags = O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC;
-    return std::make_unique<LocalPiece>(Checked(open(PathOf(key).c_str(), flags, 0600)));
+    return std::make_unique<LocalPiece>(m_Pieces.Make(key));
 }
 
 std::unique_ptr<PieceFile> Ionode::Copy(const Caller &caller, const std::string &key,
                                         const std::string &of, const uint64_t bytes)
 {
-    if (!m_IsLocal)
+    if (!IsLocal())
     {
         Ask(caller, Value::Map{{"op", "copy"}, {"key", key}, {"of", of}, {"bytes", bytes}});
         return Open(key);
     }
-    const LocalPiece source(Checked(open(PathOf(of).c_str(), O_RDONLY | O_CLOEXEC)));
+    const LocalPiece source(m_Pieces.Open(of, O_RDONLY));
     std::unique_ptr<PieceFile> made = Make(caller, key);
     CopyBytes(source.Descriptor(), made->Descriptor(), bytes);
     return made;

@@ -2,6 +2,7 @@
 
 #include "Caller.h"
 #include "Contact.h"
+#include "HeldDirectory.h"
 
 #include <functional>
 #include <memory>
@@ -56,16 +57,16 @@ public:
                uint64_t offset);
     void Cut(const Caller &caller, const std::string &key, uint64_t bytes);
 
-    bool IsLocal() const { return m_IsLocal; }
+    bool IsLocal() const { return m_Pieces.IsHeld(); }
 
 private:
     const Node m_Address;
     const std::string m_Key;
-    const bool m_IsLocal;
+    /** Root doesn't look into directories of others: it asks their nodes. */
+    const HeldDirectory m_Pieces;
     std::mutex m_Mutex;
     std::vector<std::unique_ptr<Channel>> m_Idle;
 
-    std::string PathOf(const std::string &key) const;
     std::unique_ptr<Channel> Take();
     void GiveBack(std::unique_ptr<Channel> channel);
     size_t Over(const std::function<size_t(Channel &)> &work);

@@ -1,5 +1,8 @@
 #include "Mounting.h"
 
+#include "Errno.h"
+#include "HeldDirectory.h"
+
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -49,25 +52,33 @@ int OpenDevice()
 /** As root. Gives -1 if the kernel doesn't let this user. */
 int MountByKernel(const MountOptions &options)
 {
-    const int device = OpenDevice();
-    struct stat root = {};
-    if (stat(options.Directory.c_str(), &root) < 0)
+    int place = -1;
+    try
     {
-        const int error = errno;
-        close(device);
-        Throw("there is no directory to mount on: " + options.Directory, error);
+        place = OpenPlace(options.Directory);
     }
+    catch (const Errno &error)
+    {
+        Throw(
+            "there is no directory to mount on, or a link on the way, which root doesn't follow: " +
+                options.Directory,
+            error.Number());
+    }
+    const int device = OpenDevice();
     const std::string words = "fd=" + std::to_string(device) +
                               ",rootmode=40000,user_id=" + std::to_string(geteuid()) +
                               ",group_id=" + std::to_string(getegid()) + "," + OptionsOf(options);
     const unsigned long flags =
         MS_NOSUID | MS_NODEV | (options.IsReadOnly ? static_cast<unsigned long>(MS_RDONLY) : 0ul);
-    if (mount(options.Source.c_str(), options.Directory.c_str(), "fuse.bbflow", flags,
-              words.c_str()) == 0)
+    const std::string held = "/proc/self/fd/" + std::to_string(place);
+    const int failed =
+        mount(options.Source.c_str(), held.c_str(), "fuse.bbflow", flags, words.c_str());
+    const int error = errno;
+    close(place);
+    if (failed == 0)
     {
         return device;
     }
-    const int error = errno;
     close(device);
     if (error != EPERM)
     {
@@ -109,7 +120,7 @@ int RunFusermount(const std::vector<std::string> &words, const int socket)
 /** Takes a mount out of the tree, by the same right that made it. */
 void Detach(const std::string &directory)
 {
-    if (geteuid() != 0 || umount2(directory.c_str(), MNT_DETACH) != 0)
+    if (geteuid() != 0 || umount2(directory.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) != 0)
     {
         RunFusermount({"fusermount3", "-u", "-q", "-z", "--", directory}, -1);
     }
