@@ -20,11 +20,13 @@ from bbflow.errors import StreamError
 from bbflow.events import EventLog, read_events
 from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.net.contact import read_contact
+from bbflow.operators.windows.calendars import STEP_CLOCK
 from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.clusters.local_cluster import local_cluster
 from bbflow.transit.driver import drain_stage
 from bbflow.transit.driver.drain_stage import MOST_BEGUN, DrainStage
 from bbflow.transit.driver.run_context import Running
+from bbflow.transit.driver.stage import Seen
 from bbflow.view.consumers import DRAIN, Consumers
 from bbflow.view.lease import Lease
 from bbflow.view.stream import News, StreamView
@@ -92,13 +94,16 @@ def stage(request, tmp_path, monkeypatch):
         log.close()
 
 
+SEEN = Seen(StreamAttributes({}), STEP_CLOCK, lambda number, parts: None)
+
+
 def drain(stage, woken, look=lambda: None):
     """Let the stage drain all; return how many batches were begun at most, and the cursor whenever it had changed."""
     most, cursors = 0, [stage.draining.cursor]
     while True:
         look()
-        stage.take()
-        stage.begin()
+        stage.take(SEEN)
+        stage.begin(SEEN)
         most = max(most, len(stage._begun))
         cursors += [stage.draining.cursor] if stage.draining.cursor != cursors[-1] else []
         if stage.idle:

@@ -44,6 +44,11 @@ class StepCall:
     results: Path
     """``results.zarr``, which has the coordinates of all fields."""
 
+    @property
+    def at(self) -> int:
+        """The step's number."""
+        return self.number
+
     def dataset(self) -> "xr.Dataset":
         """Return the fields with their coordinates, decoded as `xarray.open_dataset` does."""
         import xarray as xr  # late: the fold needs none of it
@@ -89,6 +94,11 @@ class SpanCall:
     """Where on the window's axis the span lies."""
     results: Path
     """``results.zarr``, which shows it."""
+
+    @property
+    def at(self) -> int:
+        """The span's place."""
+        return self.index
 
     def dataset(self) -> "xr.Dataset":
         """Return the results with their coordinates, decoded."""

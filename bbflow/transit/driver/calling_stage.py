@@ -1,8 +1,7 @@
 """The stage that calls users' functions: step by step, and with each span of a window, beside fold and drain."""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bbflow.drain.draining import bare
@@ -14,8 +13,8 @@ from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.calling.answers import ERROR, KEPT, STOP, THROUGH, Answers, AxisPlace
 from bbflow.transit.calling.calls import CallReceipt, SpanCall, StepCall, call_function
 from bbflow.transit.clusters.tasks import TaskBatch, let_go
-from bbflow.transit.driver.driver_stage import no_time
 from bbflow.transit.driver.run_context import Running
+from bbflow.transit.driver.stage import Seen, StageReport
 from bbflow.transit.folding.patterns import Parts, parts_of
 from bbflow.transit.output.claiming import STOP_FILE
 from bbflow.transit.output.results import Results
@@ -49,7 +48,7 @@ class Calling:
         """Every step up to this one is done, as far as it goes."""
         if self.error:
             return math.inf
-        return self.next - 1 if self.tasks is None else self.tasks.batch.number - 1  # type: ignore[union-attr]
+        return self.next - 1 if self.tasks is None else self.tasks.batch.at - 1
 
     @property
     def settled(self) -> float:
@@ -57,7 +56,7 @@ class Calling:
         tasks, after = self.tasks, self.next
         if self.error:
             return math.inf
-        return min(self.answers.through + 1, after if tasks is None else tasks.batch.index)  # type: ignore[union-attr]
+        return min(self.answers.through + 1, after if tasks is None else tasks.batch.at)
 
 
 class CallStage:
@@ -75,13 +74,9 @@ class CallStage:
     def __init__(self, run: Running) -> None:
         self._run = run
         self._told = min((step for step, _ in run.consumers.of(CALLS).values()), default=-1)
-        self._attributes: StreamAttributes | None = None
-        self._clock: Clock | None = None
         self._results: Results | None = None
-        self.time_of: Callable[[int, Parts], float | None] = no_time
-        """Gives the time of a step, in the stream's units, from its number and what there is of it."""
-        self.drained: Callable[[], int] = lambda: -1
-        """Gives the step up to which all is drained: what was asked for before that counts no more."""
+        self.wait_s = math.inf
+        """It waits for nothing but steps and spans."""
         self._steps: list[Calling] = []
         self._spans: list[Calling] = []
         for function in run.config.functions:
@@ -123,36 +118,25 @@ class CallStage:
         """Whether no call runs, and none is due."""
         return not any(calling.tasks is not None for calling in self._all) and not any(map(self._has_span, self._spans))
 
-    def asked_through(self, name: str) -> float:
-        """Return the step up to which it is known for which steps a function has asked."""
-        return next(calling.done for calling in self._steps if calling.function.name == name)
+    def asking(self, name: str | None) -> Calling | None:
+        """Return the function of that name; None without one."""
+        return next((calling for calling in self._steps if calling.function.name == name), None)
 
-    def has_asked(self, name: str, number: int) -> bool:
-        """Whether a function has asked for a step."""
-        return any(number in calling.kept for calling in self._steps if calling.function.name == name)
-
-    def open(self, attributes: StreamAttributes, clock: Clock, results: Results) -> None:
+    def open(self, attributes: StreamAttributes, results: Results) -> None:
         """Begin, in the grid that the first step has shown."""
-        self._attributes, self._clock, self._results = attributes, clock, results
+        self._results = results
         fields = WholeFields(self._run.contact, self._run.config.stream, attributes)
         for calling in self._steps:
             when, where = calling.function.when, f"functions: {calling.function.name}: when"
             calling.judging = None if when is None else Judging(when, where, fields, attributes)
 
-    def note_shown(self, window: str, index: int) -> None:
-        """Take in that a window's span is shown, perhaps once more."""
-        for calling in self._spans:
-            if calling.function.window == window:
-                calling.next = min(calling.next, index)
-
-    def begin(self, attributes: StreamAttributes) -> None:
+    def begin(self, seen: Seen) -> None:
         """Submit the next call of each function."""
         if self._results is None:
             return
-        self._attributes = attributes
         for calling in self._steps:
             if calling.tasks is None and not calling.error:
-                self._begin_step(calling)
+                self._begin_step(calling, seen)
         self._begin_spans()
         self._tell()
 
@@ -167,12 +151,12 @@ class CallStage:
             return False
         return calling.next < self._results.shown(calling.function.window)
 
-    def _begin_step(self, calling: Calling) -> None:
+    def _begin_step(self, calling: Calling, seen: Seen) -> None:
         view, through = self._run.view, calling.answers.through
         for number in view.steps_after(calling.next - 1):
             parts = parts_of(view, number)
             if number > through and self._is_chosen(calling, number, parts):
-                self._submit_step(calling, number, parts)
+                self._submit_step(calling, number, parts, seen)
                 return
             calling.next = number + 1
         calling.next = max(calling.next, view.frontier + 1)  # the others were discarded
@@ -183,19 +167,17 @@ class CallStage:
             return False
         return calling.judging is None or calling.judging.holds(parts)
 
-    def _submit_step(self, calling: Calling, number: int, parts: Parts) -> None:
-        assert self._attributes is not None
-        assert self._clock is not None
+    def _submit_step(self, calling: Calling, number: int, parts: Parts, seen: Seen) -> None:
         assert self._results is not None
         call = StepCall(
             calling.function,
             self._run.contact,
             self._run.config.stream,
             number,
-            self.time_of(number, parts),
+            seen.time_of(number, parts),
             {node: bare(part) for node, part in parts.items()},
-            self._attributes,
-            self._clock,
+            seen.attributes,
+            seen.clock,
             self._results.path,
         )
         calling.next = number
@@ -205,60 +187,64 @@ class CallStage:
         calling.next += 1
         calling.tasks = TaskBatch(self._run.cluster, call, call_function, [((call,), host)], self._run.wake)
 
-    def take(self) -> None:
-        """Let calls count that are done."""
+    def take(self, seen: Seen) -> None:
+        """Let calls count that are done; functions of spans are called once more with those that were shown again."""
+        for window, index in seen.shown:
+            for calling in self._spans:
+                if calling.function.window == window:
+                    calling.next = min(calling.next, index)
         for calling in self._all:
             receipts: list[CallReceipt] | None = calling.tasks.results() if calling.tasks is not None else None
             if calling.tasks is not None and receipts is not None:
                 let_go(calling.tasks.tasks)
-                self._count(calling, calling.tasks.batch, receipts[0])
+                self._count(calling, calling.tasks.batch, receipts[0], seen)
                 calling.tasks = None  # after its answer is committed: until then what it was called with stays
         self._tell()
 
-    def finish(self) -> None:
-        """Call what is still to be called with the last spans, and wait for it."""
+    def finish(self, seen: Seen) -> StageReport:
+        """Call what is still to be called with the last spans, wait for it, and say which functions failed."""
+        self.take(seen)
         while not self.idle:
             self._begin_spans()
             for calling in self._all:
                 if calling.tasks is not None:
                     calling.tasks.tasks[0].exception()  # waits
-            self.take()
+            self.take(replace(seen, shown=()))
+        return StageReport(self.errors, not self.errors)
 
-    def _count(self, calling: Calling, call: Call, receipt: CallReceipt) -> None:
-        at = f"step {call.number}" if isinstance(call, StepCall) else f"{calling.function.window} {call.index}"
-        number = call.number if isinstance(call, StepCall) else call.index
+    def _count(self, calling: Calling, call: Call, receipt: CallReceipt, seen: Seen) -> None:
+        at = f"step {call.at}" if isinstance(call, StepCall) else f"{calling.function.window} {call.at}"
         said, told = receipt.said, dict[str, Any]()
         try:
             if said is None:
                 raise OperatorError(receipt.error)
-            told = self._answered(calling, call, said, at)
+            told = self._answered(calling, call, said, at, seen)
         except OperatorError as error:
             calling.error = f"function {calling.function.name} ({calling.function.origin}) failed in {at}: {error}"
             told = {ERROR: calling.error}
-        calling.answers.commit(**{THROUGH: max(number, calling.answers.through), **told})
+        calling.answers.commit(**{THROUGH: max(call.at, calling.answers.through), **told})
         if STOP in told:
             self._ask_to_stop(told[STOP])
 
-    def _answered(self, calling: Calling, call: Call, said: Said, at: str) -> dict[str, Any]:
+    def _answered(self, calling: Calling, call: Call, said: Said, at: str, seen: Seen) -> dict[str, Any]:
         """Add what is published, and return what else counts with it."""
         told: dict[str, Any] = {}
         is_asked = self._run.config.raw.asked_by == calling.function.name
         if said.keep and not is_asked:
             raise OperatorError("it asks for a step to be kept, but isn't the function that raw: asked_by names")
         if said.found is not None:
-            calling.answers.add(said.found, self._place(call))
+            calling.answers.add(said.found, self._place(call, seen.clock))
         if isinstance(call, StepCall) and is_asked:
             kept = {*calling.kept, *([call.number] if said.keep else ())}
-            calling.kept = {number for number in kept if number > self.drained()}
+            calling.kept = {number for number in kept if number > seen.drained}
             told[KEPT] = sorted(calling.kept)
         if said.stop is not None and not self._run.view.ended:
             told[STOP] = f"{calling.function.name} asked in {at} for the simulation's end: {said.stop}"
         return told
 
-    def _place(self, call: Call) -> AxisPlace:
-        assert self._clock is not None
+    def _place(self, call: Call, clock: Clock) -> AxisPlace:
         assert self._results is not None
-        told = self._clock.attributes | self._clock.meaning
+        told = clock.attributes | clock.meaning
         if isinstance(call, StepCall):
             time = call.number if call.time is None else call.time
             return AxisPlace(float(time), told, number=call.number)

@@ -3,7 +3,6 @@
 import math
 import time
 from collections import deque
-from collections.abc import Callable
 from functools import partial
 
 from bbflow.drain.draining import DrainBatch, Draining, RawStep
@@ -11,10 +10,10 @@ from bbflow.drain.writing import Drained, get_ready, together, write_next
 from bbflow.errors import ConfigError
 from bbflow.transit.clusters.cluster import SubmittedTask
 from bbflow.transit.clusters.tasks import TaskBatch, let_go
-from bbflow.transit.driver.driver_stage import DriverStage, no_time
 from bbflow.transit.driver.policy import gives_way, writing
 from bbflow.transit.driver.run_context import Running
-from bbflow.transit.folding.patterns import Parts, parts_of
+from bbflow.transit.driver.stage import Asking, PacedStage, Seen, StageReport
+from bbflow.transit.folding.patterns import parts_of
 from bbflow.view.consumers import DRAIN, no_checkpoint
 
 MOST_BEGUN = 3
@@ -23,11 +22,20 @@ LONGEST_CHAIN = 32
 """How many batches follow each other, then all are waited for: Dask keeps a task as long as one that follows it."""
 
 
-class DrainStage(DriverStage):
-    """Drains batch by batch."""
+class DrainStage(PacedStage):
+    """Drains batch by batch.
 
-    def __init__(self, run: Running) -> None:
+    Parameters
+    ----------
+    run
+        What holds for all stages.
+    asking
+        Which steps are kept besides the others; None if no function is asked.
+    """
+
+    def __init__(self, run: Running, asking: Asking | None = None) -> None:
         super().__init__(run)
+        self._asking = asking
         cursors = {node: step for node, (step, _) in run.consumers.of(DRAIN).items()}
         self.draining = Draining(run.config, run.contact, cursors)
         self._hosts = sorted({node.host for node in run.nodes.values()})
@@ -38,19 +46,18 @@ class DrainStage(DriverStage):
         self._chained = 0
         """How many batches follow each other without a break, those that are done included."""
         self._ready = self.submit_ready(partial(get_ready, self._write))
-        self.asked_through: Callable[[], float] = lambda: math.inf
-        """Gives the step up to which it is known for which steps a user's function has asked."""
-        self.has_asked: Callable[[int], bool] = lambda number: False
-        """Whether one has asked for a step."""
-        self.time_of: Callable[[int, Parts], float | None] = no_time
-        """Gives the time of a step, in the stream's units, from its number and what there is of it."""
 
     @property
     def idle(self) -> bool:
         """Whether no task runs."""
         return not self._begun
 
-    def begin(self) -> None:
+    @property
+    def cursor(self) -> int:
+        """Every step up to this one is in the store, or wasn't wanted."""
+        return self.draining.cursor
+
+    def begin(self, seen: Seen) -> None:
         """Submit the next batches, if there are some, and not as many are begun as may be."""
         while self._may_begin and self._has_next():
             reached = self.draining.reached
@@ -58,7 +65,7 @@ class DrainStage(DriverStage):
             ready = [number for number in self.run.view.steps_after(reached) if number <= decided]
             ready = self.draining.some(ready, self.run.view.bytes_of)
             through = ready[-1] if ready else decided
-            steps = [self._raw_step(number) for number in ready if self.draining.keeps(number)]
+            steps = [self._raw_step(number, seen) for number in ready if self.draining.keeps(number)]
             self._submit(self.draining.next_batch(steps, through, len(self._hosts)))
 
     @property
@@ -75,11 +82,12 @@ class DrainStage(DriverStage):
         view, choosing = self.run.view, self.draining.choosing
         if choosing is None:
             return view.frontier
-        last = int(min(view.frontier, self.asked_through()))
+        last = int(min(view.frontier, math.inf if self._asking is None else self._asking.done))
+        kept = () if self._asking is None else self._asking.kept
         for number in view.steps_after(max(self.draining.reached, self._looked_at)):
             if number > last:
                 break
-            choosing.look_at(number, parts_of(view, number), asked=self.has_asked(number))
+            choosing.look_at(number, parts_of(view, number), asked=number in kept)
             self._check_room(number)
             self._looked_at = number
         is_last = view.ended and last == view.frontier
@@ -113,12 +121,12 @@ class DrainStage(DriverStage):
         begun = ((tasks.batch.works, tasks.tasks) for tasks in self._begun)
         return {work.share: (task,) for some in begun for work, task in zip(*some, strict=True)}
 
-    def _raw_step(self, number: int) -> RawStep:
+    def _raw_step(self, number: int, seen: Seen) -> RawStep:
         parts = parts_of(self.run.view, number)
-        at = self.time_of(number, parts)
+        at = seen.time_of(number, parts)
         return RawStep(number, math.nan if at is None else at, parts)
 
-    def take(self) -> None:
+    def take(self, seen: Seen) -> None:
         """Let the batches count whose tasks are done, in their order."""
         while self._begun:
             done: list[Drained] | None = self._begun[0].results()
@@ -126,6 +134,12 @@ class DrainStage(DriverStage):
                 return
             let_go(self._begun[0].tasks)
             self._count(self._begun.popleft(), together(done))
+
+    def finish(self, seen: Seen) -> StageReport:
+        """Add attributes that came late, and say what the store lacks."""
+        self.draining.commit_late(self.run.view.attributes)
+        lacking = [f"raw.zarr hasn't all: {text}" for text in self.draining.lacking]
+        return StageReport((*lacking, *self.draining.changes), not lacking)
 
     def _count(self, tasks: TaskBatch[DrainBatch], total: Drained) -> None:
         # The store shows the steps first: a node whose cursor is past them may free the only other copy.

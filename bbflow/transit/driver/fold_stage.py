@@ -18,13 +18,13 @@ from bbflow.transit.chain.saved import SavedState
 from bbflow.transit.chain.taking_over import carried_on
 from bbflow.transit.clusters.cluster import SubmittedTask, TaskLostError, WorkerKilledError
 from bbflow.transit.clusters.tasks import TaskBatch, Work, let_go
-from bbflow.transit.driver.driver_stage import DriverStage
 from bbflow.transit.driver.meanings import Meanings
 from bbflow.transit.driver.opening import FirstStep
 from bbflow.transit.driver.placing import StreamArrays, place_diagnostics, write_field_coordinates, write_referenced
 from bbflow.transit.driver.publishing import SETTLED_DIRECTORY, Publication, Publishing
 from bbflow.transit.driver.run_context import Running
 from bbflow.transit.driver.safe import SafeCopies, read_safe_copy
+from bbflow.transit.driver.stage import PacedStage, Seen, StageReport
 from bbflow.transit.driver.state_room import check_room
 from bbflow.transit.driver.steady_coordinates import SteadyCoordinates
 from bbflow.transit.folding.batches import Batch
@@ -51,7 +51,7 @@ ROWS_DIRECTORY, FIELDS_DIRECTORY = ".rows", ".fields"
 """In the output, while the run lasts."""
 
 
-class FoldStage(DriverStage):
+class FoldStage(PacedStage):
     """Folds batch by batch, and publishes windows when they close."""
 
     def __init__(self, run: Running, saved: SavedState | None, lost: Collection[str]) -> None:
@@ -79,7 +79,7 @@ class FoldStage(DriverStage):
         """Whether there is room to fold more than one batch meanwhile."""
         self._stale: frozenset[str] | None = frozenset() if not len(self.folding.states) else None
         """Files of earlier analyses in which states count."""
-        self.committed = self.folding.cursor
+        self.cursor = self.folding.cursor
         """Every step up to this one is in the stored checkpoints."""
         self._plans: WeakKeyDictionary[FoldPlan, SubmittedTask[FoldPlan]] = WeakKeyDictionary()
         self._receipts: list[FoldReceipt] = []
@@ -147,15 +147,16 @@ class FoldStage(DriverStage):
             for name, field in self.publishing.fields.items():
                 check_field(self._saved, name, field, "this run")
 
-    def begin(self, attributes: StreamAttributes, clock: Clock) -> None:
+    def begin(self, seen: Seen) -> None:
         """Submit the next batch, if there is one and none runs.
 
         While what has ended is published, further batches are folded, but no checkpoint is stored: an analysis that
         takes over then publishes it again, from the states that the last one names, and folds the batches again. So
         what has ended is neither lost nor shown twice. A batch with which something ends waits for that.
         """
-        if self._tasks is not None or not self._knows_fixed(attributes):
+        if self._tasks is not None or not self._knows_fixed(seen.attributes):
             return
+        attributes, clock = seen.attributes, seen.clock
         self._next = self._next or self._next_batch(clock)
         if self._next is None:
             return
@@ -345,7 +346,7 @@ class FoldStage(DriverStage):
         }
         self.publishing.know(fields)
 
-    def take(self, attributes: StreamAttributes) -> None:
+    def take(self, seen: Seen) -> None:
         """Let the batch count if its tasks are done."""
         if self._publications and all(item.is_done for item in self._publications):
             self._show()
@@ -354,11 +355,11 @@ class FoldStage(DriverStage):
             return
         batch = self._tasks.batch
         if self.folding.splits(receipts):
-            self._begin_folding(batch, attributes)
+            self._begin_folding(batch, seen.attributes)
             return
         self._receipts += receipts
         if any(receipt.partials for receipt in receipts):
-            site = self._site(attributes)
+            site = self._site(seen.attributes)
             self._begin(batch, fold_joined, lambda: self._series_works(batch, receipts, site))
             return
         started_s = min((receipt.started_s for receipt in self._receipts), default=self._tasks.started_s)
@@ -399,7 +400,7 @@ class FoldStage(DriverStage):
             kept = replace(kept, config=self.folding.config)
             errors = self.publishing.publish([item.span.closing for item in begun], kept)
         self.folding.fail(errors)
-        if self.folding.cursor > self.committed:
+        if self.folding.cursor > self.cursor:
             self._commit()
 
     def reduced(self, closing: Closing) -> dict[str, Published]:
@@ -438,6 +439,11 @@ class FoldStage(DriverStage):
             if path not in needed and is_ours(self.run.config.output, path):
                 path.unlink()
 
+    def finish(self, seen: Seen) -> StageReport:
+        """Complete the pyramids, once all results are there, and say which coordinates have changed."""
+        self.publishing.complete_pyramids()
+        return StageReport(self.changes)
+
     def remove_states(self) -> None:
         """Remove partial states and rows: everything is published."""
         for making in self._making:
@@ -461,7 +467,7 @@ class FoldStage(DriverStage):
         self._rosters.keep(rosters)
         self.run.consumers.late = self.folding.late
         self.run.consumers.commit(FOLD, self.folding.cursor, nodes, self.folding.checkpoint)
-        self.committed = self.folding.cursor
+        self.cursor = self.folding.cursor
         self._rosters.drop(roster.digest for roster in rosters)
         self._remove_stale()
 

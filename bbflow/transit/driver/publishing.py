@@ -70,13 +70,17 @@ class Publishing:
         """The store, once it is open."""
         self._pyramids = Pyramids(run.config.output)
         self._settled: dict[str, int] = {}
-        self.on_show: Callable[[str, int], None] = lambda window, index: None
-        """Hears of each span that is shown: its window, and where on its axis it lies."""
+        self._shown: list[tuple[str, int]] = []
 
     def open(self, path: Path, attributes: StreamAttributes, clock: Clock) -> Results:
         """Open the store, or make it."""
         self.results = Results(path, self._run.config.stream, attributes, clock, self._run.config.results)
         return self.results
+
+    def take_shown(self) -> tuple[tuple[str, int], ...]:
+        """Return each span that was shown since the last call: its window, and where on its axis it lies."""
+        shown, self._shown = tuple(self._shown), []
+        return shown
 
     def settled(self, window: str) -> int:
         """Return how many of a window's spans are in its pyramids, and won't be read for them again."""
@@ -162,7 +166,7 @@ class Publishing:
         for publication in publications:
             span, name = publication.span, publication.span.closing.window.name
             self._pyramids.follow(self.results, span.closing.window, span.fields.values(), span.index)
-            self.on_show(name, span.index)
+            self._shown.append((name, span.index))
             self._settled[name] = self.results.shown(name)
         for publication, own in zip(publications, receipts, strict=True):
             window, whole = publication.span.closing.window.name, publication.span.closing.whole

@@ -1,0 +1,113 @@
+"""The end of a stream: the rest is published, results say what they lack, and the stages tell what came of it."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bbflow.landing.absent import absent_ranks
+from bbflow.transit.driver.fold_stage import FoldStage
+from bbflow.transit.driver.opened_stream import OpenedStream
+from bbflow.transit.driver.run_context import Running
+from bbflow.transit.driver.stage import StageReport
+from bbflow.transit.outcome import Outcome
+
+NOT_CLOSED = "the simulation ended without closing the stream"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEnd:
+    """How a stream's results end."""
+
+    failures: tuple[str, ...]
+    """What went wrong with the stream itself."""
+    lacking: tuple[str, ...]
+    """Diagnostics that were asked for and aren't there."""
+    complete: bool
+    """Whether the results have all."""
+
+    @property
+    def status(self) -> str:
+        """The results' attribute."""
+        return "complete" if self.complete else "incomplete"
+
+
+def finish_results(run: Running, fold: FoldStage, opened: OpenedStream, stopped: str, *, folds: bool) -> StreamEnd:
+    """Publish the windows that are open, keep the state, and let the results say how they have ended.
+
+    Parameters
+    ----------
+    run, fold, opened
+        The run, its fold, and its stream.
+    stopped
+        Why the simulation was asked to end; empty if it wasn't.
+    folds
+        Whether further steps would have been folded.
+    """
+    folding, publishing, view = fold.folding, fold.publishing, run.view
+    # A simulation that was asked to end has no further steps, also if it didn't close its stream.
+    ended = view.status == "closed" or (view.status == "aborted" and bool(stopped))
+    late = opened.attributes.with_late({}, fold.variables)
+    if publishing.results is not None:
+        fold.learn_late(late, opened.clock)
+        fold.publish(folding.timeline.closing(None))
+    failures = (*view.refused, *(() if ended else (NOT_CLOSED,)), *fold.misplaced)
+    lacking = tuple(fold.lacking)
+    complete = folds and not (folding.losses or failures or lacking) and folding.has_all
+    ending = StreamEnd(failures, lacking, complete)
+    if publishing.results is None:
+        return ending
+    if folding.timeline.begun:
+        fold.save(opened.attributes, opened.clock, complete=complete)
+    publishing.results.commit_late(late)
+    publishing.results.commit(bbflow_status=ending.status, **_counted(fold, ending, stopped))
+    return ending
+
+
+def _counted(fold: FoldStage, ending: StreamEnd, stopped: str) -> dict[str, Any]:
+    """Return the results' attributes that say what they lack."""
+    folding = fold.folding
+    timeline = folding.timeline
+    counted: dict[str, Any] = {"bbflow_late_steps": timeline.late, "bbflow_missing_steps": timeline.missing}
+    if folding.losses:
+        counted["bbflow_lost"] = folding.losses.described
+    if ending.failures:
+        counted["bbflow_failure"] = "; ".join(ending.failures)
+    if left_out := [*folding.left_out, *ending.lacking]:
+        counted["bbflow_left_out"] = left_out
+    if stopped:
+        counted["bbflow_stopped"] = stopped
+    return {**counted, "bbflow_last_step": folding.cursor}
+
+
+def outcome_of(run: Running, fold: FoldStage, ending: StreamEnd, told: Sequence[StageReport]) -> Outcome:
+    """Join what the fold and the other stages tell, and note the end in the events.
+
+    Parameters
+    ----------
+    run, fold
+        The run and its fold.
+    ending
+        How the results have ended.
+    told
+        By the other stages.
+    """
+    folding, view = fold.folding, run.view
+    discarded = len(view.discarded)
+    steps = folding.cursor + 1 - discarded - folding.late
+    stands = run.consumers.statuses()
+    waited_s = max(part.waited_s for part in stands)
+    run.log.add("end", status=ending.status, waited_s=waited_s, discarded=discarded, steps=steps, ended_s=time.time())
+    absent = absent_ranks(run.config.stream, stands) if view.status == "aborted" else None
+    lines = (
+        *folding.errors.values(),
+        *folding.losses.described,
+        *folding.left_out,
+        *folding.uneven,
+        *ending.lacking,
+        *view.refused,
+        *([str(absent)] if absent and absent.is_over else []),
+        *(line for item in told for line in item.lines),
+    )
+    complete = ending.complete and all(item.is_whole for item in told)
+    return Outcome(complete, steps, discarded, folding.late, folding.missing, tuple(dict.fromkeys(lines)))

@@ -1,0 +1,153 @@
+"""A stream from its first step on: its calendar, what its attributes mean, and the stores that are opened with it."""
+
+import sys
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from bbflow.drain.coordinates import write_coordinates
+from bbflow.host.atomic import write_whole
+from bbflow.operators.windows.calendars import Clock
+from bbflow.stream.cf import StreamAttributes
+from bbflow.transit.chain.comparing import check_clock, going_on
+from bbflow.transit.chain.saved import SavedState
+from bbflow.transit.driver.calling_stage import CallStage
+from bbflow.transit.driver.drain_stage import DrainStage
+from bbflow.transit.driver.fold_stage import FIELDS_DIRECTORY, FoldStage
+from bbflow.transit.driver.opening import (
+    FirstStep,
+    check_chunks,
+    check_result_chunks,
+    check_variables,
+    make_clock,
+    own_names,
+)
+from bbflow.transit.driver.run_context import Running
+from bbflow.transit.driver.stage import Seen
+from bbflow.transit.folding.patterns import Parts, parts_of
+from bbflow.transit.folding.written import Written, pack, unpack
+from bbflow.view.adapting import Adapting
+from bbflow.view.times import StepTimes, told_by
+
+CLOCK_FILE = "clock"
+"""Beside the fields that were read: units and calendar, for an analysis that sees no step any more."""
+
+
+class ClockRecord(Written, frozen=True, kw_only=True):
+    """What `CLOCK_FILE` holds."""
+
+    clock: Clock
+    """The stream's calendar."""
+
+
+class OpenedStream:
+    """What the first step that an analysis sees has told of its stream.
+
+    Parameters
+    ----------
+    run
+        What holds for all stages.
+    adapting
+        Knows the maps of points.
+    saved
+        The state of the run that this one goes on from.
+    """
+
+    def __init__(self, run: Running, adapting: Adapting, saved: SavedState | None) -> None:
+        self._run, self._adapting, self._saved = run, adapting, saved
+        self._clock: Clock | None = None
+        self._reserved: frozenset[str] = frozenset()
+        self._sizes: Mapping[str, int] = {}
+        self._variables: Collection[str] = ()
+        self._time_of: Callable[[int, Parts], float | None] = lambda number, parts: None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the stores are there."""
+        return self._clock is not None
+
+    @property
+    def clock(self) -> Clock:
+        """The stream's calendar; it must be open."""
+        assert self._clock is not None
+        return self._clock
+
+    @property
+    def attributes(self) -> StreamAttributes:
+        """The stream's, as far as they are known."""
+        told = self._run.view.attributes
+        return StreamAttributes(told, self._reserved, self._sizes, self._variables, self._adapting.maps)
+
+    def seen(self, shown: tuple[tuple[str, int], ...] = (), drained: float = -1) -> Seen:
+        """Return what stages are told."""
+        return Seen(self.attributes, self.clock, self._time_of, shown, drained)
+
+    def open(
+        self, number: int | None, fold: FoldStage, drain: DrainStage | None, calls: CallStage, *, new: bool
+    ) -> None:
+        """Find the fields in the grid of a step, and open all stores.
+
+        Parameters
+        ----------
+        number
+            The step; None if none comes any more, and all is known from before.
+        fold, drain, calls
+            The stages that write the stores.
+        new
+            Whether no step was done with before.
+
+        Raises
+        ------
+        ConfigError
+            If the stream lacks what the configuration names.
+        """
+        run, config = self._run, self._run.config
+        blocks = [] if number is None else run.view.blocks(number)
+        parts = {} if number is None else parts_of(run.view, number)
+        if new:
+            for why in check_variables(config, (block.name for _, block in blocks)).values():
+                print(f"bbflow: {why}: the others go on", file=sys.stderr, flush=True)
+        clock = self._make_clock(parts, fold)
+        self._reserved = own_names(config, clock)
+        landed_in = next((part.landed_in for part in parts.values()), -1)
+        first = FirstStep(landed_in, blocks, run.contact, config.stream, run.nodes, run.cluster)
+        arrays = fold.arrays(first)
+        self._variables = frozenset(arrays.blocks)
+        attributes = self.attributes.agreeing(arrays.shapes)
+        self._sizes = attributes.sizes
+        if drain is not None:
+            check_chunks(config.raw, arrays.shapes, attributes)
+        if self._saved is not None:
+            check_clock(self._saved, clock, "this run")
+        results = fold.publishing.open(config.output / "results.zarr", attributes, clock)
+        stores: list[Any] = [results]
+        if drain is not None:
+            time = None if clock.by_steps else clock.attributes
+            stores.append(drain.draining.open(config.output / "raw.zarr", attributes, time))
+        write_coordinates(first, stores, attributes)
+        fold.open(arrays, attributes, clock, results)
+        fields = fold.publishing.fields.values()
+        check_result_chunks(config.results, {field.name: field.dims for field in fields})
+        calls.open(attributes, results)
+        # Coordinates are only in steps that may be done with before the first window ends.
+        results.commit(**{} if self._saved is None else {"bbflow_status": "running", "bbflow_failure": ""})
+        times, in_chain = StepTimes(config.time, clock), fold.folding.in_chain
+        self._time_of = lambda number, parts: times.find(in_chain(number), parts)
+        self._clock = clock
+
+    def _make_clock(self, parts: Parts, fold: FoldStage) -> Clock:
+        """Return the calendar as the first step tells it; without any step, as the first one has told it."""
+        config = self._run.config
+        file = config.output / FIELDS_DIRECTORY / CLOCK_FILE
+        is_restarted = fold.folding.cursor >= 0  # by now the units may be those of a further file
+        if (is_restarted or not parts) and file.exists():
+            clock = unpack(file.read_bytes(), ClockRecord, str(file)).clock
+            if not parts:
+                return clock
+        else:
+            clock = make_clock(config, self.attributes, told_by(parts, config.time.variable))
+            if self._saved is not None and config.time.start is None and config.time.interval is None:
+                clock = going_on(self._saved, clock)
+        if parts:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(file, pack(ClockRecord(clock=clock)))
+        return clock

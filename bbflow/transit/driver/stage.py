@@ -1,0 +1,129 @@
+"""Stages: what goes through a stream side by side, and what they are told and tell."""
+
+import math
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from bbflow.operators.windows.calendars import Clock
+from bbflow.stream.cf import StreamAttributes
+from bbflow.transit.clusters.cluster import SubmittedTask
+from bbflow.transit.driver.pace import Pace, ReadySteps
+from bbflow.transit.driver.run_context import Running
+from bbflow.transit.folding.patterns import Parts
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What is known of a stream by now besides its steps, handed to each stage."""
+
+    attributes: StreamAttributes
+    """As far as they are known."""
+    clock: Clock
+    """The stream's calendar."""
+    time_of: Callable[[int, Parts], float | None]
+    """Gives the time of a step, in the stream's units, from its number and what there is of it."""
+    shown: Sequence[tuple[str, int]] = ()
+    """Spans of results that were shown since the last look, perhaps once more: window, and place on its axis."""
+    drained: float = -1
+    """All is drained up to this step."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageReport:
+    """What a stage says at its end."""
+
+    lines: Sequence[str] = ()
+    """What the user should know."""
+    is_whole: bool = True
+    """Whether nothing that was asked of it is lacking."""
+
+
+class DriverStage(Protocol):
+    """Goes through the steps of a stream in its own batches."""
+
+    wait_s: float
+    """After this long it may be time to begin a batch, whatever else happens (seconds)."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing runs, and nothing is due."""
+
+    @property
+    def cursor(self) -> float:
+        """Every step up to this one is done with for good; the nodes know it."""
+
+    def take(self, seen: Seen) -> None:
+        """Let count what is done."""
+
+    def begin(self, seen: Seen) -> None:
+        """Begin what there is to do, if it is time for it."""
+
+    def finish(self, seen: Seen) -> StageReport:
+        """End, once the stream has and all is idle, and the results of the fold are complete."""
+
+
+class Asking(Protocol):
+    """A function of the user's that says which steps are kept."""
+
+    @property
+    def done(self) -> float:
+        """The step up to which it is known for which steps it has asked."""
+
+    @property
+    def kept(self) -> Collection[int]:
+        """Steps for which it has asked."""
+
+
+class PacedStage:
+    """What stages share whose batches wait for further steps.
+
+    Parameters
+    ----------
+    run
+        What holds for all.
+    """
+
+    def __init__(self, run: Running) -> None:
+        self.run = run
+        """What holds for all."""
+        self._pace = Pace(run.capacity, len(run.nodes))
+        self.wait_s = math.inf
+        """After this long it may be time to begin a batch, whatever else happens (seconds)."""
+
+    def submit_ready(self, get_ready: Callable[[str], None]) -> list[SubmittedTask[None]]:
+        """Let workers get ready for what comes; gives what must be kept until then."""
+        return [
+            self.run.cluster.submit(get_ready, node.pool, host=node.host, done=self.run.wake)
+            for node in self.run.nodes.values()
+            if self.run.cluster.has(node.host)
+        ]
+
+    def _is_time(self, cursor: int, most: float = math.inf) -> bool:
+        """Whether what is ready after a step becomes a batch now, of this many steps at most."""
+        view, now_s = self.run.view, time.monotonic()
+        first, last = cursor + 1, view.frontier
+        is_full = view.ended or last - cursor >= most
+        size = 0 if is_full else sum(map(view.room_of, range(first, last + 1)))
+        ready = ReadySteps(first, last, size, is_full)
+        self.wait_s = self._pace.wait_s(ready, now_s) or math.inf
+        if self.wait_s < math.inf:
+            return False
+        self._pace.begin(ready, now_s)
+        return True
+
+    def log_batch(
+        self, event: str, steps: tuple[int, ...], started_s: float, ended_s: float, size: int, **more: int
+    ) -> None:
+        """Write the event of a batch that is done."""
+        self.run.log.add(
+            event,
+            node=",".join(self.run.nodes),
+            first_step=steps[0],
+            last_step=steps[-1],
+            started_s=started_s,
+            ended_s=ended_s,
+            bytes=size,
+            **more,
+        )
