@@ -11,7 +11,7 @@ SOURCES := setup.cfg setup.py pyproject.toml CMakeLists.txt \
 	$(wildcard adios2-engine/CMakeLists.txt adios2-engine/src/* adios2-engine/src/*/* adios2-engine/wire/* adios2-engine/preload/* \
 	bbflow/operators/native/* bbflow/mount/native/*)
 
-.PHONY: demo test test-slow docs fuzz fuzz-runs chaos lint bench conformance test-mpi test-versions models-suite chaos-mount parsl-suite pegasus-suite spark-suite slurm-suite security-suite readers-suite test-install release clean check-tools structure
+.PHONY: demo test test-slow docs fuzz fuzz-runs chaos waves lint bench conformance test-mpi test-versions models-suite chaos-mount parsl-suite pegasus-suite spark-suite slurm-suite security-suite readers-suite test-install release clean check-tools structure
 .DELETE_ON_ERROR:
 # With it, each of the many processes that a run or a test starts would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -65,6 +65,11 @@ fuzz-runs: $(VENV)/.test
 CHAOS ?= all
 chaos: $(VENV)/.test
 	PYTHONPATH=tests $(BIN)/python -m chaos $(CHAOS)
+
+# An ensemble in waves, of which a tenth is killed, with an analysis and an agent that are killed ten times.
+waves: MEMBERS ?= 1000
+waves: $(VENV)/.test
+	$(BIN)/python tests/ensemble/waves.py $(MEMBERS)
 
 lint: $(VENV)/.lint
 	$(TOOLS) pre-commit run --all-files

@@ -80,7 +80,7 @@ def states_of(analysis: EnsembleAnalysis, grid: Grid) -> dict[str, WindowStates]
         placed, end = [], 0
         for field in own:
             gridded = grid.fields[field.result]
-            layout = StateLayout.of(field.operators, dtype=np.dtype(gridded.dtype), points=gridded.points)
+            layout = StateLayout.of(field.keeping, dtype=np.dtype(gridded.dtype), points=gridded.points)
             placed.append(FieldState(field, gridded, layout, end))
             end += layout.nbytes + -layout.nbytes % ALIGNMENT_BYTES
         found[window.name] = WindowStates(window, own[0].inner, tuple(placed), end)

@@ -16,7 +16,9 @@ from bbflow.ensemble.places import GRID, RESULTS, STORE, Places
 from bbflow.ensemble.roster import Member, Roster, Standing, Verdict
 from bbflow.ensemble.settings import EnsembleAnalysis
 from bbflow.ensemble.store import EnsembleStore, Shown
+from bbflow.ensemble.verifying import Verifying
 from bbflow.errors import ConfigError
+from bbflow.operators.steps import Array
 from bbflow.operators.windows.calendars import Clock
 from bbflow.operators.windows.spans import Run
 
@@ -83,10 +85,11 @@ class Gathering:
         self._inner = inner
         self._members = {
             name: Followed(MemberStore(name, analysis.output_of(name) / RESULTS, inner, results), Member(name=name))
-            for name in ensemble.members
+            for name in ensemble.everybody
         }
         self._states: dict[str, WindowStates] = {}
         self._store: EnsembleStore | None = None
+        self._verifying: Verifying | None = None
         self._ends = False
         if self._grid is not None:
             self._open(self._grid)
@@ -95,6 +98,7 @@ class Gathering:
         self._states = states_of(self._analysis, grid)
         ensemble = self._analysis.ensemble
         self._store = EnsembleStore(self._output / STORE, ensemble.name, ensemble.members, grid)
+        self._verifying = Verifying(grid, self._store, self._truth, self._say)
 
     @property
     def progress(self) -> dict[str, tuple[Member, int]]:
@@ -122,7 +126,7 @@ class Gathering:
                 fold(self.moments, self._states[ledger.window], ledger, contributions)
         for followed, window, through in taken:
             followed.store.next[window] = through
-            if not self._analysis.ensemble.keep:
+            if not self._analysis.ensemble.keep and followed.store.member != self._analysis.ensemble.truth:
                 followed.store.let_go(window, through)
         shown = self._show()
         return bool(given) or shown
@@ -150,6 +154,8 @@ class Gathering:
                 for name, member in lost.items()
             }
             more = {"bbflow_lost_members": told} if told else {}
+            if self._verifying is not None:
+                self._verifying.summarise(self._states)
             more |= {"bbflow_left_out_members": left_out} if left_out else {}
             self._store.commit(bbflow_status="complete" if complete else "incomplete", **more)
         self.moments.clear()
@@ -165,7 +171,7 @@ class Gathering:
     # Members
 
     def _look_at_members(self) -> None:
-        for name, member in self.roster.members(self._analysis.ensemble.members).items():
+        for name, member in self.roster.members(self._analysis.ensemble.everybody).items():
             followed = self._members[name]
             followed.member = member
             self._follow_analysis(name, followed)
@@ -272,6 +278,8 @@ class Gathering:
         self, name: str, followed: Followed, inner: str, row: Row, given: dict[str, tuple[Ledger, list[Contribution]]]
     ) -> int:
         """Read a row's fields for each moment that they go into; give the bytes that were read."""
+        if name == self._analysis.ensemble.truth:
+            return 0
         wanted = [states for states in self._states.values() if states.inner.name == inner]
         results = dict.fromkeys(result for states in wanted for result in states.results)
         values = {result: followed.store.read(result, row) for result in results}
@@ -328,6 +336,14 @@ class Gathering:
 
     # Moments
 
+    def _truth(self, result: str, ledger: Ledger) -> Array | None:
+        """Return the truth's field of a moment; None if it has none."""
+        followed = self._members[self._analysis.ensemble.truth or ""]
+        window = self._states[ledger.window].inner.name
+        row = next((row for row in self._rows(followed, window) if row.instant == ledger.begin), None)
+        found = None if row is None else followed.store.read(result, row)
+        return None if found is None else found.astype("f8")
+
     def _show(self) -> bool:
         """Show moments that are due, in the order of time, all with one commit."""
         if self._store is None:
@@ -338,6 +354,8 @@ class Gathering:
             assert moment is not None
             results = {item.field.key: finished(item, moment) for item in states.fields} if is_new else {}
             self._store.write(states, ledger, shown, results)
+            if is_new and self._verifying is not None:
+                self._verifying.score(states, ledger, moment)
         if due:
             self._store.commit()
         for states, ledger, shown, _ in due:
@@ -368,7 +386,7 @@ class Gathering:
         """Whether nothing can come any more that would be let in."""
         if self._analysis.ensemble.late == "refuse":
             return True
-        return states.is_inner and len(ledger.members) == len(self._members)
+        return states.is_inner and len(ledger.members) == len(self._analysis.ensemble.members)
 
     def _passed(self, states: WindowStates) -> float:
         """Return the time that all members have passed, and have been folded up to."""

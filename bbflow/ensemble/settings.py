@@ -8,7 +8,9 @@ from typing import Any
 
 from bbflow.configuring.config import parse_config
 from bbflow.configuring.settings import Config
+from bbflow.ensemble.scoring import KeptMembers
 from bbflow.errors import ConfigError
+from bbflow.operators.family import Family
 from bbflow.operators.filter import Filter
 from bbflow.operators.operator import Operator
 from bbflow.operators.own.origin import look_in, reading
@@ -69,10 +71,58 @@ class EnsembleConfig:
     """Where open moments are."""
     keep: bool = False
     """Whether the members' own fields stay."""
+    truth: str | None = None
+    """A further member that isn't in the statistics: scores may be against it."""
+
+    @property
+    def everybody(self) -> tuple[str, ...]:
+        """The members, and the truth if there is one."""
+        return self.members if self.truth is None else (*self.members, self.truth)
 
     def weight(self, member: str) -> float:
         """Return a member's weight."""
         return self.weights.get(member, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class ScoresConfig:
+    """The key 'scores' of a diagnostic."""
+
+    reference: Path | None = None
+    """A Zarr store or a file that xarray opens; None for the member that is the truth."""
+    variable: str | None = None
+    """Its name there; the diagnostic's by default."""
+    crps: bool = True
+    """Whether there are CRPS and rank histogram, for which the values of all members are kept."""
+    maps: bool = False
+    """Whether there are maps of the CRPS too."""
+    above: tuple[float, ...] = ()
+    """Limits: the Brier score and reliability of values above each."""
+    bins: int = 10
+    """Bins of probability."""
+    climatology: Path | None = None
+    """Like `reference`: what anomalies are taken from, for the anomaly correlation."""
+    members: int = 0
+    """How many there are."""
+
+    @property
+    def operators(self) -> dict[str, Operator]:
+        """Operators whose results the scores need, by name."""
+        made = parse_operators(["mean", {"var": {"ddof": 1}}])
+        return {item.name: item for item in made if isinstance(item, Operator)}
+
+    @property
+    def events(self) -> dict[float, Operator]:
+        """What counts the members above each limit."""
+        made = {limit: parse_operators([{"exceedance": {"above": limit}}])[0] for limit in self.above}
+        return {limit: item for limit, item in made.items() if isinstance(item, Operator)}
+
+    @property
+    def families(self) -> tuple[Family, ...]:
+        """All that must be kept."""
+        items = (*self.operators.values(), *self.events.values())
+        own = (KeptMembers(self.members),) if self.crps else ()
+        return (*(family for item in items for family in item.families), *own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +143,13 @@ class AcrossField:
     """Across members."""
     others: Mapping[str, str]
     """Further inputs by their text: what a member's store calls them."""
+    scores: ScoresConfig | None = None
+    """What it is scored against; None if it isn't."""
+
+    @property
+    def keeping(self) -> tuple[Operator | ScoresConfig, ...]:
+        """All that needs families in the state."""
+        return (*self.operators, *((self.scores,) if self.scores else ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +247,7 @@ def parse_ensemble(content: Any) -> EnsembleAnalysis:
     for key, chosen in operators.items():
         try:
             parts = dict(chosen) if isinstance(chosen, Mapping) else {"operators": chosen}
-            found, own = _field(str(key), parts, content.get("windows"), len(config.members))
+            found, own = _field(str(key), parts, content.get("windows"), config)
         except ConfigError as error:
             raise ConfigError(f"operators of {key}: {error}") from None
         fields.append(found)
@@ -218,7 +275,10 @@ def _parse_section(content: Any) -> EnsembleConfig:
             StatesConfig, value, "ensemble: states", capacity=parse_bytes, directory=parse_path
         ),
         keep=flag,
+        truth=text,
     )
+    if config.truth in config.members:
+        raise ConfigError(f"ensemble: truth: {config.truth!r} is one of the members: give the truth another name")
     for name in config.weights:
         if name not in config.members:
             raise ConfigError(f"ensemble: weights: there is no member {name!r}")
@@ -255,9 +315,12 @@ def _weights(value: Any) -> dict[str, float]:
     return read
 
 
-def _field(key: str, parts: dict[str, Any], windows: Any, members: int) -> tuple[AcrossField, dict[str, Any]]:
+def _field(
+    key: str, parts: dict[str, Any], windows: Any, ensemble: EnsembleConfig
+) -> tuple[AcrossField, dict[str, Any]]:
     """Read a diagnostic: what is computed across members, and the entries of the members' own configuration."""
-    operators = _operators(as_list(parts.pop("operators", []), "operators"), members)
+    operators = _operators(as_list(parts.pop("operators", []), "operators"), len(ensemble.members))
+    scores = _scores(parts.pop("scores"), ensemble) if "scores" in parts else None
     own = parts.pop("windows", windows)
     inner = _inner_window(parts.get("each"))
     (window,) = parse_windows([inner])
@@ -275,8 +338,28 @@ def _field(key: str, parts: dict[str, Any], windows: Any, members: int) -> tuple
                 f"windows: {item.name} can't be had over members and times: take spans of the calendar, such as month, "
                 "or run; without windows each time is by itself"
             )
-    found = AcrossField(key, key, f"{key}_{window.name}_{ONE_VALUE}", window, across, operators, others)
+    if scores is not None and any(item != window for item in across):
+        raise ConfigError("scores are of each time: take 'windows' out, or put the scores under another name")
+    found = AcrossField(key, key, f"{key}_{window.name}_{ONE_VALUE}", window, across, operators, others, scores)
     return found, inside
+
+
+def _scores(content: Any, ensemble: EnsembleConfig) -> ScoresConfig:
+    read = read_section(
+        ScoresConfig,
+        content,
+        "scores",
+        reference=parse_path,
+        variable=text,
+        crps=flag,
+        maps=flag,
+        above=lambda value: tuple(float(number(item)) for item in (value if isinstance(value, list) else [value])),
+        bins=positive,
+        climatology=parse_path,
+    )
+    if read.reference is None and ensemble.truth is None:
+        raise ConfigError("scores: there is no 'reference', and 'ensemble' names no 'truth': give one of them")
+    return replace(read, members=len(ensemble.members))
 
 
 def _inner_window(each: Any) -> Any:

@@ -123,6 +123,41 @@ class EnsembleStore:
         self._store.write(f"time_{window}", at, np.array([time]))
         self._shown.pop(window, None)
 
+    def write_beside(
+        self,
+        states: WindowStates,
+        ledger: Ledger,
+        name: str,
+        dims: tuple[str, ...],
+        values: Array,
+        attributes: Mapping[str, Any],
+    ) -> None:
+        """Write what belongs to a moment's row, such as a score, into an array of its own."""
+        at = self._index(states, self._key(states, ledger))
+        if name not in self._store:
+            axes = (f"time_{states.window.name}", *dims)
+            chunks = None if values.ndim else (512,)
+            self._store.create(name, axes, (0, *values.shape), values.dtype, attributes, chunks)
+        self._store.write(name, at, values[np.newaxis])
+
+    def values(self, name: str) -> Array | None:
+        """Return an array's values; None if there is no such array."""
+        return self._store.read(name) if name in self._store else None
+
+    def describe(self, name: str, **attributes: Any) -> None:
+        """Set attributes of an array or a group, if it is there."""
+        if name in self._store:
+            self._store.describe(name, **attributes)
+
+    def latitudes(self, dim: str) -> Array | None:
+        """Return the latitudes along a dimension, in degrees; None if it isn't one of latitudes."""
+        for name in self._grid.coordinates:
+            own = self._store.metadata(name)["attributes"] if name in self._store else {}
+            is_latitude = own.get("standard_name") == "latitude" or str(own.get("units", "")).startswith("degrees_n")
+            if self._grid.coordinates[name].dims == (dim,) and is_latitude:
+                return np.asarray(self._store.read(name), "f8")
+        return None
+
     def shown(self, states: WindowStates, ledger: Ledger) -> tuple[Shown, int]:
         """Return what readers see of a moment, and how many fields of members that has.
 

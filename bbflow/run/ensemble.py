@@ -45,8 +45,6 @@ UP_S = 60.0
 NODE_BACK_S = 60.0
 """How long a member's analysis is begun again while a node doesn't answer."""
 STATUS_S = 0.5
-STEADY_S = 30.0
-"""An analysis that ran so long hasn't failed for nothing."""
 
 
 class MemberRun:
@@ -93,7 +91,8 @@ class MemberRun:
         if self._thread.is_alive() and ended and time.monotonic() - self._looked_s > LOOK_S:
             self._looked_s = time.monotonic()
             with suppress(BbflowError):
-                if all(own == "expected" for own in self._stands()):
+                # Nodes that don't know it any more have seen its end.
+                if (stands := self._stands()) and all(own == "expected" for own in stands):
                     self._give_up("its program ended and never opened a stream: see what it said")
         return None if self._thread.is_alive() else self._verdict
 
@@ -112,6 +111,8 @@ class MemberRun:
 
     def _give_up(self, why: str) -> None:
         self.stop()
+        if self._verdict is not None:
+            return
         self._verdict = Verdict(attempt=self._attempt, complete=False, why=why)
         for node in read_contact(self._contact):
             with suppress(StreamError, NodeError):
@@ -434,17 +435,24 @@ def keep(config: Path, analysis: EnsembleAnalysis, contact: Path | None, schedul
         with told_contact(output, told), run_name() as name:
             words = [sys.executable, "-m", "bbflow", "ensemble", "serve", str(config), "--contact", str(told)]
             words += ["--scheduler", scheduler] if scheduler else []
-            return _keep_serving(words, os.environ | {VARIABLE: name})
+            return _keep_serving(words, os.environ | {VARIABLE: name}, output)
 
 
-def _keep_serving(words: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Start the analysis again as long as it is killed, or what fails may pass."""
-    fruitless = 0
+def _keep_serving(words: Sequence[str], environment: Mapping[str, str], output: Path) -> int:
+    """Start the analysis again as long as it is killed, or what fails may pass, and it gets any further."""
+    fruitless, reached = 0, -1
     while True:
-        began_s = time.monotonic()
         code = subprocess.run(words, env=dict(environment), stdin=subprocess.DEVNULL).returncode
-        fruitless = 0 if time.monotonic() - began_s > STEADY_S else fruitless + 1
+        before, reached = reached, _reached(output)
+        fruitless = 0 if reached > before else fruitless + 1
         if (code >= 0 and code not in PASSING) or fruitless > TRIES:
             return code if code >= 0 else 128 - code
         _say(f"the ensemble's analysis {describe_end(code)}; it is started again")
-        time.sleep(min(0.1 * 2**fruitless, 10.0))
+        time.sleep(0.1 * 2**fruitless)
+
+
+def _reached(output: Path) -> int:
+    """Return how many times of members are folded, as far as the analysis has said."""
+    with suppress(ConfigError):
+        return sum(member.times for member in read_status(output).members)
+    return -1

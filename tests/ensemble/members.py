@@ -52,9 +52,10 @@ class MemberStreams:
         folder = self.analysis.output_of(member)
         folder.mkdir(parents=True, exist_ok=True)
         self._results[member] = Results(folder / RESULTS, "model", StreamAttributes({}), clock or self._clock)
-        for name, values in self._coordinates.items():
+        for name, told in self._coordinates.items():
+            values, own = told if isinstance(told, tuple) else (told, {})
             if not self._results[member].has(name):
-                self._results[member].add_coordinate(name, values, (name,), {})
+                self._results[member].add_coordinate(name, values, (name,), own)
 
     def end(self, member, *, code=0, complete=True):
         """Let it end."""

@@ -42,7 +42,7 @@ class Killed(BaseException):
     """Stands for SIGKILL: nobody catches it."""
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(st.randoms(use_true_random=False))
 def test_each_time_of_each_member_counts_once_whatever_is_killed_and_in_whatever_order(tmp_path_factory, random):
     folder = tmp_path_factory.mktemp("ensemble")

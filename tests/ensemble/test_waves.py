@@ -1,0 +1,49 @@
+"""An ensemble end to end: real programs, nodes and processes, and kills."""
+
+import subprocess
+import sys
+
+import pytest
+from waves import Waves
+
+from bbflow import open_results
+from bbflow.run.ensemble import read_status
+
+
+@pytest.mark.timeout(600)
+def test_members_in_waves_with_kills_of_all_parts_equal_xarray_over_their_bp_files(tmp_path):
+    waves = Waves(tmp_path, 20, kills=1)
+    assert waves.run() == 3  # a member was lost
+    waves.check()
+    assert waves.killed == {"serve": 1, "node": 1}
+    assert [len(waves.dying), len(waves.lost)] == [2, 1]
+
+
+def command(*words):
+    return subprocess.run(
+        [sys.executable, "-m", "bbflow", *map(str, words)], capture_output=True, text=True, timeout=300
+    )
+
+
+@pytest.mark.timeout(600)
+def test_a_member_runs_by_the_command_line_and_the_ensemble_ends_with_down(tmp_path):
+    waves = Waves(tmp_path, 2, kills=0)
+    program = tmp_path / "member.py"
+    program.write_text("import sys\nfrom waves import write\nwrite(1, sys.argv[1])\n")
+    assert command("ensemble", "up", waves.config).returncode == 0
+    again = command("ensemble", "up", waves.config)
+    assert again.returncode == 64
+    assert "is up already" in again.stderr
+    folder = str(__file__).rpartition("/")[0]
+    words = ["env", f"PYTHONPATH={folder}", sys.executable, program, waves.xml]
+    assert command("run", waves.config, "--member", "1", "--", *words).returncode == 0
+    unknown = command("run", waves.config, "--member", "3", "--", "true")
+    assert unknown.returncode == 64
+    assert "its members are 1 to 2" in unknown.stderr
+    assert command("ensemble", "down", waves.config).returncode == 3
+    status = read_status(waves.analysis.output)
+    assert [member.standing for member in status.members] == ["done", "lost"]
+    with open_results(waves.analysis.output / "ensemble.zarr") as found:
+        assert found.members_step.values.tolist() == [1] * 8
+    assert "1 done, 1 lost" in command("ensemble", "status", waves.config).stdout
+    assert "isn't up" in command("ensemble", "down", waves.config).stderr
