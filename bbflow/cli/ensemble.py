@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    from bbflow.ensemble.settings import load_ensemble  # late, as all below: 'up' only starts a process
+    from bbflow.ensemble.config import load_ensemble  # late, as all below: 'up' only starts a process
 
     analysis = load_ensemble(options.config)
     code: int = globals()[f"_{options.action}"](options, analysis)
@@ -142,11 +142,11 @@ def _status(options: argparse.Namespace, analysis: "EnsembleAnalysis") -> int:
 
 
 def _lost(options: argparse.Namespace, analysis: "EnsembleAnalysis") -> int:
-    from bbflow.ensemble.roster import Roster, Standing
-    from bbflow.run.ensemble import check_member
+    from bbflow.ensemble.roster import MemberRoster, Standing
+    from bbflow.run.member import check_member
 
     check_member(analysis, options.member)
-    Roster(analysis.output).mark(options.member, Standing.LOST, options.why)
+    MemberRoster(analysis.output).mark(options.member, Standing.LOST, options.why)
     return 0
 
 

@@ -61,8 +61,8 @@ def run(options: argparse.Namespace) -> int:
 def _run_member(options: argparse.Namespace) -> int:
     from dataclasses import replace
 
-    from bbflow.ensemble.settings import load_ensemble  # late: a run of its own needs none of it
-    from bbflow.run.ensemble import run_member
+    from bbflow.ensemble.config import load_ensemble  # late: a run of its own needs none of it
+    from bbflow.run.member import run_member
     from bbflow.run.selecting import with_selected
 
     for name in ("contact", "scheduler", "continued", "take_over", "overwrite"):

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from bbflow.ensemble.grid import Grid, GridField
-from bbflow.ensemble.moments import ALIGNMENT_BYTES, Counted, Ledger, Moment, Moments
+from bbflow.ensemble.grid import CommonGrid, GridField
+from bbflow.ensemble.moments import ALIGNMENT_BYTES, Counted, Ledger, Moment, MomentFiles
 from bbflow.ensemble.settings import AcrossField, EnsembleAnalysis
 from bbflow.operators.fold import fold_steps
 from bbflow.operators.state import StateLayout
@@ -72,7 +72,7 @@ class WindowStates:
         )
 
 
-def states_of(analysis: EnsembleAnalysis, grid: Grid) -> dict[str, WindowStates]:
+def states_of(analysis: EnsembleAnalysis, grid: CommonGrid) -> dict[str, WindowStates]:
     """Lay out the states of each window's moments."""
     found: dict[str, WindowStates] = {}
     for window in dict.fromkeys(window for field in analysis.fields for window in field.windows):
@@ -87,7 +87,7 @@ def states_of(analysis: EnsembleAnalysis, grid: Grid) -> dict[str, WindowStates]
     return found
 
 
-def fold(moments: Moments, states: WindowStates, ledger: Ledger, given: Sequence[Contribution]) -> Ledger:
+def fold(moments: MomentFiles, states: WindowStates, ledger: Ledger, given: Sequence[Contribution]) -> Ledger:
     """Fold what members give into a moment, each time of each once, and commit it.
 
     Parameters

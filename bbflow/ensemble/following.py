@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bbflow.ensemble.grid import Grid
+from bbflow.ensemble.grid import CommonGrid
 from bbflow.operators.steps import Array
 from bbflow.operators.windows.calendars import Clock
 from bbflow.operators.windows.spans import StepsSpan
@@ -54,7 +54,7 @@ class MemberStore:
         self._store: GrowingZarr | None = None
         self.status = ""
         """What the store says of itself: running, complete or incomplete; empty if there is none."""
-        self.grid: Grid | None = None
+        self.grid: CommonGrid | None = None
         """What it has; None if not all of it is there."""
         self.next: dict[str, int] = dict.fromkeys(inner, 0)
         """First row of each window that isn't folded, as far as is known."""
@@ -71,7 +71,7 @@ class MemberStore:
         self._store, self._seen = store, (found.st_ino, found.st_mtime_ns)
         self.status = str(store.attribute("bbflow_status", ""))
         if self.grid is None:
-            self.grid = Grid.of(self.member, store, self._results)
+            self.grid = CommonGrid.of(self.member, store, self._results)
         if self.grid is not None:
             for name in self._inner:
                 self._take_rows(name, store, self.grid.clock)

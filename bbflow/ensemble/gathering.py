@@ -10,12 +10,12 @@ import msgspec
 
 from bbflow.ensemble.folding import Contribution, WindowStates, finished, fold, states_of
 from bbflow.ensemble.following import MemberStore, Row
-from bbflow.ensemble.grid import Grid
-from bbflow.ensemble.moments import Ledger, Moments
-from bbflow.ensemble.places import GRID, RESULTS, STORE, Places
-from bbflow.ensemble.roster import Member, Roster, Standing, Verdict
+from bbflow.ensemble.grid import CommonGrid
+from bbflow.ensemble.moments import Ledger, MomentFiles
+from bbflow.ensemble.places import GRID, RESULTS, STORE, EnsemblePlaces
+from bbflow.ensemble.roster import Member, MemberRoster, Standing, Verdict
 from bbflow.ensemble.settings import EnsembleAnalysis
-from bbflow.ensemble.store import EnsembleStore, Shown
+from bbflow.ensemble.store import EnsembleStore, MomentShown
 from bbflow.ensemble.verifying import Verifying
 from bbflow.errors import ConfigError
 from bbflow.operators.steps import Array
@@ -56,7 +56,7 @@ class Followed:
     """Of which attempt that is."""
 
 
-class Gathering:
+class EnsembleFold:
     """Takes members in, until all are over.
 
     Parameters
@@ -72,12 +72,12 @@ class Gathering:
     def __init__(self, analysis: EnsembleAnalysis, begin: Begin | None, say: Callable[[str], None]) -> None:
         self._analysis, self._begin, self._say = analysis, begin, say
         self._output = analysis.output
-        self.places = Places.of(analysis)
+        self.places = EnsemblePlaces.of(analysis)
         self.places.make()
-        self.roster = Roster(self._output)
-        self._grid = Grid.load(self._output / GRID)
+        self.roster = MemberRoster(self._output)
+        self._grid = CommonGrid.load(self._output / GRID)
         ensemble = analysis.ensemble
-        self.moments = Moments(self.places.fast, ensemble.states.capacity, self.places.slow)
+        self.moments = MomentFiles(self.places.fast, ensemble.states.capacity, self.places.slow)
         inner = {field.inner.name: field.inner for field in analysis.fields}
         results = {
             name: field.inner.name for field in analysis.fields for name in (field.result, *field.others.values())
@@ -94,7 +94,7 @@ class Gathering:
         if self._grid is not None:
             self._open(self._grid)
 
-    def _open(self, grid: Grid) -> None:
+    def _open(self, grid: CommonGrid) -> None:
         self._states = states_of(self._analysis, grid)
         ensemble = self._analysis.ensemble
         self._store = EnsembleStore(self._output / STORE, ensemble.name, ensemble.members, grid)
@@ -334,7 +334,7 @@ class Gathering:
             self.moments.close(msgspec.structs.replace(before, members=members, left_out=left_out))
         return True
 
-    # Moments
+    # MomentFiles
 
     def _truth(self, result: str, ledger: Ledger) -> Array | None:
         """Return the truth's field of a moment; None if it has none."""
@@ -359,11 +359,11 @@ class Gathering:
         if due:
             self._store.commit()
         for states, ledger, shown, _ in due:
-            if shown is not Shown.OPEN and self._may_close(ledger, states):
+            if shown is not MomentShown.OPEN and self._may_close(ledger, states):
                 self.moments.close(ledger)
         return bool(due)
 
-    def _due(self, states: WindowStates, store: EnsembleStore) -> list[tuple[WindowStates, Ledger, Shown, bool]]:
+    def _due(self, states: WindowStates, store: EnsembleStore) -> list[tuple[WindowStates, Ledger, MomentShown, bool]]:
         """Say which moments of a window are to be shown, as what, and whether with other values than before."""
         passed = self._passed(states)
         ledgers = [ledger for ledger in self.moments.of(states.window.name) if not ledger.closed]
@@ -374,11 +374,12 @@ class Gathering:
         for ledger, past in zip(ledgers[: last + 1], is_past, strict=False):
             before, fields = store.shown(states, ledger)
             is_new = fields != ledger.fields
-            now = Shown.COMPLETE if past else Shown.OPEN
-            now = Shown.AMENDED if before is Shown.AMENDED or (before is Shown.COMPLETE and is_new) else now
+            now = MomentShown.COMPLETE if past else MomentShown.OPEN
+            if before is MomentShown.AMENDED or (before is MomentShown.COMPLETE and is_new):
+                now = MomentShown.AMENDED
             if is_new or now is not before:
                 due.append((states, ledger, now, is_new))
-            elif now is not Shown.OPEN and self._may_close(ledger, states):
+            elif now is not MomentShown.OPEN and self._may_close(ledger, states):
                 self.moments.close(ledger)  # it was shown just before a kill
         return due
 

@@ -48,7 +48,7 @@ class GridCoordinate(msgspec.Struct, frozen=True, kw_only=True):
     """Of its type, shape and values."""
 
 
-class Grid(msgspec.Struct, frozen=True, kw_only=True):
+class CommonGrid(msgspec.Struct, frozen=True, kw_only=True):
     """What the first member has shown, and all others must have too."""
 
     member: str
@@ -68,7 +68,7 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
         return Clock(self.units, self.calendar)
 
     @classmethod
-    def of(cls, member: str, store: GrowingZarr, results: Mapping[str, str]) -> "Grid | None":
+    def of(cls, member: str, store: GrowingZarr, results: Mapping[str, str]) -> "CommonGrid | None":
         """Describe a member's store.
 
         Parameters
@@ -82,7 +82,7 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
 
         Returns
         -------
-        Grid or None
+        CommonGrid or None
             None if a result isn't there yet.
 
         Raises
@@ -104,7 +104,7 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
         }
         return cls(member=member, units=clock.units, calendar=clock.calendar, fields=fields, coordinates=coordinates)
 
-    def check(self, other: "Grid") -> None:
+    def check(self, other: "CommonGrid") -> None:
         """See that another member's store has the same.
 
         Raises
@@ -136,7 +136,7 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
                     "remap it (space: remap), or leave the member out"
                 )
 
-    def _differs(self, other: "Grid", what: str, got: Any, wanted: Any) -> ConfigError:
+    def _differs(self, other: "CommonGrid", what: str, got: Any, wanted: Any) -> ConfigError:
         return ConfigError(
             f"member {other.member}: {what} is {_told(got)}, but member {self.member} has {_told(wanted)}: members "
             "must agree; let its program write the same, or leave the member out"
@@ -155,7 +155,7 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
         write_whole(path, msgspec.json.encode(self))
 
     @classmethod
-    def load(cls, path: Path) -> "Grid | None":
+    def load(cls, path: Path) -> "CommonGrid | None":
         """Read what was written; None if nothing was."""
         try:
             return msgspec.json.decode(path.read_bytes(), type=cls)

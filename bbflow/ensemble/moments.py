@@ -23,7 +23,7 @@ class Counted(msgspec.Struct, frozen=True, array_like=True):
     """What of a member is in a moment."""
 
     through: int
-    """Every time of the member up to this one is (microseconds, see `Grid`): its times come in their order."""
+    """Every time of the member up to this one is (microseconds, see `CommonGrid`): its times come in their order."""
     fields: int
     """How many of them are in the moment."""
 
@@ -34,7 +34,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     window: str
     """The window's name."""
     begin: int
-    """Microseconds, see `Grid`: the time itself, or the begin of the span."""
+    """Microseconds, see `CommonGrid`: the time itself, or the begin of the span."""
     end: int
     """End of the span; the same as `begin` for a time."""
     numbers: tuple[float, float, float]
@@ -70,7 +70,7 @@ class Moment:
     last."""
 
 
-class Moments:
+class MomentFiles:
     """The moments of an ensemble.
 
     Parameters
@@ -176,7 +176,7 @@ class Moments:
 class Replacement:
     """A moment's next file, until its rename."""
 
-    def __init__(self, moments: Moments, ledger: Ledger, nbytes: int, path: Path) -> None:
+    def __init__(self, moments: MomentFiles, ledger: Ledger, nbytes: int, path: Path) -> None:
         self._moments, self._ledger, self._path = moments, ledger, path
         self._temporary = beside(path)
         head = _head_of(ledger)

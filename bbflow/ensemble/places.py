@@ -29,7 +29,7 @@ _SLOW = ".moments"
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class EnsemblePlaces:
     """Directories of an ensemble's moments."""
 
     output: Path
@@ -38,7 +38,7 @@ class Places:
     """In memory."""
 
     @classmethod
-    def of(cls, analysis: EnsembleAnalysis) -> "Places":
+    def of(cls, analysis: EnsembleAnalysis) -> "EnsemblePlaces":
         """Return the places of an ensemble; the same output finds the same ones again."""
         output = analysis.output
         told = f"{os.getuid()} {output.resolve()} {output.stat().st_ino}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bbflow.ensemble.grid import Grid, GridField
+from bbflow.ensemble.grid import CommonGrid, GridField
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators.steps import Array
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
-class Reference:
+class ScoreReference:
     """A variable of a Zarr store or of files that xarray opens, on the members' grid.
 
     Parameters
@@ -34,7 +34,7 @@ class Reference:
         If it can't be opened, has no such variable, or another shape.
     """
 
-    def __init__(self, path: Path, variable: str, grid: Grid, field: GridField) -> None:
+    def __init__(self, path: Path, variable: str, grid: CommonGrid, field: GridField) -> None:
         import xarray as xr  # late: most ensembles have no scores
 
         try:
@@ -72,7 +72,7 @@ class Reference:
         Parameters
         ----------
         begin, end
-            Microseconds (`Grid.instant`); the same for a time.
+            Microseconds (`CommonGrid.instant`); the same for a time.
 
         Returns
         -------

@@ -42,7 +42,7 @@ class Standing(Enum):
         return self not in (Standing.ANNOUNCED, Standing.RUNNING, Standing.FAILED)
 
 
-class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+class MemberAttempt(msgspec.Struct, frozen=True, kw_only=True):
     """A member's program, from one start to its end."""
 
     number: int
@@ -95,7 +95,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     """Its name."""
-    attempt: Attempt | None = None
+    attempt: MemberAttempt | None = None
     """The last one."""
     mark: Mark | None = None
     """What was decided."""
@@ -119,7 +119,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
         return Standing.DONE if self.verdict.complete and not self.attempt.code else Standing.FAILED
 
 
-class Roster:
+class MemberRoster:
     """The files of members, in the ensemble's output.
 
     Parameters
@@ -151,7 +151,7 @@ class Roster:
         last = None
         if attempt is not None:
             path = self._folder / attempt[1]
-            last = msgspec.json.decode(self._read(attempt[1], path.stat()), type=Attempt)
+            last = msgspec.json.decode(self._read(attempt[1], path.stat()), type=MemberAttempt)
         mark = msgspec.json.decode(kinds["mark"], type=Mark) if "mark" in kinds else None
         verdict = msgspec.json.decode(kinds["verdict"], type=Verdict) if "verdict" in kinds else None
         return Member(name=name, attempt=last, mark=mark, verdict=verdict)
@@ -163,7 +163,7 @@ class Roster:
             known = self._known[name] = found.st_ino, (self._folder / name).read_bytes()
         return known[1]
 
-    def begin(self, member: str) -> Attempt:
+    def begin(self, member: str) -> MemberAttempt:
         """Note that a member's program starts.
 
         Raises
@@ -178,7 +178,7 @@ class Roster:
                 f"member {member} runs already (process {last.pid} on {last.host}): end that first, or wait for its end"
             )
         number = last.number + 1 if last else 1
-        attempt = Attempt(number=number, host=socket.gethostname(), pid=os.getpid(), began_s=time.time())
+        attempt = MemberAttempt(number=number, host=socket.gethostname(), pid=os.getpid(), began_s=time.time())
         path = self._path(member, number)
         temporary = beside(path)
         temporary.write_bytes(msgspec.json.encode(attempt))
@@ -190,7 +190,7 @@ class Roster:
             temporary.unlink()
         return attempt
 
-    def end(self, member: str, attempt: Attempt, code: int) -> None:
+    def end(self, member: str, attempt: MemberAttempt, code: int) -> None:
         """Note that a member's program has ended."""
         ended = msgspec.structs.replace(attempt, ended_s=time.time(), code=code)
         write_whole(self._path(member, attempt.number), msgspec.json.encode(ended))

@@ -10,7 +10,7 @@ import numpy as np
 
 from bbflow.ensemble.folding import FieldState, WindowStates
 from bbflow.ensemble.following import MemberStore
-from bbflow.ensemble.grid import Grid
+from bbflow.ensemble.grid import CommonGrid
 from bbflow.ensemble.moments import Ledger
 from bbflow.operators.operator import Operator
 from bbflow.operators.steps import Array
@@ -25,7 +25,7 @@ from bbflow.zarr_store.stored_names import stored_name
 REALIZATION = "realization"
 
 
-class Shown(IntEnum):
+class MomentShown(IntEnum):
     """What readers see of a moment."""
 
     NOT = -1
@@ -53,7 +53,7 @@ class EnsembleStore:
         What they have in common.
     """
 
-    def __init__(self, path: Path, name: str, members: tuple[str, ...], grid: Grid) -> None:
+    def __init__(self, path: Path, name: str, members: tuple[str, ...], grid: CommonGrid) -> None:
         self.path = path
         self._grid, self._clock = grid, grid.clock
         self._store = GrowingZarr(path)
@@ -89,7 +89,7 @@ class EnsembleStore:
         self,
         states: WindowStates,
         ledger: Ledger,
-        shown: Shown,
+        shown: MomentShown,
         results: Mapping[str, Mapping[str, Array]],
     ) -> None:
         """Write a moment's row; readers see it with the next `commit`.
@@ -158,7 +158,7 @@ class EnsembleStore:
                 return np.asarray(self._store.read(name), "f8")
         return None
 
-    def shown(self, states: WindowStates, ledger: Ledger) -> tuple[Shown, int]:
+    def shown(self, states: WindowStates, ledger: Ledger) -> tuple[MomentShown, int]:
         """Return what readers see of a moment, and how many fields of members that has.
 
         The store itself says it: there is nothing else that a kill could leave behind or ahead of it.
@@ -166,19 +166,19 @@ class EnsembleStore:
         window = states.window.name
         starts = self._known(states)
         if self._key(states, ledger) not in starts:
-            return Shown.NOT, 0
+            return MomentShown.NOT, 0
         if window not in self._shown:
             count = f"{'members' if states.is_inner else 'fields'}_{window}"
             self._shown[window] = self._store.read(f"status_{window}"), self._store.read(count)
         at = starts.index(self._key(states, ledger))
         status, fields = self._shown[window]
-        return (Shown(int(status[at])), int(fields[at])) if at < len(status) else (Shown.NOT, 0)
+        return (MomentShown(int(status[at])), int(fields[at])) if at < len(status) else (MomentShown.NOT, 0)
 
     def complete(self, states: WindowStates) -> int:
         """Return how many moments of a window all members had passed when they were shown."""
         window = states.window.name
         name = f"status_{window}"
-        return int((self._store.read(name) >= Shown.COMPLETE).sum()) if name in self._store else 0
+        return int((self._store.read(name) >= MomentShown.COMPLETE).sum()) if name in self._store else 0
 
     @staticmethod
     def _key(states: WindowStates, ledger: Ledger) -> float:
@@ -231,8 +231,8 @@ class EnsembleStore:
             self._store.create(f"fields_{window}", (time,), (0,), "i8", told, (512,))
         told = {
             "long_name": f"whether further members may come in each {window}",
-            "flag_values": [int(item) for item in Shown if item >= 0],
-            "flag_meanings": " ".join(item.name.lower() for item in Shown if item >= 0),
+            "flag_values": [int(item) for item in MomentShown if item >= 0],
+            "flag_meanings": " ".join(item.name.lower() for item in MomentShown if item >= 0),
         }
         self._store.create(f"status_{window}", (time,), (0,), "i1", told, (512,))
 
@@ -251,7 +251,7 @@ class EnsembleStore:
         self._store.create(name, (f"time_{states.window.name}", *dims), (0, *values.shape), values.dtype, attributes)
 
 
-def result_field(item: FieldState, grid: Grid) -> ResultField:
+def result_field(item: FieldState, grid: CommonGrid) -> ResultField:
     """Describe the field that is folded, as members' results describe it."""
     own = {
         name: value

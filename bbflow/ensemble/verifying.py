@@ -9,9 +9,9 @@ import numpy as np
 
 from bbflow.ensemble import scoring
 from bbflow.ensemble.folding import FieldState, WindowStates
-from bbflow.ensemble.grid import Grid
+from bbflow.ensemble.grid import CommonGrid
 from bbflow.ensemble.moments import Ledger, Moment
-from bbflow.ensemble.reference import Reference
+from bbflow.ensemble.reference import ScoreReference
 from bbflow.ensemble.settings import ScoresConfig
 from bbflow.ensemble.store import EnsembleStore
 from bbflow.operators.steps import Array
@@ -48,9 +48,9 @@ class Verifying:
         Gets what the user should read.
     """
 
-    def __init__(self, grid: Grid, store: EnsembleStore, truth: Truth, say: Callable[[str], None]) -> None:
+    def __init__(self, grid: CommonGrid, store: EnsembleStore, truth: Truth, say: Callable[[str], None]) -> None:
         self._grid, self._store, self._truth, self._say = grid, store, truth, say
-        self._references: dict[tuple[Path, str], Reference] = {}
+        self._references: dict[tuple[Path, str], ScoreReference] = {}
         self._weights: dict[str, tuple[Array, str]] = {}
         self._told: set[str] = set()
 
@@ -105,9 +105,9 @@ class Verifying:
             )
         return found
 
-    def _open(self, path: Path, variable: str, item: FieldState) -> Reference:
+    def _open(self, path: Path, variable: str, item: FieldState) -> ScoreReference:
         if (path, variable) not in self._references:
-            self._references[path, variable] = Reference(path, variable, self._grid, item.grid)
+            self._references[path, variable] = ScoreReference(path, variable, self._grid, item.grid)
         return self._references[path, variable]
 
     def _scores(self, config: ScoresConfig, item: FieldState, moment: Moment, reference: Array) -> dict[str, Score]:

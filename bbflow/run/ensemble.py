@@ -1,7 +1,6 @@
 """Running an ensemble: the analysis of all members in one process, and members' programs."""
 
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -13,10 +12,10 @@ from pathlib import Path
 
 import msgspec
 
-from bbflow.ensemble.gathering import Gathering
+from bbflow.ensemble.gathering import EnsembleFold
 from bbflow.ensemble.places import CONTACT, DOWN, LOCK, RESULTS, STATUS, UP, claim_ensemble
-from bbflow.ensemble.roster import Attempt, Member, Roster, Verdict
-from bbflow.ensemble.settings import EnsembleAnalysis, suffix_of
+from bbflow.ensemble.roster import Member, Verdict
+from bbflow.ensemble.settings import EnsembleAnalysis
 from bbflow.errors import BbflowError, ConfigError, NodeError, StreamError, describe_end
 from bbflow.host.atomic import write_whole
 from bbflow.host.leftovers import VARIABLE, run_name
@@ -26,8 +25,6 @@ from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.landing.requests import DropRequest
 from bbflow.net.contact import read_contact
 from bbflow.run.course import PASSING, TRIES
-from bbflow.run.selecting import Opens, simulation_environment
-from bbflow.run.supervise import start_program, stop_process
 from bbflow.transit.chain.saved import read_state
 from bbflow.transit.clusters.cluster import Cluster
 from bbflow.transit.clusters.local_cluster import local_cluster
@@ -182,11 +179,11 @@ class EnsembleStatus(msgspec.Struct, frozen=True, kw_only=True):
     members: tuple[MemberStatus, ...]
     """All."""
     open_moments: int
-    """Moments whose states are kept."""
+    """MomentFiles whose states are kept."""
     state_bytes: int
     """What they take in memory."""
     shown: dict[str, int]
-    """Moments of each window that are complete."""
+    """MomentFiles of each window that are complete."""
 
 
 def serve(analysis: EnsembleAnalysis, contact: Path, cluster: Cluster | None = None) -> bool:
@@ -221,14 +218,14 @@ def serve(analysis: EnsembleAnalysis, contact: Path, cluster: Cluster | None = N
         )
         if cluster is None:
             cluster = stack.enter_context(local_cluster(analysis.member.workers))
-        gathering = Gathering(analysis, partial(MemberRun, analysis, contact, cluster), _say)
+        gathering = EnsembleFold(analysis, partial(MemberRun, analysis, contact, cluster), _say)
         try:
             return _gather(gathering, analysis)
         finally:
             gathering.close()
 
 
-def _gather(gathering: Gathering, analysis: EnsembleAnalysis) -> bool:
+def _gather(gathering: EnsembleFold, analysis: EnsembleAnalysis) -> bool:
     output, written_s = analysis.output, 0.0
     while True:
         if (output / DOWN).exists():
@@ -245,7 +242,7 @@ def _gather(gathering: Gathering, analysis: EnsembleAnalysis) -> bool:
     return complete
 
 
-def write_status(gathering: Gathering, analysis: EnsembleAnalysis, state: str) -> None:
+def write_status(gathering: EnsembleFold, analysis: EnsembleAnalysis, state: str) -> None:
     """Write how the ensemble is."""
     status = EnsembleStatus(
         name=analysis.ensemble.name,
@@ -286,106 +283,6 @@ def _why(member: Member) -> str:
 
 def _say(text: str) -> None:
     print(f"bbflow: {text}", file=sys.stderr, flush=True)
-
-
-# Members' programs
-
-
-def run_member(analysis: EnsembleAnalysis, member: str, command: Sequence[str], before: dict[str, str]) -> int:
-    """Run a member's program until it ends, or the member is given up.
-
-    Parameters
-    ----------
-    analysis
-        The ensemble's configuration.
-    member
-        Its name.
-    command
-        The program.
-    before
-        Its environment without bbflow.
-
-    Returns
-    -------
-    int
-        The program's exit code, as a shell has it.
-
-    Raises
-    ------
-    ConfigError
-        If there is no such member, it runs already, or the ensemble isn't up.
-    """
-    check_member(analysis, member)
-    contact = wait_for_contact(analysis.output)
-    roster = Roster(analysis.output)
-    attempt = roster.begin(member)
-    code = 1
-    try:
-        environment = simulation_environment(analysis.member, contact, Opens(None, command, selects=False), before)
-        environment[SUFFIX_VARIABLE] = suffix_of(member, attempt.number)
-        code = _run_program(roster, member, attempt, command, environment)
-    finally:
-        roster.end(member, attempt, code)
-    return code
-
-
-def check_member(analysis: EnsembleAnalysis, member: str) -> None:
-    """See that there is such a member.
-
-    Raises
-    ------
-    ConfigError
-        If there isn't.
-    """
-    names = analysis.ensemble.members
-    if member not in names:
-        told = f"1 to {len(names)}" if names == tuple(str(n + 1) for n in range(len(names))) else ", ".join(names)
-        raise ConfigError(
-            f"there is no member {member!r} in the ensemble {analysis.ensemble.name}: its members are {told}"
-        )
-
-
-def wait_for_contact(output: Path) -> Path:
-    """Return the contact file of an ensemble that is up.
-
-    Raises
-    ------
-    ConfigError
-        If it isn't.
-    """
-    deadline_s = time.monotonic() + UP_S
-    while time.monotonic() < deadline_s:
-        with suppress(FileNotFoundError):
-            contact = Path((output / CONTACT).read_text())
-            if contact.exists():
-                return contact
-        time.sleep(TURN_S)
-    raise ConfigError(f"the ensemble in {output} isn't up: start it with 'bbflow ensemble up'")
-
-
-def _run_program(
-    roster: Roster, member: str, attempt: Attempt, command: Sequence[str], environment: dict[str, str]
-) -> int:
-    process = start_program(command, environment)
-    looked_s = time.monotonic()
-    try:
-        while True:
-            with suppress(subprocess.TimeoutExpired):
-                code = process.wait(TURN_S)
-                return 128 - code if code < 0 else code
-            if time.monotonic() - looked_s > LOOK_S:
-                looked_s = time.monotonic()
-                mark = roster.members((member,))[member].mark
-                if mark is not None and mark.attempt >= attempt.number:
-                    _say(f"member {member} is {mark.standing}: {mark.why}; its program gets SIGTERM")
-                    process.send_signal(signal.SIGTERM)
-                    looked_s = float("inf")
-    except KeyboardInterrupt:
-        process.send_signal(signal.SIGINT)
-        code = process.wait()
-        return 128 - code if code < 0 else code
-    finally:
-        stop_process(process)
 
 
 @contextmanager

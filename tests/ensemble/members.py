@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from bbflow.ensemble.gathering import Gathering
+from bbflow.ensemble.gathering import EnsembleFold
 from bbflow.ensemble.places import RESULTS, claim_ensemble
-from bbflow.ensemble.roster import Roster, Verdict
+from bbflow.ensemble.roster import MemberRoster, Verdict
 from bbflow.operators.parse import parse_operators
 from bbflow.operators.windows.calendars import STEP_CLOCK, Clock
 from bbflow.operators.windows.parse import parse_window
@@ -24,7 +24,7 @@ class MemberStreams:
     def __init__(self, analysis, units="K", clock=DAYS, coordinates=None):
         analysis.output.mkdir(parents=True, exist_ok=True)
         claim_ensemble(analysis.output)
-        self.analysis, self.roster = analysis, Roster(analysis.output)
+        self.analysis, self.roster = analysis, MemberRoster(analysis.output)
         self._units, self._clock, self._coordinates = units, clock, coordinates or {}
         self._results, self._steps, self._attempts = {}, {}, {}
 
@@ -72,7 +72,7 @@ class MemberStreams:
 def gathered(analysis, most_turns=1000):
     """Let an analysis run until all members are over; return whether it is complete, and what it said."""
     said = []
-    gathering = Gathering(analysis, None, said.append)
+    gathering = EnsembleFold(analysis, None, said.append)
     for _ in range(most_turns):
         busy = gathering.turn()
         if not busy and gathering.is_over:

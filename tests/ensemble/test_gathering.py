@@ -8,9 +8,9 @@ from members import MemberStreams, field, gathered
 
 from bbflow import open_results
 from bbflow.ensemble import gathering as gathering_module
-from bbflow.ensemble.gathering import Gathering
+from bbflow.ensemble.config import parse_ensemble
+from bbflow.ensemble.gathering import EnsembleFold
 from bbflow.ensemble.roster import Standing
-from bbflow.ensemble.settings import parse_ensemble
 from bbflow.operators.windows.calendars import Clock
 
 OPERATORS = ["mean", "std", "min", "max", {"percentiles": {"q": [10, 50]}}]
@@ -50,8 +50,8 @@ def test_each_time_of_each_member_counts_once_whatever_is_killed_and_in_whatever
     analysis = analysis_in(folder, members)
     streams = MemberStreams(analysis)
     left = {str(number): 0 for number in range(1, members + 1)}
-    gathering = Gathering(analysis, None, lambda _: None)
-    original = gathering_module.fold, gathering_module.Moments.close
+    gathering = EnsembleFold(analysis, None, lambda _: None)
+    original = gathering_module.fold, gathering_module.MomentFiles.close
 
     def dying(original):
         def call(*arguments, **more):
@@ -64,7 +64,7 @@ def test_each_time_of_each_member_counts_once_whatever_is_killed_and_in_whatever
 
         return call
 
-    gathering_module.fold, gathering_module.Moments.close = (dying(one) for one in original)
+    gathering_module.fold, gathering_module.MomentFiles.close = (dying(one) for one in original)
     try:
         while left:
             name = random.choice(sorted(left))
@@ -77,9 +77,9 @@ def test_each_time_of_each_member_counts_once_whatever_is_killed_and_in_whatever
                 try:
                     gathering.turn()
                 except Killed:
-                    gathering = Gathering(analysis, None, lambda _: None)
+                    gathering = EnsembleFold(analysis, None, lambda _: None)
     finally:
-        gathering_module.fold, gathering_module.Moments.close = original
+        gathering_module.fold, gathering_module.MomentFiles.close = original
     complete, said = gathered(analysis)
     assert complete
     assert not said
@@ -93,7 +93,7 @@ def test_each_time_of_each_member_counts_once_whatever_is_killed_and_in_whatever
 def test_a_time_is_shown_when_all_members_have_passed_it_and_not_before(tmp_path):
     analysis = analysis_in(tmp_path, 2)
     streams = MemberStreams(analysis)
-    gathering = Gathering(analysis, None, lambda _: None)
+    gathering = EnsembleFold(analysis, None, lambda _: None)
     for step in range(3):
         streams.write("1", {"tas": field(1, step)})
     gathering.turn()
@@ -107,7 +107,7 @@ def test_a_time_is_shown_when_all_members_have_passed_it_and_not_before(tmp_path
 def test_with_show_a_time_is_seen_before_all_members_are_in_it(tmp_path):
     analysis = analysis_in(tmp_path, 3, show=2)
     streams = MemberStreams(analysis)
-    gathering = Gathering(analysis, None, lambda _: None)
+    gathering = EnsembleFold(analysis, None, lambda _: None)
     for name in ("1", "2"):
         streams.write(name, {"tas": field(name, 0)})
     gathering.turn()
@@ -152,7 +152,7 @@ def test_a_member_that_comes_back_late_is_refused_or_amends_by_choice(tmp_path, 
     analysis = analysis_in(tmp_path, late=late)
     streams = two_of_three(analysis)
     said = []
-    gathering = Gathering(analysis, None, said.append)
+    gathering = EnsembleFold(analysis, None, said.append)
     while gathering.turn():
         pass
     assert shown(analysis).members_step.values.tolist() == [3, 2]
@@ -177,7 +177,7 @@ def test_a_member_that_comes_back_late_is_refused_or_amends_by_choice(tmp_path, 
 def test_states_that_memory_has_no_room_for_are_on_disk_and_count_the_same(tmp_path):
     analysis = analysis_in(tmp_path, 2, states={"directory": str(tmp_path), "capacity": "4KiB"})
     streams = MemberStreams(analysis)
-    gathering = Gathering(analysis, None, lambda _: None)
+    gathering = EnsembleFold(analysis, None, lambda _: None)
     for step in range(6):
         streams.write("1", {"tas": field(1, step)})
     gathering.turn()
@@ -218,7 +218,7 @@ def test_a_member_that_differs_is_refused_in_one_line_and_the_others_go_on(tmp_p
     first.end("1")
     second = MemberStreams(analysis, **{"coordinates": {"dim0": np.arange(3.0)}, **change})
     second.write("2", {"tas": field(2, 0)})
-    gathering = Gathering(analysis, None, lambda _: None)
+    gathering = EnsembleFold(analysis, None, lambda _: None)
     gathering.turn()
     second.end("2")
     complete, _ = gathered(analysis)
@@ -234,7 +234,7 @@ def test_a_member_of_another_shape_is_refused(tmp_path):
     streams.write("1", {"tas": field(1, 0)})
     streams.write("2", {"tas": field(2, 0, (3, 5))})
     said = []
-    Gathering(analysis, None, said.append).turn()
+    EnsembleFold(analysis, None, said.append).turn()
     assert "the shape of tas_step_max is (3, 5), but member 1 has (3, 4)" in said[0]
 
 
@@ -269,7 +269,7 @@ def test_members_and_times_go_together_over_a_window(tmp_path, window):
     operators = {"tas": {"operators": ["mean", "max"], "windows": [window]}}
     analysis = analysis_in(tmp_path, 2, operators)
     streams = MemberStreams(analysis)
-    gathering = Gathering(analysis, None, lambda _: None)
+    gathering = EnsembleFold(analysis, None, lambda _: None)
     for step in range(8):
         for name in ("1", "2"):
             streams.write(name, {"tas": field(name, step)})
@@ -291,10 +291,10 @@ def test_states_that_went_with_the_hosts_memory_are_an_error(tmp_path):
     analysis = analysis_in(tmp_path, 2)
     streams = MemberStreams(analysis)
     streams.write("1", {"tas": field(1, 0)})
-    gathering = Gathering(analysis, None, lambda _: None)
+    gathering = EnsembleFold(analysis, None, lambda _: None)
     gathering.turn()
     for path in gathering.places.fast.iterdir():
         path.unlink()
     gathering.places.fast.rmdir()
     with pytest.raises(Exception, match="are gone with the host's memory"):
-        Gathering(analysis, None, lambda _: None)
+        EnsembleFold(analysis, None, lambda _: None)

@@ -18,10 +18,11 @@ import numpy as np
 import xarray as xr
 
 from bbflow import open_results
+from bbflow.ensemble.config import load_ensemble, suffix_of
 from bbflow.ensemble.places import CONTACT
-from bbflow.ensemble.roster import Roster, Standing
-from bbflow.ensemble.settings import load_ensemble, suffix_of
-from bbflow.run.ensemble import SUFFIX_VARIABLE, read_status
+from bbflow.ensemble.roster import MemberRoster, Standing
+from bbflow.run.ensemble import read_status
+from bbflow.run.member import SUFFIX_VARIABLE
 
 SHAPE, STEPS, WAVE = (8, 16), 8, 20
 CONFIG = """
@@ -72,7 +73,7 @@ class Waves:
         self.xml = folder / "engine.xml"
         self.xml.write_text(bbflow_adios2.engine_xml("model"))
         self.analysis = load_ensemble(self.config)
-        self.roster = Roster(self.analysis.output)
+        self.roster = MemberRoster(self.analysis.output)
         self.kills, self.killed = kills, {"serve": 0, "node": 0}
         self.most_bytes = {"serve": 0, "node": 0}
         self.due = {kind: sorted(self.random.sample(range(members), kills)) for kind in self.killed}
@@ -132,7 +133,7 @@ class Waves:
                     return pid
                 time.sleep(0.001)
         with suppress(BaseException):
-            attempt = Roster(self.analysis.output).begin(str(member))
+            attempt = MemberRoster(self.analysis.output).begin(str(member))
             os.environ[SUFFIX_VARIABLE] = suffix_of(str(member), attempt.number)
             write(member, self.xml, first, die)
             os._exit(0)

@@ -1,0 +1,249 @@
+"""Reading an ensemble's configuration, which is checked in full before anything starts."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bbflow.configuring.config import parse_config
+from bbflow.ensemble.settings import AcrossField, EnsembleAnalysis, EnsembleConfig, ScoresConfig, StatesConfig
+from bbflow.errors import ConfigError
+from bbflow.operators.filter import Filter
+from bbflow.operators.operator import Operator
+from bbflow.operators.own.origin import look_in, reading
+from bbflow.operators.parse import parse_operators
+from bbflow.operators.windows.parse import parse_windows
+from bbflow.operators.windows.spans import StepsSpan
+from bbflow.operators.windows.window import Window
+from bbflow.reading.sections import as_list, flag, number, one_of, positive, read_as, read_section, text
+from bbflow.reading.yaml_files import read_yaml
+from bbflow.units import parse_bytes, parse_path
+
+STEP_WINDOW = {"steps": {"count": 1, "name": "step"}}
+"""The window of a member's steps themselves."""
+ONE_VALUE = "max"
+"""What a member's analysis takes of a span that has one value: the value, in its own type."""
+SAMPLES = ("std", "var", "covariance")
+"""Operators that divide by n - 1 unless the configuration says otherwise: members are a sample."""
+ORDERED = frozenset(
+    ("first", "last", "instant", "argmin", "argmax", "trend", "longest_spell", "spell_count", "spell_steps")
+)
+"""Operators that go by the order of what they fold."""
+NOT_HERE = ("functions", "publication", "netcdf", "copy_to", "work", "continue", "results")
+"""Keys of a run's configuration that an ensemble's can't have."""
+
+
+def load_ensemble(path: Path) -> EnsembleAnalysis:
+    """Read an ensemble's configuration file.
+
+    Raises
+    ------
+    ConfigError
+        If it can't be read, or anything in it is wrong; the message names the key.
+    """
+    content = read_yaml(path)
+    directory = str(path.resolve().parent)
+    look_in(directory)
+    try:
+        with reading(directory):
+            return parse_ensemble(content)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def parse_ensemble(content: Any) -> EnsembleAnalysis:
+    """Check an ensemble's configuration in the form of YAML's dicts, lists and scalars.
+
+    Raises
+    ------
+    ConfigError
+        If a key is unknown or missing, or a value is wrong.
+    """
+    if not isinstance(content, Mapping) or "ensemble" not in content:
+        raise ConfigError("the key 'ensemble' is missing: say which members there are, as in ensemble: {members: 50}")
+    for key in NOT_HERE:
+        if key in content:
+            raise ConfigError(f"an ensemble's configuration has no key {key!r}: take it out")
+    config = _parse_section(content["ensemble"])
+    rest = {key: value for key, value in content.items() if key not in ("ensemble", "windows")}
+    operators = rest.get("operators")
+    if not isinstance(operators, Mapping) or not operators:
+        raise ConfigError("the key 'operators' is missing: say what is computed across members, by variable")
+    fields, inner = [], dict[str, Any]()
+    for key, chosen in operators.items():
+        try:
+            parts = dict(chosen) if isinstance(chosen, Mapping) else {"operators": chosen}
+            found, own = _field(str(key), parts, content.get("windows"), config)
+        except ConfigError as error:
+            raise ConfigError(f"operators of {key}: {error}") from None
+        fields.append(found)
+        inner |= own
+    member_content = {**rest, "operators": inner, "windows": [STEP_WINDOW]}
+    member = parse_config(member_content)
+    config = replace(config, name=config.name or member.stream)
+    _check_times(fields)
+    return EnsembleAnalysis(config, member, tuple(fields), member_content)
+
+
+def _parse_section(content: Any) -> EnsembleConfig:
+    config = read_section(
+        EnsembleConfig,
+        content,
+        "ensemble",
+        name=text,
+        members=_members,
+        weights=_weights,
+        on_failure=one_of("wait", "lost"),
+        lost_after_s=number,
+        late=one_of("refuse", "amend"),
+        show=positive,
+        states=lambda value: read_section(
+            StatesConfig, value, "ensemble: states", capacity=parse_bytes, directory=parse_path
+        ),
+        keep=flag,
+        truth=text,
+    )
+    if config.truth in config.members:
+        raise ConfigError(f"ensemble: truth: {config.truth!r} is one of the members: give the truth another name")
+    for name in config.weights:
+        if name not in config.members:
+            raise ConfigError(f"ensemble: weights: there is no member {name!r}")
+    if config.show is not None and config.show > len(config.members):
+        raise ConfigError(f"ensemble: show: {config.show} is more than the {len(config.members)} members")
+    return config
+
+
+def _members(value: Any) -> tuple[str, ...]:
+    """Read how many members there are, or their names."""
+    if isinstance(value, list):
+        names = tuple(
+            str(item) if isinstance(item, int) and not isinstance(item, bool) else text(item) for item in value
+        )
+    else:
+        names = tuple(str(number) for number in range(1, positive(value) + 1))
+    for name in names:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name):
+            raise ConfigError(f"member {name!r} must be a word of letters, digits, _ and -: a directory is called so")
+        if names.count(name) > 1:
+            raise ConfigError(f"member {name!r} is there twice: each has a name of its own")
+    if not names:
+        raise ConfigError("there are no members: give their number, or their names")
+    return names
+
+
+def _weights(value: Any) -> dict[str, float]:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{value!r} must be a map from members to weights")
+    read = {str(name): float(read_as(number, weight, str(name))) for name, weight in value.items()}
+    for name, weight in read.items():
+        if weight <= 0:
+            raise ConfigError(f"{name}: {weight:g} is no weight above 0; a member that doesn't count is taken out")
+    return read
+
+
+def _field(
+    key: str, parts: dict[str, Any], windows: Any, ensemble: EnsembleConfig
+) -> tuple[AcrossField, dict[str, Any]]:
+    """Read a diagnostic: what is computed across members, and the entries of the members' own configuration."""
+    operators = _operators(as_list(parts.pop("operators", []), "operators"), len(ensemble.members))
+    scores = _scores(parts.pop("scores"), ensemble) if "scores" in parts else None
+    own = parts.pop("windows", windows)
+    inner = _inner_window(parts.get("each"))
+    (window,) = parse_windows([inner])
+    entry = {"operators": [ONE_VALUE], "windows": [inner]}
+    inside, others = {key: {**parts, **entry}}, dict[str, str]()
+    alike = {name: parts[name] for name in ("space", "transforms", "each") if name in parts}
+    for at, expression in enumerate(dict.fromkeys(own for item in operators for own in item.inputs)):
+        name = f"{key}_with{at or ''}"
+        inside[name] = {**alike, "of": expression, **entry}
+        others[expression] = f"{name}_{window.name}_{ONE_VALUE}"
+    across = (window,) if own is None else parse_windows(as_list(own, "windows"))
+    for item in across:
+        if item.keeps != 1 or (isinstance(item.spans, StepsSpan) and item != window):
+            raise ConfigError(
+                f"windows: {item.name} can't be had over members and times: take spans of the calendar, such as month, "
+                "or run; without windows each time is by itself"
+            )
+    if scores is not None and any(item != window for item in across):
+        raise ConfigError("scores are of each time: take 'windows' out, or put the scores under another name")
+    found = AcrossField(key, key, f"{key}_{window.name}_{ONE_VALUE}", window, across, operators, others, scores)
+    return found, inside
+
+
+def _scores(content: Any, ensemble: EnsembleConfig) -> ScoresConfig:
+    read = read_section(
+        ScoresConfig,
+        content,
+        "scores",
+        reference=parse_path,
+        variable=text,
+        crps=flag,
+        maps=flag,
+        above=lambda value: tuple(float(number(item)) for item in (value if isinstance(value, list) else [value])),
+        bins=positive,
+        climatology=parse_path,
+    )
+    if read.reference is None and ensemble.truth is None:
+        raise ConfigError("scores: there is no 'reference', and 'ensemble' names no 'truth': give one of them")
+    made = parse_operators(["mean", {"var": {"ddof": 1}}])
+    events = {limit: parse_operators([{"exceedance": {"above": limit}}])[0] for limit in read.above}
+    return replace(
+        read,
+        members=len(ensemble.members),
+        operators={item.name: item for item in made if isinstance(item, Operator)},
+        events={limit: item for limit, item in events.items() if isinstance(item, Operator)},
+    )
+
+
+def _inner_window(each: Any) -> Any:
+    if each is None:
+        return STEP_WINDOW
+    if isinstance(each, Mapping) and set(each) == {"window", "operator"}:
+        return each["window"]
+    if isinstance(each, Mapping) and len(each) == 1:
+        return next(iter(each))
+    raise ConfigError(f"each: {each!r} is not a map of a window to an operator, such as {{day: max}}")
+
+
+def _operators(items: list[Any], members: int) -> tuple[Operator, ...]:
+    chosen = []
+    for item in items:
+        name = next(iter(item)) if isinstance(item, Mapping) and len(item) == 1 else item
+        given = dict(item[name] or {}) if isinstance(item, Mapping) and name in item else {}
+        if name in SAMPLES:
+            given.setdefault("ddof", 1)
+        if name in ("percentiles", "median"):
+            given.setdefault("steps", max(members, 2))
+        if name in ORDERED:
+            raise ConfigError(f"{name!r} means nothing across members, which have no order")
+        chosen.append({name: given} if given else item)
+    operators = parse_operators(chosen)
+    for operator in operators:
+        if isinstance(operator, Filter) or not operator.family.commutes:
+            raise ConfigError(f"{operator.name!r} means nothing across members, which have no order")
+        if operator.is_users:
+            raise ConfigError(f"{operator.name!r} is an operator of your own, which can't be taken across members yet")
+    return tuple(item for item in operators if isinstance(item, Operator))
+
+
+def _check_times(fields: list[AcrossField]) -> None:
+    """See that windows of one name are one, and no two results have one name."""
+    known: dict[str, Window] = {}
+    inner: dict[str, Window] = {}
+    names: set[str] = set()
+    for item in fields:
+        for window in (item.inner, *item.windows):
+            if known.setdefault(window.name, window) != window:
+                raise ConfigError(f"operators of {item.key}: the window {window.name} is cut differently elsewhere")
+        for window in item.windows:
+            if inner.setdefault(window.name, item.inner) != item.inner:
+                raise ConfigError(
+                    f"operators of {item.key}: {window.name} is made of each {item.inner.name} here, but of each "
+                    f"{inner[window.name].name} elsewhere: give one of the windows another 'name'"
+                )
+            for operator in item.operators:
+                name = f"{item.name}_{window.name}_{operator.name}"
+                if name in names:
+                    raise ConfigError(f"operators of {item.key}: the result {name} is there twice: take one out")
+                names.add(name)
