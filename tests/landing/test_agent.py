@@ -341,3 +341,40 @@ def test_a_size_that_is_none_takes_no_room(bench, size):
     with pytest.raises(ProtocolError, match="Expected `int`"):
         bench.say(0, "begin", step=0, bytes=size)
     assert bench.free_pages() == 16
+
+
+def test_what_a_program_was_refused_stays_with_the_stream_until_that_is_dropped(bench):
+    bench.open()
+    bench.land(0)
+    for why in ("a block isn't in its shape", "a block isn't in its shape", "no\nforged line"):
+        assert bench.say(7, "refuse", stream=STREAM, rank=0, why=why)["ok"]
+    assert "there is no stream 'other'" in bench.say(7, "refuse", stream="other", rank=0, why="x")["error"]
+    bench.reopen()
+    bench.store._compact()
+    bench.reopen()
+    assert list(bench.watch()["refused"]) == ["a block isn't in its shape", "no\\nforged line"]
+    bench.say(7, "drop", stream=STREAM, left=True)
+    bench.open(peer=8)
+    assert not bench.watch()["refused"]
+
+
+def test_another_process_that_would_be_the_same_rank_is_told_who_that_is(bench):
+    """Groups of ranks that open files in turn, each with a communicator of its own."""
+    bench.open(file="/out/a.bp", pid=11)
+    said = bench.open(file="/out/b.bp", pid=12, peer=8)["error"]
+    assert "is process 11 on here as '/out/a.bp', which may open its next file later" in said
+    assert "streams of their own" in said
+    assert "has opened stream 'weather' already as '/out/a.bp'" in bench.open(file="/out/b.bp", pid=11, peer=9)["error"]
+
+
+def test_a_second_open_names_what_makes_one_stream_of_many_files_where_an_analysis_follows_it(bench):
+    bench.attach("fold")
+    bench.open()
+    bench.land(0)
+    bench.say(0, "close", steps=1, attributes=[])
+    said = bench.open(peer=8)["error"]
+    assert "KeepOpen=yes" in said
+    assert "'select'" in said
+    assert "drop" not in said
+    bench.hang_up(ANALYSIS)
+    assert "bbflow drop weather" in bench.open(peer=8)["error"]
