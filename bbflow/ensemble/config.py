@@ -16,7 +16,7 @@ from bbflow.operators.parse import parse_operators
 from bbflow.operators.windows.parse import parse_windows
 from bbflow.operators.windows.spans import StepsSpan
 from bbflow.operators.windows.window import Window
-from bbflow.reading.sections import as_list, flag, number, one_of, positive, read_as, read_section, text
+from bbflow.reading.sections import as_list, flag, number, one_of, positive, read_section, text
 from bbflow.reading.yaml_files import read_yaml
 from bbflow.units import parse_bytes, parse_path
 
@@ -93,7 +93,6 @@ def _parse_section(content: Any) -> EnsembleConfig:
         "ensemble",
         name=text,
         members=_members,
-        weights=_weights,
         on_failure=one_of("wait", "lost"),
         lost_after_s=number,
         late=one_of("refuse", "amend"),
@@ -106,9 +105,6 @@ def _parse_section(content: Any) -> EnsembleConfig:
     )
     if config.truth in config.members:
         raise ConfigError(f"ensemble: truth: {config.truth!r} is one of the members: give the truth another name")
-    for name in config.weights:
-        if name not in config.members:
-            raise ConfigError(f"ensemble: weights: there is no member {name!r}")
     if config.show is not None and config.show > len(config.members):
         raise ConfigError(f"ensemble: show: {config.show} is more than the {len(config.members)} members")
     return config
@@ -130,16 +126,6 @@ def _members(value: Any) -> tuple[str, ...]:
     if not names:
         raise ConfigError("there are no members: give their number, or their names")
     return names
-
-
-def _weights(value: Any) -> dict[str, float]:
-    if not isinstance(value, Mapping):
-        raise ConfigError(f"{value!r} must be a map from members to weights")
-    read = {str(name): float(read_as(number, weight, str(name))) for name, weight in value.items()}
-    for name, weight in read.items():
-        if weight <= 0:
-            raise ConfigError(f"{name}: {weight:g} is no weight above 0; a member that doesn't count is taken out")
-    return read
 
 
 def _field(

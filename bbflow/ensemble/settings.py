@@ -33,8 +33,6 @@ class EnsembleConfig:
     """Their names."""
     name: str = ""
     """The ensemble's; the stream's by default."""
-    weights: Mapping[str, float] = field(default_factory=dict)
-    """Weight of each member that has another than 1."""
     on_failure: str = "wait"
     """What a member is whose program fails: waited for (wait), or lost at once (lost)."""
     lost_after_s: float | None = None
@@ -55,10 +53,6 @@ class EnsembleConfig:
     def everybody(self) -> tuple[str, ...]:
         """The members, and the truth if there is one."""
         return self.members if self.truth is None else (*self.members, self.truth)
-
-    def weight(self, member: str) -> float:
-        """Return a member's weight."""
-        return self.weights.get(member, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
