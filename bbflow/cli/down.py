@@ -17,6 +17,7 @@ from bbflow.landing.embedded import remove_root
 from bbflow.landing.requests import StopRequest
 from bbflow.net.certificate import certificate_of
 from bbflow.net.contact import NodeAddress, has_masters, read_contact, remove_node
+from bbflow.units import parse_seconds
 
 GONE_TIMEOUT_S = 60.0
 
@@ -25,12 +26,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("--contact", type=Path, required=True, help="contact file of the BB nodes")
     parser.add_argument("--scheduler-file", type=Path, help="also shut this Dask cluster down")
+    parser.add_argument("--timeout", type=parse_seconds, metavar="SECONDS",
+                        help="how long to wait for files that aren't written back (600) or closed (60)")  # fmt: skip
     parser.add_argument("--force", action="store_true", help="even if steps that nobody folded are lost with them")
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    _end_files(options.contact, force=options.force)
+    _end_files(options.contact, force=options.force, wait_s=options.timeout)
     for node in read_contact(options.contact):
         if node.host != socket.gethostname():
             print(f"bbflow: node {node.name} is on {node.host}: run 'bbflow down' there", file=sys.stderr)
@@ -48,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _end_files(contact: Path, *, force: bool) -> None:
+def _end_files(contact: Path, *, force: bool, wait_s: float | None) -> None:
     """Write files back, and end their servers; without files there is nothing to do."""
     if not has_masters(contact):
         return
@@ -57,7 +60,7 @@ def _end_files(contact: Path, *, force: bool) -> None:
 
     try:
         with FilesClient(contact) as client, telling_refusals(contact):
-            client.end(force=force)
+            client.end(force=force, wait_s=wait_s)
     except (NodeError, OSError) as error:
         if not force:
             raise NodeError(f"the files can't be ended: {error}; with --force they go as they are") from None

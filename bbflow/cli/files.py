@@ -20,7 +20,7 @@ from posixpath import basename, join
 from stat import S_IFDIR, S_IFLNK, S_IFREG, filemode
 
 from bbflow.cli.files_servers import add_ionode, add_master
-from bbflow.cli.refusals import telling_refusals
+from bbflow.cli.refusals import telling_refusals, writer_of
 from bbflow.errors import BbflowError, ConfigError, describe
 from bbflow.files.client.client import DirectoryEntry, FilesClient
 from bbflow.files.client.stream import FileStream
@@ -185,8 +185,13 @@ def _flush(client: FilesClient, options: argparse.Namespace) -> int:
     with telling_refusals(options.contact, options.path) as refusals:
         told = client.flush(options.path, options.timeout)
         refusals.tell(told.failed)
+        refusals.tell((path, writer_of(host, pid)) for path, host, pid in told.writing)
     print(f"{told.written} files written back, {told.left} are left")
-    return 1 if told.left else 0
+    conflicts = [path for status in client.status() for path in status.conflicts]
+    refusals.tell(
+        (path, "is kept beside what somebody else has written: see 'bbflow files status'") for path in conflicts
+    )
+    return int(bool(told.left or told.writing or conflicts))
 
 
 def _prefetch(client: FilesClient, options: argparse.Namespace) -> int:

@@ -1,5 +1,6 @@
-"""What the shared storage refuses, told while somebody waits for it to take files."""
+"""Why files aren't in the shared storage yet, told while somebody waits for that."""
 
+import socket
 import sys
 import threading
 from collections.abc import Iterable, Iterator
@@ -10,7 +11,7 @@ from bbflow.errors import NodeError
 from bbflow.files.client.client import FilesClient
 from bbflow.files.replies import OverviewReply
 
-LOOK_S = 1.0
+LOOK_S = 0.5
 """How often the masters are asked."""
 
 
@@ -38,6 +39,11 @@ def telling_refusals(contact: Path, below: str = "/") -> Iterator[Refusals]:
             while not is_over.wait(LOOK_S):
                 for status in client.status():
                     refusals.tell(_refused(status, below))
+                    refusals.tell(
+                        (path, writer_of(host, pid))
+                        for path, host, pid in status.writing
+                        if _is_below(status, path, below)
+                    )
 
     watching = threading.Thread(target=watch, name="bbflow-refusals", daemon=True)
     watching.start()
@@ -48,8 +54,20 @@ def telling_refusals(contact: Path, below: str = "/") -> Iterator[Refusals]:
         watching.join(LOOK_S)
 
 
-def _refused(status: OverviewReply, below: str) -> Iterator[tuple[str, str]]:
+def _refused(status: OverviewReply, below: str) -> Iterable[tuple[str, str]]:
+    return ((path, error) for path, error, _ in status.failed if _is_below(status, path, below))
+
+
+def _is_below(status: OverviewReply, path: str, below: str) -> bool:
     tree = f"/{below.strip('/')}".rstrip("/")
-    for path, error, _ in status.failed:
-        if f"{status.subtree.rstrip('/')}/{path}/".startswith(tree + "/"):
-            yield path, error
+    return f"{status.subtree.rstrip('/')}/{path}/".startswith(tree + "/")
+
+
+def writer_of(host: str, pid: int) -> str:
+    """Say which program has a file open for writing."""
+    name = ""
+    if pid and host == socket.gethostname():
+        with suppress(OSError):
+            name = Path(f"/proc/{pid}/comm").read_text().strip()
+    who = f"{name or 'a program'} (process {pid} on {host})" if pid else f"a program on {host}"
+    return f"{who} has it open for writing: what it writes until it closes it isn't in the storage"

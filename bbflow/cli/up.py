@@ -85,7 +85,8 @@ def _check_files(options: argparse.Namespace) -> None:
     check_words(add_master, "master", ["--subtree", options.subtree, *master])
     url = options.files.rstrip("/")
     if url != "none" and (refusal := storage_at(url).refusal()):
-        print(f"bbflow: {refusal}; until then, files stay in memory", file=sys.stderr, flush=True)
+        said = f"{refusal}; until it answers, what nobody has used here is EIO, and nothing is written back"
+        print(f"bbflow: {said}", file=sys.stderr, flush=True)
 
 
 def _wait_for_files(contact: Path, subtree: str, nodes: int) -> None:

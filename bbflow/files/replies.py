@@ -168,6 +168,10 @@ class StatfsReply(FileReply, frozen=True, kw_only=True):
     files: Count
 
 
+Writing = tuple[str, str, Whole]
+"""A file's path, and the host and process number of who has it open for writing; 0 if that is unknown."""
+
+
 class FlushReply(FileReply, frozen=True, kw_only=True):
     """What was written back."""
 
@@ -177,6 +181,8 @@ class FlushReply(FileReply, frozen=True, kw_only=True):
     """How many are not."""
     failed: tuple[tuple[str, str], ...]
     """Those that the storage refused so far, and why."""
+    writing: tuple[Writing, ...] = ()
+    """Those that are open for writing."""
 
 
 class PrefetchReply(FileReply, frozen=True, kw_only=True):
@@ -234,6 +240,8 @@ class OverviewReply(FileReply, frozen=True, kw_only=True):
     """Not read: path and why."""
     lost: tuple[str, ...]
     """Paths of files whose bytes went with their node, or with what somebody did to their object."""
+    writing: tuple[Writing, ...] = ()
+    """Files that are open for writing."""
     conflicts: tuple[str, ...] = ()
     """Paths of files that are kept beside what somebody else has written in the shared storage."""
     weakness: str = ""

@@ -175,6 +175,8 @@ class OpenFileRequest(InodeRequest, frozen=True, tag_field="op", tag="open", kw_
     write: bool = False
     truncate: bool = False
     wait_s: Span | None = None
+    pid: Whole = 0
+    """The program on the client's host that opens it."""
 
 
 class CreateRequest(EntryRequest, frozen=True, tag_field="op", tag="create", kw_only=True):
@@ -184,6 +186,8 @@ class CreateRequest(EntryRequest, frozen=True, tag_field="op", tag="create", kw_
     exclusive: bool = False
     truncate: bool = False
     wait_s: Span | None = None
+    pid: Whole = 0
+    """The program on the client's host that opens it."""
 
 
 class CommitFileRequest(ClientRequest, frozen=True, tag_field="op", tag="commit", kw_only=True):

@@ -79,6 +79,8 @@ class Listed:
     """When it was last changed, in seconds since the epoch; 0 if the listing doesn't tell."""
     is_usable: bool = True
     """Whether its name is a path; else it, or what is below it if it ends with ``/``, is only told of."""
+    is_directory: bool = False
+    """Whether it is a directory, of which a listing tells where it is asked to."""
 
 
 class Reader(Protocol):
@@ -124,8 +126,8 @@ class PlainStore(Protocol):
     def clear(self, url: str) -> bool:
         """Remove directories that have a file's name, if no file is below; return whether there were any."""
 
-    def tree(self, url: str) -> Iterator[Listed]:
-        """List all files below a directory."""
+    def tree(self, url: str, *, directories: bool = False) -> Iterator[Listed]:
+        """List all files below a directory; and the directories, if asked to, of which empty ones count."""
 
     def weakness(self, url: str) -> str:
         """Say what the store can't do by which a file is checked in the same instant in which it is changed; or ""."""

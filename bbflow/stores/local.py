@@ -120,11 +120,14 @@ class LocalFiles:
                         files.append(_listed(url, entry.name, entry.stat()))
         return files, directories
 
-    def tree(self, url: str) -> Iterator[Listed]:
+    def tree(self, url: str, *, directories: bool = False) -> Iterator[Listed]:
         """List all files below a directory; links to directories in it are not followed, since they may go round."""
         root = path_of(url) or "."
         with _refusals(url):
-            for directory, _, names in os.walk(root, onerror=_raise):
+            for directory, inside, names in os.walk(root, onerror=_raise):
+                for name in inside if directories else ():
+                    path = os.path.relpath(os.path.join(directory, name), root)
+                    yield Listed(path_below(url, path), path, 0, is_directory=True)
                 for name in names:
                     path = os.path.join(directory, name)
                     found = _stat_or_none(path)

@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -207,7 +208,7 @@ class ObjectStore:
         names = [prefix.rstrip("/").rpartition("/")[2] for prefix in found["common_prefixes"]]
         return [file for meta in found["objects"] if (file := _listed(url, key, meta)).name], names
 
-    def tree(self, url: str) -> Iterator[Listed]:
+    def tree(self, url: str, *, directories: bool = False) -> Iterator[Listed]:
         """List all objects below a prefix, 1,000 a request; one whose key ends in ``/`` is only a directory's mark."""
         empty: list[Listed] = []
         for file in self._below(url):
@@ -217,16 +218,20 @@ class ObjectStore:
                 yield file
             else:
                 empty.append(file)
-        yield from self._without_marks(url, empty)
+        yield from self._told_apart(url, empty, directories=directories)
 
-    def _without_marks(self, url: str, empty: list[Listed]) -> Iterator[Listed]:
-        """Look in their directories which empty objects are any: obstore tells keys without a ``/`` at their end."""
+    def _told_apart(self, url: str, empty: list[Listed], *, directories: bool) -> Iterator[Listed]:
+        """Look in their directories which empty objects are files: obstore tells keys without a ``/`` at their end."""
         by_directory: dict[str, list[Listed]] = {}
         for file in empty:
             by_directory.setdefault(file.name.rpartition("/")[0], []).append(file)
         for directory, files in by_directory.items():
             there = {file.name for file in self.children(f"{url.rstrip('/')}/{directory}")[0]}
-            yield from (file for file in files if file.name.rpartition("/")[2] in there)
+            for file in files:
+                if file.name.rpartition("/")[2] in there:
+                    yield file
+                elif directories:
+                    yield replace(file, is_directory=True)
 
     def _below(self, url: str) -> Iterator[Listed]:
         bucket, key = self._open(url, needs_key=False)

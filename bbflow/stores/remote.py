@@ -120,15 +120,17 @@ class RemoteFiles:
                 files.append(_listed(f"{_directory(url)}{name}", name, info))
         return files, directories
 
-    def tree(self, url: str) -> Iterator[Listed]:
+    def tree(self, url: str, *, directories: bool = False) -> Iterator[Listed]:
         """List all files below a directory, one directory after the other."""
         waiting = [(url, "")]
         while waiting:
             directory, above = waiting.pop()
-            files, directories = self.children(directory)
+            files, inside = self.children(directory)
             for file in files:
                 yield replace(file, name=above + file.name)
-            waiting += [(below(directory, name), f"{above}{name}/") for name in directories]
+            for name in inside if directories else ():
+                yield Listed(below(directory, name), above + name, 0, is_directory=True)
+            waiting += [(below(directory, name), f"{above}{name}/") for name in inside]
 
     def remove(self, url: str, known: Expected | None = None) -> None:
         """Remove a file."""

@@ -68,9 +68,9 @@ class Sources:
         """List the files in a directory, and the names of the directories in it."""
         return self._store(url).children(url)
 
-    def tree(self, url: str) -> Iterator[Listed]:
-        """List all files below a directory."""
-        return self._store(url).tree(url)
+    def tree(self, url: str, *, directories: bool = False) -> Iterator[Listed]:
+        """List all files below a directory; and the directories, if asked to, of which empty ones count."""
+        return self._store(url).tree(url, directories=directories)
 
     def remove(self, url: str, known: Expected | None = None) -> None:
         """Remove a file, if it is what is known of it; one that isn't there is removed already."""

@@ -1,11 +1,12 @@
 """What the kernel reads without the mount's program: by passthrough, and from its own cache."""
 
-import errno
+import mmap
 import os
+import sqlite3
+import time
+from contextlib import closing
 
 import pytest
-
-from testsupport.mounts import errno_of
 
 
 def test_bytes_that_are_read_again_come_from_the_kernel_until_another_mount_changes_them(servers, mounts):
@@ -58,12 +59,52 @@ def test_a_later_reader_gets_the_new_version_though_the_kernel_still_reads_the_o
         assert reader.read(50_000) == b"a" * 49_997
 
 
-def test_who_could_map_a_file_for_writing_waits_until_the_kernel_reads_it_no_more(pair):
-    one, _ = pair
+def test_an_idle_reader_keeps_nobody_from_reading_and_writing_a_file(pair):
+    one, two = pair
     (one / "f").write_bytes(b"a" * 50_000)
-    with (one / "f").open("rb", buffering=0) as reader:
-        assert reader.read(3) == b"aaa"
-        assert errno_of(os.open, one / "f", os.O_RDWR) == errno.EBUSY
-    with (one / "f").open("r+b", buffering=0) as writer, (one / "f").open("rb", buffering=0) as reader:
-        writer.write(b"bbbbbb")
-        assert reader.read(8) == b"bbbbbbaa"
+    readers = []
+    for turn in range(20):  # more than the kernel's numbers of one file
+        readers.append((one / "f").open("rb", buffering=0))
+        assert readers[-1].read(1) in b"ab"
+        with (one / "f").open("r+b", buffering=0) as writer, mmap.mmap(writer.fileno(), 0) as mapped:
+            writer.write(b"b" * turn)
+            mapped[40_000 + turn] = ord("c")
+            mapped.flush()
+        with (one / "f").open("rb", buffering=0) as later:
+            assert later.read(50_001) == (two / "f").read_bytes()
+            assert os.pread(later.fileno(), turn + 1, 40_000) == b"c" * (turn + 1)
+        assert (one / "f").stat().st_ino == os.fstat(readers[0].fileno()).st_ino
+    assert os.pread(readers[0].fileno(), 50_000, 0) == b"a" * 50_000
+    for reader in readers:
+        reader.close()
+
+
+def test_a_database_that_somebody_looks_at_can_be_written(pair):
+    one, _ = pair
+    with closing(sqlite3.connect(one / "db")) as first:
+        first.execute("create table t (a)")
+        first.commit()
+    time.sleep(1.2)  # a mount keeps a file open for a second
+    with (
+        closing(sqlite3.connect(f"file:{one / 'db'}?mode=ro", uri=True)) as reader,
+        closing(sqlite3.connect(one / "db")) as writer,
+    ):
+        assert reader.execute("select * from t").fetchall() == []
+        writer.execute("insert into t values (1)")
+        writer.commit()
+        with closing(sqlite3.connect(one / "db")) as later:
+            assert later.execute("select * from t").fetchall() == [(1,)]
+
+
+@pytest.mark.parametrize("size", [0, 3, 1_000_000])
+def test_an_object_that_somebody_has_made_shorter_is_never_read_with_zeros(servers, mounts, size):
+    servers.start()
+    servers.storage.mkdir(exist_ok=True)
+    (servers.storage / "f").write_bytes(b"x" * 5_000_000)
+    where = mounts.start("m", contact=servers.contact)
+    assert (where / "f").stat().st_size == 5_000_000
+    (servers.storage / "f").write_bytes(b"y" * size)
+    descriptor = os.open(where / "f", os.O_RDONLY)
+    assert os.read(descriptor, 5_000_000) == b"y" * size  # no fstat before, which would tell the kernel
+    os.close(descriptor)
+    assert (where / "f").stat().st_size == size

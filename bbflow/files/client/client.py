@@ -1,12 +1,15 @@
 """A client of the files from Python: paths in, attributes and open files out. It keeps nothing, so is never behind."""
 
 import errno
+import os
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bbflow.files.client.masters import Masters
 from bbflow.files.client.opened import OpenFile
 from bbflow.files.client.session import ClientSession
+from bbflow.files.names import STREAMS_URL
 from bbflow.files.replies import (
     AttrReply,
     EvictReply,
@@ -42,6 +45,10 @@ from bbflow.files.wire import Attr
 
 FOREVER_S = -1.0
 FLUSH_S = 600.0
+CLOSE_S = 60.0
+"""How long programs are given to close what they write."""
+CLOSING_S = 0.2
+"""How often it is looked whether programs have closed what they write."""
 """How long `end` waits for the shared storage."""
 
 
@@ -152,13 +159,14 @@ class FilesClient(Masters):
                 exclusive=plain == "x",
                 truncate=plain == "w",
                 wait_s=wait_s,
+                pid=os.getpid(),
             )
             made = session.call(asked, OpenToWriteReply)
             truncated = plain == "w" or made.created is True
             return OpenFile(session, path, made, truncated=truncated, appends=plain == "a")
         session, attr = self._lookup(path, wait_s or 0.0)
         writes = plain == "r+"
-        there = OpenFileRequest(ino=attr.ino, write=writes, wait_s=wait_s)
+        there = OpenFileRequest(ino=attr.ino, write=writes, wait_s=wait_s, pid=os.getpid())
         return OpenFile(session, path, session.call(there, OpenToWriteReply if writes else OpenFileReply))
 
     def mkdir(self, path: str, *, parents: bool = False, permissions: int = 0o777) -> None:
@@ -248,13 +256,15 @@ class FilesClient(Masters):
         Returns
         -------
         FlushReply
-            How many were `written` and are `left`, and `failed`: those that the storage refused so far, and why.
+            How many were `written` and are `left`, `failed`: those that the storage refused so far, and why, and
+            which are open for `writing`: what was written to them since the last ``fsync`` isn't there.
         """
         replies = self.each(path, FlushReply, lambda below: FlushRequest(path=below, wait_s=wait_s))
         return FlushReply(
             written=sum(reply.written for reply in replies),
             left=sum(reply.left for reply in replies),
             failed=tuple(failure for reply in replies for failure in reply.failed),
+            writing=tuple(writer for reply in replies for writer in reply.writing),
         )
 
     def refresh(self, path: str = "/") -> None:
@@ -305,22 +315,35 @@ class FilesClient(Masters):
         """Return what each master says of itself."""
         return [session.call(OverviewRequest(), OverviewReply) for session in self.masters()]
 
-    def end(self, *, force: bool = False) -> None:
+    def end(self, *, force: bool = False, wait_s: float | None = None) -> None:
         """Write everything back, and end the servers, which remove what they keep.
 
         Parameters
         ----------
         force
             Don't write anything back.
+        wait_s
+            How long to wait at most until all is written back, and programs have closed what they write; `FLUSH_S` for
+            the one, then `CLOSE_S` for the other if None.
 
         Raises
         ------
         OSError
-            EBUSY if files are left that the shared storage doesn't have.
+            EBUSY if files are left that the shared storage doesn't have, or that somebody writes.
         """
-        for session in reversed(list(self.masters())):
-            if not force and session.options.storage:
-                session.call(FlushRequest(path="", wait_s=FLUSH_S), FlushReply)
+        sessions = list(reversed(list(self.masters())))
+        deadline_s = time.monotonic() + (FLUSH_S if wait_s is None else wait_s)
+        for session in sessions if not force else ():
+            while session.options.storage:
+                left_s = max(deadline_s - time.monotonic(), 0.0)
+                told = session.call(FlushRequest(path="", wait_s=left_s), FlushReply)
+                if not told.writing or not left_s:
+                    break
+                if wait_s is None:
+                    deadline_s, wait_s = time.monotonic() + CLOSE_S, CLOSE_S
+                time.sleep(min(CLOSING_S, left_s))
+        # Those of the files first: what they refuse must leave all as it is.
+        for session in sorted(sessions, key=lambda one: one.options.storage.startswith(STREAMS_URL)):
             session.call(ShutdownRequest(force=force), FileReply)
 
 

@@ -36,6 +36,8 @@ class Fill:
     """What the object must be: size and version."""
     done: Callable[[OSError | None], None]
     """Called when all has come, or nothing more will."""
+    begun: Callable[[], None] = lambda: None
+    """Called when its first chunk has come."""
     missing: set[int] = field(default_factory=set)
     """Chunks that have not come."""
     taken: set[int] = field(default_factory=set)
@@ -144,6 +146,8 @@ class Fills:
                 return
             if error is None:
                 fill.missing.discard(chunk)
+                if chunk == 0:
+                    fill.begun()
             else:
                 fill.error = error
             ended = error is not None or not fill.missing

@@ -200,7 +200,12 @@ class Storage:
 
     def _found(self, url: str, *, below: bool) -> tuple[list[Listed], list[str]]:
         try:
-            files, directories = (list(self._store.tree(url)), []) if below else self._store.children(url)
+            if below:
+                found = list(self._store.tree(url, directories=True))
+                files = [file for file in found if not file.is_directory]
+                directories = [file.name for file in found if file.is_directory]
+            else:
+                files, directories = self._store.children(url)
         except SourceError as error:
             if isinstance(error.__cause__, FileNotFoundError):
                 return [], []

@@ -47,7 +47,7 @@ class StreamStore:
         inside = {file.name.partition("/")[0] for file in files if "/" in file.name}
         return own, sorted(inside) if self._split(url)[0] else self._streams()
 
-    def tree(self, url: str) -> Iterator[Listed]:
+    def tree(self, url: str, *, directories: bool = False) -> Iterator[Listed]:
         """List all keys below a directory, as they are now."""
         stream, below = self._split(url)
         prefix = f"{below}/" if below else ""

@@ -103,9 +103,18 @@ class Transfers:
         def done(error: OSError | None) -> None:
             answer(TaskAnswer() if error is None else refusal(error))
 
-        fill = Fill(command.key, command.path, command.start, command.bytes, command.facts, done)
-        self._fills.begin(fill, urgent=command.urgent)
-        answer(TaskAnswer(done=False))  # who opens the file finds it from now on
+        def begun() -> None:
+            answer(TaskAnswer(done=False))  # who opens the file finds it from now on
+
+        # Whoever opens it learns its size then: that the object is still what it was is known with the first chunk.
+        is_checked = command.urgent and command.start == 0
+        last = (begun,) if is_checked else ()
+        self._fills.begin(
+            Fill(command.key, command.path, command.start, command.bytes, command.facts, done, *last),
+            urgent=command.urgent,
+        )
+        if not is_checked:
+            begun()
 
     def _fetch(self, command: FetchCommand, answer: Answer) -> None:
         key, size = command.key, command.bytes

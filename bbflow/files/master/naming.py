@@ -174,6 +174,8 @@ class Naming:
         core, now_ns = self._core, self._core.now_ns()
         inode = made(core.image, directory, name, kind, mode, call.who, now_ns, core.options.storage)
         inode = replace(inode, target=target, size=len(target.encode()))
+        if kind == DIRECTORY:
+            self._scanning.made(core.image.path_of(directory, name))
         call.record(InodeRecord(inode), TouchRecord(touched(directory, now_ns)))
         call.changes.add(directories=(directory.ino,))
         return inode
@@ -207,6 +209,8 @@ class Naming:
             self._scanning.look(call, error.directory)
             raise
         self._gone(call, directory, inode)
+        if inode.kind == DIRECTORY:
+            self._scanning.left(image.path(inode))
         call.record(TouchRecord(touched(directory, self._core.now_ns())))
         return FileReply()
 
@@ -254,6 +258,9 @@ class Naming:
 
     def _moved(self, call: AnyCall, inode: Inode, place: Place) -> Inode:
         """Decide that an inode has another name, and what follows from it for all below; return it."""
+        if inode.kind == DIRECTORY:
+            self._scanning.left(self._core.image.path(self._core.image.inodes[inode.ino]))
+            self._scanning.made(self._core.image.path_of(*place))
         inode, records = self._write_back.renamed(inode, *place)
         call.record(*records)
         return inode

@@ -138,6 +138,7 @@ class FileOpening:
         striping = self._new_striping(call) if is_anew else inode.striping
         pieces = () if truncate else inode.pieces
         handle = self._core.handle(call.session, inode, self._core.number(), pieces, striping)
+        handle = replace(handle, pid=call.asked.pid)
         granted = self._grant_a_little(call.session, striping.ring[0])
         told = self._opened(call, inode, handle)
         return OpenToWriteReply(cold=is_cold, version=handle.version, granted=granted, append=not inode.is_cut, **told)

@@ -25,6 +25,7 @@ from bbflow.files.replies import (
     OverviewReply,
     PrefetchReply,
     StatfsReply,
+    Writing,
 )
 from bbflow.files.requests import (
     EvictRequest,
@@ -116,6 +117,7 @@ class Overview:
             )
             + tuple((repr(name)[1:-1], f"the object is left out, since {one.reason}") for name, one in hidden),
             lost=tuple(sorted(lost)),
+            writing=tuple(self._writing(image.root)),
             conflicts=tuple(sorted(image.path(inode) for inode in files if CONFLICT in inode.name and inode.parent)),
             weakness=self._write_back.weakness,
             replicas=core.options.replicas,
@@ -161,7 +163,7 @@ class Overview:
         left = self._write_back.left(start)
         if not call.begun:
             call.begun = len(left)
-            self._write_back.hurry()
+            self._write_back.flush(left)
             if left:
                 self._write_back.failures.try_again()
         if left or (start.ino == image.root_ino and (image.doomed or image.busy)):
@@ -173,7 +175,21 @@ class Overview:
         paths = {image.path(inode) for inode in left}
         failures = self._write_back.failures.items()
         failed = tuple((path, failure.error) for path, failure in failures if path in paths)
-        return FlushReply(written=call.begun - len(left), left=len(left), failed=failed)
+        return FlushReply(
+            written=call.begun - len(left), left=len(left), failed=failed, writing=tuple(self._writing(start))
+        )
+
+    def _writing(self, start: Inode) -> Iterator[Writing]:
+        """Go through what somebody has open for writing below an inode, or as itself."""
+        core, image = self._core, self._core.image
+        path = image.path(start)
+        for handle in image.handles.values():
+            inode = image.inodes[handle.ino]
+            if handle.version and handle.session and inode.parent:
+                its = image.path(inode)
+                if not path or f"{its}/".startswith(f"{path}/"):
+                    session = core.sessions.by_name.get(handle.session)
+                    yield its, session.host if session is not None else "", handle.pid
 
     def _prefetch(self, call: Call[PrefetchRequest]) -> PrefetchReply:
         asked = call.asked
@@ -213,6 +229,10 @@ class Overview:
         names = [core.image.path(inode) for inode in core.image.inodes.values() if self._is_only_here(inode)]
         if names and not call.asked.force:
             raise OSError(errno.EBUSY, f"{len(names)} files are nowhere but here, as {names[0]!r}: flush them first")
+        writing = sorted(self._writing(core.image.root)) if self._write_back.is_on else []
+        if writing and not call.asked.force:
+            what = f"{len(writing)} files are" if len(writing) > 1 else "a file is"
+            raise OSError(errno.EBUSY, f"{what} open for writing, as {writing[0][0]!r}: close it first")
         left = set(core.nodes)
 
         def ended(name: str, _: TaskAnswer) -> None:

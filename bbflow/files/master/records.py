@@ -31,6 +31,8 @@ class Handle(Struct, frozen=True, gc=False):
     """Where the pieces lie that it reads, or writes: the file's own once they are committed."""
     is_cut_off: bool = False
     """Whether the bytes that it goes on from are gone meanwhile."""
+    pid: int = 0
+    """The program on the session's host that opened it for writing; unknown after a restart."""
 
 
 class ObjectTransfer(Struct, frozen=True, gc=False):

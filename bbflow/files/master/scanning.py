@@ -29,6 +29,7 @@ class Scanning:
         self._core = core
         self._looking: dict[int, bool] = {}
         self._errors: dict[int, tuple[float, str]] = {}
+        self._gone: set[str] = set()
         self.changes = Changes()
         """What clients must forget after a directory was looked at."""
 
@@ -68,6 +69,18 @@ class Scanning:
         if goes_below is None or (below and not goes_below):
             self._start(directory.ino, below=below)
         call.wait(ScannedEvent(directory.ino), error, SCAN_TIMEOUT_S, self._core.clock())
+
+    def left(self, path: str) -> None:
+        """Take in that no directory has this path any more: in the storage it may still be there, empty."""
+        self._gone.add(path)
+
+    def made(self, path: str) -> None:
+        """Take in that a directory has this path again."""
+        self._gone.discard(path)
+
+    def _is_left(self, path: str) -> bool:
+        """Whether a directory is only what is left in the storage of one that has gone, or moved, here."""
+        return bool(self._gone) and any(path == gone or path.startswith(f"{gone}/") for gone in self._gone)
 
     def _is_known(self, call: AnyCall, directory: Inode, *, below: bool, again: bool) -> bool:
         if not self._core.options.storage or not directory.parent or directory.master:
@@ -113,7 +126,7 @@ class Scanning:
         before = f"{path}/" if path else ""
         self._forget_hidden(path, below=below)
         for name in found.directories:
-            if self._directory(directory.ino, name.split("/")) is None:
+            if not self._is_left(before + name) and self._directory(directory.ino, name.split("/")) is None:
                 self._hide(f"{before}{name}/", path)
         for name, size, version, mtime_s in found.objects:
             names = name.split("/")
@@ -168,6 +181,7 @@ class Scanning:
                 if not self._is_name(name):
                     return None
                 child = self._new(start, name, DIRECTORY, core.image.root.mode & 0o777, core.clock())
+                self.made(core.image.path_of(core.image.inodes[start], name))
                 core.commit(InodeRecord(child))
             if child.kind != DIRECTORY or child.master:
                 return None

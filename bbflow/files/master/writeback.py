@@ -62,6 +62,7 @@ class WriteBack:
         self.written_bytes = 0
         """Of all files that were written back."""
         self._half_moved: dict[int, str] = {}
+        self._flushed: set[int] = set()
         self._unsure: set[str] = set()
         self.losses: dict[int, str] = {}
         """Files whose bytes were in the storage only, where somebody has overwritten or removed them."""
@@ -161,6 +162,11 @@ class WriteBack:
         self._urgent = True
         self._core.happened(StorageEvent())
 
+    def flush(self, inodes: Iterable[Inode]) -> None:
+        """Write back now what these files are, also those that somebody goes on writing."""
+        self._flushed.update(inode.ino for inode in inodes)
+        self.hurry()
+
     # What is next.
 
     def _pump(self) -> None:
@@ -207,6 +213,7 @@ class WriteBack:
 
     def _may_be_written(self, inode: Inode) -> bool:
         policy_waits = self._core.options.write_back in ("close", "fsync") and inode.ino in self._waiting
+        policy_waits = policy_waits or inode.ino in self._flushed
         is_written = self._core.image.writer(inode.ino) is not None
         return (policy_waits or not is_written) and not inode.lost and self._may_go_to(inode)
 
@@ -350,6 +357,7 @@ class WriteBack:
     def _uploaded(self, ino: int, path: str, version: int, facts: tuple[int, str]) -> None:
         core = self._core
         inode = core.image.inodes[ino]
+        self._flushed.discard(ino)
         self.written_bytes += facts[0]
         if self._is_unsure(path):
             self._unsure.discard(path)

@@ -1,19 +1,14 @@
 #include "Backings.h"
 
-#include "Errno.h"
 #include "FuseKernel.h"
 
 #include <cerrno>
-#include <chrono>
 
 namespace bbflow
 {
 
 namespace
 {
-
-/** The kernel tells of a file's last close(2) only after that has returned. */
-constexpr std::chrono::seconds ClosingTime{2};
 
 bool IsSame(const struct stat &one, const struct stat &other)
 {
@@ -22,12 +17,12 @@ bool IsSame(const struct stat &one, const struct stat &other)
 
 } // end empty namespace
 
-Passage Backings::Open(const FileId id, const int file)
+Passage Backings::Open(const uint64_t node, const int file)
 {
     struct stat status = {};
     const bool isThere = file >= 0 && fstat(file, &status) == 0;
     const std::lock_guard<std::mutex> lock(m_Mutex);
-    Way &way = m_Ways[id];
+    Way &way = m_Ways[node];
     if (way.Opens++ == 0 && isThere)
     {
         way.Backing = Register(file);
@@ -36,19 +31,27 @@ Passage Backings::Open(const FileId id, const int file)
     return {way.Backing, way.Backing != 0 && !(isThere && IsSame(way.File, status))};
 }
 
-void Backings::OpenUnbacked(const FileId id)
+bool Backings::IsBackedLocked(const uint64_t node) const
 {
-    std::unique_lock<std::mutex> lock(m_Mutex);
-    const auto isUnbacked = [&]
+    const auto found = m_Ways.find(node);
+    return found != m_Ways.end() && found->second.Backing != 0;
+}
+
+bool Backings::IsBacked(const uint64_t node)
+{
+    const std::lock_guard<std::mutex> lock(m_Mutex);
+    return IsBackedLocked(node);
+}
+
+bool Backings::TryOpenUnbacked(const uint64_t node)
+{
+    const std::lock_guard<std::mutex> lock(m_Mutex);
+    if (IsBackedLocked(node))
     {
-        const auto found = m_Ways.find(id);
-        return found == m_Ways.end() || found->second.Backing == 0;
-    };
-    if (!m_Closed.wait_for(lock, ClosingTime, isUnbacked))
-    {
-        throw Errno(EBUSY);
+        return false;
     }
-    ++m_Ways[id].Opens;
+    ++m_Ways[node].Opens;
+    return true;
 }
 
 int32_t Backings::Register(const int file)
@@ -67,10 +70,10 @@ int32_t Backings::Register(const int file)
     return id < 0 ? 0 : id;
 }
 
-void Backings::Close(const FileId id)
+void Backings::Close(const uint64_t node)
 {
     const std::lock_guard<std::mutex> lock(m_Mutex);
-    const auto found = m_Ways.find(id);
+    const auto found = m_Ways.find(node);
     if (found == m_Ways.end() || --found->second.Opens > 0)
     {
         return;
@@ -81,7 +84,6 @@ void Backings::Close(const FileId id)
         ioctl(m_Device, FUSE_DEV_IOC_BACKING_CLOSE, &backing);
     }
     m_Ways.erase(found);
-    m_Closed.notify_all();
 }
 
 } // end namespace bbflow

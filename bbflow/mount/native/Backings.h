@@ -2,7 +2,6 @@
 
 #include "Files.h"
 
-#include <condition_variable>
 #include <mutex>
 #include <sys/stat.h>
 #include <unordered_map>
@@ -19,9 +18,9 @@ struct Passage
     bool IsAsked = false;
 };
 
-/** Which files the kernel reads and writes by itself (FUSE passthrough, Linux 6.9). As long as
- *  anybody has a file open by a backing file, the kernel wants everybody to name that one: who
- * needs other bytes, as a writer does, asks the program for them nevertheless. */
+/** Which files the kernel reads and writes by itself (FUSE passthrough, Linux 6.9), by its numbers.
+ * As long as anybody has a file open by a backing file, the kernel wants everybody to name that
+ * one: who needs other bytes, as a writer does, asks the program for them nevertheless. */
 class Backings
 {
 public:
@@ -32,16 +31,17 @@ public:
 
     /** Opens a file.
      *  @param file descriptor of a backing file; -1 if the program must be asked for each byte */
-    Passage Open(FileId id, int file);
+    Passage Open(uint64_t node, int file);
 
-    /** Waits until nobody has a file open by a backing file, and lets nobody until it is closed
-     *  once more. Who may map a file into memory for writing needs that: the kernel would map the
-     *  backing file.
-     *  @throws Errno EBUSY if somebody keeps it open */
-    void OpenUnbacked(FileId id);
+    /** Lets nobody open a file by a backing file until it is closed once more. Who may map a file
+     *  into memory for writing needs that: the kernel would map the backing file.
+     *  @return false if somebody has it open by one: then nothing has happened */
+    bool TryOpenUnbacked(uint64_t node);
+
+    bool IsBacked(uint64_t node);
 
     /** One open file less. */
-    void Close(FileId id);
+    void Close(uint64_t node);
 
 private:
     struct Way
@@ -54,9 +54,9 @@ private:
     const int m_Device;
     bool m_IsEnabled = false;
     std::mutex m_Mutex;
-    std::condition_variable m_Closed;
-    std::unordered_map<FileId, Way> m_Ways;
+    std::unordered_map<uint64_t, Way> m_Ways;
 
+    bool IsBackedLocked(uint64_t node) const;
     int32_t Register(int file);
 };
 

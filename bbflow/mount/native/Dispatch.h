@@ -19,8 +19,10 @@ public:
     /** Makes the kernel forget the bytes of a file from an offset on, and its attributes. */
     using Invalidate = std::function<void(FileId, uint64_t)>;
 
-    Dispatch(Files &files, Backings &backings, KnownNodes &known, Invalidate invalidate)
-    : m_Files(files), m_Backings(backings), m_Known(known), m_Invalidate(std::move(invalidate))
+    Dispatch(Files &files, Backings &backings, NodeIds &nodes, KnownNodes &known,
+             Invalidate invalidate)
+    : m_Files(files), m_Backings(backings), m_Nodes(nodes), m_Known(known),
+      m_Invalidate(std::move(invalidate))
     {
     }
 
@@ -41,6 +43,7 @@ private:
 
     Files &m_Files;
     Backings &m_Backings;
+    NodeIds &m_Nodes;
     KnownNodes &m_Known;
     const Invalidate m_Invalidate;
     bool m_HasDirectWrites = false;

@@ -37,7 +37,7 @@ void Dispatch::GetAttributes(const Request &request, Reply &reply)
 {
     const auto &in = request.As<fuse_getattr_in>();
     OpenFile *open = (in.getattr_flags & FUSE_GETATTR_FH) != 0 ? FileOf(in.fh) : nullptr;
-    const FileId id = request.Header.nodeid;
+    const FileId id = request.File();
     reply.SendStruct(ToKernel(m_Files.Get(request.By, id, open), m_Files.KeptSecs(id)));
 }
 
@@ -50,13 +50,13 @@ void Dispatch::SetAttributes(const Request &request, Reply &reply)
         DropPrivileges(request);
     }
     reply.SendStruct(
-        ToKernel(m_Files.Set(request.By, request.Header.nodeid, ChangeOf(in), open), 0.0));
+        ToKernel(m_Files.Set(request.By, request.File(), ChangeOf(in), open), 0.0));
 }
 
 /** A write or a new owner takes the set-user-id bit, and the set-group-id bit of a program. */
 void Dispatch::DropPrivileges(const Request &request)
 {
-    const mode_t mode = m_Files.Get(request.By, request.Header.nodeid, nullptr).st_mode;
+    const mode_t mode = m_Files.Get(request.By, request.File(), nullptr).st_mode;
     const mode_t lost = S_ISUID | ((mode & S_IXGRP) != 0 ? S_ISGID : 0u);
     if ((mode & lost) != 0 && S_ISREG(mode))
     {
@@ -64,7 +64,7 @@ void Dispatch::DropPrivileges(const Request &request)
         change.Valid = FATTR_MODE;
         change.Mode = mode & ~lost;
         const Caller root{0, 0, request.By.Pid, request.By.IsInterrupted};
-        m_Files.Set(root, request.Header.nodeid, change,
+        m_Files.Set(root, request.File(), change,
                     nullptr); // the writer may not be the owner
     }
 }

@@ -86,7 +86,12 @@ std::string Dispatch::EncodeWhole(const FileId parent, const DirectoryEntry &ent
 {
     const bool isDots = entry.Name == "." || entry.Name == "..";
     const std::optional<Entry> known = isDots ? std::nullopt : m_Files.Peek(parent, entry);
-    const fuse_entry_out out = known ? ToKernel(*known, 0.0, 0.0) : fuse_entry_out{};
+    fuse_entry_out out{};
+    if (known)
+    {
+        out = ToKernel(*known, m_Nodes.NodeOf(known->Id), 0.0, 0.0);
+        out.generation = m_Nodes.GenerationOf(known->Id);
+    }
     std::string bytes;
     Append(bytes, &out, sizeof(out));
     return bytes += Encode(entry, next);

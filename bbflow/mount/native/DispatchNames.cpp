@@ -5,12 +5,16 @@ namespace bbflow
 
 fuse_entry_out Dispatch::Found(const Entry &entry)
 {
+    const uint64_t node = m_Nodes.NodeOf(entry.Id);
     if (entry.IsNew)
     {
-        m_Known.Note(entry.Id);
+        m_Known.Note(node);
     }
     const double kept = m_Files.KeptSecs(entry.Id);
-    return ToKernel(entry, m_Known.Has(entry.Id) ? kept : 0.0, m_MayForgetNames ? kept : 0.0);
+    fuse_entry_out out =
+        ToKernel(entry, node, m_Known.Has(node) ? kept : 0.0, m_MayForgetNames ? kept : 0.0);
+    out.generation = m_Nodes.GenerationOf(entry.Id);
+    return out;
 }
 
 void Dispatch::Lookup(const Request &request, Reply &reply)

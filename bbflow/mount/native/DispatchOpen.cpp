@@ -16,17 +16,14 @@ OpenFile &FileOf(const uint64_t handle) { return *reinterpret_cast<OpenFile *>(h
 class Unbacked
 {
 public:
-    Unbacked(Backings &backings, const FileId id) : m_Backings(backings), m_Id(id)
-    {
-        m_Backings.OpenUnbacked(id);
-    }
-    ~Unbacked() { m_Backings.Close(m_Id); }
+    Unbacked(Backings &backings, const uint64_t node) : m_Backings(backings), m_Node(node) {}
+    ~Unbacked() { m_Backings.Close(m_Node); }
     Unbacked(const Unbacked &) = delete;
     Unbacked &operator=(const Unbacked &) = delete;
 
 private:
     Backings &m_Backings;
-    const FileId m_Id;
+    const uint64_t m_Node;
 };
 
 /** Who appends does so where this program says, not where the kernel would put it in its pages. */
@@ -40,19 +37,19 @@ bool MayWriteDirectly(const uint32_t flags, const OpenFile &file)
 } // end empty namespace
 
 /** @param flags of open(2) */
-fuse_open_out Dispatch::Opened(const FileId id, const uint32_t flags,
+fuse_open_out Dispatch::Opened(const uint64_t node, const uint32_t flags,
                                std::unique_ptr<OpenFile> file)
 {
     fuse_open_out out{};
     const bool isRead = (flags & O_ACCMODE) == O_RDONLY;
     out.open_flags = isRead ? FOPEN_NOFLUSH : 0; // a close(2) of it changes nothing
-    const Passage passage = m_Backings.Open(id, file->Backing());
+    const Passage passage = m_Backings.Open(node, file->Backing());
     if (passage.Backing > 0)
     {
         out.open_flags |= FOPEN_PASSTHROUGH | (passage.IsAsked ? FOPEN_DIRECT_IO : 0);
         SetBackingId(out, passage.Backing);
     }
-    else if (m_HasDirectWrites && MayWriteDirectly(flags, *file))
+    else if (file->IsShorter || (m_HasDirectWrites && MayWriteDirectly(flags, *file)))
     {
         out.open_flags |= FOPEN_DIRECT_IO;
     }
@@ -73,13 +70,23 @@ void Dispatch::Open(const Request &request, Reply &reply)
     {
         DropPrivileges(request);
     }
-    const FileId id = request.Header.nodeid;
+    const uint64_t node = request.Header.nodeid;
     std::optional<Unbacked> unbacked;
     if ((in.flags & O_ACCMODE) == O_RDWR && !m_Files.HasWritableBackings())
     {
-        unbacked.emplace(m_Backings, id);
+        if (!m_Backings.TryOpenUnbacked(node))
+        {
+            const auto isBacked = [this](const uint64_t each) { return m_Backings.IsBacked(each); };
+            if (isBacked(m_Nodes.NodeOf(request.File())) &&
+                !m_Nodes.TryRenew(request.File(), isBacked))
+            {
+                throw Errno(EBUSY);
+            }
+            throw Errno(ESTALE); // the kernel looks its name up anew, and opens the new number
+        }
+        unbacked.emplace(m_Backings, node);
     }
-    reply.SendStruct(Opened(id, in.flags, m_Files.Open(request.By, id, in.flags)));
+    reply.SendStruct(Opened(node, in.flags, m_Files.Open(request.By, request.File(), in.flags)));
 }
 
 void Dispatch::Create(const Request &request, Reply &reply)
@@ -90,7 +97,7 @@ void Dispatch::Create(const Request &request, Reply &reply)
     std::unique_ptr<OpenFile> file =
         m_Files.Create(request.By, request.Header.nodeid, name, in.mode, in.flags, made);
     const fuse_entry_out entry = Found(made);
-    const fuse_open_out open = Opened(made.Id, in.flags, std::move(file));
+    const fuse_open_out open = Opened(entry.nodeid, in.flags, std::move(file));
     reply.Send({reinterpret_cast<const char *>(&entry), sizeof(entry)},
                {reinterpret_cast<const char *>(&open), sizeof(open)});
 }

@@ -56,6 +56,10 @@ public:
     /** Whether the kernel writes it without its pages: it holds none of them then. */
     bool IsDirect = false;
 
+    /** Whether the kernel may take it for longer than it is: it would fill what it reads with
+     * zeros. */
+    bool IsShorter = false;
+
     virtual size_t Read(const Caller &caller, char *target, size_t most, uint64_t offset) = 0;
     virtual size_t Write(const Caller &caller, std::string_view bytes, uint64_t offset) = 0;
 

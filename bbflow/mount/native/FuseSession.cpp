@@ -39,7 +39,7 @@ constexpr uint64_t Wanted = FUSE_ASYNC_READ | FUSE_ATOMIC_O_TRUNC | FUSE_BIG_WRI
 
 FuseSession::FuseSession(const int device, Files &files, const SessionOptions &options)
 : m_Device(device), m_Options(options), m_Files(files), m_Backings(device),
-  m_Dispatch(files, m_Backings, m_Known,
+  m_Dispatch(files, m_Backings, m_Nodes, m_Known,
              [this](const FileId id, const uint64_t offset) { Invalidate(id, offset); })
 {
     if (options.KeepsAwake)
@@ -284,21 +284,25 @@ void FuseSession::Serve(const fuse_in_header &header, KernelRequests &requests)
 
 void FuseSession::Invalidate(const FileId id)
 {
-    Invalidate(id, -1); // the data stay: each open asks for its version
+    for (const uint64_t node : m_Nodes.NodesOf(id))
+    {
+        Invalidate(node, -1); // the data stay: each open asks for its version
+    }
 }
 
 /** @param offset forgotten are the bytes from there on; -1 for none */
-void FuseSession::Invalidate(const FileId id, const int64_t offset)
+void FuseSession::Invalidate(const uint64_t node, const int64_t offset)
 {
     fuse_notify_inval_inode_out what{};
-    what.ino = id;
+    what.ino = node;
     what.off = offset;
     const bool isThere =
         Notify(FUSE_NOTIFY_INVAL_INODE, {reinterpret_cast<const char *>(&what), sizeof(what)});
-    if (!isThere && m_Known.Drop(id))
+    if (!isThere && m_Known.Drop(node))
     {
         // The kernel may just be taking it in again, with what it was told before.
-        std::this_thread::sleep_for(std::chrono::duration<double>(m_Files.KeptSecs(id)));
+        std::this_thread::sleep_for(
+            std::chrono::duration<double>(m_Files.KeptSecs(NodeIds::FileOf(node))));
     }
 }
 

@@ -67,6 +67,7 @@ private:
     const SessionOptions m_Options;
     Files &m_Files;
     Backings m_Backings;
+    NodeIds m_Nodes;
     KnownNodes m_Known;
     Dispatch m_Dispatch;
     Interrupts m_Interrupts;
@@ -81,7 +82,7 @@ private:
     bool m_MayEnd = false;
     std::atomic<bool> m_IsOver{false};
 
-    void Invalidate(FileId id, int64_t offset);
+    void Invalidate(uint64_t node, int64_t offset);
     bool Notify(int32_t code, std::string_view what);
     fuse_init_out Agree(const fuse_init_in &offer);
     bool MakeRings();

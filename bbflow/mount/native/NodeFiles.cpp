@@ -364,17 +364,28 @@ std::unique_ptr<OpenFile> NodeFiles::AskToOpen(const Caller &caller, const FileI
                                                const bool isForWriting, const bool isTruncated)
 {
     Volume &volume = VolumeOf(id);
-    const Value reply = volume.Ask(
-        caller,
-        By(caller,
-           {{"op", "open"}, {"ino", id}, {"write", isForWriting}, {"truncate", isTruncated}}));
+    const std::optional<Attr> before = volume.Kept().Find(id);
+    const Value reply =
+        volume.Ask(caller, By(caller, {{"op", "open"},
+                                       {"ino", id},
+                                       {"write", isForWriting},
+                                       {"truncate", isTruncated},
+                                       {"pid", static_cast<uint64_t>(caller.Pid)}}));
     const int64_t handle = state->TakeOpened(reply, isForWriting, isTruncated);
+    const Attr attr = AttrIn(reply);
+    const bool isShorter = before && before->File.Attributes.st_size > attr.File.Attributes.st_size;
     if (state->IsCold())
     {
         volume.Lingering().CloseAll(); // what comes needs room
     }
-    volume.Kept().Keep(AttrIn(reply), reply.UnsignedAt("seq"));
-    return std::make_unique<NodeFile>(volume, id, state, handle, isForWriting);
+    volume.Kept().Keep(attr, reply.UnsignedAt("seq"));
+    auto file = std::make_unique<NodeFile>(volume, id, state, handle, isForWriting);
+    if (isShorter) // the storage has another one since this mount's programs asked
+    {
+        m_Kernel.ForgetAttributes(id);
+        file->IsShorter = true;
+    }
+    return file;
 }
 
 std::unique_ptr<OpenFile> NodeFiles::Create(const Caller &caller, const FileId parent,
@@ -383,12 +394,14 @@ std::unique_ptr<OpenFile> NodeFiles::Create(const Caller &caller, const FileId p
 {
     Volume &volume = VolumeOf(parent);
     const bool isTruncated = (flags & O_TRUNC) != 0;
-    const Value reply = volume.Ask(caller, By(caller, {{"op", "create"},
-                                                       {"parent", parent},
-                                                       {"name", Fit(name)},
-                                                       {"mode", uint64_t{mode & 07777}},
-                                                       {"exclusive", (flags & O_EXCL) != 0},
-                                                       {"truncate", isTruncated}}));
+    const Value reply =
+        volume.Ask(caller, By(caller, {{"op", "create"},
+                                       {"parent", parent},
+                                       {"name", Fit(name)},
+                                       {"mode", uint64_t{mode & 07777}},
+                                       {"exclusive", (flags & O_EXCL) != 0},
+                                       {"truncate", isTruncated},
+                                       {"pid", static_cast<uint64_t>(caller.Pid)}}));
     const Attr attr = AttrIn(reply);
     const std::shared_ptr<OpenInode> state = volume.StateOf(attr.File.Id);
     const bool isEmptied = isTruncated && !reply.BoolAt("created");

@@ -73,10 +73,11 @@ fuse_attr_out ToKernel(const struct stat &attributes, const double validSecs)
     return kernel;
 }
 
-fuse_entry_out ToKernel(const Entry &entry, const double validSecs, const double nameSecs)
+fuse_entry_out ToKernel(const Entry &entry, const uint64_t node, const double validSecs,
+                        const double nameSecs)
 {
     fuse_entry_out kernel{};
-    kernel.nodeid = entry.Id;
+    kernel.nodeid = node;
     SetValid(kernel, validSecs);
     const Duration name = DurationOf(nameSecs);
     kernel.entry_valid = name.Secs;

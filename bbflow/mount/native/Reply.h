@@ -42,9 +42,10 @@ private:
 fuse_attr ToKernel(const struct stat &attributes);
 
 /** An entry.
+ *  @param node the kernel's number of it
  *  @param validSecs how long the attributes count
  *  @param nameSecs how long the name does */
-fuse_entry_out ToKernel(const Entry &entry, double validSecs, double nameSecs);
+fuse_entry_out ToKernel(const Entry &entry, uint64_t node, double validSecs, double nameSecs);
 
 /** An answer with attributes, which count for this long. */
 fuse_attr_out ToKernel(const struct stat &attributes, double validSecs);

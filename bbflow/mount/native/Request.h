@@ -3,6 +3,7 @@
 #include "Caller.h"
 #include "Errno.h"
 #include "FuseKernel.h"
+#include "NodeIds.h"
 
 #include <string>
 #include <string_view>
@@ -21,6 +22,8 @@ public:
 
     const fuse_in_header &Header;
     const Caller By;
+
+    FileId File() const { return NodeIds::FileOf(Header.nodeid); }
 
     /** What follows the header. */
     std::string_view Body() const
