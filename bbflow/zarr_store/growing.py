@@ -201,13 +201,14 @@ class GrowingZarr:
         return sorted(name for name, node in self._nodes.items() if node["node_type"] == "group" and "/" not in name)
 
     def commit(self, **attributes: Any) -> None:
-        """Show readers everything that was written, and set attributes of the store.
+        """Show readers everything that was written, and set attributes of the store; None takes one away.
 
         zarr's own calls would set attributes and consolidate in two writes, and a reader between them would
         find the store without consolidated metadata. This is their format in one write.
         """
         # Its own, also if the attributes are those of a stream that was replayed from another store.
-        self._attributes |= in_json(attributes) | {STORE_ID: self._id}
+        known = self._attributes | in_json(attributes) | {STORE_ID: self._id}
+        self._attributes = {name: value for name, value in known.items() if value is not None}
         self._root.mkdir(parents=True, exist_ok=True)
         # For readers that don't use the consolidated metadata. What has only become longer is changed in place: a file
         # system makes a file more slowly than it overwrites one, and ext4 begins to write out what replaces another.

@@ -138,6 +138,18 @@ def test_a_job_that_writes_its_last_steps_again_with_rounded_times_counts_each_o
     assert (outcome.complete, "bbflow_left_out" in results.attrs) == (True, False)
 
 
+def test_what_an_earlier_job_left_out_is_not_said_of_a_later_one(tmp_path):
+    axes = {0: {"time/units": "days since 2000-01-01"}}
+    first = program([0.0, 1.0, 0.5, 2.0], axes=axes)
+    outcome, results = run(tmp_path / "one", first, {"x": ["mean"]}, time={"late": "skip"})
+    assert outcome.late == 1
+    assert results.attrs["bbflow_left_out"]
+    second = program([3.0, 4.0], axes=axes, first=4)
+    out = str(tmp_path / "one" / "out")
+    outcome, results = run(tmp_path / "one", second, {"x": ["mean"]}, **{"continue": out})
+    assert (outcome.complete, "bbflow_left_out" in results.attrs) == (True, False)
+
+
 def test_a_view_of_steps_whose_units_change_is_refused_in_one_line(tmp_path):
     code = program([0.0, 1.0, 48.0], axes={0: DAYS, 2: {"time/units": "hours since 2001-01-01"}})
     with start_nodes(1, "8MiB") as nodes:

@@ -31,6 +31,9 @@ from bbflow.view.times import StepTimes, told_by
 CLOCK_FILE = "clock"
 """Beside the fields that were read: units and calendar, for an analysis that sees no step any more."""
 
+OF_EARLIER_JOB = {"bbflow_status": "running", "bbflow_failure": "", "bbflow_left_out": None, "bbflow_stopped": None}
+"""What a store that a job goes on with says no more."""
+
 
 class ClockRecord(Written, frozen=True, kw_only=True):
     """What `CLOCK_FILE` holds."""
@@ -129,7 +132,7 @@ class OpenedStream:
         check_result_chunks(config.results, {field.name: field.dims for field in fields})
         calls.open(attributes, results)
         # Coordinates are only in steps that may be done with before the first window ends.
-        results.commit(**{} if self._saved is None else {"bbflow_status": "running", "bbflow_failure": ""})
+        results.commit(**{} if self._saved is None else OF_EARLIER_JOB)
         times, in_chain = StepTimes(config.time, clock), fold.folding.in_chain
         self._time_of = lambda number, parts: times.find(in_chain(number), parts)
         self._clock = clock
