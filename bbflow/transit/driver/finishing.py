@@ -32,7 +32,12 @@ class StreamEnd:
         return "complete" if self.complete else "incomplete"
 
 
-def finish_results(run: Running, fold: FoldStage, opened: OpenedStream, stopped: str, *, folds: bool) -> StreamEnd:
+NO_STEP = "the stream ended without a step, so nothing that was asked for is there"
+
+
+def finish_results(
+    run: Running, fold: FoldStage, opened: OpenedStream, stopped: str, *, folds: bool, goes_on: bool
+) -> StreamEnd:
     """Publish the windows that are open, keep the state, and let the results say how they have ended.
 
     Parameters
@@ -43,6 +48,8 @@ def finish_results(run: Running, fold: FoldStage, opened: OpenedStream, stopped:
         Why the simulation was asked to end; empty if it wasn't.
     folds
         Whether further steps would have been folded.
+    goes_on
+        Whether there are results of an earlier job, which a stream without steps leaves as they are.
     """
     folding, publishing, view = fold.folding, fold.publishing, run.view
     # A simulation that was asked to end has no further steps, also if it didn't close its stream.
@@ -52,7 +59,8 @@ def finish_results(run: Running, fold: FoldStage, opened: OpenedStream, stopped:
         fold.learn_late(late, opened.clock)
         fold.publish(folding.timeline.closing(None))
     failures = (*view.refused, *(() if ended else (NOT_CLOSED,)), *fold.misplaced)
-    lacking = tuple(fold.lacking)
+    is_empty = ended and folds and publishing.results is None and not goes_on and bool(run.config.diagnostics)
+    lacking = (*fold.lacking, *([NO_STEP] if is_empty else []))
     complete = folds and not (folding.losses or failures or lacking) and folding.has_all
     ending = StreamEnd(failures, lacking, complete)
     if publishing.results is None:
