@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 POLL_S = 0.2
 UP_S = 60.0
 ACTIONS = {
+    "plan": "say what the states of open times come to",
     "up": "start BB nodes and the analysis, which end with the last member",
     "status": "say how each member is",
     "lost": "wait no more for a member: what it gave stays",
@@ -42,6 +43,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         if name in ("up", "keep", "serve"):
             action.add_argument("--contact", type=Path, help="contact file of BB nodes that are there")
             action.add_argument("--scheduler", help="a Dask scheduler's address or scheduler file")
+        if name == "plan":
+            action.add_argument("--points", type=int, required=True, help="points of a field, after its space")
+            action.add_argument("--times", type=int, required=True, help="times that are open at once: in waves, all")
+            action.add_argument("--type", default="f4", help="type of the variables (default: %(default)s)")
         if name == "lost":
             action.add_argument("member", help="its name")
             action.add_argument("--why", default="somebody said so", help="what status and results say of it")
@@ -56,6 +61,31 @@ def run(options: argparse.Namespace) -> int:
     analysis = load_ensemble(options.config)
     code: int = globals()[f"_{options.action}"](options, analysis)
     return code
+
+
+def _plan(options: argparse.Namespace, analysis: "EnsembleAnalysis") -> int:
+    from bbflow.ensemble.folding import room_for
+    from bbflow.units import format_bytes
+
+    if min(options.points, options.times) < 1:
+        raise ConfigError("--points and --times must be 1 or more")
+    room, total = room_for(analysis, options.points, options.type), 0
+    for window, nbytes in room.items():
+        total += nbytes * options.times
+        told = f"{format_bytes(nbytes)} for each {window}"
+        print(f"{told}, {format_bytes(nbytes * options.times)} for {options.times} that are open at once")
+    members, capacity = len(analysis.ensemble.members), analysis.ensemble.states.capacity
+    print(
+        f"{format_bytes(total)} in all, while the fields of {members} members would take "
+        f"{format_bytes(len(analysis.fields) * members * options.times * options.points * 8)} as float64"
+    )
+    if total > capacity:
+        print(
+            f"{format_bytes(total - capacity)} of it go to disk, in the output, since states: capacity is "
+            f"{format_bytes(capacity)}; less is needed with windows first (each), a coarser grid (space), fewer or "
+            "coarser percentiles (error), or scores without the CRPS (crps: false)"
+        )
+    return 0
 
 
 def _up(options: argparse.Namespace, analysis: "EnsembleAnalysis") -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bbflow.configuring.config import parse_config
-from bbflow.ensemble.settings import AcrossField, EnsembleAnalysis, EnsembleConfig, ScoresConfig, StatesConfig
+from bbflow.ensemble.settings import STEP, AcrossField, EnsembleAnalysis, EnsembleConfig, ScoresConfig, StatesConfig
 from bbflow.errors import ConfigError
 from bbflow.operators.filter import Filter
 from bbflow.operators.operator import Operator
@@ -20,7 +20,7 @@ from bbflow.reading.sections import as_list, flag, number, one_of, positive, rea
 from bbflow.reading.yaml_files import read_yaml
 from bbflow.units import parse_bytes, parse_path
 
-STEP_WINDOW = {"steps": {"count": 1, "name": "step"}}
+STEP_WINDOW = {"steps": {"count": 1, "name": STEP}}
 """The window of a member's steps themselves."""
 ONE_VALUE = "max"
 """What a member's analysis takes of a span that has one value: the value, in its own type."""

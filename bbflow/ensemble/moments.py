@@ -14,7 +14,13 @@ from bbflow.errors import DamagedError, naming
 from bbflow.host.atomic import beside
 
 SUFFIX = ".moment"
+SPARE = ".spare"
+"""A moment's file whose place another has taken: its pages are touched already, and serve the next."""
+REPLACED = ".replaced"
+"""The same until the other has it."""
 MAGIC = b"bbflowM1"
+POPULATED = mmap.MAP_SHARED | mmap.MAP_POPULATE
+"""All pages are mapped at once: each is needed, and one fault for each would take longer than the fold."""
 ALIGNMENT_BYTES = 64
 """States begin at a multiple of this, as `StateLayout` wants its fields."""
 
@@ -93,6 +99,9 @@ class MomentFiles:
         """Of all moments, by name."""
         for directory in self._directories:
             directory.mkdir(parents=True, exist_ok=True)
+            # Of a process that was killed it may be a moment's file too: the name goes, and the moment stays.
+            for left in (directory / SPARE, directory / REPLACED, *directory.glob(".*.part")):
+                left.unlink(missing_ok=True)
             for path in sorted(directory.glob(f"*{SUFFIX}")):
                 self._find(path)
 
@@ -170,7 +179,29 @@ class MomentFiles:
         """Remove all."""
         for path in self._places.values():
             path.unlink(missing_ok=True)
+        for directory in self._directories:
+            (directory / SPARE).unlink(missing_ok=True)
         self._places, self._bytes, self.ledgers = {}, {}, {}
+
+    def take_spare(self, path: Path, temporary: Path) -> bool:
+        """Begin a moment's next file with pages that are there; False if there are none."""
+        try:
+            os.rename(path.with_name(SPARE), temporary)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def replace(self, temporary: Path, path: Path) -> None:
+        """Put a file into a moment's place, and keep the pages of the one that was there."""
+        replaced = path.with_name(REPLACED)
+        try:
+            if path.parent == self._directories[0]:
+                os.link(path, replaced)
+        except FileNotFoundError:
+            pass
+        os.replace(temporary, path)
+        with suppress(FileNotFoundError):  # not before: until now it was the moment
+            os.rename(replaced, path.with_name(SPARE))
 
 
 class Replacement:
@@ -180,11 +211,15 @@ class Replacement:
         self._moments, self._ledger, self._path = moments, ledger, path
         self._temporary = beside(path)
         head = _head_of(ledger)
-        with naming(str(self._temporary)), self._temporary.open("w+b") as file:
+        is_spare = nbytes > 0 and moments.take_spare(path, self._temporary)
+        with naming(str(self._temporary)), self._temporary.open("r+b" if is_spare else "w+b") as file:
+            there, whole = os.fstat(file.fileno()).st_size, len(head) + nbytes
             file.write(head)
+            file.truncate(min(there, whole) if is_spare else None)
             if nbytes:
-                os.posix_fallocate(file.fileno(), 0, len(head) + nbytes)  # a full disk is an error here, not a SIGBUS
-                self._map: Any = mmap.mmap(file.fileno(), len(head) + nbytes)
+                if whole > there:
+                    os.posix_fallocate(file.fileno(), there, whole - there)  # a full disk is an error here, no SIGBUS
+                self._map: Any = mmap.mmap(file.fileno(), whole, flags=POPULATED)
             else:
                 self._map = None
         self._begin = len(head)
@@ -197,7 +232,7 @@ class Replacement:
     def commit(self) -> None:
         """Let it count: from here on it is in the ledger, and never again."""
         with naming(str(self._path)):
-            os.replace(self._temporary, self._path)
+            self._moments.replace(self._temporary, self._path)
         self._moments.took(self._ledger, self._path)
 
 
@@ -221,4 +256,4 @@ def _read(path: Path) -> Moment:
         size = os.fstat(file.fileno()).st_size
         if size <= begin:
             return Moment(ledger, memoryview(b""))
-        return Moment(ledger, memoryview(mmap.mmap(file.fileno(), size, prot=mmap.PROT_READ))[begin:])
+        return Moment(ledger, memoryview(mmap.mmap(file.fileno(), size, flags=POPULATED, prot=mmap.PROT_READ))[begin:])

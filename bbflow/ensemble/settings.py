@@ -11,6 +11,8 @@ from bbflow.operators.family import Family
 from bbflow.operators.operator import Operator
 from bbflow.operators.windows.window import Window
 
+STEP = "step"
+"""The window of a member's steps themselves."""
 MEMBERS = "members"
 """Below the output: a directory for each member."""
 

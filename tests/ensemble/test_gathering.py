@@ -9,6 +9,7 @@ from members import MemberStreams, field, gathered
 from bbflow import open_results
 from bbflow.ensemble import gathering as gathering_module
 from bbflow.ensemble.config import parse_ensemble
+from bbflow.ensemble.folding import room_for
 from bbflow.ensemble.gathering import EnsembleFold
 from bbflow.ensemble.roster import Standing
 from bbflow.operators.windows.calendars import Clock
@@ -298,3 +299,12 @@ def test_states_that_went_with_the_hosts_memory_are_an_error(tmp_path):
     gathering.places.fast.rmdir()
     with pytest.raises(Exception, match="are gone with the host's memory"):
         EnsembleFold(analysis, None, lambda _: None)
+
+
+def test_a_plan_says_what_open_times_come_to_and_that_the_crps_keeps_all_members(tmp_path):
+    moments = room_for(analysis_in(tmp_path, 100, {"tas": ["mean", "std"]}), 1 << 16, "f4")
+    more = room_for(analysis_in(tmp_path, 1000, {"tas": ["mean", "std"]}), 1 << 16, "f4")
+    assert moments == more == {"step": (1 << 16) * (4 + 4 + 8 + 8)}
+    scored = {"tas": {"operators": ["mean"], "scores": {}}}
+    kept = room_for(analysis_in(tmp_path, 100, scored, truth="truth"), 1 << 16, "f4")
+    assert kept["step"] > 100 * 4 * (1 << 16)
