@@ -71,7 +71,9 @@ class Batch:
 
     def inside(self, host, *words):
         """Return the command that runs on a host where all hosts' names are known, and Slurm's configuration."""
-        mounts = f'mount --bind "$0/hosts" /etc/hosts && mount --bind "$0" /etc/slurm && {REACHED} && exec "$@"'
+        # "ip netns exec" has mounted /sys anew, without its groups
+        mounts = 'mount --bind "$0/hosts" /etc/hosts && mount --bind "$0" /etc/slurm && '
+        mounts += f'mount -t cgroup2 none /sys/fs/cgroup && {REACHED} && exec "$@"'
         return self.hosts.inside(host, "unshare", "--mount", "sh", "-c", mounts, str(self.folder), *map(str, words))
 
     def run(self, *words, host="login", cwd=None, code=0):
