@@ -39,10 +39,10 @@ docs: $(VENV)/.docs
 # FUZZ_SECONDS for each target; what breaks one is written to the working directory.
 FUZZ_SECONDS ?= 600
 DECODERS := -std=c++17 -g -O1 -Iadios2-engine/wire adios2-engine/tests/program/decoders.cpp \
-	$(patsubst %,adios2-engine/wire/%.cpp,Crc32 Frame Json MessagePack Utf8 Value)
+	$(patsubst %,adios2-engine/wire/%.cpp,Checksum Crc32 Crc32c Frame Json MessagePack Seal Utf8 Value)
 fuzz: $(VENV)/.test
 	mkdir -p $(VENV)/corpus
-	for target in frames handshake data index agent master; do \
+	for target in frames handshake data index agent master server files_server; do \
 		mkdir -p $(VENV)/corpus/$$target && \
 		$(BIN)/python tests/fuzz/fuzz.py $$target -max_total_time=$(FUZZ_SECONDS) -max_len=400 \
 			$(VENV)/corpus/$$target || exit 1; done

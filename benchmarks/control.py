@@ -17,7 +17,7 @@ from bbflow.landing.agent import Agent
 from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.landing.replies import RoomReply
 from bbflow.landing.requests import parse_request
-from bbflow.net.frames import HEADER, encode
+from bbflow.net.frames import pack
 from bbflow.store.extents import Extent
 from bbflow.store.node import NodeStore
 from benchmarks.consumer import free_steps
@@ -88,7 +88,7 @@ class _Simulation:
             self.begin(rank, 0)
 
     def say(self, peer: int, message: dict) -> None:
-        asked = parse_request(encode(message)[HEADER.size :])
+        asked = parse_request(pack(message))
         for to, reply in self.agent.handle(peer, asked):
             if isinstance(reply, RoomReply):
                 self.extents[to] = reply.extents

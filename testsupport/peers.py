@@ -9,7 +9,7 @@ from msgspec import convert
 from bbflow.landing.agent import Agent
 from bbflow.landing.requests import parse_request
 from bbflow.landing.shown import ShownStep
-from bbflow.net.frames import HEADER, FrameReader, decode_map, encode
+from bbflow.net.frames import FrameReader, decode_map, encode, pack
 from bbflow.store.entries import parse_record
 from bbflow.store.extents import ALIGNMENT_BYTES as PAGE
 from bbflow.store.node import NodeStore
@@ -145,7 +145,7 @@ def full_file_system(bench):
 
 def as_map(reply):
     """Return a reply as a client has it."""
-    return reply if isinstance(reply, dict) else decode_map(encode(reply)[HEADER.size :])
+    return reply if isinstance(reply, dict) else decode_map(pack(reply))
 
 
 def steps_of(reply):
@@ -160,7 +160,7 @@ def shown_step(step):
 
 def record_of(record):
     """Return a record as it comes out of an index."""
-    return parse_record(encode(record)[HEADER.size :])
+    return parse_record(pack(record))
 
 
 def block(offset, size):

@@ -1,7 +1,5 @@
 #include "ReaderLink.h"
 
-#include "Crc32c.h"
-
 #include <algorithm>
 #include <deque>
 #include <poll.h>
@@ -143,8 +141,7 @@ bool ReaderLink::Receive(const Part &part)
     {
         throw ConnectionLost("bbflow: " + m_Requests.Peer() + " sent another number of bytes");
     }
-    m_Requests.ReceiveRaw(part.Target, part.Bytes, After(Channel::ReplySecs));
-    return Crc32c({part.Target, part.Bytes}) == reply.UnsignedAt("crc");
+    return m_Requests.ReceiveRaw(reply, part.Target, part.Bytes, After(Channel::ReplySecs));
 }
 
 } // end namespace bbflow

@@ -1,7 +1,5 @@
 #include "TcpLanding.h"
 
-#include "Crc32c.h"
-
 #include <algorithm>
 
 namespace bbflow
@@ -40,11 +38,10 @@ void TcpLanding::Land(const char *source, const size_t bytes, const size_t offse
 
 void TcpLanding::Send(const Piece &piece)
 {
-    m_Channel->Send(Value::Map{{"op", "data"},
-                               {"offset", uint64_t{piece.Offset}},
-                               {"bytes", uint64_t{piece.Bytes.size()}},
-                               {"crc", uint64_t{Crc32c(piece.Bytes)}}},
-                    piece.Bytes);
+    m_Channel->SendRaw({{"op", "data"},
+                        {"offset", uint64_t{piece.Offset}},
+                        {"bytes", uint64_t{piece.Bytes.size()}}},
+                       piece.Bytes);
 }
 
 void TcpLanding::Sync()

@@ -6,9 +6,13 @@ import struct
 import threading
 import time
 from contextlib import suppress
+from itertools import count
 
-from bbflow.net.frames import HEADER, FrameReader
+from bbflow.net.frames import CHECKSUM, LENGTH, decode_map
 from bbflow.net.listen import split_address
+from bbflow.net.seals import TAG_BYTES
+
+HANDSHAKE_FRAMES = 2
 
 
 class BadNetwork:
@@ -98,16 +102,19 @@ class BadNetwork:
                 if self._is_mute:
                     break
                 writer.sendall(frame)
-                if "crc" in message:
+                if "check" in message:
                     self._carry_raw(node, writer, message["bytes"])
         _end(writer)
 
 
 def _frames(source):
-    while header := _receive(source, HEADER.size):
-        frame = header + _receive(source, HEADER.unpack(header)[0])
-        (message,) = FrameReader().feed(frame)
-        yield message, frame
+    """Give what is said, and its frame; the two frames of the handshake have no seal, whoever speaks."""
+    for number in count():
+        header = _receive(source, LENGTH.size + (CHECKSUM.size if number < HANDSHAKE_FRAMES else TAG_BYTES))
+        if not header:
+            return
+        payload = _receive(source, LENGTH.unpack_from(header)[0])
+        yield decode_map(payload), header + payload
 
 
 def _receive(end, size):

@@ -3,7 +3,8 @@ import hmac
 import random
 import subprocess
 
-from bbflow.net.frames import checksum
+from bbflow.net.frames import CHECKSUM
+from bbflow.net.seals import seals
 
 SHA256 = {  # FIPS 180-4's examples
     b"": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
@@ -60,4 +61,16 @@ def test_the_checksum_is_that_of_the_standard_and_of_the_node(programs):
     assert checksums(programs, list(CRC32C)) == [(crc, crc) for crc in CRC32C.values()]
     # Above three pages the instruction runs in three lanes; one argument must stay below 128 KiB.
     texts = [random.Random(n).randbytes(n) for n in (1, 7, 8, 9, 4096, 12287, 12288, 12289, 24577, 60001)]
-    assert checksums(programs, texts) == [(checksum(memoryview(text)),) * 2 for text in texts]
+    expected = [int.from_bytes(CHECKSUM.of_raw(memoryview(text)), "little") for text in texts]
+    assert checksums(programs, texts) == [(crc, crc) for crc in expected]
+
+
+def test_a_frame_and_raw_bytes_have_the_seals_that_the_node_expects(programs):
+    key, nonces = "ab" * 32, ("0" * 32, "f" * 32)
+    texts = [random.Random(n).randbytes(n) for n in (0, 1, 15, 16, 17, 4096, 60001)]
+    peer, node = seals(key, *nonces)
+    expected = [seal.of_frame(text) + seal.of_raw(text) for text in texts for seal in (peer, node)]
+    arguments = [item for text in texts for side in ("peer", "node") for item in (side, text.hex())]
+    command = [programs / "digest", "seals", "".join(nonces), *arguments]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert said.split() == [tag.hex() for tag in expected]

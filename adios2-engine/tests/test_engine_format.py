@@ -3,7 +3,7 @@ import subprocess
 from pathlib import Path
 
 from bbflow.landing.requests import parse_request
-from bbflow.net.frames import HEADER, FrameReader, encode
+from bbflow.net.frames import FrameReader, encode
 from bbflow.stream.layouts import Layouts
 from bbflow.stream.records import Step
 
@@ -59,7 +59,7 @@ def test_the_engine_reads_the_golden_files(programs):
 
 
 def test_the_golden_commit_is_a_step_of_the_blocks_that_it_names():
-    asked = parse_request(GOLDEN.read_bytes()[HEADER.size :])
+    asked = next(FrameReader(decode=parse_request).feed(GOLDEN.read_bytes()))
     step = Step.of(asked.step, Layouts().find(asked.layout, asked.forms), asked)
     tas, points, time, label, phase = step.blocks
     assert (tas.offset, tas.bytes, tas.min, tas.max, tas.file) == ((1 << 33) + 64, 129600, 203.5, 317.25, None)

@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bbflow.net.frames import HEADER, FrameReader, encode
+from bbflow.net.frames import FrameReader, pack
 from bbflow.phases import Board
 from bbflow.store.entries import parse_record
 from bbflow.stream.layouts import Layouts
@@ -164,7 +164,7 @@ def test_a_rank_without_any_node_left_spills_and_keeps_an_index(faulty_nodes, tm
     assert [commit["step"] for commit in commits] == kept
     layouts = Layouts()
     for commit in commits:
-        told = parse_record(encode(commit)[HEADER.size :])
+        told = parse_record(pack(commit))
         block, small = Step.of(told.step, layouts.take_of(told), told).blocks
         assert (np.fromfile(block.file, "f8", part, offset=block.offset) == commit["step"]).all()
         assert (np.fromfile(small.file, "f8", 5, offset=small.offset) == -commit["step"]).all()

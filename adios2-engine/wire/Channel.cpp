@@ -1,5 +1,6 @@
 #include "Channel.h"
 
+#include "Checksum.h"
 #include "Frame.h"
 
 #include <algorithm>
@@ -8,9 +9,24 @@
 namespace bbflow
 {
 
-void Channel::Send(const Value &message, const std::string_view raw)
+Channel::Channel(std::unique_ptr<Wire> wire)
+: m_Wire(std::move(wire)), m_Sent(std::make_unique<Checksum>()),
+  m_Come(std::make_unique<Checksum>())
 {
-    m_Wire->Send(EncodeFrame(message), raw);
+}
+
+void Channel::SealWith(std::unique_ptr<Seal> sent, std::unique_ptr<Seal> come)
+{
+    m_Sent = std::move(sent);
+    m_Come = std::move(come);
+}
+
+void Channel::Send(const Value &message) { m_Wire->Send(EncodeFrame(message, *m_Sent), {}); }
+
+void Channel::SendRaw(Value::Map message, const std::string_view raw)
+{
+    message.emplace_back("check", Value::Binary{m_Sent->OfRaw(raw)});
+    m_Wire->Send(EncodeFrame(message, *m_Sent), raw);
 }
 
 std::optional<Value> Channel::Receive(const Deadline &deadline)
@@ -25,7 +41,7 @@ std::optional<Value> Channel::Receive(const Deadline &deadline, const uint32_t m
     {
         try
         {
-            if (std::optional<Value> message = TakeMessage(m_Received, mostBytes))
+            if (std::optional<Value> message = TakeMessage(m_Received, mostBytes, *m_Come))
             {
                 return message;
             }
@@ -63,7 +79,8 @@ Value Channel::Reply(const Deadline &deadline)
     return std::move(*reply);
 }
 
-void Channel::ReceiveRaw(char *target, const size_t bytes, const Deadline &deadline)
+bool Channel::ReceiveRaw(const Value &reply, char *target, const size_t bytes,
+                         const Deadline &deadline)
 {
     size_t have = std::min(bytes, m_Received.size());
     std::memcpy(target, m_Received.data(), have);
@@ -78,6 +95,7 @@ void Channel::ReceiveRaw(char *target, const size_t bytes, const Deadline &deadl
         }
         have += n;
     }
+    return AreEqual(m_Come->OfRaw({target, bytes}), reply.BytesAt("check"));
 }
 
 } // end namespace bbflow

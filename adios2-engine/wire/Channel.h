@@ -1,5 +1,6 @@
 #pragma once
 
+#include "Seal.h"
 #include "Value.h"
 #include "Wire.h"
 
@@ -18,11 +19,17 @@ public:
     /** How long a reply may take that needs no room to be made. */
     static constexpr double ReplySecs = 60.0;
 
-    explicit Channel(std::unique_ptr<Wire> wire) : m_Wire(std::move(wire)) {}
+    explicit Channel(std::unique_ptr<Wire> wire);
 
-    /** Sends one message and the raw bytes that belong to it.
+    /** Seals what is sent, and expects what comes to be sealed, from now on. */
+    void SealWith(std::unique_ptr<Seal> sent, std::unique_ptr<Seal> come);
+
+    /** Sends one message.
      *  @throws ConnectionLost if the other side is gone */
-    void Send(const Value &message, std::string_view raw = {});
+    void Send(const Value &message);
+
+    /** Sends one message with raw bytes behind it, and `check` in it, by which they are checked. */
+    void SendRaw(Value::Map message, std::string_view raw);
 
     /** Waits for a message without burning CPU; nothing if the deadline passes first.
      *  @param mostBytes largest payload that is accepted
@@ -38,9 +45,10 @@ public:
     /** The same where no reply in time means that the other side is gone. */
     Value Reply(const Deadline &deadline);
 
-    /** Receives raw bytes to where they belong.
+    /** Receives the raw bytes behind a reply to where they belong; gives whether they are those that
+     *  were sent, as its `check` tells.
      *  @throws ConnectionLost if the other side is gone or the deadline passes */
-    void ReceiveRaw(char *target, size_t bytes, const Deadline &deadline);
+    bool ReceiveRaw(const Value &reply, char *target, size_t bytes, const Deadline &deadline);
 
     /** Path or address of the other side. */
     const std::string &Peer() const { return m_Wire->Peer(); }
@@ -50,6 +58,8 @@ public:
 
 private:
     std::unique_ptr<Wire> m_Wire;
+    std::unique_ptr<Seal> m_Sent;
+    std::unique_ptr<Seal> m_Come;
     std::string m_Received;
 };
 

@@ -24,7 +24,7 @@ Node NodeFrom(const Value &json)
 
 Contact FromJson(const Value &json)
 {
-    if (json.StringAt("format") != "bbflow-contact" || json.UnsignedAt("version") != 3)
+    if (json.StringAt("format") != "bbflow-contact" || json.UnsignedAt("version") != FormatVersion)
     {
         throw std::runtime_error("it is of another format or version");
     }
@@ -104,7 +104,8 @@ Contact ReadContact(const std::string &path)
     catch (const std::runtime_error &error)
     {
         throw std::runtime_error("bbflow: '" + path +
-                                 "' is no contact file of version 3: " + error.what());
+                                 "' is no contact file of version " +
+                                 std::to_string(FormatVersion) + ": " + error.what());
     }
 }
 
@@ -133,7 +134,7 @@ Channel ConnectTo(const Node &node, const std::string &key, const Transport tran
                                     ": set Transport=auto or RanksPerNode");
     }
     Channel channel(isTcp ? WireTo(node, deadline) : Socket::ToPath(node.Socket, deadline));
-    ShakeHands(channel, key);
+    ShakeHands(channel, key, isTcp);
     return channel;
 }
 

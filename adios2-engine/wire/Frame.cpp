@@ -1,6 +1,6 @@
 #include "Frame.h"
 
-#include "Crc32.h"
+#include "Checksum.h"
 #include "MessagePack.h"
 
 #include <stdexcept>
@@ -11,7 +11,7 @@ namespace bbflow
 namespace
 {
 
-constexpr size_t HeaderBytes = 8;
+constexpr size_t LengthBytes = 4;
 
 void AppendLittleEndian(std::string &bytes, const uint32_t value)
 {
@@ -21,19 +21,19 @@ void AppendLittleEndian(std::string &bytes, const uint32_t value)
     }
 }
 
-uint32_t LittleEndianAt(const std::string &bytes, const size_t at)
+uint32_t LengthOf(const std::string &bytes)
 {
     uint32_t value = 0;
-    for (size_t i = 4; i > 0; --i)
+    for (size_t i = LengthBytes; i > 0; --i)
     {
-        value = value << 8 | static_cast<uint8_t>(bytes[at + i - 1]);
+        value = value << 8 | static_cast<uint8_t>(bytes[i - 1]);
     }
     return value;
 }
 
 } // end empty namespace
 
-std::string EncodeFrame(const Value &message)
+std::string EncodeFrame(const Value &message, Seal &seal)
 {
     const std::string payload = EncodeMessagePack(message);
     if (payload.size() > MaxPayloadBytes)
@@ -43,36 +43,50 @@ std::string EncodeFrame(const Value &message)
                                  ": write fewer or shorter values and attributes in a step");
     }
     std::string frame;
-    frame.reserve(HeaderBytes + payload.size());
+    frame.reserve(LengthBytes + seal.Size() + payload.size());
     AppendLittleEndian(frame, static_cast<uint32_t>(payload.size()));
-    AppendLittleEndian(frame, Crc32(payload));
+    frame += seal.OfFrame(payload);
     return frame += payload;
 }
 
-std::optional<Value> TakeMessage(std::string &received, const uint32_t mostBytes)
+std::string EncodeFrame(const Value &message)
 {
-    if (received.size() < HeaderBytes)
+    Checksum checksum;
+    return EncodeFrame(message, checksum);
+}
+
+std::optional<Value> TakeMessage(std::string &received, const uint32_t mostBytes, Seal &seal)
+{
+    const size_t begin = LengthBytes + seal.Size();
+    if (received.size() < begin)
     {
         return std::nullopt;
     }
-    const uint32_t length = LittleEndianAt(received, 0);
+    const uint32_t length = LengthOf(received);
     if (length > mostBytes)
     {
         throw std::runtime_error("bbflow: a frame of " + std::to_string(length) +
                                  " bytes is above the limit of " + std::to_string(mostBytes));
     }
-    if (received.size() < HeaderBytes + length)
+    if (received.size() < begin + length)
     {
         return std::nullopt;
     }
-    const std::string_view payload = std::string_view(received).substr(HeaderBytes, length);
-    if (Crc32(payload) != LittleEndianAt(received, 4))
+    const std::string_view payload = std::string_view(received).substr(begin, length);
+    if (!AreEqual(seal.OfFrame(payload), std::string_view(received).substr(LengthBytes, seal.Size())))
     {
-        throw std::runtime_error("bbflow: a frame's checksum doesn't match");
+        throw std::runtime_error("bbflow: a frame was damaged on its way, or isn't the next one "
+                                 "that the other side sent");
     }
     Value message = DecodeMessagePack(payload);
-    received.erase(0, HeaderBytes + length);
+    received.erase(0, begin + length);
     return message;
+}
+
+std::optional<Value> TakeMessage(std::string &received, const uint32_t mostBytes)
+{
+    Checksum checksum;
+    return TakeMessage(received, mostBytes, checksum);
 }
 
 } // end namespace bbflow

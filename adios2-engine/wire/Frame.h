@@ -1,5 +1,6 @@
 #pragma once
 
+#include "Seal.h"
 #include "Value.h"
 
 #include <optional>
@@ -13,11 +14,13 @@ constexpr uint32_t MaxPayloadBytes = 64u << 20;
 
 /** Gives the frame of a message (FORMAT.md, "Frame").
  *  @throws std::runtime_error if it is larger than a reader accepts */
+std::string EncodeFrame(const Value &message, Seal &seal);
 std::string EncodeFrame(const Value &message);
 
 /** Takes the first message off the bytes received so far; nothing if it isn't complete.
  *  @param mostBytes largest payload that is accepted
  *  @throws std::runtime_error if the frame is too long, damaged or no message */
+std::optional<Value> TakeMessage(std::string &received, uint32_t mostBytes, Seal &seal);
 std::optional<Value> TakeMessage(std::string &received, uint32_t mostBytes = MaxPayloadBytes);
 
 } // end namespace bbflow

@@ -1,6 +1,7 @@
 #include "Handshake.h"
 
 #include "Hex.h"
+#include "Mac.h"
 #include "Sha256.h"
 
 #include <cerrno>
@@ -13,7 +14,6 @@ namespace bbflow
 namespace
 {
 
-constexpr uint64_t Version = 3;
 constexpr double HandshakeSecs = 10.0;
 constexpr uint32_t MostBytes = 4096;
 constexpr size_t NonceBytes = 16;
@@ -27,17 +27,6 @@ std::string RandomBytes(const size_t size)
                                  ")");
     }
     return bytes;
-}
-
-/** Compares in a time that doesn't tell where the difference is. */
-bool AreEqual(const std::string &a, const std::string &b)
-{
-    unsigned difference = a.size() == b.size() ? 0 : 1;
-    for (size_t i = 0; i < a.size() && i < b.size(); ++i)
-    {
-        difference |= static_cast<unsigned char>(a[i] ^ b[i]);
-    }
-    return difference == 0;
 }
 
 Value Ask(Channel &channel, const Value &message, const Deadline &deadline)
@@ -57,7 +46,7 @@ Value Ask(Channel &channel, const Value &message, const Deadline &deadline)
 
 void CheckNode(const Channel &channel, const Value &reply, const std::string &proof)
 {
-    if (reply.UnsignedAt("version") != Version)
+    if (reply.UnsignedAt("version") != FormatVersion)
     {
         throw Refused("bbflow: the BB node at " + channel.Peer() +
                       " speaks another version of the protocol: start the nodes and "
@@ -73,18 +62,23 @@ void CheckNode(const Channel &channel, const Value &reply, const std::string &pr
 
 } // end empty namespace
 
-void ShakeHands(Channel &channel, const std::string &key)
+void ShakeHands(Channel &channel, const std::string &key, const bool isSealed)
 {
     const std::string secret = FromHex(key);
     const std::string mine = ToHex(RandomBytes(NonceBytes));
     const Deadline deadline = After(HandshakeSecs);
     const Value hello =
-        Value::Map{{"op", "hello"}, {"versions", Value::Array{Version, Version}}, {"nonce", mine}};
+        Value::Map{{"op", "hello"}, {"versions", Value::Array{FormatVersion, FormatVersion}}, {"nonce", mine}};
     const Value reply = Ask(channel, hello, deadline);
     const std::string nonces = mine + reply.StringAt("nonce");
     CheckNode(channel, reply, ToHex(HmacSha256(secret, "node" + nonces)));
     Ask(channel, Value::Map{{"op", "prove"}, {"proof", ToHex(HmacSha256(secret, "peer" + nonces))}},
         deadline);
+    if (isSealed)
+    {
+        auto [mineSeal, nodesSeal] = SealsOf(secret, nonces);
+        channel.SealWith(std::move(mineSeal), std::move(nodesSeal));
+    }
 }
 
 } // end namespace bbflow

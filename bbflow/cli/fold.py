@@ -14,6 +14,7 @@ from typing import Any
 
 from bbflow.cli.analysing import add_continue, add_take_over, configured
 from bbflow.errors import BbflowError
+from bbflow.host.dumps import write_no_cores
 from bbflow.host.freed_memory import keep_freed_memory
 from bbflow.host.leftovers import name_semaphores
 from bbflow.host.one_thread import with_one_thread
@@ -50,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
+    write_no_cores()
     name_semaphores()
     with_one_thread()
     keep_freed_memory()

@@ -11,7 +11,6 @@ import argparse
 import sys
 from pathlib import Path
 
-from bbflow.operators.own.origin import look_in
 from bbflow.run.course import INCOMPLETE
 from bbflow.transit.chain.merging import merge_states
 
@@ -22,12 +21,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "states", type=Path, nargs="+", metavar="STATE", help="state.bbflow of a run, or the output directory with it"
     )
     parser.add_argument("--output", type=Path, required=True, help="directory for results.zarr and the merged state")
+    parser.add_argument(
+        "--operators",
+        type=Path,
+        metavar="DIRECTORY",
+        help="where operators of your own lie, if states need some",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    look_in(str(Path.cwd()))  # for operators of one's own
-    merged = merge_states(options.states, options.output)
+    merged = merge_states(options.states, options.output, options.operators)
     for span in merged.left_out:
         print(f"bbflow: {span} is left out: some run had steps in it, but has published it", file=sys.stderr)
     for path in merged.incomplete:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from bbflow.cli.analysing import add_continue, add_take_over, command_of, configured
 from bbflow.errors import ConfigError
+from bbflow.host.dumps import keep_from_dumps
 from bbflow.host.leftovers import VARIABLE, run_name
 from bbflow.host.one_thread import with_one_thread
 from bbflow.run.prepared import TOLD, PreparedAnalysis
@@ -53,6 +54,7 @@ def add_select(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
+    keep_from_dumps()
     if not options.simulation:
         raise ConfigError("no simulation is given: bbflow run CONFIG.yml -- COMMAND…")
     return _run_member(options) if options.member else run_simulation(options, options.simulation)

@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from bbflow.net.frames import parser
-from bbflow.reading.wire_types import Count
+from bbflow.reading.wire_types import Check, Count
 
 MOST_BYTES = 8 << 20
 """The longest range that is read or written by one request."""
@@ -26,7 +26,7 @@ class WriteRequest(Struct, frozen=True, tag_field="op", tag="write", kw_only=Tru
     key: str
     offset: Count
     bytes: Range
-    crc: Count
+    check: Check
 
 
 class CutRequest(Struct, frozen=True, tag_field="op", tag="cut", kw_only=True):

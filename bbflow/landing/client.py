@@ -7,7 +7,6 @@ from bbflow.landing.replies import StatusReply
 from bbflow.landing.requests import GetRequest, StatusRequest
 from bbflow.net.connection import ATTEMPTS, NodeConnection
 from bbflow.net.contact import NodeAddress
-from bbflow.net.frames import checksum
 from bbflow.net.verdicts import BytesReply, DoneReply
 
 
@@ -59,7 +58,7 @@ class NodeClient(NodeConnection):
         for _ in range(ATTEMPTS):
             reply = self.request(GetRequest(step=step, offset=offset, bytes=len(target)), BytesReply)
             self._receive_raw(target)
-            if checksum(target) == reply.crc:
+            if self._is_intact(target, reply.check):
                 return
         raise NodeError(f"{len(target)} bytes from BB node {self.node.name} arrived damaged {ATTEMPTS} times")
 

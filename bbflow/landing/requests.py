@@ -7,6 +7,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from bbflow.net.frames import MAX_PAYLOAD_BYTES, parser
 from bbflow.reading.wire_types import (
     Attribute,
+    Check,
     Count,
     FilePath,
     Name,
@@ -68,7 +69,7 @@ class DataRequest(Struct, frozen=True, tag_field="op", tag="data", kw_only=True)
 
     offset: Count
     bytes: Annotated[int, Meta(gt=0, le=MAX_PAYLOAD_BYTES)]
-    crc: Count
+    check: Check
 
 
 class SyncRequest(Struct, frozen=True, tag_field="op", tag="sync", kw_only=True):

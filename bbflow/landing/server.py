@@ -70,7 +70,7 @@ class Server(PeerServer):
             self._agent.landed(peer, item.offset, intact=item.intact)
         elif isinstance(item, DataRequest):
             self._agent.check_target(peer, item.offset, item.bytes)
-            link.expect(item.offset, item.bytes, item.crc)
+            link.expect(item.offset, item.bytes, item.check)
         else:
             self._deliver(self._agent.handle(peer, item))
 

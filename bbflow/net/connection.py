@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from bbflow.errors import BbflowError, NodeError, printable
 from bbflow.net.contact import NodeAddress
-from bbflow.net.frames import FrameReader, encode, parser
+from bbflow.net.frames import CHECKSUM, FrameReader, Seal, encode, is_intact, parser
 from bbflow.net.handshake import TIMEOUT_S, shake_hands
 from bbflow.net.listen import is_loopback, split_address, tune
 from bbflow.net.tls import peer_context
@@ -44,6 +44,7 @@ class NodeConnection:
     def __init__(self, node: NodeAddress) -> None:
         self.node = node
         self._reader = FrameReader(decode=bytes)
+        self._seal: Seal = CHECKSUM
         by_path = bool(node.socket) and _is_here(node)
         where = node.socket if by_path else node.tcp
         try:
@@ -55,7 +56,9 @@ class NodeConnection:
             ) from None
         try:
             self._socket.settimeout(TIMEOUT_S)
-            shake_hands(node.key, self._exchange)
+            seals = shake_hands(node.key, self._exchange)
+            if not by_path:
+                self._seal, self._reader.seal = seals()
         except (OSError, NodeError) as error:
             self._socket.close()
             raise NodeError(f"BB node {node.name} on {node.host} at {where}: {error}") from None
@@ -108,7 +111,10 @@ class NodeConnection:
         return self._hear()
 
     def _say(self, message: Struct) -> None:
-        self._socket.sendall(encode(message))
+        self._socket.sendall(encode(message, self._seal))
+
+    def _is_intact(self, raw: memoryview, check: bytes) -> bool:
+        return is_intact(self._reader.seal, raw, check)
 
     def _hear(self) -> bytes:
         while (payload := self._reader.next()) is None:

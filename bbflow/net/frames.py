@@ -1,10 +1,11 @@
 """Frames: how every message and every index record lies in bytes (FORMAT.md, 'Frame')."""
 
+import hmac
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 import google_crc32c
 import msgspec
@@ -12,9 +13,46 @@ import numpy as np
 
 from bbflow.errors import DamagedError, ProtocolError
 
-HEADER = struct.Struct("<II")
+LENGTH = struct.Struct("<I")
+_CRC = struct.Struct("<I")
 MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=lambda value: value.item())  # numbers of NumPy
+
+
+class Seal(Protocol):
+    """What one direction of a connection is checked by; both sides have one each, which count alike."""
+
+    size: int
+    """Bytes of what stands in a frame's header."""
+
+    def of_frame(self, payload: bytes) -> bytes:
+        """Return what belongs to the next frame."""
+
+    def of_raw(self, raw: memoryview) -> bytes:
+        """Return what belongs to the next raw bytes."""
+
+
+class Checksum:
+    """Against damage: for a Unix socket, whose other end the kernel vouches for, and for what lies in a file."""
+
+    size = _CRC.size
+
+    def of_frame(self, payload: bytes) -> bytes:
+        """Return the CRC-32 (ISO 3309)."""
+        return _CRC.pack(zlib.crc32(payload))
+
+    def of_raw(self, raw: memoryview) -> bytes:
+        """Return the CRC-32C (RFC 3720)."""
+        # The library takes no memoryview; an array of the same memory it does.
+        return _CRC.pack(int(google_crc32c.value(np.frombuffer(raw, np.uint8))))
+
+
+CHECKSUM = Checksum()
+
+
+def is_intact(seal: Seal, raw: memoryview, told: bytes) -> bool:
+    """Whether raw bytes are those that were sent, as their message tells."""
+    return hmac.compare_digest(seal.of_raw(raw), told)
 
 
 def pack(message: msgspec.Struct | msgspec.Raw | Mapping[str, Any]) -> bytes:
@@ -22,13 +60,15 @@ def pack(message: msgspec.Struct | msgspec.Raw | Mapping[str, Any]) -> bytes:
     return _ENCODER.encode(message)
 
 
-def encode(message: msgspec.Struct | msgspec.Raw | Mapping[str, Any]) -> bytes:
+def encode(message: msgspec.Struct | msgspec.Raw | Mapping[str, Any], seal: Seal = CHECKSUM) -> bytes:
     """Return the frame of one message or record.
 
     Parameters
     ----------
     message
         It, or its bytes from `pack`.
+    seal
+        What it is checked by.
 
     Raises
     ------
@@ -41,13 +81,7 @@ def encode(message: msgspec.Struct | msgspec.Raw | Mapping[str, Any]) -> bytes:
             f"a message of {len(payload)} bytes is above the limit of {MAX_PAYLOAD_BYTES}: if it tells of a stream, "
             "that needs more nodes, or fewer blocks and attributes"
         )
-    return HEADER.pack(len(payload), zlib.crc32(payload)) + payload
-
-
-def checksum(raw: memoryview) -> int:
-    """Return the CRC-32C (RFC 3720) of the raw bytes behind a message."""
-    # The library takes no memoryview; an array of the same memory it does.
-    return int(google_crc32c.value(np.frombuffer(raw, np.uint8)))
+    return LENGTH.pack(len(payload)) + seal.of_frame(payload) + payload
 
 
 @cache
@@ -107,6 +141,8 @@ class FrameReader:
     def __init__(
         self, max_payload_bytes: int = MAX_PAYLOAD_BYTES, decode: Callable[[bytes], Any] = decode_map
     ) -> None:  # fmt: skip
+        self.seal: Seal = CHECKSUM
+        """What frames are checked by; once more it may be changed."""
         self._pending = bytearray()
         self.decode = decode
         """Gives the message of a payload."""
@@ -127,17 +163,18 @@ class FrameReader:
         ProtocolError
             If a frame is too long or damaged, or what `decode` raises.
         """
-        if len(self._pending) < HEADER.size:
+        begin = LENGTH.size + self.seal.size
+        if len(self._pending) < begin:
             return None
-        length, crc = HEADER.unpack_from(self._pending)
+        (length,) = LENGTH.unpack_from(self._pending)
         if length > self.max_payload_bytes:
             raise DamagedError(f"a frame of {length} bytes is above the limit of {self.max_payload_bytes}")
-        end = HEADER.size + length
+        end = begin + length
         if len(self._pending) < end:
             return None
-        payload = bytes(self._pending[HEADER.size : end])
-        if zlib.crc32(payload) != crc:
-            raise DamagedError("a frame's checksum doesn't match")
+        payload = bytes(self._pending[begin:end])
+        if not hmac.compare_digest(self.seal.of_frame(payload), bytes(self._pending[LENGTH.size : begin])):
+            raise DamagedError("a frame was damaged on its way, or isn't the next one that the other side sent")
         del self._pending[:end]
         self.consumed_bytes += end
         return self.decode(payload)
@@ -145,10 +182,11 @@ class FrameReader:
     @property
     def missing_bytes(self) -> int:
         """How many bytes the message that is coming in still needs at least."""
-        if len(self._pending) < HEADER.size:
-            return HEADER.size - len(self._pending)
-        length, _ = HEADER.unpack_from(self._pending)
-        return max(HEADER.size + int(length) - len(self._pending), 0)
+        begin = LENGTH.size + self.seal.size
+        if len(self._pending) < begin:
+            return begin - len(self._pending)
+        (length,) = LENGTH.unpack_from(self._pending)
+        return max(begin + int(length) - len(self._pending), 0)
 
     def take_raw(self, target: memoryview) -> int:
         """Move raw bytes that came in behind a message to where they belong; return how many."""

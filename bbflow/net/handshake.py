@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 
 from bbflow.errors import NodeError, ProtocolError, printable
 from bbflow.net.frames import parser
+from bbflow.net.seals import Mac, seals
 from bbflow.net.verdicts import RefusedReply, parse_verdict
 from bbflow.reading.wire_types import VERSION, Count
 
@@ -93,7 +94,7 @@ class NodeHandshake:
         self._key = key
         self._identity = identity
         self._nonce = secrets.token_hex(NONCE_BYTES)
-        self._peer_nonce: str | None = None
+        self._peer_nonce = ""
         self.done = False
         """Whether the peer has proved that it belongs here."""
 
@@ -105,9 +106,9 @@ class NodeHandshake:
         ProtocolError
             If it isn't its turn.
         """
-        if isinstance(said, HelloMessage) and self._peer_nonce is None:
+        if isinstance(said, HelloMessage) and not self._peer_nonce:
             return self._hello(said)
-        if isinstance(said, ProveMessage) and self._peer_nonce is not None:
+        if isinstance(said, ProveMessage) and self._peer_nonce:
             return self._verdict(said.proof, self._peer_nonce)
         raise ProtocolError("a handshake that doesn't begin with 'hello', or begins twice")
 
@@ -127,9 +128,13 @@ class NodeHandshake:
         self.done = True
         return self._identity
 
+    def seals(self) -> tuple[Mac, Mac]:
+        """Return the seals of what comes from the peer, and of what goes to it, once it has proved itself."""
+        return seals(self._key, self._peer_nonce, self._nonce)
 
-def shake_hands(key: str, exchange: Callable[[Struct], bytes]) -> None:
-    """Be the peer's side of a new connection.
+
+def shake_hands(key: str, exchange: Callable[[Struct], bytes]) -> Callable[[], tuple[Mac, Mac]]:
+    """Be the peer's side of a new connection; return what makes the seals of what goes to the node, and of what comes.
 
     Parameters
     ----------
@@ -152,6 +157,7 @@ def shake_hands(key: str, exchange: Callable[[Struct], bytes]) -> None:
         _accepted(exchange(ProveMessage(proof=proof)))
     except ProtocolError as error:
         raise NodeError(f"who answers there is no node of this version ({error})") from None
+    return lambda: seals(key, nonce, hello.nonce)
 
 
 def _accepted(payload: bytes) -> bytes:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from msgspec import Raw, Struct
 
-from bbflow.net.frames import MAX_PAYLOAD_BYTES, FrameReader, checksum, encode
+from bbflow.net.frames import CHECKSUM, MAX_PAYLOAD_BYTES, FrameReader, Seal, encode, is_intact
 from bbflow.net.handshake import MAX_FRAME_BYTES, HelloMessage, NodeHandshake, ProveMessage, parse_handshake
 from bbflow.net.verdicts import BytesReply, PoolPart, RefusedReply
 
@@ -33,7 +33,7 @@ class Landed:
     offset: int
     """Where."""
     intact: bool
-    """Whether their checksum matches."""
+    """Whether they are those that were sent."""
 
 
 class GoneError(Exception):
@@ -64,18 +64,21 @@ class Link:
         self.handshake = handshake
         self._pool = pool
         self._reader = FrameReader(MAX_FRAME_BYTES, parse_handshake)
+        self._seal: Seal = CHECKSUM
         self._unsent: list[memoryview] = []
         self._landing: memoryview | None = None
-        self._expected = (0, 0)
+        self._expected = (0, b"")
         self._filled_bytes = 0
 
     def trust(self, decode: Callable[[bytes], Any]) -> None:
-        """Accept requests of any length, now that the peer has proved itself."""
+        """Accept requests of any length, now that the peer has proved itself; over TCP what follows is sealed."""
+        if self.socket.family != socket.AF_UNIX:
+            self._reader.seal, self._seal = self.handshake.seals()
         self._reader.max_payload_bytes, self._reader.decode = MAX_PAYLOAD_BYTES, decode
 
-    def expect(self, offset: int, size: int, crc: int) -> None:
+    def expect(self, offset: int, size: int, check: bytes) -> None:
         """Say where the raw bytes that follow the last message go."""
-        self._expected = (offset, crc)
+        self._expected = (offset, check)
         self._landing, self._filled_bytes = self._pool()[offset : offset + size], 0
 
     def receive(self) -> Iterator[Any]:
@@ -129,8 +132,8 @@ class Link:
             self._filled_bytes += count
         self._landing = None
         self._wake_at(1)
-        offset, crc = self._expected
-        return Landed(offset, intact=checksum(target) == crc)
+        offset, check = self._expected
+        return Landed(offset, intact=is_intact(self._reader.seal, target, check))
 
     def _wake_at(self, count: int) -> None:
         """Sleep until this many bytes are there: waking for each packet costs more than moving its bytes."""
@@ -154,9 +157,10 @@ class Link:
         """Send a message, or a part of the pool behind one, as far as the socket takes it now."""
         if isinstance(message, PoolPart):
             raw = self._pool()[message.offset : message.offset + message.size]
-            self._unsent += [memoryview(encode(BytesReply(bytes=message.size, crc=checksum(raw)))), raw]
+            reply = BytesReply(bytes=message.size, check=self._seal.of_raw(raw))
+            self._unsent += [memoryview(encode(reply, self._seal)), raw]
         else:
-            self._unsent.append(memoryview(encode(message)))
+            self._unsent.append(memoryview(encode(message, self._seal)))
         self.flush()
 
     @property

@@ -17,6 +17,7 @@ from typing import Any
 from msgspec import Raw, Struct
 
 from bbflow.errors import DamagedError, ProtocolError
+from bbflow.host.dumps import keep_from_dumps
 from bbflow.host.log import log
 from bbflow.net.handshake import TIMEOUT_S, HelloMessage, NodeHandshake, ProveMessage, WelcomeReply
 from bbflow.net.link import GoneError, Landed, Link, answer_handshake
@@ -82,6 +83,7 @@ class PeerServer(ABC):
         pool: Callable[[], memoryview],
         stop_at_eof: int | None = None,
     ) -> None:
+        keep_from_dumps()
         self._title, self._identity, self._endpoint, self._pool = title, identity, endpoint, pool
         self._tls = endpoint.certificate.context() if endpoint.certificate else None
         self._selector = selectors.DefaultSelector()
@@ -107,9 +109,9 @@ class PeerServer(ABC):
         if stop_at_eof is not None:
             self._selector.register(stop_at_eof, selectors.EVENT_READ, "eof")
         # A signal must wake the selector, or `interrupt` is seen at the next message only.
-        self._wakeup, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._selector.register(self._wakeup, selectors.EVENT_READ, "signal")
-        signal.set_wakeup_fd(wake)
+        self._wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._selector.register(self._wakeup[0], selectors.EVENT_READ, "signal")
+        signal.set_wakeup_fd(self._wakeup[1])
 
     # What a server is for.
 
@@ -154,29 +156,39 @@ class PeerServer(ABC):
     def run(self) -> None:
         """Serve; returns when asked to stop."""
         while not self._is_over and not self.interrupted:
-            due_s = self._next_due_s()
-            turns, self._unread = dict.fromkeys(self._unread, 0), set()
-            now_s = time.monotonic()
-            left_s = LONGEST_SLEEP_S if due_s is None else due_s - now_s
-            rest_s = 0.0 if turns else min(max(left_s, 0.0), LONGEST_SLEEP_S)
-            for key, events in self._selector.select(rest_s):
-                if key.data == "eof":
-                    self.interrupted = self.orphaned = not os.read(key.fd, 64)
-                elif key.data == "signal":
-                    os.read(key.fd, 64)
-                elif key.data == "listener":
-                    self._accept(next(listener for listener in self._listeners if key.fileobj is listener))
-                else:
-                    turns[key.data] = events
-            for peer, events in turns.items():
-                self._serve(peer, events)
-            if due_s is not None and time.monotonic() >= due_s:
-                self._do_due()
-                self._cut_off_unproven()
-                self._cut_off_stuck()
-                self._open_again()
-            self._end_round()
-        self._close()
+            self.turn()
+        self.close()
+
+    def turn(self, most_s: float = LONGEST_SLEEP_S) -> None:
+        """Wait for something to do, and do it.
+
+        Parameters
+        ----------
+        most_s
+            How long to wait at most.
+        """
+        due_s = self._next_due_s()
+        turns, self._unread = dict.fromkeys(self._unread, 0), set()
+        now_s = time.monotonic()
+        left_s = most_s if due_s is None else due_s - now_s
+        rest_s = 0.0 if turns else min(max(left_s, 0.0), most_s)
+        for key, events in self._selector.select(rest_s):
+            if key.data == "eof":
+                self.interrupted = self.orphaned = not os.read(key.fd, 64)
+            elif key.data == "signal":
+                os.read(key.fd, 64)
+            elif key.data == "listener":
+                self._accept(next(listener for listener in self._listeners if key.fileobj is listener))
+            else:
+                turns[key.data] = events
+        for peer, events in turns.items():
+            self._serve(peer, events)
+        if due_s is not None and time.monotonic() >= due_s:
+            self._do_due()
+            self._cut_off_unproven()
+            self._cut_off_stuck()
+            self._open_again()
+        self._end_round()
 
     def interrupt(self) -> None:
         """Make `run` return soon; safe in a signal handler."""
@@ -336,12 +348,16 @@ class PeerServer(ABC):
         except Exception as error:  # as above
             log(f"{self._title}: {''.join(traceback.format_exception(error))}")
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Let all peers go."""
         for link in self._links.values():
             link.socket.close()
         for listener in self._listeners:
             listener.close()
         self._selector.close()
+        signal.set_wakeup_fd(-1)
+        for descriptor in self._wakeup:
+            os.close(descriptor)
 
 
 def _where(peer: socket.socket) -> str:

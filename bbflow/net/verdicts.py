@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from bbflow.net.frames import parser
+from bbflow.reading.wire_types import Check
 
 
 class DoneReply(Struct, frozen=True, kw_only=True):
@@ -31,8 +32,8 @@ class BytesReply(Struct, frozen=True, kw_only=True):
 
     ok: bool = True
     bytes: int
-    crc: int
-    """Their CRC-32C."""
+    check: Check
+    """What they are checked by."""
 
 
 parse_verdict = parser(RefusedReply, "a reply")

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Protocol
 
 from msgspec import Meta, Struct, UnsetType
 
-VERSION = 3
+VERSION = 4
 """Of the format: contact files have it, and peers tell each other theirs."""
 MAX_INTEGER = (1 << 63) - 1
 """Largest count, place and number."""
@@ -31,6 +31,8 @@ Name = Annotated[str, Meta(max_length=255)]
 """Of a stream, a consumer, a node or a host."""
 FilePath = Annotated[str, Meta(max_length=4095, pattern=r"^[^\x00]*\Z")]
 """What the operating system takes as one."""
+Check = Annotated[bytes, Meta(max_length=16)]
+"""What raw bytes are checked by (FORMAT.md, 'Seal')."""
 Place = Annotated[int, Meta(ge=0, le=MAX_INTEGER, multiple_of=PAGE_BYTES)]
 """A byte of the pool that an extent may begin at."""
 Dims = tuple[Annotated[int, Meta(ge=0)], ...]

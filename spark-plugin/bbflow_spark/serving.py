@@ -1,5 +1,6 @@
 """How Spark's processes speak with the prefetcher: TCP, lines of JSON, and the contact file's key first."""
 
+import hmac
 import json
 import socket
 import socketserver
@@ -16,6 +17,7 @@ from bbflow.errors import BbflowError, ProtocolError
 from bbflow.net.contact import NodeAddress, add_node, contact_key, remove_node
 from bbflow.net.handshake import MAX_FRAME_BYTES, TIMEOUT_S, HelloMessage, NodeHandshake, ProveMessage, WelcomeReply
 from bbflow.net.listen import listen_tcp, public_address, tune
+from bbflow.net.seals import Mac
 from bbflow_spark.plans import partition_key, read_plan, read_question, stage_key
 from bbflow_spark.prefetcher import Prefetcher, ReadPlace
 
@@ -92,6 +94,8 @@ class _Peer(socketserver.StreamRequestHandler):
         tune(self.connection)
         self.server.peers.add(self.connection)
         self._drives: set[str] = set()
+        self._heard: Mac | None = None
+        self._said: Mac | None = None
         try:
             if self._shake_hands():
                 self._serve()
@@ -114,6 +118,7 @@ class _Peer(socketserver.StreamRequestHandler):
             if not reply.ok:
                 return False
         self.connection.settimeout(None)
+        self._heard, self._said = handshake.seals()
         return True
 
     def _serve(self) -> None:
@@ -158,6 +163,10 @@ class _Peer(socketserver.StreamRequestHandler):
         line = self.rfile.readline(MOST_BYTES)
         if not line:
             return None
+        if self._heard is not None:
+            tag, _, line = line.rstrip(b"\n").partition(b" ")
+            if not hmac.compare_digest(self._heard.of_frame(line).hex().encode(), tag):
+                raise ProtocolError("a line was damaged on its way, or isn't the next one that Spark said")
         try:
             message = json.loads(line)
         except ValueError:
@@ -167,7 +176,8 @@ class _Peer(socketserver.StreamRequestHandler):
         return message
 
     def _say(self, message: dict[str, Any]) -> None:
-        self.wfile.write(json.dumps(message).encode() + b"\n")
+        line = json.dumps(message).encode() + b"\n"
+        self.wfile.write(line if self._said is None else self._said.of_frame(line[:-1]).hex().encode() + b" " + line)
 
 
 def _handshake(line: bytes) -> HelloMessage | ProveMessage:

@@ -29,17 +29,27 @@ class Peer:
         self.socket = socket.create_connection((host, int(port)), 5)
         self.lines = self.socket.makefile("rwb")
         try:
-            shake_hands(key or address.key, lambda message: msgspec.msgpack.encode(self.exchange(message)))
+            self.said = self.heard = None
+            seals = shake_hands(key or address.key, lambda message: msgspec.msgpack.encode(self.exchange(message)))
+            self.said, self.heard = seals()
         except NodeError:
             self.close()
             raise
 
     def exchange(self, message):
-        self.lines.write(msgspec.json.encode(message) + b"\n")
+        text = msgspec.json.encode(message)
+        self.lines.write((self.said.of_frame(text).hex().encode() + b" " if self.said else b"") + text + b"\n")
         self.lines.flush()
-        while (reply := json.loads(self.lines.readline())).get("wait"):
+        while (reply := self.hear()).get("wait"):
             pass
         return reply
+
+    def hear(self):
+        line = self.lines.readline()
+        if self.heard and line:
+            tag, _, line = line.rstrip(b"\n").partition(b" ")
+            assert self.heard.of_frame(line).hex().encode() == tag
+        return json.loads(line)
 
     def tell(self, operation, **more):
         return self.exchange({"op": operation, "app": "a", "stage": 1, "attempt": 0, **more})

@@ -12,7 +12,6 @@ from bbflow.cli import main
 from bbflow.files.client.client import FilesClient
 from bbflow.landing.client import NodeClient
 from bbflow.net.contact import read_contact
-from bbflow.net.frames import encode
 from testsupport.asking import ask
 from testsupport.peers import OPEN, STREAM
 from testsupport.waiting import until
@@ -88,7 +87,7 @@ def test_files_leave_a_stream_its_room_and_get_it_back(node, short_path):
             assert 0 < len(kept) * FILE <= CAPACITY // 2
             for number in range(20, 30):
                 client.write(f"/f{number}", os.urandom(FILE))  # waits until others are written back
-            writer._socket.sendall(encode({"op": "abort"}))  # it has no reply
+            writer._say({"op": "abort"})  # it has no reply
         assert main(["drop", STREAM, "--contact", str(node)]) == 0
         until(lambda: capacity(client) > CAPACITY // 2, "the pool's end")
         for number in range(30, 42):

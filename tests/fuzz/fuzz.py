@@ -4,7 +4,9 @@ import sys
 
 import atheris
 
-with atheris.instrument_imports(include=["bbflow.landing", "bbflow.store", "bbflow.stream.records", "bbflow.files"]):
+with atheris.instrument_imports(
+    include=["bbflow.landing", "bbflow.net", "bbflow.store", "bbflow.stream.records", "bbflow.files"]
+):
     from targets import TARGETS
 
 atheris.Setup(sys.argv[:1] + sys.argv[2:], TARGETS[sys.argv[1]])

@@ -12,7 +12,7 @@ from bbflow.files.master.database import Database
 from bbflow.files.master.master import Master
 from bbflow.files.options import Options
 from bbflow.files.requests import parse_heard
-from bbflow.net.frames import HEADER, encode
+from bbflow.net.frames import encode, pack
 
 CLIENT, LISTENER, NODE = 1, 2, 3
 ROOT, MADE = 1, 2
@@ -85,7 +85,7 @@ class Talk:
     def say(self, peer, message):
         """Say something; who says what the format doesn't know is cut off."""
         try:
-            self.master.handle(peer, parse_heard(encode(message)[HEADER.size :]))
+            self.master.handle(peer, parse_heard(pack(message)))
         except ProtocolError:
             self.master.disconnect(peer)
         for _, out in self.master.take_out():

@@ -6,11 +6,12 @@ from pathlib import Path
 
 from agents import ATTRIBUTE, KEPT, MEMORY, OPEN, PAGE, content_of, converse
 from dice import Dice
+from live import live_agent, live_master
 from master import talk
 
 from bbflow.errors import ConfigError, ProtocolError
 from bbflow.landing.requests import DataRequest, parse_request
-from bbflow.net.frames import HEADER, MAX_PAYLOAD_BYTES, FrameReader, encode
+from bbflow.net.frames import MAX_PAYLOAD_BYTES, FrameReader, encode, pack
 from bbflow.net.handshake import NodeHandshake, WelcomeReply, parse_handshake
 from bbflow.store.entries import AttachRecord
 from bbflow.store.node import NodeStore
@@ -56,12 +57,12 @@ def handshake(data):
     dice = Dice(data)
     node = NodeHandshake(KEY, WelcomeReply(name="bb0", host="h"))
     messages = [
-        {"op": "hello", "versions": [3, 3], "nonce": "0" * 32},
+        {"op": "hello", "versions": [4, 4], "nonce": "0" * 32},
         {"op": "prove", "proof": "0" * 64},
     ]
     with contextlib.suppress(ProtocolError):
         while dice:
-            node.answer(parse_handshake(encode(dice.mutate(dice.of(messages)))[HEADER.size :]))
+            node.answer(parse_handshake(pack(dice.mutate(dice.of(messages)))))
     assert not node.done
 
 
@@ -91,12 +92,22 @@ def index(data):
 
 def data(data):
     """What is said ahead of raw bytes: a place and a size that can be, or a refusal."""
-    message = Dice(data).mutate({"op": "data", "offset": 64, "bytes": 128, "crc": 7})
+    message = Dice(data).mutate({"op": "data", "offset": 64, "bytes": 128, "check": b"7"})
     with contextlib.suppress(ProtocolError):
-        told = parse_request(encode(message)[HEADER.size :])
+        told = parse_request(pack(message))
         if isinstance(told, DataRequest):
             assert told.offset >= 0
             assert 0 < told.bytes <= MAX_PAYLOAD_BYTES
 
 
-TARGETS = {target.__name__: target for target in (frames, handshake, data, agent, index, master)}
+def server(data):
+    """Requests of peers that have proved themselves, through the loop of a node's agent."""
+    live_agent(Dice(data))
+
+
+def files_server(data):
+    """The same of a master of files."""
+    live_master(Dice(data))
+
+
+TARGETS = {target.__name__: target for target in (frames, handshake, data, agent, index, master, server, files_server)}

@@ -7,12 +7,22 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("atheris", reason="atheris has no wheel for this Python")
-RUNS = {"frames": 5000, "handshake": 5000, "data": 5000, "index": 1000, "agent": 500, "master": 200}
+RUNS = {
+    "frames": 5000,
+    "handshake": 5000,
+    "data": 5000,
+    "index": 1000,
+    "agent": 500,
+    "master": 200,
+    "server": 150,
+    "files_server": 150,
+}
 """The same ones each time; new ones are what `make fuzz` is for."""
 
 
 @pytest.mark.parametrize(
-    "target", [name if name in ("index", "agent") else pytest.param(name, marks=pytest.mark.slow) for name in RUNS]
+    "target",
+    [name if name in ("index", "agent", "server") else pytest.param(name, marks=pytest.mark.slow) for name in RUNS],
 )
 def test_no_bytes_break_a_node(tmp_path, target):
     script = Path(__file__).with_name("fuzz.py")

@@ -53,11 +53,11 @@ def test_what_is_left_when_a_turn_ends_is_not_forgotten(monkeypatch):
     with own, peer:
         link = link_to(own, lambda: pool)
         link.trust(parse_request)
-        data = encode({"op": "data", "offset": 0, "bytes": 1000, "crc": 0}) + bytes(1000)
+        data = encode({"op": "data", "offset": 0, "bytes": 1000, "check": b""}) + bytes(1000)
         peer.sendall(3 * data + encode({"op": "sync"}))
         while link.has_unread or select.select([own], [], [], 0)[0]:
             for item in link.receive():
                 got.append(type(item))
                 if isinstance(item, DataRequest):
-                    link.expect(item.offset, item.bytes, item.crc)
+                    link.expect(item.offset, item.bytes, item.check)
     assert got[-1] == SyncRequest

@@ -1,7 +1,12 @@
 """Merging the states of separate runs, and state files that can't be gone on from or merged."""
 
+import os
 import re
+import subprocess
+import sys
+import zlib
 
+import msgspec
 import numpy as np
 import pytest
 import shards
@@ -14,7 +19,7 @@ from bbflow.errors import BbflowError, ConfigError, DamagedError
 from bbflow.run.course import INCOMPLETE
 from bbflow.transit.chain.continued import check_continued
 from bbflow.transit.chain.merging import merge_states
-from bbflow.transit.chain.saved import read_state
+from bbflow.transit.chain.saved import PAGE_BYTES, PREFIX, read_state
 from bbflow.transit.output.claiming import STATE_FILE
 
 SHAPE = 3, 4
@@ -210,3 +215,75 @@ def test_a_file_that_is_damaged_or_another_is_an_error(members, tmp_path, how, e
 def test_a_state_that_is_not_there_is_an_error(tmp_path):
     with pytest.raises(ConfigError, match="the first run of a chain has none"):
         read_state(tmp_path)
+
+
+OWN = """
+from pathlib import Path
+
+import numpy as np
+
+Path({marker!r}).touch()
+commutes = True
+
+
+def map(values, valid, times):
+    return {{"total": np.where(valid, values, 0.0).sum(0)}}
+
+
+def combine(left, right):
+    return {{"total": left["total"] + right["total"]}}
+
+
+def finalize(state):
+    return state["total"]
+"""
+
+
+def naming(state, operators, folder):
+    """Write a state anew that names other operators: what guards it is a checksum, which anybody can make."""
+    said = state.read_bytes()
+    magic, version, header_bytes, data_bytes, _, data_check = PREFIX.unpack_from(said)
+    header = msgspec.msgpack.decode(said[PREFIX.size : PREFIX.size + header_bytes])
+    begin = -(-(PREFIX.size + header_bytes) // PAGE_BYTES) * PAGE_BYTES
+    header["content"]["operators"] = operators
+    changed = msgspec.msgpack.encode(header)
+    prefix = PREFIX.pack(magic, version, len(changed), data_bytes, zlib.crc32(changed), data_check)
+    room = -(-(PREFIX.size + len(changed)) // PAGE_BYTES) * PAGE_BYTES
+    folder.mkdir()
+    path = folder / STATE_FILE
+    path.write_bytes((prefix + changed).ljust(room, b"\0") + said[begin:])
+    return path
+
+
+@pytest.mark.parametrize("nested", [False, True], ids=["a statistic", "within a diagnostic"])
+def test_a_state_has_no_code_loaded_that_nobody_asked_for(members, tmp_path, nested):
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "sharing.py").write_text(OWN.format(marker=str(tmp_path / "ran")))
+    names = ["sharing:share"]
+    named = {"of": "x", "operators": names, "windows": ["run"]} if nested else names
+    states = [naming(member / STATE_FILE, {"x": named}, tmp_path / member.name) for member in members[:2]]
+    command = [sys.executable, "-m", "bbflow", "merge", *map(str, states), "--output", str(tmp_path / "all")]
+    done = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == os.EX_USAGE, done.stderr
+    assert "needs the operator 'sharing:share'" in done.stderr
+    assert "--operators DIRECTORY" in done.stderr
+    assert not (tmp_path / "ran").exists()
+    assert not (tmp_path / "all").exists()
+
+
+def test_operators_of_ones_own_are_merged_from_the_directory_that_is_named(tmp_path, monkeypatch):
+    own = tmp_path / "own"
+    (own / "adding").mkdir(parents=True)
+    (own / "adding" / "__init__.py").touch()
+    (own / "adding" / "total.py").write_text(OWN.format(marker=str(tmp_path / "ran")))
+    monkeypatch.syspath_prepend(str(own))
+    config = {"windows": ["run"], "operators": {"x": ["adding:total"]}}
+    for number in range(2):
+        shards.run(tmp_path / str(number), config, member(number), HOURS, ONE)
+    states = [str(tmp_path / str(number)) for number in range(2)]
+    assert main(["merge", *states, "--output", str(tmp_path / "none")]) == os.EX_USAGE
+    assert main(["merge", *states, "--output", str(tmp_path / "all"), "--operators", str(own)]) == 0
+    with xr.open_zarr(tmp_path / "all" / "results.zarr") as results:
+        (name,) = (name for name in results.data_vars if name.startswith("x_run"))
+        np.testing.assert_allclose(results[name][0], member(0).sum(0) + member(1).sum(0))

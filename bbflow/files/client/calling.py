@@ -13,7 +13,7 @@ from bbflow.files.piece_requests import ReadRequest, WriteRequest
 from bbflow.files.replies import FileReply, parse_verdict
 from bbflow.net.connection import ATTEMPTS, NodeConnection, ReplyT
 from bbflow.net.contact import NodeAddress
-from bbflow.net.frames import checksum, encode, parser
+from bbflow.net.frames import parser
 from bbflow.net.verdicts import BytesReply
 
 READ_BYTES = 64 << 10
@@ -75,7 +75,7 @@ class Caller(NodeConnection):
             If the connection broke.
         """
         try:
-            self._socket.sendall(encode(message))
+            self._say(message)
             if raw is not None:
                 self._socket.sendall(raw)
         except OSError as error:
@@ -146,7 +146,7 @@ class Caller(NodeConnection):
                 self._receive_raw(part)
             except NodeError as error:
                 raise Gone(str(error)) from None
-            if checksum(part) == reply.crc:
+            if self._is_intact(part, reply.check):
                 return len(part)
         raise OSError(errno.EIO, f"{len(target)} bytes from IOnode {self.node.name} arrived damaged {ATTEMPTS} times")
 
@@ -159,7 +159,9 @@ class Caller(NodeConnection):
             As `read`.
         """
         for _ in range(ATTEMPTS):
-            self.send(WriteRequest(key=key, offset=offset, bytes=len(content), crc=checksum(content)), content)
+            self.send(
+                WriteRequest(key=key, offset=offset, bytes=len(content), check=self._seal.of_raw(content)), content
+            )
             try:
                 self.reply(FileReply)
                 return

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from bbflow.errors import ProtocolError
 from bbflow.files.piece_requests import PieceRequest, parse_piece_request
-from bbflow.net.frames import MAX_PAYLOAD_BYTES, FrameReader, checksum, encode
+from bbflow.net.frames import CHECKSUM, MAX_PAYLOAD_BYTES, FrameReader, Seal, encode, is_intact
 from bbflow.net.handshake import MAX_FRAME_BYTES, NodeHandshake, WelcomeReply, parse_handshake
 from bbflow.net.verdicts import BytesReply, RefusedReply
 
@@ -47,6 +47,7 @@ class Conversation:
     ) -> None:
         self._socket, self._deadline_s = peer, time.monotonic() + timeout_s
         self._reader = FrameReader(MAX_FRAME_BYTES, parse_handshake)
+        self._seal: Seal = CHECKSUM
         try:
             self._hurry()
             if tls is not None:
@@ -77,6 +78,8 @@ class Conversation:
             self.send(reply)
             if isinstance(reply, RefusedReply):
                 raise ProtocolError(reply.error)
+        if self._socket.family != socket.AF_UNIX:
+            self._reader.seal, self._seal = handshake.seals()
         self._reader.max_payload_bytes, self._reader.decode = MAX_PAYLOAD_BYTES, parse_piece_request
 
     def receive(self) -> PieceRequest | None:
@@ -102,8 +105,8 @@ class Conversation:
             self._reader.add(data)
         return message
 
-    def receive_raw(self, size: int) -> tuple[memoryview, int]:
-        """Wait for raw bytes; return them and their checksum.
+    def receive_raw(self, size: int, check: bytes) -> tuple[memoryview, bool]:
+        """Wait for raw bytes; return them, and whether they are those that were sent, as their message tells.
 
         Raises
         ------
@@ -117,7 +120,7 @@ class Conversation:
             if not count:
                 raise ConnectionResetError("the client left within its bytes")
             filled += count
-        return target, checksum(target)
+        return target, is_intact(self._reader.seal, target, check)
 
     def send(self, message: Struct) -> None:
         """Send a message.
@@ -127,7 +130,7 @@ class Conversation:
         OSError
             If the connection broke.
         """
-        self._socket.sendall(encode(message))
+        self._socket.sendall(encode(message, self._seal))
 
     def send_raw(self, content: bytes) -> None:
         """Send a reply with raw bytes behind it.
@@ -138,7 +141,7 @@ class Conversation:
             If the connection broke.
         """
         view = memoryview(content)
-        self._socket.sendall(encode(BytesReply(bytes=len(view), crc=checksum(view))))
+        self.send(BytesReply(bytes=len(view), check=self._seal.of_raw(view)))
         self._socket.sendall(view)
 
     def __enter__(self) -> "Conversation":

@@ -50,6 +50,7 @@ from bbflow.files.piece_requests import (
 )
 from bbflow.files.pieces import Pieces
 from bbflow.files.replies import FileRefusal, FileReply, UsageReply
+from bbflow.host.dumps import write_no_cores
 from bbflow.host.log import log
 from bbflow.net.contact import NodeAddress, read_masters
 from bbflow.net.handshake import WelcomeReply
@@ -102,6 +103,7 @@ class IoNode:
     """
 
     def __init__(self, settings: IoNodeSettings, endpoint: Endpoint, storage: Storage, giving_way: GivingWay) -> None:
+        write_no_cores()
         self._settings, self._endpoint = settings, endpoint
         self._giving_way = giving_way
         self._pieces = Pieces(settings.directory)
@@ -177,8 +179,8 @@ class IoNode:
             yield descriptor
 
     def _write(self, client: Conversation, asked: WriteRequest) -> FileReply:
-        content, crc = client.receive_raw(asked.bytes)
-        if crc != asked.crc:
+        content, is_intact = client.receive_raw(asked.bytes, asked.check)
+        if not is_intact:
             raise OSError(errno.EBADMSG, f"{asked.bytes} bytes arrived damaged")
         self._pieces.write(asked.key, asked.offset, content)
         return FileReply()

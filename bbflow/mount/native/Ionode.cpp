@@ -1,6 +1,5 @@
 #include "Ionode.h"
 
-#include "Crc32c.h"
 #include "Errno.h"
 #include "LocalPiece.h"
 
@@ -115,8 +114,7 @@ size_t Ionode::Read(const Caller &caller, const std::string &key, char *target, 
             {
                 throw ConnectionLost("bbflow: " + channel.Peer() + " sends more than was asked");
             }
-            channel.ReceiveRaw(target, bytes, After(Channel::ReplySecs));
-            if (Crc32c({target, bytes}) != reply.UnsignedAt("crc"))
+            if (!channel.ReceiveRaw(reply, target, bytes, After(Channel::ReplySecs)))
             {
                 throw ConnectionLost("bbflow: bytes from " + channel.Peer() + " came damaged");
             }
@@ -127,11 +125,8 @@ size_t Ionode::Read(const Caller &caller, const std::string &key, char *target, 
 void Ionode::Write(const Caller &caller, const std::string &key, const std::string_view bytes,
                    const uint64_t offset)
 {
-    const Value request = Value::Map{{"op", "write"},
-                                     {"key", key},
-                                     {"offset", offset},
-                                     {"bytes", uint64_t{bytes.size()}},
-                                     {"crc", uint64_t{Crc32c(bytes)}}};
+    const Value::Map request = {
+        {"op", "write"}, {"key", key}, {"offset", offset}, {"bytes", uint64_t{bytes.size()}}};
     for (int left = SendTries; left > 0; --left)
     {
         try
@@ -139,7 +134,8 @@ void Ionode::Write(const Caller &caller, const std::string &key, const std::stri
             Over(
                 [&](Channel &channel)
                 {
-                    Exchange(caller, channel, request, bytes);
+                    channel.SendRaw(request, bytes);
+                    Await(caller, channel);
                     return bytes.size();
                 });
             return;
@@ -169,11 +165,15 @@ void Ionode::Ask(const Caller &caller, const Value &request)
         });
 }
 
-/** Sends a request; gives the reply if it isn't a refusal. */
-Value Ionode::Exchange(const Caller &caller, Channel &channel, const Value &request,
-                       const std::string_view raw)
+Value Ionode::Exchange(const Caller &caller, Channel &channel, const Value &request)
 {
-    channel.Send(request, raw);
+    channel.Send(request);
+    return Await(caller, channel);
+}
+
+/** Waits for a reply; gives it if it isn't a refusal. */
+Value Ionode::Await(const Caller &caller, Channel &channel)
+{
     while (true)
     {
         if (std::optional<Value> reply = channel.Receive(After(InterruptSecs)))

@@ -70,8 +70,8 @@ private:
     std::unique_ptr<Channel> Take();
     void GiveBack(std::unique_ptr<Channel> channel);
     size_t Over(const std::function<size_t(Channel &)> &work);
-    Value Exchange(const Caller &caller, Channel &channel, const Value &request,
-                   std::string_view raw = {});
+    Value Exchange(const Caller &caller, Channel &channel, const Value &request);
+    Value Await(const Caller &caller, Channel &channel);
     void Ask(const Caller &caller, const Value &request);
 };
 

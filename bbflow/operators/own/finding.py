@@ -16,7 +16,7 @@ from bbflow.operators.operator import Operator, OperatorKind
 from bbflow.operators.own.functions import NAMES, TAKEN, Functions, has_functions, parameters_of
 from bbflow.operators.own.groups import Grouped
 from bbflow.operators.own.guard import fails, guarded
-from bbflow.operators.own.origin import Origin, origin_of
+from bbflow.operators.own.origin import Origin, check_may_name, origin_of
 from bbflow.reading.sections import flag, number, positive, text
 
 if TYPE_CHECKING:
@@ -48,9 +48,10 @@ def find_own(name: str) -> OperatorKind | None:
     Raises
     ------
     ConfigError
-        If it is of that form but can't be loaded, or isn't an operator.
+        If it is of that form but can't be loaded, isn't an operator, or stands where no code may be named.
     """
     if ":" in name:
+        check_may_name(name)
         return kind_of(name.partition(":")[2].rpartition(".")[2], origin_of(name))
     if (item := installed().get(name)) is None:
         return None

@@ -81,6 +81,40 @@ def beside() -> str:
     return BESIDE.get()
 
 
+UNTRUSTED: ContextVar[str] = ContextVar("UNTRUSTED", default="")
+
+
+@contextmanager
+def naming_no_code(where: str) -> Iterator[None]:
+    """Let no name in what is read meanwhile stand for code: somebody else may have written it there.
+
+    Parameters
+    ----------
+    where
+        What is read, for the error.
+    """
+    token = UNTRUSTED.set(where)
+    try:
+        yield
+    finally:
+        UNTRUSTED.reset(token)
+
+
+def check_may_name(text: str) -> None:
+    """Refuse a name of code in what may name none.
+
+    Raises
+    ------
+    ConfigError
+        If it is read now.
+    """
+    if where := UNTRUSTED.get():
+        raise ConfigError(
+            f"{where} needs the operator {text!r}, whose code isn't looked for by a name in a file: give --operators "
+            "DIRECTORY, where its module lies, if you trust that directory and the file"
+        )
+
+
 def look_in(directory: str) -> None:
     """Let this process find modules in a directory too, after all others."""
     if directory not in sys.path:

@@ -1,7 +1,7 @@
 """Merging the states of separate runs, such as the members of an ensemble, and publishing what comes of it."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -13,6 +13,7 @@ from bbflow.host.belongings import claim
 from bbflow.operators.configured import parse_diagnostics
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.own.guard import collecting
+from bbflow.operators.own.origin import look_in, naming_no_code
 from bbflow.operators.space.coarsening import pyramid_of
 from bbflow.operators.space.described import described
 from bbflow.operators.space.pyramids import Pyramid
@@ -54,7 +55,7 @@ class Merged:
     """Pyramids that can't be made, each with the reason."""
 
 
-def merge_states(paths: Sequence[Path], output: Path) -> Merged:
+def merge_states(paths: Sequence[Path], output: Path, operators: Path | None = None) -> Merged:
     """Merge states and publish ``results.zarr`` of the spans that they hold.
 
     Parameters
@@ -63,6 +64,8 @@ def merge_states(paths: Sequence[Path], output: Path) -> Merged:
         State files, or output directories that have one.
     output
         Gets the results and the merged state.
+    operators
+        Directory with the modules of operators of one's own; without it none is loaded, whatever a state names.
 
     Raises
     ------
@@ -75,7 +78,10 @@ def merge_states(paths: Sequence[Path], output: Path) -> Merged:
     states = sorted(map(read_state, paths), key=lambda state: state.period)
     if len({state.path.resolve() for state in states}) < max(len(states), 2):
         raise ConfigError("a merge needs two states or more, each given once")
-    diagnostics = parse_diagnostics(states[0].content["operators"], list(states[0].content["windows"]))
+    if operators is not None:
+        look_in(str(operators.resolve()))
+    with naming_no_code(str(states[0].path)) if operators is None else nullcontext():
+        diagnostics = parse_diagnostics(states[0].content["operators"], list(states[0].content["windows"]))
     check_diagnostics(states[0], diagnostics)
     for state in states[1:]:
         check_states(states[0], state)

@@ -13,12 +13,10 @@ import java.security.GeneralSecurityException;
 import java.security.MessageDigest;
 import java.security.SecureRandom;
 import java.util.HexFormat;
-import javax.crypto.Mac;
-import javax.crypto.spec.SecretKeySpec;
 
 /** One connection to the prefetcher: a line of JSON there, one back, after both sides have shown that they know the key. */
 final class Connection implements Closeable {
-    private static final int VERSION = 3;
+    static final int VERSION = 4;
     private static final int CONNECT_MS = 2000;
     /** A prefetcher that lives says something at least each second. */
     private static final int SILENCE_MS = 5000;
@@ -26,6 +24,8 @@ final class Connection implements Closeable {
     private final Socket socket = new Socket();
     private final BufferedReader lines;
     private final OutputStream out;
+    private Seal said;
+    private Seal heard;
 
     Connection(Contact contact) throws IOException {
         try {
@@ -43,14 +43,15 @@ final class Connection implements Closeable {
 
     /** Says something and gives the reply; lines that only tell that the prefetcher lives are passed over. */
     JsonNode exchange(ObjectNode message) throws IOException {
-        out.write((message.toString() + "\n").getBytes(StandardCharsets.UTF_8));
+        String text = message.toString();
+        out.write(bytes((said == null ? "" : tag(said, text) + " ") + text + "\n"));
         out.flush();
         while (true) {
             String line = lines.readLine();
             if (line == null) {
                 throw new IOException("the prefetcher has gone");
             }
-            JsonNode reply = Contact.JSON.readTree(line);
+            JsonNode reply = Contact.JSON.readTree(heard == null ? line : opened(line));
             if (!reply.path("wait").asBoolean()) {
                 return reply;
             }
@@ -75,6 +76,30 @@ final class Connection implements Closeable {
         }
         ObjectNode proof = Contact.JSON.createObjectNode().put("op", "prove");
         accepted(exchange(proof.put("proof", prove(key, "peer", nonce, theirs))));
+        try {
+            said = new Seal(HexFormat.of().parseHex(key), nonce + theirs, "peer");
+            heard = new Seal(HexFormat.of().parseHex(key), nonce + theirs, "node");
+        } catch (GeneralSecurityException error) {
+            throw new IOException("this Java has no HMAC-SHA-256", error);
+        }
+    }
+
+    /** Gives what a line says, if nobody on the way has changed it. */
+    private String opened(String line) throws IOException {
+        int space = Math.max(line.indexOf(' '), 0);
+        String text = line.substring(Math.min(space + 1, line.length()));
+        if (!MessageDigest.isEqual(bytes(line.substring(0, space)), bytes(tag(heard, text)))) {
+            throw new IOException("a line of the prefetcher was damaged on its way, or isn't the next one that it said");
+        }
+        return text;
+    }
+
+    private static String tag(Seal seal, String text) throws IOException {
+        try {
+            return seal.next(bytes(text));
+        } catch (GeneralSecurityException error) {
+            throw new IOException("this Java has no AES in Galois/Counter Mode", error);
+        }
     }
 
     private static JsonNode accepted(JsonNode reply) throws IOException {
@@ -86,15 +111,13 @@ final class Connection implements Closeable {
 
     private static String prove(String key, String side, String ours, String theirs) throws IOException {
         try {
-            Mac mac = Mac.getInstance("HmacSHA256");
-            mac.init(new SecretKeySpec(HexFormat.of().parseHex(key), "HmacSHA256"));
-            return HexFormat.of().formatHex(mac.doFinal(bytes(side + ours + theirs)));
+            return HexFormat.of().formatHex(Seal.hmac(HexFormat.of().parseHex(key), bytes(side + ours + theirs)));
         } catch (GeneralSecurityException | IllegalArgumentException error) {
             throw new IOException("the contact file's key can't be used", error);
         }
     }
 
-    private static byte[] bytes(String text) {
+    static byte[] bytes(String text) {
         return text.getBytes(StandardCharsets.UTF_8);
     }
 }

@@ -1,0 +1,19 @@
+"""Keeping a contact file's key out of core dumps."""
+
+import ctypes
+import resource
+
+_PR_SET_DUMPABLE = 4
+
+
+def keep_from_dumps() -> None:
+    """Let nobody dump this process, nor another of its user look into it; what it starts by exec dumps as before."""
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def write_no_cores() -> None:
+    """Let neither this process nor what it starts write a core file.
+
+    It is for one that must read in /proc/self what the kernel doesn't give to one that nobody may dump.
+    """
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
