@@ -27,6 +27,7 @@ ACTIONS = {
     "up": "start BB nodes and the analysis, which end with the last member",
     "status": "say how each member is",
     "lost": "wait no more for a member: what it gave stays",
+    "spare": "let a member that hasn't begun not start: there is enough",
     "down": "end it: what members have given is published",
     "wait": "wait until it is over; 0 if nothing is missing, else 3",
     "keep": "be the process behind 'up'",
@@ -47,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             action.add_argument("--points", type=int, required=True, help="points of a field, after its space")
             action.add_argument("--times", type=int, required=True, help="times that are open at once: in waves, all")
             action.add_argument("--type", default="f4", help="type of the variables (default: %(default)s)")
-        if name == "lost":
+        if name in ("lost", "spare"):
             action.add_argument("member", help="its name")
             action.add_argument("--why", default="somebody said so", help="what status and results say of it")
         if name == "down":
@@ -172,11 +173,25 @@ def _status(options: argparse.Namespace, analysis: "EnsembleAnalysis") -> int:
 
 
 def _lost(options: argparse.Namespace, analysis: "EnsembleAnalysis") -> int:
+    return _mark(options, analysis, "lost")
+
+
+def _spare(options: argparse.Namespace, analysis: "EnsembleAnalysis") -> int:
+    return _mark(options, analysis, "spared")
+
+
+def _mark(options: argparse.Namespace, analysis: "EnsembleAnalysis", standing: str) -> int:
     from bbflow.ensemble.roster import MemberRoster, Standing
     from bbflow.run.member import check_member
 
     check_member(analysis, options.member)
-    MemberRoster(analysis.output).mark(options.member, Standing.LOST, options.why)
+    roster = MemberRoster(analysis.output)
+    known = roster.members((options.member,))[options.member]
+    if standing == "spared" and known.standing is not Standing.ANNOUNCED:
+        raise ConfigError(
+            f"member {options.member} is {known.standing.value}: only one that hasn't begun can be spared"
+        )
+    roster.mark(options.member, Standing(standing), options.why)
     return 0
 
 

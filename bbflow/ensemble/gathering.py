@@ -203,7 +203,7 @@ class EnsembleFold:
     def _judged(self, name: str, followed: Followed) -> Member:
         """Take those as lost that aren't waited for."""
         member, ensemble = followed.member, self._analysis.ensemble
-        if member.standing.is_over or followed.analysis is not None:
+        if member.standing.is_over or (followed.analysis is not None and not self._ends):
             return member
         why = ""
         if self._ends:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from bbflow.ensemble.places import CONTACT
-from bbflow.ensemble.roster import MemberAttempt, MemberRoster
+from bbflow.ensemble.roster import MemberAttempt, MemberRoster, Standing
 from bbflow.ensemble.settings import EnsembleAnalysis, suffix_of
 from bbflow.errors import ConfigError
 from bbflow.run.selecting import Opens, simulation_environment
@@ -40,7 +40,7 @@ def run_member(analysis: EnsembleAnalysis, member: str, command: Sequence[str], 
     Returns
     -------
     int
-        The program's exit code, as a shell has it.
+        The program's exit code, as a shell has it; 0 without a start if the member is spared.
 
     Raises
     ------
@@ -50,6 +50,10 @@ def run_member(analysis: EnsembleAnalysis, member: str, command: Sequence[str], 
     check_member(analysis, member)
     contact = wait_for_contact(analysis.output)
     roster = MemberRoster(analysis.output)
+    known = roster.members((member,))[member]
+    if known.standing is Standing.SPARED:
+        print(f"bbflow: member {member} need not start: {known.mark.why if known.mark else ''}", file=sys.stderr)
+        return 0
     attempt = roster.begin(member)
     code = 1
     try:

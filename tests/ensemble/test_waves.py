@@ -7,7 +7,9 @@ import pytest
 from waves import Waves
 
 from bbflow import open_results
+from bbflow.ensemble.roster import MemberRoster
 from bbflow.run.ensemble import read_status
+from testsupport.waiting import until
 
 
 @pytest.mark.timeout(600)
@@ -27,7 +29,7 @@ def command(*words):
 
 @pytest.mark.timeout(600)
 def test_a_member_runs_by_the_command_line_and_the_ensemble_ends_with_down(tmp_path):
-    waves = Waves(tmp_path, 2, kills=0)
+    waves = Waves(tmp_path, 3, kills=0)
     program = tmp_path / "member.py"
     program.write_text("import sys\nfrom waves import write\nwrite(1, sys.argv[1])\n")
     assert command("ensemble", "up", waves.config).returncode == 0
@@ -37,13 +39,22 @@ def test_a_member_runs_by_the_command_line_and_the_ensemble_ends_with_down(tmp_p
     folder = str(__file__).rpartition("/")[0]
     words = ["env", f"PYTHONPATH={folder}", sys.executable, program, waves.xml]
     assert command("run", waves.config, "--member", "1", "--", *words).returncode == 0
-    unknown = command("run", waves.config, "--member", "3", "--", "true")
+    unknown = command("run", waves.config, "--member", "4", "--", "true")
     assert unknown.returncode == 64
-    assert "its members are 1 to 2" in unknown.stderr
-    assert command("ensemble", "down", waves.config).returncode == 3
+    assert "its members are 1 to 3" in unknown.stderr
+    assert command("ensemble", "spare", waves.config, "3", "--why", "the error is small").returncode == 0
+    spared = command("run", waves.config, "--member", "3", "--", "false")
+    assert (spared.returncode, "need not start: the error is small" in spared.stderr) == (0, True)
+    assert "only one that hasn't begun" in command("ensemble", "spare", waves.config, "1").stderr
+    hangs = [sys.executable, "-m", "bbflow", "run", waves.config, "--member", "2", "--", "sleep", "600"]
+    with subprocess.Popen(hangs, stderr=subprocess.PIPE) as hanging:
+        roster = MemberRoster(waves.analysis.output)
+        until(lambda: roster.members(("2",))["2"].attempt)
+        assert command("ensemble", "down", waves.config).returncode == 3
+        assert hanging.wait(60) == 143
     status = read_status(waves.analysis.output)
-    assert [member.standing for member in status.members] == ["done", "lost"]
+    assert [member.standing for member in status.members] == ["done", "lost", "spared"]
     with open_results(waves.analysis.output / "ensemble.zarr") as found:
         assert found.members_step.values.tolist() == [1] * 8
-    assert "1 done, 1 lost" in command("ensemble", "status", waves.config).stdout
+    assert "1 done, 1 lost, 1 spared" in command("ensemble", "status", waves.config).stdout
     assert "isn't up" in command("ensemble", "down", waves.config).stderr
