@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -22,6 +23,33 @@ ADIOS2 = {"2.10.1": "cp311", "2.11.0": "cp311", "2.12.1": "cp311"}
 """Versions with wheels on PyPI: the engine for one of them serves all Pythons."""
 WITH_NEW_TEXTS = "2.10.1"
 """PyPI's wheel has texts as before GCC 5; other builds of this version have not."""
+
+
+MODEL = """
+import adios2, numpy as np
+with adios2.Stream("out.bp", "w") as stream:
+    for step in range(12):
+        stream.begin_step()
+        stream.write("time", np.float64(step))
+        stream.write("t", step + np.arange(8.0), [8], [0], [8])
+        stream.end_step()
+"""
+CONFIG = """
+stream: model
+select: {file: "*.bp"}
+output: results
+nodes: {capacity: 1MiB, state_capacity: 1MiB}
+operators: {t: [mean]}
+windows: [run]
+"""
+RESULT = """
+import xarray as xr
+(name,) = [name for name in xr.open_zarr("results/results.zarr").data_vars if name.startswith("t_")]
+found = xr.open_zarr("results/results.zarr")[name].values.ravel()
+assert found.tolist() == [5.5 + point for point in range(8)], found
+print("the first statistics are right")
+"""
+"""A program, what is computed of it, and what must come out: in a bare environment, without a compiler."""
 
 
 def run(*words: str | Path, **environment: str) -> None:
@@ -79,6 +107,11 @@ def compilers(chroot: Path | None) -> Iterator[Path | None]:
             f'#!/bin/sh\nexec chroot {chroot} sh -c \'cd "$1" && shift && exec {name} "$@"\' sh "$PWD" "$@"\n'
         )
         script.chmod(0o755)
+    # The mount asks the kernel for what headers of that age don't name, and does without what it can't do.
+    headers = chroot / "usr/local/include/linux"
+    headers.mkdir(parents=True, exist_ok=True)
+    for name in ("fuse.h", "io_uring.h"):
+        shutil.copy(Path("/usr/include/linux", name), headers)
     with ExitStack() as mounted:
         for place in (ROOT, Path(tempfile.gettempdir())):
             inside = chroot / place.relative_to("/")
@@ -116,11 +149,38 @@ def build_wheel(sdist: Path, machine: str, compilers: Path | None, adios2: Mappi
     return repaired
 
 
+def try_wheel(wheel: Path, chroot: Path | None) -> None:
+    """Install a wheel in a bare environment, of a chroot or of this Python, as far as the first statistics."""
+    inside = ["chroot", chroot] if chroot else []
+    root = chroot or Path("/")
+    with tempfile.TemporaryDirectory(dir=root / "tmp") as folder:
+        place = Path("/", Path(folder).relative_to(root))
+        for name, text in {"model.py": MODEL, "analysis.yml": CONFIG, "result.py": RESULT}.items():
+            Path(folder, name).write_text(text)
+        shutil.copy(wheel, folder)
+        interpreter = "python3" if chroot else sys.executable
+        script = f"""
+            set -e; cd {place}; export PATH=$PATH:/usr/sbin:/sbin:/usr/bin:/bin
+            ! command -v g++ || echo "there is a compiler, which isn't needed"
+            {interpreter} -m venv bare
+            bare/bin/pip install -q '{place / wheel.name}[adios2]'
+            bare/bin/bbflow doctor
+            bare/bin/bbflow run analysis.yml -- bare/bin/python model.py
+            bare/bin/python result.py
+        """
+        start = time.monotonic()
+        run(*inside, "sh", "-c", script)
+        print(f"{wheel.name} in {chroot or 'this system'}: {time.monotonic() - start:.0f} s")
+
+
 def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition(":")[0])
     parser.add_argument("--chroot", type=Path, help="an old Debian with g++, whose C library the wheels ask for")
     parser.add_argument("--machines", nargs="+", default=[os.uname().machine], help="x86_64, aarch64")
+    parser.add_argument(
+        "--try-in", type=Path, nargs="*", default=[], help="chroots with Python 3.11 or newer to try it in"
+    )
     given = parser.parse_args()
     shutil.rmtree(ROOT / "dist", ignore_errors=True)
     python("build", "--sdist", "--no-isolation", "--skip-dependency-check", "--outdir", ROOT / "dist", ROOT)
@@ -130,6 +190,8 @@ def main() -> None:
         wheels = [build_wheel(sdist, machine, folder, adios2) for machine in given.machines]
     python("twine", "check", "--strict", sdist, *wheels)
     python("check_wheel_contents", *wheels)
+    for place in (None, *given.try_in):
+        try_wheel(wheels[0], place)
     for file in (sdist, *wheels):
         print(f"{file.name}: {file.stat().st_size / 1e6:.1f} MB")
 

@@ -1,4 +1,7 @@
-"""Build the engine for an ADIOS2 that you have: ``python -m bbflow_adios2 build --adios2 DIRECTORY``."""
+"""Build the engine for an ADIOS2 that you have: ``python -m bbflow_adios2 build --adios2 DIRECTORY``.
+
+``python -m bbflow_adios2 cmake`` prints what CMake takes for ``bbflow_DIR``.
+"""
 
 import argparse
 import os
@@ -102,7 +105,11 @@ def main(words: Sequence[str] | None = None) -> int:
     build.add_argument(
         "--into", type=Path, default=HERE, help="another folder than bbflow's own, for ADIOS2_PLUGIN_PATH"
     )
+    commands.add_parser("cmake", help="print the folder of CMake's configuration, for bbflow_DIR")
     given = parser.parse_args(words)
+    if given.command == "cmake":
+        print(HERE / "cmake")
+        return 0
     try:
         for path in build_engine(given.adios2, given.into):
             print(path)

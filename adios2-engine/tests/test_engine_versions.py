@@ -1,6 +1,7 @@
 """Which engine a program gets, and what it is told if there is none."""
 
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -73,3 +74,23 @@ def test_adios2_is_found_where_it_is_installed_or_its_libraries_are(where):
 def test_an_adios2_without_headers_is_refused(tmp_path, capsys):
     assert main(["build", "--adios2", str(tmp_path)]) == 1
     assert "has no adios2-config.cmake" in capsys.readouterr().err
+
+
+def test_a_cmake_project_finds_the_header_and_the_libraries(tmp_path, capsys):
+    assert main(["cmake"]) == 0
+    folder = capsys.readouterr().out.strip()
+    lines = [
+        "cmake_minimum_required(VERSION 3.22)",
+        "project(model LANGUAGES CXX)",
+        "find_package(bbflow REQUIRED)",
+        "add_executable(model main.cpp)",
+        "target_link_libraries(model PRIVATE bbflow::phases)",
+        'target_compile_definitions(model PRIVATE ENGINE="$<TARGET_FILE:bbflow::adios2>")',
+    ]
+    (tmp_path / "CMakeLists.txt").write_text("\n".join(lines))
+    (tmp_path / "main.cpp").write_text("#include <bbflow_phase.h>\n#include <cstdio>\nint main() { puts(ENGINE); }")
+    tools = {"cwd": tmp_path, "check": True, "stdout": subprocess.DEVNULL, "timeout": 100}
+    subprocess.run(["cmake", "-S", ".", "-B", "build", f"-Dbbflow_DIR={folder}"], **tools)
+    subprocess.run(["cmake", "--build", "build"], **tools)
+    said = subprocess.run([tmp_path / "build" / "model"], check=True, text=True, capture_output=True).stdout
+    assert Path(said.strip()) == bbflow_adios2.library_path()
