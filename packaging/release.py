@@ -153,7 +153,10 @@ def try_wheel(wheel: Path, chroot: Path | None) -> None:
     """Install a wheel in a bare environment, of a chroot or of this Python, as far as the first statistics."""
     inside = ["chroot", chroot] if chroot else []
     root = chroot or Path("/")
-    with tempfile.TemporaryDirectory(dir=root / "tmp") as folder:
+    with ExitStack() as mounted, tempfile.TemporaryDirectory(dir=root / "tmp") as folder:
+        for kind, target in (("proc", "proc"), ("tmpfs", "dev/shm")) if chroot else ():
+            run("mount", "-t", kind, kind, root / target)
+            mounted.callback(run, "umount", root / target)
         place = Path("/", Path(folder).relative_to(root))
         for name, text in {"model.py": MODEL, "analysis.yml": CONFIG, "result.py": RESULT}.items():
             Path(folder, name).write_text(text)
@@ -189,7 +192,8 @@ def main() -> None:
     with compilers(given.chroot) as folder:
         wheels = [build_wheel(sdist, machine, folder, adios2) for machine in given.machines]
     python("twine", "check", "--strict", sdist, *wheels)
-    python("check_wheel_contents", *wheels)
+    # Several packages are meant, and so are files that are equal (empty ones, and the engine's sources).
+    python("check_wheel_contents", "--ignore", "W002,W009", *wheels)
     for place in (None, *given.try_in):
         try_wheel(wheels[0], place)
     for file in (sdist, *wheels):
