@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import xarray as xr
-from iterative_stats.iterative_extrema import IterativeExtrema
-from iterative_stats.iterative_variance import IterativeVariance
+from iterative_stats.iterative_extrema import IterativeExtrema  # type: ignore[import-untyped]
+from iterative_stats.iterative_variance import IterativeVariance  # type: ignore[import-untyped]
 
 from bbflow.ensemble.config import parse_ensemble
 from bbflow.ensemble.folding import Contribution, fold, states_of

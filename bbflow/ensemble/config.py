@@ -139,7 +139,7 @@ def _field(
     (window,) = parse_windows([inner])
     entry = {"operators": [ONE_VALUE], "windows": [inner]}
     inside, others = {key: {**parts, **entry}}, dict[str, str]()
-    alike = {name: parts[name] for name in ("space", "transforms", "each") if name in parts}
+    alike: dict[str, Any] = {name: parts[name] for name in ("space", "transforms", "each") if name in parts}
     for at, expression in enumerate(dict.fromkeys(own for item in operators for own in item.inputs)):
         name = f"{key}_with{at or ''}"
         inside[name] = {**alike, "of": expression, **entry}

@@ -142,9 +142,9 @@ def fold(moments: MomentFiles, states: WindowStates, ledger: Ledger, given: Sequ
         before, serial=before.serial + 1, members=members, numbers=_numbers(states, before, ledger)
     )
     replacement = moments.put(after, states.nbytes)
-    for item in states.fields:
-        source = item.of(known.states) if known is not None and len(known.states) else None
-        _fold_field(item, source, item.of(replacement.states), new)
+    for field in states.fields:
+        source = field.of(known.states) if known is not None and len(known.states) else None
+        _fold_field(field, source, field.of(replacement.states), new)
     replacement.commit()
     return after
 

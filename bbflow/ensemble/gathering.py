@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -153,7 +153,7 @@ class EnsembleFold:
                 name: f"{member.standing.value}: {member.mark.why if member.mark else ''}"
                 for name, member in lost.items()
             }
-            more = {"bbflow_lost_members": told} if told else {}
+            more: dict[str, Any] = {"bbflow_lost_members": told} if told else {}
             if self._verifying is not None:
                 self._verifying.summarise(self._states)
             more |= {"bbflow_left_out_members": left_out} if left_out else {}
@@ -298,9 +298,10 @@ class EnsembleFold:
         """Return the moment that a row goes into, with nothing in it; None if it goes into none."""
         assert self._grid is not None
         window, clock = states.window, self._grid.clock
-        numbers = (row.number, *row.bounds)
+        time, begin, end = row.number, *row.bounds
         if own != clock:  # another reference date
-            numbers = tuple(clock.number(own.date(number)) for number in numbers)
+            time, begin, end = (clock.number(own.date(number)) for number in (time, begin, end))
+        numbers = time, begin, end
         if states.is_inner:
             return Ledger(window=window.name, begin=row.instant, end=row.end, numbers=numbers)
         if isinstance(window.spans, Run):
@@ -310,8 +311,9 @@ class EnsembleFold:
         if key is None:
             return None
         first, last = (clock.number(bound) for bound in window.bounds(key, date, date))
-        instants = {name: self._grid.instant(bound, clock) for name, bound in (("begin", first), ("end", last))}
-        return Ledger(window=window.name, numbers=((first + last) / 2, first, last), **instants)
+        instants = self._grid.instant(first, clock), self._grid.instant(last, clock)
+        middle = (first + last) / 2, first, last
+        return Ledger(window=window.name, begin=instants[0], end=instants[1], numbers=middle)
 
     def _refuses(self, ledger: Ledger, given: Sequence[Contribution]) -> bool:
         """Whether a moment takes nothing more; who would have given something is noted."""

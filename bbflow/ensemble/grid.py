@@ -148,7 +148,7 @@ class CommonGrid(msgspec.Struct, frozen=True, kw_only=True):
             return round(number * STEP_US)
         date = clock.date(number)
         since = date - cftime.datetime(1970, 1, 1, calendar=clock.calendar, has_year_zero=date.has_year_zero)
-        return (since.days * 86_400 + since.seconds) * 1_000_000 + int(since.microseconds)
+        return int((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds)
 
     def save(self, path: Path) -> None:
         """Write it."""

@@ -229,12 +229,12 @@ class EnsembleStore:
         if not states.is_inner:
             told = {"units": "1", "long_name": f"fields of members in each {window}"}
             self._store.create(f"fields_{window}", (time,), (0,), "i8", told, (512,))
-        told = {
+        flags: dict[str, Any] = {
             "long_name": f"whether further members may come in each {window}",
             "flag_values": [int(item) for item in MomentShown if item >= 0],
             "flag_meanings": " ".join(item.name.lower() for item in MomentShown if item >= 0),
         }
-        self._store.create(f"status_{window}", (time,), (0,), "i1", told, (512,))
+        self._store.create(f"status_{window}", (time,), (0,), "i1", flags, (512,))
 
     def _create(self, name: str, item: FieldState, states: WindowStates, operator: Operator, values: Array) -> None:
         field = result_field(item, self._grid)

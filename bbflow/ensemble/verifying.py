@@ -151,9 +151,9 @@ class Verifying:
             )
         if config.climatology is not None:
             normal = self._open(config.climatology, config.variable or item.field.name, item)
-            values = normal.at(moment.ledger.begin, moment.ledger.end)
-            if values is not None:
-                acc = scoring.anomaly_correlation(average, reference, values, weights)
+            normals = normal.at(moment.ledger.begin, moment.ledger.end)
+            if normals is not None:
+                acc = scoring.anomaly_correlation(average, reference, normals, weights)
                 single["acc"] = acc, {"units": "1"}, "anomaly correlation of the ensemble mean"
         for limit in config.above:
             self._score_event(config, limit, views, count, reference, weights, single, found)

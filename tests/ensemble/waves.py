@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from contextlib import suppress
 from pathlib import Path
 from tempfile import mkdtemp
@@ -133,11 +134,13 @@ class Waves:
                     self.attempts[member] = attempt
                     return pid
                 time.sleep(0.001)
-        with suppress(BaseException):
+        try:
             attempt = MemberRoster(self.analysis.output).begin(str(member))
             os.environ[SUFFIX_VARIABLE] = suffix_of(str(member), attempt.number)
             write(member, self.xml, first, die)
             os._exit(0)
+        except BaseException:
+            traceback.print_exc()
         os._exit(1)
 
     def _look(self):
