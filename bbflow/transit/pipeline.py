@@ -106,24 +106,12 @@ class Pipeline:
         self._view = StreamView(list(self._nodes), done, whole=not lost)
         if lost:
             self._view.attributes.update(read_safe_copy(config.output).attributes)
-        reader = BlockReader(contact, config.stream)
-        named = {name for item in config.diagnostics.values() for name in item.variables}
-        condition = config.raw.when.variables if config.raw.when else ()
-        called = {name for function in config.functions for name in function.variables}
-        names = frozenset({*named, config.time.variable, *(config.raw.variables or ()), *condition, *called})
-        read_as = StreamConfig(
-            config.time,
-            config.schema,
-            is_dated=bool(config.dated_windows),
-            names=names,
-            needs_bounds=any(item.weights == TIME for item in config.diagnostics.values()),
-        )
         landed = self._consumers.landed_before()
         self._adapting = Adapting(
             list(self._nodes),
             landed,
-            read_as,
-            reader.read,
+            _read_as(config),
+            BlockReader(contact, config.stream).read,
             self._consumers.numbering,
             whole=not lost,
             folder=config.output / FIELDS_DIRECTORY,
@@ -135,18 +123,7 @@ class Pipeline:
         self._run_context = run = Running(
             config, self._contact, self._nodes, cluster, self._consumers, capacity, self._view, self._log, self._wake
         )
-        try:
-            checkpoints = read_checkpoints(self._consumers.of(FOLD))
-            self._ended = ended_before(checkpoints)
-            if self._ended is not None:
-                self._consumers.forget_checkpoints()
-            if folds and self._ended is None:
-                self._check_nodes_are_whole(nodes_with_states(checkpoints))
-            self._saved = take_over(config, self._consumers.of(FOLD))
-        except BbflowError:
-            self._log.close()
-            self._consumers.close()
-            raise
+        self._take_over()
         self._opened = OpenedStream(run, self._adapting, self._saved)
         self._fold, self._calls = FoldStage(run, self._saved, lost), CallStage(run)
         self._drain = DrainStage(run, self._calls.asking(config.raw.asked_by)) if config.raw.wanted else None
@@ -154,14 +131,26 @@ class Pipeline:
         self._copying = None
         if config.copy_to is not None:
             self._copying = Copying(config.output, config.copy_to, moves=config.moves, settled=self._settled)
-        judges = any(function.when for function in config.functions)
-        items = config.diagnostics.values()
-        looks = any(item.filters or (item.space is not None and item.space.of_columns) for item in items)
-        extremes = config.raw.wanted or judges or looks
+        extremes = _asks_for_extremes(config)
         self._watchers = [
             Watcher(node, config.stream, landed[node.name], self._news, extremes=extremes, rest_s=REST_S)
             for node in nodes
         ]
+
+    def _take_over(self) -> None:
+        """Find where an analysis before this one has come to, and what an earlier run has left."""
+        try:
+            checkpoints = read_checkpoints(self._consumers.of(FOLD))
+            self._ended = ended_before(checkpoints)
+            if self._ended is not None:
+                self._consumers.forget_checkpoints()
+            if self._folds and self._ended is None:
+                self._check_nodes_are_whole(nodes_with_states(checkpoints))
+            self._saved = take_over(self._config, self._consumers.of(FOLD))
+        except BbflowError:
+            self._log.close()
+            self._consumers.close()
+            raise
 
     def _settled(self, axis: str) -> float:
         """Return how many spans, along a window's axis, neither pyramids nor functions need; called by any thread."""
@@ -404,3 +393,25 @@ class Pipeline:
                 self._asked.append(news)
         for answer in self._asked:
             answer.put(None)
+
+
+def _read_as(config: Config) -> StreamConfig:
+    """Return what of a stream's steps a run must understand before it folds them."""
+    named = {name for item in config.diagnostics.values() for name in item.variables}
+    condition = config.raw.when.variables if config.raw.when else ()
+    called = {name for function in config.functions for name in function.variables}
+    return StreamConfig(
+        config.time,
+        config.schema,
+        is_dated=bool(config.dated_windows),
+        names=frozenset({*named, config.time.variable, *(config.raw.variables or ()), *condition, *called}),
+        needs_bounds=any(item.weights == TIME for item in config.diagnostics.values()),
+    )
+
+
+def _asks_for_extremes(config: Config) -> bool:
+    """Whether anything in a run looks at the blocks' smallest and largest values."""
+    judges = any(function.when for function in config.functions)
+    items = config.diagnostics.values()
+    looks = any(item.filters or (item.space is not None and item.space.of_columns) for item in items)
+    return config.raw.wanted or judges or looks
