@@ -22,7 +22,7 @@ from bbflow.transit.folding.timeline import Passed, Span, TimelineRecord
 from bbflow.transit.folding.written import pack, unpack
 from bbflow.transit.outcome import Outcome
 from bbflow.transit.output.fields import ResultField
-from bbflow.transit.pipeline import ClockRecord
+from bbflow.transit.driver.opened_stream import ClockRecord
 
 FIRST_CHECKPOINT = {
     "shards": [],
