@@ -164,7 +164,7 @@ def _tell_strays(strays: Strays, course: Course) -> bool:
 
 def _goes_on(config: Config, before: Path) -> bool:
     """Whether it goes on in the output of the run before, whose state is checked."""
-    from bbflow.transit.chain.continued import check_continued  # late: until the analysis is started all waits for it
+    from bbflow.transit.chain.comparing import check_continued  # late: until the analysis is started all waits for it
 
     return check_continued(config, before).path.resolve().parent == config.output.resolve()
 

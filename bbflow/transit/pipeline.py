@@ -340,9 +340,9 @@ class Pipeline:
                 "schema's, so there is nothing to fold: set schema: none to take the stream as it is"
             )
         run, results = self._run_context, self._fold.publishing.results
-        ending = finish_results(
-            run, self._fold, self._opened, self._calls.stopped, folds=self._folds, goes_on=self._saved is not None
-        )
+        known = self._opened.seen() if self._opened.is_open else None
+        goes_on, stopped = self._saved is not None, self._calls.stopped
+        ending = finish_results(run, self._fold, known, stopped, folds=self._folds, goes_on=goes_on)
         told: list[StageReport] = []
         if results is not None:
             seen = self._opened.seen(self._fold.publishing.take_shown(), self._drained)

@@ -8,6 +8,7 @@ import yaml
 from bbflow.configuring.config import load_config, parse_config
 from bbflow.configuring.settings import NodesConfig, RawConfig, ResultsConfig, WorkersConfig
 from bbflow.configuring.step_time import TimeConfig
+from bbflow.ensemble.config import parse_ensemble
 from bbflow.errors import ConfigError
 from bbflow.staging.program import read_plan
 
@@ -207,6 +208,8 @@ def test_the_examples_of_the_documentation_can_be_read(tmp_path):
         if text in plans:
             (tmp_path / "plan.yml").write_text(text.replace("sha256:…", "sha256:" + 64 * "0"))
             assert read_plan(tmp_path / "plan.yml")
+        elif "ensemble" in yaml.safe_load(text):
+            parse_ensemble({"stream": "a"} | yaml.safe_load(text))
         else:
             parse_config({"stream": "a", "operators": {"tas": ["mean"]}} | yaml.safe_load(text))
 

@@ -14,6 +14,7 @@ from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.point_maps import PointMap
 from bbflow.transit.chain.saved import SavedArray, SavedField, SavedState, StateWriter, read_state
 from bbflow.transit.chain.taking_over import carried_on
+from bbflow.transit.driver.opened_stream import ClockRecord
 from bbflow.transit.driver.safe import read_safe_copy
 from bbflow.transit.folding.checkpoints import Checkpoint, ended_before, read_checkpoints
 from bbflow.transit.folding.slots import OUTER, StateSlot
@@ -22,7 +23,6 @@ from bbflow.transit.folding.timeline import Passed, Span, TimelineRecord
 from bbflow.transit.folding.written import pack, unpack
 from bbflow.transit.outcome import Outcome
 from bbflow.transit.output.fields import ResultField
-from bbflow.transit.driver.opened_stream import ClockRecord
 
 FIRST_CHECKPOINT = {
     "shards": [],

@@ -17,7 +17,7 @@ from bbflow.cli import main
 from bbflow.configuring.config import parse_config
 from bbflow.errors import BbflowError, ConfigError, DamagedError
 from bbflow.run.course import INCOMPLETE
-from bbflow.transit.chain.continued import check_continued
+from bbflow.transit.chain.comparing import check_continued
 from bbflow.transit.chain.merging import merge_states
 from bbflow.transit.chain.saved import PAGE_BYTES, PREFIX, read_state
 from bbflow.transit.output.claiming import STATE_FILE

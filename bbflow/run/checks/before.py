@@ -27,7 +27,7 @@ def check_before(config: Config) -> list[Finding]:
         found = [Finding(FINE, "output", f"{config.copy_to}, by way of {config.output}")] if config.moves else []
         if config.continued is None:
             return found
-        from bbflow.transit.chain.continued import check_continued  # late: 'bbflow run' comes this way, too
+        from bbflow.transit.chain.comparing import check_continued  # late: 'bbflow run' comes this way, too
 
         return [*found, Finding(FINE, "continue", f"goes on from {check_continued(config, config.continued).path}")]
     except BbflowError as error:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bbflow.configuring.settings import Config
-from bbflow.transit.chain.continued import check_continued
+from bbflow.transit.chain.comparing import check_continued
 from bbflow.transit.chain.rosters import RosterFiles
 from bbflow.transit.chain.saved import SavedState, read_state
 from bbflow.transit.folding.bookkeeping import Folding

@@ -7,9 +7,8 @@ from typing import Any
 
 from bbflow.landing.absent import absent_ranks
 from bbflow.transit.driver.fold_stage import FoldStage
-from bbflow.transit.driver.opened_stream import OpenedStream
 from bbflow.transit.driver.run_context import Running
-from bbflow.transit.driver.stage import StageReport
+from bbflow.transit.driver.stage import Seen, StageReport
 from bbflow.transit.outcome import Outcome
 
 NOT_CLOSED = "the simulation ended without closing the stream"
@@ -36,14 +35,16 @@ NO_STEP = "the stream ended without a step, so nothing that was asked for is the
 
 
 def finish_results(
-    run: Running, fold: FoldStage, opened: OpenedStream, stopped: str, *, folds: bool, goes_on: bool
+    run: Running, fold: FoldStage, seen: Seen | None, stopped: str, *, folds: bool, goes_on: bool
 ) -> StreamEnd:
     """Publish the windows that are open, keep the state, and let the results say how they have ended.
 
     Parameters
     ----------
-    run, fold, opened
-        The run, its fold, and its stream.
+    run, fold
+        The run and its fold.
+    seen
+        What is known of the stream; None if it had no step.
     stopped
         Why the simulation was asked to end; empty if it wasn't.
     folds
@@ -54,19 +55,19 @@ def finish_results(
     folding, publishing, view = fold.folding, fold.publishing, run.view
     # A simulation that was asked to end has no further steps, also if it didn't close its stream.
     ended = view.status == "closed" or (view.status == "aborted" and bool(stopped))
-    late = opened.attributes.with_late({}, fold.variables)
-    if publishing.results is not None:
-        fold.learn_late(late, opened.clock)
+    late = None if seen is None else seen.attributes.with_late({}, fold.variables)
+    if seen is not None and late is not None:
+        fold.learn_late(late, seen.clock)
         fold.publish(folding.timeline.closing(None))
     failures = (*view.refused, *(() if ended else (NOT_CLOSED,)), *fold.misplaced)
     is_empty = ended and folds and publishing.results is None and not goes_on and bool(run.config.diagnostics)
     lacking = (*fold.lacking, *([NO_STEP] if is_empty else []))
     complete = folds and not (folding.losses or failures or lacking) and folding.has_all
     ending = StreamEnd(failures, lacking, complete)
-    if publishing.results is None:
+    if publishing.results is None or seen is None or late is None:
         return ending
     if folding.timeline.begun:
-        fold.save(opened.attributes, opened.clock, complete=complete)
+        fold.save(seen.attributes, seen.clock, complete=complete)
     publishing.results.commit_late(late)
     publishing.results.commit(bbflow_status=ending.status, **_counted(fold, ending, stopped))
     return ending

@@ -11,16 +11,13 @@ import numpy as np
 from bbflow.errors import CapacityError, ConfigError
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.steps import DType
-from bbflow.operators.windows.spans import Months, Run, Spans
-from bbflow.operators.windows.window import Window
-from bbflow.transit.folding.slots import CARRIED, INNER, OUTER
+from bbflow.transit.folding.living import ends_within, states_of, written_of
+from bbflow.transit.folding.slots import OUTER
 from bbflow.transit.folding.state_layouts import state_layout_of
 from bbflow.units import format_bytes
 
 AHEAD = 1
 """Files of a level that another batch needs while what has ended is published: it writes open steps only."""
-RECURRING = {"month": 12, "season": 4, "day": 31, "hour": 24, "dayofyr": 366}
-"""How many values each part of a climatology's key has."""
 PAGE_BYTES = 4096
 
 
@@ -66,57 +63,6 @@ def footprint(diagnostic: Diagnostic, dtype: DType, counts: Iterable[tuple[int, 
         merged += regions * sizes.get(OUTER, 0)
         points += regions * prod(count)
     return Footprint(diagnostic.key, points, bytes_, bytes_ + further, merged)
-
-
-def states_of(diagnostic: Diagnostic) -> Mapping[str, int]:
-    """Return for each level how many states of one region live at once, at most."""
-    found = {OUTER: 1 + _extra(diagnostic.windows)} if diagnostic.operators else {}
-    if diagnostic.each is not None:
-        found[INNER] = 1 + _extra((diagnostic.each.window,))
-    if diagnostic.transforms:
-        found[CARRIED] = 1
-    return found
-
-
-def written_of(diagnostic: Diagnostic, level: str) -> int:
-    """Return how many states of one region a batch writes at most: the open steps', and of each window one they end."""
-    if level == CARRIED:
-        return 1
-    inner = () if diagnostic.each is None else (diagnostic.each.window,)
-    return 1 + len(_further(diagnostic.windows if level == OUTER else inner))
-
-
-def ends_within(diagnostic: Diagnostic) -> bool:
-    """Whether any window ends before the run does: what it comes to is published while further steps are folded."""
-    return any(window.keeps is not None and not isinstance(window.spans, Run) for window in diagnostic.windows)
-
-
-def _extra(windows: Sequence[Window]) -> int:
-    """Return how many states there are beside the base."""
-    return sum(map(living_spans, _further(windows)))
-
-
-def _further(windows: Sequence[Window]) -> list[Window]:
-    """Return the windows that have states beside the base: not the one whose every end ends the base."""
-    finest = max(windows, key=lambda window: window.level)
-    ends_base = finest.keeps == 1 and all(
-        other is finest or (other.keeps == 1 and _holds(other.spans, finest.spans)) for other in windows
-    )
-    return [window for window in windows if not (ends_base and window is finest)]
-
-
-def _holds(outer: Spans, inner: Spans) -> bool:
-    """Whether spans end only where finer ones end too."""
-    if isinstance(outer, Months) and isinstance(inner, Months):
-        return outer.count % inner.count == 0
-    return isinstance(outer, Run)
-
-
-def living_spans(window: Window) -> int:
-    """Return how many spans of a window are alive at once, at most."""
-    if window.keeps is not None:
-        return window.keeps
-    return prod(RECURRING[part] for part in window.recurs)
 
 
 def _pages(size: int) -> int:

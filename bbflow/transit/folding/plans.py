@@ -14,8 +14,8 @@ from bbflow.stream.layouts import EXTREMES_BYTES
 from bbflow.stream.records import BlockForm, Layout
 from bbflow.transit.folding.batches import Stretch
 from bbflow.transit.folding.fixed import FixedField
-from bbflow.transit.folding.footprint import ends_within, states_of, written_of
 from bbflow.transit.folding.inherited import Inherited
+from bbflow.transit.folding.living import ends_within, states_of, written_of
 from bbflow.transit.folding.patterns import Parts
 from bbflow.transit.folding.shards import Place, Region, Room, ShardKey
 from bbflow.transit.folding.slots import LEVELS, Keys
