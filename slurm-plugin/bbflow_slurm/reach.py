@@ -20,6 +20,8 @@ LOCAL = "file"
 SCHEMES = (LOCAL, "http", "https", "s3", "s3a")
 """Allowed unless a site says otherwise. Others of fsspec's start programs or read files that name further ones."""
 _NOWHERE = "http://0.0.0.0:1"
+_METADATA = frozenset(map(ipaddress.ip_address, ("fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "192.0.0.192")))
+"""Where clouds give out a host's keys beside its links: Amazon's, Google's, Alibaba's and Oracle's."""
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
@@ -68,7 +70,9 @@ class Reach:
         sys.addaudithook(self._on_event)
 
     def _on_event(self, event: str, values: Any) -> None:
-        if event in ("socket.connect", "socket.sendto") and values[0].family in (socket.AF_INET, socket.AF_INET6):
+        if event not in ("socket.connect", "socket.sendto") or isinstance(values[0], _Probe):
+            return
+        if values[0].family in (socket.AF_INET, socket.AF_INET6):
             self._check_address(_address(values[1][0]))
 
     def _check_name(self, host: str | None) -> None:
@@ -118,5 +122,22 @@ def _address(text: str) -> Address:
 
 
 def _is_own(address: Address) -> bool:
-    """Whether an address is this host's own or its links', such as where clouds give out a host's keys."""
-    return address.is_loopback or address.is_link_local or address.is_unspecified or address.is_multicast
+    """Whether an address is this host's own or its links', or where a cloud gives out a host's keys."""
+    if address.is_loopback or address.is_link_local or address.is_unspecified or address.is_multicast:
+        return True
+    return address in _METADATA or _is_of_this_host(address)
+
+
+class _Probe(socket.socket):
+    """Asks the kernel for a way, and sends nothing."""
+
+
+def _is_of_this_host(address: Address) -> bool:
+    """Whether an address is of one of this host's interfaces: only such a one is reached from itself."""
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    try:
+        with _Probe(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((str(address), 9))
+            return _address(probe.getsockname()[0]) == address
+    except OSError:
+        return False  # there is no way to it
