@@ -143,26 +143,47 @@ def _note(directory: Path, new: Sequence[str], header: str, taken: Path | None) 
     if taken is not None:
         raise ConfigError(f"{taken} is in the way, and bbflow didn't make it: move it, or give another directory")
     first = [] if is_marked(directory) else [f"{header}{directory.stat().st_ino}"]
+    if first and _is_in_the_way(directory / MARK):
+        raise ConfigError(f"{directory / MARK} is no mark of this user's: move it, or give another directory")
     if first or new:
         with open(directory / MARK, "a", opener=_unlinked) as file:
             file.write("".join(f"{line}\n" for line in (*first, *new)))
 
 
+def _is_in_the_way(mark: Path) -> bool:
+    try:
+        found = mark.lstat()
+    except FileNotFoundError:
+        return False
+    is_own = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+    return not is_own and not stat.S_ISLNK(found.st_mode)  # which isn't opened
+
+
 def _unlinked(path: str, flags: int) -> int:
-    """Open a file, but none that a link names: who shares a directory may have put one there."""
-    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
+    """Open a file, but none that a link names, and no pipe: who shares a directory may have put one there."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+
+
+def _lines(directory: Path) -> list[str]:
+    """Read a mark, if it is one; where all may write, another user's would say what of ours is to be removed."""
+    try:
+        with open(directory / MARK, opener=_unlinked) as file:
+            found, above = os.fstat(file.fileno()), directory.stat()
+            is_known = found.st_uid in (os.geteuid(), 0, above.st_uid) or not above.st_mode & stat.S_IWOTH
+            if not (stat.S_ISREG(found.st_mode) and is_known):
+                return []
+            lines = file.read().splitlines()
+    except (OSError, UnicodeDecodeError):
+        return []
+    return lines if lines and lines[0].startswith((_MADE, _SHARED)) else []
 
 
 def _header(directory: Path) -> str | None:
-    try:
-        first = (directory / MARK).read_text().partition("\n")[0]
-    except (OSError, UnicodeDecodeError):
-        return None
-    return first if first.startswith((_MADE, _SHARED)) else None
+    return next(iter(_lines(directory)), None)
 
 
 def _patterns(directory: Path) -> list[str]:
-    return (directory / MARK).read_text().splitlines()[1:] if is_marked(directory) else []
+    return _lines(directory)[1:]
 
 
 def _split(patterns: Sequence[str]) -> list[Pattern]:

@@ -1,5 +1,6 @@
 """What is ours in a directory is removed, and what isn't stays."""
 
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -114,3 +115,27 @@ def test_a_mark_that_is_a_link_is_not_written_through(tmp_path):
     with pytest.raises(OSError, match="symbolic links"):
         claim(tmp_path / "shared", "*.zarr")
     assert (tmp_path / "kept").read_text() == "kept"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes another user's file")
+def test_a_mark_that_another_user_leaves_where_all_may_write_removes_nothing(tmp_path):
+    shared = tmp_path / "shared"
+    claim(shared, "pool")
+    put(shared, ["pool", "mine/a"])
+    mark = shared / MARK
+    mark.write_text(mark.read_text() + "**\n")
+    shared.chmod(0o1777)
+    os.chown(shared, 1001, 1001)  # root's word and the directory's owner's would count
+    os.chown(mark, 1002, 1002)
+    clear(shared)
+    assert (shared / "pool").exists()
+    assert (shared / "mine/a").exists()
+    with pytest.raises(ConfigError, match="no mark of this user's"):
+        claim(shared, "more")
+
+
+def test_a_pipe_in_a_marks_place_holds_nobody_up(tmp_path):
+    os.mkfifo(tmp_path / MARK)
+    clear(tmp_path)
+    with pytest.raises(ConfigError, match="no mark of this user's"):
+        claim(tmp_path, "pool")
