@@ -86,7 +86,7 @@ class Waves:
     def run(self):
         """Run all; return how the command that waits for it ended."""
         self._command("up")
-        os.environ.update(bbflow_adios2.environment((self.analysis.output / CONTACT).read_text()))
+        self.environment = bbflow_adios2.environment((self.analysis.output / CONTACT).read_text())
         began_s = time.monotonic()
         for first in range(1, self.members + 1, WAVE):
             self._wave(range(first, min(first + WAVE, self.members + 1)))
@@ -136,7 +136,7 @@ class Waves:
                 time.sleep(0.001)
         try:
             attempt = MemberRoster(self.analysis.output).begin(str(member))
-            os.environ[SUFFIX_VARIABLE] = suffix_of(str(member), attempt.number)
+            os.environ.update(self.environment | {SUFFIX_VARIABLE: suffix_of(str(member), attempt.number)})
             write(member, self.xml, first, die)
             os._exit(0)
         except BaseException:

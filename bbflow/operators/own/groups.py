@@ -131,7 +131,7 @@ class Grouped(Family):
         places = sorted(group.places)
         times, values, marks = zip(*(group.places[place] for place in places), strict=True)
         numbers = np.array(places) + group.number * self.length
-        self.inner.fold(state, Marked(values, None, np.array(times), numbers, {}, np.stack(marks)))
+        self.inner.fold(state, Marked(values, None, np.array(times), numbers, marks=np.stack(marks)))
         return state
 
     def _chain(self, states: Sequence[Views]) -> Views:

@@ -29,7 +29,15 @@ STOP_FILE = ".stop"
 SCRATCH = (
     *(".rows/*.npy", ".rows/.*.part"),
     *(".rosters/*", ".rosters/.*.part"),
-    *(".fields/*.npy", ".fields/blocks", ".fields/weights", ".fields/clock", ".fields/schema", ".fields/.*.part"),
+    *(
+        ".fields/*.npy",
+        ".fields/blocks",
+        ".fields/weights",
+        ".fields/clock",
+        ".fields/schema",
+        ".fields/fixed",
+        ".fields/.*.part",
+    ),
     *(".settled/*.bbflow", ".settled/*.new"),
     *(".safe/latest", ".safe/.*.part", ".safe/*/*/*"),
 )
