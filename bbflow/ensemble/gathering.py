@@ -54,6 +54,8 @@ class Followed:
     """Its analysis, while it runs."""
     attempt: int = 0
     """Of which attempt that is."""
+    is_taken: bool = False
+    """Whether its grid was compared with the others'."""
 
 
 class EnsembleFold:
@@ -176,8 +178,10 @@ class EnsembleFold:
             followed.member = member
             self._follow_analysis(name, followed)
             followed.member = self._judged(name, followed)
-            if followed.store.look() and followed.store.grid is not None:
+            # Whoever ends between two looks was looked at above: what it has is taken all the same.
+            if (followed.store.look() or not followed.is_taken) and followed.store.grid is not None:
                 self._take_grid(name, followed)
+                followed.is_taken = True
 
     def _follow_analysis(self, name: str, followed: Followed) -> None:
         ended = followed.member.number > followed.attempt or not (
