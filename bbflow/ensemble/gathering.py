@@ -401,7 +401,8 @@ class EnsembleFold:
 
     def _frontier(self, followed: Followed, states: WindowStates) -> float:
         if not self._fits(followed):
-            return math.inf if followed.member.standing.is_over else -math.inf
+            # One that is lost may not have been looked at yet, as long as its analysis runs.
+            return math.inf if followed.member.standing.is_over and followed.analysis is None else -math.inf
         inner = states.inner.name
         rows, at = self._rows(followed, inner), followed.store.next[inner]
         if at >= len(rows) and followed.member.standing.is_over and followed.analysis is None:
