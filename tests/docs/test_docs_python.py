@@ -55,7 +55,7 @@ def test_a_dask_client_of_ones_own_folds_and_stays_open(tmp_path):
     (tmp_path / "model.xml").write_text(bbflow_adios2.engine_xml("weather"))
     config = {"stream": "weather", "output": str(tmp_path / "out"), "operators": {"tas": ["mean"]}, "raw": "all"}
     with (
-        LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address="127.0.0.1:0") as cluster,
         Client(cluster, set_as_default=False) as client,
         bbflow.start_nodes(capacity="1MiB") as buffer,
     ):
@@ -71,7 +71,7 @@ def test_a_dask_client_of_ones_own_folds_and_stays_open(tmp_path):
 def test_a_client_that_cannot_be_used_is_refused_in_one_line(tmp_path):
     config = {"stream": "weather", "output": str(tmp_path / "out"), "operators": {"tas": ["mean"]}}
     with bbflow.start_nodes(capacity="1MiB") as buffer:
-        with LocalCluster(n_workers=0, processes=False, dashboard_address=None) as cluster:
+        with LocalCluster(n_workers=0, processes=False, dashboard_address="127.0.0.1:0") as cluster:
             client = Client(cluster, set_as_default=False)
             client.close()
         with pytest.raises(ConfigError, match=r"client: .* is closed: give one that is open"):
