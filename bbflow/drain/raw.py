@@ -94,7 +94,7 @@ class RawStore:
             if time is not None:
                 described = attributes.of(time[0]) | dict(time[1]) | _called(time[0])
                 self._store.create(self._axis, (self._axis,), (0,), "f8", described, (512,))
-            self._store.commit(**attributes.of_stream | {"Conventions": CF_VERSION})
+            self._store.commit(**attributes.of_stream_by_now | {"Conventions": CF_VERSION})
         elif (axis := self._store.metadata(STEP)["dimension_names"][0]) != self._axis:
             raise ConfigError(f"{path} has its steps along {axis!r}, not {self._axis!r}: give another output")
         self._times = np.empty(0) if time is None else _ends(self._store.read(self._axis))

@@ -85,6 +85,12 @@ class StreamAttributes:
         """Return the global attributes, by their whole names: an openPMD stream has such as ``/basePath``."""
         return _described({name: value for name, value in self.values.items() if self._is_global(name)})
 
+    @property
+    def of_stream_by_now(self) -> dict[str, Any]:
+        """Return those global attributes that can't turn out to be of a variable that comes later."""
+        own = {name: value for name, value in self.values.items() if not name.rpartition("/")[0]}
+        return _described(own)
+
     def _is_global(self, name: str) -> bool:
         owner, slash, _ = name.rpartition("/")
         return not slash or (self.variables is not None and owner not in self.variables)

@@ -16,6 +16,7 @@ from testsupport.writers import write, write_config, writing
 WRITER = """
 io.define_attribute("time/units", "days since 2000-01-01")
 io.define_attribute("a/b/_ARRAY_DIMENSIONS", ["x"])
+io.define_attribute("late/comment", "its variable comes later")
 when, one = io.define_variable("time", np.zeros(1)), io.define_variable("one", np.zeros(1))
 names = ("a/b", "x", "w")
 variables = {name: io.define_variable(name, np.empty(0), [3], [0], [3], True) for name in names}
@@ -87,7 +88,7 @@ def test_attributes_that_come_late_are_in_the_stores(tmp_path, holds):
         assert (raw.one.units, raw.x.axis, raw.time.comment, raw.late.units) == ("m", "X", "noon", "s")
         for attributes in (found, raw.attrs):
             assert (attributes["experiment"], attributes["/basePath"], attributes["of/none"]) == ("late", "/data/", 1)
-            assert not {"a/b/units", "one/units", "late/units"} & set(attributes)
+            assert not {"a/b/units", "one/units", "late/units", "late/comment"} & set(attributes)
 
 
 @pytest.mark.parametrize("late", [{"a/b/scale_factor": 10.0}, {"a/b/_FillValue": 10.0}])

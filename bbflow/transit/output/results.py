@@ -104,7 +104,7 @@ class Results:
         self._clock = clock
         self._starts: dict[str, list[float]] = {}
         if self._store.is_new:
-            self._store.commit(**store_attributes(attributes.of_stream, stream, datetime.now(UTC)))
+            self._store.commit(**store_attributes(attributes.of_stream_by_now, stream, datetime.now(UTC)))
 
     def commit_late(self, attributes: StreamAttributes) -> None:
         """Set the attributes of the stream and of coordinates that have come since the first step."""
