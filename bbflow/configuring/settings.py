@@ -171,10 +171,14 @@ class Config:
     def dated_windows(self) -> tuple[str, ...]:
         """Windows that a stream without time can't have."""
         diagnostics = self.diagnostics.values()
-        inner = (item.each.window for item in diagnostics if item.each)
+        inner = (window for item in diagnostics for window in item.inner_windows)
         windows = (*(window for item in diagnostics for window in item.windows), *inner)
         return tuple(window.name for window in windows if not isinstance(window.spans, StepsSpan | Run))
 
     def isolated(self) -> "Config":
         """Return the same configuration with users' operators in processes of their own."""
         return replace(self, diagnostics={key: item.isolated() for key, item in self.diagnostics.items()})
+
+    def holding(self, diagnostics: Mapping[str, Diagnostic]) -> "Config":
+        """Return the same configuration with diagnostics whose fields of files are held."""
+        return replace(self, diagnostics={**self.diagnostics, **diagnostics})

@@ -7,6 +7,7 @@ from bbflow.errors import ConfigError
 from bbflow.operators.catalogue import OwnNames
 from bbflow.operators.diagnostic import VALUE, Diagnostic, Each
 from bbflow.operators.expressions import Expression, of_variable, parse_expression
+from bbflow.operators.file_fields import FileField, parse_fields
 from bbflow.operators.filter import Filter
 from bbflow.operators.names.known import expand
 from bbflow.operators.operator import Operator
@@ -28,7 +29,19 @@ OF_SPACE = {
     **{key: f"it belongs into 'space', as space: {{{key}: …}}" for key in SPACE_KEYS},
 }
 """Keys that belong to a part of it."""
-KEYS = ("of", "space", "transforms", "each", "then", "operators", "windows", "attributes", "absent", "weights")
+KEYS = (
+    "of",
+    "space",
+    "transforms",
+    "each",
+    "then",
+    "operators",
+    "windows",
+    "attributes",
+    "absent",
+    "weights",
+    "fields",
+)
 
 
 def parse_diagnostics(content: Any, windows: list[Any]) -> dict[str, Diagnostic]:
@@ -109,14 +122,16 @@ def _parse(key: str, name: str, parts: Mapping[str, Any], windows: list[Any]) ->
     operators = parse_operators(as_list(parts.get("operators"), "operators"))
     filters = tuple(item for item in operators if isinstance(item, Filter))
     weights = _parse_weights(parts)
+    each = _parse_each(parts["each"]) if "each" in parts else None
+    fields = parse_fields(parts.get("fields", {}), each.window.closed if each else "left")
     diagnostic = Diagnostic(
         key,
         name,
         parse_expression(str(parts["of"])) if "of" in parts else of_variable(name),
         parse_space(parts["space"]) if "space" in parts else None,
         parse_transforms(as_list(parts.get("transforms", []), "transforms")),
-        _parse_each(parts["each"]) if "each" in parts else None,
-        _parse_then(parts["then"]) if "then" in parts else None,
+        each,
+        _parse_then(parts["then"], fields) if "then" in parts else None,
         tuple(weighted(item, weights) for item in operators if isinstance(item, Operator)),
         filters,
         parse_windows(as_list(parts.get("windows", windows), "windows")),
@@ -125,7 +140,9 @@ def _parse(key: str, name: str, parts: Mapping[str, Any], windows: list[Any]) ->
         parts.get("units"),
         "" if weights == STEPS else weights,
         is_told="weights" in parts or "each" in parts,
+        fields=fields,
     )
+    _check_fields(diagnostic)
     if filters and diagnostic.each:
         raise ConfigError("a filter keeps single steps, but 'each' makes one of many: put it under another name")
     dated = [operator.name for operator in diagnostic.operators if operator.dated]
@@ -159,12 +176,30 @@ def _parse_each(item: Any) -> Each:
     return Each(inner, operators[0])
 
 
-def _parse_then(text: Any) -> Expression:
+def _parse_then(text: Any, fields: Mapping[str, FileField]) -> Expression:
     expression = parse_expression(str(text))
     for name in expression.variables:
-        if name != VALUE:
-            raise ConfigError(f"then: {name!r} is not known here, only {VALUE!r}: what came out of the parts before")
+        if name != VALUE and name not in fields:
+            raise ConfigError(
+                f"then: {name!r} is not known here, only {VALUE!r}, what came out of the parts before, and what "
+                "'fields' names"
+            )
+    if VALUE not in expression.variables:
+        raise ConfigError(f"then: {text!r} has no {VALUE!r} in it: what came out of the parts before")
     return expression
+
+
+def _check_fields(diagnostic: Diagnostic) -> None:
+    """See that each field is used, and beside something of the stream."""
+    used = diagnostic.fields_of_steps.keys() | diagnostic.fields_after.keys()
+    for name in diagnostic.fields:
+        if name not in used:
+            raise ConfigError(f"fields: {name!r} is in no expression, neither of 'of' nor of 'then'")
+    if VALUE in diagnostic.fields:
+        raise ConfigError(f"fields: {VALUE!r} is what came out of the parts before: call it otherwise")
+    for expression in (diagnostic.of, *diagnostic.others.values()):
+        if not set(expression.variables) - diagnostic.fields.keys():
+            raise ConfigError(f"{expression.text!r} has no variable of the stream in it, but fields of files only")
 
 
 def _parse_absent(word: Any) -> bool:

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 
 from bbflow.operators.expressions import Expression, parse_expression
+from bbflow.operators.file_fields import FileField
 from bbflow.operators.filter import Filter
 from bbflow.operators.operator import Operator
 from bbflow.operators.space.space import Space
-from bbflow.operators.steps import DType
+from bbflow.operators.steps import Array, DType
 from bbflow.operators.transforms import Transform
+from bbflow.operators.windows.spans import Key
 from bbflow.operators.windows.window import Window
 
 VALUE = "value"
@@ -62,6 +64,8 @@ class Diagnostic:
     """How its steps are weighed, of `weighting.WEIGHTS`; empty if all count alike."""
     is_told: bool = True
     """Whether the configuration says that; if not, steps of several lengths are worth a line."""
+    fields: Mapping[str, FileField] = field(default_factory=dict)
+    """Fields of files that its expressions name."""
 
     @property
     def others(self) -> dict[str, Expression]:
@@ -85,9 +89,34 @@ class Diagnostic:
     @property
     def variables(self) -> tuple[str, ...]:
         """All variables of the stream that it needs."""
-        expressions = (self.of, *self.others.values())
         columns = self.space.of_each_step if self.space else ()
-        return tuple(dict.fromkeys([*(name for item in expressions for name in item.variables), *columns]))
+        return tuple(dict.fromkeys([*(name for name in self._of_steps if name not in self.fields), *columns]))
+
+    @property
+    def of_variables(self) -> tuple[str, ...]:
+        """The variables of the stream that its field is made of."""
+        return tuple(name for name in self.of.variables if name not in self.fields)
+
+    @property
+    def fields_of_steps(self) -> dict[str, FileField]:
+        """Fields of files that go with the variables of a step."""
+        return {name: self.fields[name] for name in self._of_steps if name in self.fields}
+
+    @property
+    def fields_after(self) -> dict[str, FileField]:
+        """Fields of files that go with the values of `then`."""
+        names = () if self.then is None else self.then.variables
+        return {name: self.fields[name] for name in names if name in self.fields}
+
+    @property
+    def _of_steps(self) -> list[str]:
+        return [name for item in (self.of, *self.others.values()) for name in item.variables]
+
+    def parts_after(
+        self, keys: Mapping[str, Key | None], start: tuple[int, ...], count: tuple[int, ...]
+    ) -> dict[str, Array]:
+        """Return what `then` needs of files in steps of some spans, in a region; each of shape (points,)."""
+        return {name: item.part(keys, start, count) for name, item in self.fields_after.items()}
 
     @property
     def takes_means(self) -> bool:
@@ -108,7 +137,12 @@ class Diagnostic:
     def inner_windows(self) -> tuple[Window, ...]:
         """Windows of which it needs to know when a span ends, besides those of its results."""
         own = [self.each.window] if self.each else []
-        return (*own, *(item.window for item in self.transforms if item.window is not None))
+        by = [item.window for item in self.fields.values() if item.window is not None]
+        return (*own, *(item.window for item in self.transforms if item.window is not None), *by)
+
+    def of_dtype(self, dtypes: Mapping[str, DType]) -> DType:
+        """Return the type of the field for those of the stream's variables."""
+        return self.of.dtype({**dtypes, **{name: item.dtype for name, item in self.fields.items()}})
 
     def transformed_dtype(self, dtype: DType) -> DType:
         """Return the type that comes out of the transforms, for the type of the field."""
@@ -117,4 +151,5 @@ class Diagnostic:
     def outer_dtype(self, dtype: DType) -> DType:
         """Return the type that the statistics fold, for the type that comes out of the transforms."""
         made = self.each.operator.dtype(dtype) if self.each else np.dtype(dtype)
-        return self.then.dtype({VALUE: made}) if self.then else made
+        own = {name: item.dtype for name, item in self.fields.items()}
+        return self.then.dtype({VALUE: made, **own}) if self.then else made

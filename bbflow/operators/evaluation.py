@@ -1,9 +1,10 @@
 """Computing a checked expression: what each node of its tree does to arrays and numbers, and to what is missing."""
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,17 @@ def evaluate(tree: ast.expr, values: Mapping[str, Array]) -> Value:
     """
     with np.errstate(all="ignore"):
         return _compute(tree, values)
+
+
+def unlike(tree: ast.expr) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of variables that a tree adds, subtracts or compares as they are: they must be of one unit."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.BinOp(left=ast.Name(id=left), op=ast.Add() | ast.Sub(), right=ast.Name(id=right)):
+                yield left, right
+            case ast.Compare():
+                names = [item.id if isinstance(item, ast.Name) else "" for item in (node.left, *node.comparators)]
+                yield from ((left, right) for left, right in pairwise(names) if left and right)
 
 
 def _compute(node: ast.expr, values: Mapping[str, Array]) -> Value:

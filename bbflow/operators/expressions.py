@@ -43,6 +43,11 @@ class Expression:
     is_plain: bool = False
     """Whether it is just a variable's name: nothing is to be computed or copied."""
 
+    @property
+    def tree(self) -> ast.expr:
+        """The checked tree of it."""
+        return _tree(self.text)
+
     def dtype(self, dtypes: Mapping[str, DType]) -> DType:
         """Return the type of the values for the variables' types.
 

@@ -2,7 +2,9 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
+import numpy as np
 import pytest
+import xarray as xr
 import yaml
 
 from bbflow.configuring.config import load_config, parse_config
@@ -197,7 +199,10 @@ def test_the_documentation_names_every_key():
             assert re.search(rf"`(\w+: )?{key.name}`", page), f"{key.name} of {section.__name__}"
 
 
-def test_the_examples_of_the_documentation_can_be_read(tmp_path):
+def test_the_examples_of_the_documentation_can_be_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("tas_ymonmean.nc", "tx.zarr", "tx90.nc", "tn10.nc", "r95.nc"):  # which examples name
+        xr.Dataset({"p90": (("lat", "lon"), np.zeros((2, 3)))}).to_netcdf(name)
     own = ROOT / "docs" / "own-operators.md"  # names a module that its own test writes
     pages = [ROOT / "README.md", *(page for page in sorted((ROOT / "docs").glob("*.md")) if page != own)]
     examples = [text for page in pages for text in re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)]

@@ -50,19 +50,20 @@ def load(path: Path, what: str, **decoding: Any) -> "xr.Dataset":
     ConfigError
         If it can't be read as NetCDF.
     """
-    with _opened(path, what, **decoding) as data:
+    with opened(path, what, **decoding) as data:
         return data.load()
 
 
 @lru_cache(maxsize=16)
 def header_of(path: Path, _changed: int, _size: int) -> tuple[dict[str, int], dict[str, Any]]:
     """Return the lengths of dimensions and the attributes of a file of weights, without its values; see `load`."""
-    with _opened(path, "a file of weights", decode_cf=False) as data:
+    with opened(path, "a file of weights", decode_cf=False) as data:
         return {str(name): size for name, size in data.sizes.items()}, data.attrs
 
 
 @contextmanager
-def _opened(path: Path, what: str, **decoding: Any) -> Iterator["xr.Dataset"]:
+def opened(path: Path, what: str, **decoding: Any) -> Iterator["xr.Dataset"]:
+    """Open a file without reading its values; as `load`."""
     check_installed("netCDF4", what)
     import xarray as xr  # only who remaps waits for it
 

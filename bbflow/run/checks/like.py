@@ -21,6 +21,7 @@ from bbflow.run.checks.memory import result_bytes_per_point, window_times_s
 from bbflow.stream.cf import StreamAttributes
 from bbflow.stream.layouts import DTYPES
 from bbflow.stream.records import Block
+from bbflow.transit.driver.holding import hold_fields
 from bbflow.transit.driver.opening import check_chunks, check_variables, make_clock, own_names
 from bbflow.transit.driver.placing import StreamArrays, place_diagnostics
 from bbflow.transit.driver.state_room import footprints
@@ -90,6 +91,7 @@ def _findings(config: Config, step: SeenStep, path: Path, folder: Path) -> Itera
         try:
             placements |= place_diagnostics({key: item}, arrays, attributes)[0]
             field_of(item, arrays.blocks, attributes, placements, clock)
+            hold_fields({key: item}, placements, arrays, attributes, clock)
             _check_blocks(item, step, placements.get(key))
             fine[key] = item
         except BbflowError as error:

@@ -46,6 +46,7 @@ def meaning_of(diagnostic: Diagnostic, dtype: DType) -> dict[str, str]:
         NAMES["windows"]: ", ".join(sorted(window.name for window in diagnostic.windows)),
     }
     parts |= {"weights": diagnostic.weights} if diagnostic.weights else {}
+    parts |= {f"fields: {name}": str(item) for name, item in diagnostic.fields.items()}
     return parts if each is None else parts | {"each: state": state_layout_of(diagnostic, INNER, dtype, ()).signature}
 
 

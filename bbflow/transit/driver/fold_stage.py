@@ -18,6 +18,7 @@ from bbflow.transit.chain.saved import SavedState
 from bbflow.transit.chain.taking_over import carried_on
 from bbflow.transit.clusters.cluster import SubmittedTask, TaskLostError, WorkerKilledError
 from bbflow.transit.clusters.tasks import TaskBatch, Work, let_go
+from bbflow.transit.driver.holding import hold_fields
 from bbflow.transit.driver.meanings import Meanings
 from bbflow.transit.driver.opening import FirstStep
 from bbflow.transit.driver.placing import StreamArrays, place_diagnostics, write_field_coordinates, write_referenced
@@ -133,7 +134,7 @@ class FoldStage(PacedStage):
         """Find the fields in the grid of a step."""
         write_referenced(arrays, attributes, results)
         placed, told = place_diagnostics(self.run.config.diagnostics, arrays, attributes)
-        self.folding.place(placed)
+        self.folding.place(placed, hold_fields(self.run.config.diagnostics, placed, arrays, attributes, clock))
         for name, diagnostic in self.run.config.diagnostics.items():
             if diagnostic.space is not None and name not in placed:
                 self.folding.give_up(name, "the first step, in which its points are found, hasn't all its variables")

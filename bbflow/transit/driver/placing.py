@@ -42,7 +42,8 @@ class StreamArrays:
     """
 
     def __init__(self, directory: Path, first: FirstStep) -> None:
-        self._directory = directory
+        self.directory = directory
+        """Where the files are."""
         self.first = first
         """The step."""
         self._there = {block.name: block for _, block in first.placed}
@@ -52,15 +53,15 @@ class StreamArrays:
 
     def _known(self) -> dict[str, Block]:
         try:
-            packed = (self._directory / BLOCKS_FILE).read_bytes()
+            packed = (self.directory / BLOCKS_FILE).read_bytes()
         except FileNotFoundError:
             return {}
         return {block.name: block for block in _BLOCKS.decode(packed)}
 
     def _keep(self) -> None:
         """Keep what is known of the variables: after a crash there may be no step any more to see it in."""
-        self._directory.mkdir(parents=True, exist_ok=True)
-        write_whole(self._directory / BLOCKS_FILE, msgspec.msgpack.encode(list(self.blocks.values())))
+        self.directory.mkdir(parents=True, exist_ok=True)
+        write_whole(self.directory / BLOCKS_FILE, msgspec.msgpack.encode(list(self.blocks.values())))
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -111,7 +112,7 @@ class StreamArrays:
     def known_fixed(self) -> list[str] | None:
         """Return the variables of which an analysis before this one has found that they are fixed; None if none has."""
         try:
-            return msgspec.json.decode((self._directory / FIXED_FILE).read_bytes(), type=list[str])
+            return msgspec.json.decode((self.directory / FIXED_FILE).read_bytes(), type=list[str])
         except FileNotFoundError:
             return None
 
@@ -119,7 +120,7 @@ class StreamArrays:
         """Keep fixed fields."""
         for name in names:
             self[name]  # which reads it
-        write_whole(self._directory / FIXED_FILE, msgspec.json.encode(sorted(names)))
+        write_whole(self.directory / FIXED_FILE, msgspec.json.encode(sorted(names)))
 
     def fixed(self) -> dict[str, FixedField]:
         """Return the fixed fields that are kept."""
@@ -128,16 +129,16 @@ class StreamArrays:
     def known_weights(self) -> dict[str, str]:
         """Return the digests of the weights of diagnostics that an analysis before this one had."""
         try:
-            return msgspec.json.decode((self._directory / WEIGHTS_FILE).read_bytes(), type=dict[str, str])
+            return msgspec.json.decode((self.directory / WEIGHTS_FILE).read_bytes(), type=dict[str, str])
         except FileNotFoundError:
             return {}
 
     def keep_weights(self, digests: Mapping[str, str]) -> None:
         """Keep them for the next one."""
-        write_whole(self._directory / WEIGHTS_FILE, msgspec.json.encode(dict(digests)))
+        write_whole(self.directory / WEIGHTS_FILE, msgspec.json.encode(dict(digests)))
 
     def _file(self, name: str) -> Path:
-        return self._directory / f"{stored_name(name)}.npy"
+        return self.directory / f"{stored_name(name)}.npy"
 
 
 def _whole(block: Block) -> BlockForm:
@@ -197,7 +198,7 @@ def check_weights(placed: Mapping[str, Placement], arrays: StreamArrays) -> None
 
 def _place(diagnostic: Diagnostic, arrays: StreamArrays, attributes: StreamAttributes, used: set[str]) -> Placement:
     assert diagnostic.space is not None
-    blocks = [arrays.block(name) for name in diagnostic.of.variables]
+    blocks = [arrays.block(name) for name in diagnostic.of_variables]
     if ordered := [block.name for block in blocks if block.name in attributes.maps]:
         raise ConfigError(
             f"{ordered[0]} has its points in an order of its own, by a decomposition: parts and means of space can't "

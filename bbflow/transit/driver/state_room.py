@@ -98,7 +98,7 @@ def _dtype(
     """Return the type of the values after the transforms; None if the step lacks a variable."""
     if not blocks.keys() >= set(diagnostic.variables):
         return None
-    dtypes = {name: decoded_dtype(attributes.encoding(name), blocks[name].dtype) for name in diagnostic.of.variables}
+    dtypes = {name: decoded_dtype(attributes.encoding(name), blocks[name].dtype) for name in diagnostic.of_variables}
     return transformed_dtype(diagnostic, dtypes, max(dtypes, key=lambda name: len(blocks[name].shape)), placement)
 
 

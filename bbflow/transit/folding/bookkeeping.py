@@ -12,6 +12,7 @@ import cftime  # type: ignore[import-untyped]
 
 from bbflow.configuring.settings import Config
 from bbflow.errors import ConfigError, StreamError
+from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space.placement import Placement
 from bbflow.operators.statistics.weighting import MONTH, TIME, is_length_worth_a_word
 from bbflow.operators.windows.calendars import Clock
@@ -335,9 +336,9 @@ class Folding:
         self.origins = self.origins.with_settled(saved)
         return gone
 
-    def place(self, placements: Mapping[str, Placement]) -> None:
-        """Learn where the fields of diagnostics with a `space` lie."""
-        self.placements = placements
+    def place(self, placements: Mapping[str, Placement], held: Mapping[str, Diagnostic]) -> None:
+        """Learn where the fields of diagnostics with a `space` lie, and of those that hold fields of files."""
+        self.placements, self.config = placements, self.config.holding(held)
         self._planning = Planning(self.config.diagnostics, placements, self.lanes)
 
     def give_up(self, key: str, why: str) -> None:

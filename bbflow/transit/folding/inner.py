@@ -22,8 +22,7 @@ def inner_step(diagnostic: Diagnostic, state: ShardState) -> Steps | None:
         None if there is none: no step so far, or a running window that isn't full yet.
     """
     each = diagnostic.each
-    current = None if each is None or state.keys is None else state.keys[each.window.name]
-    if each is None or current is None:
+    if each is None or state.keys is None or (current := state.keys[each.window.name]) is None:
         return None
     begun = StateSlot(INNER, each.window.name, current)  # what an earlier run has of the span
     if BASE[INNER] not in state.files and begun not in state.files:
@@ -37,7 +36,9 @@ def inner_step(diagnostic: Diagnostic, state: ShardState) -> Steps | None:
     combine_files(state_layout, places_of(state.files, [*slots_of(INNER, each.window, keys), BASE[INNER]]), buffer)
     values: Array = each.operator.finalize(state_layout, buffer)
     steps = Steps([values], None, np.array([state.last_time]), np.array([state.last_step]))
-    return then(diagnostic.then, steps) if diagnostic.then else steps
+    if diagnostic.then is None:
+        return steps
+    return then(diagnostic.then, steps, diagnostic.parts_after(state.keys, *state.region))
 
 
 def places_of(files: Mapping[StateSlot, StatePlace], slots: list[StateSlot]) -> list[StatePlace]:

@@ -121,6 +121,5 @@ def transformed_dtype(
     placement
         Where the field lies, if it has a `space`.
     """
-    own = {name: dtypes[name] for name in diagnostic.of.variables}
-    dtype = dtypes[like] if diagnostic.of.is_plain else diagnostic.of.dtype(own)
+    dtype = dtypes[like] if diagnostic.of.is_plain else diagnostic.of_dtype(dtypes)
     return diagnostic.transformed_dtype(dtype if placement is None else placement.dtype(dtype))

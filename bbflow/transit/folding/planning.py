@@ -141,7 +141,7 @@ class Planning:
         """Return the bytes of one state of each level."""
         forms = {name: _form(pattern, place) for name, place in shard.places.items()}
         diagnostic = self._diagnostics[shard.key.diagnostic]
-        like = max(diagnostic.of.variables, key=lambda name: len(forms[name].shape))
+        like = max(diagnostic.of_variables, key=lambda name: len(forms[name].shape))
         dtypes = {name: decoded_dtype(encodings[name], form.dtype) for name, form in forms.items()}
         dtype = transformed_dtype(diagnostic, dtypes, like, self._placements.get(diagnostic.key))
         return state_sizes(diagnostic, dtype, shard.region[1])

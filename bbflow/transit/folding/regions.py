@@ -99,7 +99,7 @@ def _check_fixed(
     forms: Mapping[str, Sequence[PlacedForm]],
     column: Column | None,
 ) -> None:
-    shapes = {own: forms[own][0][1].shape for own in diagnostic.of.variables if own != name and own in forms}
+    shapes = {own: forms[own][0][1].shape for own in diagnostic.of_variables if own != name and own in forms}
     like = max(shapes, key=lambda own: len(shapes[own]), default=name)
     wanted = shapes.get(like, shape)
     if column is not None and name == column.surface:
@@ -125,7 +125,7 @@ def array_shape(
     fixed
         Variables that are held.
     """
-    names = diagnostic.of.variables
+    names = diagnostic.of_variables
     return max((fixed[name].form.shape if name in fixed else forms[name][0][1].shape for name in names), key=len)
 
 

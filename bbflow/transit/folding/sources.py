@@ -11,10 +11,12 @@ from bbflow.operators.filter import Extremes
 from bbflow.operators.library import load
 from bbflow.operators.steps import Array
 from bbflow.store.pool import map_file, map_pool, values_at
+from bbflow.stream.cf import Encoding
 from bbflow.stream.layouts import wide_dtype
 from bbflow.transit.folding.inputs import Inputs
 from bbflow.transit.folding.plans import FoldPlan, LaneWork, PlannedShard, PlannedSteps
 from bbflow.transit.folding.shards import Place, ShardKey, ShardState
+from bbflow.transit.folding.slots import Keys
 from bbflow.transit.folding.states import begun
 from bbflow.transit.folding.steady import SteadyFold, packed
 from bbflow.transit.folding.tables import Roster, States
@@ -87,17 +89,20 @@ class MappedSteps:
         self._offsets = plan.layout.offsets_of(steps.sources).tolist()
         self._filtered = {at: row for row, at in enumerate(plan.filtered)}
 
-    def inputs(self, shard: PlannedShard, after: int) -> Inputs:
-        """Return what a shard folds: the steps after one."""
+    def inputs(self, shard: PlannedShard, after: int, keys: Keys) -> Inputs:
+        """Return what a shard folds: the steps after one, all of which are in some spans."""
         wanted = [at for at, number in enumerate(self.steps.numbers) if number > after]
-        names = self.plan.diagnostics[shard.key.diagnostic].variables
+        diagnostic = self.plan.diagnostics[shard.key.diagnostic]
+        names, files = diagnostic.variables, diagnostic.fields_of_steps
+        parts = {name: item.part(keys, shard.key.start, shard.key.count) for name, item in files.items()}
         apart = self.plan.singles.keys() | self.plan.fixed.keys()
         forms = [self.plan.layout.forms[place[1]] for place in shard.places.values() if place not in apart]
         return Inputs(
             tuple(self.steps.numbers[at] for at in wanted),
             tuple(self.steps.times[at] for at in wanted),
-            {name: self.plan.encodings[name] for name in names},
-            {name: tuple(self._values(shard, shard.places[name], wanted)) for name in names},
+            {name: self.plan.encodings[name] for name in names} | dict.fromkeys(files, Encoding()),
+            {name: tuple(self._values(shard, shard.places[name], wanted)) for name in names}
+            | {name: (values,) * len(wanted) for name, values in parts.items()},
             extremes=tuple(self._extremes(shard, names[0], at) for at in wanted),
             bytes=sum(form.bytes for form in forms) * len(wanted),
             weights={name: tuple(own[at] for at in wanted) for name, own in self.steps.weights.items()},
@@ -151,7 +156,7 @@ def _shard_works(
         plan, shard = own[0][0].plan, own[0][1]
         state = states.get(key)
         after = -1 if state is None else state.last_step
-        inputs = [item.inputs(at, after) for item, at in own]
+        inputs = [item.inputs(at, after, work.keys) for item, at in own]
         whole = Inputs.joined([item for item in inputs if item.numbers])
         if whole is not None:
             yield FoldWork(

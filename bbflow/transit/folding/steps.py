@@ -1,7 +1,7 @@
 """Steps on their way to the statistics: through transforms, and through the expression after them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from bbflow.operators.diagnostic import VALUE
 from bbflow.operators.expressions import Expression
@@ -69,12 +69,16 @@ class Then:
     """Where they come from."""
     expression: Expression
     """Of `value`."""
+    fields: Mapping[str, Array] = field(default_factory=dict)
+    """Fields of files by name, each of shape (points,)."""
 
     def part(self, points: slice) -> Steps:
         """Evaluate some of the points."""
-        return then(self.expression, self.steps.part(points))
+        return then(self.expression, self.steps.part(points), {name: own[points] for name, own in self.fields.items()})
 
 
-def then(expression: Expression, steps: Steps) -> Steps:
-    """Return an expression of some steps."""
-    return Steps(expression.evaluate({VALUE: steps}), None, steps.times, steps.numbers, steps.others)
+def then(expression: Expression, steps: Steps, fields: Mapping[str, Array]) -> Steps:
+    """Return an expression of some steps, and of fields that are the same in all of them."""
+    alike = {name: Steps([own] * len(steps.values), None, steps.times, steps.numbers) for name, own in fields.items()}
+    values = expression.evaluate({VALUE: steps, **alike})
+    return Steps(values, None, steps.times, steps.numbers, steps.others)

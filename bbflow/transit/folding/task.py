@@ -174,7 +174,8 @@ class ShardFold:
             self._close_spans(self._old.keys, dtype)
         level = INNER if self._diagnostic.each else OUTER
         if level == OUTER and self._diagnostic.then is not None:
-            steps = Then(steps, self._diagnostic.then)
+            fields = self._diagnostic.parts_after(work.keys, *self._old.region)
+            steps = Then(steps, self._diagnostic.then, fields)
         if self._diagnostic.weights:
             steps = WeighedSteps(steps, np.array(work.inputs.weights[self._diagnostic.weights]))
         rows = self._fold(level, dtype, steps, extremes_of(work.inputs, self._diagnostic, work.local))

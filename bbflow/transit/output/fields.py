@@ -94,10 +94,10 @@ def field_of(
     _check_units(diagnostic, attributes)
     for name in diagnostic.variables:
         check_foldable(blocks[name])
-    like = max((blocks[name] for name in diagnostic.of.variables), key=lambda block: len(block.shape))
+    like = max((blocks[name] for name in diagnostic.of_variables), key=lambda block: len(block.shape))
     _check_order(diagnostic, like.name, attributes)
-    types = {name: decoded_dtype(attributes.encoding(name), blocks[name].dtype) for name in diagnostic.of.variables}
-    dtype = types[like.name] if diagnostic.of.is_plain else diagnostic.of.dtype(types)
+    types = {name: decoded_dtype(attributes.encoding(name), blocks[name].dtype) for name in diagnostic.of_variables}
+    dtype = types[like.name] if diagnostic.of.is_plain else diagnostic.of_dtype(types)
     placement = placements.get(diagnostic.key)
     _check_rows(diagnostic.name, like, attributes, placement)
     if placement is not None:
@@ -329,7 +329,7 @@ def _check_units(diagnostic: Diagnostic, attributes: StreamAttributes) -> None:
     """See that an index gets what its thresholds are for; a variable that says nothing is taken to be right."""
     if diagnostic.units is None or not diagnostic.of.is_plain:
         return
-    variable = diagnostic.of.variables[0]
+    variable = diagnostic.of_variables[0]
     units = str(attributes.of(variable).get("units", diagnostic.units))
     if not same_units(units, diagnostic.units):
         names = ", ".join(operator.name for operator in diagnostic.operators)
@@ -346,12 +346,12 @@ def _folded(diagnostic: Diagnostic, dtype: DType) -> str:
 def _attributes(diagnostic: Diagnostic, attributes: StreamAttributes) -> dict[str, Any]:
     """Return those of the variable itself, if the field is one; what the configuration says comes first."""
     plain = diagnostic.of.is_plain
-    own = attributes.of(diagnostic.of.variables[0]) if plain else {"long_name": diagnostic.of.text}
+    own = attributes.of(diagnostic.of_variables[0]) if plain else {"long_name": diagnostic.of.text}
     if not plain:  # what all its variables have says where the points of the expression are, too
-        places = {attributes.of(name).get("coordinates") for name in diagnostic.of.variables}
+        places = {attributes.of(name).get("coordinates") for name in diagnostic.of_variables}
         own |= {"coordinates": next(iter(places))} if len(places) == 1 and None not in places else {}
-    if plain and diagnostic.name != diagnostic.of.variables[0]:
-        own.setdefault("long_name", diagnostic.of.variables[0])
+    if plain and diagnostic.name != diagnostic.of_variables[0]:
+        own.setdefault("long_name", diagnostic.of_variables[0])
     if diagnostic.then is not None or diagnostic.transforms:
         own.pop("standard_name", None)
     kept = {name: value for name, value in own.items() if name not in OF_VALUES | REFERENCES}

@@ -1,0 +1,150 @@
+"""Thresholds and climatologies of files beside a stream's variables, against NumPy on the whole."""
+
+import cftime
+import numpy as np
+import pytest
+import xarray as xr
+
+from bbflow.errors import ConfigError
+from testsupport.programs import part, run_program
+
+UNITS, FIRST = "hours since 2000-02-18", 2000
+STEPS, SHAPE = 60, (4, 6)
+LAT, LON = np.linspace(-60, 60, 4), np.arange(6) * 60.0
+RANDOM = np.random.default_rng(3)
+TAS = (280 + RANDOM.normal(0, 5, (STEPS, *SHAPE))).astype("f4")
+TAS[:, 1, 2] = np.nan
+TIMES = np.arange(STEPS) * 12.0
+DATES = cftime.num2date(TIMES, UNITS)
+DIMS = ("lat", "lon")
+DAYS = 280 + RANDOM.normal(0, 5, (366, *SHAPE))
+DAYS[:, 2, 3] = np.nan
+MONTHS = (280 + RANDOM.normal(0, 5, (12, *SHAPE))).astype("f4")
+DAY_OF = np.array([date.dayofyr - 1 for date in DATES])
+MONTH_OF = np.array([date.month - 1 for date in DATES])
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A climatology of months as CDO stamps it, thresholds of days as xclim has them, and a mask."""
+    places = {"lat": LAT, "lon": LON}
+    stamps = [date.toordinal() - cftime.datetime(1980, 1, 1).toordinal()
+              for date in (cftime.datetime(2001, month, 15) for month in range(1, 13))]  # fmt: skip
+    time = ("time", np.array(stamps, "f8"), {"units": "days since 1980-01-01", "calendar": "standard"})
+    field = (("time", *DIMS), MONTHS, {"units": "K"})
+    xr.Dataset({"tas": field}, {"time": time, **places}).to_netcdf(tmp_path / "months.nc")
+    days = xr.Dataset(
+        {"tx90": ((*DIMS, "dayofyear"), np.moveaxis(DAYS, 0, -1), {"units": "K"})},
+        {"dayofyear": np.arange(1, 367), **places},
+    )
+    days.to_zarr(tmp_path / "days.zarr", zarr_format=2)
+    xr.Dataset({"land": (DIMS, LAT[:, None] + 0 * LON > 0)}, places).astype("f4").to_netcdf(tmp_path / "land.nc")
+    return tmp_path
+
+
+def ranks_of(size):
+    coordinates = [("lat", LAT), ("lon", LON)]
+    return [
+        [
+            [*(coordinates if step == rank == 0 else []), *([("time", TIMES[step])] if rank == 0 else []),
+             ("tas", part(TAS[step], size, rank))]
+            for step in range(STEPS)
+        ]
+        for rank in range(size)
+    ]  # fmt: skip
+
+
+def run(files, operators, size=1, nodes=1, calendar="standard", **config):
+    attributes = {"tas/_ARRAY_DIMENSIONS": list(DIMS), "tas/units": "K", "time/units": UNITS, "time/calendar": calendar}
+    attributes |= {"lat/units": "degrees_north", "lon/units": "degrees_east"}
+    config = {"operators": operators, "windows": ["run"], "time": {"variable": "time"}} | config
+    return run_program(files, ranks_of(size), config, attributes, nodes)
+
+
+def operators_of(files):
+    months, days = {"clim": str(files / "months.nc")}, {"tx90": {"file": str(files / "days.zarr")}}
+    every = {"day": "max"}
+    return {
+        "anomaly": {"of": "tas - clim", "fields": months, "operators": ["mean", "max"], "windows": ["run", "month"]},
+        "masked": {"of": "where(land > 0.5, tas, nan)", "fields": {"land": str(files / "land.nc")},
+                   "operators": ["mean"]},
+        "warm": {"of": "tas", "each": every, "then": "value > tx90", "fields": days, "operators": ["mean", "sum"]},
+        "hot": {"of": "tas > tx90", "fields": days, "operators": ["sum"]},
+        "spells": {"of": "tas", "each": every, "then": "value > tx90", "fields": days,
+                   "operators": [{"longest_spell": {"above": 0.5}}]},
+        "rows": {"of": "tas - clim", "fields": months, "operators": [{"filter": {"above": 8}}, "mean"]},
+        "global": {"of": "tas - clim", "fields": months, "space": {"mean": ["lat", "lon"], "weights": "none"},
+                   "operators": ["mean"]},
+        "pair": {"of": "tas", "fields": days, "operators": [{"covariance": {"with": "tx90 + 0 * tas"}}]},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("size", "nodes", "batch"), [(1, 1, 64), (2, 2, 7)])
+def test_statistics_with_fields_of_files_are_those_of_all_steps(files, size, nodes, batch):
+    workers = {"processes": 0, "threads": 2, "batch_steps": batch}
+    ran = run(files, operators_of(files), size, nodes, workers=workers)
+    assert (ran.outcome.complete, ran.told) == (True, "")
+    results = ran.results
+    anomaly = TAS.astype("f8") - MONTHS[MONTH_OF]
+    np.testing.assert_allclose(results.anomaly_run_mean[0], anomaly.mean(axis=0), rtol=1e-4, atol=1e-5)
+    february = MONTH_OF == 1
+    np.testing.assert_allclose(results.anomaly_month_max[0], anomaly[february].max(axis=0), rtol=1e-4)
+    np.testing.assert_allclose(results.anomaly_month_max[1], anomaly[~february].max(axis=0), rtol=1e-4)
+    np.testing.assert_allclose(results.masked_run_mean[0], np.where(LAT[:, None] > 0, TAS.mean(axis=0), np.nan), 1e-6)
+    daily, limits = TAS.reshape(-1, 2, *SHAPE).max(axis=1), DAYS[DAY_OF[::2]]
+    warm = np.where(np.isnan(daily) | np.isnan(limits), np.nan, daily > limits)
+    np.testing.assert_allclose(results.warm_run_mean[0], warm.mean(axis=0))
+    np.testing.assert_allclose(results.warm_run_sum[0], warm.sum(axis=0))
+    every = np.where(np.isnan(TAS) | np.isnan(DAYS[DAY_OF]), np.nan, DAYS[DAY_OF] < TAS)
+    np.testing.assert_allclose(results.hot_run_sum[0], every.sum(axis=0))
+    assert results.spells_run_longest_spell[0, 0, 0] == longest(warm[:, 0, 0])
+    assert int(results.spells_run_longest_spell.max()) >= 3
+    with xr.open_zarr(ran.output / "results.zarr", group="rows_above", decode_times=False) as rows:
+        assert len(rows.value) == (anomaly > 8).sum()
+    np.testing.assert_allclose(results.global_run_mean[0], np.nanmean(anomaly), rtol=1e-5)
+    pairs = ((TAS - TAS.mean(axis=0)) * (DAYS[DAY_OF] - DAYS[DAY_OF].mean(axis=0))).mean(axis=0)
+    np.testing.assert_allclose(results.pair_run_covariance[0], pairs, rtol=1e-5)
+
+
+def longest(met):
+    best = run = 0
+    for value in met:
+        run = run + 1 if value == 1 else 0
+        best = max(best, run)
+    return best
+
+
+def refused(files, field, why, of="tas - x", calendar="standard", **more):
+    with pytest.raises(ConfigError, match=why):
+        run(files, {"y": {"of": of, "fields": {"x": field}, "operators": ["mean"], **more}}, calendar=calendar)
+
+
+def test_a_field_of_another_grid_is_refused(files):
+    with xr.open_dataset(files / "land.nc") as land:
+        land.isel(lat=slice(None, None, -1)).to_netcdf(files / "turned.nc")
+        land.isel(lon=slice(5)).to_netcdf(files / "less.nc")
+    refused(files, str(files / "turned.nc"), "point 0 along lat is at 60, but the stream's at -60")
+    refused(files, str(files / "less.nc"), r"of the grid \(lat: 4, lon: 5\)")
+
+
+def test_days_of_another_calendar_are_refused(files):
+    refused(files, str(files / "days.zarr"), "366 numbered days", calendar="noleap")
+    with xr.open_zarr(files / "days.zarr") as days:
+        days.isel(dayofyear=slice(365)).to_netcdf(files / "short.nc")
+    refused(files, str(files / "short.nc"), "has no row for day 366")
+
+
+def test_other_units_are_refused(files):
+    with xr.open_dataset(files / "months.nc", decode_times=False) as months:
+        months.tas.attrs["units"] = "degC"
+        months.to_netcdf(files / "celsius.nc")
+    refused(files, str(files / "celsius.nc"), "tas is in 'K', but x in 'degC'")
+
+
+def test_what_no_file_has_is_said_before_the_run(files):
+    refused(files, str(files / "none.nc"), "No such file")
+    refused(files, {"file": str(files / "land.nc"), "variable": "lnd"}, "no field 'lnd'")
+    refused(files, {"file": str(files / "land.nc"), "by": "clim_month"}, "no dimension with dates")
+    refused(files, str(files / "land.nc"), "is in no expression", of="tas")
+    refused(files, str(files / "land.nc"), "no variable of the stream", of="x + 1")
+    refused(files, {"file": str(files / "months.nc"), "by": "month"}, "is no climatology")
