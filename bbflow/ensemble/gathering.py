@@ -151,10 +151,7 @@ class EnsembleFold:
         left_out = sorted({name for ledger in self.moments.ledgers.values() for name in ledger.left_out})
         complete = not lost and not left_out and self._store is not None
         if self._store is not None:
-            told = {
-                name: f"{member.standing.value}: {member.mark.why if member.mark else ''}"
-                for name, member in lost.items()
-            }
+            told = {name: f"{member.standing.value}, {self._gave(name)}: {_why(member)}" for name, member in lost.items()}
             more: dict[str, Any] = {"bbflow_lost_members": told} if told else {}
             if self._verifying is not None:
                 self._verifying.summarise(self._states)
@@ -163,6 +160,10 @@ class EnsembleFold:
         self.moments.clear()
         self.places.clear()
         return complete
+
+    def _gave(self, name: str) -> str:
+        times = max(self._members[name].store.next.values())
+        return f"gave {times} time{'s' * (times != 1)}" if times else "gave nothing"
 
     def close(self) -> None:
         """Stop the members' analyses; another process can carry on."""
@@ -199,7 +200,8 @@ class EnsembleFold:
                 followed.member = self.roster.members((name,))[name]
         judged = followed.member.verdict.attempt if followed.member.verdict else 0
         begins = self._begin is not None and followed.analysis is None and judged < followed.member.number
-        if begins and followed.member.standing is Standing.RUNNING:
+        # A lost one too, whose program may have been killed before its analysis began: it has given what it wrote.
+        if begins and followed.member.standing in (Standing.RUNNING, Standing.LOST):
             assert self._begin is not None
             followed.attempt = judged + 1  # one that began before another's end was judged waits for its turn
             followed.analysis = self._begin(name, followed.attempt)
@@ -409,3 +411,7 @@ class EnsembleFold:
             return math.inf
         row = rows[at - 1] if at else None
         return -math.inf if row is None else row.instant if states.is_inner else row.end
+
+
+def _why(member: Member) -> str:
+    return member.mark.why if member.mark is not None else ""

@@ -57,6 +57,10 @@ class MemberStreams:
             if not self._results[member].has(name):
                 self._results[member].add_coordinate(name, values, (name,), own)
 
+    def attempt_of(self, member):
+        """Return its last attempt."""
+        return self._attempts[member]
+
     def end(self, member, *, code=0, complete=True):
         """Let it end."""
         attempt = self._attempts[member]
@@ -69,10 +73,10 @@ class MemberStreams:
         self.end(member, code=137, complete=False)
 
 
-def gathered(analysis, most_turns=1000):
+def gathered(analysis, most_turns=1000, begin=None):
     """Let an analysis run until all members are over; return whether it is complete, and what it said."""
     said = []
-    gathering = EnsembleFold(analysis, None, said.append)
+    gathering = EnsembleFold(analysis, begin, said.append)
     for _ in range(most_turns):
         busy = gathering.turn()
         if not busy and gathering.is_over:

@@ -11,7 +11,7 @@ from bbflow.ensemble import gathering as gathering_module
 from bbflow.ensemble.config import parse_ensemble
 from bbflow.ensemble.folding import room_for
 from bbflow.ensemble.gathering import EnsembleFold
-from bbflow.ensemble.roster import Standing
+from bbflow.ensemble.roster import Standing, Verdict
 from bbflow.operators.windows.calendars import Clock
 
 OPERATORS = ["mean", "std", "min", "max", {"percentiles": {"q": [10, 50]}}]
@@ -146,6 +146,46 @@ def test_a_lost_member_leaves_what_it_gave_and_the_counts_say_so(tmp_path):
     assert_equal(found, values)
     assert found.attrs["bbflow_status"] == "incomplete"
     assert "gone" in found.attrs["bbflow_lost_members"]["3"]
+
+
+class LateAnalysis:
+    """A member's analysis that begins when its program is dead already, and takes the steps that have landed."""
+
+    def __init__(self, streams, member, attempt, steps):
+        self._verdict = Verdict(attempt=attempt, complete=False, why="its stream was aborted")
+        for step in range(steps):
+            streams.write(member, {"tas": field(member, step)})
+
+    def done(self, *, ended):
+        return self._verdict if ended else None
+
+    def stop(self):
+        pass
+
+
+@pytest.mark.parametrize(("steps", "told"), [(1, "lost, gave 1 time: gone"), (0, "lost, gave nothing: gone")])
+def test_a_member_that_is_lost_before_its_analysis_began_gives_what_it_has_written(tmp_path, steps, told):
+    analysis = analysis_in(tmp_path, 2)
+    streams = MemberStreams(analysis)
+    for name in ("1", "2"):
+        streams.begin(name)
+    for step in range(2):
+        streams.write("1", {"tas": field(1, step)})
+    streams.end("1")
+    streams.roster.end("2", streams.attempt_of("2"), 137)
+    streams.roster.mark("2", Standing.LOST, "gone")
+    begun = []
+
+    def begin(name, attempt):
+        begun.append((name, attempt))
+        return LateAnalysis(streams, name, attempt, steps)
+
+    complete, _ = gathered(analysis, begin=begin)
+    assert not complete
+    assert begun == [("2", 1)]
+    found = shown(analysis)
+    assert found.members_step.values.tolist() == [1 + steps, 1]
+    assert found.attrs["bbflow_lost_members"] == {"2": told}
 
 
 @pytest.mark.parametrize("late", ["refuse", "amend"])
