@@ -1,20 +1,22 @@
 """Reading an ensemble's configuration, which is checked in full before anything starts."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from bbflow.configuring.config import parse_config
+from bbflow.ensemble.members import read_members, read_starts
 from bbflow.ensemble.settings import STEP, AcrossField, EnsembleAnalysis, EnsembleConfig, ScoresConfig, StatesConfig
+from bbflow.ensemble.sobol import PickFreeze
 from bbflow.errors import ConfigError
 from bbflow.operators.filter import Filter
 from bbflow.operators.operator import Operator
 from bbflow.operators.own.origin import look_in, reading
 from bbflow.operators.parse import parse_operators
+from bbflow.operators.statistics.weighting import weighted_by_member
 from bbflow.operators.windows.parse import parse_windows
-from bbflow.operators.windows.spans import StepsSpan
+from bbflow.operators.windows.spans import Run, StepsSpan
 from bbflow.operators.windows.window import Window
 from bbflow.reading.sections import as_list, flag, number, one_of, positive, read_section, text
 from bbflow.reading.yaml_files import read_yaml
@@ -30,6 +32,8 @@ ORDERED = frozenset(
     ("first", "last", "instant", "argmin", "argmax", "trend", "longest_spell", "spell_count", "spell_steps")
 )
 """Operators that go by the order of what they fold."""
+SOBOL = "sobol"
+"""What stands among the operators for Sobol' indices."""
 NOT_HERE = ("functions", "publication", "netcdf", "copy_to", "work", "continue", "results")
 """Keys of a run's configuration that an ensemble's can't have."""
 
@@ -77,7 +81,7 @@ def parse_ensemble(content: Any) -> EnsembleAnalysis:
             found, own = _field(str(key), parts, content.get("windows"), config)
         except ConfigError as error:
             raise ConfigError(f"operators of {key}: {error}") from None
-        fields.append(found)
+        fields += found
         inner |= own
     member_content = {**rest, "operators": inner, "windows": [STEP_WINDOW]}
     member = parse_config(member_content)
@@ -87,12 +91,14 @@ def parse_ensemble(content: Any) -> EnsembleAnalysis:
 
 
 def _parse_section(content: Any) -> EnsembleConfig:
-    config = read_section(
+    config: Any = read_section(
         EnsembleConfig,
         content,
         "ensemble",
         name=text,
-        members=_members,
+        members=read_members,
+        starts=read_starts,
+        sobol=lambda value: tuple(map(text, as_list(value, "sobol"))),
         on_failure=one_of("wait", "lost"),
         lost_after_s=number,
         late=one_of("refuse", "amend"),
@@ -103,36 +109,35 @@ def _parse_section(content: Any) -> EnsembleConfig:
         keep=flag,
         truth=text,
     )
+    names, weights = config.members
+    config = replace(config, members=names, weights=weights)
+    if config.sobol is not None:
+        config = replace(config, sobol=_design(config.sobol, names))
     if config.truth in config.members:
         raise ConfigError(f"ensemble: truth: {config.truth!r} is one of the members: give the truth another name")
     if config.show is not None and config.show > len(config.members):
         raise ConfigError(f"ensemble: show: {config.show} is more than the {len(config.members)} members")
-    return config
+    checked: EnsembleConfig = config
+    return checked
 
 
-def _members(value: Any) -> tuple[str, ...]:
-    """Read how many members there are, or their names."""
-    if isinstance(value, list):
-        names = tuple(
-            str(item) if isinstance(item, int) and not isinstance(item, bool) else text(item) for item in value
+def _design(parameters: tuple[str, ...], members: tuple[str, ...]) -> PickFreeze:
+    design = PickFreeze(parameters, members)
+    if len({*parameters}) < len(parameters) or len(members) % design.size:
+        raise ConfigError(
+            f"ensemble: sobol: {len(parameters)} parameters, each once, need groups of {design.size} members: A, B, "
+            f"and one for each parameter; {len(members)} members aren't whole groups"
         )
-    else:
-        names = tuple(str(number) for number in range(1, positive(value) + 1))
-    for name in names:
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name):
-            raise ConfigError(f"member {name!r} must be a word of letters, digits, _ and -: a directory is called so")
-        if names.count(name) > 1:
-            raise ConfigError(f"member {name!r} is there twice: each has a name of its own")
-    if not names:
-        raise ConfigError("there are no members: give their number, or their names")
-    return names
+    return design
 
 
 def _field(
     key: str, parts: dict[str, Any], windows: Any, ensemble: EnsembleConfig
-) -> tuple[AcrossField, dict[str, Any]]:
+) -> tuple[list[AcrossField], dict[str, Any]]:
     """Read a diagnostic: what is computed across members, and the entries of the members' own configuration."""
-    operators = _operators(as_list(parts.pop("operators", []), "operators"), len(ensemble.members))
+    items = as_list(parts.pop("operators", []), "operators")
+    has_indices = SOBOL in items
+    operators = _operators([item for item in items if item != SOBOL], ensemble) if items != [SOBOL] else ()
     scores = _scores(parts.pop("scores"), ensemble) if "scores" in parts else None
     own = parts.pop("windows", windows)
     inner = _inner_window(parts.get("each"))
@@ -151,9 +156,23 @@ def _field(
                 f"windows: {item.name} can't be had over members and times: take spans of the calendar, such as month, "
                 "or run; without windows each time is by itself"
             )
-    if scores is not None and any(item != window for item in across):
-        raise ConfigError("scores are of each time: take 'windows' out, or put the scores under another name")
-    found = AcrossField(key, key, f"{key}_{window.name}_{ONE_VALUE}", window, across, operators, others, scores)
+    for chosen, what in ((scores is not None, "scores"), (has_indices, "Sobol' indices")):
+        if chosen and any(item != window for item in across):
+            raise ConfigError(f"{what} are of each time: take 'windows' out, or put the {what} under another name")
+    calendar = [item.name for item in across if item != window and not isinstance(item.spans, Run)]
+    if ensemble.starts and calendar:
+        raise ConfigError(
+            f"windows: {calendar[0]} isn't the same span of all starts: take each: {{{calendar[0]}: mean}}, or run"
+        )
+    result = f"{key}_{window.name}_{ONE_VALUE}"
+    found = []
+    if operators or scores:
+        found.append(AcrossField(key, key, result, window, across, operators, others, scores))
+    if has_indices:
+        if ensemble.sobol is None:
+            raise ConfigError("sobol: say in 'ensemble' which parameters the members' design has: sobol: [a, b]")
+        indices = ensemble.sobol.operators()
+        found.append(AcrossField(f"{key} sobol", key, result, window, across, indices, {}, design=ensemble.sobol))
     return found, inside
 
 
@@ -170,6 +189,8 @@ def _scores(content: Any, ensemble: EnsembleConfig) -> ScoresConfig:
         bins=positive,
         climatology=parse_path,
     )
+    if ensemble.weights:
+        raise ConfigError("scores take all members alike: give 'members' without weights")
     if read.reference is None and ensemble.truth is None:
         raise ConfigError("scores: there is no 'reference', and 'ensemble' names no 'truth': give one of them")
     made = parse_operators(["mean", {"var": {"ddof": 1}}])
@@ -192,12 +213,12 @@ def _inner_window(each: Any) -> Any:
     raise ConfigError(f"each: {each!r} is not a map of a window to an operator, such as {{day: max}}")
 
 
-def _operators(items: list[Any], members: int) -> tuple[Operator, ...]:
-    chosen = []
+def _operators(items: list[Any], ensemble: EnsembleConfig) -> tuple[Operator, ...]:
+    chosen, members = [], len(ensemble.members)
     for item in items:
         name = next(iter(item)) if isinstance(item, Mapping) and len(item) == 1 else item
         given = dict(item[name] or {}) if isinstance(item, Mapping) and name in item else {}
-        if name in SAMPLES:
+        if name in SAMPLES and not ensemble.weights:
             given.setdefault("ddof", 1)
         if name in ("percentiles", "median"):
             given.setdefault("steps", max(members, 2))
@@ -210,7 +231,8 @@ def _operators(items: list[Any], members: int) -> tuple[Operator, ...]:
             raise ConfigError(f"{operator.name!r} means nothing across members, which have no order")
         if operator.is_users:
             raise ConfigError(f"{operator.name!r} is an operator of your own, which can't be taken across members yet")
-    return tuple(item for item in operators if isinstance(item, Operator))
+    found = tuple(item for item in operators if isinstance(item, Operator))
+    return tuple(weighted_by_member(item) for item in found) if ensemble.weights else found
 
 
 def _check_times(fields: list[AcrossField]) -> None:

@@ -8,7 +8,8 @@ import numpy as np
 
 from bbflow.ensemble.grid import CommonGrid, GridField
 from bbflow.ensemble.moments import ALIGNMENT_BYTES, Counted, Ledger, Moment, MomentFiles
-from bbflow.ensemble.settings import STEP, AcrossField, EnsembleAnalysis
+from bbflow.ensemble.settings import STEP, AcrossField, EnsembleAnalysis, split_run
+from bbflow.ensemble.sobol import whole_groups
 from bbflow.operators.fold import fold_steps
 from bbflow.operators.state import StateLayout
 from bbflow.operators.steps import Array, Steps
@@ -26,6 +27,8 @@ class Contribution:
     """The time (microseconds)."""
     values: Mapping[str, Array]
     """Result to its values, of shape (points,)."""
+    weight: float = 1.0
+    """How much they count, for operators that are weighted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,13 +161,15 @@ def _numbers(states: WindowStates, before: Ledger, now: Ledger) -> tuple[float, 
 
 
 def _fold_field(item: FieldState, source: memoryview | None, target: memoryview, new: Sequence[Contribution]) -> None:
+    if item.field.design is not None:
+        new = [new[at] for at in whole_groups(item.field.design, [split_run(each.member)[1] for each in new])]
     blocks = [each.values[item.field.result] for each in new]
     numbers = np.arange(len(new), dtype="i8")
     others = {
         text: Steps([each.values[name] for each in new], times=numbers.astype("f8"), numbers=numbers)
         for text, name in item.field.others.items()
     }
-    fold_steps(item.layout, source, target, blocks, others=others)
+    fold_steps(item.layout, source, target, blocks, others=others, weights=[each.weight for each in new])
 
 
 def finished(item: FieldState, moment: Moment) -> dict[str, Array]:

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Protocol
 
 import msgspec
@@ -14,7 +15,7 @@ from bbflow.ensemble.grid import CommonGrid
 from bbflow.ensemble.moments import Ledger, MomentFiles
 from bbflow.ensemble.places import GRID, RESULTS, STORE, EnsemblePlaces
 from bbflow.ensemble.roster import Member, MemberRoster, Standing, Verdict
-from bbflow.ensemble.settings import EnsembleAnalysis
+from bbflow.ensemble.settings import EnsembleAnalysis, run_of, split_run
 from bbflow.ensemble.store import EnsembleStore, MomentShown
 from bbflow.ensemble.verifying import Verifying
 from bbflow.errors import ConfigError
@@ -24,6 +25,8 @@ from bbflow.operators.windows.spans import Run
 
 FOREVER = 1 << 61
 """End of the whole run (microseconds)."""
+HOUR_US = 3.6e9
+"""Lead times are in hours."""
 TURN_BYTES = 256 << 20
 """About how much is read of members in one turn: it stays in memory until it is folded."""
 
@@ -87,8 +90,11 @@ class EnsembleFold:
         self._inner = inner
         self._members = {
             name: Followed(MemberStore(name, analysis.output_of(name) / RESULTS, inner, results), Member(name=name))
-            for name in ensemble.everybody
+            for name in ensemble.runs
         }
+        self._units = self._taken_together()
+        self._leads: dict[str, int] = {}
+        """Start to its time (microseconds)."""
         self._states: dict[str, WindowStates] = {}
         self._store: EnsembleStore | None = None
         self._verifying: Verifying | None = None
@@ -99,8 +105,18 @@ class EnsembleFold:
     def _open(self, grid: CommonGrid) -> None:
         self._states = states_of(self._analysis, grid)
         ensemble = self._analysis.ensemble
-        self._store = EnsembleStore(self._output / STORE, ensemble.name, ensemble.members, grid)
+        self._leads = {start: grid.start(start) for start in ensemble.starts}
+        self._store = EnsembleStore(self._output / STORE, ensemble.name, ensemble.members, grid, self._leads)
         self._verifying = Verifying(grid, self._store, self._truth, self._say)
+
+    def _taken_together(self) -> list[list[str]]:
+        """Return the runs of which times are taken together: the groups of a design, else each by itself."""
+        ensemble, units = self._analysis.ensemble, dict[tuple[str, object], list[str]]()
+        for name in ensemble.runs:
+            start, member = split_run(name)
+            place = ensemble.sobol.places.get(member) if ensemble.sobol is not None else None
+            units.setdefault((start, name if place is None else place[0]), []).append(name)
+        return list(units.values())
 
     @property
     def progress(self) -> dict[str, tuple[Member, int]]:
@@ -128,7 +144,7 @@ class EnsembleFold:
                 fold(self.moments, self._states[ledger.window], ledger, contributions)
         for followed, window, through in taken:
             followed.store.next[window] = through
-            if not self._analysis.ensemble.keep and followed.store.member != self._analysis.ensemble.truth:
+            if not self._analysis.ensemble.keep and not self._is_truth(followed.store.member):
                 followed.store.let_go(window, through)
         shown = self._show()
         return bool(given) or shown
@@ -151,7 +167,9 @@ class EnsembleFold:
         left_out = sorted({name for ledger in self.moments.ledgers.values() for name in ledger.left_out})
         complete = not lost and not left_out and self._store is not None
         if self._store is not None:
-            told = {name: f"{member.standing.value}, {self._gave(name)}: {_why(member)}" for name, member in lost.items()}
+            told = {
+                name: f"{member.standing.value}, {self._gave(name)}: {_why(member)}" for name, member in lost.items()
+            }
             more: dict[str, Any] = {"bbflow_lost_members": told} if told else {}
             if self._verifying is not None:
                 self._verifying.summarise(self._states)
@@ -174,7 +192,7 @@ class EnsembleFold:
     # Members
 
     def _look_at_members(self) -> None:
-        for name, member in self.roster.members(self._analysis.ensemble.everybody).items():
+        for name, member in self.roster.members(self._analysis.ensemble.runs).items():
             followed = self._members[name]
             followed.member = member
             self._follow_analysis(name, followed)
@@ -267,24 +285,35 @@ class EnsembleFold:
         given: dict[str, tuple[Ledger, list[Contribution]]] = {}
         taken: list[tuple[Followed, str, int]] = []
         left = TURN_BYTES
-        for name, followed in self._members.items():
-            if not self._fits(followed):
-                continue
+        for unit in self._units:
             for window in self._inner:
-                rows = self._rows(followed, window)
-                at = followed.store.next[window]
-                while at < len(rows) and left > 0:
-                    left -= self._take_row(name, followed, window, rows[at], given)
-                    at += 1
-                if at > followed.store.next[window]:
-                    taken.append((followed, window, at))
+                reached: dict[str, int] = {}
+                for _, rows in groupby(self._ready(unit, window), lambda item: item[0]):
+                    if left <= 0:
+                        break
+                    for _, name, at, row in rows:
+                        left -= self._take_row(name, self._members[name], window, row, given)
+                        reached[name] = at + 1
+                taken += [(self._members[name], window, at) for name, at in reached.items()]
         return given, taken
+
+    def _ready(self, unit: Sequence[str], window: str) -> list[tuple[int, str, int, Row]]:
+        """Return the times of some runs that aren't taken yet, up to the last that all have or won't have, in order."""
+        found, ready = [], math.inf
+        for name in unit:
+            followed = self._members[name]
+            rows = self._rows(followed, window) if self._fits(followed) else ()
+            if not followed.member.standing.is_over or followed.analysis is not None:
+                ready = min(ready, rows[-1].instant if rows else -math.inf)
+            first = followed.store.next[window]
+            found += [(row.instant, name, first + at, row) for at, row in enumerate(rows[first:])]
+        return sorted((item for item in found if item[0] <= ready), key=lambda item: item[0])
 
     def _take_row(
         self, name: str, followed: Followed, inner: str, row: Row, given: dict[str, tuple[Ledger, list[Contribution]]]
     ) -> int:
         """Read a row's fields for each moment that they go into; give the bytes that were read."""
-        if name == self._analysis.ensemble.truth:
+        if self._is_truth(name):
             return 0
         wanted = [states for states in self._states.values() if states.inner.name == inner]
         results = dict.fromkeys(result for states in wanted for result in states.results)
@@ -294,13 +323,17 @@ class EnsembleFold:
             return 0  # it was folded before this process began, and let go of
         for states in wanted:
             assert followed.store.grid is not None
-            ledger = self._moment_of(states, row, followed.store.grid.clock)
+            ledger = self._moment_of(states, row, followed.store.grid.clock, split_run(name)[0])
             if ledger is not None:
                 own = given.setdefault(ledger.name, (ledger, []))[1]
-                own.append(Contribution(name, row.instant, {result: there[result] for result in states.results}))
+                mine = {result: there[result] for result in states.results}
+                own.append(Contribution(name, row.instant, mine, self._analysis.weight_of(name)))
         return sum(own.nbytes for own in there.values())
 
-    def _moment_of(self, states: WindowStates, row: Row, own: Clock) -> Ledger | None:
+    def _is_truth(self, run: str) -> bool:
+        return split_run(run)[1] == self._analysis.ensemble.truth
+
+    def _moment_of(self, states: WindowStates, row: Row, own: Clock, start: str) -> Ledger | None:
         """Return the moment that a row goes into, with nothing in it; None if it goes into none."""
         assert self._grid is not None
         window, clock = states.window, self._grid.clock
@@ -308,10 +341,13 @@ class EnsembleFold:
         if own != clock:  # another reference date
             time, begin, end = (clock.number(own.date(number)) for number in (time, begin, end))
         numbers = time, begin, end
+        if start:
+            lead, *bounds = ((self._grid.instant(n, clock) - self._leads[start]) / HOUR_US for n in numbers)
+            numbers = lead, bounds[0], bounds[1]
         if states.is_inner:
-            return Ledger(window=window.name, begin=row.instant, end=row.end, numbers=numbers)
+            return Ledger(window=window.name, begin=row.instant, end=row.end, numbers=numbers, start=start)
         if isinstance(window.spans, Run):
-            return Ledger(window=window.name, begin=0, end=FOREVER, numbers=numbers)
+            return Ledger(window=window.name, begin=0, end=FOREVER, numbers=numbers, start=start)
         date = clock.date(numbers[1])
         key = window.key(date, row.index)
         if key is None:
@@ -346,7 +382,7 @@ class EnsembleFold:
 
     def _truth(self, result: str, ledger: Ledger) -> Array | None:
         """Return the truth's field of a moment; None if it has none."""
-        followed = self._members[self._analysis.ensemble.truth or ""]
+        followed = self._members[run_of(ledger.start, self._analysis.ensemble.truth or "")]
         window = self._states[ledger.window].inner.name
         row = next((row for row in self._rows(followed, window) if row.instant == ledger.begin), None)
         found = None if row is None else followed.store.read(result, row)
@@ -361,9 +397,10 @@ class EnsembleFold:
             moment = self.moments.get(ledger.name)
             assert moment is not None
             results = {item.field.key: finished(item, moment) for item in states.fields} if is_new else {}
-            self._store.write(states, ledger, shown, results)
+            self._store.write(states, ledger, results)
             if is_new and self._verifying is not None:
                 self._verifying.score(states, ledger, moment)
+            self._store.mark(states, ledger, shown)
         if due:
             self._store.commit()
         for states, ledger, shown, _ in due:
@@ -373,8 +410,16 @@ class EnsembleFold:
 
     def _due(self, states: WindowStates, store: EnsembleStore) -> list[tuple[WindowStates, Ledger, MomentShown, bool]]:
         """Say which moments of a window are to be shown, as what, and whether with other values than before."""
-        passed = self._passed(states)
-        ledgers = [ledger for ledger in self.moments.of(states.window.name) if not ledger.closed]
+        own: dict[str, list[Ledger]] = {}
+        for ledger in self.moments.of(states.window.name):
+            if not ledger.closed:
+                own.setdefault(ledger.start, []).append(ledger)
+        return [one for start, ledgers in own.items() for one in self._due_of(states, store, start, ledgers)]
+
+    def _due_of(
+        self, states: WindowStates, store: EnsembleStore, start: str, ledgers: Sequence[Ledger]
+    ) -> list[tuple[WindowStates, Ledger, MomentShown, bool]]:
+        passed = self._passed(states, start)
         is_past = [passed >= (ledger.begin if states.is_inner else ledger.end) for ledger in ledgers]
         least = self._analysis.ensemble.show or math.inf
         last = max((at for at, own in enumerate(ledgers) if is_past[at] or len(own.members) >= least), default=-1)
@@ -397,9 +442,10 @@ class EnsembleFold:
             return True
         return states.is_inner and len(ledger.members) == len(self._analysis.ensemble.members)
 
-    def _passed(self, states: WindowStates) -> float:
-        """Return the time that all members have passed, and have been folded up to."""
-        return min((self._frontier(followed, states) for followed in self._members.values()), default=-math.inf)
+    def _passed(self, states: WindowStates, start: str) -> float:
+        """Return the time that all runs of a start have passed, and have been folded up to."""
+        names = (run_of(start, name) for name in self._analysis.ensemble.everyone)
+        return min((self._frontier(self._members[name], states) for name in names), default=-math.inf)
 
     def _frontier(self, followed: Followed, states: WindowStates) -> float:
         if not self._fits(followed):

@@ -9,6 +9,7 @@ import cftime  # type: ignore[import-untyped]
 import msgspec
 import numpy as np
 
+from bbflow.ensemble.members import date_parts
 from bbflow.errors import ConfigError, nearest
 from bbflow.host.atomic import write_whole
 from bbflow.operators.steps import Array
@@ -149,6 +150,28 @@ class CommonGrid(msgspec.Struct, frozen=True, kw_only=True):
         date = clock.date(number)
         since = date - cftime.datetime(1970, 1, 1, calendar=clock.calendar, has_year_zero=date.has_year_zero)
         return int((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds)
+
+    def start(self, start: str) -> int:
+        """Return the date at which forecasts start as such a time.
+
+        Raises
+        ------
+        ConfigError
+            If the members' calendar hasn't got it.
+        """
+        if self.clock.by_steps:
+            raise ConfigError("ensemble: starts: the members' steps have no time: let their program write one")
+        try:
+            date = cftime.datetime(*date_parts(start), calendar=self.calendar)
+        except ValueError:
+            raise ConfigError(f"ensemble: starts: the members' calendar {self.calendar!r} has no {start}") from None
+        return self.instant(self.clock.number(date), self.clock)
+
+    def number(self, instant: int) -> float:
+        """Return the number on the ensemble's time axis of a time in microseconds."""
+        if self.clock.by_steps:
+            return instant / STEP_US
+        return self.clock.number(cftime.num2date(instant, "microseconds since 1970-01-01", self.calendar))
 
     def save(self, path: Path) -> None:
         """Write it."""

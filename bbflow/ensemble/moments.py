@@ -44,7 +44,9 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     end: int
     """End of the span; the same as `begin` for a time."""
     numbers: tuple[float, float, float]
-    """Its time, begin and end in the ensemble's units."""
+    """Its time, begin and end in the ensemble's units; with starts the lead times in hours."""
+    start: str = ""
+    """Of the forecasts whose moment it is; empty if members have no starts."""
     serial: int = 0
     """Grows with each change; of two files of one moment the greater counts."""
     members: dict[str, Counted] = {}
@@ -62,7 +64,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         """What its file is called, without the suffix: files of one window lie in the order of time."""
-        return f"{self.window}.{self.begin + (1 << 62):020d}"
+        return f"{self.window}.{self.start and f'{self.start}.'}{self.begin + (1 << 62):020d}"
 
 
 @dataclass(frozen=True, slots=True)

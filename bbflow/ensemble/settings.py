@@ -7,6 +7,7 @@ from typing import Any
 
 from bbflow.configuring.settings import Config
 from bbflow.ensemble.scoring import KeptMembers
+from bbflow.ensemble.sobol import PickFreeze
 from bbflow.operators.family import Family
 from bbflow.operators.operator import Operator
 from bbflow.operators.windows.window import Window
@@ -33,6 +34,10 @@ class EnsembleConfig:
 
     members: tuple[str, ...]
     """Their names."""
+    weights: tuple[float, ...] = ()
+    """How much each counts; empty if all count alike."""
+    starts: tuple[str, ...] = ()
+    """Dates at which forecasts start, ascending: each member runs from each; empty if there is one run of each."""
     name: str = ""
     """The ensemble's; the stream's by default."""
     on_failure: str = "wait"
@@ -48,11 +53,18 @@ class EnsembleConfig:
     """Where open moments are."""
     keep: bool = False
     """Whether the members' own fields stay."""
+    sobol: PickFreeze | None = None
+    """The design by which members' parameters were drawn; None if it is none for Sobol' indices."""
     truth: str | None = None
     """A further member that isn't in the statistics: scores may be against it."""
 
     @property
-    def everybody(self) -> tuple[str, ...]:
+    def runs(self) -> tuple[str, ...]:
+        """Names of all that run: the members, and the truth if there is one; with starts START.NAME."""
+        return tuple(run_of(start, name) for start in self.starts or ("",) for name in self.everyone)
+
+    @property
+    def everyone(self) -> tuple[str, ...]:
         """The members, and the truth if there is one."""
         return self.members if self.truth is None else (*self.members, self.truth)
 
@@ -111,6 +123,8 @@ class AcrossField:
     """Further inputs by their text: what a member's store calls them."""
     scores: ScoresConfig | None = None
     """What it is scored against; None if it isn't."""
+    design: PickFreeze | None = None
+    """What makes the members groups that are taken whole; None if each is taken by itself."""
 
     @property
     def keeping(self) -> tuple[Operator | ScoresConfig, ...]:
@@ -135,6 +149,11 @@ class EnsembleAnalysis:
     def output(self) -> Path:
         """The ensemble's directory."""
         return self.member.output
+
+    def weight_of(self, run: str) -> float:
+        """Return how much a run counts."""
+        own = self.ensemble
+        return dict(zip(own.members, own.weights, strict=True))[split_run(run)[1]] if own.weights else 1.0
 
     def output_of(self, member: str) -> Path:
         """Return a member's directory."""
@@ -166,6 +185,17 @@ class EnsembleAnalysis:
             time=time,
             continued=output if continues else None,
         )
+
+
+def run_of(start: str, member: str) -> str:
+    """Return what a member's run from a start is called."""
+    return f"{start}.{member}" if start else member
+
+
+def split_run(run: str) -> tuple[str, str]:
+    """Return the start of a run, empty if there are none, and its member."""
+    start, _, member = run.rpartition(".")
+    return start, member
 
 
 def suffix_of(member: str, attempt: int) -> str:

@@ -22,7 +22,9 @@ from bbflow.transit.output.fields import ResultField, reinterpreted
 from bbflow.zarr_store.growing import GrowingZarr
 from bbflow.zarr_store.stored_names import stored_name
 
-REALIZATION = "realization"
+REALIZATION, START = "realization", "start"
+SMALL_BYTES = 1 << 16
+"""Values of a lead time for all starts that are written as one chunk."""
 
 
 class MomentShown(IntEnum):
@@ -51,13 +53,19 @@ class EnsembleStore:
         Names of all members.
     grid
         What they have in common.
+    starts
+        Starts of forecasts to their times (microseconds): the second dimension, the first one is the lead time then.
+        Empty if members have none: the first is the time.
     """
 
-    def __init__(self, path: Path, name: str, members: tuple[str, ...], grid: CommonGrid) -> None:
+    def __init__(
+        self, path: Path, name: str, members: tuple[str, ...], grid: CommonGrid, starts: Mapping[str, int]
+    ) -> None:
         self.path = path
         self._grid, self._clock = grid, grid.clock
         self._store = GrowingZarr(path)
-        self._starts: dict[str, list[float]] = {}
+        self._columns = {start: at for at, start in enumerate(starts)}
+        self._begins: dict[str, list[float]] = {}
         self._shown: dict[str, tuple[Array, Array]] = {}
         if self._store.is_new:
             now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -70,6 +78,12 @@ class EnsembleStore:
                 bbflow_members=list(members),
                 bbflow_status="running",
             )
+        if starts and START not in self._store:
+            told = {"standard_name": "forecast_reference_time", "long_name": "start of the forecasts"}
+            numbers = np.array([grid.number(instant) for instant in starts.values()], "f8")
+            own = self._clock.attributes | told
+            self._store.create(START, (START,), numbers.shape, "f8", own, chunks=numbers.shape)
+            self._store.write(START, 0, numbers)
 
     def has_coordinates(self) -> bool:
         """Whether the grid's coordinates are written."""
@@ -89,10 +103,9 @@ class EnsembleStore:
         self,
         states: WindowStates,
         ledger: Ledger,
-        shown: MomentShown,
         results: Mapping[str, Mapping[str, Array]],
     ) -> None:
-        """Write a moment's row; readers see it with the next `commit`.
+        """Write a moment's values; `mark` comes after all of them.
 
         Parameters
         ----------
@@ -100,13 +113,10 @@ class EnsembleStore:
             Of its window.
         ledger
             What is in it.
-        shown
-            What it is from now on.
         results
             Field's key to operator to values; empty if they are there.
         """
         window = states.window.name
-        time, begin, end = ledger.numbers
         at = self._index(states, self._key(states, ledger))
         for item in states.fields if results else ():
             for operator in item.field.operators:
@@ -114,14 +124,56 @@ class EnsembleStore:
                 values = results[item.field.key][operator.name]
                 if name not in self._store:
                     self._create(name, item, states, operator, values)
-                self._store.write(name, at, values[np.newaxis])
-        self._store.write(f"time_{window}_bnds", at, np.array([[begin, end]]))
-        self._store.write(f"members_{window}", at, np.array([len(ledger.members)], "i4"))
+                self._put(name, at, ledger, values)
+
+    def mark(self, states: WindowStates, ledger: Ledger, shown: MomentShown) -> None:
+        """Say what a moment is from now on; a new row is seen with the next `commit`.
+
+        Of forecasts a cell is seen at once. So its status comes after its values, and the count after that: with a
+        count of 0 there is nothing (`shown`), and with another than the ledger's all is written again.
+        """
+        window, axis = states.window.name, self._axis(states)
+        time, begin, end = ledger.numbers
+        at = self._index(states, self._key(states, ledger))
+        self._store.write(f"{axis}_bnds", at, np.array([[begin, end]]))
+        self._put(f"status_{window}", at, ledger, np.array(shown, "i1"))
         if not states.is_inner:
-            self._store.write(f"fields_{window}", at, np.array([ledger.fields], "i8"))
-        self._store.write(f"status_{window}", at, np.array([shown], "i1"))
-        self._store.write(f"time_{window}", at, np.array([time]))
+            self._put(f"fields_{window}", at, ledger, np.array(ledger.fields, "i8"))
+        self._put(f"members_{window}", at, ledger, np.array(len(ledger.members), "i4"))
+        self._store.write(axis, at, np.array([time]))
         self._shown.pop(window, None)
+
+    def _put(self, name: str, at: int, ledger: Ledger, values: Array) -> None:
+        if ledger.start:
+            self._store.write_cell(name, at, self._columns[ledger.start], values)
+        else:
+            self._store.write(name, at, values[np.newaxis])
+
+    def _make(
+        self,
+        name: str,
+        states: WindowStates,
+        dims: tuple[str, ...],
+        values: Array,
+        attributes: Mapping[str, Any],
+    ) -> None:
+        """Make the array of a window of which one moment has such values; of forecasts the starts are its second dim.
+
+        What is small has one chunk for all starts of a lead time.
+        """
+        axis = self._axis(states)
+        if not self._columns:
+            chunks = None if values.ndim else (512,)
+            self._store.create(name, (axis, *dims), (0, *values.shape), values.dtype, attributes, chunks)
+            return
+        starts = len(self._columns)
+        columns = starts if values.nbytes * starts <= SMALL_BYTES else 1
+        shape, chunks = (0, starts, *values.shape), (1, columns, *values.shape)
+        self._store.create(name, (axis, START, *dims), shape, values.dtype, attributes, chunks)
+
+    def _axis(self, states: WindowStates) -> str:
+        """Return the name of a window's axis."""
+        return f"{'lead_time' if self._columns else 'time'}_{states.window.name}"
 
     def write_beside(
         self,
@@ -135,10 +187,8 @@ class EnsembleStore:
         """Write what belongs to a moment's row, such as a score, into an array of its own."""
         at = self._index(states, self._key(states, ledger))
         if name not in self._store:
-            axes = (f"time_{states.window.name}", *dims)
-            chunks = None if values.ndim else (512,)
-            self._store.create(name, axes, (0, *values.shape), values.dtype, attributes, chunks)
-        self._store.write(name, at, values[np.newaxis])
+            self._make(name, states, dims, values, attributes)
+        self._put(name, at, ledger, values)
 
     def values(self, name: str) -> Array | None:
         """Return an array's values; None if there is no such array."""
@@ -172,7 +222,11 @@ class EnsembleStore:
             self._shown[window] = self._store.read(f"status_{window}"), self._store.read(count)
         at = starts.index(self._key(states, ledger))
         status, fields = self._shown[window]
-        return (MomentShown(int(status[at])), int(fields[at])) if at < len(status) else (MomentShown.NOT, 0)
+        if at >= min(len(status), len(fields)):
+            return MomentShown.NOT, 0
+        place = (at, self._columns[ledger.start]) if ledger.start else at
+        own = int(fields[place])
+        return (MomentShown(int(status[place])), own) if own else (MomentShown.NOT, 0)
 
     def complete(self, states: WindowStates) -> int:
         """Return how many moments of a window all members had passed when they were shown."""
@@ -200,16 +254,16 @@ class EnsembleStore:
 
     def _known(self, states: WindowStates) -> list[float]:
         window = states.window.name
-        if window not in self._starts:
-            bounds = f"time_{window}_bnds"
+        if window not in self._begins:
+            bounds = f"{self._axis(states)}_bnds"
             begins = self._store.read(bounds)[:, 0].tolist() if bounds in self._store else []
-            self._starts[window] = [0.0] * len(begins) if isinstance(states.window.spans, Run) else begins
-        return self._starts[window]
+            self._begins[window] = [0.0] * len(begins) if isinstance(states.window.spans, Run) else begins
+        return self._begins[window]
 
     def _index(self, states: WindowStates, begin: float) -> int:
         """Return where a moment lies on its axis: one that was shown before a kill has its row."""
         starts = self._known(states)
-        if f"time_{states.window.name}" not in self._store:
+        if self._axis(states) not in self._store:
             self._create_axis(states)
         if begin in starts:
             return starts.index(begin)
@@ -217,24 +271,25 @@ class EnsembleStore:
         return len(starts) - 1
 
     def _create_axis(self, states: WindowStates) -> None:
-        window, cf = states.window.name, self._clock.attributes
-        time = f"time_{window}"
-        self._store.create(
-            time, (time,), (0,), "f8", {**cf, **self._clock.meaning, "axis": "T", "bounds": f"{time}_bnds"}, (512,)
-        )
-        self._store.create(f"{time}_bnds", (time, "bnds"), (0, 2), "f8", cf, (512, 2))
+        window, axis = states.window.name, self._axis(states)
+        cf, meaning = self._clock.attributes, self._clock.meaning
+        if self._columns:
+            cf, meaning = {"units": "hours"}, {"standard_name": "forecast_period", "long_name": "time since the start"}
+        own = {**cf, **meaning, "axis": "T", "bounds": f"{axis}_bnds"}
+        self._store.create(axis, (axis,), (0,), "f8", own, (512,))
+        self._store.create(f"{axis}_bnds", (axis, "bnds"), (0, 2), "f8", cf, (512, 2))
         told = {"units": "1", "standard_name": "number_of_observations"}
         told |= {"long_name": f"members in each {window}"}
-        self._store.create(f"members_{window}", (time,), (0,), "i4", told, (512,))
+        self._make(f"members_{window}", states, (), np.zeros((), "i4"), told)
         if not states.is_inner:
             told = {"units": "1", "long_name": f"fields of members in each {window}"}
-            self._store.create(f"fields_{window}", (time,), (0,), "i8", told, (512,))
+            self._make(f"fields_{window}", states, (), np.zeros((), "i8"), told)
         flags: dict[str, Any] = {
             "long_name": f"whether further members may come in each {window}",
             "flag_values": [int(item) for item in MomentShown if item >= 0],
             "flag_meanings": " ".join(item.name.lower() for item in MomentShown if item >= 0),
         }
-        self._store.create(f"status_{window}", (time,), (0,), "i1", flags, (512,))
+        self._make(f"status_{window}", states, (), np.zeros((), "i1"), flags)
 
     def _create(self, name: str, item: FieldState, states: WindowStates, operator: Operator, values: Array) -> None:
         field = result_field(item, self._grid)
@@ -248,7 +303,7 @@ class EnsembleStore:
             dims = (axis, *dims)
         attributes = across_attributes(field, states, operator, self._clock)
         attributes = with_known_references(attributes, self._store)
-        self._store.create(name, (f"time_{states.window.name}", *dims), (0, *values.shape), values.dtype, attributes)
+        self._make(name, states, dims, values, attributes)
 
 
 def result_field(item: FieldState, grid: CommonGrid) -> ResultField:

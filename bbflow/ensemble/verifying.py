@@ -88,7 +88,7 @@ class Verifying:
         for limit in config.above:
             sums = self._store.values(f"{GROUP}/{name}_reliability_{limit:g}")
             if sums is not None:
-                parts = scoring.decomposition(np.nansum(sums, axis=0))
+                parts = scoring.decomposition(np.nansum(sums.reshape(-1, *sums.shape[-2:]), axis=0))
                 found |= {f"{name}_brier_{limit:g}_{part}": value for part, value in parts.items()}
         return found
 
@@ -99,8 +99,9 @@ class Verifying:
         found = reference.at(ledger.begin, ledger.end)
         if found is None and item.field.key not in self._told:
             self._told.add(item.field.key)
+            date = self._grid.clock.date(self._grid.number(ledger.begin))
             self._say(
-                f"scores of {item.field.name}: {config.reference} has no {self._grid.clock.date(ledger.numbers[0])}, "
+                f"scores of {item.field.name}: {config.reference} has no {date}, "
                 f"it goes from {reference.period}: there are none where it has no time"
             )
         return found

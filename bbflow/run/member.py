@@ -73,12 +73,12 @@ def check_member(analysis: EnsembleAnalysis, member: str) -> None:
     ConfigError
         If there isn't.
     """
-    names = analysis.ensemble.members
-    if member not in names:
+    ensemble = analysis.ensemble
+    if member not in ensemble.runs:
+        names = ensemble.everyone
         told = f"1 to {len(names)}" if names == tuple(str(n + 1) for n in range(len(names))) else ", ".join(names)
-        raise ConfigError(
-            f"there is no member {member!r} in the ensemble {analysis.ensemble.name}: its members are {told}"
-        )
+        told += f", each from {', '.join(ensemble.starts)} and named START.NAME" if ensemble.starts else ""
+        raise ConfigError(f"there is no member {member!r} in the ensemble {ensemble.name}: its members are {told}")
 
 
 def wait_for_contact(output: Path) -> Path:

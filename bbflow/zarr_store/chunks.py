@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,7 +19,7 @@ TEXT = "string"
 
 @dataclass(frozen=True, slots=True)
 class Chunks:
-    """The files of an array that is chunked along its first dimension alone (Zarr 3, codec 'bytes', or 'vlen-utf8')."""
+    """Files of an array, or a column of one, chunked along the first dimension (Zarr 3, codec bytes or vlen-utf8)."""
 
     directory: Path
     """The array's."""
@@ -31,6 +31,8 @@ class Chunks:
     """Between the parts of a file's name: with ``/`` there is a directory for each."""
     fill: Any
     """What reads where nothing was written."""
+    column: int = field(default=0, kw_only=True)
+    """Where they lie along the second dimension, of an array that is chunked along that too."""
 
     @property
     def stored(self) -> np.dtype[Any]:
@@ -39,7 +41,8 @@ class Chunks:
 
     def path(self, index: int) -> Path:
         """Return the file of a chunk."""
-        return self.directory / self.separator.join(["c", str(index), *("0" for _ in self.shape[1:])])
+        others = [str(self.column), *("0" for _ in self.shape[2:])] if len(self.shape) > 1 else []
+        return self.directory / self.separator.join(["c", str(index), *others])
 
     @contextmanager
     def replacing(self, index: int) -> Iterator[BinaryIO]:

@@ -10,6 +10,7 @@ import os
 import uuid
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -85,8 +86,8 @@ class GrowingZarr:
         attributes
             CF attributes.
         chunks
-            Their shape: as long as the array along all but the first dimension. By default one chunk for each index
-            of that.
+            Their shape: as long as the array along all but the first dimension; or 1 along the second one too, for
+            `write_cell`. By default one chunk for each index of the first.
         storage
             Other entries of its metadata, such as for chunks that somebody else writes in other files.
         """
@@ -96,7 +97,8 @@ class GrowingZarr:
         node = _text_node() if dtype == TEXT else _array_node(np.dtype(dtype))
         grid = [max(size, 1) for size in (chunks or (1, *shape[1:]))]
         node["chunk_grid"]["configuration"]["chunk_shape"] = grid
-        assert grid[1:] == [max(size, 1) for size in shape[1:]], f"{name} is chunked along its first dimension alone"
+        whole = [max(size, 1) for size in shape[1:]]
+        assert grid[1:] in (whole, [1, *whole[1:]]), f"{name} is chunked along its first dimensions alone"
         own = {"shape": list(shape), "attributes": in_json(attributes), "dimension_names": list(dims)}
         self._keep(name, node | own | dict(storage or {}))
 
@@ -127,6 +129,23 @@ class GrowingZarr:
                 whole[begin - first : last - first] = values
                 values = whole
             chunks.write(index, values)
+
+    def write_cell(self, name: str, row: int, column: int, data: Array) -> None:
+        """Write what one index of the first two dimensions has, and lengthen the array if need be.
+
+        Unlike a new row, a cell of a row that is shown is seen at once.
+        """
+        chunks = self.chunks(name)
+        known = self._nodes[name]["shape"][0]
+        self.resize(name, row + 1)
+        if chunks.shape[1] == 1 and chunks.shape[0] == 1:
+            replace(chunks, column=column).write(row, data)
+            return
+        assert chunks.shape[0] == 1, f"{name} has several rows in a chunk"
+        values = chunks.read(row) if row < known else np.full(chunks.shape, chunks.fill, chunks.stored)
+        values = np.array(values)
+        values[0, column] = data
+        chunks.write(row, values)
 
     def resize(self, name: str, end: int) -> None:
         """Lengthen an array's first dimension to at least `end`."""
@@ -162,7 +181,13 @@ class GrowingZarr:
     def read(self, name: str) -> Array:
         """Return an array's values as they are now, committed or not."""
         chunks, shape = self.chunks(name), tuple(self._nodes[name]["shape"])
-        parts = [chunks.read(index) for index in range(-(-shape[0] // chunks.shape[0]))]
+        columns = shape[1] // max(chunks.shape[1], 1) if len(shape) > 1 else 1
+        parts = [
+            np.concatenate([replace(chunks, column=at).read(index) for at in range(columns)], 1)
+            if columns > 1
+            else chunks.read(index)
+            for index in range(-(-shape[0] // chunks.shape[0]))
+        ]
         found = np.concatenate(parts)[: shape[0]] if parts else np.empty(shape, chunks.stored)
         return found if chunks.dtype == TEXT else found.astype(chunks.dtype, copy=False)
 

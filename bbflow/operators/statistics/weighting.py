@@ -63,16 +63,39 @@ def weighted(operator: Operator, by: str) -> Operator:
     ConfigError
         If it has no such form.
     """
-    is_indifferent = operator.formula in INDIFFERENT or isinstance(operator.family, End | ExtremeTime)
-    if by in ("", STEPS) or is_indifferent:
+    if by in ("", STEPS):
         return operator
-    where = f"weights: {by}: operator {operator.name!r}"
-    if operator.formula not in FORMULAS:
-        raise ConfigError(f"{where} has no weighted form: put it under another name")
-    if dict(operator.parameters).get("ddof"):
-        raise ConfigError(f"{where}: ddof corrects for a number of values, and weights are none: take it out")
     if operator.formula is basic.total and by == MONTH:
-        raise ConfigError(f"{where}: an integral over time needs the steps' lengths: take weights: {TIME}")
+        raise ConfigError(
+            f"weights: {by}: operator {operator.name!r}: an integral over time needs the steps' lengths: take "
+            f"weights: {TIME}"
+        )
+    hint = "put it under another name"
+    return _weighted(operator, f"weights: {by}: operator", WEIGHTS[by], hint, own_units="{units} {time}")
+
+
+def weighted_by_member(operator: Operator) -> Operator:
+    """Return an operator across members, to whose result each contributes by its own weight.
+
+    Raises
+    ------
+    ConfigError
+        If it has no such form.
+    """
+    hint = "leave it out, or the weights"
+    return _weighted(operator, "members with weights: operator", "members' weights", hint, own_units=operator.own_units)
+
+
+def _weighted(operator: Operator, where: str, told: str, hint: str, own_units: str) -> Operator:
+    """Return the weighted form of an operator, with these units if it is a sum."""
+    if operator.formula in INDIFFERENT or isinstance(operator.family, End | ExtremeTime):
+        return operator
+    if operator.formula not in FORMULAS:
+        raise ConfigError(f"{where} {operator.name!r} has no weighted form: {hint}")
+    if dict(operator.parameters).get("ddof"):
+        raise ConfigError(
+            f"{where} {operator.name!r}: ddof corrects for a number of values, and weights are none: take it out"
+        )
     formula, family = FORMULAS[operator.formula]
     return replace(
         operator,
@@ -80,8 +103,8 @@ def weighted(operator: Operator, by: str) -> Operator:
         family=family,
         parameters=(),
         takes_means=False,
-        cell_method=f"{operator.cell_method} (weighted by {WEIGHTS[by]})",
-        own_units="{units} {time}" if formula is integral else operator.own_units,
+        cell_method=f"{operator.cell_method} (weighted by {told})",
+        own_units=own_units if formula is integral else operator.own_units,
     )
 
 
