@@ -1,4 +1,4 @@
-"""The two ways through the code for a first reading: short, and with modules that are there."""
+"""The ways through the code for a first reading: short, and with modules that are there."""
 
 import re
 from pathlib import Path
@@ -7,15 +7,32 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 ROOTS = [ROOT / folder for folder in ("adios2-engine/src", "adios2-engine/wire", "bbflow/mount/native", "bbflow")]
+PAGE = (ROOT / "docs" / "structure.md").read_text()
+PATHS = {name: text for name, _, text in (part.partition("\n") for part in PAGE.split("\n## ")) if "path of" in name}
 MODULE = re.compile(r"^\| (\d+) \| `([\w/]+\.(?:py|cpp))`", re.MULTILINE)
 ANY_MODULE = re.compile(r"[\w/]+\.(?:py|cpp)\b")
 
 
-@pytest.mark.parametrize(("page", "most"), [("path-of-a-block.md", 25), ("path-of-a-file.md", 20)])
-def test_a_path_is_a_few_modules_that_are_there(page, most):
-    text = (ROOT / "docs" / page).read_text()
-    modules = {int(number): name for number, name in MODULE.findall(text)}
+def test_there_are_paths():
+    assert len(PATHS) == 3
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_path_is_a_few_modules_that_are_there(path):
+    modules = {int(number): name for number, name in MODULE.findall(PATHS[path])}
     assert list(modules) == list(range(1, len(modules) + 1))
-    assert 5 < len(modules) <= most
-    assert set(ANY_MODULE.findall(text)) == set(modules.values())
+    assert 5 < len(modules) <= 25
+    assert set(ANY_MODULE.findall(PATHS[path])) == set(modules.values())
     assert not [name for name in modules.values() if not any((root / name).is_file() for root in ROOTS)]
+
+
+PAGES = [ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+NAMED = re.compile(r"`([a-z][\w.-]*/[\w/.-]+\.(?:py|cpp|h|json|yml))`")
+"""A file of the project, by a path with a folder."""
+ABOVE = [*ROOTS, *(ROOT / folder for folder in ("", "bbflow/transit", "bbflow/files", "tests", "slurm-plugin"))]
+
+
+def test_files_of_the_project_that_pages_name_are_there():
+    named = {(page.name, name) for page in PAGES for name in NAMED.findall(page.read_text())}
+    assert len(named) > 30
+    assert not [each for each in sorted(named) if not any((above / each[1]).is_file() for above in ABOVE)]
