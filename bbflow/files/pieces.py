@@ -9,7 +9,9 @@ from pathlib import Path
 
 KEY = re.compile(r"[1-9a-f][0-9a-f]{0,15}\.(?:0|[1-9a-f][0-9a-f]{0,11})")
 COPY_BYTES = 64 << 20
-IONODE_FILES = ("pieces/*", "unfinished/*", "ionode.sock", "room")
+SOCKET_NAME = "ionode.sock"
+"""What an IOnode listens on in its directory."""
+IONODE_FILES = ("pieces/*", "unfinished/*", SOCKET_NAME, "room")
 """All that is put into an IOnode's directory."""
 
 

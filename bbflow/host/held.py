@@ -50,6 +50,16 @@ class HeldDirectory:
             os.close(descriptor)
             raise ConfigError(f"{path} {said}")
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether others may add files to it, which a sticky one lets them."""
+        return bool(os.fstat(self.descriptor).st_mode & OTHERS_WRITE)
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether it has no name any more."""
+        return os.fstat(self.descriptor).st_nlink == 0
+
     @classmethod
     def at(cls, path: Path) -> Self:
         """Hold the directory that has a path now; its own name is no link."""
@@ -116,13 +126,17 @@ class HeldDirectory:
         with suppress(FileNotFoundError):
             os.unlink(_one(name), dir_fd=self.descriptor)
 
+    def close(self) -> None:
+        """Let it go."""
+        os.close(self.descriptor)
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        os.close(self.descriptor)
+        self.close()
 
 
 def open_regular(path: Path, most_bytes: int) -> int:

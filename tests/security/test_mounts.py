@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from testsupport.users import open_place, two_users
+from testsupport.users import User, open_place, two_users
 from testsupport.waiting import until
 
 BBFLOW = [sys.executable, "-m", "bbflow"]
@@ -67,6 +67,62 @@ def mounted(contact, place, *options):
 
 def pieces_of(home):
     return [path for path in (home / "n").rglob("pieces/*") if path.is_file()]
+
+
+LIAR = """
+import socket, sys
+from pathlib import Path
+from bbflow.files.client.calling import Caller
+from bbflow.files.commands import JoinIonode
+from bbflow.net.contact import read_masters
+(master,) = read_masters(Path(sys.argv[1]))
+node = Caller(master.address)
+of_roots = {"host": socket.gethostname(), "socket": sys.argv[2] + "/ionode.sock", "directory": sys.argv[2]}
+node.send(JoinIonode(name="bb9", tcp="", tls="", capacity=1 << 24, most=1 << 24, keys=(), last=True, **of_roots))
+node.receive()
+print("joined", flush=True)
+while True:
+    node.receive()
+"""
+
+
+@contextmanager
+def master_that_names(directory, user, contact):
+    """Run a user's master, whose only IOnode is said to be in a directory of root's."""
+    words = ["files", "master", "--contact", contact, "--directory", contact.parent / "m"]
+    with user.start(*BBFLOW, *words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as master:
+        try:
+            until(lambda: contact.exists() and "subtree" in contact.read_text(), "no master came up", poll_s=0.1)
+            yield lambda: user.start(sys.executable, "-c", LIAR, contact, directory, stdout=subprocess.PIPE, text=True)
+        finally:
+            master.terminate()
+
+
+@pytest.mark.parametrize("leads", ["to its user's all the time", "to root's for a while"])
+def test_a_master_that_names_the_directory_of_roots_node_has_root_open_nothing_there(users, place, leads):
+    user, home, roots = users[0], place / "home", place / "roots"
+    roots.mkdir()
+    with nodes_of(User("root"), roots) as contact:
+        subprocess.run([*BBFLOW, "files", "put", "--contact", contact, place / "secret", "/f"], check=True, timeout=60)
+        before = {piece: piece.read_bytes() for piece in pieces_of(roots)}
+        (piece,) = before
+        link = home / "link.json"
+        user.run("ln", "-s", home / "contact.json", link)
+        own = master_that_names(piece.parent.parent, user, home / "contact.json")
+        with own as join, mounted(link, place, "--patience", "1") as files:
+            if leads == "to root's for a while":
+                user.run("ln", "-sfn", contact, link)
+            with join() as liar:
+                try:
+                    assert liar.stdout.readline() == "joined\n"
+                    user.run("ln", "-sfn", home / "contact.json", link)
+                    user.run("sh", "-c", f"printf 'of the user' > {files}/f; cat {files}/f", code=None)
+                    words = [*BBFLOW, "files", "put", "--contact", home / "contact.json", __file__, "/g"]
+                    done = subprocess.run(words, capture_output=True, text=True, timeout=100)
+                    assert done.returncode != 0
+                    assert {piece: piece.read_bytes() for piece in pieces_of(roots)} == before
+                finally:
+                    liar.terminate()
 
 
 LINKS = """

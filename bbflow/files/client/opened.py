@@ -10,12 +10,14 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from bbflow.files.client.calling import Caller, is_here
+from bbflow.errors import ConfigError
+from bbflow.files.client.calling import Caller
 from bbflow.files.inodes import Pieces, check_size, holders, key_of, pages
 from bbflow.files.piece_requests import MOST_BYTES, CopyRequest, CutRequest
 from bbflow.files.pieces import write_all
 from bbflow.files.replies import CommitReply, FileReply, OpenFileReply, OpenToWriteReply
 from bbflow.files.requests import CloseFileRequest, CommitFileRequest, OpenFileRequest
+from bbflow.host.held import HeldDirectory
 
 if TYPE_CHECKING:
     from bbflow.files.client.session import ClientSession
@@ -154,9 +156,9 @@ class OpenFile:
         raise OSError(errno.EIO, f"{self.path}: piece {index} can't be had ({error})")
 
     def _fetch_from(self, name: str, key: str, begin: int, target: memoryview) -> None:
-        local = self._local(name, key)
+        local = self._session.pieces(name)
         if local is not None and not self._cold:
-            descriptor = os.open(local, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = _opened(local, key, os.O_RDONLY)
             try:
                 count = os.preadv(descriptor, [target], begin)
             finally:
@@ -168,10 +170,6 @@ class OpenFile:
                 count += self._session.on_node(name, partial(Caller.read, key=key, offset=begin + at, target=part))
         if count < len(target):
             raise FileNotFoundError(errno.ENOENT, f"{name} has a copy of an older, shorter version")
-
-    def _local(self, name: str, key: str) -> str | None:
-        told = self._session.node(name)
-        return f"{told.directory}/pieces/{key}" if is_here(told) else None
 
     # Writing.
 
@@ -247,9 +245,9 @@ class OpenFile:
         return max(pages(size) - (pages(committed[1]) if version == committed[0] else 0), 0) if version else 0
 
     def _put(self, name: str, key: str, begin: int, content: memoryview) -> None:
-        local = self._local(name, key)
+        local = self._session.pieces(name)
         if local is not None:
-            descriptor = os.open(local, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = _opened(local, key, os.O_WRONLY | os.O_CREAT)
             try:
                 write_all(descriptor, content, begin)
             finally:
@@ -387,3 +385,10 @@ class OpenFile:
             self.close()
         else:
             self.abandon()
+
+
+def _opened(pieces: HeldDirectory, key: str, flags: int) -> int:
+    try:
+        return pieces.open(key, flags)
+    except ConfigError as error:
+        raise OSError(errno.EPERM, str(error)) from None

@@ -14,10 +14,12 @@ from msgspec.structs import replace
 
 from bbflow.errors import NodeError
 from bbflow.files.client.calling import Caller, Gone, address_of
+from bbflow.files.client.local import hold_pieces
 from bbflow.files.client.opened import OpenFile
 from bbflow.files.commands import IonodeTold
 from bbflow.files.replies import CommitReply, FileReply, GrantReply, NodesReply, OpenToWriteReply, SessionReply
 from bbflow.files.requests import ByeRequest, ClientRequest, GrantRequest, NodesRequest, SessionRequest
+from bbflow.host.held import HeldDirectory
 from bbflow.net.connection import ReplyT
 from bbflow.net.contact import MasterAddress
 
@@ -55,10 +57,15 @@ class ClientSession:
         """Bytes that may still be written, by IOnode."""
         self._nodes: dict[str, IonodeTold] = {}
         self._nodes_callers: dict[str, list[Caller]] = {}
+        self._pieces: dict[tuple[str, str], HeldDirectory] = {}
+        self._held: list[HeldDirectory] = []
         self._number, self._is_asking = 0, False
         self._caller = self._enter(master)
 
     def _enter(self, master: MasterAddress) -> Caller:
+        if master.address.key != self.key:
+            # the one key is not lent to addresses that somebody wrote with another one
+            raise NodeError(f"the contact file has another key than when the session with {self.subtree!r} began")
         caller = Caller(master.address)
         try:
             told = self._begin(caller)
@@ -172,6 +179,25 @@ class ClientSession:
             raise OSError(errno.EHOSTDOWN, f"IOnode {name} is away")
         return told
 
+    def pieces(self, name: str) -> HeldDirectory | None:
+        """Return the directory of an IOnode's pieces, if they may be opened here; None if it must be asked.
+
+        Raises
+        ------
+        OSError
+            EHOSTDOWN if it is away.
+        """
+        told = self.node(name)
+        place = (told.directory, told.tcp)
+        with self._lock:
+            held = self._pieces.get(place)
+            if held is None or held.is_removed:
+                held = hold_pieces(told, self.key)
+                if held is not None:
+                    self._held.append(held)  # one that is removed stays open: other threads may be about to use it
+                    self._pieces[place] = held
+            return held
+
     def on_node(self, name: str, action: Callable[[Caller], T]) -> T:
         """Do something with a connection to an IOnode, which no other thread uses meanwhile.
 
@@ -257,3 +283,6 @@ class ClientSession:
             for callers in self._nodes_callers.values():
                 for caller in callers:
                     caller.close()
+            self._pieces.clear()
+            while self._held:
+                self._held.pop().close()

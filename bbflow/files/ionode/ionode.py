@@ -48,7 +48,7 @@ from bbflow.files.piece_requests import (
     UsageRequest,
     WriteRequest,
 )
-from bbflow.files.pieces import Pieces
+from bbflow.files.pieces import SOCKET_NAME, Pieces
 from bbflow.files.replies import FileRefusal, FileReply, UsageReply
 from bbflow.host.dumps import write_no_cores
 from bbflow.host.log import log
@@ -58,7 +58,6 @@ from bbflow.net.listen import listen_tcp, listen_unix, public_address, raise_ope
 from bbflow.net.peers import Endpoint
 from bbflow.store.room import NodeRoom
 
-SOCKET_NAME = "ionode.sock"
 COME_BACK_S = 0.2
 """How often a master that is away is tried again."""
 LOOK_S = 0.1

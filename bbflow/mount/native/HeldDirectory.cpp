@@ -6,6 +6,7 @@
 #include <sstream>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <utility>
 
 namespace bbflow
 {
@@ -14,6 +15,7 @@ namespace
 {
 
 constexpr mode_t OthersWrite = S_IWGRP | S_IWOTH;
+constexpr int DirectoryFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 
 /** Gives -1, and closes the descriptor, if it isn't of a directory that is this user's alone. */
 int OwnOrClosed(const int directory)
@@ -30,15 +32,9 @@ int OwnOrClosed(const int directory)
 
 } // end empty namespace
 
-HeldDirectory::HeldDirectory(const std::string &above, const std::string &name)
+HeldDirectory::HeldDirectory(const std::string &path)
+: m_Descriptor(OwnOrClosed(open(path.c_str(), DirectoryFlags)))
 {
-    const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-    const int outer = OwnOrClosed(open(above.c_str(), flags));
-    if (outer >= 0)
-    {
-        m_Descriptor = OwnOrClosed(openat(outer, name.c_str(), flags));
-        close(outer);
-    }
 }
 
 HeldDirectory::~HeldDirectory()
@@ -47,6 +43,29 @@ HeldDirectory::~HeldDirectory()
     {
         close(m_Descriptor);
     }
+}
+
+HeldDirectory::HeldDirectory(HeldDirectory &&other) noexcept
+: m_Descriptor(std::exchange(other.m_Descriptor, -1))
+{
+}
+
+HeldDirectory &HeldDirectory::operator=(HeldDirectory &&other) noexcept
+{
+    std::swap(m_Descriptor, other.m_Descriptor);
+    return *this;
+}
+
+HeldDirectory HeldDirectory::Below(const std::string &name) const
+{
+    HeldDirectory below;
+    below.m_Descriptor = OwnOrClosed(openat(m_Descriptor, name.c_str(), DirectoryFlags));
+    return below;
+}
+
+std::string HeldDirectory::PathOf(const std::string &name) const
+{
+    return "/proc/self/fd/" + std::to_string(m_Descriptor) + "/" + name;
 }
 
 int HeldDirectory::Open(const std::string &name, const int flags) const

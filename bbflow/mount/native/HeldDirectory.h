@@ -13,14 +13,22 @@ class HeldDirectory
 public:
     HeldDirectory() = default;
 
-    /** Holds nothing if the directory isn't there, is another user's, or others may write it.
-     *  @param above its parent, of which the same must hold; neither may be a link */
-    HeldDirectory(const std::string &above, const std::string &name);
+    /** Holds nothing if the directory isn't there, is a link, another user's, or others may write
+     * it. */
+    explicit HeldDirectory(const std::string &path);
     ~HeldDirectory();
+    HeldDirectory(HeldDirectory &&other) noexcept;
+    HeldDirectory &operator=(HeldDirectory &&other) noexcept;
     HeldDirectory(const HeldDirectory &) = delete;
     HeldDirectory &operator=(const HeldDirectory &) = delete;
 
     bool IsHeld() const { return m_Descriptor >= 0; }
+
+    /** Gives a directory in this one, of which the same must hold. */
+    HeldDirectory Below(const std::string &name) const;
+
+    /** Gives a path to what has a name in this very directory, as long as it is held. */
+    std::string PathOf(const std::string &name) const;
 
     /** Opens a regular file of this user's with one name.
      *  @param flags of open(2), without O_TRUNC: what was opened is looked at first

@@ -57,8 +57,49 @@ std::string KeyOf(const uint64_t version, const uint64_t index)
 
 Ionode::Ionode(Node address, std::string key)
 : m_Address(std::move(address)), m_Key(std::move(key)),
-  m_Pieces(m_Address.IsHere() ? m_Address.Directory : "", "pieces")
+  m_Directory(m_Address.IsHere() ? m_Address.Directory : "")
 {
+}
+
+bool Ionode::IsLocal()
+{
+    const std::lock_guard<std::mutex> lock(m_HoldMutex);
+    if (!m_Pieces.IsHeld() && m_Directory.IsHeld())
+    {
+        Hold();
+    }
+    return m_Pieces.IsHeld();
+}
+
+bool Ionode::IsHeld()
+{
+    const std::lock_guard<std::mutex> lock(m_HoldMutex);
+    return m_Pieces.IsHeld();
+}
+
+/** Holds the pieces if this session's node listens beside them: a master may name any directory of
+ *  this user's, also that of a node with another key. */
+void Ionode::Hold()
+{
+    Node within = m_Address;
+    within.Socket = m_Directory.PathOf("ionode.sock");
+    try
+    {
+        GiveBack(std::make_unique<Channel>(
+            ConnectTo(within, m_Key, Transport::SharedMemory, After(ConnectSecs))));
+        m_Pieces = m_Directory.Below("pieces");
+    }
+    catch (const Refused &error)
+    {
+        std::cerr << "bbflow-mount: the files in " << m_Address.Directory
+                  << " are of other nodes than the master's, and aren't touched: " << error.what()
+                  << std::endl;
+        m_Directory = HeldDirectory();
+    }
+    catch (const std::runtime_error &)
+    {
+        // It is away: then its pieces wait, as those of other hosts do.
+    }
 }
 
 std::unique_ptr<PieceFile> Ionode::Open(const std::string &key)

@@ -29,9 +29,9 @@ public:
     virtual int Descriptor() const { return -1; }
 };
 
-/** An IOnode: pieces in its directory, if that is this host's and this user's, else by messages
- *  (bbflow/files/FORMAT.md, "Client and IOnode"). All methods throw Errno; EHOSTDOWN if the node
- *  doesn't answer. */
+/** An IOnode: pieces in its directory, if that is this host's and this user's and a node listens in
+ *  it that knows the key, else by messages (bbflow/files/FORMAT.md, "Client and IOnode"). All
+ *  methods throw Errno; EHOSTDOWN if the node doesn't answer. */
 class Ionode
 {
 public:
@@ -57,16 +57,23 @@ public:
                uint64_t offset);
     void Cut(const Caller &caller, const std::string &key, uint64_t bytes);
 
-    bool IsLocal() const { return m_Pieces.IsHeld(); }
+    /** Whether its pieces are opened here; asks who listens in its directory, the first time. */
+    bool IsLocal();
+
+    /** Whether that was so once. */
+    bool IsHeld();
 
 private:
     const Node m_Address;
     const std::string m_Key;
-    /** Root doesn't look into directories of others: it asks their nodes. */
-    const HeldDirectory m_Pieces;
+    std::mutex m_HoldMutex;
+    HeldDirectory m_Directory;
+    /** Held once and for all, with m_HoldMutex locked. */
+    HeldDirectory m_Pieces;
     std::mutex m_Mutex;
     std::vector<std::unique_ptr<Channel>> m_Idle;
 
+    void Hold();
     std::unique_ptr<Channel> Take();
     void GiveBack(std::unique_ptr<Channel> channel);
     size_t Over(const std::function<size_t(Channel &)> &work);

@@ -17,7 +17,6 @@ constexpr std::chrono::seconds UnknownFor{5};
 
 void Ionodes::Update(const Value::Array &nodes)
 {
-    const std::string key = ReadContact(m_Contact).Key;
     const std::lock_guard<std::mutex> lock(m_Mutex);
     std::map<std::string, Known> known;
     for (const Value &node : nodes)
@@ -29,12 +28,28 @@ void Ionodes::Update(const Value::Array &nodes)
         Known &one = known[address.Name];
         const auto before = m_Known.find(address.Name);
         const bool isSame = before != m_Known.end() && before->second.Address == place;
-        one.Link = isSame ? before->second.Link : std::make_shared<Ionode>(address, key);
+        one.Link = isSame ? before->second.Link : std::make_shared<Ionode>(address, m_Key);
         one.Address = place;
         one.IsUp = node.BoolAt("up");
     }
     m_Known = std::move(known);
     m_Updated.notify_all();
+}
+
+void Ionodes::Hold()
+{
+    std::vector<std::shared_ptr<Ionode>> links;
+    {
+        const std::lock_guard<std::mutex> lock(m_Mutex);
+        for (const auto &[name, known] : m_Known)
+        {
+            links.push_back(known.Link);
+        }
+    }
+    for (const std::shared_ptr<Ionode> &link : links)
+    {
+        link->IsLocal();
+    }
 }
 
 std::shared_ptr<Ionode> Ionodes::At(const std::string &name)
@@ -45,7 +60,7 @@ std::shared_ptr<Ionode> Ionodes::At(const std::string &name)
         throw Errno(EHOSTDOWN);
     }
     const auto found = m_Known.find(name);
-    if (!found->second.IsUp && !found->second.Link->IsLocal())
+    if (!found->second.IsUp && !found->second.Link->IsHeld())
     {
         throw Errno(EHOSTDOWN);
     }

@@ -14,11 +14,15 @@ namespace bbflow
 class Ionodes
 {
 public:
-    /** @param contact path of the contact file, which has the key */
-    explicit Ionodes(std::string contact) : m_Contact(std::move(contact)) {}
+    /** @param key the mount's */
+    explicit Ionodes(std::string key) : m_Key(std::move(key)) {}
 
     /** Takes in a list `nodes` of the master. */
     void Update(const Value::Array &nodes);
+
+    /** Asks those on this host whose pieces are there, so that these can be read when the nodes are
+     *  away later. */
+    void Hold();
 
     /**
      * Waits a while for a node that isn't known yet: after a restart of the master its reply to
@@ -35,7 +39,7 @@ private:
         bool IsUp;
     };
 
-    const std::string m_Contact;
+    const std::string m_Key;
     std::mutex m_Mutex;
     std::condition_variable m_Updated;
     std::map<std::string, Known> m_Known;

@@ -14,7 +14,7 @@ constexpr double RetrySecs = 0.05;
 
 } // end empty namespace
 
-MasterLink::MasterLink(std::string contact, const uint64_t number, const double patience,
+MasterLink::MasterLink(MountedContact contact, const uint64_t number, const double patience,
                        LinkListener listener)
 : m_Patience(patience), m_Session(std::move(contact), number, std::move(listener), m_Ending)
 {

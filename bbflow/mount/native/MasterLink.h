@@ -14,7 +14,7 @@ class MasterLink
 public:
     /** Connects. @param patience how long a call waits for a master that is gone, in seconds
      *  @throws std::runtime_error if there is no such master, or it refuses */
-    MasterLink(std::string contact, uint64_t number, double patience, LinkListener listener);
+    MasterLink(MountedContact contact, uint64_t number, double patience, LinkListener listener);
     ~MasterLink();
     MasterLink(const MasterLink &) = delete;
     MasterLink &operator=(const MasterLink &) = delete;
@@ -35,7 +35,6 @@ public:
 
     /** What the master said when the session began. */
     Value Options() const { return m_Session.Options(); }
-    const std::string &Contact() const { return m_Session.Contact(); }
     double Patience() const { return m_Patience; }
 
 private:

@@ -44,7 +44,7 @@ Value Accepted(Value reply)
 
 } // end empty namespace
 
-MasterSession::MasterSession(std::string contact, const uint64_t number, LinkListener listener,
+MasterSession::MasterSession(MountedContact contact, const uint64_t number, LinkListener listener,
                              Ending &ending)
 : m_Contact(std::move(contact)), m_Number(number), m_Listener(std::move(listener)), m_Ending(ending)
 {
@@ -63,8 +63,8 @@ void MasterSession::End()
 
 std::unique_ptr<Channel> MasterSession::Connect(const Deadline &deadline) const
 {
-    const bbflow::Contact contact = ReadContact(m_Contact);
-    const Node master = MasterIn(contact, m_Number, m_Contact);
+    const Contact contact = m_Contact.Read();
+    const Node master = MasterIn(contact, m_Number, m_Contact.Path());
     return std::make_unique<Channel>(ConnectTo(master, contact.Key, Transport::Auto, deadline));
 }
 

@@ -1,9 +1,9 @@
 #pragma once
 
 #include "Caller.h"
-#include "Contact.h"
 #include "Ending.h"
 #include "KeptMetadata.h"
+#include "MountedContact.h"
 #include "RequestSlots.h"
 
 #include <algorithm>
@@ -49,7 +49,7 @@ public:
 
     /** Begins it.
      *  @throws std::runtime_error if there is no such master, or it refuses */
-    MasterSession(std::string contact, uint64_t number, LinkListener listener, Ending &ending);
+    MasterSession(MountedContact contact, uint64_t number, LinkListener listener, Ending &ending);
 
     /** Says that it is over, if the master is there. */
     void End();
@@ -87,7 +87,6 @@ public:
     const LinkListener &Listener() const { return m_Listener; }
     uint64_t Generation() const { return m_Generation; }
     Value Options() const { return m_Options; }
-    const std::string &Contact() const { return m_Contact; }
     double LeaseSecs() const { return m_LeaseSecs; }
 
     /** How long the kernel may keep what it is told. It doesn't know of leases: so here, nothing is
@@ -95,7 +94,7 @@ public:
     double KernelSecs() const { return std::min(1.0, m_LeaseSecs / 10); }
 
 private:
-    const std::string m_Contact;
+    const MountedContact m_Contact;
     const uint64_t m_Number;
     const LinkListener m_Listener;
     Ending &m_Ending;

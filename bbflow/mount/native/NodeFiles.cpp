@@ -61,8 +61,8 @@ bool IsForWriting(const uint32_t flags) { return (flags & O_ACCMODE) != O_RDONLY
 
 } // end empty namespace
 
-NodeFiles::NodeFiles(std::string contact, const double patience)
-: m_Contact(std::move(contact)), m_Patience(patience)
+NodeFiles::NodeFiles(const std::string &contact, const double patience)
+: m_Contact(contact), m_Patience(patience)
 {
     VolumeOf(FUSE_ROOT_ID);
 }

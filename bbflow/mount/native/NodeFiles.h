@@ -13,7 +13,7 @@ class NodeFiles final : public Files
 public:
     /** @param patience how long calls wait for a master or node that is away, in seconds
      *  @throws std::runtime_error if there is no master */
-    NodeFiles(std::string contact, double patience);
+    NodeFiles(const std::string &contact, double patience);
 
     /** @param kernel whom to tell what has changed elsewhere; from then on it keeps something */
     void SetKernel(KernelMemory kernel) { m_Kernel = std::move(kernel); }
@@ -43,7 +43,7 @@ public:
     struct statvfs Statistics(const Caller &caller) override;
 
 private:
-    const std::string m_Contact;
+    const MountedContact m_Contact;
     const double m_Patience;
     KernelMemory m_Kernel;
     std::mutex m_Mutex;

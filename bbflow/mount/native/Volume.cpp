@@ -16,9 +16,9 @@ constexpr size_t MostOpened = 8192;
 
 } // end empty namespace
 
-Volume::Volume(const std::string &contact, const uint64_t master, const double patience,
+Volume::Volume(const MountedContact &contact, const uint64_t master, const double patience,
                const KernelMemory &kernel)
-: m_Kernel(kernel), m_Nodes(contact)
+: m_Kernel(kernel), m_Nodes(contact.Key())
 {
     LinkListener listener;
     listener.OnForget = [this](const Forgotten &what)
@@ -40,6 +40,7 @@ Volume::Volume(const std::string &contact, const uint64_t master, const double p
     listener.OnSession = [this](const Value &session, const bool isNew)
     { BeginSession(session, isNew); };
     m_Link = std::make_unique<MasterLink>(contact, master, patience, std::move(listener));
+    m_Nodes.Hold();
 }
 
 Volume::~Volume() { m_Lingering.CloseAll(); }

@@ -36,7 +36,7 @@ struct KernelMemory
 class Volume
 {
 public:
-    Volume(const std::string &contact, uint64_t master, double patience,
+    Volume(const MountedContact &contact, uint64_t master, double patience,
            const KernelMemory &kernel);
     ~Volume();
 
