@@ -6,6 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from bbflow.stream.cf import StreamAttributes
+from bbflow.stream.puts import seen
 from bbflow.stream.records import Block
 from bbflow.view.layout import PlacedBlock
 
@@ -50,9 +51,22 @@ def write_coordinates(first: CoordinateStep, stores: Sequence[CoordinateStore], 
             store.add_coordinate(dim, values)
 
 
-def is_part_of(whole: Array, block: Block, values: Array) -> bool:
-    """Whether a block's values are, bit for bit, those that a coordinate has at its place."""
-    if block.kind not in ("GlobalArray", "GlobalValue") or (block.shape, values.dtype) != (whole.shape, whole.dtype):
+def is_same(whole: Array, blocks: Sequence[tuple[Array, Block]]) -> bool:
+    """Whether what a step has of a coordinate is what is known of it, bit for bit.
+
+    Parameters
+    ----------
+    whole
+        What is known.
+    blocks
+        All that the step has, with their values; where they overlap the last Put counts (`puts.seen`).
+    """
+    if any(block.kind not in ("GlobalArray", "GlobalValue") or block.shape != whole.shape for _, block in blocks):
         return False
-    place = tuple(slice(begin, begin + count) for begin, count in zip(block.start, block.count, strict=True))
-    return whole[place].tobytes() == values.tobytes()
+    found = whole.copy()
+    for values, block in seen(blocks):
+        if values.dtype != whole.dtype:
+            return False
+        place = tuple(slice(begin, begin + count) for begin, count in zip(block.start, block.count, strict=True))
+        found[place] = values
+    return found.tobytes() == whole.tobytes()

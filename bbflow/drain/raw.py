@@ -3,14 +3,14 @@
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import dropwhile
+from itertools import dropwhile, groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bbflow.configuring.settings import RawConfig
-from bbflow.drain.coordinates import is_part_of
+from bbflow.drain.coordinates import is_same
 from bbflow.drain.forms import Form, form_of, storage_of
 from bbflow.drain.stores import HIDDEN, LAST_HIT, LEFT_OUT, MIXED, NAME
 from bbflow.drain.tables import TYPE, BlockTables, LandedBlock, needs_table, table_name
@@ -141,12 +141,11 @@ class RawStore:
 
     def compare_coordinate(self, name: str, landed: Iterable[LandedBlock]) -> None:
         """Put blocks of a coordinate into a table, from the first one on that differs from what the store has."""
-        whole = self._store.read(stored_name(name))
-        landed = (
-            [*landed]
-            if self.tables.has(name)
-            else [*dropwhile(lambda item: is_part_of(whole, item.block, item.values), landed)]
-        )
+        whole, landed = self._store.read(stored_name(name)), [*landed]
+        if not self.tables.has(name):
+            steps = [[*own] for _, own in groupby(landed, lambda item: item.step)]
+            differ = dropwhile(lambda own: is_same(whole, [(item.values, item.block) for item in own]), steps)
+            landed = [item for own in differ for item in own]
         if landed and not self.tables.why_not(landed[0].block):
             self.add_blocks(name, landed)
 

@@ -1,13 +1,13 @@
-"""What a program's BP5 file says, by ADIOS2, xarray, cftime and numpy: bbflow has no part in it."""
+"""What a program's BP5 file says, by ADIOS2, xarray and numpy, and when its steps are: bbflow has no part in it."""
 
 import warnings
 from collections.abc import Hashable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import adios2
-import cftime
 import numpy as np
 import xarray as xr
 from random_programs import Field, Program
@@ -49,18 +49,17 @@ def read(program: Program, file: Path) -> Truth:
     """Read a BP5 file."""
     fields = [field for field in program.fields if field.kind in ("array", "value")]
     values: dict[str, list[Array | None]] = {field.name: [] for field in program.fields}
-    times = []
     with adios2.Stream(str(file), "r") as stream:
         for _ in stream.steps():
             there = stream.available_variables()
-            if program.times is not None:
-                times.append(stream.read("time"))
             for field in program.fields:
                 found = None
                 if field in fields and field.name in there:
                     found = _decoded(field, _read(stream, field.name))
                 values[field.name].append(found)
-    return Truth(values, None if program.times is None else [_date(time, program) for time in times])
+    times = program.times
+    assert times.told is None or times.dates is not None, f"{times.attributes} tell no time, and aren't refused"
+    return Truth(values, None if times.dates is None else list(times.dates))
 
 
 def _read(stream: adios2.Stream, name: str) -> Array:
@@ -102,19 +101,12 @@ def valid(field: Field, values: Array) -> Array:
     return np.where((values < ends[0] - room) | (values > ends[1] + room), np.nan, values)
 
 
-def _date(time: Any, program: Program) -> Any:
-    calendar = program.time_attributes.get("calendar", "standard")
-    if isinstance(time, str):
-        parts = time.replace("T", "-").replace(":", "-").split("-")
-        return cftime.datetime(*map(int, parts), calendar=calendar)
-    number = float(np.asarray(time).item())
-    if not np.isfinite(number) or abs(number) > 1e20:
-        return None
-    units = program.time_attributes["units"]
-    try:
-        return cftime.num2date(number, units, calendar=calendar)
-    except ValueError as error:
-        raise AssertionError(f"cftime refuses {units!r} of the calendar {calendar!r}: {error}") from None
+def lengths(truth: Truth, unit_s: float) -> dict[int, float]:
+    """Return the length of each step that counts: until the next one, the last as long as the one before."""
+    assert truth.dates is not None
+    dates = [truth.dates[step] for step in truth.accepted]
+    passed = [(later - date).total_seconds() / unit_s for date, later in pairwise(dates)]
+    return dict(zip(truth.accepted, [*passed, *passed[-1:]], strict=True)) if passed else {}
 
 
 def groups(truth: Truth, window: Any) -> dict[Hashable, list[int]]:
@@ -147,3 +139,11 @@ def statistic(name: str, steps: Array) -> Array:
         else:
             found = getattr(np, f"nan{name}")(steps, axis=0)
     return np.where(count > 0, found, np.nan)
+
+
+def weighted(name: str, steps: Array, weights: Array) -> Array:
+    """Return a mean or a sum over the first axis in which each step has a weight, missing values left out."""
+    weights = np.where(np.isnan(steps), 0, weights.reshape(-1, *[1] * (steps.ndim - 1)))
+    with np.errstate(all="ignore"):
+        total = np.where(weights > 0, steps * weights, 0).sum(0)
+        return np.where(weights.sum(0) > 0, total / (weights.sum(0) if name == "mean" else 1), np.nan)

@@ -6,13 +6,13 @@ import random
 import sys
 import traceback
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import adios2
-import cftime
 import numpy as np
+from odd_times import Times, draw_axis, draw_times
 
 NAMES = (
     *("tas", "pr", "u", "v", "q", "T2", "x_y", "step", "lat", "lev", "c", "run", "mean", "time_run", "count", "NO"),
@@ -28,13 +28,11 @@ ATTRIBUTES = (
 TEXTS = ("", "K", "m s-1", "two words", "größer ±", "NaN", "1", "x\ny", "a" * 300, "{}", "null", "'", '"')
 DIMENSIONS = ("x", "y", "z", "time", "bnds", "a b", "a/b", "x\\y", "time_run", "bbflow_step", "steps_run", "ü", "")
 """What a dimension may be called; or as any of the variables."""
-CALENDARS = ("standard", "gregorian", "proleptic_gregorian", "julian", "noleap", "365_day", "all_leap", "360_day")
-REFERENCES = (
-    "days since 2000-01-01", "hours since 1999-12-30 12:00:00", "seconds since 1970-01-01", "days since 1850-1-1",
-)  # fmt: skip
 DTYPES = ("f4", "f8", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "c8")
 STATISTICS = ("mean", "std", "var", "min", "max", "range", "sum", "count", "first", "last")
 DATED = ("month", "day", "year", "hour", "clim_month")
+FIXED, PRODUCT, WEIGHTED = "fixed_field", "product", "weighted"
+"""A field that is written once, and diagnostics of it and of steps of several lengths."""
 LARGEST = 1 << 50
 """Whole numbers beyond 2**53 are rounded, as the docs say."""
 
@@ -72,10 +70,8 @@ class Program:
     """How many processes write it."""
     opens: int
     """How often each opens it, one after the other."""
-    times: tuple[Any, ...] | None
-    """Of each step, None if it tells no time."""
-    time_attributes: dict[str, Any]
-    """The time's."""
+    times: Times
+    """When its steps are."""
     fields: tuple[Field, ...]
     """Its variables."""
     attributes: dict[str, Any]
@@ -84,11 +80,24 @@ class Program:
     """The configuration, without stream and output."""
     refused: tuple[str, int] | None
     """What rank 0 does in a step that the engine refuses, without looking: put, begin or open."""
+    product: tuple[str, bool] | None = None
+    """A field that is multiplied with `FIXED`, and whether that has other values when it comes once more."""
+    weighted: str | None = None
+    """A field whose steps count by their length."""
 
     @property
     def steps(self) -> int:
         """How many steps it writes."""
         return len(self.fields[0].values)
+
+    @property
+    def each(self) -> int:
+        """How many steps it writes whenever it opens its file, but for the last time."""
+        return -(-self.steps // self.opens)
+
+    def field(self, name: str) -> Field:
+        """Return a field by its name."""
+        return next(field for field in self.fields if field.name == name)
 
 
 def draw(seed: int) -> Program:
@@ -98,23 +107,57 @@ def draw(seed: int) -> Program:
     ranks = dice.choice((1, 1, 1, 2))
     names = dice.sample(NAMES, dice.randint(1, 3))
     fields = tuple(_field(dice, name, steps, ranks, names) for name in names)
-    times, time_attributes = _times(dice, steps)
+    axis = draw_axis(dice, steps)
     attributes = {dice.choice(("title", "history", "source", "made by", "größe", "n")): _value(dice)}
-    config = _config(dice, fields, times)
+    config = _config(dice, fields, dated=axis is not None)
     opens = dice.choice((1, 1, 1, 2))
+    # What follows has dice of its own: the other draws of a seed stay as they are.
+    times = draw_times(random.Random(f"times {seed}"), axis, steps, -(-steps // opens))
     refused = _refused(random.Random(f"refused {seed}"), steps)
-    return Program(seed, ranks, opens, times, time_attributes, fields, attributes, config, refused)
+    program = Program(seed, ranks, opens, times, fields, attributes, config, refused)
+    return _with_weights(random.Random(f"weights {seed}"), _with_fixed(random.Random(f"fixed {seed}"), program))
 
 
 def _refused(dice: random.Random, steps: int) -> tuple[str, int] | None:
-    """Draw what is refused, with dice of its own: the other draws of a seed stay as they are."""
+    """Draw what is refused."""
     return (dice.choice(("put", "begin", "open")), dice.randrange(steps)) if dice.random() < 0.15 else None
 
 
-def _config(dice: random.Random, fields: tuple[Field, ...], times: tuple[Any, ...] | None) -> dict[str, Any]:
+def _with_fixed(dice: random.Random, program: Program) -> Program:
+    """Let a field be multiplied with one that is written once, or once in each file."""
+    able = [field for field in program.fields if field.is_folded and field.kind == "array" and not field.changes]
+    if dice.random() > 0.25 or not able:
+        return program
+    field, rng = dice.choice(able), np.random.default_rng(dice.randrange(1 << 32))
+    shape = dice.choice(((), field.values[0].shape))
+    values: list[Any] = [None] * program.steps
+    values[0] = np.asarray(rng.uniform(0.5, 2, shape))
+    changes = False
+    if program.each < program.steps and dice.random() < 0.5:
+        changes = dice.random() < 0.2
+        values[program.each] = values[0] + changes
+    blocks = ((0, (0,) * len(shape), shape),) if shape else ()
+    fixed = Field(FIXED, "array" if shape else "value", tuple(values), blocks, {"units": "1"}, changes=False)
+    own = {"of": f"`{field.name}` * {FIXED}", "operators": dice.sample(STATISTICS, 2)}
+    config = program.config | {"operators": program.config["operators"] | {PRODUCT: own}}
+    return replace(program, fields=(*program.fields, fixed), config=config, product=(field.name, changes))
+
+
+def _with_weights(dice: random.Random, program: Program) -> Program:
+    """Let the steps of a field count by their length."""
+    able = [field for field in program.fields if field.is_folded and not field.changes and field.name != FIXED]
+    if dice.random() > 0.2 or not able or program.times.told is None:
+        return program
+    name = dice.choice(able).name
+    own = {"of": f"`{name}`", "operators": ["mean", "sum"], "weights": "time"}
+    config = program.config | {"operators": program.config["operators"] | {WEIGHTED: own}}
+    return replace(program, config=config, weighted=name)
+
+
+def _config(dice: random.Random, fields: tuple[Field, ...], *, dated: bool) -> dict[str, Any]:
     folded = [field for field in fields if field.is_folded] or fields
     chosen = dice.sample(folded, dice.randint(1, len(folded)))
-    windows = ["run", {"steps": 3}] if times is None else ["run", {"steps": 3}, *DATED]
+    windows = ["run", {"steps": 3}] if not dated else ["run", {"steps": 3}, *DATED]
     return {
         "operators": {field.name: dice.sample(STATISTICS, dice.randint(1, 4)) for field in chosen},
         "windows": dice.sample(windows, dice.randint(1, 2)),
@@ -126,32 +169,6 @@ def _config(dice: random.Random, fields: tuple[Field, ...], times: tuple[Any, ..
         "time": {"late": dice.choice(("incomplete", "incomplete", "skip", "error"))},
         "workers": {"processes": 0, "threads": 1, "batch_steps": dice.choice((1, 2, 256))},
     }  # fmt: skip
-
-
-def _times(dice: random.Random, steps: int) -> tuple[tuple[Any, ...] | None, dict[str, Any]]:
-    """Draw what tells the time; sometimes a step has a time that is no date, or not a later one, or none has one."""
-    kind = dice.choice(("number", "number", "array", "text", "none"))
-    if kind == "none":
-        return None, {}
-    calendar, reference = dice.choice(CALENDARS), dice.choice(REFERENCES)
-    start = cftime.datetime(dice.choice((1850, 1999, 2000, 2023)), dice.randint(1, 12), 28, calendar=calendar)
-    hours = dice.choice((1, 6, 24, 24 * 10))
-    if kind == "text":
-        numbers = cftime.date2num(start, "hours since 1800-01-01", calendar=calendar) + hours * np.arange(steps)
-        dates = cftime.num2date(numbers, "hours since 1800-01-01", calendar=calendar)
-        return tuple(date.strftime("%Y-%m-%dT%H:%M:%S") for date in np.atleast_1d(dates)), {"calendar": calendar}
-    per_hour = {"days": 1 / 24, "hours": 1.0, "seconds": 3600.0}[reference.split()[0]]
-    first = cftime.date2num(start, reference, calendar=calendar)
-    numbers = [float(first + hours * per_hour * step) for step in range(steps)]
-    if dice.random() < 0.1:
-        numbers[dice.randrange(steps)] = dice.choice((float("nan"), numbers[0], -1e30))
-    named = {} if calendar == "standard" and dice.random() < 0.5 else {"calendar": calendar}
-    if dice.random() < 0.05:
-        named = {"calendar": dice.choice(("none", "martian", ""))}
-    elif dice.random() < 0.05:
-        reference = dice.choice(("fortnights since 2000-01-01", "days since 2001-02-31", "days", "K", ""))
-    times = tuple(numbers) if kind == "number" else tuple(np.array([number]) for number in numbers)
-    return times, {"units": reference} | named
 
 
 def _field(dice: random.Random, name: str, steps: int, ranks: int, names: list[str]) -> Field:
@@ -259,11 +276,12 @@ def write(program: Program, target: str, parameters: dict[str, str], rank: int |
         if parameters:
             io.set_engine("Plugin")
             io.set_parameters(parameters)
-        each = -(-program.steps // program.opens)
-        for start in range(0, program.steps, each):
+        for start in range(0, program.steps, program.each):
             with adios2.Stream(io, target, "a" if start else "w") as stream:
-                for step in range(start, min(start + each, program.steps)):
+                for step in range(start, min(start + program.each, program.steps)):
                     stream.begin_step()
+                    for name in program.times.changes.get(step, ()):
+                        io.remove_attribute(f"time/{name}")
                     _write_step(stream, program, step, rank)
                     if parameters and rank == 0 and program.refused and program.refused[1] == step:
                         _be_refused(stream, program.refused[0], parameters)
@@ -280,9 +298,12 @@ def _write_step(stream: Any, program: Program, step: int, rank: int | None) -> N
     if rank in (None, 0):
         if step == 0:
             _write_attributes(stream, program)
-        if program.times is not None:
-            place = ([1], [0], [1]) if isinstance(program.times[step], np.ndarray) else ()
-            stream.write("time", program.times[step], *place)
+        for name, value in program.times.changes.get(step, {}).items():
+            stream.write_attribute(f"time/{name}", value)
+        if program.times.told is not None:
+            time = program.times.told[step]
+            place = ([1], [0], [1]) if isinstance(time, np.ndarray) else ()
+            stream.write("time", np.array([time]) if isinstance(time, np.generic) else time, *place)
     for field in program.fields:
         values = field.values[step]
         if values is not None:
@@ -308,7 +329,7 @@ def _be_refused(stream: Any, what: str, parameters: dict[str, str]) -> None:
 
 
 def _write_attributes(stream: Any, program: Program) -> None:
-    described = {"time": program.time_attributes, **{field.name: field.attributes for field in program.fields}}
+    described = {"time": program.times.attributes, **{field.name: field.attributes for field in program.fields}}
     for owner, attributes in described.items():
         for name, value in attributes.items():
             stream.write_attribute(f"{owner}/{name}", value)

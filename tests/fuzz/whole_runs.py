@@ -2,6 +2,9 @@
 
 import multiprocessing
 import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -10,7 +13,7 @@ import cftime
 import numpy as np
 import oracle
 import xarray as xr
-from random_programs import Field, Program, write
+from random_programs import FIXED, PRODUCT, WEIGHTED, Field, Program, write
 
 from bbflow.api import BurstBuffer
 from bbflow.report.writing import write_report
@@ -95,7 +98,9 @@ def check(program: Program, truth: oracle.Truth, output: Path, outcome: Any) -> 
     may_skip = program.config["time"]["late"] == "skip"
     is_whole = not any("raw.zarr hasn't all" in line for line in outcome.errors)
     folded = [field for field in program.fields if field.name in program.config["operators"]]
+    folded += [program.field(name) for name in (program.weighted, (program.product or [None])[0]) if name]
     lacks = any(field.values[step] is None for field in folded for step in truth.accepted)
+    lacks = lacks or (program.product is not None and program.product[1])
     in_time = not outcome.late or (may_skip and outcome.steps > 0)
     expected = is_whole and not (lacks or program.refused) and in_time
     assert outcome.complete == expected, "the outcome doesn't say whether something is lost"
@@ -106,10 +111,10 @@ def check(program: Program, truth: oracle.Truth, output: Path, outcome: Any) -> 
     check_dates_decode(output)
     with xr.open_zarr(output / "results.zarr", decode_times=False) as results:
         results.load()
-    for field in program.fields if truth.accepted else ():
-        for name in program.config["operators"].get(field.name, ()):
-            for window in program.config["windows"]:
-                check_statistic(field, truth, results, window, name)
+    for diagnostic in diagnostics(program, truth) if truth.accepted else ():
+        for window in program.config["windows"]:
+            check_statistics(diagnostic, truth, results, window)
+    check_gaps(truth, results)
     if program.config["netcdf"] and truth.accepted:
         check_netcdf(program, results, output)
     check_raw(program, truth, output / "raw.zarr")
@@ -119,26 +124,73 @@ def name_of(window: Any) -> str:
     return window if isinstance(window, str) else f"steps{window['steps']}"
 
 
-def check_statistic(field: Field, truth: oracle.Truth, results: xr.Dataset, window: Any, name: str) -> None:
-    """Compare a statistic in all spans of a window."""
-    what = f"{field.name}'s {name} of {window}"
-    own = {"bbflow_variable": field.name, "bbflow_window": name_of(window), "bbflow_operator": name}
-    found = [item for item in results.values() if own.items() <= item.attrs.items()]
-    assert len(found) == 1, f"{what} is there {len(found)} times: {list(results)}"
-    (array,) = found
-    spans = oracle.groups(truth, window)
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """A diagnostic, and what goes into it."""
+
+    name: str
+    operators: Sequence[str]
+    steps: list[Any]
+    """Values of each step, None where it has none."""
+    weights: dict[int, float] | None = None
+    """Of each step that counts."""
+
+
+def diagnostics(program: Program, truth: oracle.Truth) -> Iterator[Expected]:
+    """Yield what the configuration asks for and can be had: what comes of a field that comes and goes is said."""
+
+    def steps_of(name: str) -> list[Any]:
+        field = program.field(name)
+        return [None if values is None else oracle.valid(field, values) for values in truth.values[name]]
+
+    for name, own in program.config["operators"].items():
+        if isinstance(own, list):
+            yield Expected(name, own, steps_of(name))
+    if program.product is not None:
+        steps, fixed = steps_of(program.product[0]), truth.values[FIXED][0]
+        if all(values is not None for values in steps):
+            operators = program.config["operators"][PRODUCT]["operators"]
+            yield Expected(PRODUCT, operators, [values * fixed for values in steps])
+    if program.weighted is not None:
+        weights = oracle.lengths(truth, program.times.unit_s)
+        steps = steps_of(program.weighted)
+        if weights and all(values is not None for values in steps):
+            yield Expected(WEIGHTED, ["mean", "sum"], steps, weights)
+
+
+def check_statistics(diagnostic: Expected, truth: oracle.Truth, results: xr.Dataset, window: Any) -> None:
+    """Compare statistics in all spans of a window."""
+    steps = [values for values in diagnostic.steps if values is not None]
+    nothing, spans = np.full(steps[0].shape, np.nan), oracle.groups(truth, window)
     if name_of(window) in STARTS:
         check_starts(results[f"time_{window}"], results[f"time_{window}_bnds"][:, 0], spans, window)
-    assert array.shape[0] == len(spans), f"{array.name} has {array.shape[0]} spans, not {len(spans)}"
-    steps = [values for values in truth.values[field.name] if values is not None]
-    nothing = np.full(steps[0].shape, np.nan)
-    for at, (span, numbers) in enumerate(spans.items()):
-        own = [truth.values[field.name][number] for number in numbers]
-        stack = np.stack([nothing if values is None else values for values in own])
-        stack = oracle.valid(field, stack)
-        expected = oracle.statistic(name, stack)
-        size = float(np.nanmax(np.abs(np.where(np.isfinite(stack), stack, 0)), initial=0))
-        same(array.values[at], expected, f"{array.name} of {span}", size)
+    for name in diagnostic.operators:
+        array = find_result(results, diagnostic.name, window, name)
+        assert array.shape[0] == len(spans), f"{array.name} has {array.shape[0]} spans, not {len(spans)}"
+        for at, (span, numbers) in enumerate(spans.items()):
+            own = [diagnostic.steps[number] for number in numbers]
+            stack = np.stack([nothing if values is None else values for values in own])
+            if diagnostic.weights is None:
+                expected = oracle.statistic(name, stack)
+            else:
+                expected = oracle.weighted(name, stack, np.array([diagnostic.weights[number] for number in numbers]))
+            size = float(np.nanmax(np.abs(np.where(np.isfinite(stack), stack, 0)), initial=0))
+            same(array.values[at], expected, f"{array.name} of {span}", size)
+
+
+def find_result(results: xr.Dataset, diagnostic: str, window: Any, name: str) -> xr.DataArray:
+    """Return the one array that has a statistic."""
+    own = {"bbflow_variable": diagnostic, "bbflow_window": name_of(window), "bbflow_operator": name}
+    found = [item for item in results.values() if own.items() <= item.attrs.items()]
+    assert len(found) == 1, f"{diagnostic}'s {name} of {window} is there {len(found)} times: {list(results)}"
+    return found[0]
+
+
+def check_gaps(truth: oracle.Truth, results: xr.Dataset) -> None:
+    """See that no step is missed where all that count are as far from each other."""
+    dates = [] if truth.dates is None else [truth.dates[step] for step in truth.accepted]
+    if len({later - date for date, later in pairwise(dates)}) == 1:
+        assert results.attrs["bbflow_missing_steps"] == 0, f"{results.attrs['bbflow_missing_steps']} steps are missed"
 
 
 def check_starts(axis: xr.DataArray, begins: xr.DataArray, spans: dict[Any, list[int]], window: str) -> None:
@@ -186,7 +238,7 @@ def check_raw(program: Program, truth: oracle.Truth, store: Path) -> None:
     assert kept == numbers, f"raw steps are {kept}, not {numbers}"
     left_out = [text.rpartition(": ")[0] for text in raw.attrs.get("bbflow_left_out", ())]
     if truth.dates is not None:
-        check_dates(raw, [truth.dates[number] for number in numbers])
+        check_dates(raw, [truth.dates[number] for number in numbers], program.times.error_s)
     arrays = {item.attrs.get("bbflow_name", str(name)): (name, item) for name, item in raw.variables.items()}
     for field in program.fields:
         own = [number for number in numbers if field.values[number] is not None]
@@ -245,15 +297,15 @@ def check_kept(field: Field, raw: xr.Dataset, store: Path, numbers: list[int]) -
         same(table["value"].values, values, f"the table of {field.name}", 0)
 
 
-def check_dates(raw: xr.Dataset, dates: list[Any]) -> None:
-    """Compare the dates of raw steps."""
+def check_dates(raw: xr.Dataset, dates: list[Any], error_s: float) -> None:
+    """Compare the dates of raw steps, which may be as far off as the program has told them."""
     time = raw["time"]
     told = {name.removeprefix("bbflow_"): value for name, value in time.attrs.items()}  # with times that are no dates
     for found, expected in zip(time.values, dates, strict=True):
         if expected is None:
             continue
         date = cftime.num2date(found, told["units"], calendar=told.get("calendar", "standard"))
-        assert abs((date - expected).total_seconds()) < 1e-3, f"a raw step is of {date}, not {expected}"
+        assert abs((date - expected).total_seconds()) <= error_s, f"a raw step is of {date}, not {expected}"
 
 
 def check_attributes(field: Field, found: dict[str, Any]) -> None:

@@ -62,6 +62,15 @@ def test_a_fixed_field_that_comes_again_is_compared(tmp_path, values, complete):
     np.testing.assert_allclose(ran.results.product_run_mean[0], (TAS * LAND).mean(axis=0))
 
 
+def test_a_fixed_field_that_is_put_again_in_its_step_has_not_changed(tmp_path):
+    guess, (upper, lower) = ("land", np.zeros(SHAPE)), (("land", part(LAND, 2, at)) for at in range(2))
+    own = {0: [guess, ("land", LAND)], 3: [guess, upper, lower]}
+    ranks = [[[*own.get(step, ()), ("tas", TAS[step])] for step in range(STEPS)]]
+    ran = run_program(tmp_path, ranks, {"operators": {"product": OPERATORS["product"]}})
+    assert (ran.outcome.complete, ran.told) == (True, "")
+    np.testing.assert_allclose(ran.results.product_run_mean[0], (TAS * LAND).mean(axis=0))
+
+
 def test_a_fixed_field_of_another_shape_is_refused(tmp_path):
     ranks = [[[*([("land", LAND[0])] if step == 0 else []), ("tas", TAS[step])] for step in range(STEPS)]]
     with pytest.raises(ConfigError, match="land"):

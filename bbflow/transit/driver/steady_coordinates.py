@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from bbflow.drain.coordinates import is_part_of
+from bbflow.drain.coordinates import is_same
 from bbflow.operators.steps import Array
 from bbflow.stream.records import Block, BlockForm
 from bbflow.transit.driver.placing import StreamArrays
@@ -60,18 +60,22 @@ class SteadyCoordinates:
             self._compare(number, self._fixed.keys() | (wanted if number == numbers[-1] else set()))
 
     def _compare(self, number: int, wanted: Collection[str]) -> None:
+        placed: dict[str, list[tuple[Array, Block]]] = {}
         for node, part in parts_of(self._run.view, number).items():
             forms = enumerate(part.layout.forms) if wanted else ()
             for block in [part.blocks[at] for at, form in forms if form.name in wanted and _has_values(form)]:
-                if block.name in self._values and not self._is_as_it_was(node, part.landed_in, block):
-                    del self._values[block.name]
-                    self._note(block.name, number)
+                if block.name in self._values:
+                    placed.setdefault(block.name, []).append((self._read(node, part.landed_in, block), block))
+        for name, blocks in placed.items():
+            if not is_same(self._values[name], blocks):
+                del self._values[name]
+                self._note(name, number)
 
-    def _is_as_it_was(self, node: str, landed_in: int, block: Block) -> bool:
+    def _read(self, node: str, landed_in: int, block: Block) -> Array:
         if not block.shape:
-            return bool(np.array_equal(self._values[block.name], block.value))
+            return np.asarray(block.value, self._values[block.name].dtype)
         self._reader = self._reader or BlockReader(self._run.contact, self._run.config.stream)
-        return is_part_of(self._values[block.name], block, self._reader.read(node, landed_in, block))
+        return self._reader.read(node, landed_in, block)
 
     def _note(self, name: str, number: int) -> None:
         seen = f"{name} changes with time, as seen in step {number}"

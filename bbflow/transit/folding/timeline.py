@@ -163,7 +163,7 @@ class Passed(NamedTuple):
 
     def is_too_coarse(self, time: float, spacing: float) -> bool:
         """Whether a step's time is of a type that can't tell the steps' times apart."""
-        if spacing <= math.ulp(time) or self.last is None or self.is_restarted or time < self.last:
+        if spacing <= math.ulp(time) or self.last is None or self.is_restarted or time <= self.last:
             return False
         shortest = min(time - self.last, self.shortest)
         return spacing > shortest * COARSE
