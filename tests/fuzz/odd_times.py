@@ -137,10 +137,12 @@ def _as_numbers(dice: random.Random, axis: Axis, dates: list[cftime.datetime], s
     of_step = [written.get(second if step >= second else 0, written[0]) for step in range(len(dates))]
     told: list[Any] = [_number(date, axis, units) for date, units in zip(dates, of_step, strict=True)]
     shortest_s = min((abs((b - a).total_seconds()) for a, b in pairwise(dates) if a != b), default=0.0)
+    off_s = 0.0
     if dice.random() < 0.5:  # what a restart file of float32 had
         for step in again:
-            if np.spacing(np.float32(told[step])) * _unit_s(of_step[step]) < shortest_s / 8:
-                told[step] = float(np.float32(told[step]))
+            between_s = float(np.spacing(abs(np.float32(told[step])))) * _unit_s(of_step[step])
+            if between_s < shortest_s / 8:
+                told[step], off_s = float(np.float32(told[step])), max(off_s, between_s)
     meant: list[Any] = list(dates)
     if axis.wrong is not None:
         kind, step = axis.wrong
@@ -152,7 +154,7 @@ def _as_numbers(dice: random.Random, axis: Axis, dates: list[cftime.datetime], s
         {"units": written[0]} | axis.named,
         {step: {"units": units} for step, units in written.items() if step},
         tuple(meant) if axis.is_read else None,
-        max(error_s, 1.0 if len(again) else 1e-3),
+        error_s + off_s + 1e-3,
     )
 
 
@@ -169,7 +171,7 @@ def _rounded(
         return [np.int64(time) for time in told], 0.0
     if how == "added" and not is_wrong:
         parts = [part for part in (told[:second], told[second:]) if part]
-        return [time for part in parts for time in accumulate(np.diff(part).tolist(), initial=part[0])], 1e-3
+        return [time for part in parts for time in accumulate(np.diff(part).tolist(), initial=part[0])], 0.0
     return list(told), 0.0
 
 
