@@ -32,15 +32,17 @@ def io_phase(
         If there is no directory for announcements.
     """
     board = Board(directory)
-    announcement = board.begin(application, file_system, lease_s)
+    announcement = board.planned(application, file_system, lease_s)
     ended = threading.Event()
     renewal = threading.Thread(target=_renew, args=(board, announcement, lease_s, ended), daemon=True)
-    renewal.start()
-    try:
+    try:  # from before it is there: a signal may end the process at any moment
+        board.renew(announcement, lease_s)
+        renewal.start()
         yield announcement
     finally:
         ended.set()
-        renewal.join()
+        if renewal.ident is not None:
+            renewal.join()
         board.end(announcement.token)
 
 

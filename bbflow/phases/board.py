@@ -110,14 +110,18 @@ class Board:
         lease_s
             The announcement ends by itself after this many seconds, unless it is renewed.
         """
+        announcement = self.planned(application, file_system, lease_s)
+        self._write(announcement)
+        return announcement
+
+    def planned(self, application: str, file_system: str = PFS, lease_s: float = LEASE_S) -> Announcement:
+        """Return what `begin` would announce; `renew` announces it."""
         if not (application and file_system and 0 < lease_s < math.inf):
             raise ConfigError(f"a phase needs an application, a file system and a lease above 0 s, not {lease_s}")
         now_s = self._clock()
         readable = re.sub(r"[^\w.-]", "_", application)[:64]
         token = f"{readable}-{socket.gethostname()[:64]}-{uuid.uuid4().hex[:12]}"
-        announcement = Announcement(token, Phase(application, file_system, now_s), now_s + lease_s)
-        self._write(announcement)
-        return announcement
+        return Announcement(token, Phase(application, file_system, now_s), now_s + lease_s)
 
     def renew(self, announcement: Announcement, lease_s: float = LEASE_S) -> Announcement:
         """Let a phase that lasts hold for another lease from now on."""

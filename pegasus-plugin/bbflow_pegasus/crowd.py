@@ -49,14 +49,24 @@ class Crowd:
         self._next_look_s = 0.0
         self._place = Turn()
 
-    def __enter__(self) -> Self:
+    def join(self) -> None:
+        """Announce this job; a signal may end it at any moment, so who calls this has seen to `leave` before."""
         self._board.sweep()
-        self._own = self._board.begin(f"{self._run}:{self._wave}", lease_s=LEASE_S)
+        # The name is known before the file is there: `leave` removes it though nothing came back.
+        self._own = self._board.planned(f"{self._run}:{self._wave}", lease_s=LEASE_S)
+        self._board.renew(self._own, LEASE_S)
+
+    def leave(self) -> None:
+        """Take the announcement back, if there is one."""
+        if self._own is not None:
+            self._board.end(self._own.token)
+
+    def __enter__(self) -> Self:
+        self.join()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._own is not None:
-            self._board.end(self._own.token)
+        self.leave()
 
     def place(self) -> Turn:
         """Return this job's place: a wave's jobs transfer when those of the run's earlier waves have ended."""

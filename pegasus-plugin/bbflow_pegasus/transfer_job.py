@@ -98,16 +98,16 @@ class TransferJob:
             diary = Diary(events, time.time, 1)
             policy, decided = self._conduct.policy, diary.decided
             if self._conduct.crowd is not None:
-                crowd = stack.enter_context(
-                    Crowd(self._conduct.crowd, time.time, self._conduct.run, self._conduct.wave)
-                )
+                crowd = Crowd(self._conduct.crowd, time.time, self._conduct.run, self._conduct.wave)
+                stack.callback(crowd.leave)  # first: SIGTERM may come while the announcement is written
+                crowd.join()
                 policy = Together(policy.max_delay_s, policy=policy, place=crowd.place)
                 decided = partial(_note, diary, crowd)
             source = self._conduct.phase_source()
             watch = Watch(policy, self._gate, source, diary.load, time.time, decided, diary.phase)
-            watch.start()
             stack.callback(diary.close)
             stack.callback(watch.close)
+            watch.start()
             yield diary
 
     def _done(self, diary: Diary, fetched: Sequence[Fetched]) -> None:

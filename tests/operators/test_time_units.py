@@ -72,3 +72,10 @@ def test_what_cannot_be_read_is_refused_in_one_line(units):
 def test_zones_and_slashes_count():
     assert Clock.of("hours since 2000/01/01 00:00 -6:00", "standard").units == "hours since 2000-01-01 06:00:00"
     assert Clock.of("days since 2000-01-01", "noleap").units == "days since 2000-01-01"
+
+
+@pytest.mark.parametrize("unit", ["h", "Hr", "hours"])
+def test_units_become_such_as_xarray_knows_where_no_time_is_a_date(unit):
+    clock = Clock.of(f"{unit} since 1900", "standard")
+    times = xr.decode_cf(xr.Dataset({"time": ("time", [float("nan")], clock.attributes)}))
+    assert times["time"].isnull().all()

@@ -21,6 +21,8 @@ UNIT_SECONDS = {
     **dict.fromkeys(("days", "day", "d"), 86400.0),
 }
 """Seconds of the units of time, as cftime knows them."""
+FULL = {UNIT_SECONDS[unit]: unit for unit in UNITS}
+"""Seconds to the unit's name that every reader knows: xarray takes no 'h'."""
 UNEVEN = {
     **dict.fromkeys(("months", "month"), 30 * 86400.0),
     **dict.fromkeys(("years", "year", "common_years", "common_year"), 365 * 86400.0),
@@ -67,7 +69,7 @@ def read_units(units: str) -> tuple[str, str, Reference]:
     Returns
     -------
     tuple
-        The unit in small letters, the reference date as it was written, and as it was read.
+        The unit by its full name, the reference date as it was written, and as it was read.
 
     Raises
     ------
@@ -86,7 +88,7 @@ def read_units(units: str) -> tuple[str, str, Reference]:
             f"time units {units!r}: {found[2]!r} is no reference date: write year-month-day and perhaps "
             "hour:minute:second with a zone, such as 2000-01-01 06:00:00 -3:00"
         )
-    return unit, found[2], reference
+    return FULL[UNIT_SECONDS[unit]] if unit in UNIT_SECONDS else unit, found[2], reference
 
 
 def _reference(text: str) -> Reference | None:
