@@ -84,9 +84,21 @@ class NodeConnection:
         ProtocolError
             If its reply isn't one of the format.
         """
+        self.ask(asked, within_s=within_s)
+        return self.answer(kind)
+
+    def ask(self, asked: Struct, *, within_s: float | None = GRACE_S) -> None:
+        """Send a request, as `request` does; `answer` must follow before the next one."""
         self._socket.settimeout(within_s)
         try:
-            payload = self._exchange(asked)
+            self._say(asked)
+        except OSError as error:
+            raise NodeError(f"BB node {self.node.name} is gone ({error})") from None
+
+    def answer(self, kind: type[ReplyT]) -> ReplyT:
+        """Wait for the reply to what was asked last, and return it, as `request` does."""
+        try:
+            payload = self._hear()
         except OSError as error:
             raise NodeError(f"BB node {self.node.name} is gone ({error})") from None
         verdict = parse_verdict(payload)

@@ -3,12 +3,12 @@
 import itertools
 import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import lru_cache
+from functools import lru_cache, wraps
 from operator import attrgetter
-from typing import Any
-from weakref import WeakValueDictionary
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 from msgspec import UnsetType
@@ -16,6 +16,7 @@ from msgspec import UnsetType
 from bbflow.errors import ProtocolError
 from bbflow.reading.wire_types import MAX_INTEGER, Content, Row
 
+T = TypeVar("T")
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 DTYPES: Mapping[str, np.dtype[Any]] = {
     "char": np.dtype("i1"),
@@ -219,6 +220,23 @@ class Layout:
     def __reduce__(self) -> tuple[Any, ...]:
         # Column by column: form by form takes several times as long, and there may be 200,000.
         return _of_columns, tuple(zip(*map(_TOLD, self.forms), strict=True))
+
+
+def kept_by_layout(function: Callable[..., T]) -> Callable[..., T]:
+    """Let a function of a layout, and of further values, find its result once for as long as the layout is there.
+
+    A stream on a thousand nodes has a thousand layouts: a cache of some number of them would hold too many, or too few.
+    """
+    known: WeakKeyDictionary[Layout, dict[tuple[Any, ...], T]] = WeakKeyDictionary()
+
+    @wraps(function)
+    def kept(layout: Layout, *more: Any) -> T:
+        own = known.setdefault(layout, {})
+        if more not in own:
+            own[more] = function(layout, *more)
+        return own[more]
+
+    return kept
 
 
 _TOLD = attrgetter(*(item.name for item in fields(BlockForm)))

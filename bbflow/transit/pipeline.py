@@ -270,10 +270,16 @@ class Pipeline:
         return -1 if self._drain is None else self._drain.cursor
 
     def _take_news(self) -> None:
+        """Wait for news, and take in all that has come: a look at the news of each of a thousand nodes takes long."""
         try:
-            source, news = self._news.get(timeout=self._wait_s)
+            self._take(*self._news.get(timeout=self._wait_s))
+            for _ in range(self._news.qsize()):
+                self._take(*self._news.get_nowait())
         except queue.Empty:
             return
+        self._log_landed()
+
+    def _take(self, source: str, news: Any) -> None:
         if source == "stop":
             self._stopped = True
         elif source == "live":
@@ -283,7 +289,6 @@ class Pipeline:
         elif source != "task":
             for node, own in self._adapting.take(source, news):
                 self._view.update(node, own)
-            self._log_landed()
 
     @property
     def _wait_s(self) -> float:

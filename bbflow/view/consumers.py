@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Self
 
 from bbflow.configuring.settings import Config
-from bbflow.errors import StreamError
+from bbflow.errors import BbflowError, NodeError, StreamError
 from bbflow.landing.client import NodeClient
 from bbflow.landing.replies import AttachReply, StreamStatus
 from bbflow.landing.requests import AttachRequest, DoneRequest, DropRequest, GiveUpRequest, WatchRequest
@@ -111,34 +111,65 @@ class Consumers:
             return dict.fromkeys(self.cursors, self.numbering.done(-1)[0])
         return self.done_before()
 
-    def commit(self, consumer: str, step: int, nodes: Iterable[str], checkpoint: Callable[[str], bytes]) -> None:
-        """Say that a consumer is past a step, on some nodes in their order.
+    def commit(
+        self,
+        consumer: str,
+        step: int,
+        nodes: Collection[str],
+        checkpoint: Callable[[str], bytes],
+        last: Collection[str] = (),
+    ) -> None:
+        """Say that a consumer is past a step, on some nodes side by side; those in `last` hear it when the others know.
 
         Raises
         ------
         StreamError
             If another analysis has taken over.
+        NodeError
+            If a node doesn't answer; others may know by then.
         """
-        nodes = list(nodes)
         if not self.numbering.is_framed:
-            for node in nodes:
-                self._commit(consumer, step, node, checkpoint(node))
+            for is_last in (False, True):
+                own = [node for node in nodes if (node in last) is is_last]
+                self._tell((node, self._done(consumer, step, node, checkpoint(node))) for node in own)
             return
         done, checkpoints = self.numbering.done(step), {node: checkpoint(node) for node in nodes}
         # A node must not let go of frames before all know that they are done: another one's part alone says nothing.
-        for node in nodes if len(self._clients) > 1 else ():
-            landed, last = self._told[node].get(consumer, NO_STEP)
-            self._commit(consumer, landed, node, packed(step, last, checkpoints[node]))
+        if len(self._clients) > 1:
+            told = {node: self._told[node].get(consumer, NO_STEP) for node in nodes}
+            self._tell(
+                (node, self._done(consumer, landed, node, packed(step, frame, checkpoints[node])))
+                for node, (landed, frame) in told.items()
+            )
+        self._tell(
+            (node, self._done(consumer, done[0], node, packed(step, done[1], own))) for node, own in checkpoints.items()
+        )
         for node in nodes:
-            self._commit(consumer, done[0], node, packed(step, done[1], checkpoints[node]))
             self._told[node][consumer] = done
 
-    def _commit(self, consumer: str, landed: int, node: str, checkpoint: bytes) -> None:
-        done = DoneRequest(
+    def _done(self, consumer: str, landed: int, node: str, checkpoint: bytes) -> DoneRequest:
+        return DoneRequest(
             stream=self._stream, consumer=consumer, epoch=self._epochs[node], step=landed, checkpoint=checkpoint,
             late=self.late,
         )  # fmt: skip
-        self._clients[node].request(done, DoneReply)
+
+    def _tell(self, requests: Iterable[tuple[str, DoneRequest]]) -> None:
+        """Ask each node something, and wait for all: a thousand, one after the other, would take longer than a step."""
+        asked: list[NodeClient] = []
+        failed: list[BbflowError] = []
+        for node, request in requests:
+            try:
+                self._clients[node].ask(request)
+                asked.append(self._clients[node])
+            except NodeError as error:
+                failed.append(error)
+        for client in asked:  # all of them, whatever one says: what isn't heard would be taken for the next answer
+            try:
+                client.answer(DoneReply)
+            except BbflowError as error:
+                failed.append(error)
+        if failed:
+            raise failed[0]
 
     def forget_checkpoints(self) -> None:
         """Begin as if there had been no earlier analysis."""

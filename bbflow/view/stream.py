@@ -1,8 +1,8 @@
 """The stream over all nodes: which steps are complete, and how it stands; without threads and sockets."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -11,7 +11,7 @@ from bbflow.reading.wire_types import Attribute
 from bbflow.store.extents import align
 from bbflow.store.streams import ENDED
 from bbflow.stream.attributes import meant
-from bbflow.stream.layouts import Layout, Layouts
+from bbflow.stream.layouts import Layout, Layouts, kept_by_layout
 from bbflow.stream.records import Block, Step
 
 STEPS_PER_REPLY = 256
@@ -119,6 +119,24 @@ class NodeView:
         return self.local_writers - late
 
 
+@dataclass(frozen=True, slots=True)
+class StreamStanding:
+    """How the stream stands by what all nodes have said."""
+
+    taking_part: Mapping[str, NodeView]
+    """Nodes that ranks land on; empty until every node was heard, and all ranks have opened the stream."""
+    landing: Mapping[str, NodeView]
+    """Those of them that further steps land on: not all ranks have left them."""
+    writers: int
+    """Ranks of the whole stream."""
+    lacks_ranks: bool
+    """Whether ranks that were announced are on no node."""
+    frontier: int
+    """Highest step that is settled on all nodes; none is while ranks are lacking."""
+    status: str
+    """expected, open, closed or aborted; the first aborted rank aborts the stream."""
+
+
 class StreamView:
     """The stream over all nodes: a step counts when every node that takes part has it.
 
@@ -136,12 +154,12 @@ class StreamView:
         self._whole = whole
         self._nodes = {name: NodeView(last=done[name]) for name in nodes}
         self._done = dict(done)
-        self.taking_part: dict[str, NodeView] = {}
-        """Nodes that ranks land on; empty until every node was heard, and all ranks have opened the stream."""
         self.attributes: dict[str, Any] = {}
         """Attributes of the stream, the newest of any node."""
-        self._writers = 0
-        self._lacks_ranks = False
+        self._unheard = set(nodes)
+        self._standing: StreamStanding | None = None
+        """Found when it is asked for: with a thousand nodes each look at all takes longer than the news of one."""
+        self._known_whole: set[int] = set()
 
     def update(self, node: str, news: News) -> None:
         """Take news of a node in."""
@@ -154,25 +172,41 @@ class StreamView:
             view.base = dict(news.base)
         view.steps.update((step.number, step) for step in news.steps)
         view.last = max(view.last, news.last)
-        self.taking_part = self._find_taking_part()
-        self._writers = max((view.writers for view in self.taking_part.values()), default=0)
+        self._unheard.discard(node)
+        self._standing = None
 
     @property
     def is_known(self) -> bool:
         """Whether every node has said how the stream stands there."""
-        return all(view.base is not None for view in self._nodes.values())
+        return not self._unheard
 
-    def _find_taking_part(self) -> dict[str, NodeView]:
+    def _now(self) -> StreamStanding:
+        if self._standing is None:
+            self._standing = self._find_standing()
+        return self._standing
+
+    @property
+    def taking_part(self) -> Mapping[str, NodeView]:
+        """Nodes that ranks land on; empty until every node was heard, and all ranks have opened the stream."""
+        return self._now().taking_part
+
+    def _find_standing(self) -> StreamStanding:
         # What one node says of an aborted stream may look like its end, while the steps are on another one.
         if not self.is_known:
-            return {}
+            return StreamStanding({}, {}, 0, lacks_ranks=False, frontier=-1, status="expected")
         nodes = {name: view for name, view in self._nodes.items() if view.local_writers}
         writers = max((view.writers for view in nodes.values()), default=0)
         opened = sum(view.local_writers for view in nodes.values()) - self._counted_twice
         aborted = any(view.status == "aborted" for view in nodes.values())
         ended = all(view.status in ENDED for view in nodes.values())
-        self._lacks_ranks = self._whole and opened < writers
-        return nodes if opened == writers or aborted or (ended and not self._whole) else {}
+        lacks_ranks = self._whole and opened < writers
+        part = nodes if opened == writers or aborted or (ended and not self._whole) else {}
+        left = Counter(arrival.origin for arrival in self._arrivals)
+        landing = {name: view for name, view in part.items() if left[name] < view.local_writers}
+        last = min((view.last for name, view in part.items() if name in landing or view.more), default=-1)
+        statuses = {view.status for view in landing.values()}
+        status = next((each for each in ("aborted", "open", "expected", "closed") if each in statuses), "expected")
+        return StreamStanding(part, landing, writers if part else 0, lacks_ranks, -1 if lacks_ranks else last, status)
 
     @property
     def _arrivals(self) -> list[Arrival]:
@@ -184,39 +218,27 @@ class StreamView:
         return sum(arrival.origin in self._nodes for arrival in self._arrivals)
 
     @property
-    def _landing(self) -> dict[str, NodeView]:
-        """Nodes that further steps land on: those that not all ranks have left."""
-        left = [arrival.origin for arrival in self._arrivals]
-        return {name: view for name, view in self.taking_part.items() if left.count(name) < view.local_writers}
-
-    @property
     def unaware(self) -> list[str]:
         """Nodes that may not know that the stream has ended: their ranks have left, or one elsewhere has aborted it."""
-        landing = {} if self.status == "aborted" else self._landing
+        landing = {} if self.status == "aborted" else self._now().landing
         return [name for name in self.taking_part if name not in landing]
 
     @property
     def is_forsaken(self) -> bool:
         """Whether there are ranks that no node has heard of, and all others have closed the stream."""
-        heard = [view.status for view in self._nodes.values() if view.local_writers]
-        return self._lacks_ranks and all(status == "closed" for status in heard)
+        if not self._now().lacks_ranks:
+            return False
+        return all(view.status == "closed" for view in self._nodes.values() if view.local_writers)
 
     @property
     def frontier(self) -> int:
         """Highest step that is settled on all nodes; none is where ranks that were announced are on no node."""
-        if self._lacks_ranks:
-            return -1
-        landing = self._landing
-        return min((view.last for name, view in self.taking_part.items() if name in landing or view.more), default=-1)
+        return self._now().frontier
 
     @property
     def status(self) -> str:
         """expected, open, closed or aborted; the first aborted rank aborts the stream."""
-        statuses = {view.status for view in self._landing.values()}
-        for status in ("aborted", "open", "expected"):
-            if status in statuses:
-                return status
-        return "closed" if statuses else "expected"
+        return self._now().status
 
     @property
     def ended(self) -> bool:
@@ -243,7 +265,13 @@ class StreamView:
 
     def is_whole(self, number: int) -> bool:
         """Whether all ranks' parts of a step are there, or were."""
-        return sum([self._ranks_of(name, number) for name in self.taking_part]) >= self._writers
+        if number in self._known_whole:
+            return True
+        now = self._now()
+        is_whole = sum([self._ranks_of(name, number) for name in now.taking_part]) >= now.writers
+        if is_whole:
+            self._known_whole.add(number)
+        return is_whole
 
     def settled_after(self, cursor: int, most: int) -> tuple[list[int], list[int]]:
         """Numbers of the first settled steps above `cursor`, at most `most`, and of torn ones (`torn_after`)."""
@@ -281,9 +309,9 @@ class StreamView:
         return sum(part.bytes for part in parts if part is not None)
 
     def room_of(self, number: int) -> int:
-        """Bytes that a step takes in all pools: those of its blocks, in whole pages."""
+        """Bytes that a step takes in the pool where it takes most: those of its blocks, in whole pages."""
         parts = (self.step(node, number) for node in self.taking_part)
-        return sum(_room_of(part.layout) for part in parts if part is not None)
+        return max((_room_of(part.layout) for part in parts if part is not None), default=0)
 
     def blocks(self, number: int) -> list[tuple[str, Block]]:
         """Return all blocks of a step, each with the name of its node."""
@@ -320,12 +348,13 @@ class StreamView:
 
     def forget(self, through: int) -> None:
         """Let go of the steps up to `through`, which are done with."""
+        self._known_whole = {number for number in self._known_whole if number > through}
         for view in self._nodes.values():
             for number in [number for number in view.steps if number <= through]:
                 del view.steps[number]
 
 
-@lru_cache(maxsize=16)
+@kept_by_layout
 def _room_of(layout: Layout) -> int:
     return sum(map(align, layout.reach))
 

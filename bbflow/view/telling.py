@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -12,9 +11,10 @@ from bbflow.configuring.step_time import TimeConfig
 from bbflow.errors import ConfigError
 from bbflow.operators.windows.date_texts import date_in, read_date
 from bbflow.stream.attributes import meant
+from bbflow.stream.layouts import kept_by_layout
 from bbflow.stream.records import Block, Layout, Step, ToldTime
 from bbflow.view.stream import News
-from bbflow.view.times import LAYOUTS, SOURCES
+from bbflow.view.times import SOURCES
 
 FILE = "bbflow_file"
 """The attribute with which the engine tells the name of the file that the program has opened."""
@@ -150,7 +150,7 @@ class TimeTelling:
         return ToldTime("file", date.text, None if self._since is None else step.number - self._since)
 
 
-@lru_cache(LAYOUTS)
+@kept_by_layout
 def place_of_time(layout: Layout, variable: str) -> int | None:
     """Find the array that tells a time: a number, or the characters of a text; None if there is none.
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
 
 from bbflow.configuring.step_time import TimeConfig
 from bbflow.errors import ConfigError, nearest
@@ -11,12 +10,11 @@ from bbflow.operators.windows.date_texts import read_date
 from bbflow.operators.windows.time_units import SINCE
 from bbflow.operators.windows.tolerance import spacing
 from bbflow.stream.cf import StreamAttributes
+from bbflow.stream.layouts import kept_by_layout
 from bbflow.stream.records import Layout, Step, ToldTime
 
 Parts = Mapping[str, Step]
 """Node name to what lies there of a step."""
-LAYOUTS = 64
-"""Of this many layouts it is kept where the time stands."""
 SOURCES = ("variable", "attribute", "file")
 """What may tell a time; where several do, the first counts."""
 
@@ -189,7 +187,7 @@ def told_by(parts: Parts, variable: str) -> ToldTime | None:
     return min(told, key=lambda told: SOURCES.index(told.source), default=None)
 
 
-@lru_cache(LAYOUTS)
+@kept_by_layout
 def singles_of(layout: Layout, variable: str) -> tuple[tuple[int, str], ...]:
     """Say which of a step's values are of a variable, the last one that each rank has Put, and of which types."""
     forms = ((number, layout.forms[at]) for number, at in enumerate(layout.singles))

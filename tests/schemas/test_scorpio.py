@@ -12,13 +12,16 @@ import xarray as xr
 
 from bbflow import start_nodes
 from bbflow.errors import ConfigError, StreamError
+from bbflow.landing.client import NodeClient
+from bbflow.landing.requests import DoneRequest
+from bbflow.net.verdicts import DoneReply
 from bbflow.schemas.scorpio import Scorpio
 from bbflow.schemas.testing import SchemaTests
 from bbflow.stream.layouts import BlockForm, Layout
 from bbflow.stream.records import Step
 from bbflow.transit.chain.merging import merge_states
 from bbflow.transit.output.decoding import open_results
-from bbflow.view.consumers import FOLD, Consumers
+from bbflow.view.consumers import FOLD
 from bbflow.view.numbering import Numbering
 
 RANKS, FRAMES, FILL = 2, (5, 1, 6), 1e20
@@ -262,17 +265,19 @@ class KilledError(Exception):
 @pytest.mark.parametrize("within", [True, False])
 def test_an_analysis_that_is_killed_between_two_nodes_takes_no_frame_twice(tmp_path, fields, monkeypatch, within):
     """One node has the new cursor: within a landed step, or with one that is done, of which it lets go."""
-    commit, counted = Consumers._commit, []
+    ask, counted = NodeClient.ask, []
 
-    def killed(self, consumer, landed, node, checkpoint):
-        commit(self, consumer, landed, node, checkpoint)
-        counted.append((consumer, landed))
-        if consumer == FOLD and (landed >= 0 or (within and counted.count((FOLD, -1)) == 5)):
-            raise KilledError
+    def killed(self, asked, **more):
+        ask(self, asked, **more)
+        if isinstance(asked, DoneRequest) and asked.consumer == FOLD:
+            counted.append(asked.step)
+            if asked.step >= 0 or (within and counted.count(-1) == 5):
+                self.answer(DoneReply)
+                raise KilledError
 
     with start_nodes(2, "16MiB") as buffer:
         with monkeypatch.context() as patch:
-            patch.setattr(Consumers, "_commit", killed)
+            patch.setattr(NodeClient, "ask", killed)
             with (
                 buffer.analyse(config_of(tmp_path)) as analysis,
                 written(tmp_path, fields, buffer.contact),

@@ -1,7 +1,6 @@
 """Runs of a field without BB nodes or Dask: steps are folded region by region, and the states saved, in one process."""
 
 import pickle
-from concurrent.futures import Future
 from dataclasses import replace
 from functools import reduce
 from math import prod
@@ -20,6 +19,7 @@ from bbflow.transit.chain.rosters import RosterFiles
 from bbflow.transit.chain.saved import read_state
 from bbflow.transit.chain.saving import Saving
 from bbflow.transit.chain.taking_over import carried_on
+from bbflow.transit.clusters.thread_cluster import ThreadTask
 from bbflow.transit.folding.batches import Batch
 from bbflow.transit.folding.patterns import Pattern
 from bbflow.transit.folding.planning import FoldSite
@@ -204,7 +204,7 @@ def restarted(folding, saved):
 
 def checkpoints(folding):
     RosterFiles(folding.config.output).keep(table.roster for table in folding.states.tables)
-    return {node: (folding.cursor, folding.checkpoint(node)) for node in NODES}
+    return {node: (folding.cursor, folding.checkpoints()(node)) for node in NODES}
 
 
 def keys_of(folding, hour, number):
@@ -227,15 +227,8 @@ def saving(folder, folding, shape):
     return Saving(folding.kept, fields, nodes, at_once, 2)
 
 
-class Done(Future):
-    """What is asked of Dask's."""
-
-    def release(self):
-        pass
-
-
 def at_once(node, function, *arguments):
-    future = Done()
+    future = ThreadTask()
     future.set_result(function(*arguments))
     return future
 

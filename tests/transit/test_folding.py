@@ -45,7 +45,7 @@ def checkpoint(node, last_day):
     folding.timeline.take([float(day) for day in days], keys_of(0), passed)
     folding.timeline.take([float(last_day)], keys_of(last_day), passed)
     folding.states.put(table_of(node, last_step=last_day, last_time=float(last_day), keys=keys_of(last_day)))
-    return folding.checkpoint(node)
+    return folding.checkpoints()(node)
 
 
 @pytest.mark.parametrize(("behind", "ahead", "published"), [(30, 31, True), (30, 30, False), (29, 30, False)])

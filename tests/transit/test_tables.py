@@ -142,7 +142,7 @@ def folded(folder, parts):
         receipt = fold_lane(work, *plans)
         folding.take(batch, [receipt])
     assert len(folding.states) == parts
-    return [len(pickle.dumps(work)), len(pickle.dumps(receipt)), len(folding.checkpoint("a"))]
+    return [len(pickle.dumps(work)), len(pickle.dumps(receipt)), len(folding.checkpoints()("a"))]
 
 
 def test_work_receipt_and_checkpoint_are_as_small_for_many_blocks_as_for_few(tmp_path):

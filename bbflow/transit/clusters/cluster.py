@@ -1,6 +1,6 @@
 """Where tasks run: in threads of the analysis, or on Dask's workers; what the stages know of either."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from bbflow.errors import NodeError
@@ -33,6 +33,10 @@ class SubmittedTask(Protocol[T_co]):
         TaskLostError
             If it can't be had any more.
         """
+
+    @staticmethod
+    def results(tasks: "Sequence[Any]") -> list[Any]:
+        """Wait for tasks of this kind, and return what each has come to: sooner than one after the other."""
 
     def exception(self) -> BaseException | None:
         """Wait, and return what it has raised."""

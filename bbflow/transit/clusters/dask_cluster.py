@@ -5,7 +5,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -82,6 +82,13 @@ class DaskTask:
         with _failures():
             return self.future.result(timeout)
 
+    @staticmethod
+    def results(tasks: "Sequence[DaskTask]") -> list[Any]:
+        """Wait, and return what each has come to, as `SubmittedTask.results` does."""
+        with _failures():
+            found: list[Any] = tasks[0].future.client.gather([task.future for task in tasks]) if tasks else []
+            return found
+
     def exception(self) -> BaseException | None:
         """Wait, and return what it has raised."""
         with _failures():
@@ -128,7 +135,8 @@ class DaskCluster:
         self._closed = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="watch-dask", daemon=True)
         self._watcher.start()
-        self._threads, self._counted_s = 1, -COUNT_EVERY_S
+        self._known: Mapping[str, int] = {}
+        self._counted_s = -COUNT_EVERY_S
         self._token, self._numbers = uuid.uuid4().hex, count()
         self._groups: dict[str, Future[Any]] = {}
 
@@ -141,18 +149,20 @@ class DaskCluster:
     @property
     def threads(self) -> int:
         """Threads of all workers that fold."""
+        return sum(max(count - ASIDE_THREADS, 1) for count in self._workers().values()) or 1
+
+    def _workers(self) -> Mapping[str, int]:
+        """Return the threads of each worker, by its address, as they were not long ago."""
         if time.monotonic() > self._counted_s + COUNT_EVERY_S:
             with _failures():
-                known = self.client.nthreads().values()
-            folding = (max(count - ASIDE_THREADS, 1) for count in known)
-            self._threads, self._counted_s = sum(folding) or 1, time.monotonic()
-        return self._threads
+                self._known = self.client.nthreads()
+            self._counted_s = time.monotonic()
+        return self._known
 
     def processes(self, host: str) -> int:
         """Worker processes on a host; one if none has come yet."""
         known = self._hosts.get(host, set())
-        with _failures():
-            return sum(urlparse(worker).hostname in known for worker in self.client.nthreads()) or 1
+        return sum(urlparse(worker).hostname in known for worker in self._workers()) or 1
 
     def has(self, host: str) -> bool:
         """Whether a worker is known to run on a host."""

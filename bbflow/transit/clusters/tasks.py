@@ -22,9 +22,14 @@ def take(tasks: Sequence[SubmittedTask[Any]]) -> list[Any]:
     Dask runs a task once more whose result is lost with a worker, as long as anybody has its `SubmittedTask`: after
     what it read has been written over by others. What is let go of here is so before anything that is submitted later.
     """
-    results = [task.result() for task in tasks]
+    results = results_of(tasks)
     let_go(tasks)
     return results
+
+
+def results_of(tasks: Sequence[SubmittedTask[Any]]) -> list[Any]:
+    """Wait for tasks, and return their results."""
+    return tasks[0].results(tasks) if tasks else []
 
 
 def let_go(tasks: Iterable[SubmittedTask[Any]]) -> None:
@@ -94,7 +99,7 @@ class TaskBatch(Generic[B]):
         if not all(task.done() for task in self.tasks):
             return None
         try:
-            return [task.result() for task in self.tasks]
+            return results_of(self.tasks)
         except WorkerKilledError as error:
             self._deaths += 1
             if self._deaths >= WORKER_DEATHS:

@@ -4,7 +4,7 @@ import queue
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any
@@ -19,6 +19,11 @@ CLOSING_S = 30.0
 
 class ThreadTask(Future[Any]):
     """What is to come of a task."""
+
+    @staticmethod
+    def results(tasks: "Sequence[ThreadTask]") -> list[Any]:
+        """Wait, and return what each has come to, as `SubmittedTask.results` does."""
+        return [task.result() for task in tasks]
 
     def release(self) -> None:
         """Do nothing: a task whose result is lost with its worker isn't told of any more."""

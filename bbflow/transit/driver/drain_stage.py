@@ -95,7 +95,7 @@ class DrainStage(PacedStage):
 
     def _check_room(self, number: int) -> None:
         """See that the pools hold the steps that wait for later ones, and as many besides."""
-        before, size = self.run.config.raw.before, self.run.view.room_of(number) // len(self.run.nodes)
+        before, size = self.run.config.raw.before, self.run.view.room_of(number)
         if before and 2 * (before + 1) * size > self.run.capacity:
             raise ConfigError(
                 f"raw: before: {before} steps of {size} bytes wait in each pool until later ones are there, which is "

@@ -459,15 +459,15 @@ class FoldStage(PacedStage):
             self._commit()
 
     def _commit(self) -> None:
-        # The node with the time values comes last: its cursor is then never ahead of another's.
-        nodes = sorted(self.run.nodes, key=self._has_time)
+        # Nodes with the time values come last: their cursors are then never ahead of another's.
+        last = {node for node in self.run.nodes if self._has_time(node)}
         # First: this checkpoint says what is held, and what the one before it names is needless once it is stored.
         self.folding.states.let_go()
         rosters = [states.roster for states in self.folding.states.tables]
         # Rosters are in the output before a checkpoint names them, and go when none does.
         self._rosters.keep(rosters)
         self.run.consumers.late = self.folding.late
-        self.run.consumers.commit(FOLD, self.folding.cursor, nodes, self.folding.checkpoint)
+        self.run.consumers.commit(FOLD, self.folding.cursor, self.run.nodes, self.folding.checkpoints(), last)
         self.cursor = self.folding.cursor
         self._rosters.drop(roster.digest for roster in rosters)
         self._remove_stale()

@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 
-EACH_S = 0.25
-"""A step waits this long at most for others to come along, for each node: a batch has tasks for each."""
-LEAST_NODES = 4
-"""And as long as for this many, if there are fewer."""
+LONGEST_S = 1.0
+"""A step waits this long at most for others to come along, however many nodes there are. Where the tasks of all nodes
+take longer, those that come meanwhile make the next batch."""
 SHARE = 8
 """None does while such a part of the smallest pool is ready."""
 
@@ -19,7 +18,7 @@ class ReadySteps:
     last: int
     """The newest one's."""
     bytes: int
-    """Room that they take in pools; of no matter if they are all that can come."""
+    """Room that they take in the pool where they take most; of no matter if they are all that can come."""
     full: bool
     """Whether no other can come along: the stream has ended, or a batch takes no more steps."""
 
@@ -31,22 +30,18 @@ class Pace:
     ----------
     capacity_bytes
         Of the smallest pool.
-    nodes
-        How many nodes there are.
     """
 
-    def __init__(self, capacity_bytes: int, nodes: int) -> None:
+    def __init__(self, capacity_bytes: int) -> None:
         self._enough_bytes = capacity_bytes // SHARE
-        self.longest_s = EACH_S * max(nodes, LEAST_NODES)
-        """A step waits this long at most."""
-        self._last, self._began_s = -1, -self.longest_s
+        self._last, self._began_s = -1, -LONGEST_S
 
     def wait_s(self, ready: ReadySteps, now_s: float) -> float:
         """Say how long to wait before these steps become a batch; 0 for not at all."""
         is_left_over = ready.first <= self._last
         if is_left_over or ready.full or ready.bytes >= self._enough_bytes:
             return 0.0
-        return max(self._began_s + self.longest_s - now_s, 0.0)
+        return max(self._began_s + LONGEST_S - now_s, 0.0)
 
     def begin(self, ready: ReadySteps, now_s: float) -> None:
         """Take note of a batch that begins with the first of these steps."""

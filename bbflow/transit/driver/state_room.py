@@ -10,6 +10,8 @@ from bbflow.operators.space.placement import Placement
 from bbflow.operators.steps import DType
 from bbflow.stream.cf import StreamAttributes
 from bbflow.stream.records import Block
+from bbflow.transit.clusters.cluster import SubmittedTask
+from bbflow.transit.clusters.tasks import take
 from bbflow.transit.driver.opening import FirstStep
 from bbflow.transit.folding.fixed import Fixed
 from bbflow.transit.folding.footprint import Footprint, check_states, fits_ahead, footprint, free_bytes
@@ -45,7 +47,8 @@ def check_room(
         diagnostics, first.placed, placements, attributes, fixed, nodes,
         lambda node: first.cluster.processes(first.nodes[node].host),
     )  # fmt: skip
-    free = {node: _free(first, node) for node in found}
+    asked = {node: _ask_free(first, node) for node in found}
+    free = dict(zip(asked, take([*asked.values()]), strict=True))
     capacity = config.nodes.state_capacity
     least, most = check_states(found, capacity, free, "nodes: state_capacity"), fits_ahead(found, capacity, free)
     return StateRoom(most or least, most is not None)
@@ -129,8 +132,6 @@ def _counts(
     return found
 
 
-def _free(first: FirstStep, node: str) -> int:
+def _ask_free(first: FirstStep, node: str) -> SubmittedTask[int]:
     address = first.nodes[node]
-    task = first.cluster.submit(free_bytes, address.directory, host=address.host, done=lambda: None)
-    size: int = task.result()
-    return size
+    return first.cluster.submit(free_bytes, address.directory, host=address.host, done=lambda: None)

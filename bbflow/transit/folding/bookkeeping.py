@@ -2,13 +2,14 @@
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 
 import cftime  # type: ignore[import-untyped]
+from msgspec import structs
 
 from bbflow.configuring.settings import Config
 from bbflow.errors import ConfigError, StreamError
@@ -34,7 +35,7 @@ from bbflow.transit.folding.plans import FoldPlan, LaneWork, PlannedSteps
 from bbflow.transit.folding.regions import array_shape, check_apart, forms_by_name, regions
 from bbflow.transit.folding.series import join_partials, uneven
 from bbflow.transit.folding.shards import Region, ShardKey, ShardState, overlapping
-from bbflow.transit.folding.tables import CountedStates, FieldStates, Roster, States
+from bbflow.transit.folding.tables import Alike, CountedStates, FieldStates, Roster, States
 from bbflow.transit.folding.task import FoldReceipt, FoldWork
 from bbflow.transit.folding.timeline import Closing, Passed, Timeline
 from bbflow.transit.folding.written import pack
@@ -538,12 +539,13 @@ class Folding:
         """Return the states with rows that were not published, and let go of the rows."""
         return self.states.take_rows()
 
-    def checkpoint(self, node: str) -> bytes:
-        """Return what a node must store with its cursor."""
-        tables = self.states.tables
-        checkpoint = Checkpoint(
-            states={table.roster.digest: table.alike for table in tables if table.roster.node == node},
-            nodes=frozenset(table.roster.node for table in tables),
+    def checkpoints(self) -> Callable[[str], bytes]:
+        """Return what gives what each node must store with its cursor now."""
+        states: dict[str, dict[str, tuple[Alike, ...]]] = {}
+        for table in self.states.tables:
+            states.setdefault(table.roster.node, {})[table.roster.digest] = table.alike
+        common = Checkpoint(
+            nodes=frozenset(states),
             timeline=self.timeline.record,
             errors=self.errors,
             offset=self._offset,
@@ -553,7 +555,7 @@ class Folding:
             attendance=self._attendance.record,
             settled={key: (item.number, item.path) for key, item in self.origins.settled.items()},
         )
-        return pack(checkpoint)
+        return lambda node: pack(structs.replace(common, states=states.get(node, {})))
 
     def _restore(self, checkpoints: Iterable[tuple[int, Checkpoint]], rosters: Mapping[str, Roster]) -> None:
         for step, checkpoint in checkpoints:
