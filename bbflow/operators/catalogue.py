@@ -11,13 +11,14 @@ from bbflow.operators.statistics import (
     ends,
     exceedance,
     extreme_times,
+    first_runs,
     histogram,
     percentiles,
     shape,
     spells,
 )
 
-MODULES = (basic, ends, extreme_times, percentiles, histogram, exceedance, spells, comoments, shape)
+MODULES = (basic, ends, extreme_times, percentiles, histogram, exceedance, spells, first_runs, comoments, shape)
 """Each has `KINDS`."""
 
 KINDS: Mapping[str, OperatorKind] = {kind.name: kind for module in MODULES for kind in module.KINDS}

@@ -7,7 +7,7 @@ from bbflow.errors import ConfigError
 from bbflow.operators.catalogue import OwnNames
 from bbflow.operators.diagnostic import VALUE, Diagnostic, Each
 from bbflow.operators.expressions import Expression, of_variable, parse_expression
-from bbflow.operators.file_fields import FileField, parse_fields
+from bbflow.operators.file_fields import BesideSteps, parse_fields
 from bbflow.operators.filter import Filter
 from bbflow.operators.names.known import expand
 from bbflow.operators.operator import Operator
@@ -176,7 +176,7 @@ def _parse_each(item: Any) -> Each:
     return Each(inner, operators[0])
 
 
-def _parse_then(text: Any, fields: Mapping[str, FileField]) -> Expression:
+def _parse_then(text: Any, fields: Mapping[str, BesideSteps]) -> Expression:
     expression = parse_expression(str(text))
     for name in expression.variables:
         if name != VALUE and name not in fields:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bbflow.operators.expressions import Expression, parse_expression
-from bbflow.operators.file_fields import FileField
+from bbflow.operators.file_fields import BesideSteps
 from bbflow.operators.filter import Filter
 from bbflow.operators.operator import Operator
 from bbflow.operators.space.space import Space
@@ -64,8 +64,8 @@ class Diagnostic:
     """How its steps are weighed, of `weighting.WEIGHTS`; empty if all count alike."""
     is_told: bool = True
     """Whether the configuration says that; if not, steps of several lengths are worth a line."""
-    fields: Mapping[str, FileField] = field(default_factory=dict)
-    """Fields of files that its expressions name."""
+    fields: Mapping[str, BesideSteps] = field(default_factory=dict)
+    """Fields of files, and parts of the date, that its expressions name."""
 
     @property
     def others(self) -> dict[str, Expression]:
@@ -98,12 +98,12 @@ class Diagnostic:
         return tuple(name for name in self.of.variables if name not in self.fields)
 
     @property
-    def fields_of_steps(self) -> dict[str, FileField]:
+    def fields_of_steps(self) -> dict[str, BesideSteps]:
         """Fields of files that go with the variables of a step."""
         return {name: self.fields[name] for name in self._of_steps if name in self.fields}
 
     @property
-    def fields_after(self) -> dict[str, FileField]:
+    def fields_after(self) -> dict[str, BesideSteps]:
         """Fields of files that go with the values of `then`."""
         names = () if self.then is None else self.then.variables
         return {name: self.fields[name] for name in names if name in self.fields}

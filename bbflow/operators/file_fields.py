@@ -1,4 +1,4 @@
-"""Fields of files beside the variables of a stream: thresholds, climatologies, masks; fixed, or by the day or month."""
+"""What expressions have beside a stream's variables: fields of files, fixed or by day or month, and the date itself."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from functools import lru_cache, partial
 from hashlib import blake2b
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import cftime  # type: ignore[import-untyped]
 import numpy as np
@@ -20,13 +20,17 @@ from bbflow.operators.windows.calendars import same_calendar
 from bbflow.operators.windows.parse import parse_window
 from bbflow.operators.windows.spans import Key
 from bbflow.operators.windows.window import Window
-from bbflow.reading.sections import check_keys, read_as, text
+from bbflow.reading.sections import check_keys, one_of, read_as, text
 
 if TYPE_CHECKING:
     import xarray as xr
 
 WHAT = "a file of fields"
-KEYS = ("file", "variable", "by")
+KEYS = ("file", "variable", "by", "calendar")
+CALENDAR: Mapping[str, Any] = {
+    "month": "clim_month", "hour": "clim_hour", "dayofyear": {"clim_dayofyear": "number"}, "season": "clim_season",
+}  # fmt: skip
+"""Parts of a step's date that are numbers, to the window whose keys they are; a season is its first month, DJF 0."""
 GROUPED: Mapping[str, Any] = {
     "dayofyear": {"clim_dayofyear": "number"}, "month": "clim_month", "season": "clim_season", "hour": "clim_hour",
 }  # fmt: skip
@@ -36,6 +40,26 @@ BY_DATES = ("clim_month", "clim_dayofyear", "clim_hourofyear")
 """Windows by which the rows of a time axis may differ, the longest first."""
 LIMIT = 1e-4
 """Coordinates that differ by more than this part of a grid's spacing are others."""
+
+
+@dataclass(frozen=True, slots=True)
+class DateField:
+    """A part of each step's date, as an expression has it beside the variables of a stream."""
+
+    name: str
+    """What expressions call it."""
+    window: Window
+    """A climatology, whose key is the number."""
+    units = ""
+    dtype: ClassVar[DType] = np.dtype("f4")
+
+    def __str__(self) -> str:
+        return self.window.name
+
+    def part(self, keys: Mapping[str, Key | None], start: tuple[int, ...], count: tuple[int, ...]) -> Array:
+        """Return what steps of some spans get of it in a region, of shape (points,)."""
+        key = keys[self.window.name]
+        return np.full(max(prod(count), 1), np.nan if key is None else key[0], self.dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +220,12 @@ def _told(window: Window, keys: list[Key]) -> str:
     )
 
 
-def parse_fields(content: Any, closed: str = "left") -> dict[str, FileField]:
-    """Read the key `fields` of a diagnostic: names to files.
+BesideSteps = FileField | DateField
+"""What may stand in expressions beside variables."""
+
+
+def parse_fields(content: Any, closed: str = "left") -> dict[str, BesideSteps]:
+    """Read the key `fields` of a diagnostic: names to files, or to parts of the date.
 
     Parameters
     ----------
@@ -219,20 +247,35 @@ def parse_fields(content: Any, closed: str = "left") -> dict[str, FileField]:
     }
 
 
-def _parse(name: str, closed: str, value: Any) -> FileField:
+def _parse(name: str, closed: str, value: Any) -> BesideSteps:
     parts = value if isinstance(value, Mapping) else {"file": value}
     check_keys(parts, KEYS)
+    if "calendar" in parts:
+        if len(parts) > 1:
+            raise ConfigError(f"a part of the date has neither of {', '.join(KEYS[:-1])}")
+        part = str(one_of(*CALENDAR)(parts["calendar"]))
+        return DateField(name, _closed(parse_window(CALENDAR[part]), closed))
     if "file" not in parts:
         raise ConfigError("say its file")
-    path = Path(beside()) / Path(text(parts["file"])).expanduser()
     by = parse_window(parts["by"]) if "by" in parts else None
     if by is not None and by.keeps is not None:
         raise ConfigError(f"by: {by.name} is no climatology, such as clim_dayofyear, clim_month or clim_hour")
-    field = _described(*version_of(path, WHAT), str(parts.get("variable", "")), name, by)
-    if closed == "left" or field.window is None:
-        return field
-    window = replace(field.window, name=f"{field.window.name}_closed_{closed}", closed=closed)
-    return replace(field, window=window)
+    field = _described(*version_of(_path(parts["file"]), WHAT), str(parts.get("variable", "")), name, by)
+    return field if field.window is None else replace(field, window=_closed(field.window, closed))
+
+
+def _path(value: Any) -> Path:
+    return Path(beside()) / Path(text(value)).expanduser()
+
+
+def _closed(window: Window, closed: str) -> Window:
+    """Return a window whose steps on a boundary are in the same day as those of an inner span."""
+    return window if closed == window.closed else replace(window, name=f"{window.name}_{closed}", closed=closed)
+
+
+def units_of(file: Any, variable: str = "") -> str:
+    """Return the units of a file's field; empty if it tells none."""
+    return _described(*version_of(_path(file), WHAT), variable, "", None).units
 
 
 @lru_cache(maxsize=256)
@@ -243,11 +286,6 @@ def _described(path: Path, _changed: int, _size: int, variable: str, name: str, 
         kind, units = "f4" if plain else "f8", str(found.attrs.get("units", ""))
         along, window, keys = _rows(found, path, by)
         return FileField(name, path, str(found.name), kind, units, along, window, keys)
-
-
-def units_of(path: str, variable: str = "") -> str:
-    """Return the units of a file's field; empty if it tells none."""
-    return _parse("thresholds", "left", {"file": path} | ({"variable": variable} if variable else {})).units
 
 
 @contextmanager

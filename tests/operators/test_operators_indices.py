@@ -13,6 +13,7 @@ import yaml
 from bbflow.errors import ConfigError
 from bbflow.operators import StateLayout, fold_steps
 from bbflow.operators.configured import parse_diagnostics
+from bbflow.operators.file_fields import FileField
 from bbflow.operators.names.indices import DEFAULT_UNITS as DEFAULT
 from bbflow.operators.names.indices import INDICES, index_meaning, same_units
 from bbflow.operators.names.known import NAMES, meaning
@@ -54,6 +55,36 @@ def spans(window, dates):
     return {key: [at for at, own in enumerate(keys) if own == key] for key in dict.fromkeys(keys)}
 
 
+FIELDS = {
+    "K": 283 + 15 * np.sin(2 * np.pi * np.arange(365) / 365)[:, None] + np.arange(POINTS),
+    "mm": 4.0 + np.arange(POINTS),
+}
+"""Thresholds of each day of the year, and fixed ones."""
+
+
+@pytest.fixture(autouse=True)
+def thresholds(tmp_path_factory, monkeypatch):
+    """Files with thresholds of both kinds, in the working directory."""
+    folder = tmp_path_factory.mktemp("thresholds")
+    write(folder / "K.nc", FIELDS["K"], "K", np.arange(88, 88 + 365.0))  # the days of 2000
+    with xr.open_dataset(folder / "K.nc", engine="scipy", decode_times=False) as days:
+        days.isel(time=0, drop=True).drop_attrs().to_netcdf(folder / "thresholds.nc", engine="scipy")
+    write(folder / "mm.nc", FIELDS["mm"], "mm", [0.0])
+    for name, own in FIELDS.items():
+        np.save(folder / f"{name}.npy", own.reshape(-1, POINTS))
+    monkeypatch.chdir(folder)
+
+
+def beside(diagnostic, dates):
+    """What `then` has beside the days, step by step."""
+    fields = {}
+    for name, item in diagnostic.fields.items():
+        held = item.held_in(f"{item.units}.npy") if isinstance(item, FileField) else item
+        keys = [{} if item.window is None else {item.window.name: item.window.key(date)} for date in dates]
+        fields[name] = Steps([held.part(key, (0,), (POINTS,)) for key in keys])
+    return fields
+
+
 def evaluate(means, values):
     """What a diagnostic gives, by the records that a run takes: each, then, operator, window."""
     diagnostic = parse_diagnostics({"x": [means]}, [])["x"]
@@ -64,7 +95,8 @@ def evaluate(means, values):
     chosen = [list(chain(*units[last - keeps + 1 : last + 1])) for last in lasts]
     days = np.stack([statistic(diagnostic.each.operator, values[steps]) for steps in chosen])
     if diagnostic.then:
-        days = np.stack(diagnostic.then.evaluate({"value": Steps(list(days))}))
+        fields = beside(diagnostic, [dates[units[last][-1]] for last in lasts])
+        days = np.stack(diagnostic.then.evaluate({"value": Steps(list(days)), **fields}))
     outer = spans(diagnostic.windows[0], [dates[units[last][-1]] for last in lasts])
     (operator,) = diagnostic.operators
     return np.stack([statistic(operator, days[steps]) for steps in outer.values()])
@@ -171,10 +203,11 @@ def test_temperatures_may_come_in_degrees_celsius():
 @pytest.mark.parametrize("index", INDICES.values(), ids=lambda index: index.name)
 def test_an_index_says_which_units_it_takes_the_variable_to_have(index):
     index = index if index.limit is None or index.threshold is not None else replace(index, threshold=25.0)
-    assert index_meaning(index).units == (DEFAULT[index.day] if index.limit or index.day == "rain" else None)
-    assert index_meaning(index, units={"rain": "mm"}.get(index.day, "degC")).units is None
+    more = {"thresholds": "mm.nc" if index.day == "rain" else "K.nc"} if index.needs_file else {}
+    assert index_meaning(index, **more).units == (DEFAULT[index.day] if index.takes_units else None)
+    assert index_meaning(index, units={"rain": "mm"}.get(index.day, "degC"), **more).units is None
     with pytest.raises(ConfigError, match="can't be converted"):
-        index_meaning(index, units="furlongs")
+        index_meaning(index, units="furlongs", **more)
 
 
 @pytest.mark.parametrize(
@@ -225,6 +258,33 @@ def longest(met):
     return best
 
 
+def in_spells(met, at_least=6):
+    """Days of runs of at least so many, along the first axis."""
+    found, run = np.zeros(met.shape[1:], int), np.zeros(met.shape[1:], int)
+    for day in (*met, np.zeros(met.shape[1:], bool)):
+        found += np.where(~day & (run >= at_least), run, 0)
+        run = np.where(day, run + 1, 0)
+    return found
+
+
+def share(values, met):
+    return (
+        100
+        * np.where(np.isnan(values), np.nan, met).sum(axis=0, where=~np.isnan(values))
+        / np.sum(values == values, axis=0)
+    )
+
+
+def season(days, half=181):
+    """Growing season of a year, point by point, as it is defined."""
+    lengths = []
+    for own in days.T:
+        warm = [at for at in range(half - 5) if (own[at : at + 6] > 278.15).all()]
+        cold = [at for at in range(half, len(own) - 5) if (own[at : at + 6] < 278.15).all()]
+        lengths.append((cold[0] if cold else len(own)) - warm[0] if warm else 0)
+    return np.array(lengths)
+
+
 def five_days(rain):
     return np.stack([rain[at : at + 5].sum(axis=0) for at in range(len(rain) - 4)])
 
@@ -237,6 +297,7 @@ def smallest(days):
     return np.nanmin(days, axis=0)
 
 
+DAYS_OF = ("TX", "TN", "TG")
 LAND, SEA, DRY, PARTLY, EVEN = range(5)
 """Points of a daily field: ordinary, without any value, below every threshold, with gaps, and at 1 mm each day."""
 DEFINITIONS = {
@@ -251,6 +312,20 @@ DEFINITIONS = {
     "CWD": (lambda x: longest(x >= 1), "eca_cwd"),
     "PRCPTOT": (lambda x: np.nansum(np.where(x >= 1, x, 0), axis=0), None),
     "SDII": (lambda x: np.nanmean(np.where(x >= 1, x, np.nan), axis=0), "eca_sdii"),
+    "HD": (lambda x: np.nansum(np.maximum(290.15 - x, 0), axis=0), "eca_hd"),
+    "GD": (lambda x: np.nansum(np.maximum(x - 277.15, 0), axis=0), None),
+    "CD": (lambda x: np.nansum(np.maximum(x - 291.15, 0), axis=0), None),
+    "GSL": (lambda x: season(x), None),
+    **{f"{name}90p": (lambda x: share(x, x > FIELDS["K"]), f"eca_{name.lower()}90p K.nc") for name in DAYS_OF},
+    **{f"{name}10p": (lambda x: share(x, x < FIELDS["K"]), f"eca_{name.lower()}10p K.nc") for name in DAYS_OF},
+    "WSDI": (lambda x: in_spells(x > FIELDS["K"]), "etccdi_wsdi K.nc"),
+    "CSDI": (lambda x: in_spells(x < FIELDS["K"]), "etccdi_csdi K.nc"),
+    "HWFI": (lambda x: in_spells(x > FIELDS["K"]), "eca_hwfi K.nc"),
+    "CWFI": (lambda x: in_spells(x < FIELDS["K"]), "eca_cwfi K.nc"),
+    "HWDI": (lambda x: in_spells(x > FIELDS["K"] + 5), "eca_hwdi K.nc"),
+    "CWDI": (lambda x: in_spells(x < FIELDS["K"] - 5), "eca_cwdi K.nc"),
+    **{f"R{q}pTOT": (lambda x: np.nansum(np.where(x > FIELDS["mm"], x, 0), axis=0), None) for q in (95, 99)},
+    **{f"R{q}p": (lambda x: share(np.where(x >= 1, x, np.nan), x > FIELDS["mm"]), None) for q in (75, 90, 95, 99)},
 }  # fmt: skip
 """What the ETCCDI defines, of one year; and the name in CDO, where that has the same input."""
 
@@ -268,15 +343,18 @@ def test_every_index_is_missing_over_the_sea_and_counts_what_there_is_elsewhere(
     for name, (define, theirs) in DEFINITIONS.items():
         field, units = (warm, "K") if INDICES[name].day != "rain" else (wet, "mm/day")
         more = {"threshold": 25} if name == "Rnnmm" else {}
+        if INDICES[name].needs_file:
+            more["thresholds"] = "mm.nc" if INDICES[name].day == "rain" else "K.nc"
         ours = evaluate({name: {"units": units, **more}}, np.repeat(field, STEPS_A_DAY, axis=0))
         own = field[year] if name != "Rx5day" else field[year.start - 4 : year.stop]
         expected = np.where(np.isnan(field[year]).all(axis=0), np.nan, define(own))
         np.testing.assert_allclose(ours[1], expected, rtol=1e-9, err_msg=name)
         assert np.isnan(ours[1][SEA]), name
-        assert np.isnan(ours[1][DRY]) == (name == "SDII"), name
+        assert np.isnan(ours[1][DRY]) == (name == "SDII" or name in ("R75p", "R90p", "R95p", "R99p")), name
         if theirs and shutil.which("cdo"):
-            write(tmp_path / "in.nc", field[year], "K" if units == "K" else "mm", np.arange(365.0))
-            found = cdo(f"{theirs} {tmp_path / 'in.nc'}", tmp_path / "out.nc")[0]
+            write(tmp_path / "in.nc", field[year], "K" if units == "K" else "mm", np.arange(88, 88 + 365.0))
+            operator, *further = theirs.split()
+            found = cdo(f"{operator} {tmp_path / 'in.nc'} {' '.join(further)}", tmp_path / "out.nc")[0]
             np.testing.assert_allclose(ours[1], found, rtol=1e-6, err_msg=theirs)
 
 

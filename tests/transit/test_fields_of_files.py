@@ -75,6 +75,8 @@ def operators_of(files):
         "rows": {"of": "tas - clim", "fields": months, "operators": [{"filter": {"above": 8}}, "mean"]},
         "global": {"of": "tas - clim", "fields": months, "space": {"mean": ["lat", "lon"], "weights": "none"},
                    "operators": ["mean"]},
+        "march": {"of": "where(m == 3, tas, nan)", "fields": {"m": {"calendar": "month"}}, "operators": ["mean"]},
+        "TX90p": {"of": "tas", "operators": [{"TX90p": {"thresholds": str(files / "days.zarr"), "window": "run"}}]},
         "pair": {"of": "tas", "fields": days, "operators": [{"covariance": {"with": "tx90 + 0 * tas"}}]},
     }  # fmt: skip
 
@@ -102,6 +104,9 @@ def test_statistics_with_fields_of_files_are_those_of_all_steps(files, size, nod
     with xr.open_zarr(ran.output / "results.zarr", group="rows_above", decode_times=False) as rows:
         assert len(rows.value) == (anomaly > 8).sum()
     np.testing.assert_allclose(results.global_run_mean[0], np.nanmean(anomaly), rtol=1e-5)
+    np.testing.assert_allclose(results.march_run_mean[0], TAS[MONTH_OF == 2].mean(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(results.TX90p_run_TX90p[0], 100 * warm.mean(axis=0))
+    assert results.TX90p_run_TX90p.attrs["units"] == "%"
     pairs = ((TAS - TAS.mean(axis=0)) * (DAYS[DAY_OF] - DAYS[DAY_OF].mean(axis=0))).mean(axis=0)
     np.testing.assert_allclose(results.pair_run_covariance[0], pairs, rtol=1e-5)
 

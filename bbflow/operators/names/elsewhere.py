@@ -12,7 +12,7 @@ _REMAP_BY_FILE = "space: {remap: WEIGHTS.nc}, with weights from a file, docs/spa
 ELSEWHERE: Mapping[str, str] = {
     **dict.fromkeys(("ml2pl", "ml2plx", "ap2pl", "ap2plx"), _PRESSURES),
     **dict.fromkeys(("ml2hl", "ml2hlx", "ap2hl", "ap2hlx", "gh2hl", "intlevel", "intlevel3d"), _HEIGHTS),
-    **dict.fromkeys(("dtr", "eca_dtr", "daily_temperature_range"), _RANGE),
+    **dict.fromkeys(("dtr", "eca_dtr"), _RANGE),
     **{f"remap{how}": _REMAP.format(f"remap{how}") for how in ("con", "nn")},
     **{f"remap{how}": _REMAP_BY_FILE for how in ("bil", "bic", "dis", "con2", "ycon", "laf")},
 }

@@ -1,9 +1,10 @@
-"""The ETCCDI's indices of extremes as data, in the terms of a diagnostic.
+"""The ETCCDI's indices of extremes, and further ones of CDO and xclim, as data, in the terms of a diagnostic.
 
 Definitions: Zhang et al. (2011), WIREs Climate Change 2, table 1; http://etccdi.pacificclimate.org/list_27_indices.shtml.
-Each day's extreme temperature, or amount of rain, is the step of the outer statistic. Spells (CDD, CWD) begin anew
-with each span of the window, and the five days of Rx5day belong to the span that their last day is in. Days that are
-missing are left out, as in CDO; where all are, as over the sea, so is the index.
+Each day's mean or extreme temperature, or amount of rain, is the step of the outer statistic. Spells (CDD, WSDI) begin
+anew with each span of the window, and the five days of Rx5day belong to the span that their last day is in. Days that
+are missing are left out, as in CDO; where all are, as over the sea, so is the index. Percentiles (TX90p) are those of a
+file of thresholds.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,8 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bbflow.errors import ConfigError, nearest
+from bbflow.operators.file_fields import units_of
 from bbflow.operators.names.meaning import Meaning, Name
-from bbflow.reading.sections import check_keys, number
+from bbflow.reading.sections import check_keys, number, one_of, positive
 
 DAY_S = 86400.0
 FREEZING_K = 273.15
@@ -31,30 +33,85 @@ AMOUNTS: Mapping[str, float] = {"mm": 1.0, "kg m-2": 1.0, "kg/m2": 1.0, "m": 100
 """Units of an amount of rain in a step to what makes mm of its sum."""
 
 
+COUNTS = ("exceedance", "longest_spell", "spell_count", "spell_steps", "season_length")
+"""Statistics that are 0, and not missing, without any value."""
+WET = "where({x} >= {limit}, {x}, %s)"
+SEASON = "where(month %s 7, {x} > {limit}, -({x} < {limit}))"
+"""1 for a warm day of a year's first half, -1 for a cold one of its second half."""
+
+
 @dataclass(frozen=True, slots=True)
 class ClimateIndex:
     """An index: what is made of each day, and the statistic of the days."""
 
     name: str
-    """The ETCCDI's name."""
+    """The ETCCDI's name, or what it is called here."""
     summary: str
     """What it is, in one line."""
     day: str
-    """What is made of each day: max, min or range of temperature, or 'rain', its amount."""
+    """What is made of each day: max, min, mean or range of temperature, or 'rain', its amount."""
     statistic: str
     """The outer operator."""
     limit: str | None = None
     """The operator's parameter that takes the threshold: above or below; None if it has none."""
     threshold: float | None = None
-    """In degrees Celsius or mm; None if it must be said."""
+    """In degrees Celsius or mm; None if it must be said, or there is none."""
     inclusive: bool = False
     """Whether the threshold itself counts."""
     days: int = 1
     """Of how many days the rain is summed up."""
-    wet: float | None = None
-    """Only days with at least this many mm count."""
+    made: str = "{x}"
+    """What the statistic gets of each day: an expression of `x`, its temperature or mm of rain, `limit`, the threshold
+    on the same scale, `by`, the same as a difference, and `t`, the thresholds of a file."""
+    units: str = ""
+    """Those of the result, where they aren't the variable's."""
+    at_least: int | None = None
+    """The statistic's parameter of that name."""
+
+    @property
+    def needs_file(self) -> bool:
+        """Whether thresholds of a file are needed."""
+        return "{t}" in self.made
+
+    @property
+    def has_threshold(self) -> bool:
+        """Whether it has one number as its threshold."""
+        return self.limit is not None or "{limit}" in self.made or "{by}" in self.made
+
+    @property
+    def takes_units(self) -> bool:
+        """Whether it matters in which units the variable is."""
+        return self.day == "rain" or self.has_threshold or self.needs_file
 
 
+def _against(name: str, summary: str, day: str, made: str) -> ClimateIndex:
+    return ClimateIndex(name, summary, day, "mean", made=f"100 * ({made})", units="%")
+
+
+def _spell(name: str, summary: str, day: str, made: str, threshold: float | None = None) -> ClimateIndex:
+    """Return days in spells, of which the operator gets 1 and 0."""
+    summary = f"days in spells of 6 or more with {summary}"
+    return ClimateIndex(name, summary, day, "spell_steps", threshold=threshold, made=made, at_least=6)
+
+
+def _wet_share(percent: int) -> ClimateIndex:
+    summary = f"percentage of wet days with more rain than the {percent}th percentile of a file"
+    made = "where({x} >= {limit}, 100 * ({x} > {t}), nan)"
+    return ClimateIndex(f"R{percent}p", summary, "rain", "mean", threshold=1.0, made=made, units="%")
+
+
+def _wet_total(percent: int) -> ClimateIndex:
+    summary = f"rain of days with more than the {percent}th percentile of a file"
+    made = "where({x} >= {limit} and {x} > {t}, {x}, 0)"
+    return ClimateIndex(f"R{percent}pTOT", summary, "rain", "sum", threshold=1.0, made=made)
+
+
+def _degree_days(name: str, summary: str, threshold: float, sign: str) -> ClimateIndex:
+    made = f"max({'{x} - {limit}' if sign == '>' else '{limit} - {x}'}, 0)"
+    return ClimateIndex(name, summary, "mean", "sum", threshold=threshold, made=made, units="K d")
+
+
+_DAYS = {"TX": ("max", "maxima"), "TN": ("min", "minima"), "TG": ("mean", "means")}
 INDICES: Mapping[str, ClimateIndex] = {
     index.name: index
     for index in (
@@ -77,21 +134,57 @@ INDICES: Mapping[str, ClimateIndex] = {
         ClimateIndex("Rnnmm", "days with at least as much rain as you say", "rain", "exceedance", "above", None, True),
         ClimateIndex("CDD", "longest dry spell: days below 1 mm", "rain", "longest_spell", "below", 1.0),
         ClimateIndex("CWD", "longest wet spell: days with at least 1 mm", "rain", "longest_spell", "above", 1.0, True),
-        ClimateIndex("PRCPTOT", "rain of days with at least 1 mm", "rain", "sum", wet=1.0),
-        ClimateIndex("SDII", "mean rain of days with at least 1 mm", "rain", "mean", wet=1.0),
+        # A year without a wet day has no rain, but no mean of wet days.
+        ClimateIndex("PRCPTOT", "rain of days with at least 1 mm", "rain", "sum", threshold=1.0, made=WET % "0"),
+        ClimateIndex("SDII", "mean rain of days with at least 1 mm", "rain", "mean", threshold=1.0, made=WET % "nan"),
+        *(_against(f"{name}90p", f"percentage of daily {words} above the 90th percentile of a file", day, "{x} > {t}")
+          for name, (day, words) in _DAYS.items()),
+        *(_against(f"{name}10p", f"percentage of daily {words} below the 10th percentile of a file", day, "{x} < {t}")
+          for name, (day, words) in _DAYS.items()),
+        _spell("WSDI", "maxima above the 90th percentile of a file", "max", "{x} > {t}"),
+        _spell("CSDI", "minima below the 10th percentile of a file", "min", "{x} < {t}"),
+        _spell("HWFI", "means above the 90th percentile of a file", "mean", "{x} > {t}"),
+        _spell("CWFI", "means below the 10th percentile of a file", "mean", "{x} < {t}"),
+        _spell("HWDI", "maxima more than 5 K above those of a file", "max", "{x} > {t} + {by}", 5.0),
+        _spell("CWDI", "minima more than 5 K below those of a file", "min", "{x} < {t} - {by}", 5.0),
+        *map(_wet_total, (95, 99)),
+        *map(_wet_share, (75, 90, 95, 99)),
+        ClimateIndex(
+            "GSL", "growing season: days from the first 6 above 5 degC to the first 6 below it in the second half-year",
+            "mean", "season_length", threshold=5.0, made=SEASON % "<", at_least=6,
+        ),
+        _degree_days("HD", "heating degree days: what daily means lack of 17 degC", 17.0, "<"),
+        _degree_days("GD", "growing degree days: by what daily means exceed 4 degC", 4.0, ">"),
+        _degree_days("CD", "cooling degree days: by what daily means exceed 18 degC", 18.0, ">"),
     )
-}
-"""By the ETCCDI's name."""
-SAME_IN_CDO: Mapping[str, str] = {
-    "su": "SU", "fd": "FD", "tr": "TR", "id": "ID", "cdd": "CDD", "cwd": "CWD", "r1mm": "R1mm", "r10mm": "R10mm",
-    "r20mm": "R20mm", "csu": "CSU", "cfd": "CFD", "pd": "Rnnmm", "rx1day": "Rx1day", "rx5day": "Rx5day", "sdii": "SDII",
 }  # fmt: skip
-"""CDO's names after eca_ (over all steps) and etccdi_ (of each year)."""
-ONLY_ECA = ("csu", "cfd", "pd")
-"""CDO has these by years only with other operators."""
-DEFAULT_UNITS = {"max": "K", "min": "K", "range": "K", "rain": "kg m-2 s-1"}
+"""By name: all 27 of the ETCCDI, and those that CDO and xclim have besides."""
+SAME_IN_CDO: Mapping[str, str] = {
+    "su": "SU", "fd": "FD", "tr": "TR", "id": "ID", "cdd": "CDD", "cwd": "CWD", "r1mm": "R1mm", "rr1": "R1mm",
+    "r10mm": "R10mm", "r20mm": "R20mm", "csu": "CSU", "cfd": "CFD", "pd": "Rnnmm", "rx1day": "Rx1day",
+    "rx5day": "Rx5day", "sdii": "SDII", "hd": "HD", "gsl": "GSL", "hwdi": "HWDI", "cwdi": "CWDI", "hwfi": "HWFI",
+    "cwfi": "CWFI", **{f"{day}{percent}": f"{day.upper()}{percent}" for day in ("tx", "tn", "tg")
+                       for percent in ("10p", "90p")},
+    **{f"r{percent}p": f"R{percent}p" for percent in (75, 90, 95, 99)},
+}  # fmt: skip
+"""CDO's names after eca_ (over all steps)."""
+ONLY_ECA = ("csu", "cfd", "pd", "rr1", "hwdi", "cwdi", "hwfi", "cwfi", "tg10p", "tg90p", "r75p", "r90p", "r95p", "r99p")
+"""CDO has these by years only with other operators, or means something else."""
+ONLY_ETCCDI: Mapping[str, str] = {"wsdi": "WSDI", "csdi": "CSDI", "r95p": "R95pTOT", "r99p": "R99pTOT"}
+"""CDO's names after etccdi_ (of each year), where they aren't those after eca_."""
+SAME_IN_XCLIM: Mapping[str, str] = {
+    "tx_max": "TXx", "tn_max": "TNx", "tx_min": "TXn", "tn_min": "TNn", "frost_days": "FD", "ice_days": "ID",
+    "tropical_nights": "TR", "tx_days_above": "SU", "maximum_consecutive_dry_days": "CDD",
+    "maximum_consecutive_wet_days": "CWD", "maximum_consecutive_frost_days": "CFD", "wetdays": "R1mm",
+    "max_1day_precipitation_amount": "Rx1day", "daily_pr_intensity": "SDII", "daily_temperature_range": "DTR",
+    "warm_spell_duration_index": "WSDI", "cold_spell_duration_index": "CSDI", "heating_degree_days": "HD",
+    "cooling_degree_days": "CD", "growing_degree_days": "GD", "growing_season_length": "GSL",
+}  # fmt: skip
+"""Names of xclim.indices that mean the same."""
+DEFAULT_UNITS = {"max": "K", "min": "K", "mean": "K", "range": "K", "rain": "kg m-2 s-1"}
 """The CF conventions' canonical ones of air_temperature and precipitation_flux."""
-PARAMETERS = ("threshold", "units", "window", "name", "min_count")
+SOUTH = "south"
+PARAMETERS = ("threshold", "thresholds", "at_least", "hemisphere", "units", "window", "name", "min_count")
 
 
 def index_meaning(
@@ -100,6 +193,7 @@ def index_meaning(
     window: Any = "year",
     name: str | None = None,
     min_count: int | None = None,
+    thresholds: Any = None,
 ) -> Meaning:
     """Return an index in the terms of a diagnostic.
 
@@ -115,51 +209,75 @@ def index_meaning(
         What the result is called; by default as the index.
     min_count
         Points with fewer valid days are missing (SDII: with fewer wet ones); by default those without any.
+    thresholds
+        A file with thresholds, or a map that says more of it.
 
     Raises
     ------
     ConfigError
-        If the units are unknown.
+        If the units are unknown, or a threshold is lacking.
     """
-    matters = index.day == "rain" or index.limit is not None
-    taken = DEFAULT_UNITS[index.day] if units is None and matters else None
+    taken = DEFAULT_UNITS[index.day] if units is None and index.takes_units else None
     units = units or DEFAULT_UNITS[index.day]
-    least = 1 if min_count is None and index.limit is not None else min_count  # extremes, sums and means have it so
+    least = 1 if min_count is None and index.statistic in COUNTS else min_count  # others have it so
     called: dict[str, Any] = {"name": name or index.name} | ({} if least is None else {"min_count": least})
-    if index.day != "rain":
-        zero = _known(units, TEMPERATURES)
-        limits = _limits(index, zero)
-        return Meaning({index.statistic: called | limits}, window, each=_each("day", index.day), units=taken)
-    factor = _known(units, {**RATES, **AMOUNTS})
-    per_day: Any = "mean" if units in RATES else "sum"
-    inner: Any = "day"
+    called |= {} if index.at_least is None else {"at_least": index.at_least}
+    if index.day == "rain":
+        zero, factor = 0.0, _known(units, {**RATES, **AMOUNTS}) * (index.days if units in RATES else 1)
+        inner: Any = "mean" if units in RATES else "sum"
+    else:
+        zero, factor, inner = _known(units, TEMPERATURES), 1.0, index.day
+    each: Any = {"window": "day", "operator": inner}
     if index.days > 1:  # what is missing of some days can't be made good by the others, as it can in one day
-        inner, per_day = {"running": {"days": index.days}}, {per_day: {"skipna": False}}
-    factor *= index.days if units in RATES else 1
-    rain = "value" if factor == 1 else f"value * {factor!r}"
-    dry = "0" if index.statistic == "sum" else "nan"  # a year without a wet day has no rain, but no mean of wet days
-    then = rain if index.wet is None else f"where({rain} >= {index.wet!r}, {rain}, {dry})"
+        each = {"window": {"running": {"days": index.days}}, "operator": {inner: {"skipna": False}}}
+    told = {"units": index.units or ("mm" if index.day == "rain" else "")}
+    fields: dict[str, Any] = {"month": {"calendar": "month"}} if "month" in index.made else {}
+    if index.needs_file:
+        if thresholds is None:
+            raise ConfigError(f"say the file of its thresholds: {index.name}: {{thresholds: thresholds.nc}}")
+        fields["thresholds"] = thresholds
+    then = index.made.format(
+        x="value" if factor == 1 else f"value * {factor!r}" if index.made == "{x}" else f"(value * {factor!r})",
+        limit=repr(_threshold(index, zero)) if "{limit}" in index.made else "",
+        by=repr(index.threshold),
+        t=_converted(thresholds, index.day, zero) if index.needs_file else "",
+    )
+    if index.statistic == "spell_steps":
+        called["above"] = 0.5  # of 1 and 0
     return Meaning(
-        {index.statistic: called | _limits(index, 0.0)},
+        {index.statistic: called | _limits(index, zero)},
         window,
-        each=_each(inner, per_day),
+        each=each,
         then=None if then == "value" else then,
-        attributes={"units": "mm"},
+        attributes={key: value for key, value in told.items() if value},
         units=taken,
+        fields=fields,
     )
 
 
 def _limits(index: ClimateIndex, zero: float) -> dict[str, Any]:
     if index.limit is None:
         return {}
+    return {index.limit: _threshold(index, zero)} | ({"inclusive": True} if index.inclusive else {})
+
+
+def _threshold(index: ClimateIndex, zero: float) -> float:
     if index.threshold is None:
         raise ConfigError(f"say the threshold in mm: {index.name}: {{threshold: 25}}")
-    limit = {index.limit: round(index.threshold + zero, 10)}
-    return limit | ({"inclusive": True} if index.inclusive else {})
+    return round(index.threshold + zero, 10)
 
 
-def _each(window: Any, operator: Any) -> dict[str, Any]:
-    return {"window": window, "operator": operator}
+def _converted(thresholds: Any, day: str, zero: float) -> str:
+    """Return an expression of a file's thresholds that is on the scale of the days; without units they are on it."""
+    told = thresholds if isinstance(thresholds, Mapping) else {"file": thresholds}
+    units = units_of(told.get("file"), str(told.get("variable", "")))
+    if not units:
+        return "thresholds"
+    if day == "rain":
+        factor = _known(units, {**RATES, **AMOUNTS})
+        return "thresholds" if factor == 1 else f"(thresholds * {factor!r})"
+    shift = zero - _known(units, TEMPERATURES)
+    return f"(thresholds + {shift!r})" if shift else "thresholds"
 
 
 def _known(units: Any, valid: Mapping[str, float]) -> float:
@@ -177,32 +295,53 @@ def same_units(left: str, right: str) -> bool:
 def index_names() -> Iterator[Name]:
     """Yield the names of all indices: the ETCCDI's own and CDO's."""
     for index in INDICES.values():
-        more = "threshold: 25, " if index.limit is not None and index.threshold is None else ""
-        example = f"{index.name}: {{{more}units: {'degC' if index.day != 'rain' else 'mm/day'}}}"
-        yield _name(index.name, index, "year", example)
+        if index.needs_file:
+            more = "thresholds: thresholds.nc"
+        else:
+            more = f"units: {'degC' if index.day != 'rain' else 'mm/day'}"
+            more = f"threshold: 25, {more}" if index.limit is not None and index.threshold is None else more
+        yield _name(index.name, index, "year", f"{index.name}: {{{more}}}")
     for suffix, name in SAME_IN_CDO.items():
-        given = ",25" if suffix == "pd" else ""
+        given = ",25" if suffix == "pd" else ",thresholds.nc" if INDICES[name].needs_file else ""
         yield _name(f"eca_{suffix}", INDICES[name], "run", f"eca_{suffix}{given}")
         if suffix not in ONLY_ECA:
-            yield _name(f"etccdi_{suffix}", INDICES[name], "year", f"etccdi_{suffix}")
+            yield _name(f"etccdi_{suffix}", INDICES[name], "year", f"etccdi_{suffix}{given}")
+    for suffix, name in ONLY_ETCCDI.items():
+        yield _name(f"etccdi_{suffix}", INDICES[name], "year", f"etccdi_{suffix},thresholds.nc")
     for suffix in ("rx1day", "rx5day"):
         yield _name(f"etccdi_{suffix}mon", INDICES[SAME_IN_CDO[suffix]], "month", f"etccdi_{suffix}mon")
+    yield Name("eca_etr", "largest value less the smallest", lambda: Meaning("range", "run"), "eca_etr")
+
+
+def xclim_names() -> Iterator[Name]:
+    """Yield the names that xclim.indices has for them."""
+    for name, own in SAME_IN_XCLIM.items():
+        yield _name(name, INDICES[own], "year", f"{name},thresholds.nc" if INDICES[own].needs_file else name)
 
 
 def _name(name: str, index: ClimateIndex, window: str, example: str) -> Name:
     def make(value: Any = None) -> Meaning:
-        given = value if isinstance(value, Mapping) else {} if value is None else {"threshold": value}
+        single = "thresholds" if index.needs_file else "threshold"
+        given = value if isinstance(value, Mapping) else {} if value is None else {single: value}
         check_keys(given, PARAMETERS, kind="parameter")
-        chosen = _with_threshold(index, given["threshold"]) if "threshold" in given else index
-        rest = {key: item for key, item in given.items() if key != "threshold"}
-        return index_meaning(chosen, **{"window": window, "name": name, **rest})
+        chosen, over = _chosen(index, given, window)
+        own = ("threshold", "at_least", "hemisphere")
+        rest = {key: item for key, item in given.items() if key not in own}
+        return index_meaning(chosen, **{"window": over, "name": name, **rest})
 
     return Name(name, index.summary, make, example, may_take=("threshold",), one_value=True)
 
 
-def _with_threshold(index: ClimateIndex, value: Any) -> ClimateIndex:
-    if index.limit is not None:
-        return replace(index, threshold=float(number(value)))
-    if index.wet is not None:
-        return replace(index, wet=float(number(value)))
-    raise ConfigError("it has no threshold")
+def _chosen(index: ClimateIndex, given: Mapping[str, Any], window: str) -> tuple[ClimateIndex, Any]:
+    """Return an index with what the configuration says of it, and the years that it is of."""
+    for key, takes in (("threshold", index.has_threshold), ("thresholds", index.needs_file),
+                       ("at_least", index.at_least is not None), ("hemisphere", "month" in index.made)):  # fmt: skip
+        if key in given and not takes:
+            raise ConfigError(f"it has no {key}")
+    if "threshold" in given:
+        index = replace(index, threshold=float(number(given["threshold"])))
+    if "at_least" in given:
+        index = replace(index, at_least=positive(given["at_least"]))
+    if one_of("north", SOUTH)(given.get("hemisphere", "north")) == SOUTH:
+        return replace(index, made=SEASON % ">="), {"year": "jul"} if window == "year" else window
+    return index, window

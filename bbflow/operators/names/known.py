@@ -1,4 +1,4 @@
-"""Names that people know from CDO, xarray and ETCCDI, read into the configuration's own terms."""
+"""Names that people know from CDO, xarray, ETCCDI and xclim, read into the configuration's own terms."""
 
 from collections.abc import Container, Mapping
 from dataclasses import replace
@@ -6,7 +6,7 @@ from typing import Any
 
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators.names.cdo import cdo_names
-from bbflow.operators.names.indices import index_names
+from bbflow.operators.names.indices import index_names, xclim_names
 from bbflow.operators.names.meaning import Meaning, Name
 from bbflow.operators.names.xarray_calls import xarray_names
 
@@ -14,6 +14,7 @@ ORIGINS: Mapping[str, Mapping[str, Name]] = {
     "CDO": {name.name: name for name in cdo_names()},
     "xarray": {name.name: name for name in xarray_names()},
     "ETCCDI": {name.name: name for name in index_names()},
+    "xclim": {name.name: name for name in xclim_names()},
 }
 """By where they come from, and by name."""
 NAMES: Mapping[str, Name] = {name: item for names in ORIGINS.values() for name, item in names.items()}
@@ -141,8 +142,9 @@ def _joined(shared: Mapping[str, Any], parts: Mapping[str, Any], item: Any) -> d
     joined = {**shared, **parts}
     if "transforms" in parts:
         joined["transforms"] = [*_as_list(shared.get("transforms")), *parts["transforms"]]
-    if "attributes" in parts:
-        joined["attributes"] = {**parts["attributes"], **shared.get("attributes", {})}
+    for key in ("attributes", "fields"):
+        if key in parts:
+            joined[key] = {**parts[key], **shared.get(key, {})}
     for key in ("space", "each", "then", "weights"):
         if key in shared and key in parts:
             raise ConfigError(f"{item!r} says {key}: {parts[key]!r}, but it is {shared[key]!r} already: take one out")

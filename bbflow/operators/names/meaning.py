@@ -27,6 +27,8 @@ class Meaning:
     """What its steps are weighted by: ``month``."""
     units: str | None = None
     """Units that the variable is taken to have; None if any will do, or the configuration tells them."""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of files, and parts of the date, for `then`."""
 
     @property
     def parts(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from bbflow.errors import ConfigError
 from bbflow.host.atomic import replacing
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.evaluation import unlike
-from bbflow.operators.file_fields import FileField
+from bbflow.operators.file_fields import BesideSteps, DateField, FileField
 from bbflow.operators.names.indices import same_units
 from bbflow.operators.space.placement import Placement
 from bbflow.operators.steps import Array
@@ -59,12 +59,14 @@ def _held(
     arrays: StreamArrays,
     attributes: StreamAttributes,
     clock: Clock,
-) -> dict[str, FileField]:
+) -> dict[str, BesideSteps]:
     _check_units(diagnostic, attributes)
     stream = _stream_grid(diagnostic, arrays, attributes)
     after = stream if placement is None else _placed_grid(placement, stream)
-    held = {}
+    held: dict[str, BesideSteps] = dict(diagnostic.fields)
     for name, item in diagnostic.fields.items():
+        if isinstance(item, DateField):
+            continue
         item.check_calendar(clock.calendar)
         grids = [own for own, used in ((stream, diagnostic.fields_of_steps), (after, diagnostic.fields_after))
                  if name in used]  # fmt: skip
