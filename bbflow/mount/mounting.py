@@ -156,12 +156,12 @@ def unmount(directory: Path) -> None:
     """
     if not is_mounted(directory):
         raise NodeError(f"{directory} is no mount of bbflow")
-    as_root = ["umount", "--lazy", str(directory)]
+    as_root = [str(PROGRAM), "--unmount", str(directory.absolute())]  # umount(8) may be led elsewhere meanwhile
     words = as_root if os.geteuid() == 0 else ["fusermount3", "-u", "-z", "--", str(directory)]
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=STOP_TIMEOUT_S)
     except FileNotFoundError:
-        raise MissingToolError(f"{words[0]} is missing: apt install fuse3 mount") from None
+        raise MissingToolError(f"{words[0]} is missing: apt install fuse3") from None
     if done.returncode:
         raise NodeError(f"can't unmount {directory}: {done.stderr.strip()}")
 

@@ -62,7 +62,7 @@ def mounted(contact, place, *options):
     try:
         yield place / "mounted"
     finally:
-        subprocess.run(["umount", "--lazy", place / "mounted"], check=True)
+        subprocess.run([*BBFLOW, "mount", "--unmount", place / "mounted"], check=True, timeout=60)
 
 
 def pieces_of(home):
@@ -200,6 +200,31 @@ def test_root_mounts_on_no_directory_that_a_users_link_leads_to(users, place, li
     assert done.returncode != 0
     assert "root doesn't follow" in done.stderr
     assert str(place / "target") not in Path("/proc/self/mounts").read_text()
+
+
+def test_a_mount_is_ended_where_it_is_and_nothing_that_a_users_link_leads_to(users, place):
+    user, home, other = users[0], place / "home", place / "other" / "work"
+    user.run("mkdir", "-p", home / "above" / "work")
+    other.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "none", other], check=True)
+    try:
+        with nodes_of(user, home) as contact:
+            words = [*BBFLOW, "mount", "--foreground", contact, home / "above" / "work"]
+            with subprocess.Popen([*map(str, words)], stderr=subprocess.PIPE, text=True) as mount:
+                try:
+                    assert "ready on" in mount.stderr.readline()
+                    user.run("sh", "-c", f"mv {home}/above {home}/moved && ln -s {other.parent} {home}/above")
+                    words = [*BBFLOW, "mount", "--unmount", home / "above" / "work"]
+                    done = subprocess.run([*map(str, words)], capture_output=True, text=True, timeout=60)
+                    assert done.returncode != 0
+                    assert os.path.ismount(home / "moved" / "work")
+                finally:
+                    mount.terminate()
+                assert mount.wait(60) == 0
+            assert not os.path.ismount(home / "moved" / "work")
+            assert os.path.ismount(other)
+    finally:
+        subprocess.run(["umount", "--lazy", other], check=True)
 
 
 NAME = """

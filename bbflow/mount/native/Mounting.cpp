@@ -11,8 +11,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <fstream>
-#include <memory>
-#include <sstream>
+#include <iostream>
 #include <stdexcept>
 #include <sys/mount.h>
 #include <sys/socket.h>
@@ -117,13 +116,31 @@ int RunFusermount(const std::vector<std::string> &words, const int socket)
     return child < 0 || !WIFEXITED(status) ? -1 : WEXITSTATUS(status);
 }
 
-/** Takes a mount out of the tree, by the same right that made it. */
-void Detach(const std::string &directory)
+/** Opens what is mounted on a directory, as a place. Root follows no link: whoever may write on the
+ *  way could lead it to another mount. @throws Errno */
+int OpenMounted(const std::string &directory)
 {
-    if (geteuid() != 0 || umount2(directory.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) != 0)
+    return geteuid() == 0 ? OpenPlace(directory)
+                          : Checked(open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+}
+
+std::optional<MountEntry> EntryAt(const std::string &directory)
+{
+    const int place = OpenMounted(directory);
+    std::optional<MountEntry> entry = EntryOf(place);
+    close(place);
+    return entry;
+}
+
+/** Takes a mount out of the tree, by the same right that made it; fusermount3 looks at it first. */
+void Detach(const std::optional<MountEntry> &entry, const std::string &directory)
+{
+    if (geteuid() == 0 && entry)
     {
-        RunFusermount({"fusermount3", "-u", "-q", "-z", "--", directory}, -1);
+        DetachEntry(*entry);
+        return;
     }
+    RunFusermount({"fusermount3", "-u", "-q", "-z", "--", directory}, -1);
 }
 
 /** A mount whose server was killed answers ENOTCONN to everything, and ECONNABORTED or ECANCELED
@@ -131,10 +148,15 @@ void Detach(const std::string &directory)
 void RemoveDeadMount(const std::string &directory)
 {
     struct stat status = {};
-    if (stat(directory.c_str(), &status) < 0 &&
-        (errno == ENOTCONN || errno == ECONNABORTED || errno == ECANCELED))
+    if (stat(directory.c_str(), &status) == 0 ||
+        (errno != ENOTCONN && errno != ECONNABORTED && errno != ECANCELED))
     {
-        Detach(directory);
+        return;
+    }
+    const std::optional<MountEntry> entry = EntryAt(directory);
+    if (!entry || entry->IsBbflow())
+    {
+        Detach(entry, directory);
     }
 }
 
@@ -188,56 +210,23 @@ int MountByFusermount(const MountOptions &options)
     return device;
 }
 
-/** Gives how a line of the table begins, after its first two numbers: device, root and place. */
-std::string StartOf(const std::string &line)
-{
-    std::istringstream words(line);
-    std::string id, parent, device, root, place;
-    words >> id >> parent >> device >> root >> place;
-    return device + " " + root + " " + place;
-}
-
-/** Gives the last line about a directory, whose real path is given: what is mounted over all else
- * there. */
-std::string LineOf(const std::string &directory)
-{
-    std::string escaped;
-    for (const char c : directory)
-    {
-        char octal[8] = {c};
-        if (std::strchr(" \t\n\\", c) != nullptr)
-        {
-            std::snprintf(octal, sizeof(octal), "\\%03o", static_cast<unsigned>(c));
-        }
-        escaped += octal;
-    }
-    std::ifstream table(MountTable);
-    std::string found;
-    for (std::string line; std::getline(table, line);)
-    {
-        const std::string start = StartOf(line);
-        if (start.substr(start.rfind(' ') + 1) == escaped)
-        {
-            found = start;
-        }
-    }
-    return found;
-}
-
 } // end empty namespace
 
 Mounting::Mounting(const MountOptions &options) : m_Directory(options.Directory)
 {
     RemoveDeadMount(m_Directory);
-    const std::unique_ptr<char, decltype(&free)> place(realpath(m_Directory.c_str(), nullptr),
-                                                       &free);
     m_Device = geteuid() == 0 ? MountByKernel(options) : -1;
     if (m_Device < 0)
     {
         m_Device = MountByFusermount(options);
     }
     m_IsMounted = true;
-    m_Line = place == nullptr ? "" : LineOf(place.get());
+    m_Entry = EntryAt(m_Directory);
+    if (m_Entry && !m_Entry->IsBbflow())
+    {
+        close(m_Device); // its mount is dead by that
+        Throw("somebody has moved the directory while it was mounted on: " + m_Directory, ESTALE);
+    }
 }
 
 Mounting::~Mounting()
@@ -248,32 +237,50 @@ Mounting::~Mounting()
 
 bool Mounting::IsInTree() const
 {
-    if (m_Line.empty())
-    {
-        return true; // there is no /proc: the kernel's word must do
-    }
-    std::ifstream table(MountTable);
-    for (std::string line; std::getline(table, line);)
-    {
-        if (StartOf(line) == m_Line)
-        {
-            return true;
-        }
-    }
-    return false;
+    return !m_Entry || EntryNow(*m_Entry); // without /proc the kernel's word must do
 }
 
 void Mounting::ReadAhead(const size_t bytes) const
 {
-    const std::string device = m_Line.substr(0, m_Line.find(' '));
-    std::ofstream("/sys/class/bdi/" + device + "/read_ahead_kb") << bytes / 1024 << std::flush;
+    if (m_Entry)
+    {
+        std::ofstream("/sys/class/bdi/" + m_Entry->Device + "/read_ahead_kb")
+            << bytes / 1024 << std::flush;
+    }
 }
 
 void Mounting::Unmount()
 {
-    if (m_IsMounted.exchange(false))
+    if (!m_IsMounted.exchange(false))
     {
-        Detach(m_Directory);
+        return;
+    }
+    try
+    {
+        Detach(m_Entry, m_Directory);
+    }
+    catch (const Errno &error)
+    {
+        std::cerr << "bbflow-mount: " << m_Directory << " stays mounted: " << error.what()
+                  << std::endl;
+    }
+}
+
+void UnmountAt(const std::string &directory)
+{
+    try
+    {
+        const std::optional<MountEntry> entry = EntryAt(directory);
+        if (!entry || !entry->IsBbflow())
+        {
+            throw std::runtime_error("bbflow: " + directory + " is no mount of bbflow");
+        }
+        DetachEntry(*entry);
+    }
+    catch (const Errno &error)
+    {
+        Throw("can't unmount " + directory + ", or a link is on the way, which root doesn't follow",
+              error.Number());
     }
 }
 

@@ -1,13 +1,12 @@
 #pragma once
 
+#include "MountEntry.h"
+
 #include <atomic>
 #include <string>
 
 namespace bbflow
 {
-
-/** What is mounted, as the kernel tells this process; a change wakes who polls it. */
-constexpr const char *MountTable = "/proc/self/mountinfo";
 
 /** How a mount is made. */
 struct MountOptions
@@ -48,9 +47,14 @@ public:
 
 private:
     const std::string m_Directory;
-    std::string m_Line;
+    /** Nothing if there is no /proc. */
+    std::optional<MountEntry> m_Entry;
     int m_Device = -1;
     std::atomic<bool> m_IsMounted{false};
 };
+
+/** Takes the mount of bbflow's on a directory out of the tree, as root.
+ *  @throws std::runtime_error if there is none, or a link leads there */
+void UnmountAt(const std::string &directory);
 
 } // end namespace bbflow

@@ -23,6 +23,8 @@ struct Options
     std::string Contact;
     std::string Directory;
     double PatienceSecs = 60.0;
+    /** Whether a mount is to be ended instead. */
+    bool Unmounts = false;
 };
 
 /** Several requests of the largest size at a time. */
@@ -30,7 +32,8 @@ constexpr size_t ReadAheadBytes = size_t{4} << 20;
 
 constexpr const char *Usage =
     "usage: bbflow-mount [--allow-other] [--read-only] [--no-passthrough] [--keep-awake]\n"
-    "                    [--patience SECONDS] --contact FILE | --directory SOURCE  DIR\n";
+    "                    [--patience SECONDS] --contact FILE | --directory SOURCE  DIR\n"
+    "       bbflow-mount --unmount DIR\n";
 
 Options ReadOptions(const int count, char **words)
 {
@@ -42,7 +45,8 @@ Options ReadOptions(const int count, char **words)
         KeepAwake,
         PatienceOption,
         ContactOption,
-        Directory
+        Directory,
+        Unmount
     };
     static const option known[] = {{"allow-other", no_argument, nullptr, AllowOther},
                                    {"read-only", no_argument, nullptr, ReadOnly},
@@ -51,6 +55,7 @@ Options ReadOptions(const int count, char **words)
                                    {"patience", required_argument, nullptr, PatienceOption},
                                    {"contact", required_argument, nullptr, ContactOption},
                                    {"directory", required_argument, nullptr, Directory},
+                                   {"unmount", no_argument, nullptr, Unmount},
                                    {nullptr, 0, nullptr, 0}};
     Options options;
     for (int word = 0; (word = getopt_long(count, words, "", known, nullptr)) != -1;)
@@ -78,11 +83,15 @@ Options ReadOptions(const int count, char **words)
         case Directory:
             options.Directory = optarg;
             break;
+        case Unmount:
+            options.Unmounts = true;
+            break;
         default:
             throw std::invalid_argument(Usage);
         }
     }
-    if (optind != count - 1 || options.Directory.empty() == options.Contact.empty())
+    if (optind != count - 1 ||
+        options.Unmounts + !options.Directory.empty() + !options.Contact.empty() != 1)
     {
         throw std::invalid_argument(Usage);
     }
@@ -122,6 +131,11 @@ int Serve(const Options &options, const sigset_t &signals, Files &files,
 
 int Serve(const Options &options)
 {
+    if (options.Unmounts)
+    {
+        UnmountAt(options.Mount.Directory);
+        return 0;
+    }
     const sigset_t signals = BlockSignals(); // before any thread is there
     if (!options.Directory.empty())
     {
