@@ -5,6 +5,7 @@ import subprocess
 from dataclasses import replace
 from itertools import chain
 
+import cftime
 import numpy as np
 import pytest
 import xarray as xr
@@ -18,6 +19,7 @@ from bbflow.operators.names.indices import DEFAULT_UNITS as DEFAULT
 from bbflow.operators.names.indices import INDICES, index_meaning, same_units
 from bbflow.operators.names.known import NAMES, meaning
 from bbflow.operators.steps import Steps
+from bbflow.operators.windows import parse_window
 from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.cf import StreamAttributes
 from bbflow.stream.records import Block
@@ -150,6 +152,39 @@ def test_rain_indices_are_cdos(name, input_of, tmp_path):
     theirs = cdo(f"{name} {daily}", tmp_path / "out.nc")
     assert theirs.max() > 0
     np.testing.assert_allclose(evaluate(name, values), theirs, rtol=1e-6)
+
+
+@CDO
+@pytest.mark.parametrize("how", ["mean", "avg", "sum", "min", "max"])
+def test_running_days_over_all_years_are_cdos(how, tmp_path):
+    values = temperatures().astype("f8")
+    values[STEPS_A_DAY * 100 : STEPS_A_DAY * 103, 1] = np.nan
+    if how in ("mean", "sum"):  # of runs with all their days
+        values[:, 1] = 280
+    write(tmp_path / "in.nc", values, "K")
+    theirs = cdo(f"ydrun{how},5 -day{how} {tmp_path / 'in.nc'}", tmp_path / "out.nc")
+    (diagnostic,) = parse_diagnostics({"x": [f"ydrun{how},5"]}, []).values()
+    lasts = [CLOCK.date(float(day)) for day in range(4, DAYS)]
+    keys = list(dict.fromkeys(diagnostic.windows[0].key(date) for date in lasts))
+    ours = dict(zip(keys, evaluate(f"ydrun{how},5", values), strict=True))
+    np.testing.assert_allclose(np.stack([ours[key] for key in sorted(keys)]), theirs, rtol=1e-6)
+
+
+def test_the_middle_of_days_is_found_over_the_end_of_february():
+    window = parse_window({"clim_dayofyear": {"middle_of": 5}})
+    for year, middle in ((2000, (2, 29)), (2001, (2, 28))):
+        assert window.key(cftime.datetime(year, 3, 2)) == middle
+    begin, end = window.bounds((2, 28), cftime.datetime(2001, 3, 2, 12), cftime.datetime(2003, 3, 2, 12))
+    assert (begin, end) == (cftime.datetime(2001, 2, 28), cftime.datetime(2003, 3, 1))
+
+
+@CDO
+@pytest.mark.parametrize("name", ["strwin", "strwin,12", "strbre", "strgal", "hurr"])
+def test_days_of_strong_wind_are_cdos(name, tmp_path):
+    values = np.round(np.random.default_rng(6).exponential(9, (len(TIMES), POINTS)) * 2) / 2
+    write(tmp_path / "in.nc", values, "m s-1")
+    theirs = cdo(f"{name} -daymax {tmp_path / 'in.nc'}", tmp_path / "out.nc")
+    np.testing.assert_array_equal(evaluate(name, values), theirs)
 
 
 def daily(values):

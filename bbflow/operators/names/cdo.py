@@ -6,6 +6,7 @@ After the manual of CDO 2, section 2.8 (statistical values).
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from bbflow.errors import ConfigError
 from bbflow.operators.names.meaning import Meaning, Name
 from bbflow.operators.space.moves import AVERAGING, HOWS
 from bbflow.reading.sections import number, positive
@@ -65,6 +66,10 @@ SPACES: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "sellevel": ("some levels", ("85000",), ("50000",)),
 }
 """Name to words and example of what must, and what may, follow; `space` reads the rest itself."""
+OVER_YEARS = ("mean", "avg", "sum", "min", "max")
+"""Statistics that are made of those of each date's days."""
+WINDS: Mapping[str, float] = {"strwin": 10.5, "strbre": 10.5, "strgal": 20.5, "hurr": 32.5}
+"""Name to wind speed (m/s), which counts itself."""
 WITH_CONSTANT: Mapping[str, str] = {
     "addc": "+", "subc": "-", "mulc": "*", "divc": "/",
     "gtc": ">", "gec": ">=", "ltc": "<", "lec": "<=", "eqc": "==", "nec": "!=",
@@ -78,8 +83,16 @@ def cdo_names() -> Iterator[Name]:
             yield _fixed(f"{prefix}{suffix}", f"{what} over {over}", Meaning(operator, window))
         for prefix, (over, counted) in COUNTED.items():
             yield _counted(f"{prefix}{suffix}", f"{what} over {over}", operator, counted)
-    yield _fixed("yearmonmean", "mean of each year's months, by days", Meaning("mean", "year", weights="month"))
+    for prefix, window in (("year", "year"), ("seas", "season")):
+        for suffix in ("mean", "avg"):
+            what, operator = STATISTICS[suffix]
+            summary = f"{what}, of each {window}'s months, by days"
+            yield _fixed(f"{prefix}mon{suffix}", summary, Meaning(operator, window, weights="month"))
     yield from _percentiles()
+    for suffix in OVER_YEARS:
+        yield _over_years(f"ydrun{suffix}", *STATISTICS[suffix])
+    for name, speed in WINDS.items():
+        yield _windy(name, speed)
     for name, (summary, takes, may_take) in SPACES.items():
         yield _space(name, summary, takes, may_take)
     for name, sign in WITH_CONSTANT.items():
@@ -93,6 +106,25 @@ def cdo_names() -> Iterator[Name]:
 
 def _fixed(name: str, summary: str, meaning: Meaning) -> Name:
     return Name(name, summary, lambda: meaning, name)
+
+
+def _over_years(name: str, what: str, operator: Any) -> Name:
+    def make(days: Any) -> Meaning:
+        count = _whole(days)
+        if count % 2 == 0:
+            raise ConfigError(f"{count} days have no middle one: take an odd number")
+        each = {"window": {"running": {"days": count}}, "operator": operator}
+        return Meaning(operator, {"clim_dayofyear": {"middle_of": count}}, each=each)
+
+    return Name(name, f"{what} over the n days around each date of all years", make, f"{name},5", ("days",))
+
+
+def _windy(name: str, speed: float) -> Name:
+    def make(threshold: Any = speed) -> Meaning:
+        counted = {"above": float(number(threshold)), "inclusive": True, "min_count": 1, "name": name}
+        return Meaning({"exceedance": counted}, "run", each={"window": "day", "operator": "max"})
+
+    return Name(name, f"days whose largest wind speed is at least {speed} m/s", make, name, may_take=("speed",))
 
 
 def _counted(name: str, summary: str, operator: Any, window: Callable[[int], Any]) -> Name:

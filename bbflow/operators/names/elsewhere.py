@@ -1,19 +1,98 @@
-"""Names that people look for among the operators, and where what they mean is said."""
+"""Names of CDO's that are no operators here: what says the same, or why nothing does."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 _LEVELS = "space: {{levels: {{to: [85000, 50000], {}}}}}, docs/space.md#other-levels"
 _PRESSURES = _LEVELS.format("pressure: {a: hyam, b: hybm, surface: ps}, above: linear")
 _HEIGHTS = _LEVELS.format("height: zg")
-_RANGE = "of shorter steps or daily extremes: DTR"
 _REMAP = "space: {{{}: r360x180}}, docs/space.md#other-grids"
 _REMAP_BY_FILE = "space: {remap: WEIGHTS.nc}, with weights from a file, docs/space.md#other-grids"
+_ARITHMETIC = ("add", "sub", "mul", "div")
+_ROWS = {"ymon": "month", "yday": "day of the year", "yhour": "hour of the year", "yseas": "season"}
+_MEMBERS = "statistics across an ensemble's members: ensemble: operators, docs/ensembles.md"
+_VARIABLES = "an expression of the variables: of: (t1 + t2 + t3) / 3"
+_SELECTED = "the variables and the expressions that 'operators' names are selected"
+_BY_INDEX = "space: {isel: {x: [0, 1, 2]}}"
+_TWO_PASSES = "the trend is known at the end only: 'trend: {intercept: true}' gives what is to be subtracted then"
+_EOF = "covariances of all points with all others are no state of fixed size for each point"
+_SERIES = "all of a point's series is needed at once: keep the raw steps"
+_MOMENTS = "there are no third and fourth moments over space"
+_CELLS = "statistics of the source's cells in each target cell: 'coarsen' has them for boxes of points"
+
+
+_RUNS = "days would count several times: ydrunmean, ydrunmin and ydrunmax there are, and yday… of each date alone"
+
+
+def _by_rows() -> Iterator[tuple[str, str]]:
+    for prefix, words in _ROWS.items():
+        for suffix in _ARITHMETIC:
+            yield f"{prefix}{suffix}", f"of: tas - clim, or + * /, and fields: {{clim: FILE}} with rows by {words}"
+
 
 ELSEWHERE: Mapping[str, str] = {
     **dict.fromkeys(("ml2pl", "ml2plx", "ap2pl", "ap2plx"), _PRESSURES),
-    **dict.fromkeys(("ml2hl", "ml2hlx", "ap2hl", "ap2hlx", "gh2hl", "intlevel", "intlevel3d"), _HEIGHTS),
-    **dict.fromkeys(("dtr", "eca_dtr"), _RANGE),
+    **dict.fromkeys(
+        ("ml2hl", "ml2hlx", "ap2hl", "ap2hlx", "gh2hl", "gh2hlx", "ml2height", "ml2heightx", "intlevel", "intlevelx",
+         "intlevel3d", "intlevelx3d"),
+        _HEIGHTS,
+    ),
+    **dict.fromkeys(("dtr", "eca_dtr"), "of shorter steps or daily extremes: DTR"),
     **{f"remap{how}": _REMAP.format(f"remap{how}") for how in ("con", "nn")},
-    **{f"remap{how}": _REMAP_BY_FILE for how in ("bil", "bic", "dis", "con2", "ycon", "laf")},
-}
+    **{f"remap{how}": _REMAP_BY_FILE for how in ("", "bil", "bic", "dis", "con2", "ycon", "scon", "laf")},
+    **dict(_by_rows()),
+    "anomaly": "of: tas - clim, fields: {clim: FILE}, as ymonsub",
+    **{f"{over}avg": "the same with mean for avg, which is equal where nothing is missing"
+       for over in ("fld", "zon", "mer", "vert", "gridbox", "glob", "box")},
+    **{f"{over}{end}idx": f"arg{end}, which gives its time" for over in ("tim", "year") for end in ("max", "min")},
+    **{f"ens{how}": _MEMBERS for how in ("mean", "avg", "min", "max", "range", "sum", "std", "std1", "var", "var1",
+                                         "median", "pctl", "brs", "crps", "rkhisttime", "rkhistspace")},
+    **{f"vars{how}": _VARIABLES for how in ("mean", "avg", "min", "max", "range", "sum", "std", "std1", "var", "var1")},
+    **dict.fromkeys(("expr", "exprf", "aexpr", "aexprf"), "of: and an expression"),
+    **dict.fromkeys(("ifthen", "ifnotthen", "ifthenc", "ifnotthenc", "ifthenelse", "setrtomiss", "setctomiss",
+                     "setrtoc", "setrtoc2", "setmisstoc", "setvrange"), "of: where(c > 0, tas, nan)"),
+    **dict.fromkeys(("mask", "maskregion", "masklonlatbox"), "space: {mask: land > 0.5}"),
+    **dict.fromkeys(("selname", "selvar", "selcode", "selparam", "selstdname", "select"), _SELECTED),
+    **dict.fromkeys(("selmon", "selmonth", "selseas", "selseason"),
+                    "the window {clim_season: JJA} (all years) or {season: JJA} (each year), or, of any months, "
+                    "of: where(m > 3 and m < 9, tas, nan), fields: {m: {calendar: month}}"),
+    "selhour": "of: where(h == 12, tas, nan), fields: {h: {calendar: hour}}",
+    **dict.fromkeys(("selindexbox", "selindex", "selgridcell", "sellevidx"), _BY_INDEX),
+    "consects": "longest_spell, spell_count, spell_steps", "consecsum": "longest_spell, spell_count, spell_steps",
+    "regres": "trend, which is by time and not by step", "trend": "{trend: {intercept: true}}",
+    "timrmsd": "of: a - b, operators: [rms]", "varrms": "of: (a - b)**2, space: fldmean, then: value**0.5",
+    "fldrms": "of: (a - b)**2, space: fldmean, then: value**0.5",
+    "histcount": "{histogram: {edges: [0, 1, 10]}}", "histfreq": "histogram and count, one divided by the other",
+    **{f"eca_r{q}ptot": "R95pTOT, with thresholds of that percentile, divided by PRCPTOT" for q in (75, 90, 95, 99)},
+    "fdns": "of: tn < 273.15 and snd < 0.01, operators: [sum], of daily steps",
+    "timderivative": "deltat, divided by the time between two steps",
+    **dict.fromkeys(("gencon", "gennn"), "space: {remapcon: r360x180}, for which weights are made; or bbflow weights"),
+}  # fmt: skip
 """Name to what says it here."""
+LACKING: Mapping[str, str] = {
+    **{f"{prefix}{suffix}": "fields of files are fixed, or those of a climatology; they are no series"
+       for prefix in ("day", "mon", "year") for suffix in _ARITHMETIC},
+    **dict.fromkeys(("detrend", "subtrend", "addtrend"), _TWO_PASSES),
+    **{f"eof{what}": _EOF for what in ("", "3d", "spatial", "time", "3dspatial", "3dtime", "coeff", "coeff3d")},
+    **dict.fromkeys(("timsort", "fourier", "fourier2grid", "harmonic", "bandpass", "highpass", "lowpass", "spectrum"),
+                    _SERIES),
+    **{f"{over}{how}": _MOMENTS for over in ("fld", "zon", "mer", "gridbox") for how in ("skew", "kurt")},
+    "gridboxmedian": "'coarsen' has no percentiles",
+    **dict.fromkeys(("fldcor", "fldcovar"), "there are no covariances over space"),
+    **{f"remap{how}": _CELLS for how in ("avg", "mean", "median", "min", "max", "range", "sum", "std", "std1", "var",
+                                         "var1", "skew", "kurt")},
+    **{f"ydrun{how}": _RUNS for how in ("std", "std1", "var", "var1", "pctl")},
+    **dict.fromkeys(("ensskew", "enskurt", "ensroc"), "members have no such statistic"),
+    **dict.fromkeys(("histsum", "histmean"), "a histogram counts; it keeps no sums of its bins' values"),
+    **dict.fromkeys(("meandiff2test", "varquot2test"), "'mean', 'std' and 'count' are what the test needs"),
+    **dict.fromkeys(("smooth", "smooth9"), "a point has no neighbours in other ranks' blocks: coarsen or remap"),
+    **dict.fromkeys(("genbic", "genbil", "gencon2", "gendis", "genlaf", "genycon", "genscon"),
+                    "such weights aren't made here: a file of CDO's or ESMF's is read"),
+    **dict.fromkeys(("remapeta", "remapeta_s", "remapeta_z"), "levels go to pressures or heights, not to hybrid ones"),
+    "vertcumhl": "sums lie on the levels themselves: vertcum",
+    "wct": "of two daily means, by their formula: an expression",
+    "etccdi": "it has several indices at once: name them",
+    **dict.fromkeys(("selcircle", "selregion", "maskindexbox"), "give a mask of the stream, or of a file"),
+    **dict.fromkeys(("seldate", "selday", "selyear", "seltime", "seltimestep", "seltimeidx", "selyearidx", "selsmon"),
+                    "statistics are of all steps; windows cut them by dates"),
+}  # fmt: skip
+"""Name to why nothing here says it."""

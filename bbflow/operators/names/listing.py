@@ -11,10 +11,12 @@ from bbflow.operators.catalogue import KINDS
 from bbflow.operators.items import REQUIRED, Parameter
 from bbflow.operators.names import known
 from bbflow.operators.names.cdo import COUNTED, STATISTICS, WINDOWS
+from bbflow.operators.names.elsewhere import ELSEWHERE, LACKING
 from bbflow.operators.own.finding import installed
 from bbflow.operators.windows import kinds
 from bbflow.operators.windows.frequencies import frequency_window
 
+ANOTHER = "CDO, otherwise"
 SECTIONS = (
     "statistics",
     "your own",
@@ -22,6 +24,7 @@ SECTIONS = (
     "windows",
     "spaces",
     *(f"names of {origin}" for origin in known.ORIGINS),
+    ANOTHER,
 )
 """What there is, in order."""
 FILTER = ("values above a limit, below another, or between both, as rows", "filter: {above: 310.0}")
@@ -89,6 +92,10 @@ def entries() -> Iterator[ListedName]:
         yield _kind("windows", window)
     for name, (summary, example) in SPACES.items():
         yield ListedName("spaces", name, summary, example)
+    for name, means in ELSEWHERE.items():
+        yield ListedName(ANOTHER, name, means, "")
+    for name, why in LACKING.items():
+        yield ListedName(ANOTHER, name, f"not here: {why}", "")
     for origin, names in known.ORIGINS.items():
         for item in names.values():
             yield ListedName(f"names of {origin}", item.name, item.summary, item.example)
@@ -114,7 +121,7 @@ def overview() -> Iterator[ListedName]:
     suffixes = " ".join([*STATISTICS, "pctl,N"])
     folded = {f"{prefix}{suffix}" for prefix in (*WINDOWS, *COUNTED) for suffix in (*STATISTICS, "pctl")}
     for entry in entries():
-        if entry.name not in folded:
+        if entry.name not in folded and entry.section != ANOTHER:
             yield entry
     for prefix, (over, _) in (*WINDOWS.items(), *COUNTED.items()):
         example = known.NAMES[f"{prefix}mean"].example

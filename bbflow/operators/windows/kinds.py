@@ -109,9 +109,12 @@ def _season_suffix(months: tuple[tuple[int, ...], ...]) -> str:
     return "".join("_" + "".join(MONTHS[number - 1][0] for number in season) for season in months)
 
 
-def _make_clim_dayofyear(by: str) -> Window:
+def _make_clim_dayofyear(by: str, middle_of: int) -> Window:
     parts = ("month", "day") if by == "date" else ("dayofyr",)
-    return Window("clim_dayofyear" if by == "date" else "clim_dayofyear_number", Hours(24), None, parts)
+    if middle_of % 2 == 0:
+        raise ConfigError(f"middle_of: {middle_of} days have no middle one: take an odd number")
+    name = f"clim_dayofyear{'' if by == 'date' else '_number'}{'' if middle_of == 1 else f'_of{middle_of}'}"
+    return Window(name, Hours(24), None, parts, late=timedelta(days=middle_of // 2))
 
 
 def _day_by(value: Any) -> str:
@@ -161,7 +164,9 @@ KINDS: Mapping[str, WindowKind] = {
         _constant("clim_hourofyear", "the same hour of the same date of all years", Hours(1), "month", "day", "hour"),
         WindowKind("clim_dayofyear", "the same day of all years", _make_clim_dayofyear,
                    {"by": Parameter(_day_by, "date: 1 March is one day, 29 February has its own, as in CDO; number: "
-                                    "the 60th day is one day, as in xarray", "date")}, "by"),
+                                    "the 60th day is one day, as in xarray", "date"),
+                    "middle_of": Parameter(positive, "of how many days, the last a step's, it is the middle one", 1)},
+                   "by"),
         _constant("clim_month", "the same month of all years", Months(1), "month"),
         WindowKind("clim_season", "the same season of all years", _make_clim_season, {"months": SEASON_MONTHS},
                    "months"),

@@ -38,6 +38,8 @@ class Window:
     """How long after midnight days, and with them months and years, begin."""
     closed: str = "left"
     """On which side spans hold their boundary: left or right."""
+    late: timedelta = timedelta(0)
+    """How long after what they stand for steps come, such as two days where five end that are dated by their middle."""
 
     def key(self, date: cftime.datetime, step: int = 0) -> Key | None:
         """Return the unit span that a step is in; None if it's in none, such as one in January for the season JJA.
@@ -104,5 +106,5 @@ class Window:
         return key
 
     def _shifted(self, date: cftime.datetime) -> cftime.datetime:
-        shift = self.start + (INSTANT if self.closed == "right" else timedelta(0))
+        shift = self.start + self.late + (INSTANT if self.closed == "right" else timedelta(0))
         return date - shift if shift else date

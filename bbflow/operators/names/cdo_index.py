@@ -1,0 +1,63 @@
+"""The page of CDO's operators: by their own name here, by another spelling, or not."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from bbflow.operators.names.cdo import COUNTED, SPACES, STATISTICS, WINDOWS
+from bbflow.operators.names.elsewhere import ELSEWHERE, LACKING
+from bbflow.operators.names.known import NAMES, ORIGINS
+
+HEAD = """# From your CDO line to analysis.yml
+
+What each of CDO's statistical operators is here; `bbflow operators NAME` says the same, and what a name stands for.
+This page is made by `python -m bbflow.operators.names.cdo_index`.
+
+## By the same name
+
+An item of `operators`, or a `space`: `monmean`, `"timpctl,90"`, `"sellonlatbox,350,20,-30,30"`.
+
+"""
+PER_SPACE = {"fld": "of the field", "zon": "of each latitude", "mer": "of each longitude", "vert": "of all levels",
+             "gridbox": "of boxes of points"}  # fmt: skip
+
+
+def page() -> str:
+    """Return the page, in Markdown."""
+    parts = (
+        (HEAD, "| operators | are |", _by_name()),
+        ("\n## By another spelling\n\n", "| operators | write |", _grouped(ELSEWHERE)),
+        ("\n## Not here\n\n", "| operators | why |", _grouped(LACKING)),
+    )
+    return "".join(f"{head}{title}\n|---|---|\n{''.join(rows)}" for head, title, rows in parts)
+
+
+def _by_name() -> Iterator[str]:
+    suffixes = [*STATISTICS, "pctl"]
+    words = {**{prefix: over for prefix, (over, _) in WINDOWS.items()},
+             **{prefix: over for prefix, (over, _) in COUNTED.items()}}  # fmt: skip
+    done: set[str] = set()
+    for prefix, over in words.items():
+        own = [f"{prefix}{suffix}" for suffix in suffixes if f"{prefix}{suffix}" in NAMES]
+        done.update(own)
+        yield _row(own, f"over {over}")
+    for prefix, over in PER_SPACE.items():
+        own = [name for name in SPACES if name.startswith(prefix) and name not in done]
+        done.update(own)
+        yield _row(own, f"statistics {over}")
+    rest = {name: item.summary for name, item in {**ORIGINS["CDO"], **ORIGINS["ETCCDI"]}.items() if name not in done}
+    yield from _grouped({name: text for name, text in rest.items() if name.islower()})
+
+
+def _grouped(texts: Mapping[str, str]) -> Iterator[str]:
+    groups: dict[str, list[str]] = {}
+    for name, text in texts.items():
+        groups.setdefault(text, []).append(name)
+    for text, names in groups.items():
+        yield _row(names, text)
+
+
+def _row(names: Iterable[str], text: str) -> str:
+    return f"| {', '.join(f'`{name}`' for name in names if name)} | {text.replace('|', chr(92) + '|')} |\n"
+
+
+if __name__ == "__main__":
+    print(page(), end="")

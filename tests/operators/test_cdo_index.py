@@ -1,0 +1,56 @@
+"""CDO's statistical operators are all on the page, and what it says of them is so."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bbflow.errors import ConfigError
+from bbflow.operators import parse_operators
+from bbflow.operators.names.cdo_index import page
+from bbflow.operators.names.elsewhere import ELSEWHERE, LACKING
+from bbflow.operators.names.known import NAMES
+
+OVER = (
+    "tim|timsel|hour|day|mon|seas|seasmon|year|yearmon|dhour|yhour|yday|ymon|yseas|ydrun|run|fld|zon|mer|vert|glob|"
+    "box|gridbox|ens|vars|remap"
+)
+HOW = (
+    "mean|avg|sum|min|max|range|std|std1|var|var1|count|pctl|median|skew|kurt|rms|rmsd|int|cor|covar|cum|cumsum|cumhl|"
+    "maxidx|minidx|sort|derivative|add|sub|mul|div|brs|crps|roc|rkhisttime|rkhistspace"
+)
+OTHERS = (
+    "eca_.*|etccdi.*|eof.*|hist(count|sum|mean|freq)|consec.*|trend|detrend|regres|subtrend|addtrend|deltat|fourier|"
+    "harmonic|bandpass|highpass|lowpass|spectrum|meandiff2test|varquot2test|strwin|strbre|strgal|hurr|fdns|wct|"
+    "smooth9?|varrms|anomaly|remap(con2?|bil|bic|nn|dis|laf|ycon|scon)?|sel(lonlatbox|level|mon|seas|name|hour|year)"
+)
+STATISTICAL = re.compile(f"({OVER})({HOW})|{OTHERS}")
+
+
+def test_the_page_is_made_of_the_code():
+    assert (Path(__file__).parents[2] / "docs" / "cdo.md").read_text() == page()
+
+
+@pytest.mark.skipif(shutil.which("cdo") is None, reason="needs the program cdo (Debian's package of that name)")
+def test_every_statistical_operator_of_cdo_is_named_or_said_not_to_be_there():
+    listed = subprocess.run(["cdo", "--operators"], capture_output=True, text=True, timeout=60).stdout.splitlines()
+    theirs = {line.split()[0] for line in listed if line.strip()}
+    wanted = {name for name in theirs if STATISTICAL.fullmatch(name)}
+    assert len(wanted) > 350
+    assert sorted(wanted - NAMES.keys() - ELSEWHERE.keys() - LACKING.keys()) == []
+    assert sorted((LACKING.keys() | ELSEWHERE.keys()) - theirs - {"dtr", "eca_dtr", "timderivative"}) == []
+
+
+def test_a_name_is_on_one_list():
+    assert not ELSEWHERE.keys() & LACKING.keys()
+    assert not NAMES.keys() & (ELSEWHERE.keys() | LACKING.keys())
+
+
+@pytest.mark.parametrize(
+    ("name", "told"), [("ymonsub", "no operator: of: tas - clim"), ("eoftime", "can't be had here")]
+)
+def test_what_isnt_by_name_is_told_where_it_is_written(name, told):
+    with pytest.raises(ConfigError, match=told):
+        parse_operators([name])
