@@ -33,6 +33,7 @@ from benchmarks import (
     workers,
 )
 from benchmarks.cloud import metadata, mosaic, renting, throughput
+from benchmarks.emulate import sizes
 from benchmarks.rows import Row, as_json, markdown
 
 FIGURES = {
@@ -44,6 +45,7 @@ FIGURES = {
     "scale_rate": scale_rate,
     "scale_steps": scale_steps,
     "scale_runs": scale_runs,
+    "emulate": sizes,
     "windows": windows,
     "workers": workers,
     "control": control,

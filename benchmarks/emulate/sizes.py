@@ -1,0 +1,46 @@
+"""Many emulated ranks on many real agents: what a real driver takes at the size of a machine."""
+
+import tempfile
+from pathlib import Path
+
+from benchmarks.emulate.bed import Size, run
+from benchmarks.emulate.figures import Figures, figures_of
+from benchmarks.emulate.ranks import Job
+from benchmarks.rows import Row
+
+STEPS = 60
+"""Two days end among them."""
+SIZES = [
+    Size(10, Job("icon", 1_000, 10, STEPS, every_s=0.5)),
+    Size(100, Job("icon", 10_000, 1, STEPS, every_s=0.5)),
+    Size(100, Job("e3sm", 10_000, 1, STEPS, every_s=0.5)),
+    Size(100, Job("icon", 10_000, 10, STEPS, every_s=1.0)),
+    Size(1_000, Job("icon", 10_000, 1, STEPS, every_s=2.0)),
+    Size(1_000, Job("wrf", 100_000, 1, STEPS, every_s=4.0)),
+]
+"""No values are written, but blocks are folded as they lie: a few points each, so that what costs is their number."""
+QUICK = 1
+"""So many of them."""
+
+
+def measure(*, quick: bool) -> list[Row]:
+    """Measure; costs are the CPU time of the analysis' process, without its workers."""
+    return [row for size in (SIZES[:QUICK] if quick else SIZES) for row in _rows(size)]
+
+
+def _rows(size: Size) -> list[Row]:
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="bbflow-") as folder:
+        taken = run(size, Path(folder))
+        found: Figures = figures_of(Path(folder) / "out", taken)
+    job = size.job
+    name = f"{size.nodes} nodes, {job.ranks:,} ranks ({job.decomposition}), {job.variables} variables"
+    return [
+        Row(f"{name}: driver until the first fold", found.first_cpu_s, "s"),
+        Row(f"{name}: driver, a batch", 1e3 * found.batch_cpu_s, "ms"),
+        Row(f"{name}: driver, a step", 1e3 * found.step_cpu_s, "ms"),
+        Row(f"{name}: driver, a day's publication", 1e3 * found.publish_cpu_s, "ms"),
+        Row(f"{name}: publication of a day", found.publish_s, "s"),
+        Row(f"{name}: from a step's last commit to its fold's end, the median", found.wait_s, "s"),
+        Row(f"{name}: the longest of these, without the first batch and ends of days", found.longest_wait_s, "s"),
+        Row(f"{name}: driver's memory", found.memory_bytes / 2**20, "MiB"),
+    ]
