@@ -39,6 +39,8 @@ class Answer:
     """Whether the step is to be kept in ``raw.zarr`` (`raw: asked_by`)."""
     stop: str | None = None
     """Why the simulation is to end; None if it isn't to."""
+    spare: Collection[str] = ()
+    """Members of an ensemble that need not start (`ensemble: decide`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,7 @@ def _function(name: str, entry: Any, results: Mapping[str, str]) -> UserFunction
     try:
         own = _names(entry.get("results") or ())
         origin, arguments = origin_of(text(entry["call"])), _arguments(entry.get("arguments"))
-        _check_arguments(origin, arguments)
+        check_arguments(origin, arguments)
         return UserFunction(
             name,
             origin,
@@ -178,7 +180,14 @@ def _window_of(names: Collection[str], results: Mapping[str, str]) -> str:
     return windows[0] if windows else ""
 
 
-def _check_arguments(origin: Origin, arguments: Mapping[str, Any]) -> None:
+def check_arguments(origin: Origin, arguments: Mapping[str, Any]) -> None:
+    """See that a function can be called with a Dataset and some arguments.
+
+    Raises
+    ------
+    ConfigError
+        If it can't, or is none.
+    """
     function = origin.load()
     if not callable(function):
         raise ConfigError(f"{origin} is no function")
@@ -207,6 +216,8 @@ def said_by(origin: Origin, dataset: Any, arguments: Mapping[str, Any]) -> Said:
         publish = publish.to_dataset()
     if not isinstance(publish, xr.Dataset | None):
         raise OperatorError(f"it gave {type(publish).__name__}, not None, a Dataset, a named DataArray or an Answer")
+    if answer.spare:
+        raise OperatorError("it gave members to spare, which only a function that an ensemble's 'decide' names can")
     stop = None if answer.stop in (None, False, "") else one_line(str(answer.stop))
     return Said(None if publish is None else _found(publish.load()), bool(answer.keep), stop)
 

@@ -10,9 +10,10 @@ from bbflow.ensemble.members import read_members, read_starts
 from bbflow.ensemble.settings import STEP, AcrossField, EnsembleAnalysis, EnsembleConfig, ScoresConfig, StatesConfig
 from bbflow.ensemble.sobol import PickFreeze
 from bbflow.errors import ConfigError
+from bbflow.functions import check_arguments
 from bbflow.operators.filter import Filter
 from bbflow.operators.operator import Operator
-from bbflow.operators.own.origin import look_in, reading
+from bbflow.operators.own.origin import Origin, look_in, origin_of, reading
 from bbflow.operators.parse import parse_operators
 from bbflow.operators.statistics.weighting import weighted_by_member
 from bbflow.operators.windows.parse import parse_windows
@@ -98,6 +99,7 @@ def _parse_section(content: Any) -> EnsembleConfig:
         name=text,
         members=read_members,
         starts=read_starts,
+        decide=_decide,
         sobol=lambda value: tuple(map(text, as_list(value, "sobol"))),
         on_failure=one_of("wait", "lost"),
         lost_after_s=number,
@@ -119,6 +121,12 @@ def _parse_section(content: Any) -> EnsembleConfig:
         raise ConfigError(f"ensemble: show: {config.show} is more than the {len(config.members)} members")
     checked: EnsembleConfig = config
     return checked
+
+
+def _decide(value: Any) -> Origin:
+    origin = origin_of(text(value))
+    check_arguments(origin, {})
+    return origin
 
 
 def _design(parameters: tuple[str, ...], members: tuple[str, ...]) -> PickFreeze:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from bbflow.ensemble.deciding import Deciding
 from bbflow.ensemble.folding import Contribution, WindowStates, finished, fold, states_of
 from bbflow.ensemble.following import MemberStore, Row
 from bbflow.ensemble.grid import CommonGrid
@@ -98,7 +99,9 @@ class EnsembleFold:
         self._states: dict[str, WindowStates] = {}
         self._store: EnsembleStore | None = None
         self._verifying: Verifying | None = None
-        self._ends = False
+        self._ends = self._asks = False
+        decide = ensemble.decide
+        self._deciding = None if decide is None else Deciding(decide, self._output / STORE, say)
         if self._grid is not None:
             self._open(self._grid)
 
@@ -147,7 +150,26 @@ class EnsembleFold:
             if not self._analysis.ensemble.keep and not self._is_truth(followed.store.member):
                 followed.store.let_go(window, through)
         shown = self._show()
+        self._asks |= shown
+        self._decide()
         return bool(given) or shown
+
+    def _decide(self) -> None:
+        """Ask the user's function whether there is enough, whenever something was shown, and obey its last answer."""
+        if self._deciding is None or self._ends:
+            return
+        if (decision := self._deciding.answer()) is not None:
+            for name, followed in self._members.items():
+                standing = followed.member.standing
+                if standing is Standing.ANNOUNCED and (decision.stop or name in decision.spare):
+                    self.roster.mark(name, Standing.SPARED, decision.stop or "it need not start")
+                elif decision.stop and not standing.is_over:
+                    self.roster.mark(name, Standing.STOPPED, decision.stop)
+            if decision.stop:
+                self._say(f"enough: {decision.stop}")
+        if self._asks and not self._deciding.is_busy:
+            self._deciding.ask({name: own.member.standing.value for name, own in self._members.items()})
+            self._asks = False
 
     @property
     def is_over(self) -> bool:
@@ -162,7 +184,7 @@ class EnsembleFold:
         lost = {
             name: followed.member
             for name, followed in self._members.items()
-            if followed.member.standing not in (Standing.DONE, Standing.SPARED)
+            if followed.member.standing is not Standing.DONE and not followed.member.standing.is_enough
         }
         left_out = sorted({name for ledger in self.moments.ledgers.values() for name in ledger.left_out})
         complete = not lost and not left_out and self._store is not None
@@ -188,6 +210,8 @@ class EnsembleFold:
         for followed in self._members.values():
             if followed.analysis is not None:
                 followed.analysis.stop()
+        if self._deciding is not None:
+            self._deciding.close()
 
     # Members
 
@@ -219,7 +243,7 @@ class EnsembleFold:
         judged = followed.member.verdict.attempt if followed.member.verdict else 0
         begins = self._begin is not None and followed.analysis is None and judged < followed.member.number
         # A lost one too, whose program may have been killed before its analysis began: it has given what it wrote.
-        if begins and followed.member.standing in (Standing.RUNNING, Standing.LOST):
+        if begins and followed.member.standing is not Standing.REFUSED:
             assert self._begin is not None
             followed.attempt = judged + 1  # one that began before another's end was judged waits for its turn
             followed.analysis = self._begin(name, followed.attempt)

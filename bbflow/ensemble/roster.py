@@ -35,6 +35,13 @@ class Standing(Enum):
     """What it writes doesn't fit the others."""
     SPARED = "spared"
     """It need not start: the ensemble has enough."""
+    STOPPED = "stopped"
+    """Its program was ended since the ensemble has enough: what it gave stays, and nothing is missing."""
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether it is over since more of it isn't needed."""
+        return self in (Standing.SPARED, Standing.STOPPED)
 
     @property
     def is_over(self) -> bool:
@@ -70,7 +77,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
     """What was decided about a member."""
 
     standing: str
-    """lost, refused or spared."""
+    """lost, refused, spared or stopped."""
     why: str
     """In a few words."""
     attempt: int

@@ -10,6 +10,7 @@ from bbflow.ensemble.scoring import KeptMembers
 from bbflow.ensemble.sobol import PickFreeze
 from bbflow.operators.family import Family
 from bbflow.operators.operator import Operator
+from bbflow.operators.own.origin import Origin
 from bbflow.operators.windows.window import Window
 
 STEP = "step"
@@ -55,6 +56,8 @@ class EnsembleConfig:
     """Whether the members' own fields stay."""
     sobol: PickFreeze | None = None
     """The design by which members' parameters were drawn; None if it is none for Sobol' indices."""
+    decide: Origin | None = None
+    """A function of the user's that may say that it is enough."""
     truth: str | None = None
     """A further member that isn't in the statistics: scores may be against it."""
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from bbflow.ensemble.places import CONTACT
-from bbflow.ensemble.roster import MemberAttempt, MemberRoster, Standing
+from bbflow.ensemble.roster import MemberAttempt, MemberRoster
 from bbflow.ensemble.settings import EnsembleAnalysis, suffix_of
 from bbflow.errors import ConfigError
 from bbflow.run.selecting import Opens, simulation_environment
@@ -40,7 +40,7 @@ def run_member(analysis: EnsembleAnalysis, member: str, command: Sequence[str], 
     Returns
     -------
     int
-        The program's exit code, as a shell has it; 0 without a start if the member is spared.
+        The program's exit code, as a shell has it; 0, started or not, if there is enough of the member.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def run_member(analysis: EnsembleAnalysis, member: str, command: Sequence[str], 
     contact = wait_for_contact(analysis.output)
     roster = MemberRoster(analysis.output)
     known = roster.members((member,))[member]
-    if known.standing is Standing.SPARED:
+    if known.standing.is_enough:
         print(f"bbflow: member {member} need not start: {known.mark.why if known.mark else ''}", file=sys.stderr)
         return 0
     attempt = roster.begin(member)
@@ -62,7 +62,8 @@ def run_member(analysis: EnsembleAnalysis, member: str, command: Sequence[str], 
         code = _run_program(roster, member, attempt, command, environment)
     finally:
         roster.end(member, attempt, code)
-    return code
+    # One that was ended since there is enough is no failure to whoever started it.
+    return 0 if code and roster.members((member,))[member].standing.is_enough else code
 
 
 def check_member(analysis: EnsembleAnalysis, member: str) -> None:

@@ -151,9 +151,10 @@ class Waves:
                 self.most_bytes[kind] = max(self.most_bytes[kind], resident(pid))
         for kind, due in self.due.items():
             if due and self.started > due[0] and found[kind]:
-                os.kill(found[kind][0], signal.SIGKILL)
-                self.killed[kind] += 1
-                due.pop(0)
+                with suppress(ProcessLookupError):  # it has just been killed, and the next one isn't there yet
+                    os.kill(found[kind][0], signal.SIGKILL)
+                    self.killed[kind] += 1
+                    due.pop(0)
 
     def check(self):
         """Compare with xarray over the members' BP5 files; return what was compared."""
