@@ -8,20 +8,16 @@ Example:
 """
 
 import argparse
-import subprocess
-import sys
-import time
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bbflow.errors import ConfigError, NodeError
+from bbflow.errors import ConfigError
 
 if TYPE_CHECKING:
     from bbflow.ensemble.settings import EnsembleAnalysis
+    from bbflow.run.ensemble_control import Ensemble
 
-POLL_S = 0.2
-UP_S = 60.0
 ACTIONS = {
     "plan": "say what the states of open times come to",
     "up": "start BB nodes and the analysis, which end with the last member",
@@ -90,37 +86,15 @@ def _plan(options: argparse.Namespace, analysis: "EnsembleAnalysis") -> int:
 
 
 def _up(options: argparse.Namespace, analysis: "EnsembleAnalysis") -> int:
-    from bbflow.ensemble.places import CONTACT, DOWN, LOG, STATUS, claim_ensemble
-
-    output = analysis.output
-    if _is_up(analysis):
-        raise ConfigError(f"the ensemble in {output} is up already: see 'bbflow ensemble status'")
-    output.mkdir(parents=True, exist_ok=True)
-    claim_ensemble(output)
-    for name in (DOWN, STATUS):
-        (output / name).unlink(missing_ok=True)
-    words = [sys.executable, "-m", "bbflow", "ensemble", "keep", str(options.config)]
-    words += ["--contact", str(options.contact)] if options.contact else []
-    words += ["--scheduler", options.scheduler] if options.scheduler else []
-    with (output / LOG).open("ab") as log:
-        began = log.tell()
-        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-    deadline_s = time.monotonic() + UP_S
-    while not ((output / CONTACT).exists() and (output / STATUS).exists()):
-        if process.poll() is not None:
-            said = (output / LOG).read_bytes()[began:].decode(errors="replace").strip().splitlines()
-            raise NodeError(said[-1].removeprefix("bbflow: ") if said else "the ensemble's process ended at once")
-        if time.monotonic() > deadline_s:
-            raise NodeError(f"the ensemble didn't come up within {UP_S:.0f} s: see {output / LOG}")
-        time.sleep(POLL_S)
-    print(f"ensemble {analysis.ensemble.name} of {len(analysis.ensemble.members)} members is up")
+    _ensemble(options).up(options.contact, options.scheduler)
+    print(f"ensemble {analysis.ensemble.name} of {len(analysis.ensemble.runs)} members is up")
     return 0
 
 
-def _is_up(analysis: "EnsembleAnalysis") -> bool:
-    from bbflow.run.ensemble import is_up
+def _ensemble(options: argparse.Namespace) -> "Ensemble":
+    from bbflow.run.ensemble_control import Ensemble
 
-    return is_up(analysis.output)
+    return Ensemble(options.config)
 
 
 def _keep(options: argparse.Namespace, analysis: "EnsembleAnalysis") -> int:
@@ -153,13 +127,13 @@ def _status(options: argparse.Namespace, analysis: "EnsembleAnalysis") -> int:
     from rich.console import Console
     from rich.table import Table
 
-    from bbflow.run.ensemble import read_status
+    from bbflow.run.ensemble import is_up, read_status
     from bbflow.units import format_bytes
 
     status = read_status(analysis.output)
     counted = Counter(member.standing for member in status.members)
     console = Console()
-    state = status.state if status.state != "running" or _is_up(analysis) else "not running"
+    state = status.state if status.state != "running" or is_up(analysis.output) else "not running"
     console.print(f"ensemble {status.name}: {state}; " + ", ".join(f"{n} {name}" for name, n in counted.items()))
     shown = ", ".join(f"{number} of {window}" for window, number in status.shown.items())
     console.print(
@@ -173,48 +147,21 @@ def _status(options: argparse.Namespace, analysis: "EnsembleAnalysis") -> int:
 
 
 def _lost(options: argparse.Namespace, analysis: "EnsembleAnalysis") -> int:
-    return _mark(options, analysis, "lost")
+    _ensemble(options).lose(options.member, options.why)
+    return 0
 
 
 def _spare(options: argparse.Namespace, analysis: "EnsembleAnalysis") -> int:
-    return _mark(options, analysis, "spared")
-
-
-def _mark(options: argparse.Namespace, analysis: "EnsembleAnalysis", standing: str) -> int:
-    from bbflow.ensemble.roster import MemberRoster, Standing
-    from bbflow.run.member import check_member
-
-    check_member(analysis, options.member)
-    roster = MemberRoster(analysis.output)
-    known = roster.members((options.member,))[options.member]
-    if standing == "spared" and known.standing is not Standing.ANNOUNCED:
-        raise ConfigError(
-            f"member {options.member} is {known.standing.value}: only one that hasn't begun can be spared"
-        )
-    roster.mark(options.member, Standing(standing), options.why)
+    _ensemble(options).spare(options.member, options.why)
     return 0
 
 
 def _down(options: argparse.Namespace, analysis: "EnsembleAnalysis") -> int:
-    from bbflow.ensemble.places import DOWN
-
-    if not _is_up(analysis):
-        raise ConfigError(f"the ensemble in {analysis.output} isn't up")
-    (analysis.output / DOWN).touch()
+    _ensemble(options).down()
     return 0 if options.no_wait else _wait(options, analysis)
 
 
 def _wait(options: argparse.Namespace, analysis: "EnsembleAnalysis") -> int:
-    from bbflow.ensemble.places import CONTACT
     from bbflow.run.course import INCOMPLETE
-    from bbflow.run.ensemble import read_status
 
-    gone = 0
-    while True:
-        status = read_status(analysis.output)
-        if status.state != "running":
-            return 0 if status.state == "complete" else INCOMPLETE
-        gone = 0 if _is_up(analysis) or (analysis.output / CONTACT).exists() else gone + 1
-        if gone > 3:
-            raise NodeError(f"the ensemble in {analysis.output} isn't up any more: 'bbflow ensemble up' carries on")
-        time.sleep(POLL_S)
+    return 0 if _ensemble(options).wait() else INCOMPLETE

@@ -1,0 +1,219 @@
+"""An ensemble as its user has it in hand: bring it up, run members, look at it, end it."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bbflow.ensemble.config import load_ensemble
+from bbflow.ensemble.places import CONTACT, DOWN, LOG, STATUS, STORE, claim_ensemble
+from bbflow.ensemble.roster import MemberRoster, Standing
+from bbflow.ensemble.settings import EnsembleAnalysis
+from bbflow.errors import ConfigError, NodeError, StreamError
+from bbflow.run.ensemble import EnsembleStatus, is_up, read_status
+from bbflow.run.member import check_member, run_member
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+POLL_S = 0.2
+UP_S = 60.0
+
+
+class Ensemble:
+    """An ensemble, by its configuration; it goes on without this object.
+
+    Parameters
+    ----------
+    config
+        The configuration file.
+
+    Raises
+    ------
+    ConfigError
+        If it can't be read, or anything in it is wrong.
+    """
+
+    def __init__(self, config: str | Path) -> None:
+        self.config = Path(config)
+        """The configuration file."""
+        self.analysis: EnsembleAnalysis = load_ensemble(self.config)
+        """What it says."""
+
+    @property
+    def output(self) -> Path:
+        """The ensemble's directory."""
+        return self.analysis.output
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it is kept by a process of this host."""
+        return is_up(self.output)
+
+    def up(self, contact: str | Path | None = None, scheduler: str | None = None) -> None:
+        """Start BB nodes and the analysis, which end with the last member.
+
+        Parameters
+        ----------
+        contact
+            Contact file of BB nodes that are there, in place of some of this host's.
+        scheduler
+            A Dask scheduler's address or scheduler file.
+
+        Raises
+        ------
+        ConfigError
+            If it is up already, or a reference isn't there.
+        NodeError
+            If it doesn't come up.
+        """
+        output = self.output
+        if self.is_up:
+            raise ConfigError(f"the ensemble in {output} is up already: see 'bbflow ensemble status'")
+        self._check_references()
+        output.mkdir(parents=True, exist_ok=True)
+        claim_ensemble(output)
+        for name in (DOWN, STATUS):
+            (output / name).unlink(missing_ok=True)
+        words = [sys.executable, "-m", "bbflow", "ensemble", "keep", str(self.config)]
+        words += ["--contact", str(contact)] if contact else []
+        words += ["--scheduler", scheduler] if scheduler else []
+        with (output / LOG).open("ab") as log:
+            began = log.tell()
+            process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        deadline_s = time.monotonic() + UP_S
+        while not ((output / CONTACT).exists() and (output / STATUS).exists()):
+            if process.poll() is not None:
+                said = (output / LOG).read_bytes()[began:].decode(errors="replace").strip().splitlines()
+                raise NodeError(said[-1].removeprefix("bbflow: ") if said else "the ensemble's process ended at once")
+            if time.monotonic() > deadline_s:
+                raise NodeError(f"the ensemble didn't come up within {UP_S:.0f} s: see {output / LOG}")
+            time.sleep(POLL_S)
+
+    def _check_references(self) -> None:
+        scored = [field.scores for field in self.analysis.fields if field.scores is not None]
+        for path in (path for item in scored for path in (item.reference, item.climatology)):
+            if path is not None and not path.exists():
+                raise ConfigError(f"scores: there is no {path}: make it before the ensemble is up")
+
+    def run(self, member: str, command: Sequence[str]) -> int:
+        """Run a member's program until it ends; as ``bbflow run --member``.
+
+        Returns
+        -------
+        int
+            Its exit code; 0, started or not, if there is enough of the member.
+        """
+        return run_member(self.analysis, member, command, dict(os.environ))
+
+    def status(self) -> EnsembleStatus:
+        """Say how each member is.
+
+        Raises
+        ------
+        ConfigError
+            If it was never up.
+        """
+        return read_status(self.output)
+
+    def lose(self, member: str, why: str) -> None:
+        """Wait no more for a member: what it gave stays."""
+        self._mark(member, Standing.LOST, why)
+
+    def spare(self, member: str, why: str) -> None:
+        """Let a member not start that hasn't begun: there is enough.
+
+        Raises
+        ------
+        ConfigError
+            If it has begun.
+        """
+        self._mark(member, Standing.SPARED, why)
+
+    def _mark(self, member: str, standing: Standing, why: str) -> None:
+        check_member(self.analysis, member)
+        roster = MemberRoster(self.output)
+        known = roster.members((member,))[member].standing
+        if standing is Standing.SPARED and known is not Standing.ANNOUNCED:
+            raise ConfigError(f"member {member} is {known.value}: only one that hasn't begun can be spared")
+        roster.mark(member, standing, why)
+
+    def down(self) -> None:
+        """End it: members that aren't done are lost, and what they gave is published; `wait` for that.
+
+        Raises
+        ------
+        ConfigError
+            If it isn't up.
+        """
+        if not self.is_up:
+            raise ConfigError(f"the ensemble in {self.output} isn't up")
+        (self.output / DOWN).touch()
+
+    def wait(self, timeout_s: float | None = None) -> bool | None:
+        """Wait until it is over.
+
+        Returns
+        -------
+        bool or None
+            Whether nothing is missing; None if the time is up.
+
+        Raises
+        ------
+        NodeError
+            If it has ended before, by a kill: `up` carries on.
+        """
+        deadline_s, gone = None if timeout_s is None else time.monotonic() + timeout_s, 0
+        while deadline_s is None or time.monotonic() < deadline_s:
+            state = self.status().state
+            if state != "running":
+                return state == "complete"
+            gone = 0 if self.is_up or (self.output / CONTACT).exists() else gone + 1
+            if gone > 3:
+                raise NodeError(f"the ensemble in {self.output} isn't up any more: 'bbflow ensemble up' carries on")
+            time.sleep(POLL_S)
+        return None
+
+    def results(self) -> "xr.DataTree":
+        """Open ``ensemble.zarr``: statistics at the root, and the group ``scores`` if there are some."""
+        import xarray as xr  # late: the command line needs it seldom
+
+        from bbflow.transit.output.decoding import open_results
+        from bbflow.zarr_store.growing import GrowingZarr
+
+        path = self.output / STORE
+        groups: dict[str, Any] = {"/": open_results(path)}
+        for name in GrowingZarr(path).groups:
+            groups[name] = xr.open_zarr(path, group=name, decode_timedelta=False)
+        return xr.DataTree.from_dict(groups)
+
+    def live(self) -> "xr.Dataset":
+        """Open what members that run have on the nodes now, as one lazy dataset along ``realization``.
+
+        Times are those that any of them has; what one hasn't is missing. Steps that are folded are gone from the nodes.
+
+        Raises
+        ------
+        StreamError
+            If none has a step there.
+        """
+        import xarray as xr
+
+        contact = Path((self.output / CONTACT).read_text()) if (self.output / CONTACT).exists() else None
+        opened: dict[str, xr.Dataset] = {}
+        for name, member in MemberRoster(self.output).members(self.analysis.ensemble.runs).items():
+            if contact is not None and member.attempt is not None and not member.standing.is_over:
+                stream = self.analysis.stream_of(name, member.number)
+                try:
+                    opened[name] = xr.open_dataset(contact, engine="bbflow", stream=stream, chunks={})
+                except StreamError:  # it has no step there
+                    continue
+        if not opened:
+            raise StreamError(f"no member of the ensemble in {self.output} has a step on the nodes now")
+        along = xr.DataArray(list(opened), dims="realization", name="realization")
+        return xr.concat(
+            list(opened.values()), along, data_vars="all", coords="minimal", compat="override", join="outer"
+        )

@@ -1,0 +1,85 @@
+"""An ensemble from Python: what its members have on the nodes now, as one dataset, and what came of them."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import bbflow_adios2
+import numpy as np
+import pytest
+from members import MemberStreams, field, gathered
+from test_gathering import analysis_in
+from waves import STEPS, fields
+
+import bbflow
+from bbflow.ensemble.roster import MemberRoster
+from bbflow.ensemble.settings import suffix_of
+from bbflow.errors import ConfigError, StreamError
+from bbflow.run.ensemble import told_contact
+from bbflow.run.member import SUFFIX_VARIABLE
+
+CONFIG = """
+stream: model
+output: {folder}/out
+ensemble: {{members: 3, states: {{directory: {folder}}}}}
+operators: {{tas: {operators}}}
+"""
+
+
+def ensemble_in(folder, operators="[mean]"):
+    (folder / "analysis.yml").write_text(CONFIG.format(folder=folder, operators=operators))
+    return bbflow.Ensemble(folder / "analysis.yml")
+
+
+def test_members_that_run_are_one_lazy_dataset_along_realization(tmp_path):
+    ensemble = ensemble_in(tmp_path)
+    ensemble.output.mkdir()
+    roster = MemberRoster(ensemble.output)
+    xml = tmp_path / "engine.xml"
+    xml.write_text(bbflow_adios2.engine_xml("model"))
+    with pytest.raises(StreamError, match="no member of the ensemble"):
+        ensemble.live()
+    with (
+        bbflow.start_nodes(capacity="8MiB") as buffer,
+        told_contact(ensemble.output, buffer.contact),
+    ):
+        for member, first in ((1, 0), (3, 2)):  # without an analysis, steps stay on the nodes
+            roster.begin(str(member))
+            own = bbflow_adios2.environment(buffer.contact) | {SUFFIX_VARIABLE: suffix_of(str(member), 1)}
+            words = [sys.executable, "-c", f"from waves import write; write({member}, {str(xml)!r}, {first})"]
+            where = os.environ | own | {"PYTHONPATH": str(Path(__file__).parent)}
+            subprocess.run(words, env=where, check=True, timeout=100)
+        with ensemble.live() as found:
+            assert found.tas.chunks is not None
+            assert found.realization.values.tolist() == ["1", "3"]
+            assert found.tas.dims[:2] == ("realization", "time")
+            tas = found.tas.load()
+    for step in range(STEPS):
+        np.testing.assert_array_equal(tas[0, step], fields(1, step)[0])
+        assert (np.isnan(tas[1, step]) if step < 2 else tas[1, step] == fields(3, step)[0]).all()
+
+
+def test_statistics_and_scores_are_one_tree(tmp_path):
+    analysis = analysis_in(tmp_path, 2, {"tas": {"operators": ["mean"], "scores": {}}}, truth="truth")
+    streams = MemberStreams(analysis)
+    for at, name in enumerate(("1", "2", "truth")):
+        streams.write(name, {"tas": field(at, 0)})
+        streams.end(name)
+    assert gathered(analysis)[0]
+    ensemble = ensemble_in(tmp_path)
+    tree = ensemble.results()
+    assert tree["scores/tas_step_crps"].dims == ("time_step",)
+    np.testing.assert_allclose(tree["tas_step_mean"][0], (field(0, 0) + field(1, 0)) / 2)
+
+
+def test_what_cannot_be_is_refused_in_one_line(tmp_path):
+    scored = "{operators: [mean], scores: {reference: era5.zarr}}"
+    with pytest.raises(ConfigError, match=r"there is no .*era5.zarr: make it before"):
+        ensemble_in(tmp_path, scored).up()
+    ensemble = ensemble_in(tmp_path)
+    for call in (ensemble.down, ensemble.status):
+        with pytest.raises(ConfigError, match=r"isn't up|there is no ensemble"):
+            call()
+    with pytest.raises(ConfigError, match="its members are 1 to 3"):
+        ensemble.spare("7", "enough")
