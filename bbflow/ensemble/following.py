@@ -77,6 +77,15 @@ class MemberStore:
                 self._take_rows(name, store, self.grid.clock)
         return True
 
+    @property
+    def is_open(self) -> bool:
+        """Whether what is known of the store is kept."""
+        return self._store is not None
+
+    def forget(self) -> None:
+        """Let go of what is known of a store of which all is folded; it is read again if there is more."""
+        self._store, self._rows = None, {name: [] for name in self._rows}
+
     def _take_rows(self, window: str, store: GrowingZarr, clock: Clock) -> None:
         known = self._rows[window]
         is_step = isinstance(self._inner[window].spans, StepsSpan)

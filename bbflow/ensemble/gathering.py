@@ -149,6 +149,10 @@ class EnsembleFold:
             followed.store.next[window] = through
             if not self._analysis.ensemble.keep and not self._is_truth(followed.store.member):
                 followed.store.let_go(window, through)
+        for name, followed in self._members.items():  # memory is that of those that run, however many have been
+            is_over = followed.member.standing.is_over and followed.analysis is None
+            if followed.store.is_open and is_over and not self._has_more(followed) and not self._is_truth(name):
+                followed.store.forget()
         shown = self._show()
         self._asks |= shown
         self._decide()
@@ -281,6 +285,8 @@ class EnsembleFold:
             self._store.add_coordinates(followed.store)
         try:
             self._grid.check(own)
+            if own.units == self._grid.units:
+                followed.store.grid = self._grid  # one for all members
         except ConfigError as error:
             if followed.member.standing is not Standing.REFUSED:
                 self.roster.mark(name, Standing.REFUSED, str(error))
