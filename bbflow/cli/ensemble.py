@@ -1,6 +1,8 @@
 """Start an ensemble's analysis, which takes members as they come, look at it, or end it.
 
 Example:
+  bbflow ensemble run analysis.yml --at-once 4 -- ./model --seed {member}
+
   bbflow ensemble up analysis.yml
   bbflow run analysis.yml --member 7 -- ./model     # on each member's own, all at once or in waves
   bbflow ensemble status analysis.yml
@@ -8,6 +10,7 @@ Example:
 """
 
 import argparse
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,9 +21,11 @@ if TYPE_CHECKING:
     from bbflow.ensemble.settings import EnsembleAnalysis
     from bbflow.run.ensemble_control import Ensemble
 
+MOST_NAMED = 10
 ACTIONS = {
     "plan": "say what the states of open times come to",
     "up": "start BB nodes and the analysis, which end with the last member",
+    "run": "bring it up, run all members' program, which stands after --, with {member} and {start} in it, and wait",
     "status": "say how each member is",
     "lost": "wait no more for a member: what it gave stays",
     "spare": "let a member that hasn't begun not start: there is enough",
@@ -37,9 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, summary in ACTIONS.items():
         action = actions.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
         action.add_argument("config", type=Path, metavar="CONFIG.yml", help="the ensemble's configuration")
-        if name in ("up", "keep", "serve"):
+        if name in ("up", "run", "keep", "serve"):
             action.add_argument("--contact", type=Path, help="contact file of BB nodes that are there")
             action.add_argument("--scheduler", help="a Dask scheduler's address or scheduler file")
+        if name == "run":
+            action.add_argument("--at-once", type=int, default=1, help="members at once (default: %(default)s)")
         if name == "plan":
             action.add_argument("--points", type=int, required=True, help="points of a field, after its space")
             action.add_argument("--times", type=int, required=True, help="times that are open at once: in waves, all")
@@ -91,6 +98,28 @@ def _up(options: argparse.Namespace, analysis: "EnsembleAnalysis") -> int:
     return 0
 
 
+def _run(options: argparse.Namespace, analysis: "EnsembleAnalysis") -> int:
+    from bbflow.run.course import INCOMPLETE
+
+    if not options.simulation:
+        raise ConfigError("give the members' program after --, such as -- ./model --seed {member}")
+    if options.at_once < 1:
+        raise ConfigError(f"--at-once: {options.at_once} isn't 1 or more")
+    ensemble = _ensemble(options)
+    if not ensemble.is_up:
+        _up(options, analysis)
+    failed = [name for name, code in ensemble.run_all(options.simulation, options.at_once).items() if code]
+    if ensemble.settle():
+        return 0
+    if failed and ensemble.status().state == "running":
+        print(
+            f"bbflow: {len(failed)} members failed, {', '.join(failed[:MOST_NAMED])}: the same command starts them "
+            "again, 'bbflow ensemble down' publishes without them",
+            file=sys.stderr,
+        )
+    return INCOMPLETE
+
+
 def _ensemble(options: argparse.Namespace) -> "Ensemble":
     from bbflow.run.ensemble_control import Ensemble
 
@@ -127,7 +156,7 @@ def _status(options: argparse.Namespace, analysis: "EnsembleAnalysis") -> int:
     from rich.console import Console
     from rich.table import Table
 
-    from bbflow.run.ensemble import is_up, read_status
+    from bbflow.ensemble.status import is_up, read_status
     from bbflow.units import format_bytes
 
     status = read_status(analysis.output)

@@ -93,10 +93,13 @@ def decided_by(origin: Origin, store: Path, standings: Mapping[str, str]) -> Ens
     OperatorError
         If it gives something else than None or an `Answer`, or names members that there aren't.
     """
-    from bbflow.transit.output.decoding import open_results
+    import xarray as xr  # late: the analysis needs none of it
+
+    from bbflow.transit.output.decoding import decoded
 
     names = list(standings)
-    with open_results(store) as found:
+    with xr.open_zarr(store, decode_cf=False, chunks=None) as raw:  # lazy, but of NumPy's arrays
+        found = decoded(raw)
         shown = found.assign_coords(realization=names, standing=("realization", [standings[name] for name in names]))
         answer: Any = origin.load()(shown)
     if answer is None:

@@ -77,6 +77,13 @@ class MemberStore:
                 self._take_rows(name, store, self.grid.clock)
         return True
 
+    def skip_gone(self) -> None:
+        """Go past the first rows of which a field was let go of: they were folded by a process before this one."""
+        for window, rows in self._rows.items():
+            own = [self._store.chunks(name) for name, at in self._results.items() if at == window and self._store]
+            while self.next[window] < len(rows) and not all(item.path(self.next[window]).exists() for item in own):
+                self.next[window] += 1
+
     @property
     def is_open(self) -> bool:
         """Whether what is known of the store is kept."""

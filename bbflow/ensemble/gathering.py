@@ -149,10 +149,8 @@ class EnsembleFold:
             followed.store.next[window] = through
             if not self._analysis.ensemble.keep and not self._is_truth(followed.store.member):
                 followed.store.let_go(window, through)
-        for name, followed in self._members.items():  # memory is that of those that run, however many have been
-            is_over = followed.member.standing.is_over and followed.analysis is None
-            if followed.store.is_open and is_over and not self._has_more(followed) and not self._is_truth(name):
-                followed.store.forget()
+        for name, followed in self._members.items():
+            self._forget(name, followed)
         shown = self._show()
         self._asks |= shown
         self._decide()
@@ -228,7 +226,10 @@ class EnsembleFold:
             # Whoever ends between two looks was looked at above: what it has is taken all the same.
             if (followed.store.look() or not followed.is_taken) and followed.store.grid is not None:
                 self._take_grid(name, followed)
-                followed.is_taken = True
+                if not followed.is_taken:
+                    followed.is_taken = True
+                    followed.store.skip_gone()
+                    self._forget(name, followed)
 
     def _follow_analysis(self, name: str, followed: Followed) -> None:
         ended = followed.member.number > followed.attempt or not (
@@ -292,6 +293,12 @@ class EnsembleFold:
                 self.roster.mark(name, Standing.REFUSED, str(error))
                 followed.member = self.roster.members((name,))[name]
                 self._say(f"{error}")
+
+    def _forget(self, name: str, followed: Followed) -> None:
+        """Let go of what is known of a member that is over: memory is that of those that run, however many have."""
+        is_over = followed.member.standing.is_over and followed.analysis is None
+        if followed.store.is_open and is_over and not self._has_more(followed) and not self._is_truth(name):
+            followed.store.forget()
 
     def _fits(self, followed: Followed) -> bool:
         return followed.store.grid is not None and followed.member.standing is not Standing.REFUSED

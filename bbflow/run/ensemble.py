@@ -10,16 +10,15 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 
-import msgspec
-
 from bbflow.ensemble.gathering import EnsembleFold
-from bbflow.ensemble.places import CONTACT, DOWN, LOCK, RESULTS, STATUS, UP, claim_ensemble
-from bbflow.ensemble.roster import Member, Verdict
+from bbflow.ensemble.places import CONTACT, DOWN, LOCK, RESULTS, UP, claim_ensemble
+from bbflow.ensemble.roster import Verdict
 from bbflow.ensemble.settings import EnsembleAnalysis
+from bbflow.ensemble.status import read_status, write_status
 from bbflow.errors import BbflowError, ConfigError, NodeError, StreamError, describe_end
 from bbflow.host.atomic import write_whole
 from bbflow.host.leftovers import VARIABLE, run_name
-from bbflow.host.locks import lock, locked_alone
+from bbflow.host.locks import locked_alone
 from bbflow.landing.client import status_of, tell_node
 from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.landing.requests import DropRequest
@@ -152,40 +151,6 @@ def _status_of(output: Path) -> str:
     return str(shown_attributes(output / RESULTS).get("bbflow_status", ""))
 
 
-class MemberStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How a member is, for those who ask."""
-
-    name: str
-    """Its name."""
-    standing: str
-    """As `Standing` has it."""
-    attempts: int
-    """How often it was started."""
-    times: int
-    """How many of its times are folded."""
-    why: str = ""
-    """What it lacks."""
-
-
-class EnsembleStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How an ensemble is, for those who ask."""
-
-    name: str
-    """The ensemble's."""
-    written_s: float
-    """When this was written, in seconds since the epoch."""
-    state: str
-    """running, complete or incomplete."""
-    members: tuple[MemberStatus, ...]
-    """All."""
-    open_moments: int
-    """MomentFiles whose states are kept."""
-    state_bytes: int
-    """What they take in memory."""
-    shown: dict[str, int]
-    """MomentFiles of each window that are complete."""
-
-
 def serve(analysis: EnsembleAnalysis, contact: Path, cluster: Cluster | None = None) -> bool:
     """Be an ensemble's analysis until all members are over.
 
@@ -242,45 +207,6 @@ def _gather(gathering: EnsembleFold, analysis: EnsembleAnalysis) -> bool:
     return complete
 
 
-def write_status(gathering: EnsembleFold, analysis: EnsembleAnalysis, state: str) -> None:
-    """Write how the ensemble is."""
-    status = EnsembleStatus(
-        name=analysis.ensemble.name,
-        written_s=time.time(),
-        state=state,
-        members=tuple(
-            MemberStatus(
-                name=name, standing=member.standing.value, attempts=member.number, times=times, why=_why(member)
-            )
-            for name, (member, times) in gathering.progress.items()
-        ),
-        open_moments=sum(not ledger.closed for ledger in gathering.moments.ledgers.values()),
-        state_bytes=gathering.moments.bytes,
-        shown=gathering.complete_moments,
-    )
-    write_whole(analysis.output / STATUS, msgspec.json.encode(status))
-
-
-def read_status(output: Path) -> EnsembleStatus:
-    """Read how an ensemble is.
-
-    Raises
-    ------
-    ConfigError
-        If there is none.
-    """
-    try:
-        return msgspec.json.decode((output / STATUS).read_bytes(), type=EnsembleStatus)
-    except FileNotFoundError:
-        raise ConfigError(f"there is no ensemble in {output}: start one with 'bbflow ensemble up'") from None
-
-
-def _why(member: Member) -> str:
-    if member.mark is not None and member.mark.attempt >= member.number:
-        return member.mark.why
-    return member.verdict.why if member.verdict is not None and member.verdict.attempt >= member.number else ""
-
-
 def _say(text: str) -> None:
     print(f"bbflow: {text}", file=sys.stderr, flush=True)
 
@@ -297,17 +223,6 @@ def told_contact(output: Path, contact: Path) -> Iterator[None]:
 
 
 # The process that keeps the nodes, and starts the analysis again
-
-
-def is_up(output: Path) -> bool:
-    """Whether an ensemble is kept by a process of this host."""
-    try:
-        held = lock(output / UP, wait=False, create=False)
-    except OSError:
-        return False
-    if held is not None:
-        os.close(held)
-    return held is None
 
 
 def keep(config: Path, analysis: EnsembleAnalysis, contact: Path | None, scheduler: str | None) -> int:

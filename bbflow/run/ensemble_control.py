@@ -5,15 +5,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bbflow.ensemble.config import load_ensemble
 from bbflow.ensemble.places import CONTACT, DOWN, LOG, STATUS, STORE, claim_ensemble
 from bbflow.ensemble.roster import MemberRoster, Standing
-from bbflow.ensemble.settings import EnsembleAnalysis
+from bbflow.ensemble.settings import EnsembleAnalysis, split_run
+from bbflow.ensemble.status import EnsembleStatus, is_up, read_status
 from bbflow.errors import ConfigError, NodeError, StreamError
-from bbflow.run.ensemble import EnsembleStatus, is_up, read_status
 from bbflow.run.member import check_member, run_member
 
 if TYPE_CHECKING:
@@ -108,6 +109,49 @@ class Ensemble:
             Its exit code; 0, started or not, if there is enough of the member.
         """
         return run_member(self.analysis, member, command, dict(os.environ))
+
+    def run_all(self, command: Sequence[str], at_once: int) -> dict[str, int]:
+        """Run the programs of all members that aren't over, some at once, the others as these end.
+
+        Parameters
+        ----------
+        command
+            In its words, {member} and {start} stand for the member's name and start.
+        at_once
+            How many.
+
+        Returns
+        -------
+        dict
+            Member's name to its exit code.
+        """
+        runs = self.analysis.ensemble.runs
+        standings = {name: own.standing for name, own in MemberRoster(self.output).members(runs).items()}
+        with ThreadPoolExecutor(at_once) as pool:
+            try:
+                found = {
+                    name: pool.submit(self.run, name, [_filled(word, name) for word in command])
+                    for name in runs
+                    if not standings[name].is_over
+                }
+                return {name: future.result() for name, future in found.items()}
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)  # those that run end by the same Ctrl-C
+                raise
+
+    def settle(self) -> bool:
+        """Wait until no member runs and all that they wrote is folded; return whether nothing is missing.
+
+        Unlike `wait` it doesn't wait for members that failed, and may be started again.
+        """
+        while True:
+            over = self.wait(POLL_S)
+            if over is not None:
+                return over
+            standings = [member.standing for member in self.status().members]
+            waited_for = {Standing.FAILED.value, Standing.ANNOUNCED.value}
+            if Standing.RUNNING.value not in standings and waited_for.intersection(standings):
+                return False
 
     def status(self) -> EnsembleStatus:
         """Say how each member is.
@@ -217,3 +261,8 @@ class Ensemble:
         return xr.concat(
             list(opened.values()), along, data_vars="all", coords="minimal", compat="override", join="outer"
         )
+
+
+def _filled(word: str, run: str) -> str:
+    start, member = split_run(run)
+    return word.replace("{member}", member).replace("{start}", start)

@@ -1,11 +1,14 @@
 """An ensemble from Python: what its members have on the nodes now, as one dataset, and what came of them."""
 
+import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import bbflow_adios2
+import bbflow_catalogs
 import numpy as np
 import pytest
 from members import MemberStreams, field, gathered
@@ -19,6 +22,7 @@ from bbflow.errors import ConfigError, StreamError
 from bbflow.run.ensemble import told_contact
 from bbflow.run.member import SUFFIX_VARIABLE
 
+CATALOG = Path(bbflow_catalogs.__file__).parent / "ensembles"
 CONFIG = """
 stream: model
 output: {folder}/out
@@ -83,3 +87,26 @@ def test_what_cannot_be_is_refused_in_one_line(tmp_path):
             call()
     with pytest.raises(ConfigError, match="its members are 1 to 3"):
         ensemble.spare("7", "enough")
+
+
+@pytest.mark.timeout(300)
+def test_one_command_runs_all_members_of_the_catalog_s_ensemble_and_scores_them(tmp_path):
+    for path in CATALOG.iterdir():
+        if path.is_file():
+            shutil.copy(path, tmp_path)
+    config = tmp_path / "lorenz96.yml"
+    config.write_text(config.read_text().replace("members: 1000", "members: 2").replace("show: 20", "show: 2"))
+    words = [sys.executable, "-m", "bbflow", "ensemble", "run", "lorenz96.yml", "--at-once", "2"]
+    words += ["--", sys.executable, "lorenz96.py", "{member}"]
+    ran = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=250)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    spec = importlib.util.spec_from_file_location("lorenz96_of_the_catalog", tmp_path / "lorenz96.py")
+    model = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(model)
+    with bbflow.open_results(tmp_path / "lorenz96-ensemble" / "ensemble.zarr") as found:
+        got = found.x_step_mean.values
+    states = [model.begin(name) for name in ("1", "2")]
+    for row in got:
+        np.testing.assert_allclose(row, np.mean(states, axis=0), rtol=1e-12)
+        states = [model.step(x) for x in states]
+    assert bbflow.Ensemble(CATALOG / "climate.yml").analysis.ensemble.members[-1] == "50"

@@ -8,7 +8,7 @@ from waves import Waves
 
 from bbflow import open_results
 from bbflow.ensemble.roster import MemberRoster
-from bbflow.run.ensemble import read_status
+from bbflow.ensemble.status import read_status
 from testsupport.waiting import until
 
 

@@ -23,7 +23,7 @@ from bbflow.ensemble.config import load_ensemble
 from bbflow.ensemble.places import CONTACT
 from bbflow.ensemble.roster import MemberRoster, Standing
 from bbflow.ensemble.settings import suffix_of
-from bbflow.run.ensemble import read_status
+from bbflow.ensemble.status import read_status
 from bbflow.run.member import SUFFIX_VARIABLE
 
 SHAPE, STEPS, WAVE = (8, 16), 8, 20
@@ -78,6 +78,7 @@ class Waves:
         self.roster = MemberRoster(self.analysis.output)
         self.kills, self.killed = kills, {"serve": 0, "node": 0}
         self.most_bytes = {"serve": 0, "node": 0}
+        self.reached = {0: -1}
         self.due = {kind: sorted(self.random.sample(range(members), kills)) for kind in self.killed}
         self.started = 0
         self.dying = set(self.random.sample(range(1, members + 1), members // 10))
@@ -150,11 +151,20 @@ class Waves:
             for pid in pids:
                 self.most_bytes[kind] = max(self.most_bytes[kind], resident(pid))
         for kind, due in self.due.items():
+            if kind == "serve" and not self._gets_further():
+                continue  # one that is killed again and again before it gets anywhere isn't started any more
             if due and self.started > due[0] and found[kind]:
                 with suppress(ProcessLookupError):  # it has just been killed, and the next one isn't there yet
                     os.kill(found[kind][0], signal.SIGKILL)
                     self.killed[kind] += 1
                     due.pop(0)
+
+    def _gets_further(self):
+        """Say whether more of the members' times are folded than when the analysis was killed last."""
+        now = sum(member.times for member in read_status(self.analysis.output).members)
+        if self.killed["serve"] not in self.reached:  # what was folded before the kill may be told after it
+            self.reached[self.killed["serve"]] = now
+        return now > self.reached[self.killed["serve"]]
 
     def check(self):
         """Compare with xarray over the members' BP5 files; return what was compared."""
