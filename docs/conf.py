@@ -1,7 +1,9 @@
 """How `make docs` makes the site; its source is the whole repository, so that links between folders hold."""
 
 import os
+import sys
 from importlib.metadata import version as version_of
+from pathlib import Path
 
 project = "bbflow"
 author = "the bbflow developers"
@@ -43,3 +45,14 @@ autodoc_default_options = {"members": True}
 html_theme = "pydata_sphinx_theme"
 html_title = "bbflow"
 html_theme_options = {"show_toc_level": 2, "navigation_depth": 2}
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+def setup(app):
+    """Write the options of all commands for this build; ``commands.md`` includes them."""
+    from commands_page import options
+
+    build = Path(app.srcdir) / "build"
+    build.mkdir(exist_ok=True)
+    (build / "commands.md").write_text(options())

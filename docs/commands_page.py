@@ -1,7 +1,4 @@
-"""The page of all commands and options: ``PYTHONPATH=tests/cli python -m commands_page > docs/commands.md``.
-
-What a command does, and what each option means, is told once: where the parser is made.
-"""
+"""All commands with their options, for the site: what each means is told once, where the parser is made."""
 
 import argparse
 from importlib import import_module
@@ -12,16 +9,21 @@ from bbflow_pegasus.cli import BBFLOW_PEGASUS
 from bbflow.cli import BBFLOW
 
 PROGRAMS = (BBFLOW, BBFLOW_PEGASUS)
-HEAD = """# Commands
-
-All commands with all their options, as `bbflow COMMAND --help` prints them. Which of them does what you want is in
-[the overview](index.md); each page that is named there has examples.
-"""
 
 
-def page():
-    """Return the page."""
-    return "\n".join([HEAD, *(part for program in PROGRAMS for part in _program(program))])
+def overview():
+    """Return a table of all commands, for the page as it is kept."""
+    rows = [
+        f"| `{program.name} {name}` | {_sentence(summary)} |"
+        for program in PROGRAMS
+        for name, summary in program.commands.items()
+    ]
+    return "\n".join(["| | |", "| --- | --- |", *rows])
+
+
+def options():
+    """Return a section for each command."""
+    return "\n".join(part for program in PROGRAMS for part in _program(program))
 
 
 def _program(program):
@@ -77,7 +79,3 @@ def _meaning(action, parser):
 
 def _sentence(text):
     return text[:1].upper() + text[1:].rstrip(".") + "." if text else ""
-
-
-if __name__ == "__main__":
-    print(page(), end="")
