@@ -1,7 +1,7 @@
 """Make the weights of a remap from one grid to another, as a file for 'remap:' in the configuration, or for CDO.
 
-A grid is a NetCDF file with its latitudes and longitudes, or a name: r360x180, hp512 or hpz9 (HEALPix, nested).
-Analyses make the same weights themselves for 'remapnn: r360x180' and 'remapcon: r360x180'.
+A grid is a NetCDF file with its latitudes and longitudes, or a name: r360x180, n32 (Gaussian), hp512 or hpz9 (HEALPix,
+nested). Analyses make the same weights themselves for 'remapnn: r360x180' and the like.
 
 Example:
   bbflow weights ocean.nc r360x180 --method nn --output weights.nc
@@ -25,7 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--method",
         choices=[*MADE],
         default="nn",
-        help="nn: the nearest neighbour; con: first-order conservative, of latitudes and longitudes (default: nn)",
+        help="nn: the nearest neighbour; dis: four by distance; bil: bilinear, and con: first-order conservative, both "
+        "of latitudes and longitudes (default: nn)",
     )
     parser.add_argument("--output", type=Path, default=Path("weights.nc"), help="the file (default: %(default)s)")
 

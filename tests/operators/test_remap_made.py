@@ -80,6 +80,53 @@ def test_conservative_weights_are_those_of_cdo(tmp_path, source, target):
     np.testing.assert_allclose(ours.share, 1)
 
 
+@needs_cdo
+@pytest.mark.parametrize(
+    ("source", "target", "method"),
+    [
+        ("r36x18", "n7", "nn"), ("n5", "r23x16", "nn"), ("r36x18", "n7", "bil"), ("n5", "r23x16", "bil"),
+        ("n5", "r23x16", "dis"),
+    ],
+)  # fmt: skip
+def test_weights_of_neighbours_are_those_of_cdo(tmp_path, source, target, method):
+    field, file = tmp_path / "field.nc", tmp_path / "weights.nc"
+    subprocess.run(["cdo", "-s", "-f", "nc", f"-random,{source},1", field], check=True)
+    subprocess.run(["cdo", "-s", f"gen{method},{target}", field, file], check=True)
+    mesh, reach = target_of(target), np.abs(target_of(source).lat).max()
+    ours, theirs = make_weights(method, target_of(source), mesh), read_weights(file)
+    # Beyond the last parallel CDO's gendis gives a nearer point less than a farther one.
+    rows = np.abs(mesh.lat) < (reach if method == "dis" else 90)
+    np.testing.assert_allclose(dense(ours)[rows], dense(theirs)[rows], atol=1e-6)
+
+
+@settings(max_examples=20, deadline=None)
+@given(points=st.integers(4, 40), seed=st.integers(0, 999))
+def test_weights_by_distance_are_those_of_a_search_of_all_points(points, seed):
+    random = np.random.default_rng(seed)
+    source = Mesh((points,), random.uniform(-90, 90, points), random.uniform(-180, 540, points))
+    target = target_of("hpz1")
+    apart = np.linalg.norm(on_sphere(*target.centres)[:, None] - on_sphere(*source.centres), axis=2)
+    expected = np.where(apart <= np.sort(apart, axis=1)[:, 3:4], 1 / apart, 0)
+    made = dense(make_weights("dis", source, target))
+    np.testing.assert_allclose(made, expected / expected.sum(axis=1, keepdims=True), rtol=1e-9)
+
+
+@needs_cdo
+def test_gaussian_cells_are_those_of_cdo(tmp_path):
+    subprocess.run(["cdo", "-s", "-f", "nc", "-gridarea", "-random,n24,1", tmp_path / "area.nc"], check=True)
+    mesh = target_of("n24")
+    with xr.open_dataset(tmp_path / "area.nc") as theirs:
+        np.testing.assert_allclose(mesh.axes()[0], theirs.lat, atol=1e-9)
+        np.testing.assert_allclose(mesh.axes()[1], theirs.lon, atol=1e-9)
+        np.testing.assert_allclose(mesh.area.reshape(mesh.shape), theirs.cell_area / 6371000**2, rtol=2e-3)
+
+
+def test_what_goes_half_around_the_globe_makes_no_bilinear_weights():
+    half = rectilinear(np.linspace(-90, 90, 10), np.linspace(0, 180, 10))
+    with pytest.raises(ConfigError, match="that go around the globe"):
+        make_weights("bil", half, regular(4, 8))
+
+
 @settings(max_examples=30, deadline=None)
 @given(points=st.integers(1, 40), seed=st.integers(0, 999))
 def test_nearest_neighbours_are_those_of_a_search_of_all_points(points, seed):
@@ -93,7 +140,7 @@ def test_nearest_neighbours_are_those_of_a_search_of_all_points(points, seed):
 
 
 @needs_cdo
-@pytest.mark.parametrize("method", ["nn", "con"])
+@pytest.mark.parametrize("method", ["nn", "dis", "bil", "con"])
 def test_a_file_that_is_written_is_what_cdo_takes_and_what_is_read_again(tmp_path, method, capfd):
     field, file, result = (tmp_path / name for name in ("field.nc", "weights.nc", "result.nc"))
     subprocess.run(["cdo", "-s", "-f", "nc", "-b", "F64", "-random,r36x18,1", field], check=True)

@@ -244,8 +244,7 @@ def test_grids_that_cant_be_had_are_refused_with_the_configuration(item, says):
 
 @pytest.mark.parametrize(("item", "says"), [
     ({"remap": {}}, "name a file of weights"),
-    ({"remap": "r360x180"}, "weights can be made for remapnn and remapcon: name a file"),
-    ({"remapbil": {"grid": "r360x180"}}, "weights can be made for remapnn and remapcon: name a file"),
+    ({"remap": "r360x180"}, "weights can be made for remapnn, remapdis, remapbil, remapcon: name a file"),
     ({"healpix": {"zom": 3}}, "did you mean 'zoom'"),
     ({"healpix": {}}, "name a zoom"),
     ({"remap": {"weights": "w.nc", "areamin": 0.5}}, "did you mean 'area_min'"),

@@ -37,8 +37,8 @@ ELSEWHERE: Mapping[str, str] = {
         _HEIGHTS,
     ),
     **dict.fromkeys(("dtr", "eca_dtr"), "of shorter steps or daily extremes: DTR"),
-    **{f"remap{how}": _REMAP.format(f"remap{how}") for how in ("con", "nn")},
-    **{f"remap{how}": _REMAP_BY_FILE for how in ("", "bil", "bic", "dis", "con2", "ycon", "scon", "laf")},
+    **{f"remap{how}": _REMAP.format(f"remap{how}") for how in ("con", "nn", "bil", "dis")},
+    **{f"remap{how}": _REMAP_BY_FILE for how in ("", "bic", "con2", "ycon", "scon", "laf")},
     **dict(_by_rows()),
     "anomaly": "of: tas - clim, fields: {clim: FILE}, as ymonsub",
     **{f"{over}avg": "the same with mean for avg, which is equal where nothing is missing"
@@ -65,7 +65,8 @@ ELSEWHERE: Mapping[str, str] = {
     **{f"eca_r{q}ptot": "R95pTOT, with thresholds of that percentile, divided by PRCPTOT" for q in (75, 90, 95, 99)},
     "fdns": "of: tn < 273.15 and snd < 0.01, operators: [sum], of daily steps",
     "timderivative": "deltat, divided by the time between two steps",
-    **dict.fromkeys(("gencon", "gennn"), "space: {remapcon: r360x180}, for which weights are made; or bbflow weights"),
+    **{f"gen{how}": f"space: {{remap{how}: r360x180}}, for which weights are made; or bbflow weights"
+       for how in ("con", "nn", "bil", "dis")},
 }  # fmt: skip
 """Name to what says it here."""
 LACKING: Mapping[str, str] = {
@@ -85,7 +86,7 @@ LACKING: Mapping[str, str] = {
     **dict.fromkeys(("histsum", "histmean"), "a histogram counts; it keeps no sums of its bins' values"),
     **dict.fromkeys(("meandiff2test", "varquot2test"), "'mean', 'std' and 'count' are what the test needs"),
     **dict.fromkeys(("smooth", "smooth9"), "a point has no neighbours in other ranks' blocks: coarsen or remap"),
-    **dict.fromkeys(("genbic", "genbil", "gencon2", "gendis", "genlaf", "genycon", "genscon"),
+    **dict.fromkeys(("genbic", "gencon2", "genlaf", "genycon", "genscon"),
                     "such weights aren't made here: a file of CDO's or ESMF's is read"),
     **dict.fromkeys(("remapeta", "remapeta_s", "remapeta_z"), "levels go to pressures or heights, not to hybrid ones"),
     "vertcumhl": "sums lie on the levels themselves: vertcum",

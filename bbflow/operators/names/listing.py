@@ -52,9 +52,9 @@ SPACES: Mapping[str, tuple[str, str]] = {
     "anomaly": ("the field without its mean over dimensions", "anomaly: [lon]"),
     "remap": ("another grid, by a file of weights", "remap: weights.nc"),
     "remapcon": ("the same, of conservative weights", "remapcon: r360x180"),
-    "remapbil": ("the same, of bilinear ones", "remapbil: weights.nc"),
+    "remapbil": ("the same, of bilinear ones", "remapbil: r360x180"),
     "remapnn": ("the same, of nearest neighbours", "remapnn: r360x180"),
-    "remapdis": ("the same, of weights by distance", "remapdis: weights.nc"),
+    "remapdis": ("the same, of weights by distance", "remapdis: r360x180"),
     "healpix": ("the cells of HEALPix, nested; as pyramid, coarser ones too", "{healpix: {zoom: 7}, pyramid: true}"),
     "coarsen": ("boxes of this many points", "{coarsen: {lat: 2, lon: 2}, how: max}"),
 }

@@ -1,18 +1,20 @@
-"""Weights that are made here: nearest neighbours of any centres, and conservative ones along parallels and meridians.
+"""Weights that are made here: of neighbours of any centres, and bilinear and conservative ones along parallels.
 
 What needs the corners of arbitrary cells is left to CDO, ESMF and TempestRemap, whose files are read.
 """
+
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from bbflow.errors import ConfigError
 from bbflow.operators.space.installed import check_installed
-from bbflow.operators.space.meshes import Mesh, on_sphere
+from bbflow.operators.space.meshes import SAME, Mesh, on_sphere
 from bbflow.operators.space.weights import Weights, sparse
 from bbflow.operators.steps import Array
 
-MADE = {"nn": "Nearest neighbor", "con": "Conservative remapping"}
-"""The methods, and what files call them."""
+NEIGHBOURS = 4
+"""Of so many centres distances count, as in CDO's remapdis."""
 
 
 def make_weights(method: str, source: Mesh, target: Mesh) -> Weights:
@@ -21,16 +23,16 @@ def make_weights(method: str, source: Mesh, target: Mesh) -> Weights:
     Parameters
     ----------
     method
-        One of `MADE`: nn or con.
+        One of `MADE`.
     source, target
-        Grids whose centres are known; for con both along parallels and meridians.
+        Grids whose centres are known; for con both along parallels and meridians, for bil the source, around the globe.
 
     Raises
     ------
     ConfigError
         If centres aren't known, or the method isn't to be had of these grids.
     """
-    return _nearest(source, target) if method == "nn" else _conservative(source, target)
+    return MADE[method](source, target)
 
 
 def _nearest(source: Mesh, target: Mesh) -> Weights:
@@ -38,13 +40,74 @@ def _nearest(source: Mesh, target: Mesh) -> Weights:
 
     Points without a place, as ocean models have them on land, are nobody's neighbours.
     """
-    check_installed("scipy", "remapnn without a file of weights")
+    (here, places), (there, wanted) = (_placed(mesh) for mesh in (source, target))
+    _, found = _neighbours(places, wanted, 1)
+    links = here[found[:, 0]], there, np.ones(len(there))
+    return sparse("weights of remapnn", "nn", (source, target), (source.size, target.size), links)
+
+
+def _by_distance(source: Mesh, target: Mesh) -> Weights:
+    """Weigh the nearest centres by the inverse of their distance, as CDO's remapdis does; of equally near ones, any."""
+    (here, places), (there, wanted) = (_placed(mesh) for mesh in (source, target))
+    distances, found = _neighbours(places, wanted, min(NEIGHBOURS, len(here)))
+    links = here[found].reshape(-1), np.repeat(there, found.shape[1]), _inverse(distances).reshape(-1)
+    return sparse("weights of remapdis", "dis", (source, target), (source.size, target.size), links)
+
+
+def _neighbours(places: Array, wanted: Array, count: int) -> tuple[Array, Array]:
+    """Return the nearest places to each point: distances and numbers, of shape (points, count)."""
+    check_installed("scipy", "a remap without a file of weights")
     from scipy.spatial import cKDTree
 
-    (here, places), (there, wanted) = (_placed(mesh) for mesh in (source, target))
-    _, found = cKDTree(places).query(wanted)
-    links = here[np.asarray(found, np.int64)], there, np.ones(len(there))
-    return sparse("weights of remapnn", "nn", (source, target), (source.size, target.size), links)
+    distances, found = cKDTree(places).query(wanted, k=count)
+    shape = len(wanted), count
+    return np.reshape(distances, shape), np.reshape(np.asarray(found, np.int64), shape)
+
+
+def _inverse(distances: Array) -> Array:
+    """Return weights of sum 1 along the last axis; a centre that is the point itself has all."""
+    shares = 1 / np.maximum(distances, 1e-14)
+    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+
+
+def _bilinear(source: Mesh, target: Mesh) -> Weights:
+    """Interpolate between two parallels and two meridians; beyond the last parallel by distance, as CDO's remapbil."""
+    axes = source.axes()
+    if axes is None or not all(_spans_globe(*axes)):
+        raise ConfigError(
+            "remapbil can be made here of grids of latitudes and longitudes that go around the globe: write weights "
+            "with CDO ('cdo genbil,GRID FILE weights.nc') and name the file"
+        )
+    (lat, lon), (there, wanted) = axes, _placed(target)
+    y, x = target.centres[0][there], target.centres[1][there]
+    rows, parallels = np.argsort(lat), np.sort(lat)
+    columns, meridians = np.argsort(lon % 360), np.sort(lon % 360)
+    inside = (y >= parallels[0] - SAME) & (y <= parallels[-1] + SAME)
+    upper = np.clip(np.searchsorted(parallels, y, side="right"), 1, len(lat) - 1)
+    north = np.clip((y - parallels[upper - 1]) / (parallels[upper] - parallels[upper - 1]), 0, 1)
+    right = np.searchsorted(meridians, x % 360, side="right") % len(lon)
+    width = (meridians[right] - meridians[right - 1]) % 360
+    east = ((x - meridians[right - 1]) % 360) / width
+    rows_of, columns_of = np.stack([upper - 1, upper]), np.stack([right - 1, right])
+    shares_of, sides = np.stack([1 - north, north]), np.stack([1 - east, east])
+    corners = [(up, more) for up in (0, 1) for more in (0, 1)]
+    found = np.stack([rows[rows_of[up]] * len(lon) + columns[columns_of[more]] for up, more in corners], axis=1)
+    shares = np.stack([shares_of[up] * sides[more] for up, more in corners], axis=1)
+    if not inside.all():
+        here, places = _placed(source)
+        chords, near = _neighbours(places, wanted[~inside], NEIGHBOURS)
+        found[~inside], shares[~inside] = here[near], _inverse(2 * np.arcsin(chords / 2))
+    links = found.reshape(-1), np.repeat(there, NEIGHBOURS), shares.reshape(-1)
+    return sparse("weights of remapbil", "bil", (source, target), (source.size, target.size), links)
+
+
+def _spans_globe(lat: Array, lon: Array) -> tuple[bool, bool]:
+    """Whether parallels reach both poles, and meridians go around, but for a gap as between the others."""
+    if len(lat) < 2 or len(lon) < 3:
+        return False, False
+    gaps, turned = np.diff(np.sort(lat)), np.sort(lon % 360)
+    around = np.diff(np.append(turned, turned[0] + 360))
+    return 90 - np.abs(lat).max() <= gaps.max() + SAME, bool(around.max() <= 1.5 * np.median(around))
 
 
 def _placed(mesh: Mesh) -> tuple[Array, Array]:
@@ -58,7 +121,7 @@ def _placed(mesh: Mesh) -> tuple[Array, Array]:
     lat, lon = mesh.centres
     known = np.flatnonzero(np.isfinite(lat) & np.isfinite(lon))
     if not len(known):
-        raise ConfigError("remapnn: all latitudes or longitudes of a grid are missing")
+        raise ConfigError("remap: all latitudes or longitudes of a grid are missing")
     return known, on_sphere(lat[known], lon[known])
 
 
@@ -142,3 +205,9 @@ def _shared_meridians(one: Array, other: Array) -> tuple[Array, Array, Array]:
     found = [_shared(one - turns + shift, other) for shift in (0, -360, 360)]
     own, theirs, length = (np.concatenate(items) for items in zip(*found, strict=True))
     return own, theirs, np.deg2rad(length)
+
+
+MADE: Mapping[str, Callable[[Mesh, Mesh], Weights]] = {
+    "nn": _nearest, "dis": _by_distance, "bil": _bilinear, "con": _conservative,
+}  # fmt: skip
+"""The methods."""

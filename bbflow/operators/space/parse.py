@@ -189,7 +189,7 @@ def _remap(method: str) -> Callable[[Any], tuple[Move, ...]]:
         if "weights" not in own and "grid" not in own:
             raise ConfigError("name a file of weights, or a grid such as r360x180 to make them for")
         if "weights" not in own and method not in MADE:
-            raise ConfigError(f"weights can be made for {' and '.join(f'remap{name}' for name in MADE)}: name a file")
+            raise ConfigError(f"weights can be made for {', '.join(f'remap{name}' for name in MADE)}: name a file")
         others = {key: text(own[key]) for key in ("weights", "fraction", "grid") if own.get(key) is not None}
         if is_named(others.get("grid", "")):
             check_named(others["grid"])

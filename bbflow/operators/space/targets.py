@@ -20,16 +20,22 @@ if TYPE_CHECKING:
     import xarray as xr
 
 REGULAR = re.compile(r"r(\d{1,6})x(\d{1,6})")
+GAUSSIAN = re.compile(r"[nN](\d{1,4})")
 HEALPIX_NSIDE = re.compile(r"hp(\d{1,8})(_nested)?")
 HEALPIX_ZOOM = re.compile(r"hpz(\d{1,2})")
+MOST_GAUSSIAN = 1280
+"""2560 latitudes: the roots of higher polynomials take minutes."""
 MOST_ZOOM = 13
 """8e8 cells: their numbers are int32 in the weights."""
-NAMED = "r360x180 (longitudes x latitudes, as in CDO), hp512 or hpz9 (HEALPix of that nside or zoom, nested)"
+NAMED = (
+    "r360x180 (longitudes x latitudes, as in CDO), n32 (Gaussian, of 64 latitudes), hp512 or hpz9 (HEALPix of that "
+    "nside or zoom, nested)"
+)
 
 
 def is_named(text: str) -> bool:
     """Whether a text is the name of a grid, and no path."""
-    return any(pattern.fullmatch(text) for pattern in (REGULAR, HEALPIX_NSIDE, HEALPIX_ZOOM))
+    return any(pattern.fullmatch(text) for pattern in (REGULAR, GAUSSIAN, HEALPIX_NSIDE, HEALPIX_ZOOM))
 
 
 def target_of(text: str, directory: str = "") -> Mesh:
@@ -38,7 +44,7 @@ def target_of(text: str, directory: str = "") -> Mesh:
     Parameters
     ----------
     text
-        Such as r360x180, hp512, hpz9, or a path.
+        Such as r360x180, n32, hp512, hpz9, or a path.
     directory
         Where a relative path begins.
 
@@ -61,6 +67,9 @@ def check_named(text: str) -> None:
     if found := REGULAR.fullmatch(text):
         if not all(map(int, found.groups())):
             raise ConfigError(f"{text!r} has no points")
+    elif found := GAUSSIAN.fullmatch(text):
+        if not 0 < int(found[1]) <= MOST_GAUSSIAN:
+            raise ConfigError(f"{text!r}: Gaussian grids go from n1 to n{MOST_GAUSSIAN}")
     elif found := HEALPIX_NSIDE.fullmatch(text):
         nside = int(found[1])
         if nside < 1 or nside & (nside - 1):
@@ -83,18 +92,34 @@ def _named(text: str) -> Mesh:
     zoom = _zoom(text)
     if zoom is not None:
         return healpix(zoom)
+    if GAUSSIAN.fullmatch(text):
+        return gaussian(int(text[1:]))
     columns, rows = map(int, text[1:].split("x"))
     return regular(rows, columns)
+
+
+def gaussian(number: int) -> Mesh:
+    """Return the full Gaussian grid that CDO calls n<number>, from north to south: 2 number x 4 number points.
+
+    Its latitudes are the arcsines of the roots of the Legendre polynomial of their number.
+    """
+    roots, _ = np.polynomial.legendre.leggauss(2 * number)
+    return _between(np.rad2deg(np.arcsin(roots))[::-1], 4 * number)
 
 
 def regular(rows: int, columns: int) -> Mesh:
     """Return the grid that CDO calls r<columns>x<rows>: from longitude 0; an odd number of rows has the poles."""
     with_poles = rows > 1 and rows % 2 == 1
     lat = np.linspace(-90, 90, rows) if with_poles else -90 + (np.arange(rows) + 0.5) * 180 / rows
-    lon = np.arange(columns) * 360 / columns
-    parallels = np.concatenate([[-90], (lat[:-1] + lat[1:]) / 2, [90]])
+    return _between(lat, columns)
+
+
+def _between(lat: Array, columns: int) -> Mesh:
+    """Return a grid of parallels, whose cells' edges lie halfway between them, and even meridians from longitude 0."""
+    rows, lon, pole = len(lat), np.arange(columns) * 360 / columns, np.copysign(90, lat[-1])
+    parallels = np.concatenate([[-pole], (lat[:-1] + lat[1:]) / 2, [pole]])
     meridians = (np.arange(columns + 1) - 0.5) * 360 / columns
-    area = np.repeat(np.diff(np.sin(np.deg2rad(parallels))) * 2 * np.pi / columns, columns)
+    area = np.repeat(np.abs(np.diff(np.sin(np.deg2rad(parallels)))) * 2 * np.pi / columns, columns)
     edges = tuple(np.stack([lines[:-1], lines[1:]], axis=1) for lines in (parallels, meridians))
     return Mesh((rows, columns), np.repeat(lat, columns), np.tile(lon, rows), area=area, edges=(edges[0], edges[1]))
 

@@ -290,7 +290,12 @@ def _degrees(name: str, data: "xr.Dataset", wanted: str) -> Array | None:
     return np.rad2deg(values) if radians else values
 
 
-MAP_METHODS = {"nn": "Nearest neighbor", "con": "Conservative remapping using clipping on sphere"}
+MAP_METHODS = {
+    "nn": "Nearest neighbor",
+    "dis": "Distance weighted avg of nearest neighbors",
+    "bil": "Bilinear remapping",
+    "con": "Conservative remapping using clipping on sphere",
+}
 """What CDO calls the methods in its files."""
 
 
