@@ -1,25 +1,28 @@
 """What an IOnode does when its master commands it."""
 
-from contextlib import nullcontext
+import errno
+import threading
+from contextlib import contextmanager, nullcontext
 
 import pytest
 
 from bbflow.errors import ProtocolError
 from bbflow.files.client.calling import address_of
-from bbflow.files.commands import DropCommand, FetchCommand, UploadCommand
+from bbflow.files.commands import DropCommand, FetchCommand, FillCommand, UploadCommand
 from bbflow.files.ionode.fills import Fills
 from bbflow.files.ionode.storage import Storage
 from bbflow.files.ionode.transfers import Transfers
 from bbflow.files.pieces import Pieces
+from testsupport.waiting import PATIENCE_S
 
 
 def at_once(_):
     return nullcontext()
 
 
-def transfers_of(directory, addresses):
+def transfers_of(directory, addresses, gate=at_once):
     pieces, storage = Pieces(directory), Storage(str(directory / "storage"))
-    return Transfers("io", pieces, Fills(pieces, storage, at_once, 1), storage, lambda: addresses, at_once)
+    return Transfers("io", pieces, Fills(pieces, storage, gate, 1), storage, lambda: addresses, at_once)
 
 
 def test_an_upload_in_pieces_of_no_bytes_is_refused(tmp_path):
@@ -40,6 +43,22 @@ def test_a_copy_that_another_node_has_not_in_full_leaves_nothing(servers, tmp_pa
     with pytest.raises(OSError, match=reason):
         transfers.slow[FetchCommand](command, print)
     assert not list((tmp_path / "pieces").iterdir())
+
+
+def test_the_master_hears_of_a_piece_that_it_drops_while_it_comes(tmp_path):
+    may_pass, answers = threading.Event(), []
+
+    @contextmanager
+    def gate(_):
+        may_pass.wait(PATIENCE_S)
+        yield
+
+    transfers = transfers_of(tmp_path, {}, gate)
+    command = FillCommand(task=1, path="f", key="1.0", start=0, bytes=8, facts=(8, ""), urgent=False)
+    transfers.slow[FillCommand](command, answers.append)
+    transfers.quick[DropCommand](DropCommand(task=2, keys=("1.0",)))
+    may_pass.set()
+    assert [(answer.done, answer.errno) for answer in answers] == [(False, None), (True, errno.ESTALE)]
 
 
 @pytest.mark.parametrize("before", ["drop", "finish"])

@@ -104,10 +104,12 @@ class Fills:
                 raise fill.error or OSError(errno.EIO, f"piece {key} was given up")
 
     def give_up(self, key: str) -> None:
-        """Stop a piece that nobody needs any more."""
+        """Stop a piece that nobody needs any more; who asked for it is told, and waits for nothing else."""
         with self._changed:
-            self._fills.pop(key, None)
+            fill = self._fills.pop(key, None)
             self._changed.notify_all()
+        if fill is not None and fill.error is None:
+            fill.done(OSError(errno.ESTALE, f"piece {key} was given up"))
 
     def _run(self, chunks: Chunks, passage: Passage) -> None:
         while True:

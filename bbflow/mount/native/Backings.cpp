@@ -43,6 +43,13 @@ bool Backings::IsBacked(const uint64_t node)
     return IsBackedLocked(node);
 }
 
+bool Backings::IsCached(const uint64_t node)
+{
+    const std::lock_guard<std::mutex> lock(m_Mutex);
+    const auto found = m_Ways.find(node);
+    return found != m_Ways.end() && found->second.Backing == 0;
+}
+
 bool Backings::TryOpenUnbacked(const uint64_t node)
 {
     const std::lock_guard<std::mutex> lock(m_Mutex);

@@ -40,6 +40,9 @@ public:
 
     bool IsBacked(uint64_t node);
 
+    /** Whether somebody has it open whom the kernel may give bytes that it keeps. */
+    bool IsCached(uint64_t node);
+
     /** One open file less. */
     void Close(uint64_t node);
 

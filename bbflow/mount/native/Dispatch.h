@@ -16,8 +16,9 @@ namespace bbflow
 class Dispatch
 {
 public:
-    /** Makes the kernel forget the bytes of a file from an offset on, and its attributes. */
-    using Invalidate = std::function<void(FileId, uint64_t)>;
+    /** Makes the kernel forget the bytes of a file from an offset on (none if that is -1), and its
+     *  attributes. */
+    using Invalidate = std::function<void(uint64_t, int64_t)>;
 
     Dispatch(Files &files, Backings &backings, NodeIds &nodes, KnownNodes &known,
              Invalidate invalidate)
@@ -65,9 +66,10 @@ private:
     void RenameWithFlags(const Request &request, Reply &reply);
     void Forget(const Request &request, Reply &reply);
     void ForgetMany(const Request &request, Reply &reply);
-    fuse_entry_out Found(const Entry &entry);
+    fuse_entry_out Found(const Caller &caller, const Entry &entry);
 
     // DispatchAttributes.cpp
+    void Announce(const Caller &caller, uint64_t node, const struct stat &attributes);
     void GetAttributes(const Request &request, Reply &reply);
     void SetAttributes(const Request &request, Reply &reply);
     void Statistics(const Request &request, Reply &reply);
@@ -83,6 +85,7 @@ private:
     void Release(const Request &request, Reply &reply);
     void Allocate(const Request &request, Reply &reply);
     void Seek(const Request &request, Reply &reply);
+    bool TakeSize(uint64_t node, uint32_t flags, const OpenFile &file);
     void WriteToEnd(const Request &request, std::string_view bytes, uint64_t offset);
     fuse_open_out Opened(FileId id, uint32_t flags, std::unique_ptr<OpenFile> file);
 
@@ -92,7 +95,8 @@ private:
     void ReadDirectoryPlus(const Request &request, Reply &reply);
     void ReleaseDirectory(const Request &request, Reply &reply);
     void SyncDirectory(const Request &request, Reply &reply);
-    std::string EncodeWhole(FileId parent, const DirectoryEntry &entry, uint64_t next);
+    std::string EncodeWhole(const Caller &caller, FileId parent, const DirectoryEntry &entry,
+                            uint64_t next);
 };
 
 } // end namespace bbflow

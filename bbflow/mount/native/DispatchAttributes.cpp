@@ -33,12 +33,33 @@ Change ChangeOf(const fuse_setattr_in &in)
 
 } // end empty namespace
 
+/** Has the kernel find a file as long as it is about to be told. Whoever reads it from the kernel's
+ *  pages would see zeros in the last one, if the file has become longer elsewhere: so bytes that
+ *  come from now on are the new ones, and then what the kernel has of the end goes. */
+void Dispatch::Announce(const Caller &caller, const uint64_t node, const struct stat &attributes)
+{
+    if (!S_ISREG(attributes.st_mode))
+    {
+        return;
+    }
+    const auto size = static_cast<uint64_t>(attributes.st_size);
+    const uint64_t before = m_Known.Announce(node, size);
+    if (before != size && m_Backings.IsCached(node))
+    {
+        m_Files.LookAgain(caller, NodeIds::FileOf(node));
+        m_Invalidate(node, static_cast<int64_t>(std::min(before, size)));
+    }
+    m_Known.Tell(node, size);
+}
+
 void Dispatch::GetAttributes(const Request &request, Reply &reply)
 {
     const auto &in = request.As<fuse_getattr_in>();
     OpenFile *open = (in.getattr_flags & FUSE_GETATTR_FH) != 0 ? FileOf(in.fh) : nullptr;
     const FileId id = request.File();
-    reply.SendStruct(ToKernel(m_Files.Get(request.By, id, open), m_Files.KeptSecs(id)));
+    const struct stat attributes = m_Files.Get(request.By, id, open);
+    Announce(request.By, request.Header.nodeid, attributes);
+    reply.SendStruct(ToKernel(attributes, m_Files.KeptSecs(id)));
 }
 
 void Dispatch::SetAttributes(const Request &request, Reply &reply)
@@ -49,8 +70,13 @@ void Dispatch::SetAttributes(const Request &request, Reply &reply)
     {
         DropPrivileges(request);
     }
-    reply.SendStruct(
-        ToKernel(m_Files.Set(request.By, request.File(), ChangeOf(in), open), 0.0));
+    const struct stat attributes = m_Files.Set(request.By, request.File(), ChangeOf(in), open);
+    if ((in.valid & FATTR_SIZE) != 0)
+    {
+        m_Known.SetSize(request.Header.nodeid, static_cast<uint64_t>(attributes.st_size));
+    }
+    Announce(request.By, request.Header.nodeid, attributes);
+    reply.SendStruct(ToKernel(attributes, 0.0));
 }
 
 /** A write or a new owner takes the set-user-id bit, and the set-group-id bit of a program. */

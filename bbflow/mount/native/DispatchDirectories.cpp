@@ -17,6 +17,11 @@ void Append(std::string &bytes, const void *part, const size_t size)
     bytes.append(static_cast<const char *>(part), size);
 }
 
+size_t BytesOf(const DirectoryEntry &entry)
+{
+    return FUSE_DIRENT_ALIGN(FUSE_NAME_OFFSET + entry.Name.size());
+}
+
 /** Gives an entry in the kernel's form. */
 std::string Encode(const DirectoryEntry &entry, const uint64_t next)
 {
@@ -28,25 +33,22 @@ std::string Encode(const DirectoryEntry &entry, const uint64_t next)
     header.type = (entry.Kind & S_IFMT) >> 12;
     Append(bytes, &header, FUSE_NAME_OFFSET);
     bytes += entry.Name;
-    bytes.resize(FUSE_DIRENT_ALIGN(bytes.size()), '\0');
+    bytes.resize(BytesOf(entry), '\0');
     return bytes;
 }
 
-/** @param encode gives an entry, and the number of the next, in the kernel's form */
+/** @param head how many bytes stand before an entry
+ *  @param encode gives one, and the number of the next, in the kernel's form */
 template <class Encoding>
-void SendPart(const Request &request, Reply &reply, const Encoding &encode)
+void SendPart(const Request &request, Reply &reply, const size_t head, const Encoding &encode)
 {
     const auto &in = request.As<fuse_read_in>();
     const Listing &listing = ListingOf(in.fh);
     std::string bytes;
-    for (size_t i = in.offset; i < listing.size(); ++i)
+    for (size_t i = in.offset;
+         i < listing.size() && bytes.size() + head + BytesOf(listing[i]) <= in.size; ++i)
     {
-        const std::string one = encode(listing[i], i + 1);
-        if (bytes.size() + one.size() > in.size)
-        {
-            break;
-        }
-        bytes += one;
+        bytes += encode(listing[i], i + 1);
     }
     reply.Send(bytes);
 }
@@ -69,27 +71,31 @@ void Dispatch::OpenDirectory(const Request &request, Reply &reply)
 
 void Dispatch::ReadDirectory(const Request &request, Reply &reply)
 {
-    SendPart(request, reply, Encode);
+    SendPart(request, reply, 0, Encode);
 }
 
 void Dispatch::ReadDirectoryPlus(const Request &request, Reply &reply)
 {
-    SendPart(request, reply, [&](const DirectoryEntry &entry, const uint64_t next)
-             { return EncodeWhole(request.Header.nodeid, entry, next); });
+    SendPart(request, reply, sizeof(fuse_entry_out),
+             [&](const DirectoryEntry &entry, const uint64_t next)
+             { return EncodeWhole(request.By, request.Header.nodeid, entry, next); });
 }
 
 /** Nothing of it may be kept: the kernel may have been told to forget it before it takes it in.
  *  With attributes as they are now: when the directory was opened, files may have been shorter, and
  *  the kernel would take that for news. */
-std::string Dispatch::EncodeWhole(const FileId parent, const DirectoryEntry &entry,
-                                  const uint64_t next)
+std::string Dispatch::EncodeWhole(const Caller &caller, const FileId parent,
+                                  const DirectoryEntry &entry, const uint64_t next)
 {
     const bool isDots = entry.Name == "." || entry.Name == "..";
     const std::optional<Entry> known = isDots ? std::nullopt : m_Files.Peek(parent, entry);
     fuse_entry_out out{};
     if (known)
     {
-        out = ToKernel(*known, m_Nodes.NodeOf(known->Id), 0.0, 0.0);
+        const uint64_t node = m_Nodes.NodeOf(known->Id);
+        m_Known.Look(node);
+        Announce(caller, node, known->Attributes);
+        out = ToKernel(*known, node, 0.0, 0.0);
         out.generation = m_Nodes.GenerationOf(known->Id);
     }
     std::string bytes;

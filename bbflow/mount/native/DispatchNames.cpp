@@ -3,13 +3,15 @@
 namespace bbflow
 {
 
-fuse_entry_out Dispatch::Found(const Entry &entry)
+fuse_entry_out Dispatch::Found(const Caller &caller, const Entry &entry)
 {
     const uint64_t node = m_Nodes.NodeOf(entry.Id);
     if (entry.IsNew)
     {
         m_Known.Note(node);
     }
+    m_Known.Look(node);
+    Announce(caller, node, entry.Attributes);
     const double kept = m_Files.KeptSecs(entry.Id);
     fuse_entry_out out =
         ToKernel(entry, node, m_Known.Has(node) ? kept : 0.0, m_MayForgetNames ? kept : 0.0);
@@ -19,7 +21,8 @@ fuse_entry_out Dispatch::Found(const Entry &entry)
 
 void Dispatch::Lookup(const Request &request, Reply &reply)
 {
-    reply.SendStruct(Found(m_Files.Lookup(request.By, request.Header.nodeid, request.TextAt(0))));
+    reply.SendStruct(
+        Found(request.By, m_Files.Lookup(request.By, request.Header.nodeid, request.TextAt(0))));
 }
 
 void Dispatch::MakeDirectory(const Request &request, Reply &reply)
@@ -27,29 +30,31 @@ void Dispatch::MakeDirectory(const Request &request, Reply &reply)
     const auto &in = request.As<fuse_mkdir_in>();
     const std::string name = request.TextAt(sizeof(in));
     reply.SendStruct(
-        Found(m_Files.MakeDirectory(request.By, request.Header.nodeid, name, in.mode)));
+        Found(request.By, m_Files.MakeDirectory(request.By, request.Header.nodeid, name, in.mode)));
 }
 
 void Dispatch::MakeNode(const Request &request, Reply &reply)
 {
     const auto &in = request.As<fuse_mknod_in>();
     const std::string name = request.TextAt(sizeof(in));
-    reply.SendStruct(
-        Found(m_Files.MakeNode(request.By, request.Header.nodeid, name, in.mode, in.rdev)));
+    reply.SendStruct(Found(
+        request.By, m_Files.MakeNode(request.By, request.Header.nodeid, name, in.mode, in.rdev)));
 }
 
 void Dispatch::Symlink(const Request &request, Reply &reply)
 {
     const std::string name = request.TextAt(0);
     const std::string target = request.TextAt(name.size() + 1, 4095);
-    reply.SendStruct(Found(m_Files.MakeSymlink(request.By, request.Header.nodeid, name, target)));
+    reply.SendStruct(
+        Found(request.By, m_Files.MakeSymlink(request.By, request.Header.nodeid, name, target)));
 }
 
 void Dispatch::Link(const Request &request, Reply &reply)
 {
     const auto &in = request.As<fuse_link_in>();
     const std::string name = request.TextAt(sizeof(in));
-    reply.SendStruct(Found(m_Files.Link(request.By, in.oldnodeid, request.Header.nodeid, name)));
+    reply.SendStruct(
+        Found(request.By, m_Files.Link(request.By, in.oldnodeid, request.Header.nodeid, name)));
 }
 
 void Dispatch::ReadLink(const Request &request, Reply &reply)
@@ -89,8 +94,9 @@ void Dispatch::RenameWithFlags(const Request &request, Reply &reply)
 
 void Dispatch::Forget(const Request &request, Reply &)
 {
-    m_Known.Drop(request.Header.nodeid);
-    m_Files.Forget(request.Header.nodeid, request.As<fuse_forget_in>().nlookup);
+    const uint64_t lookups = request.As<fuse_forget_in>().nlookup;
+    m_Known.Forget(request.Header.nodeid, lookups);
+    m_Files.Forget(request.Header.nodeid, lookups);
 }
 
 void Dispatch::ForgetMany(const Request &request, Reply &)
@@ -100,7 +106,7 @@ void Dispatch::ForgetMany(const Request &request, Reply &)
     const auto *one = reinterpret_cast<const fuse_forget_one *>(rest.data());
     for (size_t i = 0; i < in.count && (i + 1) * sizeof(*one) <= rest.size(); ++i)
     {
-        m_Known.Drop(one[i].nodeid);
+        m_Known.Forget(one[i].nodeid, one[i].nlookup);
         m_Files.Forget(one[i].nodeid, one[i].nlookup);
     }
 }

@@ -36,6 +36,27 @@ bool MayWriteDirectly(const uint32_t flags, const OpenFile &file)
 
 } // end empty namespace
 
+/** Sees to it that the kernel asks for a file's size if it has another one than who opens it gets.
+ *  @return whether it may take the file for longer all the same, until it has asked */
+bool Dispatch::TakeSize(const uint64_t node, const uint32_t flags, const OpenFile &file)
+{
+    const std::optional<uint64_t> size = file.Size();
+    if ((flags & O_TRUNC) != 0)
+    {
+        m_Known.SetSize(node, 0);
+    }
+    if (!size || (flags & O_TRUNC) != 0)
+    {
+        return false;
+    }
+    const bool mayBeLonger = m_Known.MayBeLonger(node, *size);
+    if (mayBeLonger || m_Known.HasOtherSize(node, *size))
+    {
+        m_Invalidate(node, -1);
+    }
+    return mayBeLonger;
+}
+
 /** @param flags of open(2) */
 fuse_open_out Dispatch::Opened(const uint64_t node, const uint32_t flags,
                                std::unique_ptr<OpenFile> file)
@@ -44,12 +65,13 @@ fuse_open_out Dispatch::Opened(const uint64_t node, const uint32_t flags,
     const bool isRead = (flags & O_ACCMODE) == O_RDONLY;
     out.open_flags = isRead ? FOPEN_NOFLUSH : 0; // a close(2) of it changes nothing
     const Passage passage = m_Backings.Open(node, file->Backing());
+    const bool mayBeLonger = TakeSize(node, flags, *file); // after it counts as open: see Announce
     if (passage.Backing > 0)
     {
         out.open_flags |= FOPEN_PASSTHROUGH | (passage.IsAsked ? FOPEN_DIRECT_IO : 0);
         SetBackingId(out, passage.Backing);
     }
-    else if (file->IsShorter || (m_HasDirectWrites && MayWriteDirectly(flags, *file)))
+    else if (mayBeLonger || (m_HasDirectWrites && MayWriteDirectly(flags, *file)))
     {
         out.open_flags |= FOPEN_DIRECT_IO;
     }
@@ -96,7 +118,7 @@ void Dispatch::Create(const Request &request, Reply &reply)
     Entry made;
     std::unique_ptr<OpenFile> file =
         m_Files.Create(request.By, request.Header.nodeid, name, in.mode, in.flags, made);
-    const fuse_entry_out entry = Found(made);
+    const fuse_entry_out entry = Found(request.By, made);
     const fuse_open_out open = Opened(entry.nodeid, in.flags, std::move(file));
     reply.Send({reinterpret_cast<const char *>(&entry), sizeof(entry)},
                {reinterpret_cast<const char *>(&open), sizeof(open)});
@@ -107,7 +129,22 @@ void Dispatch::Read(const Request &request, Reply &reply)
     const auto &in = request.As<fuse_read_in>();
     const size_t most = std::min(in.size, MostBytes);
     char *room = reply.Room(most);
-    const size_t n = FileOf(in.fh).Read(request.By, room, most, in.offset);
+    OpenFile &file = FileOf(in.fh);
+    const auto isUnsure = [&](const size_t n)
+    {
+        return n < most && !file.IsDirect && file.Size() && !file.IsWritten() &&
+               m_Known.MayBeLonger(request.Header.nodeid, in.offset + n);
+    };
+    size_t n = file.Read(request.By, room, most, in.offset);
+    if (isUnsure(n))
+    {
+        m_Files.LookAgain(request.By, request.File());
+        n = file.Read(request.By, room, most, in.offset);
+        if (isUnsure(n))
+        {
+            throw Errno(EIO); // it got shorter while it was open: the kernel would add zeros
+        }
+    }
     reply.Send({room, n});
 }
 
@@ -119,6 +156,7 @@ void Dispatch::Write(const Request &request, Reply &reply)
         DropPrivileges(request);
     }
     const std::string_view bytes = request.Body().substr(sizeof(in), in.size);
+    m_Known.Extend(request.Header.nodeid, in.offset + bytes.size());
     fuse_write_out out{};
     if ((in.flags & O_APPEND) != 0)
     {
@@ -142,7 +180,7 @@ void Dispatch::WriteToEnd(const Request &request, const std::string_view bytes,
     const uint64_t end = file.Append(request.By, bytes, offset);
     if (end != offset && file.IsDirect)
     {
-        m_Invalidate(request.Header.nodeid, std::min(end, offset));
+        m_Invalidate(request.Header.nodeid, static_cast<int64_t>(std::min(end, offset)));
     }
 }
 
@@ -170,6 +208,7 @@ void Dispatch::Release(const Request &request, Reply &reply)
 void Dispatch::Allocate(const Request &request, Reply &reply)
 {
     const auto &in = request.As<fuse_fallocate_in>();
+    m_Known.Extend(request.Header.nodeid, in.offset + in.length);
     FileOf(in.fh).Allocate(request.By, static_cast<int>(in.mode), in.offset, in.length);
     reply.Send();
 }

@@ -56,10 +56,6 @@ public:
     /** Whether the kernel writes it without its pages: it holds none of them then. */
     bool IsDirect = false;
 
-    /** Whether the kernel may take it for longer than it is: it would fill what it reads with
-     * zeros. */
-    bool IsShorter = false;
-
     virtual size_t Read(const Caller &caller, char *target, size_t most, uint64_t offset) = 0;
     virtual size_t Write(const Caller &caller, std::string_view bytes, uint64_t offset) = 0;
 
@@ -85,6 +81,13 @@ public:
      */
     virtual int Backing() const { return -1; }
 
+    /** How long the file is for whoever has it open; nothing if others may change it at any time.
+     */
+    virtual std::optional<uint64_t> Size() const { return std::nullopt; }
+
+    /** Whether it is being written here: then nobody else changes it. */
+    virtual bool IsWritten() const { return false; }
+
     /** Whether what is written lands in this host's memory: the kernel's pages would be a copy. */
     virtual bool IsWrittenHere() const { return false; }
 
@@ -104,6 +107,8 @@ public:
 
     /** Whether the backing file of a file (`OpenFile::Backing`) takes what is written to it. */
     virtual bool HasWritableBackings() const { return false; }
+    /** Lets those who have a file open read what others have made of it since. */
+    virtual void LookAgain(const Caller &, FileId) {}
     virtual Entry Lookup(const Caller &caller, FileId parent, const std::string &name) = 0;
     /** What is known of an entry of a directory that was listed, without asking anybody; the
      *  kernel can look it up itself. */

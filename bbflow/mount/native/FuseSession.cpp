@@ -40,7 +40,7 @@ constexpr uint64_t Wanted = FUSE_ASYNC_READ | FUSE_ATOMIC_O_TRUNC | FUSE_BIG_WRI
 FuseSession::FuseSession(const int device, Files &files, const SessionOptions &options)
 : m_Device(device), m_Options(options), m_Files(files), m_Backings(device),
   m_Dispatch(files, m_Backings, m_Nodes, m_Known,
-             [this](const FileId id, const uint64_t offset) { Invalidate(id, offset); })
+             [this](const uint64_t node, const int64_t offset) { Invalidate(node, offset); })
 {
     if (options.KeepsAwake)
     {

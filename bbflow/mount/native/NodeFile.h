@@ -21,6 +21,8 @@ public:
     void Allocate(const Caller &caller, int mode, uint64_t offset, uint64_t bytes) override;
     uint64_t Seek(const Caller &caller, uint64_t offset, int whence) override;
     int Backing() const override;
+    std::optional<uint64_t> Size() const override { return m_State->Size(); }
+    bool IsWritten() const override { return m_State->IsWritten(); }
     bool IsWrittenHere() const override { return m_State->IsHere(); }
     bool MayKeepCache() const override;
 

@@ -104,6 +104,14 @@ Entry NodeFiles::Lookup(const Caller &caller, const FileId parent, const std::st
     return Shown(caller, attr);
 }
 
+void NodeFiles::LookAgain(const Caller &caller, const FileId id)
+{
+    if (const std::shared_ptr<OpenInode> state = VolumeOf(id).FindState(id))
+    {
+        state->LookAgain(caller);
+    }
+}
+
 struct stat NodeFiles::Get(const Caller &caller, const FileId id, OpenFile *)
 {
     Volume &volume = VolumeOf(id);
@@ -364,7 +372,6 @@ std::unique_ptr<OpenFile> NodeFiles::AskToOpen(const Caller &caller, const FileI
                                                const bool isForWriting, const bool isTruncated)
 {
     Volume &volume = VolumeOf(id);
-    const std::optional<Attr> before = volume.Kept().Find(id);
     const Value reply =
         volume.Ask(caller, By(caller, {{"op", "open"},
                                        {"ino", id},
@@ -373,19 +380,12 @@ std::unique_ptr<OpenFile> NodeFiles::AskToOpen(const Caller &caller, const FileI
                                        {"pid", static_cast<uint64_t>(caller.Pid)}}));
     const int64_t handle = state->TakeOpened(reply, isForWriting, isTruncated);
     const Attr attr = AttrIn(reply);
-    const bool isShorter = before && before->File.Attributes.st_size > attr.File.Attributes.st_size;
     if (state->IsCold())
     {
         volume.Lingering().CloseAll(); // what comes needs room
     }
     volume.Kept().Keep(attr, reply.UnsignedAt("seq"));
-    auto file = std::make_unique<NodeFile>(volume, id, state, handle, isForWriting);
-    if (isShorter) // the storage has another one since this mount's programs asked
-    {
-        m_Kernel.ForgetAttributes(id);
-        file->IsShorter = true;
-    }
-    return file;
+    return std::make_unique<NodeFile>(volume, id, state, handle, isForWriting);
 }
 
 std::unique_ptr<OpenFile> NodeFiles::Create(const Caller &caller, const FileId parent,

@@ -19,6 +19,7 @@ public:
     void SetKernel(KernelMemory kernel) { m_Kernel = std::move(kernel); }
 
     double KeptSecs(const FileId id) override { return VolumeOf(id).Link().KernelSecs(); }
+    void LookAgain(const Caller &caller, FileId id) override;
     Entry Lookup(const Caller &caller, FileId parent, const std::string &name) override;
     void Forget(FileId id, uint64_t) override { m_Seen.Drop(id); }
     struct stat Get(const Caller &caller, FileId id, OpenFile *open) override;

@@ -157,6 +157,12 @@ int64_t OpenInode::TakeOpened(const Value &reply, const bool isForWriting, const
     return handle;
 }
 
+bool OpenInode::IsWritten()
+{
+    const Reading lock(m_Mutex);
+    return HasOwnLayout();
+}
+
 /** What a writer has is newer than what the master tells others, and lies where its handle says. */
 bool OpenInode::HasOwnLayout() const { return m_IsDirty || !m_Writers.empty(); }
 

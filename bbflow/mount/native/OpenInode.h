@@ -89,6 +89,11 @@ public:
 
     uint64_t Size();
 
+    /** Takes in what others have made of it, unless it is written here or the master is away. */
+    void LookAgain(const Caller &caller);
+
+    bool IsWritten();
+
     /** Whether the file's beginning, or all of it, lies on this host or will. */
     bool IsHere();
 

@@ -35,6 +35,26 @@ void OpenInode::Reopen(const Caller &caller)
     }
 }
 
+void OpenInode::LookAgain(const Caller &caller)
+{
+    const std::optional<Attr> latest = m_Volume.Kept().Find(m_Id);
+    {
+        const Reading lock(m_Mutex);
+        if (m_Readers.empty() || HasOwnLayout() || (latest && m_Committed == latest->Version))
+        {
+            return;
+        }
+    }
+    try
+    {
+        Reopen(caller);
+    }
+    catch (const Errno &)
+    {
+        // It is gone, or nobody knows: who reads beyond what this mount has of it gets EIO.
+    }
+}
+
 size_t OpenInode::Read(const Caller &caller, char *target, const size_t most, const uint64_t offset)
 {
     Patience patience(m_Volume.Link().Patience());
