@@ -17,7 +17,7 @@ from bbflow.operators.steps import Array, DType, Steps, Views
 from bbflow.operators.windows.parse import parse_window
 from bbflow.operators.windows.spans import Run, StepsSpan
 from bbflow.operators.windows.window import Window
-from bbflow.reading.sections import flag, one_of
+from bbflow.reading.sections import flag, one_of, positive
 
 
 class Transform(ABC):
@@ -152,6 +152,34 @@ class CumulativeSum(Transform):
 
 
 @dataclass(frozen=True, slots=True)
+class Shift(Transform):
+    """Gives the value of some steps before, in float64: missing in the first ones, as in xarray's shift."""
+
+    steps: int
+    """How many."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return "shift"
+
+    def fields(self, dtype: DType) -> tuple[StateField, ...]:
+        """Return the last steps, the oldest first."""
+        return (StateField("past", "f8", (self.steps,)),)
+
+    def clear(self, views: Views) -> None:
+        """No step so far."""
+        views["past"][...] = np.nan
+
+    def apply(self, views: Views, steps: Steps) -> list[Array]:
+        """Give the oldest of the last steps for each, and keep it instead."""
+        now = [np.where(steps.valid_in(at), block, np.nan).astype("f8") for at, block in enumerate(steps.values)]
+        series = [*views["past"].copy(), *now]
+        views["past"][...] = series[len(now) :]
+        return series[: len(now)]
+
+
+@dataclass(frozen=True, slots=True)
 class TransformKind:
     """What the configuration may name."""
 
@@ -207,6 +235,13 @@ KINDS: Mapping[str, TransformKind] = {
             CumulativeSum,
             {"skipna": Parameter(flag, "if false, all is missing after a missing value", True)},
             "cumsum",
+        ),
+        TransformKind(
+            "shift",
+            "the value of some steps before, such as for a correlation with a lag",
+            Shift,
+            {"steps": Parameter(positive, "how many", 1)},
+            "shift: {steps: 3}",
         ),
     )
 }

@@ -152,3 +152,21 @@ def test_names_and_maps_become_transforms():
 def test_what_is_wrong_is_named_with_the_nearest_valid_name(items, message):
     with pytest.raises(ConfigError, match=message):
         parse_transforms(items)
+
+
+@given(batches(), st.integers(1, 5), st.data())
+@settings(deadline=None, max_examples=100)
+def test_a_shift_gives_the_value_of_steps_before_however_they_come(case, count, data):
+    values, fill, _ = case
+    (transform,) = parse_transforms([{"shift": {"steps": count}}])
+    (field,) = transform.fields(values.dtype)
+    views = {field.name: np.empty((*field.inner, values.shape[1]))}
+    transform.clear(views)
+    filled = None if fill is None else np.asarray(fill, values.dtype)
+    made = [
+        block
+        for part in data.draw(cuts(len(values)))
+        for block in transform.apply(views, Steps(list(values[part]), filled))
+    ]
+    expected = np.concatenate([np.full((count, values.shape[1]), np.nan), masked(values, fill)])[: len(values)]
+    np.testing.assert_array_equal(np.array(made).reshape(values.shape), expected)

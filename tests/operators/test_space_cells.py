@@ -151,3 +151,34 @@ def test_weights_that_may_be_a_variable_or_the_areas_of_the_cells_are_refused():
     _, ours = result(space, FIELD, coordinates, attributes)
     _, mean = result("fldmean", FIELD, coordinates, attributes)
     assert ours == mean
+
+
+ROWS, COLUMNS = np.meshgrid(np.arange(8.0), np.arange(10.0), indexing="ij")
+TURNED = {"nav_lat": 8 * ROWS + COLUMNS - 30, "nav_lon": (36 * COLUMNS + 3 * ROWS + 340) % 360}
+PLACES = {"nav_lat": {"units": NORTH}, "nav_lon": {"units": EAST}}
+BOX = {"lat": [-10, 20], "lon": [330, 60]}
+INSIDE = (TURNED["nav_lat"] >= -10) & (TURNED["nav_lat"] <= 20) & ((TURNED["nav_lon"] - 330) % 360 <= 90)
+
+
+def test_a_box_of_a_curvilinear_grid_leaves_the_others_out():
+    field = np.random.default_rng(7).normal(size=INSIDE.shape)
+    _, found = result({"box": BOX}, field, TURNED, PLACES, ("y", "x"))
+    np.testing.assert_array_equal(found, np.where(INSIDE, field, np.nan))
+    _, mean = result({"box": BOX, "mean": ["y", "x"]}, field, TURNED, PLACES, ("y", "x"))
+    np.testing.assert_allclose(mean, field[INSIDE].mean())
+
+
+def test_a_box_of_a_list_of_cells_chooses_them(tmp_path):
+    cells = {name: values.reshape(-1) for name, values in TURNED.items()}
+    field = np.random.default_rng(7).normal(size=INSIDE.size)
+    placement, found = result("sellonlatbox,330,60,-10,20", field, cells, PLACES, ("cell",))
+    np.testing.assert_array_equal(found, field[INSIDE.reshape(-1)])
+    np.testing.assert_array_equal(placement.coordinates["nav_lat"], TURNED["nav_lat"][INSIDE])
+
+
+@pytest.mark.parametrize("ravel", [True, False])
+def test_a_box_without_cells_is_refused(ravel):
+    places = {name: values.reshape(-1) if ravel else values for name, values in TURNED.items()}
+    shape = places["nav_lat"].shape
+    with pytest.raises(ConfigError, match=r"has no point: they go from -30 to"):
+        result({"box": {"lat": [70, 80]}}, np.zeros(shape), places, PLACES, ("y", "x")[: len(shape)])

@@ -77,6 +77,8 @@ def operators_of(files):
                    "operators": ["mean"]},
         "march": {"of": "where(m == 3, tas, nan)", "fields": {"m": {"calendar": "month"}}, "operators": ["mean"]},
         "TX90p": {"of": "tas", "operators": [{"TX90p": {"thresholds": str(files / "days.zarr"), "window": "run"}}]},
+        "lagged": {"of": "tas", "transforms": [{"shift": {"steps": 2}}],
+                   "operators": [{"correlation": {"with": "tas"}}]},
         "pair": {"of": "tas", "fields": days, "operators": [{"covariance": {"with": "tx90 + 0 * tas"}}]},
     }  # fmt: skip
 
@@ -107,6 +109,9 @@ def test_statistics_with_fields_of_files_are_those_of_all_steps(files, size, nod
     np.testing.assert_allclose(results.march_run_mean[0], TAS[MONTH_OF == 2].mean(axis=0), rtol=1e-6)
     np.testing.assert_allclose(results.TX90p_run_TX90p[0], 100 * warm.mean(axis=0))
     assert results.TX90p_run_TX90p.attrs["units"] == "%"
+    early, late = (part - part.mean(axis=0) for part in (TAS[:-2].astype("f8"), TAS[2:].astype("f8")))
+    lagged = (early * late).sum(axis=0) / np.sqrt((early**2).sum(axis=0) * (late**2).sum(axis=0))
+    np.testing.assert_allclose(results.lagged_run_correlation[0], lagged, rtol=1e-6)
     pairs = ((TAS - TAS.mean(axis=0)) * (DAYS[DAY_OF] - DAYS[DAY_OF].mean(axis=0))).mean(axis=0)
     np.testing.assert_allclose(results.pair_run_covariance[0], pairs, rtol=1e-5)
 

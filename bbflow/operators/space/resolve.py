@@ -279,6 +279,10 @@ class Draft:
 
 
 def _box(draft: Draft, box: Box) -> Draft:
+    kind, grid = common_kind(box.dim), draft.grid
+    is_dim = box.dim in grid.dims or kind in {grid.kind(axis) for axis in range(len(grid.dims))}
+    if kind in (LAT, LON) and not is_dim and len(shapes := grid.auxiliary_shapes(kind)) == 1:
+        return _box_of_cells(draft, box, kind, *shapes)
     place = draft.find(box.dim)
     values, what = draft.values(place), f"box {{{box.dim}: [{box.low:g}, {box.high:g}]}}"
     track = draft.tracks[place]
@@ -289,6 +293,34 @@ def _box(draft: Draft, box: Box) -> Draft:
     if np.array_equal(longitudes, values[chosen]):
         return after
     return replace(after, shifted={**after.shifted, track.name: longitudes})
+
+
+def _box_of_cells(draft: Draft, box: Box, kind: str, shape: tuple[int, ...]) -> Draft:
+    """Choose cells of a list by their latitudes or longitudes; of a curvilinear grid the others become missing."""
+    what = f"box {{{box.dim}: [{box.low:g}, {box.high:g}]}}"
+    if draft.reduction:
+        raise ConfigError(f"{what} comes after the {draft.reduction.how}: put it first")
+    values = draft.grid.auxiliary(kind, shape)
+    assert values is not None
+    low, high = (box.low, box.high) if kind == LON else sorted((box.low, box.high))
+    if kind == LON:
+        width = high - low if high >= low else (high - low) % 360
+        kept = (values - low + WITHIN) % 360 <= width + 2 * WITHIN
+    else:
+        kept = (values >= low - WITHIN) & (values <= high + WITHIN)
+    if len(shape) == 1:
+        (axis,) = (at for at, size in enumerate(draft.grid.shape) if size == shape[0])
+        place = next(at for at, track in enumerate(draft.tracks) if track.axes == (axis,))
+        chosen = np.flatnonzero(kept[draft.tracks[place].indices[0]])
+        if len(chosen):
+            return draft.chosen(place, chosen, what)
+    if not kept.any() or len(shape) == 1:
+        raise ConfigError(f"{what} has no point: they go from {np.nanmin(values):g} to {np.nanmax(values):g}")
+    return replace(draft, factors=(*draft.factors, fitted(what, kept.reshape(shape), draft.grid)))
+
+
+WITHIN = 1e-9
+"""Degrees that cells may lie beyond a box: rounding."""
 
 
 def _select(draft: Draft, select: Select) -> Draft:
