@@ -26,6 +26,13 @@ def test_a_path_is_a_few_modules_that_are_there(path):
     assert not [name for name in modules.values() if not any((root / name).is_file() for root in ROOTS)]
 
 
+def test_the_readme_names_each_engine_and_plugin():
+    readme = (ROOT / "README.md").read_text()
+    parts = [path.name for path in ROOT.iterdir() if path.name.endswith(("-engine", "-executor", "-plugin"))]
+    assert len(parts) >= 6
+    assert not [part for part in parts if f"`{part}`" not in readme]
+
+
 PAGES = [ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 NAMED = re.compile(r"`([a-z][\w.-]*/[\w/.-]+\.(?:py|cpp|h|json|yml))`")
 """A file of the project, by a path with a folder."""
