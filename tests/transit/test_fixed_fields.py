@@ -71,6 +71,16 @@ def test_a_fixed_field_that_is_put_again_in_its_step_has_not_changed(tmp_path):
     np.testing.assert_allclose(ran.results.product_run_mean[0], (TAS * LAND).mean(axis=0))
 
 
+def test_a_fixed_field_that_changes_with_a_step_that_is_left_out_is_said(tmp_path):
+    days = [0.0, 1.0, 2.0, 1.0, 3.0, 4.0]
+    own = {0: [("land", LAND)], 3: [("land", LAND + 1)]}
+    ranks = [[[*own.get(step, ()), ("time", day), ("tas", TAS[step])] for step, day in enumerate(days)]]
+    config = {"operators": {"product": OPERATORS["product"]}, "time": {"late": "skip"}}
+    ran = run_program(tmp_path, ranks, config, {"time/units": "days since 2001-01-01"})
+    assert not ran.outcome.complete
+    assert "land changes with time, as seen in step 3" in ran.told
+
+
 def test_a_fixed_field_of_another_shape_is_refused(tmp_path):
     ranks = [[[*([("land", LAND[0])] if step == 0 else []), ("tas", TAS[step])] for step in range(STEPS)]]
     with pytest.raises(ConfigError, match="land"):

@@ -66,6 +66,15 @@ def test_steps_weigh_as_long_as_it_is_to_the_next_one(tmp_path):
     assert (outcome.complete, outcome.errors, results.missing_run.item()) == (True, (), 0)
 
 
+def test_a_step_is_as_long_as_to_the_next_one_that_counts(tmp_path):
+    rounded = [float(np.float32(time)) for time in (0.3, 0.4)]  # as a restart file has them
+    times = [0.0, 0.1, 0.2, 0.3, 0.4, *rounded, 0.5, 1e30, 0.6]
+    operators = {"x": {"operators": ["mean"], "weights": "time"}}
+    outcome, results = run(tmp_path, program(times), operators, time={"late": "skip"})
+    assert float(results.x_run_mean[0, 0]) == pytest.approx(np.mean([0, 1, 2, 3, 4, 7, 9]), rel=1e-5)
+    assert (outcome.complete, outcome.steps, outcome.late) == (True, 7, 3)
+
+
 def test_months_weigh_as_their_bounds_say_or_by_their_days(tmp_path):
     ends = np.cumsum([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
     times, bounds = ((ends[1:] + ends[:-1]) / 2).tolist(), np.stack([ends[:-1], ends[1:]], axis=1).tolist()

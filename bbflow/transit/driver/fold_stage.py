@@ -366,9 +366,10 @@ class FoldStage(PacedStage):
         started_s = min((receipt.started_s for receipt in self._receipts), default=self._tasks.started_s)
         ended_s = max((receipt.ended_s for receipt in self._receipts), default=time.time())
         size = sum(receipt.bytes for receipt in self._receipts)
+        landed = [number for number in self.run.view.steps_after(self.folding.cursor) if number <= batch.through]
         self.folding.take(batch, self._receipts)
-        if batch.steps and self._coordinates is not None:
-            self._coordinates.look(batch.steps)
+        if landed and self._coordinates is not None:
+            self._coordinates.look(landed)  # those that were left out, too: a restart may write another mask
         self._taken, self._tasks, self._receipts = self._tasks.tasks, None, []
         # A checkpoint past states that are still being published would let them go: `_show` commits then.
         if not self._publications:

@@ -17,7 +17,6 @@ from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space.placement import Placement
 from bbflow.operators.statistics.weighting import MONTH, TIME, is_length_worth_a_word
 from bbflow.operators.windows.calendars import Clock
-from bbflow.operators.windows.tolerance import ROUNDED
 from bbflow.stream.records import Layout
 from bbflow.transit.folding.attendance import Attendance
 from bbflow.transit.folding.batches import Batch, OpenBatch
@@ -214,7 +213,7 @@ class Folding:
             if not found.fits(keys, pattern):
                 break
             passed = self.timeline.after(found.passed, time, error_s / clock.unit_s if clock.unit_s else 0.0)
-            weights = self._weights(number, passed, date, view, times)
+            weights = self._weights(number, passed, date, view, times, clock)
             if weights is None:
                 self.is_held_back = True
                 break
@@ -222,7 +221,7 @@ class Folding:
         return found.batch(self._offset or 0) if found.through > self.cursor else None
 
     def _weights(
-        self, number: int, passed: Passed, date: cftime.datetime, view: StreamView, times: StepTimes
+        self, number: int, passed: Passed, date: cftime.datetime, view: StreamView, times: StepTimes, clock: Clock
     ) -> dict[str, float] | None:
         """Return how much a step counts, by what diagnostics weigh it; None if only the next step will tell.
 
@@ -235,12 +234,10 @@ class Folding:
         if bounds is not None:
             length: float | None = bounds[1] - bounds[0]
         else:
-            later = self._times(view.steps_after(number), view, times)
-            assert passed.last is not None
-            margin = ROUNDED * math.ulp(passed.last)
-            after = next((time for time in later if time is not None and time - passed.last > margin), None)
+            after = self._after(number, passed, view, times, clock)
             if after is None and not view.ended:
                 return None
+            assert passed.last is not None
             length = after - passed.last if after is not None else passed.length or self.config.time.interval
         if length is None or not 0 <= length < math.inf:
             raise ConfigError(
@@ -248,6 +245,21 @@ class Folding:
                 "the program write the bounds of its time, ascending, or set time: interval"
             )
         return found | {TIME: length}
+
+    def _after(self, number: int, passed: Passed, view: StreamView, times: StepTimes, clock: Clock) -> float | None:
+        """Return the time of the next step that will count after one, as it will be settled; None if none is there."""
+        for later in view.steps_after(number):
+            parts = parts_of(view, later)
+            (time,) = [*self._times([later], view, times)] or [None]
+            date = None if time is None else clock.find_date(time)
+            if time is None or date is None:
+                continue
+            spacing = times.spacing(time, parts)
+            time, _ = clock.settled(time, date, passed.error_s(time, spacing, clock.unit_s))
+            if not passed.is_late(time, spacing):
+                return time
+            passed = passed.without(time, spacing)
+        return None
 
     @property
     def uneven(self) -> list[str]:
