@@ -24,6 +24,7 @@ from bbflow.view.blocks import BlockReader
 from bbflow.view.fields import Layouts, layouts_of
 from bbflow.view.judging import Judging, WholeFields
 from bbflow.view.layout import number_of
+from bbflow.view.meanings import MeaningChange
 
 LEAST_BYTES, MOST_BYTES = 128 << 20, 256 << 20
 """A batch has this many at least, if this many are ready, and at most."""
@@ -180,7 +181,7 @@ class Draining:
         first = next((at for at, size in enumerate(sizes) if size), 0)
         return list(ready[: max(fits, first + 1)])
 
-    def _fitting(self, steps: Sequence[RawStep]) -> Sequence[RawStep]:
+    def _fitting(self, steps: Sequence[RawStep], changes: Sequence[MeaningChange]) -> Sequence[RawStep]:
         """Return the first of some steps, that fit together; from there on what the store can't have is left out.
 
         What has changed its shape goes into a table from then on.
@@ -193,17 +194,25 @@ class Draining:
             unfit |= {
                 name: f"{why}, from step {step.number} on" for name, why in chosen.unlike.items() if name not in known
             }
+            stored = chosen.kept.keys() | chosen.tabled.keys()
+            unfit |= {
+                item.variable: str(item)
+                for item in changes
+                if item.step <= step.number and item.variable in stored - known
+            }
             if unfit and at:
                 return steps[:at]
             reshaped = chosen.reshaped - known
             self._to_tables |= reshaped
             if reshaped:
                 self._chosen.cache_clear()
-            for name in unfit.keys() - reshaped:
+            for name in unfit.keys() - (reshaped - {item.variable for item in changes}):
                 self._store.leave_out(name, unfit[name])
         return steps
 
-    def next_batch(self, steps: Sequence[RawStep], through: int, shares: int) -> DrainBatch:
+    def next_batch(
+        self, steps: Sequence[RawStep], through: int, shares: int, changes: Sequence[MeaningChange] = ()
+    ) -> DrainBatch:
         """Cut the next batch, which follows those that were begun; it counts after them.
 
         Parameters
@@ -214,9 +223,11 @@ class Draining:
             Last step that the batch settles, kept or not, if it takes them all.
         shares
             Most tasks that drain side by side.
+        changes
+            Variables whose numbers are read in another way from some step on: a store has one way.
         """
         assert self._store is not None
-        fitting = self._fitting(steps)
+        fitting = self._fitting(steps, changes)
         through = steps[len(fitting)].number - 1 if len(fitting) < len(steps) else through
         new = [step for step in fitting if step.number not in self._there]
         chosen = [self._chosen(layouts_of(step.parts)) for step in new]

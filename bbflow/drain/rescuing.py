@@ -196,7 +196,8 @@ class Rescue:
         while numbers := self._view.held_after(self._draining.cursor)[:BATCH_STEPS]:
             if not self._is_open:
                 self._open(numbers[0])
-            batch = self._draining.next_batch([self._raw_step(number) for number in numbers], numbers[-1], 1)
+            steps = [self._raw_step(number) for number in numbers]
+            batch = self._draining.next_batch(steps, numbers[-1], 1, self._view.changes)
             for work in batch.works:
                 drain_steps(work)
             self._draining.take(batch)

@@ -147,6 +147,12 @@ def dataset_of(opening: Opening, source: Source, stream: str, time: str, dropped
         raise StreamError(
             f"the time of these steps is in {told}: open those of each by themselves (after=STEP, wait=N)"
         )
+    for change in view.changes:
+        if numbers[0] < change.step <= numbers[-1] and change.variable not in dropped and change.variable != axis:
+            raise StreamError(
+                f"{change}: open the steps of each by themselves (after=STEP, wait=N), or leave it out with "
+                f"drop_variables={change.variable!r}"
+            )
     there = {block.name for _, block in view.blocks(numbers[-1])} | {block.name for own in placed for _, block in own}
     attributes = StreamAttributes(view.attributes_at(numbers[-1]), frozenset({axis}), variables=there)
     found = lay_out(placed, [opening.landed_in(number) for number in numbers], attributes)

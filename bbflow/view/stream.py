@@ -13,6 +13,7 @@ from bbflow.store.streams import ENDED
 from bbflow.stream.attributes import meant
 from bbflow.stream.layouts import Layout, Layouts, kept_by_layout
 from bbflow.stream.records import Block, Step
+from bbflow.view.meanings import MeaningChange, ToldMeanings, tells_meaning
 
 STEPS_PER_REPLY = 256
 """Most steps that one `watch` reply brings."""
@@ -155,7 +156,8 @@ class StreamView:
         self._nodes = {name: NodeView(last=done[name]) for name in nodes}
         self._done = dict(done)
         self.attributes: dict[str, Any] = {}
-        """Attributes of the stream, the newest of any node."""
+        """Attributes of the stream, the newest of any node; those by which numbers are read as they were first told."""
+        self._meanings = ToldMeanings()
         self._unheard = set(nodes)
         self._standing: StreamStanding | None = None
         """Found when it is asked for: with a thousand nodes each look at all takes longer than the news of one."""
@@ -167,13 +169,24 @@ class StreamView:
         view.status, view.writers, view.local_writers = news.status, news.writers, news.local_writers
         view.discarded, view.arrivals, view.more = news.discarded, news.arrivals, news.more
         view.refused, view.file = news.refused or view.refused, news.file or view.file
-        self.attributes.update(news.attributes)
         if not view.base:
             view.base = dict(news.base)
+            self._meanings.begin(node, view.base)
         view.steps.update((step.number, step) for step in news.steps)
         view.last = max(view.last, news.last)
         self._unheard.discard(node)
         self._standing = None
+        for step in news.steps:
+            self._meanings.take(node, step)
+        if news.status in ENDED and not news.more:
+            self._meanings.end(node, view.last, news.attributes)
+        self.attributes.update({name: told for name, told in news.attributes.items() if not tells_meaning(name)})
+        self._meanings.put_into(self.attributes)
+
+    @property
+    def changes(self) -> list[MeaningChange]:
+        """What is read in another way from some step on, in the order of the steps."""
+        return self._meanings.changes
 
     @property
     def is_known(self) -> bool:

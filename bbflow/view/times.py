@@ -160,7 +160,8 @@ def clock_of(time: TimeConfig, attributes: StreamAttributes, told: ToldTime | No
     own, encoding = attributes.of(name), attributes.encoding(name)
     axis = (None, None) if told is None else told.axis
     units = time.units or axis[0] or own.get("units")
-    calendar = str(time.calendar or axis[1] or own.get("calendar", "standard"))
+    told_calendar = axis[1] if axis[0] is not None else own.get("calendar")  # that of this step, not of a later one
+    calendar = str(time.calendar or told_calendar or "standard")
     if time.start is not None or (told is not None and isinstance(told.value, str)):
         is_axis = time.units is not None or SINCE.fullmatch(str(units)) is not None
         return Clock.of(str(units) if is_axis else SECONDS_SINCE, calendar)

@@ -133,7 +133,7 @@ def _with_fixed(dice: random.Random, program: Program) -> Program:
     values: list[Any] = [None] * program.steps
     values[0] = np.asarray(rng.uniform(0.5, 2, shape))
     changes = False
-    if program.each < program.steps and dice.random() < 0.5:
+    if 1 < program.each < program.steps and dice.random() < 0.5:
         changes = dice.random() < 0.2
         values[program.each] = values[0] + changes
     blocks = ((0, (0,) * len(shape), shape),) if shape else ()

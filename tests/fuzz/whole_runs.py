@@ -4,6 +4,7 @@ import multiprocessing
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import pairwise
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -197,6 +198,7 @@ def check_starts(axis: xr.DataArray, begins: xr.DataArray, spans: dict[Any, list
     """Compare the begins of a window's spans with the days and hours that they stand for."""
     calendar = axis.attrs.get("calendar", "standard")
     found = [cftime.num2date(begin, axis.attrs["units"], calendar=calendar) for begin in begins.values]
+    found = [date + timedelta(seconds=0.5) for date in found]  # a number may be rounded down
     keys = [(date.year, date.month, date.day, date.hour, date.minute, date.second) for date in found]
     expected = [(*span, *STARTS[window]) for span in spans]
     assert sorted(keys) == sorted(expected), f"spans of {window} begin at {keys}, not {expected}"

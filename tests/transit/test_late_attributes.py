@@ -6,10 +6,8 @@ import streams
 import xarray as xr
 
 from bbflow import start_nodes
-from bbflow.errors import ConfigError
+from bbflow.errors import ConfigError, StreamError
 from bbflow.landing.client import status_of
-from bbflow.stream.cf import StreamAttributes
-from bbflow.transit.driver.meanings import Meanings
 from testsupport.waiting import until
 from testsupport.writers import write, write_config, writing
 
@@ -32,6 +30,7 @@ for step in range(4):
     if step == 2:
         wait_for("told")
         for name, value in LATE.items():
+            io.remove_attribute(name)
             io.define_attribute(name, value)
     if step >= 2:
         engine.put(late, np.arange(3.0), Mode.Sync)
@@ -45,9 +44,10 @@ DESCRIBED = {
 }  # fmt: skip
 
 
-def run(folder, attributes, *, moves=NEVER, holds=False, operators=None):
+def run(folder, attributes, *, first=None, moves=NEVER, holds=False, operators=None):
     """Fold and drain the steps; with `holds` the attributes come when the first two are folded."""
-    code = WRITER.replace("LATE", repr(attributes)).replace("MOVES", str(moves))
+    before = "".join(f"io.define_attribute({name!r}, {value!r})\n" for name, value in (first or {}).items())
+    code = before + WRITER.replace("LATE", repr(attributes)).replace("MOVES", str(moves))
     config = {
         "stream": "model", "output": str(folder / "out"), "windows": ["run", {"steps": 1}], "raw": "all",
         "operators": operators or {"a/b": ["mean", "var"], "one": ["mean"]},
@@ -92,20 +92,45 @@ def test_attributes_that_come_late_are_in_the_stores(tmp_path, holds):
 
 
 @pytest.mark.parametrize("late", [{"a/b/scale_factor": 10.0}, {"a/b/_FillValue": 10.0}])
-def test_packing_that_comes_after_steps_were_folded_is_refused(tmp_path, late):
-    with pytest.raises(ConfigError, match="packing or missing values of a/b changed after steps of it were folded"):
-        run(tmp_path, late, holds=True)
+@pytest.mark.parametrize("holds", [True, False])
+def test_packing_that_comes_after_steps_that_need_it_is_refused(tmp_path, late, holds):
+    with pytest.raises(ConfigError, match="comes with step 2, after steps that have a/b"):
+        run(tmp_path, late, holds=holds)
 
 
-def test_what_numbers_mean_may_come_late_but_not_change():
-    meanings, told = Meanings(), {"a/units": "K"}
-    meanings.check({"a", "b", "c"}, {"a", "b"}, StreamAttributes(told))
-    meanings.check({"a", "b", "c"}, (), StreamAttributes(told | {"b/units": "m", "c/scale_factor": 2.0}))
-    meanings.check({"a", "b", "c"}, {"c"}, StreamAttributes(told | {"b/units": "m", "c/scale_factor": 2.0}))
-    with pytest.raises(ConfigError, match="the units 'm' of b changed"):
-        meanings.check({"a", "b"}, {"a"}, StreamAttributes(told | {"b/units": "cm"}))
-    with pytest.raises(ConfigError, match="packing or missing values of c"):
-        meanings.check({"c"}, (), StreamAttributes(told))
+WEIGHTED = {"m": {"of": "`a/b`", "space": {"mean": ["x"], "weights": "w"}, "operators": ["mean"]}}
+WITH_ONE = {"a/b": {"operators": [{"covariance": {"with": "one"}}]}}
+
+
+@pytest.mark.parametrize(
+    ("first", "late", "operators"),
+    [
+        ({"a/b/scale_factor": 2.0}, {"a/b/scale_factor": 3.0}, None),
+        ({"a/b/units": "K"}, {"a/b/units": "degC"}, None),
+        ({"w/units": "m2"}, {"w/units": "km2"}, WEIGHTED),
+        ({"w/_FillValue": 0.5}, {"w/_FillValue": 1.0}, WEIGHTED),
+        ({"one/add_offset": 0.0}, {"one/add_offset": 1.0}, WITH_ONE),
+    ],
+)
+def test_what_numbers_mean_may_not_change(tmp_path, first, late, operators):
+    ((name, value),) = late.items()
+    with pytest.raises(ConfigError, match=f"{name} is .*, but from step 2 on {value!r}"):
+        run(tmp_path, late, first=first, operators=operators)
+
+
+def test_what_is_not_folded_may_change_but_raw_steps_and_views_have_one_meaning(tmp_path):
+    code = WRITER.replace("LATE", repr({"w/units": "km2"})).replace("MOVES", str(NEVER))
+    (tmp_path / "told").touch()
+    with start_nodes(1, "8MiB") as nodes:
+        write(nodes.contact, 'io.define_attribute("w/units", "m2")' + code, write_config(tmp_path))
+        with pytest.raises(StreamError, match="w/units is 'm2', but from step 2 on 'km2': open the steps of each"):
+            xr.open_dataset(nodes.contact, engine="bbflow")
+        xr.open_dataset(nodes.contact, engine="bbflow", drop_variables="w").close()
+    outcome = run(tmp_path, {"w/units": "km2"}, first={"w/units": "m2"})
+    assert outcome.errors == ("raw.zarr hasn't all: w: w/units is 'm2', but from step 2 on 'km2'",)
+    assert not outcome.complete
+    with xr.open_zarr(tmp_path / "out/raw.zarr") as raw:
+        assert np.isnan(raw.w).all("w_dim0").values.tolist() == [False, False, True, True]
 
 
 def test_a_weight_that_is_looked_for_in_vain_is_not_watched(tmp_path):

@@ -66,7 +66,7 @@ class DrainStage(PacedStage):
             ready = self.draining.some(ready, self.run.view.bytes_of)
             through = ready[-1] if ready else decided
             steps = [self._raw_step(number, seen) for number in ready if self.draining.keeps(number)]
-            self._submit(self.draining.next_batch(steps, through, len(self._hosts)))
+            self._submit(self.draining.next_batch(steps, through, len(self._hosts), self.run.view.changes))
 
     @property
     def _may_begin(self) -> bool:

@@ -1,5 +1,6 @@
 """The stage that folds and publishes."""
 
+import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -7,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from bbflow.errors import BbflowError, CapacityError
+from bbflow.errors import BbflowError, CapacityError, ConfigError
 from bbflow.host.belongings import clear, is_ours
 from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.cf import StreamAttributes
@@ -19,7 +20,6 @@ from bbflow.transit.chain.taking_over import carried_on
 from bbflow.transit.clusters.cluster import SubmittedTask, TaskLostError, WorkerKilledError
 from bbflow.transit.clusters.tasks import TaskBatch, Work, let_go
 from bbflow.transit.driver.holding import hold_fields
-from bbflow.transit.driver.meanings import Meanings
 from bbflow.transit.driver.opening import FirstStep
 from bbflow.transit.driver.placing import StreamArrays, place_diagnostics, write_field_coordinates, write_referenced
 from bbflow.transit.driver.publishing import SETTLED_DIRECTORY, Publication, Publishing
@@ -41,6 +41,7 @@ from bbflow.transit.output.claiming import KEPT_FILE, SCRATCH
 from bbflow.transit.output.fields import field_of
 from bbflow.transit.output.results import Published, Results
 from bbflow.view.consumers import FOLD
+from bbflow.view.meanings import MeaningChange
 from bbflow.view.times import told_by
 
 T = TypeVar("T")
@@ -92,7 +93,8 @@ class FoldStage(PacedStage):
         self._said: tuple[tuple[Layout, ...], dict[str, Any]] | None = None
         self._forms: dict[str, Block | BlockForm] = {}
         """A block of each variable that was seen."""
-        self._meanings = Meanings()
+        self._placing: Collection[str] = ()
+        """Variables that have told points, masks, weights and levels."""
         self._coordinates: SteadyCoordinates | None = None
         self._arrays: StreamArrays | None = None
         """Of the first step, until it is known which of them are fixed."""
@@ -141,7 +143,7 @@ class FoldStage(PacedStage):
         for name, placement in placed.items():
             write_field_coordinates(name, placement, attributes, results)
         self._learn(arrays.blocks, attributes, clock)
-        self._coordinates = SteadyCoordinates(self.run, results, arrays, told)
+        self._coordinates, self._placing = SteadyCoordinates(self.run, results, arrays, told), told
         self._remove_stale()
         self._arrays = arrays
         if self._saved is not None:
@@ -223,12 +225,27 @@ class FoldStage(PacedStage):
     def _next_batch(self, clock: Clock) -> Batch | None:
         if not self._is_time(self.folding.cursor, self.run.config.workers.batch_steps):
             return None
-        batch = self.folding.next_batch(self.run.view, clock)
+        change = self._change
+        batch = self.folding.next_batch(self.run.view, clock, math.inf if change is None else change.step)
+        if batch is None and change is not None and self.run.view.frontier >= change.step:
+            raise ConfigError(f"{change}: let the program define it before the first step that has the variable ends")
         if batch is None and self.folding.is_held_back:
             self._check_room_for_two()
         if batch is None and not self._publications:
             self._pass_discarded()
         return batch
+
+    @property
+    def _change(self) -> MeaningChange | None:
+        """Return the first change of how numbers that are used are read."""
+        changes = self.run.view.changes
+        if not changes:
+            return None
+        config, axis = self.run.config, f"{self.run.config.time.variable}/units"
+        called = {name for function in config.functions for name in function.variables}
+        used = {*self._folded, *self._placing, *called, config.time.variable}
+        used |= set(config.raw.when.variables) if config.raw.when is not None else set()
+        return next((item for item in changes if item.variable in used and item.name != axis), None)
 
     def _check_room_for_two(self) -> None:
         """Refuse to wait for the step that tells another's length where none can land before that one goes.
@@ -318,7 +335,6 @@ class FoldStage(PacedStage):
         if (tuple(layouts.values()), attributes.values) == self._said:
             return
         blocks = {form.name: form for layout in layouts.values() for form in layout.forms}
-        self._meanings.check(self._folded, blocks, attributes)
         self._learn(blocks, attributes, clock)
         self._said = tuple(layouts.values()), dict(attributes.values)
 
@@ -334,7 +350,6 @@ class FoldStage(PacedStage):
 
     def learn_late(self, attributes: StreamAttributes, clock: Clock) -> None:
         """Let results say what attributes that came after their fields tell of these."""
-        self._meanings.check(self._folded, (), attributes)
         self._learn(self._forms, attributes, clock)
         self.publishing.describe()
 

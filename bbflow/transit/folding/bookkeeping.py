@@ -173,8 +173,8 @@ class Folding:
         """Steps that were expected in gaps of this run, or between it and the one before."""
         return self.timeline.missing - (self._before.missing if self._before else 0)
 
-    def next_batch(self, view: StreamView, clock: Clock) -> Batch | None:
-        """Return the next steps to fold, or None if none is complete.
+    def next_batch(self, view: StreamView, clock: Clock, before: float = math.inf) -> Batch | None:
+        """Return the next steps to fold, of those before some number, or None if none is complete.
 
         Raises
         ------
@@ -186,6 +186,7 @@ class Folding:
         """
         found, self.is_held_back = OpenBatch(self.cursor, self.timeline.passed), False
         numbers, torn = view.settled_after(self.cursor, self.config.workers.batch_steps)
+        numbers = [number for number in numbers if number < before]
         windows, times = self.timeline.windows, StepTimes(self.config.time, clock)
         for at, number in enumerate(numbers):
             parts = parts_of(view, number)
