@@ -250,16 +250,14 @@ class Folding:
     def _after(self, number: int, passed: Passed, view: StreamView, times: StepTimes, clock: Clock) -> float | None:
         """Return the time of the next step that will count after one, as it will be settled; None if none is there."""
         for later in view.steps_after(number):
-            parts = parts_of(view, later)
-            (time,) = [*self._times([later], view, times)] or [None]
+            time = next(self._times([later], view, times), None)
             date = None if time is None else clock.find_date(time)
-            if time is None or date is None:
-                continue
-            spacing = times.spacing(time, parts)
-            time, _ = clock.settled(time, date, passed.error_s(time, spacing, clock.unit_s))
-            if not passed.is_late(time, spacing):
-                return time
-            passed = passed.without(time, spacing)
+            if time is not None and date is not None:
+                spacing = times.spacing(time, parts_of(view, later))
+                time, _ = clock.settled(time, date, passed.error_s(time, spacing, clock.unit_s))
+                if not passed.is_late(time, spacing):
+                    return time
+                passed = passed.without(time, spacing)
         return None
 
     @property
