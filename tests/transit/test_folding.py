@@ -75,7 +75,8 @@ def test_joined_steps_that_are_in_the_state_already_are_not_folded_again(tmp_pat
         rosters=ROSTERS,
     )
     folding.place(
-        {"tas": place_space(parse_space({"mean": "lat"}), ("lat",), (4,), {"lat": np.arange(4.0)}, {}.__getitem__)}
+        {"tas": place_space(parse_space({"mean": "lat"}), ("lat",), (4,), {"lat": np.arange(4.0)}, {}.__getitem__)},
+        held={},
     )
     key = ShardKey("a", "tas", (), ())
     known = ShardState(key, (), (), dtype="<f8", last_step=6, last_time=6.0, keys=keys_of(6))

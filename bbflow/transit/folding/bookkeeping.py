@@ -413,7 +413,10 @@ class Folding:
         stepwise = self.stepwise(batch, site)
         lanes = Counter(node for node, _ in found)
         threads = max(site.threads // len(site.directories), 1)
-        works = {at: self._lane_work(batch, own, inherited, stepwise, holds=holds) for at, own in found.items()}
+        counted = self.states.by_directory
+        works = {
+            at: self._lane_work(batch, own, inherited, stepwise, counted, holds=holds) for at, own in found.items()
+        }
         return {
             at: (replace(work, threads=max(threads // lanes[at[0]], 1)), tuple(plan for plan, _ in found[at]))
             for at, work in works.items()
@@ -425,6 +428,7 @@ class Folding:
         own: Sequence[tuple[FoldPlan, PlannedSteps]],
         inherited: Mapping[ShardKey, Inherited],
         stepwise: frozenset[str],
+        counted: Mapping[str, frozenset[str]],
         *,
         holds: bool,
     ) -> LaneWork:
@@ -438,7 +442,7 @@ class Folding:
             None if roster is first else roster,
             self.states.of(roster),
             {key: inherited[key] for key in roster.keys if key in inherited} if inherited else {},
-            self.states.files_in(own[0][0].directories.states),
+            counted.get(own[0][0].directories.states, frozenset()),
             holds,
             stepwise=stepwise,
         )
@@ -505,7 +509,8 @@ class Folding:
             )
             diagnostic = self.config.diagnostics[name]
             own = site.directories[node]
-            room, counted = self._planning.joined_room(key), self.states.files_in(own.states)
+            room = self._planning.joined_room(key)
+            counted = self.states.by_directory.get(own.states, frozenset())
             work = FoldWork(
                 state, diagnostic, inputs, batch.keys, None, own.states, own.rows, self.errors, room, counted,
                 holds=holds,

@@ -7,7 +7,7 @@ looks at its row.
 
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from hashlib import blake2b
@@ -441,9 +441,17 @@ class CountedStates:
         """The files in which any of them lies, or is held."""
         return frozenset(path for like in self.likes for path in (*like.paths, *like.held))
 
-    def files_in(self, directory: str) -> frozenset[str]:
-        """Return those in a directory."""
-        return frozenset(path for path in self.files if os.path.dirname(path) == directory)
+    @property
+    def by_directory(self) -> Mapping[str, frozenset[str]]:
+        """These files by the directories that they are in."""
+        found: dict[str, set[str]] = {}
+        for path in self.files:
+            found.setdefault(os.path.dirname(path), set()).add(path)
+        return {directory: frozenset(own) for directory, own in found.items()}
+
+    def _of_node(self, node: str) -> list[States]:
+        """Return the tables with shards of a node."""
+        return [table for table in self.tables if table.roster.node == node]
 
     def __len__(self) -> int:
         return sum(table.count for table in self.tables)
@@ -453,7 +461,7 @@ class CountedStates:
 
     def get(self, key: ShardKey) -> ShardState | None:
         """Look at the state of one shard; None if it has none."""
-        rows = (table.row(key) for table in self.tables if table.roster.node == key.node)
+        rows = (table.row(key) for table in self._of_node(key.node))
         return next((row for row in rows if row is not None), None)
 
     def of(self, roster: Roster) -> tuple[Alike, ...]:
@@ -461,7 +469,7 @@ class CountedStates:
         known = self._tables.get(roster.digest)
         if known is not None:
             return known.alike
-        return gather(roster, (record for table in self.tables for record in table.moved(roster)))
+        return gather(roster, (record for table in self._of_node(roster.node) for record in table.moved(roster)))
 
     def has_all(self, roster: Roster) -> bool:
         """Whether all of a lane's shards have a state."""
@@ -482,9 +490,13 @@ class CountedStates:
         digest = states.roster.digest
         known = self._tables.get(digest)
         if known is None:
-            found = [(table, states.roster.find(table.roster) < 0) for table in self.tables]
-            tables = (table if own.all() else table.chosen(own) for table, own in found if own.any())
-            self._tables = {table.roster.digest: table for table in tables}
+            for table in self._of_node(states.roster.node):
+                own = states.roster.find(table.roster) < 0
+                if not own.all():
+                    del self._tables[table.roster.digest]
+                    if own.any():
+                        rest = table.chosen(own)
+                        self._tables[rest.roster.digest] = rest
         if known is None or known.count != states.count:
             self.changes += 1
         self._tables[digest] = states
