@@ -4,9 +4,11 @@ import sys
 
 import bbflow_adios2
 import mainjob
+import numpy as np
 import psutil
 import pytest
 import xarray as xr
+import yaml
 from victims import descendants, find, finish, wait_for_folds, wait_for_process, worker_of
 
 from bbflow.run.course import INCOMPLETE
@@ -26,9 +28,39 @@ def slow_config(directory, processes=1):
     return mainjob.write_config(directory, nodes={"capacity": "512KiB"}, workers=workers, raw={"variables": ["tas"]})
 
 
+def write_thresholds(folder, limits):
+    """Write thresholds by the number of the day, as the calendar of 365 days has them; they take their place whole."""
+    days = ("dayofyear", np.arange(1, 366))
+    xr.Dataset({"tx90": (("dayofyear", "lat", "lon"), limits[:365])}, {"dayofyear": days}).to_netcdf(folder / "new.nc")
+    (folder / "new.nc").replace(folder / "tx90.nc")
+
+
+def with_thresholds(config, limits):
+    """Add what needs thresholds of a file."""
+    write_thresholds(config.parent, limits)
+    content = yaml.safe_load(config.read_text())
+    content["operators"] |= {
+        "warm": {"of": "tas", "operators": [{"TX90p": {"thresholds": "tx90.nc", "window": "run"}}]},
+        "above": {"of": "tas - limit", "fields": {"limit": "tx90.nc"}, "operators": ["mean"], "windows": ["run"]},
+    }
+    config.write_text(yaml.safe_dump(content))
+    return config
+
+
+def assert_thresholds_are_those_of_the_begin(output, truth, limits):
+    results, days = xr.open_zarr(output / "results.zarr"), truth.time.dt.dayofyear.values - 1
+    mean = (truth.tas.values - limits[days]).mean(axis=0)
+    np.testing.assert_allclose(results.above_run_mean[0], mean, rtol=1e-6, atol=1e-4)
+    daily = truth.tas.groupby("time.dayofyear").max(skipna=False).values
+    warm = 100 * (daily > limits[: len(daily)]).mean(axis=0)
+    np.testing.assert_allclose(results.warm_run_TX90p[0], np.where(np.isnan(mean), np.nan, warm), rtol=1e-9)
+
+
 @pytest.mark.parametrize("processes", [0, 1], ids=["threads", "processes"])
 def test_results_survive_killed_workers_analyses_and_agents(program, tmp_path, truth, processes):
-    process = mainjob.start_run(slow_config(tmp_path, processes), mainjob.simulation(program, 2, STEPS))
+    limits = truth.tas.values.mean(axis=0) + np.linspace(-2, 2, 366)[:, np.newaxis, np.newaxis]
+    config = with_thresholds(slow_config(tmp_path, processes), limits)
+    process = mainjob.start_run(config, mainjob.simulation(program, 2, STEPS))
 
     def whoever_folds():
         analysis = find(process, "bbflow fold")
@@ -43,9 +75,11 @@ def test_results_survive_killed_workers_analyses_and_agents(program, tmp_path, t
     for count, victim in victims.items():
         wait_for_folds(tmp_path / "out", count)
         victim().kill()
+        write_thresholds(tmp_path, limits + 100)  # what is held since the run began counts
     code, said = finish(process)
     assert code == 0, said
     mainjob.assert_equals_oracle(tmp_path / "out", truth)
+    assert_thresholds_are_those_of_the_begin(tmp_path / "out", truth, limits[:365])
     raw = xr.open_zarr(tmp_path / "out" / "raw.zarr")
     assert raw.bbflow_step.values.tolist() == list(range(STEPS))
     assert (raw.tas.values == truth.tas.values.astype("f4")).all()
