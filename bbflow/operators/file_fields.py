@@ -270,7 +270,9 @@ def _path(value: Any) -> Path:
 
 def _closed(window: Window, closed: str) -> Window:
     """Return a window whose steps on a boundary are in the same day as those of an inner span."""
-    return window if closed == window.closed else replace(window, name=f"{window.name}_{closed}", closed=closed)
+    return (
+        window if closed in ("left", window.closed) else replace(window, name=f"{window.name}_{closed}", closed=closed)
+    )
 
 
 def units_of(file: Any, variable: str = "") -> str:
@@ -334,15 +336,16 @@ def _rows(field: "xr.DataArray", path: Path, by: Window | None) -> tuple[str, Wi
 
 
 def _same(path: Path, by: Window | None, own: Window) -> Window:
-    if by not in (None, own):
+    if by is not None and (by.spans, by.recurs) != (own.spans, own.recurs):
         raise ConfigError(f"by: {path} has rows by {own.name}")
-    return own
+    return by or own
 
 
 def _by_dates(dates: Iterable[Any], path: Path, by: Window | None) -> tuple[Window, tuple[Key, ...]]:
     windows = [by] if by is not None else [parse_window(name) for name in BY_DATES]
     for window in windows:
-        keys = [window.key(date) for date in dates]
+        cut = replace(window, closed="left")  # the file's dates are within their days
+        keys = [cut.key(date) for date in dates]
         if len(set(keys)) == len(keys) and None not in keys:
             return window, tuple(key for key in keys if key is not None)
     told = windows[0].name if by is not None else "month, a day or an hour of the year"

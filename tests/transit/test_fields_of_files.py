@@ -42,23 +42,23 @@ def files(tmp_path):
     return tmp_path
 
 
-def ranks_of(size):
+def ranks_of(size, steps=range(STEPS)):
     coordinates = [("lat", LAT), ("lon", LON)]
     return [
         [
-            [*(coordinates if step == rank == 0 else []), *([("time", TIMES[step])] if rank == 0 else []),
+            [*(coordinates if rank == 0 and step == steps[0] else []), *([("time", TIMES[step])] if rank == 0 else []),
              ("tas", part(TAS[step], size, rank))]
-            for step in range(STEPS)
+            for step in steps
         ]
         for rank in range(size)
     ]  # fmt: skip
 
 
-def run(files, operators, size=1, nodes=1, calendar="standard", **config):
+def run(files, operators, size=1, nodes=1, calendar="standard", steps=range(STEPS), **config):
     attributes = {"tas/_ARRAY_DIMENSIONS": list(DIMS), "tas/units": "K", "time/units": UNITS, "time/calendar": calendar}
     attributes |= {"lat/units": "degrees_north", "lon/units": "degrees_east"}
     config = {"operators": operators, "windows": ["run"], "time": {"variable": "time"}} | config
-    return run_program(files, ranks_of(size), config, attributes, nodes)
+    return run_program(files, ranks_of(size, steps), config, attributes, nodes)
 
 
 def operators_of(files):
@@ -114,6 +114,27 @@ def test_statistics_with_fields_of_files_are_those_of_all_steps(files, size, nod
     np.testing.assert_allclose(results.lagged_run_correlation[0], lagged, rtol=1e-6)
     pairs = ((TAS - TAS.mean(axis=0)) * (DAYS[DAY_OF] - DAYS[DAY_OF].mean(axis=0))).mean(axis=0)
     np.testing.assert_allclose(results.pair_run_covariance[0], pairs, rtol=1e-5)
+
+
+def test_a_run_that_goes_on_in_the_middle_of_a_day_comes_to_the_same(files):
+    operators = {
+        name: own for name, own in operators_of(files).items() if name in ("anomaly", "warm", "spells", "lagged")
+    }
+    whole = run(files, operators).results
+    (files / "out").rename(files / "whole")
+    first = run(files, operators, steps=range(31))
+    assert first.outcome.complete
+    chained = run(files, operators, 2, steps=range(31, STEPS), **{"continue": str(files / "out")})
+    for name, expected in whole.data_vars.items():
+        np.testing.assert_allclose(chained.results[name], expected, rtol=1e-6, err_msg=name)
+
+
+def test_steps_that_end_a_day_take_its_row(files):
+    by = {"clim_dayofyear": {"by": "number", "closed": "right"}}
+    fields = {"tx90": {"file": str(files / "days.zarr"), "by": by}}
+    results = run(files, {"y": {"of": "tas - tx90", "fields": fields, "operators": ["mean"]}}).results
+    rows = np.array([cftime.num2date(time - 0.001, UNITS).dayofyr - 1 for time in TIMES])
+    np.testing.assert_allclose(results.y_run_mean[0], (TAS - DAYS[rows]).mean(axis=0), rtol=1e-6, atol=1e-5)
 
 
 def longest(met):
