@@ -104,6 +104,7 @@ def _parse_section(content: Any) -> EnsembleConfig:
         on_failure=one_of("wait", "lost"),
         lost_after_s=number,
         late=one_of("refuse", "amend"),
+        lost=one_of("stays", "out"),
         show=positive,
         states=lambda value: read_section(
             StatesConfig, value, "ensemble: states", capacity=parse_bytes, directory=parse_path
@@ -117,6 +118,11 @@ def _parse_section(content: Any) -> EnsembleConfig:
         config = replace(config, sobol=_design(config.sobol, names))
     if config.truth in config.members:
         raise ConfigError(f"ensemble: truth: {config.truth!r} is one of the members: give the truth another name")
+    if config.lost == "out" and not config.keep:
+        raise ConfigError(
+            "ensemble: lost: out: what a lost member gave can't be taken out of extremes or percentiles, so all is "
+            "folded again without it, for which members' fields must be there: add keep: true"
+        )
     if config.show is not None and config.show > len(config.members):
         raise ConfigError(f"ensemble: show: {config.show} is more than the {len(config.members)} members")
     checked: EnsembleConfig = config

@@ -77,6 +77,10 @@ class MemberStore:
                 self._take_rows(name, store, self.grid.clock)
         return True
 
+    def begin_again(self) -> None:
+        """Give all rows once more."""
+        self._seen, self.next = None, dict.fromkeys(self.next, 0)
+
     def skip_gone(self) -> None:
         """Go past the first rows of which a field was let go of: they were folded by a process before this one."""
         for window, rows in self._rows.items():

@@ -58,6 +58,8 @@ class Followed:
     """Its analysis, while it runs."""
     attempt: int = 0
     """Of which attempt that is."""
+    is_out: bool = False
+    """Whether what it gave was taken out, since it is lost."""
     is_taken: bool = False
     """Whether its grid was compared with the others'."""
 
@@ -140,6 +142,8 @@ class EnsembleFold:
     def turn(self) -> bool:
         """Take what is new; return whether there was anything."""
         self._look_at_members()
+        if self._analysis.ensemble.lost == "out":
+            self._take_out()
         given, taken = self._gather()
         for name in sorted(given, key=lambda name: given[name][0].begin):
             ledger, contributions = given[name]
@@ -189,14 +193,15 @@ class EnsembleFold:
             if followed.member.standing is not Standing.DONE and not followed.member.standing.is_enough
         }
         left_out = sorted({name for ledger in self.moments.ledgers.values() for name in ledger.left_out})
-        complete = not lost and not left_out and self._store is not None
+        unscored = [] if self._verifying is None else self._verifying.summarise(self._states)
+        if unscored:
+            self._say(f"{', '.join(unscored)} has no score: no time of the reference is one of the ensemble")
+        complete = not lost and not left_out and not unscored and self._store is not None
         if self._store is not None:
             told = {
                 name: f"{member.standing.value}, {self._gave(name)}: {_why(member)}" for name, member in lost.items()
             }
             more: dict[str, Any] = {"bbflow_lost_members": told} if told else {}
-            if self._verifying is not None:
-                self._verifying.summarise(self._states)
             more |= {"bbflow_left_out_members": left_out} if left_out else {}
             self._store.commit(bbflow_status="complete" if complete else "incomplete", **more)
         self.moments.clear()
@@ -204,6 +209,8 @@ class EnsembleFold:
         return complete
 
     def _gave(self, name: str) -> str:
+        if self._members[name].is_out:
+            return "taken out"
         times = max(self._members[name].store.next.values())
         return f"gave {times} time{'s' * (times != 1)}" if times else "gave nothing"
 
@@ -294,6 +301,30 @@ class EnsembleFold:
                 followed.member = self.roster.members((name,))[name]
                 self._say(f"{error}")
 
+    def _take_out(self) -> None:
+        """Let moments begin anew that have something of lost members, and all others give again what they gave.
+
+        What is in other moments the ledgers leave out, as after any kill. A moment that only lost ones are in stays.
+        """
+        lost = set()
+        for name, followed in self._members.items():
+            is_lost = followed.member.standing is Standing.LOST and followed.analysis is None
+            if is_lost and not followed.is_out:
+                lost.add(name)
+            followed.is_out = is_lost
+        emptied = 0
+        for name in list(self.moments.ledgers) if lost else ():
+            found = self.moments.get(name)
+            members = {*found.ledger.members} if found is not None else set()
+            if found is not None and members & lost and members - lost:
+                self.moments.empty(found.ledger)
+                emptied += 1
+        if emptied:
+            self._say(f"{', '.join(sorted(lost))} taken out: {emptied} times are folded again without")
+            for followed in self._members.values():
+                followed.store.begin_again()
+                followed.store.look()
+
     def _forget(self, name: str, followed: Followed) -> None:
         """Let go of what is known of a member that is over: memory is that of those that run, however many have."""
         is_over = followed.member.standing.is_over and followed.analysis is None
@@ -301,7 +332,8 @@ class EnsembleFold:
             followed.store.forget()
 
     def _fits(self, followed: Followed) -> bool:
-        return followed.store.grid is not None and followed.member.standing is not Standing.REFUSED
+        is_in = not followed.is_out and followed.member.standing is not Standing.REFUSED
+        return is_in and followed.store.grid is not None
 
     def _rows(self, followed: Followed, window: str) -> Sequence[Row]:
         member = followed.member

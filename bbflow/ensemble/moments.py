@@ -160,6 +160,10 @@ class MomentFiles:
         closed = msgspec.structs.replace(ledger, serial=ledger.serial + 1, closed=True)
         self.put(closed, 0).commit()
 
+    def empty(self, ledger: Ledger) -> None:
+        """Let a moment begin anew, with nothing in it; who has folded it before folds it again."""
+        self.put(msgspec.structs.replace(ledger, serial=ledger.serial + 1, members={}, closed=False), 0).commit()
+
     def members_of(self, name: str) -> frozenset[str]:
         """Return the members that are in a moment."""
         found = self.get(name)

@@ -46,6 +46,8 @@ class EnsembleConfig:
     lost_after_s: float | None = None
     """A member that has begun, and whose program doesn't run, is lost after so many seconds; None: when somebody says
     so."""
+    lost: str = "stays"
+    """What becomes of what a lost member gave: it stays, or is taken out, for which members' fields are kept."""
     late: str = "refuse"
     """What becomes of a field whose moment is complete: refuse, or amend the row that was shown."""
     show: int | None = None

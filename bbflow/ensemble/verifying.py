@@ -67,15 +67,20 @@ class Verifying:
                 path = f"{GROUP}/{item.field.name}_{states.window.name}_{name}"
                 self._store.write_beside(states, ledger, path, score.dims, score.values, score.attributes)
 
-    def summarise(self, states: Mapping[str, WindowStates]) -> None:
-        """Put what the scores come to over all times into the group's attributes."""
+    def summarise(self, states: Mapping[str, WindowStates]) -> list[str]:
+        """Put what the scores come to over all times into the group's attributes; return what has no score at all."""
         told: dict[str, Any] = {}
+        without = []
         for window in states.values():
             for item in window.fields:
                 if item.field.scores is not None:
-                    told |= self._summary(f"{item.field.name}_{window.window.name}", item.field.scores)
+                    name = f"{item.field.name}_{window.window.name}"
+                    told |= self._summary(name, item.field.scores)
+                    if self._store.values(f"{GROUP}/{name}_mse") is None:
+                        without.append(name)
         if told:
             self._store.describe(GROUP, **told)
+        return without
 
     def _summary(self, name: str, config: ScoresConfig) -> dict[str, Any]:
         found = {}

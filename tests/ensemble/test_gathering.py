@@ -12,6 +12,7 @@ from bbflow.ensemble.config import parse_ensemble
 from bbflow.ensemble.folding import room_for
 from bbflow.ensemble.gathering import EnsembleFold
 from bbflow.ensemble.roster import Standing, Verdict
+from bbflow.errors import ConfigError
 from bbflow.operators.windows.calendars import Clock
 
 OPERATORS = ["mean", "std", "min", "max", {"percentiles": {"q": [10, 50]}}]
@@ -146,6 +147,39 @@ def test_a_lost_member_leaves_what_it_gave_and_the_counts_say_so(tmp_path):
     assert_equal(found, values)
     assert found.attrs["bbflow_status"] == "incomplete"
     assert "gone" in found.attrs["bbflow_lost_members"]["3"]
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_lost_member_is_taken_out_by_choice_also_of_times_that_were_shown(tmp_path, killed):
+    analysis = analysis_in(tmp_path, keep=True, lost="out")
+    streams = MemberStreams(analysis)
+    said = []
+    gathering = EnsembleFold(analysis, None, said.append)
+    for name in ("1", "2", "3"):
+        streams.write(name, {"tas": field(name, 0)})
+    while gathering.turn():
+        pass
+    assert shown(analysis).members_step.values.tolist() == [3]
+    streams.fail("3")
+    streams.roster.mark("3", Standing.LOST, "gone")
+    if killed:
+        gathering.turn()
+        del gathering
+    for name in ("1", "2"):
+        streams.write(name, {"tas": field(name, 1)})
+        streams.end(name)
+    complete, _ = gathered(analysis)
+    assert not complete
+    found = shown(analysis)
+    assert found.members_step.values.tolist() == [2, 2]
+    assert found.status_step.values.tolist() == [2, 1]
+    assert_equal(found, np.stack([[field(name, step) for step in range(2)] for name in (1, 2)]))
+    assert found.attrs["bbflow_lost_members"] == {"3": "lost, taken out: gone"}
+
+
+def test_to_take_lost_members_out_their_fields_must_be_kept(tmp_path):
+    with pytest.raises(ConfigError, match=r"can't be taken out of extremes or percentiles.*add keep: true"):
+        analysis_in(tmp_path, lost="out")
 
 
 class LateAnalysis:

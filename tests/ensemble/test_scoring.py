@@ -216,5 +216,6 @@ def test_a_reference_without_overlap_is_said_once(tmp_path):
     path = tmp_path / "truth.zarr"
     xr.Dataset({"tas": (("time", "y", "x"), values)}, {"time": times}).to_zarr(path)
     _, said, _, _ = scored(tmp_path, reference=str(path))
-    assert len(said) == 1
+    assert len(said) == 2
     assert "it goes from 1990-01-01" in said[0]
+    assert "tas_step has no score" in said[1]
