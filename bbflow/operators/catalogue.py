@@ -15,10 +15,11 @@ from bbflow.operators.statistics import (
     histogram,
     percentiles,
     shape,
+    shares,
     spells,
 )
 
-MODULES = (basic, ends, extreme_times, percentiles, histogram, exceedance, spells, first_runs, comoments, shape)
+MODULES = (basic, ends, extreme_times, percentiles, histogram, exceedance, spells, first_runs, comoments, shape, shares)
 """Each has `KINDS`."""
 
 KINDS: Mapping[str, OperatorKind] = {kind.name: kind for module in MODULES for kind in module.KINDS}

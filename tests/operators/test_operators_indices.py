@@ -1,5 +1,6 @@
 """The indices, computed by the operators that they mean, against CDO's eca_ and etccdi_ and against NumPy."""
 
+import re
 import shutil
 import subprocess
 from dataclasses import replace
@@ -179,6 +180,24 @@ def test_the_middle_of_days_is_found_over_the_end_of_february():
 
 
 @CDO
+@pytest.mark.parametrize("name", ["eca_r75p", "eca_r95p", "eca_r95ptot", "eca_r99ptot"])
+def test_shares_of_very_wet_days_are_cdos_of_wet_days(name, tmp_path):
+    values = rain_rates()[STEPS_A_DAY * 88 : STEPS_A_DAY * (88 + 365)] * 86400
+    whole = np.full((len(TIMES), POINTS), np.nan)
+    whole[STEPS_A_DAY * 88 : STEPS_A_DAY * (88 + 365)] = values
+    write(tmp_path / "in.nc", daily_means(values), "mm", np.arange(88, 88 + 365.0))
+    write(tmp_path / "limits.nc", np.tile(FIELDS["mm"], (365, 1)), "mm", np.arange(88, 88 + 365.0))
+    wet = f"-setrtomiss,-1,0.999999 {tmp_path / 'in.nc'}"
+    theirs = cdo(f"{name} {wet} {tmp_path / 'limits.nc'}", tmp_path / "out.nc")
+    ours = evaluate({name: {"thresholds": "mm.nc", "units": "mm/day"}}, whole)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+def daily_means(values):
+    return values.reshape(-1, STEPS_A_DAY, POINTS).mean(axis=1)
+
+
+@CDO
 @pytest.mark.parametrize("name", ["strwin", "strwin,12", "strbre", "strgal", "hurr"])
 def test_days_of_strong_wind_are_cdos(name, tmp_path):
     values = np.round(np.random.default_rng(6).exponential(9, (len(TIMES), POINTS)) * 2) / 2
@@ -302,6 +321,11 @@ def in_spells(met, at_least=6):
     return found
 
 
+def of_wet(rain, limit):
+    wet = np.where(rain >= 1, rain, 0)
+    return 100 * np.nansum(np.where(wet > limit, wet, 0), axis=0) / np.nansum(wet, axis=0)
+
+
 def share(values, met):
     return (
         100
@@ -360,6 +384,7 @@ DEFINITIONS = {
     "HWDI": (lambda x: in_spells(x > FIELDS["K"] + 5), "eca_hwdi K.nc"),
     "CWDI": (lambda x: in_spells(x < FIELDS["K"] - 5), "eca_cwdi K.nc"),
     **{f"R{q}pTOT": (lambda x: np.nansum(np.where(x > FIELDS["mm"], x, 0), axis=0), None) for q in (95, 99)},
+    **{f"R{q}pFRAC": (lambda x: of_wet(x, FIELDS["mm"]), None) for q in (75, 90, 95, 99)},
     **{f"R{q}p": (lambda x: share(np.where(x >= 1, x, np.nan), x > FIELDS["mm"]), None) for q in (75, 90, 95, 99)},
 }  # fmt: skip
 """What the ETCCDI defines, of one year; and the name in CDO, where that has the same input."""
@@ -385,7 +410,7 @@ def test_every_index_is_missing_over_the_sea_and_counts_what_there_is_elsewhere(
         expected = np.where(np.isnan(field[year]).all(axis=0), np.nan, define(own))
         np.testing.assert_allclose(ours[1], expected, rtol=1e-9, err_msg=name)
         assert np.isnan(ours[1][SEA]), name
-        assert np.isnan(ours[1][DRY]) == (name == "SDII" or name in ("R75p", "R90p", "R95p", "R99p")), name
+        assert np.isnan(ours[1][DRY]) == (name == "SDII" or re.fullmatch(r"R\d\dp(FRAC)?", name) is not None), name
         if theirs and shutil.which("cdo"):
             write(tmp_path / "in.nc", field[year], "K" if units == "K" else "mm", np.arange(88, 88 + 365.0))
             operator, *further = theirs.split()

@@ -62,7 +62,6 @@ ELSEWHERE: Mapping[str, str] = {
     "timrmsd": "of: a - b, operators: [rms]", "varrms": "of: (a - b)**2, space: fldmean, then: value**0.5",
     "fldrms": "of: (a - b)**2, space: fldmean, then: value**0.5",
     "histcount": "{histogram: {edges: [0, 1, 10]}}", "histfreq": "histogram and count, one divided by the other",
-    **{f"eca_r{q}ptot": "R95pTOT, with thresholds of that percentile, divided by PRCPTOT" for q in (75, 90, 95, 99)},
     "fdns": "of: tn < 273.15 and snd < 0.01, operators: [sum], of daily steps",
     "timderivative": "deltat, divided by the time between two steps",
     **{f"gen{how}": f"space: {{remap{how}: r360x180}}, for which weights are made; or bbflow weights"

@@ -106,6 +106,12 @@ def _wet_total(percent: int) -> ClimateIndex:
     return ClimateIndex(f"R{percent}pTOT", summary, "rain", "sum", threshold=1.0, made=made)
 
 
+def _wet_fraction(percent: int) -> ClimateIndex:
+    summary = f"percentage of the rain of wet days that days above the {percent}th percentile of a file have"
+    made = "where({x} >= {limit}, where({x} > {t}, {x}, -{x}), 0)"
+    return ClimateIndex(f"R{percent}pFRAC", summary, "rain", "positive_share", threshold=1.0, made=made)
+
+
 def _degree_days(name: str, summary: str, threshold: float, sign: str) -> ClimateIndex:
     made = f"max({'{x} - {limit}' if sign == '>' else '{limit} - {x}'}, 0)"
     return ClimateIndex(name, summary, "mean", "sum", threshold=threshold, made=made, units="K d")
@@ -149,6 +155,7 @@ INDICES: Mapping[str, ClimateIndex] = {
         _spell("CWDI", "minima more than 5 K below those of a file", "min", "{x} < {t} - {by}", 5.0),
         *map(_wet_total, (95, 99)),
         *map(_wet_share, (75, 90, 95, 99)),
+        *map(_wet_fraction, (75, 90, 95, 99)),
         ClimateIndex(
             "GSL", "growing season: days from the first 6 above 5 degC to the first 6 below it in the second half-year",
             "mean", "season_length", threshold=5.0, made=SEASON % "<", at_least=6,
@@ -166,9 +173,13 @@ SAME_IN_CDO: Mapping[str, str] = {
     "cwfi": "CWFI", **{f"{day}{percent}": f"{day.upper()}{percent}" for day in ("tx", "tn", "tg")
                        for percent in ("10p", "90p")},
     **{f"r{percent}p": f"R{percent}p" for percent in (75, 90, 95, 99)},
+    **{f"r{percent}ptot": f"R{percent}pFRAC" for percent in (75, 90, 95, 99)},
 }  # fmt: skip
 """CDO's names after eca_ (over all steps)."""
-ONLY_ECA = ("csu", "cfd", "pd", "rr1", "hwdi", "cwdi", "hwfi", "cwfi", "tg10p", "tg90p", "r75p", "r90p", "r95p", "r99p")
+ONLY_ECA = (
+    *("csu", "cfd", "pd", "rr1", "hwdi", "cwdi", "hwfi", "cwfi", "tg10p", "tg90p"),
+    *(f"r{percent}{what}" for percent in (75, 90, 95, 99) for what in ("p", "ptot")),
+)
 """CDO has these by years only with other operators, or means something else."""
 ONLY_ETCCDI: Mapping[str, str] = {"wsdi": "WSDI", "csdi": "CSDI", "r95p": "R95pTOT", "r99p": "R99pTOT"}
 """CDO's names after etccdi_ (of each year), where they aren't those after eca_."""
