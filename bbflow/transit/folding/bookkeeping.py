@@ -36,7 +36,7 @@ from bbflow.transit.folding.series import join_partials, uneven
 from bbflow.transit.folding.shards import Region, ShardKey, ShardState, overlapping
 from bbflow.transit.folding.tables import Alike, CountedStates, FieldStates, Roster, States
 from bbflow.transit.folding.task import FoldReceipt, FoldWork
-from bbflow.transit.folding.timeline import Closing, Passed, Timeline
+from bbflow.transit.folding.timeline import Closing, Passed, Timeline, too_coarse
 from bbflow.transit.folding.written import pack
 from bbflow.view.consumers import Cursor
 from bbflow.view.stream import StreamView
@@ -201,7 +201,7 @@ class Folding:
                 error_s = found.passed.error_s(time, spacing, clock.unit_s)
                 time, date = clock.settled(time, date, error_s)
                 if found.passed.is_too_coarse(time, spacing):
-                    raise ConfigError(_too_coarse(number, time, spacing, found.passed, clock))
+                    raise ConfigError(too_coarse(number, time, spacing, found.passed, clock))
             if date is None or found.passed.is_late(time, spacing):
                 found.leave_out(number, found.passed.without(time, spacing))
                 found.untimely += self._refused(number, time, found, is_date=date is not None)
@@ -594,12 +594,3 @@ class Folding:
             table = States(rosters[name], alike).without(gone)
             if table.count:
                 self.states.put(table)
-
-
-def _too_coarse(number: int, time: float, spacing: float, passed: Passed, clock: Clock) -> str:
-    """Say that a step's time is of a type that can't tell steps apart."""
-    shortest = min(time - (passed.last or 0.0), passed.shortest)
-    return (
-        f"step {number} has the time {time:g} {clock.units} in a type whose numbers are {spacing:.3g} apart there, too "
-        f"far to tell steps that are {shortest:.3g} apart: let the program write its time in double precision"
-    )

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from bbflow.operators.windows.calendars import Clock
 from bbflow.operators.windows.tolerance import COARSE, ROUNDED, error_s, restart_margin
 from bbflow.operators.windows.window import Window
 from bbflow.transit.folding.slots import Keys, WindowKey, living, whole_units
@@ -172,6 +173,15 @@ class Passed(NamedTuple):
     def differ(self) -> bool:
         """Whether the steps' lengths differ by more than their times may be off."""
         return self.steps > 2 and self.longest - self.shortest > 2 * max(self.error, ROUNDED * math.ulp(self.last or 0))
+
+
+def too_coarse(number: int, time: float, spacing: float, passed: Passed, clock: Clock) -> str:
+    """Say that a step's time is of a type that can't tell steps apart."""
+    shortest = min(time - (passed.last or 0.0), passed.shortest)
+    return (
+        f"step {number} has the time {time:g} {clock.units} in a type whose numbers are {spacing:.3g} apart there, too "
+        f"far to tell steps that are {shortest:.3g} apart: let the program write its time in double precision"
+    )
 
 
 class TimelineRecord(msgspec.Struct, frozen=True):
