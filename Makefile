@@ -9,7 +9,7 @@ MPI := $(CURDIR)/$(VENV)/mpi
 BUILD := $(CURDIR)/$(VENV)/climate
 SOURCES := setup.cfg setup.py pyproject.toml CMakeLists.txt \
 	$(wildcard adios2-engine/CMakeLists.txt adios2-engine/src/* adios2-engine/src/*/* adios2-engine/wire/* adios2-engine/preload/* \
-	bbflow/operators/native/* bbflow/mount/native/*)
+	bbflow/operators/native/* bbflow/mount/native/* bbflow/landing/native/*)
 
 .PHONY: demo test test-slow docs fuzz fuzz-runs chaos waves lint bench conformance test-mpi test-versions models-suite chaos-mount parsl-suite pegasus-suite spark-suite slurm-suite security-suite readers-suite test-install release clean check-tools structure
 .DELETE_ON_ERROR:

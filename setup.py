@@ -27,6 +27,7 @@ TARGETS = {
     "bbflow_engine": ("lib/libbbflow_engine_*.so", "bbflow_adios2"),
     "bbflow_preload": ("lib/libbbflow_preload.so", "bbflow_adios2"),
     "bbflow_fold": ("lib/libbbflow_fold.so", "bbflow.operators"),
+    "bbflow_gates": ("lib/libbbflow_gates.so", "bbflow.landing"),
     "bbflow-mount": ("bin/bbflow-mount", "bbflow.mount"),
 }
 # The mount is a fifth of what is compiled; who wants none, as the demo, sets BBFLOW_MOUNT=OFF.

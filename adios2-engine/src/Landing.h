@@ -1,6 +1,7 @@
 #pragma once
 
 #include "Channel.h"
+#include "FabricRoute.h"
 #include "Scan.h"
 
 #include <cstddef>
@@ -23,8 +24,9 @@ public:
     virtual void Sync() = 0;
 
     /** Goes on over another connection to the same pool: what was not synced is sent again.
+     *  @param route by libfabric, if there is one
      *  @throws ConnectionLost if the node can't be reached any more */
-    virtual void GoOn(Channel &channel) = 0;
+    virtual void GoOn(Channel &channel, FabricRoute *route) = 0;
 
     /** Whether a block's memory must stay as it is until Sync. */
     virtual bool NeedsMemory() const = 0;

@@ -1,9 +1,10 @@
 #include "NodeLink.h"
 
+#include "RemoteLanding.h"
 #include "SharedLanding.h"
 #include "SpillAgent.h"
-#include "TcpLanding.h"
 
+#include <iostream>
 #include <sstream>
 #include <thread>
 #include <unistd.h>
@@ -15,6 +16,9 @@ namespace
 {
 
 constexpr auto RetryInterval = std::chrono::milliseconds(50);
+
+/** How often libfabric may fail before blocks go by TCP. */
+constexpr int MostRouteFailures = 3;
 
 /** How long another node may take to answer when the own one is lost. */
 constexpr double NextNodeSecs = 10.0;
@@ -104,6 +108,14 @@ Value NodeLink::Open(const Contact &contact, const size_t number, const int64_t 
 {
     const Node &node = contact.Nodes[number];
     const bool isShared = WayTo(node, m_Parameters.Transport) == Transport::SharedMemory;
+    // What goes by libfabric isn't encrypted: a node with TLS gets that only where the program says
+    // so.
+    const bool mayWrite =
+        !isShared && (node.Tls.empty() || m_Parameters.Transport == Transport::Fabric);
+    if (mayWrite)
+    {
+        FindProviders();
+    }
     auto channel =
         std::make_unique<Channel>(ConnectTo(node, contact.Key, m_Parameters.Transport, deadline));
     const bool mayBeKnown = m_AskedNode == node.Name;
@@ -114,8 +126,14 @@ Value NodeLink::Open(const Contact &contact, const size_t number, const int64_t 
                        {"transport", isShared ? "shm" : "tcp"},
                        {"settled", settled},
                        {"resume", mayBeKnown},
-                       {"moved_from", movedFrom}});
+                       {"moved_from", movedFrom},
+                       {"fabric", mayWrite ? *m_Providers : Value::Array{}}});
+    m_Route.reset(); // nothing that it has under way may come behind what the new one brings
     m_Channel = std::move(channel);
+    if (mayWrite && !m_Providers->empty() && !OpenRoute(node.Name, reply))
+    {
+        return Open(contact, number, settled, movedFrom, deadline); // the node is told of none now
+    }
     m_IsSamePool = m_NodeName == node.Name;
     m_NodeName = node.Name;
     UsePool(reply, isShared);
@@ -169,14 +187,102 @@ void NodeLink::ResetLanding()
     }
     else
     {
-        m_Landing = std::make_unique<TcpLanding>(*m_Channel);
+        m_Landing = std::make_unique<RemoteLanding>(*m_Channel, m_Route.get());
     }
 }
 
-void NodeLink::ResumeLanding() { m_Landing->GoOn(*m_Channel); }
+void NodeLink::TakeKeys(const Value &reply)
+{
+    if (m_Route)
+    {
+        m_Route->TakeKeys(reply);
+    }
+}
+
+/** Looks once which providers of libfabric this host has, if one may be used. */
+void NodeLink::FindProviders()
+{
+    if (m_Providers)
+    {
+        return;
+    }
+    m_Providers.emplace();
+    const Transport transport = m_Parameters.Transport;
+    if (transport != Transport::Auto && transport != Transport::Fabric)
+    {
+        return;
+    }
+    try
+    {
+        for (const std::string &provider : ProvidersHere(m_Parameters.FabricProvider))
+        {
+            m_Providers->emplace_back(provider);
+        }
+    }
+    catch (const std::invalid_argument &)
+    {
+        if (transport == Transport::Fabric)
+        {
+            throw;
+        }
+    }
+    if (transport == Transport::Fabric && m_Providers->empty())
+    {
+        const std::string &only = m_Parameters.FabricProvider;
+        throw std::invalid_argument(
+            "bbflow: Transport=fabric, but libfabric has no " +
+            (only.empty() ? "provider that is better than TCP" : "provider " + only) +
+            " on this host: set Transport=auto, or name another FabricProvider");
+    }
+}
+
+/** Opens the way by libfabric that a node has offered; false if blocks go by TCP.
+ *  @throws FabricError if it fails and the program wants no other */
+bool NodeLink::OpenRoute(const std::string &node, const Value &reply)
+{
+    const bool isForced = m_Parameters.Transport == Transport::Fabric;
+    const Value *told = reply.Find("fabric");
+    try
+    {
+        if (told == nullptr || told->IsNil())
+        {
+            throw FabricError("bbflow: BB node " + node +
+                              " has none of the providers of libfabric that this host has");
+        }
+        m_Route = std::make_unique<FabricRoute>(*told, m_Channel->Descriptor(),
+                                                m_Parameters.FabricChecks);
+        m_Route->TakeKeys(reply);
+        return true;
+    }
+    catch (const FabricError &error)
+    {
+        if (isForced)
+        {
+            throw;
+        }
+        LeaveFabric(error.what());
+        return told == nullptr || told->IsNil();
+    }
+}
+
+void NodeLink::LeaveFabric(const std::string &why)
+{
+    m_Route.reset();
+    m_Providers->clear();
+    std::cerr << "bbflow: stream '" + m_Share.Stream + "', rank " + std::to_string(Rank()) +
+                     ": blocks go by TCP, since libfabric doesn't work: " + why + "\n"
+              << std::flush;
+}
+
+void NodeLink::ResumeLanding() { m_Landing->GoOn(*m_Channel, m_Route.get()); }
 
 Value NodeLink::Restore(const int64_t settled, const std::string &why)
 {
+    if (m_Route && m_Route->HasFailed() && ++m_RouteFailures == MostRouteFailures &&
+        m_Parameters.Transport == Transport::Auto)
+    {
+        LeaveFabric(why);
+    }
     // The old connection stays until the new one is there: its end would mean that the rank is
     // gone.
     Attempts attempts(m_Parameters.NodeLossTimeoutSecs);
@@ -241,6 +347,7 @@ Value NodeLink::MoveOn(const int64_t settled, const std::string &why)
 
 Value NodeLink::SpillAlone(const int64_t settled, const std::string &lost)
 {
+    m_Route.reset();
     m_Channel = std::make_unique<Channel>(
         std::make_unique<SpillAgent>(m_Parameters.SpillDirectory, m_Share.Stream, Rank()));
     const Value reply = Ask(*m_Channel, Value::Map{{"local_writers", 0},

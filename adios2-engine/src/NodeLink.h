@@ -1,5 +1,6 @@
 #pragma once
 
+#include "FabricRoute.h"
 #include "Landing.h"
 #include "Parameters.h"
 #include "Placement.h"
@@ -7,6 +8,7 @@
 #include "StreamShare.h"
 
 #include <memory>
+#include <optional>
 
 namespace bbflow
 {
@@ -34,6 +36,9 @@ public:
     /** Lets the landing begin anew: what it has not synced counts no more. */
     void ResetLanding();
 
+    /** Takes the keys of the extents that a reply grants, where they are written by libfabric. */
+    void TakeKeys(const Value &reply);
+
     /** Sends again over the new connection what the landing has not synced. */
     void ResumeLanding();
 
@@ -58,6 +63,11 @@ private:
     const Parameters m_Parameters;
     const StreamShare m_Share;
     std::unique_ptr<Channel> m_Channel;
+    /** By libfabric beside the connection; nullptr without. */
+    std::unique_ptr<FabricRoute> m_Route;
+    /** The providers of libfabric that the node is told of. */
+    std::optional<Value::Array> m_Providers;
+    int m_RouteFailures = 0;
     std::shared_ptr<Pool> m_Pool;
     std::unique_ptr<Landing> m_Landing;
     size_t m_Capacity = 0;
@@ -73,6 +83,9 @@ private:
     Value Ask(Channel &channel, Value::Map open) const;
     Value SpillAlone(int64_t settled, const std::string &lost);
     void UsePool(const Value &reply, bool isShared);
+    void FindProviders();
+    bool OpenRoute(const std::string &node, const Value &reply);
+    void LeaveFabric(const std::string &why);
     Value MoveOn(int64_t settled, const std::string &why);
 };
 

@@ -85,10 +85,11 @@ std::string Choice(const std::string &name, const std::string &text,
 
 Transport Way(const std::string &name, const std::string &text)
 {
-    const std::string word = Choice(name, text, {"auto", "shm", "tcp"});
-    return word == "shm"   ? Transport::SharedMemory
-           : word == "tcp" ? Transport::Tcp
-                           : Transport::Auto;
+    const std::string word = Choice(name, text, {"auto", "shm", "tcp", "fabric"});
+    return word == "shm"      ? Transport::SharedMemory
+           : word == "tcp"    ? Transport::Tcp
+           : word == "fabric" ? Transport::Fabric
+                              : Transport::Auto;
 }
 
 /** Negative is for ever, as other engines take it, whose parameter has the same name. */
@@ -153,6 +154,8 @@ const std::vector<std::pair<std::string, Setter>> Known = {
     set("Groups", Groups, AtLeastOne(name, text))
     set("RanksPerNode", RanksPerNode, AtLeastOne(name, text))
     set("Transport", Transport, Way(name, text))
+    set("FabricProvider", FabricProvider, text)
+    set("FabricChecks", FabricChecks, YesOrNo(name, text))
     set("QueueFullPolicy", QueueFullPolicy, Choice(name, text, {"Block", "Discard", "Spill"}))
     set("SpillDirectory", SpillDirectory, std::filesystem::absolute(text).string())
     set("OpenTimeoutSecs", OpenTimeoutSecs, Patience(name, text))

@@ -29,6 +29,10 @@ struct Parameters
     /** 0: spread evenly. */
     size_t RanksPerNode = 0;
     bbflow::Transport Transport = Transport::Auto;
+    /** The only provider of libfabric that counts; empty: those that are better than TCP. */
+    std::string FabricProvider;
+    /** Whether the node checks what comes by libfabric. */
+    bool FabricChecks = true;
     std::string QueueFullPolicy = "Block";
     /** Absolute; empty if there is none. */
     std::string SpillDirectory;

@@ -113,6 +113,7 @@ void Session::AddExtents(const Value &reply)
         }
         m_Arena.Add(offset, size);
     }
+    m_Link.TakeKeys(reply);
 }
 
 std::optional<Value> Session::AwaitReply(const Deadline &deadline)

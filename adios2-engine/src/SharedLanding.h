@@ -16,7 +16,7 @@ public:
 
     void Land(const char *source, size_t bytes, size_t offset, Scan &scan) override;
     void Sync() override {}
-    void GoOn(Channel &) override {}
+    void GoOn(Channel &, FabricRoute *) override {}
     bool NeedsMemory() const override { return false; }
     const char *At(const size_t offset) const override { return m_Pool->At(offset); }
 

@@ -28,7 +28,7 @@ public:
     /** @throws std::runtime_error if the file system takes no more */
     void Land(const char *source, size_t bytes, size_t offset, Scan &scan) override;
     void Sync() override {}
-    void GoOn(Channel &) override {}
+    void GoOn(Channel &, FabricRoute *) override {}
     bool NeedsMemory() const override { return false; }
     const char *At(size_t) const override { return nullptr; }
 

@@ -15,7 +15,7 @@ Channel::Channel(std::unique_ptr<Wire> wire)
 {
 }
 
-void Channel::SealWith(std::unique_ptr<Seal> sent, std::unique_ptr<Seal> come)
+void Channel::SealWith(std::unique_ptr<bbflow::Seal> sent, std::unique_ptr<bbflow::Seal> come)
 {
     m_Sent = std::move(sent);
     m_Come = std::move(come);

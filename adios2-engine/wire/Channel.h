@@ -22,11 +22,14 @@ public:
     explicit Channel(std::unique_ptr<Wire> wire);
 
     /** Seals what is sent, and expects what comes to be sealed, from now on. */
-    void SealWith(std::unique_ptr<Seal> sent, std::unique_ptr<Seal> come);
+    void SealWith(std::unique_ptr<bbflow::Seal> sent, std::unique_ptr<bbflow::Seal> come);
 
     /** Sends one message.
      *  @throws ConnectionLost if the other side is gone */
     void Send(const Value &message);
+
+    /** What seals raw bytes that go another way; they count among those that are sent. */
+    std::string Seal(std::string_view raw) { return m_Sent->OfRaw(raw); }
 
     /** Sends one message with raw bytes behind it, and `check` in it, by which they are checked. */
     void SendRaw(Value::Map message, std::string_view raw);
@@ -58,8 +61,8 @@ public:
 
 private:
     std::unique_ptr<Wire> m_Wire;
-    std::unique_ptr<Seal> m_Sent;
-    std::unique_ptr<Seal> m_Come;
+    std::unique_ptr<bbflow::Seal> m_Sent;
+    std::unique_ptr<bbflow::Seal> m_Come;
     std::string m_Received;
 };
 

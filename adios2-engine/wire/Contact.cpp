@@ -111,11 +111,9 @@ Contact ReadContact(const std::string &path)
 
 Transport WayTo(const Node &node, const Transport transport)
 {
-    if (transport != Transport::Auto)
-    {
-        return transport;
-    }
-    return node.IsHere() ? Transport::SharedMemory : Transport::Tcp;
+    const bool isShared =
+        transport == Transport::Auto ? node.IsHere() : transport == Transport::SharedMemory;
+    return isShared ? Transport::SharedMemory : Transport::Tcp;
 }
 
 Channel ConnectTo(const Node &node, const std::string &key, const Transport transport,

@@ -14,7 +14,9 @@ enum class Transport
     /** Shared memory on the own host, else TCP. */
     Auto,
     SharedMemory,
-    Tcp
+    Tcp,
+    /** TCP, with libfabric beside it for blocks. */
+    Fabric
 };
 
 /** One BB node, as the contact file describes it. */
@@ -56,7 +58,7 @@ Contact ReadContact(const std::string &path);
 /** `gethostname()` of this host. */
 std::string HostName();
 
-/** Which of the two ways `Transport::Auto` means for a node; never Auto. */
+/** Which of the two connections to a node a transport takes: SharedMemory or Tcp. */
 Transport WayTo(const Node &node, Transport transport);
 
 /** Connects to a node and shakes hands.

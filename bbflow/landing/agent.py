@@ -7,6 +7,7 @@ from msgspec import Struct
 from bbflow.errors import CapacityError, ProtocolError, StreamError
 from bbflow.landing.analysing import Analysing, Told, show
 from bbflow.landing.connections import WriterConnections
+from bbflow.landing.fabric import FabricGates
 from bbflow.landing.reading import Reading
 from bbflow.landing.replies import RoomReply, StatusReply, StreamStatus
 from bbflow.landing.requests import (
@@ -64,9 +65,11 @@ class Agent:
         As they stand in the contact file.
     clock
         Gives seconds since the epoch.
+    gates
+        What ranks of other hosts may write by libfabric; None if nothing.
     """
 
-    def __init__(self, store: NodeStore, name: str, host: str, clock: Clock) -> None:
+    def __init__(self, store: NodeStore, name: str, host: str, clock: Clock, gates: FabricGates | None = None) -> None:
         self._store = store
         self._name, self._host = name, host
         self._clock = clock
@@ -76,7 +79,7 @@ class Agent:
         self._watchers: list[OpenWatch] = []
         self._told: dict[int, Told] = {}
         self._analysing = Analysing(store)
-        self._writing = WriterConnections(store, clock, self._analysing.is_followed)
+        self._writing = WriterConnections(store, clock, self._analysing.is_followed, gates)
         self._reading = Reading(store)
         self._answers: Answers = {
             **self._writing.answers,

@@ -1,9 +1,14 @@
 """What writers ask of a node: from open to close, and coming back after a break."""
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from bbflow.errors import ProtocolError, StreamError, printable
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
+
+from bbflow.errors import NodeError, ProtocolError, StreamError, printable
+from bbflow.host.log import log
+from bbflow.landing.fabric import FabricGate, FabricGates
 from bbflow.landing.replies import OpenReply, RoomReply, SyncReply
 from bbflow.landing.requests import (
     AbortRequest,
@@ -21,6 +26,7 @@ from bbflow.landing.waiting import Answers
 from bbflow.landing.writers import Clock, Writers
 from bbflow.net.verdicts import DoneReply
 from bbflow.store.entries import DropRecord, RefuseRecord
+from bbflow.store.extents import Extent
 from bbflow.store.node import NodeStore
 from bbflow.store.streams import ENDED, MOST_REFUSED
 
@@ -38,11 +44,24 @@ class WriterPeer:
     rank: int
     """Its rank."""
     transport: str
-    """shm or tcp."""
+    """shm, tcp or fabric."""
     offer: str
     """Name of the offers to it; none over TCP."""
+    gate: FabricGate | None = None
+    """What it may write of the pool by libfabric."""
     bad: list[int] = field(default_factory=list)
     """Where bytes came in damaged since the last `sync`."""
+
+    def revoke(self) -> None:
+        """Let it write nothing more of what it was given: that may be others' in a moment."""
+        if self.gate:
+            self.gate.revoke()
+
+    def close_gate(self) -> None:
+        """Do the same for good."""
+        if self.gate:
+            self.gate.close()
+            self.gate = None
 
 
 UNAWARE_S = 75.0
@@ -75,12 +94,17 @@ class WriterConnections:
         Gives seconds since the epoch.
     is_followed
         Whether an analysis follows a stream now.
+    gates
+        What ranks of other hosts may write by libfabric; None if nothing.
     """
 
-    def __init__(self, store: NodeStore, clock: Clock, is_followed: Callable[[str], bool]) -> None:
+    def __init__(
+        self, store: NodeStore, clock: Clock, is_followed: Callable[[str], bool], gates: FabricGates | None = None
+    ) -> None:
         self._store = store
         self._clock = clock
         self._is_followed = is_followed
+        self._gates = gates
         self._writers: dict[str, Writers] = {}
         self._offers = store.offers
         self._peers: dict[int, WriterPeer] = {}
@@ -137,11 +161,16 @@ class WriterConnections:
         self._writers[name] = writers
         self._take_up(name, rank)
         offer = self._offers.new_name() if asked.transport == "shm" else ""
-        self._peers[peer] = WriterPeer(name, writers, rank, asked.transport, offer)
-        pool = str(self._store.directory / "pool")
-        capacity = self._store.extents.capacity
+        gate = self._gates.open(asked.fabric) if self._gates and asked.fabric else None
+        self._peers[peer] = WriterPeer(name, writers, rank, "fabric" if gate else asked.transport, offer, gate)
         return OpenReply(
-            pool=pool, capacity=capacity, committed=progress.settled, extents=progress.granted, offer=offer
+            pool=str(self._store.directory / "pool"),
+            capacity=self._store.extents.capacity,
+            committed=progress.settled,
+            extents=progress.granted,
+            offer=offer,
+            fabric=gate.way if gate else UNSET,
+            keys=_keys_for(gate, progress.granted),
         )
 
     def _take_up(self, stream: str, rank: int) -> None:
@@ -151,6 +180,7 @@ class WriterConnections:
             if not peer.writers.is_stale:  # else it is a straggler of a dropped stream, and still has its room
                 self._take_back_from(peer)
                 self._confirm(peer, rank)
+                peer.close_gate()
                 del self._peers[key]
         if away := self._away.get((stream, rank)):
             self._confirm(away, rank)
@@ -184,7 +214,8 @@ class WriterConnections:
         return is_back
 
     def _part_from(self, writer: WriterPeer) -> None:
-        """End the offers to a rank that needs no room any more."""
+        """End what a rank was let do that needs no room any more."""
+        writer.close_gate()
         self._take_back_from(writer)
         self._offers.forget(writer.offer)
 
@@ -206,8 +237,10 @@ class WriterConnections:
         writer = self._peer(peer)
         if isinstance(asked, BeginRequest):
             self._take_back_from(writer)  # it has asked again, so it has not taken it
-            return writer.writers.begin(writer.rank, asked.step, asked.bytes)
-        return writer.writers.reserve(writer.rank, asked.step, asked.bytes)
+            reply = writer.writers.begin(writer.rank, asked.step, asked.bytes)
+        else:
+            reply = writer.writers.reserve(writer.rank, asked.step, asked.bytes)
+        return reply and replace(reply, keys=_keys_for(writer.gate, reply.extents))
 
     def alike(self, peer: int, asked: RoomRequest) -> Hashable:
         """Return what requests for room have in common of which none can be answered if one can't."""
@@ -254,10 +287,12 @@ class WriterConnections:
         writer = self._peer(peer)
         if writer.bad:
             raise ProtocolError(f"rank {writer.rank} committed a step of which bytes came in damaged")
+        writer.revoke()
         writer.writers.commit(writer.rank, asked)
 
     def _skip(self, peer: int, asked: SkipRequest) -> DoneReply:
         writer = self._peer(peer)
+        writer.revoke()
         writer.writers.skip(writer.rank, asked.step)
         return DoneReply()
 
@@ -297,8 +332,9 @@ class WriterConnections:
             self._part_from(writer)
             writer.writers.abort(writer.rank)
         else:
+            writer.close_gate()
             self._take_back_from(writer)
-            unaware_s = UNAWARE_S if writer.transport == "tcp" else 0.0
+            unaware_s = 0.0 if writer.transport == "shm" else UNAWARE_S
             self._miss(writer.stream, writer.writers, writer.rank, unaware_s, writer.offer)
         return True
 
@@ -335,3 +371,14 @@ class WriterConnections:
 
     def _patience_ends_s(self) -> list[float]:
         return [end_s for writers in self._writers.values() for end_s in writers.patience_ends_s()]
+
+
+def _keys_for(gate: FabricGate | None, extents: Sequence[Extent]) -> bytes | UnsetType:
+    """Open extents to a rank that writes by libfabric; without keys it will come back, and in the end go by TCP."""
+    if gate is None or not extents:
+        return UNSET
+    try:
+        return gate.grant(extents)
+    except NodeError as error:
+        log(f"bbflow node: {error}")
+        return UNSET

@@ -3,9 +3,20 @@
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from bbflow.store.extents import Extent
+
+
+class FabricWay(Struct, frozen=True, kw_only=True):
+    """How a rank writes the pool by libfabric."""
+
+    provider: str
+    """libfabric's, the same on both hosts."""
+    address: bytes
+    """The node's endpoint for this connection, as that provider writes it."""
+    scratch: bytes
+    """Base and key of bytes that count for nothing: there a rank tries whether it gets here."""
 
 
 class OpenReply(Struct, frozen=True, kw_only=True):
@@ -22,6 +33,10 @@ class OpenReply(Struct, frozen=True, kw_only=True):
     """What it was given for the step after that, before it was interrupted."""
     offer: str
     """Name of the file that stands for an offer; none over TCP."""
+    fabric: FabricWay | UnsetType = UNSET
+    """How the rank writes the pool by libfabric, if it may."""
+    keys: bytes | UnsetType = UNSET
+    """Then, base and key of each extent."""
 
 
 class RoomReply(Struct, frozen=True, kw_only=True):
@@ -31,6 +46,8 @@ class RoomReply(Struct, frozen=True, kw_only=True):
     status: Literal["ok", "discard", "spill", "later"] = "ok"
     extents: Sequence[Extent] = ()
     """Where they go; with `spill` they go to a file, with `discard` nowhere. With `later` nothing is offered."""
+    keys: bytes | UnsetType = UNSET
+    """Base and key of each, for who writes them by libfabric."""
 
 
 class SyncReply(Struct, frozen=True, kw_only=True):
@@ -74,7 +91,7 @@ class StreamStatus(Struct, frozen=True, kw_only=True):
     writers: int
     local_writers: int
     ranks: Sequence[tuple[int, str]]
-    """Each with how its blocks come (shm, tcp), or whether it is closed or away."""
+    """Each with how its blocks come (shm, tcp, fabric), or whether it is closed or away."""
     moved: Sequence[tuple[int, str]]
     """Ranks that came from a node that was lost, and its name."""
     written: int

@@ -22,6 +22,7 @@ from bbflow.reading.wire_types import (
 
 MOST_CONSUMERS = 64
 LONGEST_WHY = 4096
+MOST_PROVIDERS = 16
 MOST_STEPS = 1 << 16
 """So many are pinned by one request."""
 
@@ -48,6 +49,8 @@ class OpenRequest(Struct, frozen=True, tag_field="op", tag="open", kw_only=True)
     """Its id there."""
     file: FilePath = ""
     """Absolute path of the file that the program names; empty if it isn't known, or need not be."""
+    fabric: Annotated[tuple[Name, ...], Meta(max_length=MOST_PROVIDERS)] = ()
+    """Providers of libfabric by which its host can write the pool, the best first."""
 
 
 class BeginRequest(Struct, frozen=True, tag_field="op", tag="begin", kw_only=True):
@@ -66,6 +69,14 @@ class ReserveRequest(Struct, frozen=True, tag_field="op", tag="reserve", kw_only
 
 class DataRequest(Struct, frozen=True, tag_field="op", tag="data", kw_only=True):
     """Raw bytes follow."""
+
+    offset: Count
+    bytes: Annotated[int, Meta(gt=0, le=MAX_PAYLOAD_BYTES)]
+    check: Check
+
+
+class LandedRequest(Struct, frozen=True, tag_field="op", tag="landed", kw_only=True):
+    """A rank has written bytes of the pool by libfabric, and asks for a look at them."""
 
     offset: Count
     bytes: Annotated[int, Meta(gt=0, le=MAX_PAYLOAD_BYTES)]
@@ -218,9 +229,9 @@ class GetRequest(Struct, frozen=True, tag_field="op", tag="get", kw_only=True):
 RoomRequest = BeginRequest | ReserveRequest
 """What is answered when there is room."""
 Request = (
-    OpenRequest | RoomRequest | DataRequest | SyncRequest | CommitRequest | SkipRequest | CloseRequest | AbortRequest
-    | RefuseRequest | AttachRequest | WatchRequest | DoneRequest | DropRequest | GiveUpRequest | StatusRequest
-    | StopRequest | JoinRequest | PassRequest | PinRequest | UnpinRequest | GetRequest
+    OpenRequest | RoomRequest | DataRequest | LandedRequest | SyncRequest | CommitRequest | SkipRequest | CloseRequest
+    | AbortRequest | RefuseRequest | AttachRequest | WatchRequest | DoneRequest | DropRequest | GiveUpRequest
+    | StatusRequest | StopRequest | JoinRequest | PassRequest | PinRequest | UnpinRequest | GetRequest
 )  # fmt: skip
 parse_request = parser(Request, "a request")
 """Takes one in out of its frame; whoever sent what isn't one must be cut off."""

@@ -10,9 +10,11 @@ from bbflow.errors import CapacityError
 from bbflow.host.belongings import foreign, remove
 from bbflow.host.log import log
 from bbflow.landing.agent import Agent, Reply
-from bbflow.landing.requests import DataRequest, Request, parse_request
+from bbflow.landing.fabric import FabricGates
+from bbflow.landing.requests import DataRequest, LandedRequest, Request, parse_request
 from bbflow.net.handshake import WelcomeReply
 from bbflow.net.link import Landed, Link
+from bbflow.net.listen import split_address
 from bbflow.net.peers import Endpoint, PeerServer
 from bbflow.store.node import NodeStore
 
@@ -44,7 +46,8 @@ class Server(PeerServer):
 
     def __init__(self, store: NodeStore, name: str, endpoint: Endpoint, stop_at_eof: int | None = None) -> None:
         host = socket.gethostname()
-        self._agent = Agent(store, name=name, host=host, clock=time.time)
+        self._gates = FabricGates(split_address(endpoint.address)[0], store.pool)
+        self._agent = Agent(store, name=name, host=host, clock=time.time, gates=self._gates)
         self._name, self._stop_at_eof = name, stop_at_eof
         store.wait_for_room = self._wait_for_room
         identity = WelcomeReply(name=name, host=host)
@@ -71,6 +74,9 @@ class Server(PeerServer):
         elif isinstance(item, DataRequest):
             self._agent.check_target(peer, item.offset, item.bytes)
             link.expect(item.offset, item.bytes, item.check)
+        elif isinstance(item, LandedRequest):
+            self._agent.check_target(peer, item.offset, item.bytes)
+            self._agent.landed(peer, item.offset, intact=link.has(item.offset, item.bytes, item.check))
         else:
             self._deliver(self._agent.handle(peer, item))
 
@@ -81,6 +87,11 @@ class Server(PeerServer):
         ends = [] if self._stop_at_eof is None else [self._stop_at_eof]
         is_told_to_end = self.interrupted or any(select.select(ends, [], [], RETRY_S))
         return tried < RETRIES and not is_told_to_end
+
+    def close(self) -> None:
+        """Let all peers go, and nobody write the pool any more."""
+        self._gates.close()
+        super().close()
 
     def _left(self, peer: int, *, by_itself: bool) -> None:
         self._deliver(self._agent.disconnect(peer, by_itself=by_itself))

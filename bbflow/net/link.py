@@ -81,6 +81,10 @@ class Link:
         self._expected = (offset, check)
         self._landing, self._filled_bytes = self._pool()[offset : offset + size], 0
 
+    def has(self, offset: int, size: int, check: bytes) -> bool:
+        """Whether a part of the pool is what the peer has written there by another way."""
+        return is_intact(self._reader.seal, self._pool()[offset : offset + size], check)
+
     def receive(self) -> Iterator[Any]:
         """Go through what has come in.
 

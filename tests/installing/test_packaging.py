@@ -24,6 +24,7 @@ def test_a_wheel_built_from_the_sdist_has_everything(tmp_path):
         "bbflow_adios2/source/adios2-engine/CMakeLists.txt",
         "bbflow_adios2/source/adios2-engine/src/interface1/Plugin.cpp",
         "bbflow/operators/libbbflow_fold.so",
+        "bbflow/landing/libbbflow_gates.so",
         "bbflow/mount/bbflow-mount",
         "bbflow/report/report.html",
         "bbflow/py.typed",

@@ -1,0 +1,60 @@
+#pragma once
+
+#include "Fabric.h"
+#include "Value.h"
+
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+namespace bbflow
+{
+
+/** Writes blocks into what a node has granted, by libfabric (FORMAT.md, "Fabric"). */
+class FabricRoute
+{
+public:
+    /** Opens it, and tries whether it leads to the node.
+     *  @param told the `fabric` of the node's reply
+     *  @param alive descriptor of the connection to the node
+     *  @param checks whether the node looks whether what has come is what was sent
+     *  @throws FabricError if it doesn't */
+    FabricRoute(const Value &told, int alive, bool checks);
+
+    /** Takes the keys of the extents in a node's reply. */
+    void TakeKeys(const Value &reply);
+
+    /** Lets the network read memory until Finish. */
+    void Lend(std::string_view memory);
+
+    /** Begins to write to an offset of the pool, out of what was lent last.
+     *  @throws FabricError if it fails */
+    void Write(std::string_view piece, size_t offset);
+
+    /** Returns when all has arrived.
+     *  @throws FabricError if something of it failed */
+    void Finish();
+
+    bool HasChecks() const { return m_HasChecks; }
+
+    /** Whether libfabric itself has failed; else the node is gone. */
+    bool HasFailed() const { return m_HasFailed; }
+
+private:
+    struct Grant
+    {
+        size_t Offset, Bytes;
+        uint64_t Base, Key;
+    };
+    Fabric m_Fabric;
+    const int m_Alive;
+    const bool m_HasChecks;
+    std::vector<Grant> m_Grants;
+    std::vector<Fabric::Region> m_Lent;
+    bool m_HasFailed = false;
+
+    template <class Action>
+    void Try(Action action);
+};
+
+} // end namespace bbflow

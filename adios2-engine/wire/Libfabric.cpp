@@ -1,0 +1,117 @@
+#include "Libfabric.h"
+
+#include <cstring>
+#include <dlfcn.h>
+#include <stdexcept>
+#include <unistd.h>
+
+namespace bbflow
+{
+
+namespace
+{
+
+/** Those that write memory of another host without its CPU, in the order in which they are tried.
+ */
+constexpr const char *BetterThanTcp[] = {"cxi", "verbs;ofi_rxm", "efa"};
+
+/** Where such a network shows; libfabric isn't loaded for nothing. */
+constexpr const char *Devices[] = {"/sys/class/infiniband", "/sys/class/cxi"};
+
+template <class Function>
+void Find(void *library, const char *name, const char *version, Function &function)
+{
+    function = reinterpret_cast<Function>(dlvsym(library, name, version));
+    if (function == nullptr)
+    {
+        throw std::invalid_argument(std::string("bbflow: libfabric of this host lacks ") + name +
+                                    " of " + version);
+    }
+}
+
+} // end empty namespace
+
+const Libfabric &Libfabric::Load()
+{
+    static const Libfabric functions;
+    return functions;
+}
+
+Libfabric::Libfabric()
+{
+    void *library = dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr)
+    {
+        throw std::invalid_argument(std::string("bbflow: Transport=fabric needs libfabric: ") +
+                                    dlerror());
+    }
+    bbflow::Find(library, "fi_getinfo", "FABRIC_1.3", m_GetInfo);
+    bbflow::Find(library, "fi_freeinfo", "FABRIC_1.3", m_FreeInfo);
+    bbflow::Find(library, "fi_dupinfo", "FABRIC_1.3", m_Duplicate);
+    bbflow::Find(library, "fi_fabric", "FABRIC_1.1", m_OpenFabric);
+    bbflow::Find(library, "fi_strerror", "FABRIC_1.0", m_ErrorText);
+}
+
+Libfabric::Infos Libfabric::Find(const std::string &provider, const std::string &source) const
+{
+    const Infos hints(m_Duplicate(nullptr), m_FreeInfo);
+    hints->Caps = ofi::Rma | ofi::Read | ofi::Write | ofi::RemoteRead | ofi::RemoteWrite;
+    hints->Mode = ofi::AnyContext;
+    hints->Endpoint->Type = ofi::ReliableDatagram;
+    hints->Domain->MemoryMode = ofi::LocalMemory | ofi::VirtualAddress | ofi::Allocated |
+                                ofi::ProviderKey | ofi::OfEndpoint;
+    hints->Fabric->Provider = strdup(provider.c_str()); // which goes with the hints
+    // A write counts as done when the other host's memory has it. Where a provider can't tell, a
+    // read behind it does, if it comes after it.
+    hints->Transmit->OpFlags = ofi::DeliveryComplete;
+    Infos found = Ask(*hints, source);
+    if (!found)
+    {
+        hints->Transmit->OpFlags = 0;
+        hints->Transmit->MessageOrder = hints->Receive->MessageOrder = ofi::ReadAfterWrite;
+        found = Ask(*hints, source);
+    }
+    return found;
+}
+
+Libfabric::Infos Libfabric::Ask(const ofi::Info &hints, const std::string &source) const
+{
+    const char *host = source.empty() ? nullptr : source.c_str();
+    ofi::Info *found = nullptr;
+    if (m_GetInfo(ofi::Version, host, nullptr, host ? ofi::Source : 0, &hints, &found) != 0)
+    {
+        found = nullptr;
+    }
+    return Infos(found, m_FreeInfo);
+}
+
+std::vector<std::string> ProvidersHere(const std::string &only)
+{
+    std::vector<std::string> here;
+    const auto add = [&](const std::string &provider)
+    {
+        if (Libfabric::Load().Find(provider, ""))
+        {
+            here.push_back(provider);
+        }
+    };
+    if (!only.empty())
+    {
+        add(only);
+        return here;
+    }
+    for (const char *path : Devices)
+    {
+        if (access(path, F_OK) == 0)
+        {
+            for (const char *provider : BetterThanTcp)
+            {
+                add(provider);
+            }
+            break;
+        }
+    }
+    return here;
+}
+
+} // end namespace bbflow

@@ -1,0 +1,45 @@
+#pragma once
+
+#include "Fabric.h"
+
+#include <mutex>
+
+namespace bbflow
+{
+
+/** What one connection of a rank may write of the pool. It has an endpoint and keys of its own:
+ * when it ends, nothing that its rank still sends gets anywhere. */
+class Gate
+{
+public:
+    /** @param host name or address that it is reached by
+     *  @throws FabricError if the provider can't */
+    Gate(const std::string &provider, const std::string &host);
+
+    std::string Address() const { return m_Fabric.Address(); }
+
+    /** Where the rank tries whether it gets here. */
+    const Fabric::Region &Scratch() const { return m_ScratchOpened; }
+
+    /** Opens a part of the pool.
+     *  @throws FabricError if it can't be registered */
+    const Fabric::Region &Grant(void *memory, size_t bytes);
+
+    /** Closes all parts. */
+    void Revoke();
+
+    /** What a thread waits for before it calls Progress; -1 if it must not wait. */
+    int Descriptor();
+
+    /** Lets the provider do what the rank asks for. */
+    void Progress();
+
+private:
+    std::mutex m_Lock;
+    Fabric m_Fabric;
+    char m_Scratch[64] = {};
+    Fabric::Region m_ScratchOpened;
+    std::vector<Fabric::Region> m_Opened;
+};
+
+} // end namespace bbflow
