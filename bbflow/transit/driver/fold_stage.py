@@ -47,6 +47,8 @@ from bbflow.view.times import told_by
 T = TypeVar("T")
 ASK_S = 0.25
 """So often nodes are asked whether the simulation waits for room, while its second step is waited for (seconds)."""
+AWAIT_S = 0.01
+"""A batch that must be done first is looked at this often (seconds)."""
 LOOK_S = 1.0
 """A node isn't asked for its room more often."""
 ROWS_DIRECTORY, FIELDS_DIRECTORY = ".rows", ".fields"
@@ -415,10 +417,16 @@ class FoldStage(PacedStage):
         except TaskLostError:  # perhaps by a user's code; what the worker had written is lost
             self.folding.isolate()
             kept = replace(kept, config=self.folding.config)
+            self._await_batch()  # what is folded meanwhile may have killed it, and would kill it again
             errors = self.publishing.publish([item.span.closing for item in begun], kept)
         self.folding.fail(errors)
         if self.folding.cursor > self.cursor:
             self._commit()
+
+    def _await_batch(self) -> None:
+        """Wait for the tasks of the batch that is folded, which are submitted once more if they kill their workers."""
+        while self._tasks is not None and self._tasks.results() is None:
+            time.sleep(AWAIT_S)
 
     def reduced(self, closing: Closing) -> dict[str, Published]:
         """Return a window's span as it is now."""
