@@ -19,6 +19,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 WORK = ROOT / "build" / "release"
+HEADERS = WORK / "include"
+"""The kernel's newer ones, for compilers of an old Debian."""
 ADIOS2 = {"2.10.1": "cp311", "2.11.0": "cp311", "2.12.1": "cp311"}
 """Versions with wheels on PyPI: the engine for one of them serves all Pythons."""
 WITH_NEW_TEXTS = "2.10.1"
@@ -108,9 +110,9 @@ def compilers(chroot: Path | None) -> Iterator[Path | None]:
         )
         script.chmod(0o755)
     # The mount asks the kernel for what headers of that age don't name, and does without what it can't do.
-    headers = chroot / "usr/local/include/linux"
+    headers = HEADERS / "linux"
     headers.mkdir(parents=True, exist_ok=True)
-    for name in ("fuse.h", "io_uring.h"):
+    for name in ("fuse.h", "io_uring.h", "stddef.h"):
         shutil.copy(Path("/usr/include/linux", name), headers)
     with ExitStack() as mounted:
         for place in (ROOT, Path(tempfile.gettempdir())):
@@ -129,6 +131,8 @@ def build_wheel(sdist: Path, machine: str, compilers: Path | None, adios2: Mappi
     (checkout,) = source.glob("bbflow-*")
     compiler = str(compilers / "g++") if compilers else "g++"
     environment = {"CXX": compiler, "BBFLOW_CPU": "all"}
+    if compilers:
+        environment["CXXFLAGS"] = f"-isystem {HEADERS}"
     prefixes = [*adios2.values(), with_stubs(adios2[WITH_NEW_TEXTS], compiler, f"{WITH_NEW_TEXTS}-stubs")]
     if machine != os.uname().machine:
         compiler = str(compilers / f"{machine}-linux-gnu-g++") if compilers else f"{machine}-linux-gnu-g++"

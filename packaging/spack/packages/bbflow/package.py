@@ -1,4 +1,9 @@
-"""bbflow for Spack: ``spack repo add packaging/spack``, then ``spack install bbflow``."""
+"""bbflow for Spack, from a checkout with dist/ (``make release``).
+
+``spack repo add packaging/spack``, then ``spack install --no-checksum bbflow``.
+"""
+
+from pathlib import Path
 
 from spack.package import *
 
@@ -11,7 +16,8 @@ except ImportError:
 class Bbflow(PythonPackage):
     """In-transit analysis of what simulations write through ADIOS2, and workflow staging around burst buffers."""
 
-    # A release fills in where its sdist is, and its checksum; until then: spack dev-build, or spack develop.
+    # A release fills in where its sdist is, and its checksum.
+    url = (Path(__file__).resolve().parents[4] / "dist/bbflow-0.1.0.tar.gz").as_uri()
     version("0.1.0")
     license("Apache-2.0")
 
