@@ -48,7 +48,7 @@ class Bbflow(PythonPackage):
         "pyyaml": "6.0.1:6",
         "rich": "13.7:15",
         "tornado": "6.4:6",
-        "xarray": "2025.1:2026",
+        "xarray": "2025.1.2:2026",
         "zarr": "3.0.8:3",
     }.items():
         depends_on(f"py-{package}@{versions}", type=("build", "run"))
