@@ -5,9 +5,11 @@
 #include "Socket.h"
 #include "Tls.h"
 
-#include <fstream>
-#include <iterator>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
 #include <stdexcept>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace bbflow
@@ -15,6 +17,9 @@ namespace bbflow
 
 namespace
 {
+
+/** What a contact file may have. */
+constexpr off_t MostBytes = off_t{64} << 20;
 
 Node NodeFrom(const Value &json)
 {
@@ -41,6 +46,41 @@ Contact FromJson(const Value &json)
         }
     }
     return contact;
+}
+
+[[noreturn]] void Refuse(const std::string &path, const std::string &why)
+{
+    throw std::runtime_error("bbflow: can't read the contact file '" + path + "': " + why);
+}
+
+std::string TextOf(const std::string &path, const ContactOf whose)
+{
+    // O_NONBLOCK: a pipe in its place must not hold anybody up
+    const int file = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (file < 0)
+    {
+        Refuse(path, std::strerror(errno));
+    }
+    struct stat found = {};
+    std::string text;
+    bool isRead = fstat(file, &found) == 0 && S_ISREG(found.st_mode) && found.st_size <= MostBytes;
+    if (isRead)
+    {
+        text.resize(static_cast<size_t>(found.st_size));
+        isRead = read(file, text.data(), text.size()) == found.st_size;
+    }
+    close(file);
+    if (!isRead)
+    {
+        Refuse(path, "it is no regular file, or too large");
+    }
+    if (whose == ContactOf::OwnUser && geteuid() == 0 && found.st_uid != 0)
+    {
+        throw Refused("bbflow: the contact file '" + path + "' belongs to user " +
+                      std::to_string(found.st_uid) +
+                      ": root opens nothing that it names; be that user");
+    }
+    return text;
 }
 
 /** Whether only programs of the node's own host reach its TCP address. */
@@ -89,22 +129,16 @@ std::string HostName()
 
 bool Node::IsHere() const { return Host == HostName(); }
 
-Contact ReadContact(const std::string &path)
+Contact ReadContact(const std::string &path, const ContactOf whose)
 {
-    std::ifstream file(path);
-    if (!file)
-    {
-        throw std::runtime_error("bbflow: can't read the contact file '" + path + "'");
-    }
-    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    const std::string text = TextOf(path, whose);
     try
     {
         return FromJson(ParseJson(text));
     }
     catch (const std::runtime_error &error)
     {
-        throw std::runtime_error("bbflow: '" + path +
-                                 "' is no contact file of version " +
+        throw std::runtime_error("bbflow: '" + path + "' is no contact file of version " +
                                  std::to_string(FormatVersion) + ": " + error.what());
     }
 }

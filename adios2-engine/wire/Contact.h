@@ -52,8 +52,18 @@ struct Contact
     std::vector<Master> Masters;
 };
 
-/** @throws std::runtime_error if the file isn't there, is damaged or of another version */
-Contact ReadContact(const std::string &path);
+/** Whose contact file a process reads. */
+enum class ContactOf
+{
+    /** Root reads its own only: the file says which pools and sockets are opened. */
+    OwnUser,
+    /** For who opens nothing that it names without looking whose it is. */
+    AnyUser
+};
+
+/** @throws std::runtime_error if the file isn't there, is damaged, of another version, or root
+ * reads it and it isn't root's */
+Contact ReadContact(const std::string &path, ContactOf whose = ContactOf::OwnUser);
 
 /** `gethostname()` of this host. */
 std::string HostName();

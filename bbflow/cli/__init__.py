@@ -11,7 +11,16 @@ from typing import Any
 
 from bbflow import __version__
 from bbflow.cli import unread
-from bbflow.errors import BbflowError, CapacityError, ConfigError, MissingToolError, NodeError, StreamError, describe
+from bbflow.errors import (
+    BbflowError,
+    CapacityError,
+    ConfigError,
+    MissingToolError,
+    NodeError,
+    StreamError,
+    describe,
+    printable,
+)
 from bbflow.units import parse_path
 
 COMMANDS = {
@@ -83,13 +92,13 @@ class Program:
             finally:
                 print(end="", flush=True)
         except BbflowError as error:
-            print(f"{self.name}: {error}", file=sys.stderr)
+            _tell(f"{self.name}: {error}")
             return next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 1)
         except OSError as error:  # such as a full file system
             if isinstance(error, BrokenPipeError) and unread.is_unread():
                 unread.drop()
                 return unread.EXIT_CODE
-            print(f"{self.name}: {describe(error)}", file=sys.stderr)
+            _tell(f"{self.name}: {describe(error)}")
             return os.EX_IOERR
         except KeyboardInterrupt:
             return 130
@@ -113,6 +122,11 @@ class Program:
                 command.description, _, command.epilog = str(module.__doc__).partition("\n\n")
                 module.add_arguments(command)
         return parser
+
+
+def _tell(text: str) -> None:
+    """Say what went wrong; words of others in it don't act on a terminal."""
+    print("\n".join(map(printable, text.splitlines())), file=sys.stderr)
 
 
 BBFLOW = Program("bbflow", __name__, "In-transit analysis and workflow staging around burst buffers.", COMMANDS)

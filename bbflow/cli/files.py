@@ -21,7 +21,7 @@ from stat import S_IFDIR, S_IFLNK, S_IFREG, filemode
 
 from bbflow.cli.files_servers import add_ionode, add_master
 from bbflow.cli.refusals import telling_refusals, writer_of
-from bbflow.errors import BbflowError, ConfigError, describe
+from bbflow.errors import BbflowError, ConfigError, describe, printable
 from bbflow.files.client.client import DirectoryEntry, FilesClient
 from bbflow.files.client.stream import FileStream
 from bbflow.files.replies import OverviewReply
@@ -103,8 +103,13 @@ def _ls(client: FilesClient, options: argparse.Namespace) -> int:
     for path in options.paths:
         entry = client.stat(path)
         for found in client.entries(path) if entry.kind == "d" else [entry]:
-            print(_line(found) if options.long else basename(found.path) or "/")
+            _say(_line(found) if options.long else basename(found.path) or "/")
     return 0
+
+
+def _say(line: str) -> None:
+    """Print a line with names and words of others, which may have signs that would act on a terminal."""
+    print(printable(line))
 
 
 def _line(entry: DirectoryEntry) -> str:
@@ -171,7 +176,7 @@ def _cat(client: FilesClient, options: argparse.Namespace) -> int:
 
 def _stat(client: FilesClient, options: argparse.Namespace) -> int:
     for path in options.paths:
-        print(_line(client.stat(path)))
+        _say(_line(client.stat(path)))
     return 0
 
 
@@ -234,30 +239,30 @@ def _status(client: FilesClient, options: argparse.Namespace) -> int:
 
 def _tell(status: OverviewReply) -> None:
     behind = f"before {status.storage}, written back: {status.write_back}" if status.storage else "before nothing"
-    print(f"{status.subtree}: {behind}; {status.open} files are open in {status.sessions} sessions")
+    _say(f"{status.subtree}: {behind}; {status.open} files are open in {status.sessions} sessions")
     for node in status.nodes:
         if node.lost:
-            print(f"  IOnode {node.name} on {node.host}: LOST, it was away for longer than --node-loss says")
+            _say(f"  IOnode {node.name} on {node.host}: LOST, it was away for longer than --node-loss says")
             continue
         state = "up" if node.up else "AWAY"
         free, capacity = format_bytes(max(node.free_bytes, 0)), format_bytes(node.capacity)
-        print(f"  IOnode {node.name} on {node.host}: {state}, {free} of {capacity} free, {node.pieces} pieces")
+        _say(f"  IOnode {node.name} on {node.host}: {state}, {free} of {capacity} free, {node.pieces} pieces")
     for state, (count, size) in sorted(status.files.items()):
         where = "in memory only" if state == "dirty" and not status.storage else STATES[state]
-        print(f"  {count} {state}: {format_bytes(size)}, {where}")
+        _say(f"  {count} {state}: {format_bytes(size)}, {where}")
     if status.thin:
         copies = f"fewer than {status.replicas} copies"
-        print(f"  {status.thin} in memory only have {copies}, until there are IOnodes with room for them")
+        _say(f"  {status.thin} in memory only have {copies}, until there are IOnodes with room for them")
     if status.oldest_dirty_s:
-        print(f"  the oldest has waited for {status.oldest_dirty_s:.0f} s to be written back")
+        _say(f"  the oldest has waited for {status.oldest_dirty_s:.0f} s to be written back")
     for path, error, attempts in status.failed:
         times = "once" if attempts == 1 else f"{attempts} times"
-        print(f"  not written back, tried {times}: {path}: {error}")
+        _say(f"  not written back, tried {times}: {path}: {error}")
     for path, error in status.unread:
-        print(f"  not read: {path}: {error}")
+        _say(f"  not read: {path}: {error}")
     for path in status.lost:
-        print(f"  LOST: {path}")
+        _say(f"  LOST: {path}")
     for path in status.conflicts:
-        print(f"  CONFLICT: {path}: somebody else has written the shared storage's; rename or remove one of them")
+        _say(f"  CONFLICT: {path}: somebody else has written the shared storage's; rename or remove one of them")
     if status.weakness:
-        print(f"  what others write in the same instant may be overwritten: {status.weakness}")
+        _say(f"  what others write in the same instant may be overwritten: {status.weakness}")

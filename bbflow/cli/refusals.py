@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from bbflow.errors import NodeError
+from bbflow.errors import NodeError, printable
 from bbflow.files.client.client import FilesClient
 from bbflow.files.replies import OverviewReply
 
@@ -26,7 +26,7 @@ class Refusals:
         for path, error in failed:
             if path not in self._told:
                 self._told.add(path)
-                print(f"bbflow: {path}: {error}", file=sys.stderr, flush=True)
+                print(printable(f"bbflow: {path}: {error}"), file=sys.stderr, flush=True)
 
 
 @contextmanager

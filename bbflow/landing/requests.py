@@ -223,7 +223,7 @@ class GetRequest(Struct, frozen=True, tag_field="op", tag="get", kw_only=True):
 
     step: Count
     offset: Count
-    bytes: Count
+    bytes: Annotated[int, Meta(ge=0, le=MAX_PAYLOAD_BYTES)]
 
 
 RoomRequest = BeginRequest | ReserveRequest

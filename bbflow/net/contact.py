@@ -1,7 +1,9 @@
 """The contact file: where the BB nodes are (FORMAT.md, 'Contact file')."""
 
 import json
+import os
 import secrets
+import stat
 import zlib
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -14,6 +16,8 @@ from bbflow.host.atomic import PRIVATE, write_whole
 from bbflow.host.locks import locked
 from bbflow.reading.wire_types import VERSION
 
+MOST_BYTES = 64 << 20
+"""What a contact file may have."""
 MOST_MASTERS = 1 << 15
 """What the upper bits of inodes' numbers have room for."""
 
@@ -298,9 +302,21 @@ def _read_there(path: Path, option: str) -> _Content:
     return _read(path)
 
 
+def _text(path: Path) -> str:
+    # O_NONBLOCK: a pipe in its place must not hold anybody up
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb") as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode) or found.st_size > MOST_BYTES:
+            raise ConfigError(f"{path} is not a contact file: no regular file of at most {MOST_BYTES} bytes")
+        if os.geteuid() == 0 and found.st_uid != 0:
+            # it says which pools, states and sockets are opened, and whom bytes come from
+            raise ConfigError(f"{path} belongs to user {found.st_uid}: root opens nothing that it names; be that user")
+        return file.read().decode()
+
+
 def _read(path: Path) -> _Content:
     try:
-        content = json.loads(path.read_text())
+        content = json.loads(_text(path))
         if content["format"] != "bbflow-contact" or content["version"] != VERSION:
             raise ConfigError(f"{path} is of another version: start the nodes with this version of bbflow")
         key: str = content["key"]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bbflow.errors import BbflowError, describe
+from bbflow.errors import BbflowError, describe, printable
 
 if TYPE_CHECKING:
     from bbflow_slurm.jobs import JobSpace
@@ -29,10 +29,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options.run(options)
     except BbflowError as error:
-        print(f"bbflow-slurm: {error}", file=sys.stderr)
+        print(f"bbflow-slurm: {printable(str(error))}", file=sys.stderr)
         return 1
     except OSError as error:
-        print(f"bbflow-slurm: {describe(error)}", file=sys.stderr)
+        print(f"bbflow-slurm: {printable(describe(error))}", file=sys.stderr)
         return 1
     return 0
 

@@ -12,10 +12,13 @@ import pandas as pd
 import psutil
 import pytest
 import xarray as xr
+from msgspec.structs import replace
 
 from bbflow.cli import main
 from bbflow.errors import NodeError
 from bbflow.files.client.client import FilesClient
+from bbflow.files.client.session import ClientSession
+from bbflow.files.replies import ListReply
 from bbflow.phases import io_phase
 from testsupport.waiting import until
 
@@ -86,6 +89,34 @@ def test_the_command_line_names_what_it_cannot_copy(servers, tmp_path, capfd):
     assert [(tmp_path / name).read_bytes() for name in "ab"] == [b"a", b"b"]
     assert main(["files", "put", *copies, str(tmp_path / "none"), "/c"]) == 1
     assert f"{tmp_path / 'none'}: No such file or directory" in capfd.readouterr().err
+
+
+def test_signs_in_a_name_do_not_act_on_a_terminal(servers, capfd):
+    client = servers.start(storage=False)
+    client.write("/a\x1b[31m\nb", b"a")
+    for words in (["ls"], ["ls", "-l"], ["stat", "/a\x1b[31m\nb"]):
+        assert main(["files", words[0], "--contact", str(servers.contact), *words[1:]]) == 0
+        said = capfd.readouterr().out
+        assert "\x1b" not in said
+        assert said.endswith("a\\x1b[31m\\nb\n")
+
+
+def test_a_name_of_a_masters_leads_nowhere_but_to_where_it_is_copied(servers, tmp_path, capfd, monkeypatch):
+    client = servers.start(storage=False)
+    client.mkdir("/d")
+    client.write("/d/a", b"a")
+    honest = ClientSession.call
+
+    def lying(session, asked, kind):
+        reply = honest(session, asked, kind)
+        if kind is not ListReply:
+            return reply
+        return replace(reply, entries=tuple((f"../{name}", attr) for name, attr in reply.entries))
+
+    monkeypatch.setattr(ClientSession, "call", lying)
+    assert main(["files", "get", "--contact", str(servers.contact), "/d", str(tmp_path / "out")]) == 1
+    assert "is no name for a file" in capfd.readouterr().err
+    assert not (tmp_path / "a").exists()
 
 
 def test_the_status_says_which_node_is_lost_and_how_many_files_lack_a_copy(servers, capfd):

@@ -15,7 +15,7 @@ from bbflow.lending.lender import LendingServer, Shelves
 from bbflow.lending.whereabouts import ReadMessage
 from bbflow.net import connection
 from bbflow.net.contact import NodeAddress, new_key
-from bbflow.net.frames import encode
+from bbflow.net.frames import MAX_PAYLOAD_BYTES, encode
 from bbflow.net.link import CHOKED_BYTES
 from bbflow.net.listen import split_address
 from bbflow.net.peers import Endpoint
@@ -79,6 +79,16 @@ def test_a_name_longer_than_a_file_may_have_is_refused(nodes):
     with NodeClient(remote(nodes)) as client:
         opened(client, "x" * 255)
         assert list(status(nodes)) == ["x" * 255]
+
+
+def test_more_bytes_than_one_tag_is_made_for_are_not_given_at_once(nodes):
+    """AES-256-GMAC of Python's library takes less than 2 GiB at a time."""
+    with NodeClient(remote(nodes)) as client:
+        opened(client, "a")
+        for size in (MAX_PAYLOAD_BYTES + 1, 1 << 31, (1 << 63) - 1):
+            with NodeClient(remote(nodes)) as reader, pytest.raises(StreamError, match="bytes"):
+                ask(reader, "get", step=0, offset=0, bytes=size)
+        assert list(status(nodes)) == ["a"]
 
 
 def test_replies_that_a_peer_does_not_read_stay_few(nodes):

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from bbflow.errors import NodeError
+from bbflow.errors import NodeError, printable
 from bbflow.files.commands import IonodeAddress
 from bbflow.files.piece_requests import ReadRequest, WriteRequest
 from bbflow.files.replies import FileReply, parse_verdict
@@ -92,7 +92,7 @@ class Caller(NodeConnection):
         payload = self.receive()
         verdict = parse_verdict(payload)
         if not verdict.ok:
-            raise OSError(verdict.errno, verdict.error)
+            raise OSError(verdict.errno, printable(verdict.error))
         reply: ReplyT = parser(kind, "a reply")(payload)
         return reply
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from bbflow.files.client.masters import Masters
 from bbflow.files.client.opened import OpenFile
 from bbflow.files.client.session import ClientSession
-from bbflow.files.names import STREAMS_URL
+from bbflow.files.names import STREAMS_URL, check_name
 from bbflow.files.replies import (
     AttrReply,
     EvictReply,
@@ -124,7 +124,8 @@ class FilesClient(Masters):
         base = path.rstrip("/")
         while more:
             reply = session.call(ListRequest(ino=directory.ino, after=after), ListReply)
-            found += [_entry(f"{base}/{name}", attr) for name, attr in reply.entries]
+            # a name of another master's must not lead out of where it is copied to
+            found += [_entry(f"{base}/{check_name(name)}", attr) for name, attr in reply.entries]
             after, more = (reply.entries[-1][0] if reply.entries else ""), reply.more
         return found
 

@@ -13,7 +13,7 @@ class MountedContact
 public:
     /** @throws std::runtime_error if it can't be read */
     explicit MountedContact(std::string path)
-    : m_Path(std::move(path)), m_Key(ReadContact(m_Path).Key)
+    : m_Path(std::move(path)), m_Key(ReadContact(m_Path, ContactOf::AnyUser).Key)
     {
     }
 
@@ -21,7 +21,7 @@ public:
      *  @throws Refused if it has another key */
     Contact Read() const
     {
-        Contact contact = ReadContact(m_Path);
+        Contact contact = ReadContact(m_Path, ContactOf::AnyUser);
         if (contact.Key != m_Key)
         {
             throw Refused("bbflow: " + m_Path +
