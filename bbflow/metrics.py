@@ -7,6 +7,7 @@ analyses write; so nothing of it costs a step anything. The only module that imp
 import hmac
 import json
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,7 +16,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bbflow.errors import BbflowError, MissingToolError, NodeError
+from bbflow.ensemble.roster import Standing
+from bbflow.ensemble.status import EnsembleStatus, read_status
+from bbflow.errors import BbflowError, ConfigError, MissingToolError, NodeError
 from bbflow.events import EVENTS_FILE
 from bbflow.files.client.client import FilesClient
 from bbflow.files.replies import OverviewReply
@@ -77,6 +80,11 @@ HELP = {
     "bbflow_stager_evictions_total": "Files that went for others.",
     "bbflow_stager_refused_tasks_total": "Tasks that can't run: no room, or no source.",
     "bbflow_stager_held_seconds_total": "How long transfers gave way to other applications, by how.",
+    "bbflow_ensemble_members": "Members of an ensemble by how they are.",
+    "bbflow_ensemble_times_total": "Times of members that are folded.",
+    "bbflow_ensemble_complete_times": "Times of a window that all members have passed.",
+    "bbflow_ensemble_open_times": "Times of which a state is kept.",
+    "bbflow_ensemble_state_bytes": "What these take in memory.",
     "bbflow_analysis_batches_total": "Batches that an analysis has folded, drained, published or copied for safety.",
     "bbflow_analysis_seconds_total": "How long they took, added up.",
     "bbflow_analysis_bytes_total": "Their bytes, as far as they are told.",
@@ -129,6 +137,19 @@ def master_samples(subtree: str, overview: OverviewReply | None) -> Iterator[Sam
     yield Sample("bbflow_files_failed", len(overview.failed), own)
 
 
+def ensemble_samples(status: EnsembleStatus) -> Iterator[Sample]:
+    """Write down what an ensemble's analysis has said of itself last."""
+    own = {"ensemble": status.name}
+    counted = Counter(member.standing for member in status.members)
+    for standing in Standing:
+        yield Sample("bbflow_ensemble_members", counted[standing.value], own | {"standing": standing.value})
+    yield Sample("bbflow_ensemble_times_total", sum(member.times for member in status.members), own)
+    for window, number in status.shown.items():
+        yield Sample("bbflow_ensemble_complete_times", number, own | {"window": window})
+    yield Sample("bbflow_ensemble_open_times", status.open_moments, own)
+    yield Sample("bbflow_ensemble_state_bytes", status.state_bytes, own)
+
+
 class NotedEvents:
     """Adds up what a stager, or the analysis of a run, notes in a directory; only what is new is read.
 
@@ -153,6 +174,8 @@ class NotedEvents:
             sums = dict(self._sums)
         for (name, kind), value in sums.items():
             yield Sample(name, value, self._own | ({"kind": kind} if kind else {}))
+        with suppress(ConfigError):  # most directories have no ensemble
+            yield from ensemble_samples(read_status(self.directory))
 
     def _take(self) -> None:
         with suppress(FileNotFoundError), self._path.open("rb") as file:

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="DIR",
-        help="directory with the events of a stager or a run",
+        help="directory with the events of a stager or a run, or output of an ensemble",
     )
     parser.add_argument("--listen", metavar="HOST:PORT", help="serve them there instead, until Ctrl-C")
     parser.add_argument("--token", type=Path, metavar="FILE", help="write the token there, which only you may read")

@@ -12,6 +12,7 @@ from bbflow.ensemble.config import parse_ensemble
 from bbflow.ensemble.folding import room_for
 from bbflow.ensemble.gathering import EnsembleFold
 from bbflow.ensemble.roster import Standing, Verdict
+from bbflow.ensemble.status import write_status
 from bbflow.errors import ConfigError
 from bbflow.operators.windows.calendars import Clock
 
@@ -382,3 +383,22 @@ def test_a_plan_says_what_open_times_come_to_and_that_the_crps_keeps_all_members
     scored = {"tas": {"operators": ["mean"], "scores": {}}}
     kept = room_for(analysis_in(tmp_path, 100, scored, truth="truth"), 1 << 16, "f4")
     assert kept["step"] > 100 * 4 * (1 << 16)
+
+
+def test_an_ensemble_s_numbers_are_among_the_metrics(tmp_path):
+    pytest.importorskip("prometheus_client")
+    from bbflow.metrics import NotedEvents, ask, exposition
+
+    analysis = analysis_in(tmp_path, 3)
+    streams = MemberStreams(analysis)
+    for name in ("1", "2"):
+        streams.write(name, {"tas": field(name, 0)})
+    streams.end("1")
+    gathering = EnsembleFold(analysis, None, lambda _: None)
+    gathering.turn()
+    write_status(gathering, analysis, "running")
+    text = exposition(ask(None, [NotedEvents(analysis.output)])).decode()
+    assert 'bbflow_ensemble_members{ensemble="model",standing="done"} 1.0' in text
+    assert 'bbflow_ensemble_members{ensemble="model",standing="announced"} 1.0' in text
+    assert 'bbflow_ensemble_times_total{ensemble="model"} 2.0' in text
+    assert 'bbflow_ensemble_open_times{ensemble="model"} 1.0' in text
