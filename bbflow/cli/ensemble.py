@@ -27,6 +27,7 @@ ACTIONS = {
     "up": "start BB nodes and the analysis, which end with the last member",
     "run": "bring it up, run all members' program, which stands after --, with {member} and {start} in it, and wait",
     "status": "say how each member is",
+    "report": "write report.html: plumes, ranks, spread and error, maps, and the members",
     "lost": "wait no more for a member: what it gave stays",
     "spare": "let a member that hasn't begun not start: there is enough",
     "down": "end it: what members have given is published",
@@ -172,6 +173,13 @@ def _status(options: argparse.Namespace, analysis: "EnsembleAnalysis") -> int:
     for member in status.members:
         table.add_row(member.name, member.standing, str(member.attempts), str(member.times), member.why)
     console.print(table)
+    return 0
+
+
+def _report(options: argparse.Namespace, analysis: "EnsembleAnalysis") -> int:
+    from bbflow.report.ensembles import write_ensemble_report
+
+    print(write_ensemble_report(analysis.output))
     return 0
 
 

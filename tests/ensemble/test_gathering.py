@@ -15,6 +15,7 @@ from bbflow.ensemble.roster import Standing, Verdict
 from bbflow.ensemble.status import write_status
 from bbflow.errors import ConfigError
 from bbflow.operators.windows.calendars import Clock
+from bbflow.report.ensembles import write_ensemble_report
 
 OPERATORS = ["mean", "std", "min", "max", {"percentiles": {"q": [10, 50]}}]
 
@@ -402,3 +403,23 @@ def test_an_ensemble_s_numbers_are_among_the_metrics(tmp_path):
     assert 'bbflow_ensemble_members{ensemble="model",standing="announced"} 1.0' in text
     assert 'bbflow_ensemble_times_total{ensemble="model"} 2.0' in text
     assert 'bbflow_ensemble_open_times{ensemble="model"} 1.0' in text
+
+
+def test_a_report_has_plumes_ranks_maps_and_members_and_says_what_is_missing(tmp_path):
+    scored = {"tas": {"operators": ["mean", "std", {"percentiles": {"q": [10, 90]}}], "scores": {}}}
+    analysis = analysis_in(tmp_path, 3, scored, truth="truth")
+    streams = MemberStreams(analysis)
+    for at, name in enumerate(("1", "2", "3", "truth")):
+        for step in range(3):
+            streams.write(name, {"tas": field(at, step)})
+        streams.end(name)
+    gathering = EnsembleFold(analysis, None, lambda _: None)
+    while gathering.turn():
+        pass
+    write_status(gathering, analysis, "complete")
+    text = write_ensemble_report(analysis.output).read_text()
+    for heading in ("Plumes", "Ranks of the reference", "Spread and error", "Maps", "Members"):
+        assert f"<h2>{heading}</h2>" in text
+    assert "left out" not in text
+    assert "<td>truth</td><td>done</td>" in text
+    assert {path.name for path in (analysis.output / "figures").iterdir()} >= {"plume_tas_step.png", "ranks.png"}
