@@ -114,6 +114,11 @@ class NodeView:
     file: str = ""
     """The file that its ranks there name; empty if it isn't known."""
 
+    @property
+    def standing(self) -> tuple[Any, ...]:
+        """What of it counts for how the stream stands over all nodes."""
+        return self.status, self.writers, self.local_writers, self.last, self.more, self.arrivals
+
     def ranks_in(self, step: int) -> int:
         """How many ranks land a part of a step here, if it lands."""
         late = sum(arrival.first > step for arrival in self.arrivals)
@@ -166,6 +171,7 @@ class StreamView:
     def update(self, node: str, news: News) -> None:
         """Take news of a node in."""
         view = self._nodes[node]
+        before = view.standing
         view.status, view.writers, view.local_writers = news.status, news.writers, news.local_writers
         view.discarded, view.arrivals, view.more = news.discarded, news.arrivals, news.more
         view.refused, view.file = news.refused or view.refused, news.file or view.file
@@ -174,8 +180,10 @@ class StreamView:
             self._meanings.begin(node, view.base)
         view.steps.update((step.number, step) for step in news.steps)
         view.last = max(view.last, news.last)
-        self._unheard.discard(node)
-        self._standing = None
+        # A thousand nodes tell of each rank that opens the stream, and most of that changes nothing.
+        if node in self._unheard or view.standing != before:
+            self._unheard.discard(node)
+            self._standing = None
         for step in news.steps:
             self._meanings.take(node, step)
         if news.status in ENDED and not news.more:

@@ -21,9 +21,7 @@ class Figures:
     batch_cpu_s: float
     """CPU time of the median batch beside which nothing was published."""
     step_cpu_s: float
-    """That of all these batches, for each of their steps."""
-    publish_cpu_s: float
-    """CPU time while a day was published, beyond that of the batches beside it."""
+    """CPU time from the end of the first batch to that of the last, publications included, for each step."""
     publish_s: float
     """How long the median publication took."""
     wait_s: float
@@ -57,18 +55,12 @@ def figures_of(output: Path, samples: Sequence[Sample]) -> Figures:
     ]
     quiet = [at for at in range(1, len(folds)) if not beside[at]] or list(range(1, len(folds)))
     waits = {at: [folds[at]["ended_s"] - committed_s[step] for step in _steps(folds[at])] for at in range(len(folds))}
-    steps = sum(len(_steps(folds[at])) for at in quiet)
-    each_s = float(sum(used[at] for at in quiet)) / steps
+    steps = folds[-1]["last_step"] - folds[0]["last_step"]
     days = [item for item in published if item["window"] == "day"]
-    spans = [np.diff(_cpu_s(samples, [item["started_s"], item["ended_s"]]))[0] for item in days]
-    inside = [
-        sum(len(_steps(fold)) for fold in folds if _meet(fold["started_s"], fold["ended_s"], item)) for item in days
-    ]
     return Figures(
         float(used[0]),
         statistics.median(used[at] for at in quiet),
-        each_s,
-        statistics.median(max(own - each_s * count, 0.0) for own, count in zip(spans, inside, strict=True)),
+        float(sum(used[1:])) / steps,
         statistics.median(item["ended_s"] - item["started_s"] for item in days),
         statistics.median(wait for own in waits.values() for wait in own),
         max(wait for at in quiet for wait in waits[at]),
