@@ -314,6 +314,7 @@ def _publish(
                 results.publish(closing, fields, errors)
     counted = {"bbflow_late_steps": state.late, "bbflow_missing_steps": state.missing}
     status = "complete" if complete else "incomplete"
+    results.commit_late(attributes)  # no variable comes later
     results.commit(bbflow_status=status, bbflow_merged_runs=state.runs, **counted)
     return results
 
