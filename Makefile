@@ -11,7 +11,7 @@ SOURCES := setup.cfg setup.py pyproject.toml CMakeLists.txt \
 	$(wildcard adios2-engine/CMakeLists.txt adios2-engine/src/* adios2-engine/src/*/* adios2-engine/wire/* adios2-engine/preload/* \
 	bbflow/operators/native/* bbflow/mount/native/* bbflow/landing/native/*)
 
-.PHONY: demo test test-slow docs fuzz fuzz-runs chaos waves lint bench conformance test-mpi test-versions models-suite chaos-mount parsl-suite pegasus-suite spark-suite slurm-suite security-suite readers-suite test-install release clean check-tools structure
+.PHONY: demo test test-slow sanitize docs fuzz fuzz-runs chaos waves lint bench conformance test-mpi test-versions models-suite chaos-mount parsl-suite pegasus-suite spark-suite slurm-suite security-suite readers-suite test-install release clean check-tools structure
 .DELETE_ON_ERROR:
 # With it, each of the many processes that a run or a test starts would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -30,6 +30,10 @@ test: $(VENV)/.test
 LONG := --timeout 600
 test-slow: $(VENV)/.test
 	$(PYTEST) $(LONG) -m slow
+
+# The mount with ThreadSanitizer, and its tests; SANITIZE names some of them.
+sanitize: $(VENV)/.test
+	$(TOOLS) $(BIN)/python tests/sanitizing.py $(SANITIZE)
 
 # The site, with the tutorial run as it stands; a link that leads nowhere is an error.
 docs: $(VENV)/.docs
