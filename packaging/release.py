@@ -126,7 +126,10 @@ def compilers(chroot: Path | None) -> Iterator[Path | None]:
 def build_wheel(sdist: Path, machine: str, compilers: Path | None, adios2: Mapping[str, Path]) -> Path:
     """Build the wheel of an architecture from the sdist, and name it by the oldest system that it runs on."""
     source = WORK / machine
-    with tarfile.open(sdist) as archive:  # over what an earlier one has compiled
+    for left in source.glob("bbflow-*/*"):
+        if left.name != "build":  # what an earlier one has compiled stays; a header that has moved must not
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
+    with tarfile.open(sdist) as archive:
         archive.extractall(source, filter="data")
     (checkout,) = source.glob("bbflow-*")
     compiler = str(compilers / "g++") if compilers else "g++"

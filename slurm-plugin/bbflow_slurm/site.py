@@ -95,7 +95,7 @@ def read_site(path: Path) -> Site:
         policy=text,
         phases=parse_path,
         fetchers=positive,
-        sources=parse_path,
+        sources=_path_of_sources,
         schemes=_names("protocols", "[file, https]"),
         hosts=_names("hosts or networks", "[data.example.org, 10.1.0.0/16]"),
         stream_hosts=_names("hosts' names", "[bbn1, bbn2]"),
@@ -120,6 +120,12 @@ def _launch(value: Any) -> str:
     if not isinstance(value, str) or "{host}" not in value:
         raise ConfigError(f"{value!r} must be a command with {{host}} in it, such as 'ssh {{host}} bbflow-slurm'")
     return value
+
+
+def _path_of_sources(value: Any) -> Path:
+    if not isinstance(value, str):  # a value may be a secret, so it isn't quoted
+        raise ConfigError("must be the path of a file that only its owner can read, not the options themselves")
+    return parse_path(value)
 
 
 def _read_sources(path: Path) -> Mapping[str, Any]:

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 from bbflow_slurm.groups import ControlGroup
+from bbflow_slurm.site import read_site
 
-from bbflow.errors import MissingToolError
+from bbflow.errors import ConfigError, MissingToolError
 from bbflow.phases import io_phase
 from testsupport.users import open_place, reached, two_users
 from testsupport.waiting import until
@@ -382,6 +383,14 @@ def test_the_keys_of_sources_stand_in_a_file_that_root_alone_reads(place, users)
     site.set_up()
     assert site.stage_in() == 1
     assert "can be read by others: chmod 600" in site.said
+
+
+def test_options_of_sources_in_the_site_s_own_file_are_refused_and_not_told(tmp_path):
+    site = tmp_path / "site.yml"
+    site.write_text(json.dumps({"directory": str(tmp_path), "sources": {"s3": {"secret": SECRET}}}))
+    with pytest.raises(ConfigError, match="sources: must be the path of a file") as refused:
+        read_site(site)
+    assert SECRET not in str(refused.value)
 
 
 def test_a_sites_file_that_others_can_write_is_not_read(site, users):
