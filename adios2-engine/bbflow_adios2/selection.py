@@ -18,6 +18,8 @@ PARAMETERS = (
     "Groups",
     "RanksPerNode",
     "Transport",
+    "FabricProvider",
+    "FabricChecks",
     "QueueFullPolicy",
     "SpillDirectory",
     "OpenTimeoutSecs",

@@ -61,22 +61,31 @@ class ToldMeanings:
         """Variable to the first step that has it."""
         self._events: list[MeaningChange] = []
         self._first: dict[str, Any] = {}
+        self._earliest: dict[tuple[str, str], int] = {}
+        """Name and value to the first step by which a node has told it: others hear of it with their own first ones."""
         self._put = -1
         """How many were told when they were put into attributes."""
 
     def begin(self, node: str, base: Mapping[str, Any]) -> None:
         """Take in what was told before the steps of a node."""
         told = {name: value for name, value in base.items() if tells_meaning(name)}
+        for name, value in told.items():
+            self._note(-1, name, value)
         self._told[node] = {**told, **self._told.get(node, {})}
         self._first = {**told, **self._first}
 
-    def take(self, node: str, step: Step) -> None:
-        """Take a step of a node in."""
+    def take(self, node: str, step: Step, *, repeats: bool = False) -> None:
+        """Take a step of a node in; a rank that comes with it from another node repeats what it has told there."""
+        # A node's first one repeats, too, as that of a node does which came back without what it held.
+        repeats = repeats or node not in self._layouts
         if step.layout is not self._layouts.get(node):
             self._layouts[node] = step.layout
             for form in step.layout.forms:
                 self._since[form.name] = min(step.number, self._since.get(form.name, step.number))
-        self._tell(node, step.number, _values(step.attributes))
+        values = _values(step.attributes)
+        if repeats:
+            self.begin(node, {name: value for name, value in values.items() if name not in self._told.get(node, {})})
+        self._tell(node, step.number, values)
 
     def end(self, node: str, number: int, attributes: Mapping[str, Any]) -> None:
         """Take in what was told at the end, after some step."""
@@ -85,7 +94,10 @@ class ToldMeanings:
     def _tell(self, node: str, number: int, attributes: Mapping[str, Any]) -> None:
         told = self._told.setdefault(node, {})
         for name, value in attributes.items():
-            if tells_meaning(name) and not _same(told.get(name), value):
+            if not tells_meaning(name):
+                continue
+            self._note(number, name, value)
+            if not _same(told.get(name), value):
                 if told.get(name) is not None or (number > 0 and name.rpartition("/")[2] not in LATE):
                     self._events.append(MeaningChange(number, name, told.get(name), value))
                 told[name] = value
@@ -96,8 +108,14 @@ class ToldMeanings:
         """Those after which a variable's numbers are read in another way than before, in the order of the steps."""
         return sorted(filter(self._is_change, self._events), key=lambda event: event[:2]) if self._events else []
 
+    def _note(self, number: int, name: str, value: Any) -> None:
+        told = name, repr(value)
+        self._earliest[told] = min(number, self._earliest.get(told, number))
+
     def _is_change(self, event: MeaningChange) -> bool:
-        return event.before is not None or self._since.get(event.variable, math.inf) < event.step
+        if event.before is not None:
+            return True
+        return self._since.get(event.variable, math.inf) < self._earliest[event.name, repr(event.after)]
 
     def put_into(self, attributes: dict[str, Any]) -> None:
         """Let attributes have what was told first, without what came too late for some steps."""

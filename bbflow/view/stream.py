@@ -114,11 +114,6 @@ class NodeView:
     file: str = ""
     """The file that its ranks there name; empty if it isn't known."""
 
-    @property
-    def standing(self) -> tuple[Any, ...]:
-        """What of it counts for how the stream stands over all nodes."""
-        return self.status, self.writers, self.local_writers, self.last, self.more, self.arrivals
-
     def ranks_in(self, step: int) -> int:
         """How many ranks land a part of a step here, if it lands."""
         late = sum(arrival.first > step for arrival in self.arrivals)
@@ -171,7 +166,6 @@ class StreamView:
     def update(self, node: str, news: News) -> None:
         """Take news of a node in."""
         view = self._nodes[node]
-        before = view.standing
         view.status, view.writers, view.local_writers = news.status, news.writers, news.local_writers
         view.discarded, view.arrivals, view.more = news.discarded, news.arrivals, news.more
         view.refused, view.file = news.refused or view.refused, news.file or view.file
@@ -180,12 +174,11 @@ class StreamView:
             self._meanings.begin(node, view.base)
         view.steps.update((step.number, step) for step in news.steps)
         view.last = max(view.last, news.last)
-        # A thousand nodes tell of each rank that opens the stream, and most of that changes nothing.
-        if node in self._unheard or view.standing != before:
-            self._unheard.discard(node)
-            self._standing = None
+        self._unheard.discard(node)
+        self._standing = None
+        came = {arrival.first for arrival in view.arrivals}
         for step in news.steps:
-            self._meanings.take(node, step)
+            self._meanings.take(node, step, repeats=step.number in came)
         if news.status in ENDED and not news.more:
             self._meanings.end(node, view.last, news.attributes)
         self.attributes.update({name: told for name, told in news.attributes.items() if not tells_meaning(name)})

@@ -132,8 +132,8 @@ void Dispatch::Read(const Request &request, Reply &reply)
     OpenFile &file = FileOf(in.fh);
     const auto isUnsure = [&](const size_t n)
     {
-        return n < most && !file.IsDirect && file.Size() && !file.IsWritten() &&
-               m_Known.MayBeLonger(request.Header.nodeid, in.offset + n);
+        return n < most && !file.IsDirect && (in.flags & O_DIRECT) == 0 && file.Size() &&
+               !file.IsWritten() && m_Known.MayBeLonger(request.Header.nodeid, in.offset + n);
     };
     size_t n = file.Read(request.By, room, most, in.offset);
     if (isUnsure(n))
