@@ -1,5 +1,6 @@
 """The stream over all nodes: which steps are complete, and how it stands; without threads and sockets."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -176,9 +177,9 @@ class StreamView:
         view.last = max(view.last, news.last)
         self._unheard.discard(node)
         self._standing = None
-        came = {arrival.first for arrival in view.arrivals}
+        came = min((arrival.first for arrival in view.arrivals), default=math.inf)
         for step in news.steps:
-            self._meanings.take(node, step, repeats=step.number in came)
+            self._meanings.take(node, step, repeats=step.number >= came)
         if news.status in ENDED and not news.more:
             self._meanings.end(node, view.last, news.attributes)
         self.attributes.update({name: told for name, told in news.attributes.items() if not tells_meaning(name)})
