@@ -165,7 +165,7 @@ class EnsembleFold:
         if self._deciding is None or self._ends:
             return
         if (decision := self._deciding.answer()) is not None:
-            for name, followed in self._members.items():
+            for name, followed in self._decided_on().items():
                 standing = followed.member.standing
                 if standing is Standing.ANNOUNCED and (decision.stop or name in decision.spare):
                     self.roster.mark(name, Standing.SPARED, decision.stop or "it need not start")
@@ -174,8 +174,12 @@ class EnsembleFold:
             if decision.stop:
                 self._say(f"enough: {decision.stop}")
         if self._asks and not self._deciding.is_busy:
-            self._deciding.ask({name: own.member.standing.value for name, own in self._members.items()})
+            self._deciding.ask({name: own.member.standing.value for name, own in self._decided_on().items()})
             self._asks = False
+
+    def _decided_on(self) -> dict[str, Followed]:
+        """Return all but the truth: what there is of it is needed for the scores, however few members are enough."""
+        return {name: followed for name, followed in self._members.items() if not self._is_truth(name)}
 
     @property
     def is_over(self) -> bool:
@@ -467,7 +471,8 @@ class EnsembleFold:
             assert moment is not None
             results = {item.field.key: finished(item, moment) for item in states.fields} if is_new else {}
             self._store.write(states, ledger, results)
-            if is_new and self._verifying is not None:
+            # The truth may come when all members are in the moment, and readers have seen it.
+            if self._verifying is not None and (is_new or self._analysis.ensemble.truth is not None):
                 self._verifying.score(states, ledger, moment)
             self._store.mark(states, ledger, shown)
         if due:

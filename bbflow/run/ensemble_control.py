@@ -148,9 +148,11 @@ class Ensemble:
             over = self.wait(POLL_S)
             if over is not None:
                 return over
-            standings = [member.standing for member in self.status().members]
-            waited_for = {Standing.FAILED.value, Standing.ANNOUNCED.value}
-            if Standing.RUNNING.value not in standings and waited_for.intersection(standings):
+            # The status lags behind the roster, and the roster of a failure behind what follows from it.
+            told = [Standing(member.standing) for member in self.status().members]
+            noted = [own.standing for own in MemberRoster(self.output).members(self.analysis.ensemble.runs).values()]
+            is_waited_for = all({Standing.FAILED, Standing.ANNOUNCED}.intersection(one) for one in (told, noted))
+            if is_waited_for and Standing.RUNNING not in (*told, *noted):
                 return False
 
     def status(self) -> EnsembleStatus:
@@ -173,8 +175,10 @@ class Ensemble:
         Raises
         ------
         ConfigError
-            If it has begun.
+            If it has begun, or is the truth.
         """
+        if split_run(member)[1] == self.analysis.ensemble.truth:
+            raise ConfigError(f"{member} is the truth, which the scores need: only members can be spared")
         self._mark(member, Standing.SPARED, why)
 
     def _mark(self, member: str, standing: Standing, why: str) -> None:

@@ -2,7 +2,9 @@
 
 import sys
 
+import numpy as np
 import pytest
+import xarray as xr
 from members import MemberStreams, field
 from test_gathering import analysis_in, shown
 
@@ -23,6 +25,8 @@ def stops(ensemble):
         error = float((ensemble.tas_step_std / ensemble.members_step**0.5).max())
         return Answer(stop=f"the standard error is below {error + 1:.0f} K")
 
+has_enough = stops
+
 def fails(ensemble):
     raise ValueError("no idea")
 
@@ -39,8 +43,9 @@ def rules(tmp_path, monkeypatch):
     sys.modules.pop("rules_of_ensembles", None)
 
 
-def begun(tmp_path, function):
-    analysis = analysis_in(tmp_path, 4, {"tas": ["mean", "std"]}, show=1, decide=f"rules_of_ensembles:{function}")
+def begun(tmp_path, function, operators=None, **keys):
+    chosen = operators or {"tas": ["mean", "std"]}
+    analysis = analysis_in(tmp_path, 4, chosen, show=1, decide=f"rules_of_ensembles:{function}", **keys)
     streams, said = MemberStreams(analysis), []
     for name in ("1", "2", "3"):
         streams.begin(name)
@@ -81,6 +86,25 @@ def test_a_function_that_has_enough_stops_members_and_what_they_gave_stays(tmp_p
     found = shown(analysis)
     assert found.members_step.values.tolist() == [2]
     assert found.attrs["bbflow_status"] == "complete"
+
+
+@pytest.mark.usefixtures("rules")
+def test_the_truth_is_waited_for_and_scored_though_there_is_enough_before_it_begins(tmp_path):
+    operators = {"tas": {"operators": ["mean", "std"], "scores": {}}}
+    analysis, streams, gathering, _ = begun(tmp_path, "has_enough", operators, truth="truth")
+    until(lambda: standings(gathering) == ["stopped", "stopped", "stopped", "spared", "announced"])
+    for name in ("1", "2", "3"):
+        streams.fail(name)
+    until(lambda: not gathering.turn())
+    assert not gathering.is_over
+    streams.write("truth", {"tas": field(9, 0)})
+    streams.end("truth")
+    until(lambda: not gathering.turn() and gathering.is_over)
+    assert gathering.finish()
+    gathering.close()
+    error = (field(1, 0) + field(2, 0)) / 2 - field(9, 0)
+    with xr.open_zarr(analysis.output / "ensemble.zarr", group="scores") as found:
+        np.testing.assert_allclose(found.tas_step_mse, [(error**2).mean()], rtol=1e-12)
 
 
 @pytest.mark.usefixtures("rules")

@@ -9,6 +9,7 @@ from members import MemberStreams, field, gathered
 from test_gathering import analysis_in
 
 from bbflow.ensemble import scoring
+from bbflow.ensemble.gathering import EnsembleFold
 from bbflow.operators.fold import fold_steps
 from bbflow.operators.operator import Operator
 from bbflow.operators.state import StateLayout
@@ -191,6 +192,25 @@ def test_members_are_scored_against_the_one_that_is_the_truth(tmp_path):
     assert complete
     assert not said
     assert_scored(store, values[:-1], values[-1])
+
+
+def test_times_that_are_shown_before_the_truth_has_begun_are_scored_when_it_comes(tmp_path):
+    analysis = analysis_in(tmp_path, 3, {"tas": {"operators": ["mean"], "scores": {}}}, truth="truth", show=1)
+    streams = MemberStreams(analysis)
+    gathering = EnsembleFold(analysis, None, lambda _: None)
+    for name in ("1", "2", "3"):
+        streams.write(name, {"tas": field(name, 0)})
+        streams.end(name)
+    while gathering.turn():
+        pass
+    assert not gathering.is_over
+    streams.write("truth", {"tas": field(4, 0)})
+    streams.end("truth")
+    complete, said = gathered(analysis)
+    assert (complete, said) == (True, [])
+    with xr.open_zarr(analysis.output / "ensemble.zarr", group="scores") as found:
+        error = np.mean([field(at, 0) for at in (1, 2, 3)], axis=0) - field(4, 0)
+        np.testing.assert_allclose(found.tas_step_bias, [error.mean()], rtol=1e-9)
 
 
 @pytest.mark.filterwarnings("ignore:Consolidated metadata")
