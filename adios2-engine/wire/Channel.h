@@ -48,8 +48,8 @@ public:
     /** The same where no reply in time means that the other side is gone. */
     Value Reply(const Deadline &deadline);
 
-    /** Receives the raw bytes behind a reply to where they belong; gives whether they are those that
-     *  were sent, as its `check` tells.
+    /** Receives the raw bytes behind a reply to where they belong; gives whether they are those
+     * that were sent, as its `check` tells.
      *  @throws ConnectionLost if the other side is gone or the deadline passes */
     bool ReceiveRaw(const Value &reply, char *target, size_t bytes, const Deadline &deadline);
 

@@ -5,8 +5,8 @@
 namespace bbflow
 {
 
-/** Against damage: for a Unix socket, whose other end the kernel vouches for, and for what lies in a
- *  file. */
+/** Against damage: for a Unix socket, whose other end the kernel vouches for, and for what lies in
+ * a file. */
 class Checksum final : public Seal
 {
 public:

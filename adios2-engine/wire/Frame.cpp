@@ -73,7 +73,8 @@ std::optional<Value> TakeMessage(std::string &received, const uint32_t mostBytes
         return std::nullopt;
     }
     const std::string_view payload = std::string_view(received).substr(begin, length);
-    if (!AreEqual(seal.OfFrame(payload), std::string_view(received).substr(LengthBytes, seal.Size())))
+    if (!AreEqual(seal.OfFrame(payload),
+                  std::string_view(received).substr(LengthBytes, seal.Size())))
     {
         throw std::runtime_error("bbflow: a frame was damaged on its way, or isn't the next one "
                                  "that the other side sent");

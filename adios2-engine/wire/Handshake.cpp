@@ -67,8 +67,8 @@ void ShakeHands(Channel &channel, const std::string &key, const bool isSealed)
     const std::string secret = FromHex(key);
     const std::string mine = ToHex(RandomBytes(NonceBytes));
     const Deadline deadline = After(HandshakeSecs);
-    const Value hello =
-        Value::Map{{"op", "hello"}, {"versions", Value::Array{FormatVersion, FormatVersion}}, {"nonce", mine}};
+    const Value hello = Value::Map{
+        {"op", "hello"}, {"versions", Value::Array{FormatVersion, FormatVersion}}, {"nonce", mine}};
     const Value reply = Ask(channel, hello, deadline);
     const std::string nonces = mine + reply.StringAt("nonce");
     CheckNode(channel, reply, ToHex(HmacSha256(secret, "node" + nonces)));

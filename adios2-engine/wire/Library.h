@@ -8,7 +8,8 @@
 namespace bbflow
 {
 
-/** A shared library of the host, found when it is first needed: who doesn't need it needn't have it. */
+/** A shared library of the host, found when it is first needed: who doesn't need it needn't have
+ * it. */
 class Library
 {
 public:

@@ -86,7 +86,8 @@ std::vector<std::string> Folders()
     return folders;
 }
 
-/** Behind the version of an engine for an ADIOS2 that has texts as before GCC 5; it loads there only. */
+/** Behind the version of an engine for an ADIOS2 that has texts as before GCC 5; it loads there
+ *  only. */
 const std::string OldTexts = "_old_texts";
 
 std::string EngineName(const std::string &version) { return "libbbflow_engine_" + version + ".so"; }

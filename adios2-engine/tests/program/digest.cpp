@@ -1,7 +1,7 @@
 /** Prints a digest of bytes given in hexadecimal digits, one line for each pair of arguments:
  *  `digest KEY TEXT ...`: HMAC-SHA-256, SHA-256 where KEY is "-", and CRC-32C both ways where it is
- *  "crc"; `digest seals NONCES SIDE TEXT ...`: those of a frame and of raw bytes, with the key "ab…"
- *  and each side counting. */
+ *  "crc"; `digest seals NONCES SIDE TEXT ...`: those of a frame and of raw bytes, with the key
+ * "ab…" and each side counting. */
 
 #include "Crc32c.h"
 #include "Hex.h"
