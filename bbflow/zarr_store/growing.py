@@ -29,6 +29,8 @@ STORE_ID = "bbflow_store"
 """Attribute that tells a store from all others, also from those of its name; it stays as long as the store does."""
 FLAT = {"name": "default", "configuration": {"separator": "."}}
 """How new arrays' files are named: they lie in the array's own directory, not in one for each dimension."""
+TAIL_BYTES = 1 << 14
+"""A chunk that isn't full is kept in memory if it isn't larger."""
 LENGTH_AT, LENGTH_DIGITS = 16, 8
 """Where an array's metadata have its length: one aligned word, which no reader finds half written."""
 
@@ -55,6 +57,8 @@ class GrowingZarr:
         self._chunks: dict[str, Chunks] = {}
         self._changed: dict[str, None] = {}
         self._lengths: dict[str, int] = {}
+        self._tails: dict[str, tuple[int, Array]] = {}
+        """Array to the last chunk of it that isn't full, and its values: axes grow by one again and again."""
         self._laid_out: set[str] = set()
 
     @property
@@ -125,9 +129,13 @@ class GrowingZarr:
             if len(values) < rows:
                 whole = np.full(chunks.shape, chunks.fill, chunks.stored)
                 if known > first:  # what lies beyond was left by a writer that died
-                    whole[: known - first] = chunks.read(index)[: known - first]
+                    last_index, tail = self._tails.get(name, (-1, None))
+                    old = tail if tail is not None and last_index == index else chunks.read(index)
+                    whole[: known - first] = old[: known - first]
                 whole[begin - first : last - first] = values
                 values = whole
+                if values.nbytes <= TAIL_BYTES:
+                    self._tails[name] = index, values
             chunks.write(index, values)
 
     def write_cell(self, name: str, row: int, column: int, data: Array) -> None:

@@ -116,6 +116,16 @@ def test_tasks_beside_the_folds_hold_up_none_and_yield_to_them(cluster, gate):
     assert take(waiting) == [gate] * 6
 
 
+def test_a_thread_beside_the_folds_takes_the_next_task_too(cluster):
+    def run_one():
+        ended = threading.Event()
+        thread = submit(cluster, threading.get_ident, beside=True, done=ended.set).result(LIMIT_S)
+        assert ended.wait(LIMIT_S)
+        return thread
+
+    assert len({run_one() for _ in range(5)}) == 1
+
+
 def test_as_many_run_at_once_as_fold_and_one_more(cluster, gate):
     busy = [submit(cluster, wait_for, gate) for _ in range(2)]
     third = submit(cluster, socket.gethostname)

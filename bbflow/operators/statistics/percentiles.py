@@ -28,8 +28,11 @@ def percentile(views: Views, *, sketch: Sketch, q: float) -> Array:
     """
     count = views["count"].astype("i8")
     rank = np.maximum(_ranks(count, Fraction(str(q)) / 100), 1)
-    values = sketch.find(views, rank + sketch.excess(views["seen"]) // 2)
-    values = np.where(rank >= count, views["max"], values)  # the largest is known exactly
+    is_largest = rank >= count  # which is known exactly
+    if is_largest.all():
+        values = views["max"]
+    else:
+        values = np.where(is_largest, views["max"], sketch.find(views, rank + sketch.excess(views["seen"]) // 2))
     missing = np.array(np.nan, values.dtype if values.dtype.kind == "f" else "f8")
     return np.where(count > 0, values, missing)
 

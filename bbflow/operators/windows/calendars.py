@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import cftime  # type: ignore[import-untyped]
@@ -63,6 +64,7 @@ class Clock:
             ) from None
 
     @classmethod
+    @lru_cache  # of a step's units it takes longer than all else that is read of its time
     def of(cls, units: str, calendar: str, missing: tuple[float, ...] = ()) -> "Clock":
         """Read an axis as people write it; its units become such as any reader understands.
 

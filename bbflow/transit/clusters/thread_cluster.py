@@ -48,7 +48,10 @@ class ThreadCluster:
         """That fold."""
         self._works: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._serving = [self._start(self._serve) for _ in range(threads + ASIDE_THREADS)]
-        self._beside: list[threading.Thread] = []
+        self._beside: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+        self._beside_idle = threading.Semaphore(0)
+        """Counts the threads that wait for work beside the folds; there are as many as had work at once."""
+        self._beside_serving: list[threading.Thread] = []
 
     def processes(self, host: str) -> int:
         """Return one: this process."""
@@ -76,8 +79,9 @@ class ThreadCluster:
         task = ThreadTask()
         work = (task, function, arguments, done)
         if beside:
-            self._beside = [thread for thread in self._beside if thread.is_alive()]
-            self._beside.append(self._start(_run_beside, work))
+            self._beside.put(work)
+            if not self._beside_idle.acquire(blocking=False):
+                self._beside_serving.append(self._start(self._serve_beside))
         else:
             self._works.put(work)
         return task
@@ -91,6 +95,14 @@ class ThreadCluster:
     def _serve(self) -> None:
         while (work := self._works.get()) is not None:
             _run(work)
+            work[-1]()
+
+    def _serve_beside(self) -> None:
+        yield_to_folds()
+        while (work := self._beside.get()) is not None:
+            _run(work)
+            self._beside_idle.release()  # first: who hears that it is done may have more work for it
+            work[-1]()
 
     def close(self) -> None:
         """Wait for what runs; what hasn't begun isn't run."""
@@ -99,8 +111,10 @@ class ThreadCluster:
                 work[0].cancel()
         for _ in self._serving:
             self._works.put(None)
+        for _ in self._beside_serving:
+            self._beside.put(None)
         deadline_s = time.monotonic() + CLOSING_S
-        for thread in (*self._serving, *self._beside):
+        for thread in (*self._serving, *self._beside_serving):
             thread.join(max(deadline_s - time.monotonic(), 0))
 
     def __enter__(self) -> "ThreadCluster":
@@ -113,14 +127,8 @@ class ThreadCluster:
 
 
 def _run(work: Work) -> None:
-    task, function, arguments, done = work
+    task, function, arguments, _ = work
     try:
         task.set_result(function(*(item.result() if isinstance(item, ThreadTask) else item for item in arguments)))
     except BaseException as error:  # whoever asks for the result gets it
         task.set_exception(error)
-    done()
-
-
-def _run_beside(work: Work) -> None:
-    yield_to_folds()
-    _run(work)

@@ -281,7 +281,8 @@ class Results:
         self._store.write(f"{time}_bnds", at, np.array([bounds_of(closing, self._clock)]))
         for name, (number, _) in count_variables(closing.window, closing.whole).items():
             self._store.write(name, at, np.array([number]))
-        before = float(self._store.read(time)[at - 1]) if at else None
+        has_before = at and closing.window.keeps is None  # no other window's stamps depend on the one before
+        before = float(self._store.read(time)[at - 1]) if has_before else None
         self._store.write(time, at, np.array([stamp_of(closing, self._clock, before)]))
 
     def _index(self, window: Window, span: Span, start: float) -> int:

@@ -1,6 +1,7 @@
 """Where a span lies on the time axis of its window."""
 
 from datetime import timedelta
+from functools import lru_cache
 
 import cftime  # type: ignore[import-untyped]
 
@@ -33,6 +34,7 @@ def count_variables(window: Window, span: Span) -> dict[str, tuple[int, dict[str
     }
 
 
+@lru_cache(maxsize=64)
 def bounds_of(closing: Closing, clock: Clock) -> tuple[float, float]:
     """Return where a span begins and ends, in the stream's units."""
     span = closing.whole
