@@ -264,3 +264,37 @@ def test_cells_that_are_chosen_keep_their_places_and_numbers():
     np.testing.assert_array_equal(remapped.coordinates["cell_ids"], [7, 3])
     near = place_space(parse_space([{"isel": {"ncol": [7, 3]}}, {"remapnn": "hpz1"}]), *grid)
     assert near.weights.source.size == 2, "they can be remapped"
+
+
+@needs_cdo
+@pytest.mark.parametrize("method", ["bil", "nn", "dis"])
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ("-random,r36x18,7", "r18x9"), ("-random,n8,7", "r72x36"), ("-random,r36x19,7", "r24x12"),
+        ("-invertlat -random,r36x18,7", "r18x9"), ("-sellonlatbox,-180,180,-90,90 -random,r36x18,7", "r24x12"),
+    ],
+)  # fmt: skip
+def test_a_remap_by_name_has_the_values_of_cdo_where_sources_are_missing(tmp_path, method, source, target):
+    """Also where a point lies on a side, at a corner, equally near to several, or beyond the last parallel."""
+    file, result = tmp_path / "field.nc", tmp_path / "result.nc"
+    subprocess.run(["cdo", "-s", "-f", "nc", "-b", "F64", *source.split(), file], check=True)
+    with xr.open_dataset(file, decode_times=False) as data:
+        field = data["random"].squeeze().load()
+    random = np.random.default_rng(7)
+    field = field.where(random.random(field.shape) > 0.2)
+    if field.lat.max() > 89.9:
+        field[[0, -1]] = 1.5  # which of a pole's points counts is chance in CDO
+    field.to_netcdf(file, encoding={"random": {"_FillValue": -9e33}})
+    subprocess.run(["cdo", "-s", "-f", "nc", "-b", "F64", f"remap{method},{target}", file, result], check=True)
+    known = {name: field[name].values for name in ("lat", "lon")}
+    attributes = {"lat": LAT_ATTRIBUTES, "lon": LON_ATTRIBUTES}
+    space = parse_space({f"remap{method}": target})
+    placement = place_space(space, ("lat", "lon"), field.shape, known, {}.__getitem__, attributes)
+    (found,) = placement.local((0, 0), field.shape).values(Steps([field.values.reshape(-1)]))
+    with xr.open_dataset(result, decode_times=False) as data:
+        theirs = data["random"].squeeze().values
+    found = found.reshape(placement.shape)
+    # As above; and near the poles rounding says which are the four nearest.
+    rows = np.abs(placement.coordinates["lat"]) < (80 if method == "dis" else 91)
+    np.testing.assert_allclose(found[rows], theirs[rows], rtol=0, atol=1e-6 if method == "dis" else 1e-9)

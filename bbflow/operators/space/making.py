@@ -4,6 +4,7 @@ What needs the corners of arbitrary cells is left to CDO, ESMF and TempestRemap,
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,6 +16,10 @@ from bbflow.operators.steps import Array
 
 NEIGHBOURS = 4
 """Of so many centres distances count, as in CDO's remapdis."""
+
+
+UNWEIGHTED = 1e-12
+"""Weight of a corner that has none, but must be valid."""
 
 
 def make_weights(method: str, source: Mesh, target: Mesh) -> Weights:
@@ -36,7 +41,7 @@ def make_weights(method: str, source: Mesh, target: Mesh) -> Weights:
 
 
 def _nearest(source: Mesh, target: Mesh) -> Weights:
-    """Take the centre that is nearest on the sphere; of several that are equally near, any.
+    """Take the centre that is nearest on the sphere; of several that are equally near, the first, as CDO does.
 
     Points without a place, as ocean models have them on land, are nobody's neighbours.
     """
@@ -47,21 +52,40 @@ def _nearest(source: Mesh, target: Mesh) -> Weights:
 
 
 def _by_distance(source: Mesh, target: Mesh) -> Weights:
-    """Weigh the nearest centres by the inverse of their distance, as CDO's remapdis does; of equally near ones, any."""
+    """Weigh the nearest centres by the inverse of their distance, as CDO's remapdis does."""
     (here, places), (there, wanted) = (_placed(mesh) for mesh in (source, target))
     distances, found = _neighbours(places, wanted, min(NEIGHBOURS, len(here)))
     links = here[found].reshape(-1), np.repeat(there, found.shape[1]), _inverse(distances).reshape(-1)
     return sparse("weights of remapdis", "dis", (source, target), (source.size, target.size), links)
 
 
+EQUALLY_NEAR = 1e-12
+"""Distances on the unit sphere that differ by less are the same."""
+MORE = 8
+"""So many more neighbours are looked at where some are equally near."""
+
+
 def _neighbours(places: Array, wanted: Array, count: int) -> tuple[Array, Array]:
-    """Return the nearest places to each point: distances and numbers, of shape (points, count)."""
+    """Return the nearest places to each point: distances and numbers, of shape (points, count).
+
+    Of those that are equally near, such as all of a parallel to a pole, the first ones count, as they do for CDO.
+    """
     check_installed("scipy", "a remap without a file of weights")
     from scipy.spatial import cKDTree
 
-    distances, found = cKDTree(places).query(wanted, k=count)
-    shape = len(wanted), count
-    return np.reshape(distances, shape), np.reshape(np.asarray(found, np.int64), shape)
+    tree = cKDTree(places)
+    distances, found = np.empty((len(wanted), count)), np.empty((len(wanted), count), np.int64)
+    open_, looked_at = np.arange(len(wanted)), min(count + 1, len(places))
+    while len(open_):
+        near, which = (np.reshape(item, (len(open_), looked_at)) for item in tree.query(wanted[open_], k=looked_at))
+        group = np.cumsum(np.diff(near, axis=1, prepend=near[:, :1]) > EQUALLY_NEAR, axis=1)
+        order = np.lexsort((which, group), axis=1)[:, :count]
+        distances[open_], found[open_] = (np.take_along_axis(item, order, 1) for item in (near, which))
+        if looked_at == len(places):
+            break
+        open_ = open_[group[:, -1] == group[:, count - 1]]
+        looked_at = min(looked_at * MORE, len(places))
+    return distances, found
 
 
 def _inverse(distances: Array) -> Array:
@@ -71,7 +95,11 @@ def _inverse(distances: Array) -> Array:
 
 
 def _bilinear(source: Mesh, target: Mesh) -> Weights:
-    """Interpolate between two parallels and two meridians; beyond the last parallel by distance, as CDO's remapbil."""
+    """Interpolate between two parallels and two meridians; beyond the last parallel by distance, as CDO's remapbil.
+
+    There any of the four nearest points will do; between parallels all four corners must be valid, also where the point
+    lies on a side, so that some have no weight.
+    """
     axes = source.axes()
     if axes is None or not all(_spans_globe(*axes)):
         raise ConfigError(
@@ -81,24 +109,32 @@ def _bilinear(source: Mesh, target: Mesh) -> Weights:
     (lat, lon), (there, wanted) = axes, _placed(target)
     y, x = target.centres[0][there], target.centres[1][there]
     rows, parallels = np.argsort(lat), np.sort(lat)
-    columns, meridians = np.argsort(lon % 360), np.sort(lon % 360)
+    lon = lon if np.ptp(lon) < 360 else lon % 360
+    columns, meridians = np.argsort(lon), np.deg2rad(np.sort(lon))
+    columns, meridians = np.append(columns, columns[0]), np.append(meridians, meridians[0] + 2 * np.pi)
+    x = np.deg2rad(x)
+    x -= 2 * np.pi * np.where(x > meridians[-1], np.ceil((x - meridians[-1]) / (2 * np.pi)), 0)
+    x += 2 * np.pi * np.where(x < meridians[0], np.ceil((meridians[0] - x) / (2 * np.pi)), 0)
     inside = (y >= parallels[0] - SAME) & (y <= parallels[-1] + SAME)
-    upper = np.clip(np.searchsorted(parallels, y, side="right"), 1, len(lat) - 1)
+    # On a parallel or meridian the cell before it counts, in the order of the grid and in CDO's arithmetic.
+    upper = np.clip(np.searchsorted(parallels, y, side="left" if lat[0] < lat[-1] else "right"), 1, len(lat) - 1)
     north = np.clip((y - parallels[upper - 1]) / (parallels[upper] - parallels[upper - 1]), 0, 1)
-    right = np.searchsorted(meridians, x % 360, side="right") % len(lon)
-    width = (meridians[right] - meridians[right - 1]) % 360
-    east = ((x - meridians[right - 1]) % 360) / width
+    right = np.clip(np.searchsorted(meridians, x), 1, len(lon))
+    east = np.clip((x - meridians[right - 1]) / (meridians[right] - meridians[right - 1]), 0, 1)
     rows_of, columns_of = np.stack([upper - 1, upper]), np.stack([right - 1, right])
     shares_of, sides = np.stack([1 - north, north]), np.stack([1 - east, east])
     corners = [(up, more) for up in (0, 1) for more in (0, 1)]
     found = np.stack([rows[rows_of[up]] * len(lon) + columns[columns_of[more]] for up, more in corners], axis=1)
-    shares = np.stack([shares_of[up] * sides[more] for up, more in corners], axis=1)
+    shares = np.maximum(np.stack([shares_of[up] * sides[more] for up, more in corners], axis=1), UNWEIGHTED)
+    needs = np.zeros(target.size)
+    needs[there[inside]] = 1.0
     if not inside.all():
         here, places = _placed(source)
         chords, near = _neighbours(places, wanted[~inside], NEIGHBOURS)
         found[~inside], shares[~inside] = here[near], _inverse(2 * np.arcsin(chords / 2))
     links = found.reshape(-1), np.repeat(there, NEIGHBOURS), shares.reshape(-1)
-    return sparse("weights of remapbil", "bil", (source, target), (source.size, target.size), links)
+    made = sparse("weights of remapbil", "bil", (source, target), (source.size, target.size), links)
+    return replace(made, needs=needs)
 
 
 def _spans_globe(lat: Array, lon: Array) -> tuple[bool, bool]:

@@ -222,7 +222,9 @@ def _remapped(
     after: TrackPlacement | None,
 ) -> Remapped:
     coordinates, coordinate_dims = _coordinates(before, target, on_target, after)
-    least = move.area_min if move.area_min is not None else 0.0 if move.fraction else LEAST.get(weights.method, 0.0)
+    least: Array | float = LEAST.get(weights.method, 0.0) if weights.needs is None else weights.needs
+    if move.area_min is not None or move.fraction:
+        least = move.area_min or 0.0
     done = (before.cell_methods if before else "", METHODS.get(weights.method, ""), after.cell_methods if after else "")
     units = [item.own_units for item in (before, after) if item is not None]
     return Remapped(

@@ -19,8 +19,8 @@ from bbflow.operators.steps import Array, DType, Steps
 
 AT_ONCE_BYTES = 1 << 26
 """About how much is made of steps, or of their sums, at a time."""
-WHOLE = 1 - 1e-9
-"""A share above this is all."""
+WHOLE = 1 - 1e-13
+"""A share above this is all: less than that is rounding."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,12 +31,13 @@ class Ending:
     """Of each row the sum of all its weights; float64 of shape (rows,)."""
     share: Array
     """Of each row the share of its area that all of them stand for; float64, the same."""
-    least: float
-    """Rows of which less than this share is valid are missing."""
+    least: Array | float
+    """Rows of which less than this share is valid are missing; of shape (rows,), or the same for all."""
 
     def some(self, rows: Array) -> "Ending":
         """Return the same for some rows."""
-        return Ending(self.cover[rows], self.share[rows], self.least)
+        least = self.least[rows] if isinstance(self.least, np.ndarray) else self.least
+        return Ending(self.cover[rows], self.share[rows], least)
 
     def end(self, parts: Array, out: Array) -> Array:
         """Return the values of sums and weights, of shape (steps, 2, planes, rows): NaN where too little is valid.

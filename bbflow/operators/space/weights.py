@@ -57,6 +57,8 @@ class Weights:
     """Of each row the sum of its weights; float64 of shape (rows,)."""
     share: Array
     """Of each row the share of its area that the source covers; float64, the same."""
+    needs: Array | None = None
+    """Of each row the share of its weights that must be valid; None for what the method has."""
 
     @property
     def digest(self) -> str:
