@@ -88,7 +88,7 @@ def _plan(options: argparse.Namespace, analysis: "EnsembleAnalysis") -> int:
         print(
             f"{format_bytes(total - capacity)} of it go to disk, in the output, since states: capacity is "
             f"{format_bytes(capacity)}; less is needed with windows first (each), a coarser grid (space), fewer or "
-            "coarser percentiles (error), or scores without the CRPS (crps: false)"
+            "coarser percentiles (error), or scores with quantiles: 100, or without the CRPS (crps: false)"
         )
     return 0
 
@@ -112,6 +112,7 @@ def _run(options: argparse.Namespace, analysis: "EnsembleAnalysis") -> int:
     failed = [name for name, code in ensemble.run_all(options.simulation, options.at_once).items() if code]
     if ensemble.settle():
         return 0
+    _tell(ensemble)
     if failed and ensemble.status().state == "running":
         print(
             f"bbflow: {len(failed)} members failed, {', '.join(failed[:MOST_NAMED])}: the same command starts them "
@@ -173,6 +174,8 @@ def _status(options: argparse.Namespace, analysis: "EnsembleAnalysis") -> int:
     for member in status.members:
         table.add_row(member.name, member.standing, str(member.attempts), str(member.times), member.why)
     console.print(table)
+    for text in status.said:
+        console.print(text, markup=False)
     return 0
 
 
@@ -201,4 +204,14 @@ def _down(options: argparse.Namespace, analysis: "EnsembleAnalysis") -> int:
 def _wait(options: argparse.Namespace, analysis: "EnsembleAnalysis") -> int:
     from bbflow.run.course import INCOMPLETE
 
-    return 0 if _ensemble(options).wait() else INCOMPLETE
+    ensemble = _ensemble(options)
+    if ensemble.wait():
+        return 0
+    _tell(ensemble)
+    return INCOMPLETE
+
+
+def _tell(ensemble: "Ensemble") -> None:
+    """Say what is missing."""
+    for text in ensemble.status().said:
+        print(f"bbflow: {text}", file=sys.stderr)

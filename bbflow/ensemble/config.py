@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bbflow.configuring.config import parse_config
-from bbflow.ensemble.members import read_members, read_starts
+from bbflow.ensemble.members import NAME, read_members, read_starts
 from bbflow.ensemble.settings import STEP, AcrossField, EnsembleAnalysis, EnsembleConfig, ScoresConfig, StatesConfig
 from bbflow.ensemble.sobol import PickFreeze
 from bbflow.errors import ConfigError
@@ -15,6 +15,9 @@ from bbflow.operators.filter import Filter
 from bbflow.operators.operator import Operator
 from bbflow.operators.own.origin import Origin, look_in, origin_of, reading
 from bbflow.operators.parse import parse_operators
+from bbflow.operators.space.making import MADE
+from bbflow.operators.space.parse import parse_space
+from bbflow.operators.space.space import Space
 from bbflow.operators.statistics.weighting import weighted_by_member
 from bbflow.operators.windows.parse import parse_windows
 from bbflow.operators.windows.spans import Run, StepsSpan
@@ -181,7 +184,8 @@ def _field(
     result = f"{key}_{window.name}_{ONE_VALUE}"
     found = []
     if operators or scores:
-        found.append(AcrossField(key, key, result, window, across, operators, others, scores))
+        is_mean = inner is not STEP_WINDOW and _inner_operator(parts["each"]) == "mean"
+        found.append(AcrossField(key, key, result, window, across, operators, others, scores, is_mean))
     if has_indices:
         if ensemble.sobol is None:
             raise ConfigError("sobol: say in 'ensemble' which parameters the members' design has: sobol: [a, b]")
@@ -197,7 +201,10 @@ def _scores(content: Any, ensemble: EnsembleConfig) -> ScoresConfig:
         "scores",
         reference=parse_path,
         variable=text,
+        remap=one_of(*MADE),
+        regions=_regions,
         crps=flag,
+        quantiles=positive,
         maps=flag,
         above=lambda value: tuple(float(number(item)) for item in (value if isinstance(value, list) else [value])),
         bins=positive,
@@ -207,7 +214,16 @@ def _scores(content: Any, ensemble: EnsembleConfig) -> ScoresConfig:
         raise ConfigError("scores take all members alike: give 'members' without weights")
     if read.reference is None and ensemble.truth is None:
         raise ConfigError("scores: there is no 'reference', and 'ensemble' names no 'truth': give one of them")
-    made = parse_operators(["mean", {"var": {"ddof": 1}}])
+    if read.quantiles and not read.crps:
+        raise ConfigError("scores: quantiles are for the CRPS, which crps: false leaves out: take one of them out")
+    if read.remap and read.reference is None:
+        raise ConfigError("scores: remap is for a 'reference': the truth is on the members' grid")
+    wanted: list[Any] = ["mean", {"var": {"ddof": 1}}]
+    if read.quantiles:
+        q = [100 * (at + 0.5) / read.quantiles for at in range(read.quantiles)]
+        error, most = 50 / read.quantiles, max(len(ensemble.members), 2)
+        wanted += ["min", "max", {"percentiles": {"q": q, "error": error, "steps": most, "bound": True}}]
+    made = parse_operators(wanted)
     events = {limit: parse_operators([{"exceedance": {"above": limit}}])[0] for limit in read.above}
     return replace(
         read,
@@ -215,6 +231,21 @@ def _scores(content: Any, ensemble: EnsembleConfig) -> ScoresConfig:
         operators={item.name: item for item in made if isinstance(item, Operator)},
         events={limit: item for limit, item in events.items() if isinstance(item, Operator)},
     )
+
+
+def _regions(value: Any) -> dict[str, Space]:
+    """Read names of regions and what they select, such as {tropics: {lat: [-30, 30]}}."""
+    if not isinstance(value, Mapping) or not value:
+        raise ConfigError(f"{value!r} is no map of names to regions, such as {{tropics: {{lat: [-30, 30]}}}}")
+    found = {}
+    for name, limits in value.items():
+        if not NAME.fullmatch(str(name)):
+            raise ConfigError(f"regions: {name!r} must be a word of letters, digits, _ and -: a group is called so")
+        try:
+            found[str(name)] = parse_space({"box": limits})
+        except ConfigError as error:
+            raise ConfigError(f"regions: {name}: {error}") from None
+    return found
 
 
 def _inner_window(each: Any) -> Any:
@@ -225,6 +256,11 @@ def _inner_window(each: Any) -> Any:
     if isinstance(each, Mapping) and len(each) == 1:
         return next(iter(each))
     raise ConfigError(f"each: {each!r} is not a map of a window to an operator, such as {{day: max}}")
+
+
+def _inner_operator(each: Mapping[str, Any]) -> Any:
+    """Return what is made of each span, of what `_inner_window` has read."""
+    return each["operator"] if "operator" in each else next(iter(each.values()))
 
 
 def _operators(items: list[Any], ensemble: EnsembleConfig) -> tuple[Operator, ...]:

@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -30,6 +31,11 @@ HOUR_US = 3.6e9
 """Lead times are in hours."""
 TURN_BYTES = 256 << 20
 """About how much is read of members in one turn: it stays in memory until it is folded."""
+MOST_SAID = 20
+"""Sentences that are kept for those who ask how the ensemble is."""
+ENDED_AT_ONCE = 16
+"""No analysis is begun while those of so many members go on whose programs have ended: where members write faster than
+they are analysed, the nodes' room holds them up, and memory doesn't grow with their number."""
 
 
 class MemberAnalysis(Protocol):
@@ -56,12 +62,25 @@ class Followed:
     """How it is."""
     analysis: MemberAnalysis | None = None
     """Its analysis, while it runs."""
+    is_due: bool = False
+    """Whether it has written what no analysis has begun to take."""
     attempt: int = 0
     """Of which attempt that is."""
     is_out: bool = False
     """Whether what it gave was taken out, since it is lost."""
     is_taken: bool = False
     """Whether its grid was compared with the others'."""
+
+    @property
+    def is_analysed(self) -> bool:
+        """Whether its analysis runs, or is yet to begin: more may come of it, also of one that is lost."""
+        return self.analysis is not None or self.is_due
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the program of which the analysis is has ended."""
+        attempt = self.member.attempt
+        return self.member.number > self.attempt or not (attempt and attempt.runs)
 
 
 class EnsembleFold:
@@ -78,7 +97,15 @@ class EnsembleFold:
     """
 
     def __init__(self, analysis: EnsembleAnalysis, begin: Begin | None, say: Callable[[str], None]) -> None:
-        self._analysis, self._begin, self._say = analysis, begin, say
+        self._analysis, self._begin = analysis, begin
+        self.said = deque[str](maxlen=MOST_SAID)
+        """What the user should read, the last of it."""
+
+        def told(text: str) -> None:
+            self.said.append(text)
+            say(text)
+
+        self._say = told
         self._output = analysis.output
         self.places = EnsemblePlaces.of(analysis)
         self.places.make()
@@ -102,8 +129,9 @@ class EnsembleFold:
         self._store: EnsembleStore | None = None
         self._verifying: Verifying | None = None
         self._ends = self._asks = False
+        self._behind = 0
         decide = ensemble.decide
-        self._deciding = None if decide is None else Deciding(decide, self._output / STORE, say)
+        self._deciding = None if decide is None else Deciding(decide, self._output / STORE, told)
         if self._grid is not None:
             self._open(self._grid)
 
@@ -185,7 +213,7 @@ class EnsembleFold:
     def is_over(self) -> bool:
         """Whether all members are over, and all that they gave is folded; a turn that does nothing has shown it."""
         return all(
-            followed.member.standing.is_over and followed.analysis is None and not self._has_more(followed)
+            followed.member.standing.is_over and not followed.is_analysed and not self._has_more(followed)
             for followed in self._members.values()
         )
 
@@ -197,9 +225,9 @@ class EnsembleFold:
             if followed.member.standing is not Standing.DONE and not followed.member.standing.is_enough
         }
         left_out = sorted({name for ledger in self.moments.ledgers.values() for name in ledger.left_out})
-        unscored = [] if self._verifying is None else self._verifying.summarise(self._states)
-        if unscored:
-            self._say(f"{', '.join(unscored)} has no score: no time of the reference is one of the ensemble")
+        unscored = {} if self._verifying is None else self._verifying.summarise(self._states)
+        for name, why in unscored.items():
+            self._say(f"{name} has no score: {why}")
         complete = not lost and not left_out and not unscored and self._store is not None
         if self._store is not None:
             told = {
@@ -207,6 +235,7 @@ class EnsembleFold:
             }
             more: dict[str, Any] = {"bbflow_lost_members": told} if told else {}
             more |= {"bbflow_left_out_members": left_out} if left_out else {}
+            more |= {"bbflow_without_scores": unscored} if unscored else {}
             self._store.commit(bbflow_status="complete" if complete else "incomplete", **more)
         self.moments.clear()
         self.places.clear()
@@ -229,6 +258,7 @@ class EnsembleFold:
     # Members
 
     def _look_at_members(self) -> None:
+        self._behind = sum(own.analysis is not None and own.has_ended for own in self._members.values())
         for name, member in self.roster.members(self._analysis.ensemble.runs).items():
             followed = self._members[name]
             followed.member = member
@@ -243,9 +273,7 @@ class EnsembleFold:
                     self._forget(name, followed)
 
     def _follow_analysis(self, name: str, followed: Followed) -> None:
-        ended = followed.member.number > followed.attempt or not (
-            followed.member.attempt and followed.member.attempt.runs
-        )
+        ended = followed.has_ended
         if followed.analysis is not None and (verdict := followed.analysis.done(ended=ended)) is not None:
             followed.store.look()  # what it has shown last, before the verdict says that there is no more
             self.roster.judge(name, verdict)
@@ -259,15 +287,18 @@ class EnsembleFold:
         judged = followed.member.verdict.attempt if followed.member.verdict else 0
         begins = self._begin is not None and followed.analysis is None and judged < followed.member.number
         # A lost one too, whose program may have been killed before its analysis began: it has given what it wrote.
-        if begins and followed.member.standing is not Standing.REFUSED:
+        followed.is_due = begins and followed.member.standing is not Standing.REFUSED
+        if followed.is_due and self._behind < ENDED_AT_ONCE:
             assert self._begin is not None
+            followed.is_due = False
             followed.attempt = judged + 1  # one that began before another's end was judged waits for its turn
             followed.analysis = self._begin(name, followed.attempt)
+            self._behind += followed.has_ended
 
     def _judged(self, name: str, followed: Followed) -> Member:
         """Take those as lost that aren't waited for."""
         member, ensemble = followed.member, self._analysis.ensemble
-        if member.standing.is_over or (followed.analysis is not None and not self._ends):
+        if member.standing.is_over or (followed.is_analysed and not self._ends):
             return member
         why = ""
         if self._ends:
@@ -312,7 +343,7 @@ class EnsembleFold:
         """
         lost = set()
         for name, followed in self._members.items():
-            is_lost = followed.member.standing is Standing.LOST and followed.analysis is None
+            is_lost = followed.member.standing is Standing.LOST and not followed.is_analysed
             if is_lost and not followed.is_out:
                 lost.add(name)
             followed.is_out = is_lost
@@ -331,7 +362,7 @@ class EnsembleFold:
 
     def _forget(self, name: str, followed: Followed) -> None:
         """Let go of what is known of a member that is over: memory is that of those that run, however many have."""
-        is_over = followed.member.standing.is_over and followed.analysis is None
+        is_over = followed.member.standing.is_over and not followed.is_analysed
         if followed.store.is_open and is_over and not self._has_more(followed) and not self._is_truth(name):
             followed.store.forget()
 
@@ -376,7 +407,7 @@ class EnsembleFold:
         for name in unit:
             followed = self._members[name]
             rows = self._rows(followed, window) if self._fits(followed) else ()
-            if not followed.member.standing.is_over or followed.analysis is not None:
+            if not followed.member.standing.is_over or followed.is_analysed:
                 ready = min(ready, rows[-1].instant if rows else -math.inf)
             first = followed.store.next[window]
             found += [(row.instant, name, first + at, row) for at, row in enumerate(rows[first:])]
@@ -524,10 +555,10 @@ class EnsembleFold:
     def _frontier(self, followed: Followed, states: WindowStates) -> float:
         if not self._fits(followed):
             # One that is lost may not have been looked at yet, as long as its analysis runs.
-            return math.inf if followed.member.standing.is_over and followed.analysis is None else -math.inf
+            return math.inf if followed.member.standing.is_over and not followed.is_analysed else -math.inf
         inner = states.inner.name
         rows, at = self._rows(followed, inner), followed.store.next[inner]
-        if at >= len(rows) and followed.member.standing.is_over and followed.analysis is None:
+        if at >= len(rows) and followed.member.standing.is_over and not followed.is_analysed:
             return math.inf
         row = rows[at - 1] if at else None
         return -math.inf if row is None else row.instant if states.is_inner else row.end

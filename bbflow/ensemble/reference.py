@@ -1,17 +1,43 @@
 """What an ensemble is scored against: a store or a NetCDF file, or a member that is named as truth."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bbflow.ensemble.grid import CommonGrid, GridField
+from bbflow.ensemble.fitting import fitting
+from bbflow.ensemble.grid import CommonGrid
 from bbflow.errors import ConfigError, nearest
+from bbflow.operators.space.grid import Grid
 from bbflow.operators.steps import Array
 
 if TYPE_CHECKING:
     import xarray as xr
+
+SAME_CALENDARS = ("standard", "gregorian", "proleptic_gregorian")
+"""All since 1582 the same."""
+
+
+def open_reference(path: Path, variable: str) -> "tuple[xr.Dataset, xr.DataArray]":
+    """Open a Zarr store or a file, and find a variable in it.
+
+    Raises
+    ------
+    ConfigError
+        If it can't be opened, or has no such variable.
+    """
+    import xarray as xr  # late: most ensembles have no scores
+
+    if not path.exists():
+        raise ConfigError(f"scores: there is no {path}: make it before the ensemble is up")
+    try:
+        found = xr.open_zarr(path) if path.is_dir() else xr.open_dataset(path)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"scores: reference {path} can't be opened: {error}") from None
+    if variable not in found:
+        raise ConfigError(f"scores: {path} has no variable {variable!r}; {nearest(variable, map(str, found))}")
+    return found, found[variable]
 
 
 class ScoreReference:
@@ -25,35 +51,42 @@ class ScoreReference:
         Its name there.
     grid
         The ensemble's.
-    field
-        The field that is scored.
+    target
+        The grid of the field that is scored.
+    units
+        The field's; None if they aren't known.
+    remap
+        The method by which it is remapped if its own grid is another; empty if it mustn't be.
+    averages
+        Whether the field of a span is a mean, so that a reference's times in it may be averaged.
 
     Raises
     ------
     ConfigError
-        If it can't be opened, has no such variable, or another shape.
+        If it can't be opened, has no such variable, or other units, another calendar or grid.
     """
 
-    def __init__(self, path: Path, variable: str, grid: CommonGrid, field: GridField) -> None:
-        import xarray as xr  # late: most ensembles have no scores
-
-        try:
-            found = xr.open_zarr(path) if path.is_dir() else xr.open_dataset(path)
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"scores: reference {path} can't be opened: {error}") from None
-        if variable not in found:
-            raise ConfigError(f"scores: {path} has no variable {variable!r}; {nearest(variable, map(str, found))}")
-        self._path, self._grid, self._values = path, grid, found[variable]
-        self._time = next((str(dim) for dim in self._values.dims if str(dim).startswith("time")), None)
-        shape = tuple(size for dim, size in self._values.sizes.items() if dim != self._time)
-        if shape != field.shape:
-            raise ConfigError(
-                f"scores: {variable} of {path} has the grid {shape}, but the members {field.shape}: remap it first, as "
-                "with cdo remapcon"
-            )
-        units, own = self._values.attrs.get("units"), field.attributes.get("units")
+    def __init__(
+        self,
+        path: Path,
+        variable: str,
+        grid: CommonGrid,
+        target: Grid,
+        *,
+        units: str | None,
+        remap: str,
+        averages: bool,
+    ) -> None:
+        found, self._values = open_reference(path, variable)
+        self._name, self._grid, self._averages = f"{variable} of {path}", grid, averages
+        own = self._values.attrs.get("units")
         if units is not None and own is not None and units != own:
-            raise ConfigError(f"scores: {variable} of {path} is in {units!r}, but the members in {own!r}: convert it")
+            raise ConfigError(f"scores: {self._name} is in {own!r}, but the members in {units!r}: convert it")
+        self._time = next((str(dim) for dim in self._values.dims if str(dim).startswith("time")), None)
+        try:
+            self._fit = fitting(self._name, _grid_of(found, self._values, self._time), target, remap)
+        except ConfigError as error:
+            raise ConfigError(f"scores: {error}") from None
         self._instants = [] if self._time is None else self._read_instants()
 
     def _read_instants(self) -> Sequence[int]:
@@ -62,9 +95,19 @@ class ScoreReference:
         clock = self._grid.clock
         values = self._values[self._time]
         if clock.by_steps or values.dtype.kind in "fi":
-            return [self._grid.instant(float(value), clock) for value in values.values]
-        numbers, _, _ = encode_cf_datetime(values.values, "microseconds since 1970-01-01", clock.calendar)
-        return [int(number) for number in np.asarray(numbers)]
+            found = [self._grid.instant(float(value), clock) for value in values.values]
+        else:
+            calendar = str(values.dt.calendar)
+            if calendar != clock.calendar and not {calendar, clock.calendar} <= {*SAME_CALENDARS}:
+                raise ConfigError(
+                    f"scores: {self._name} has the calendar {calendar!r}, but the members {clock.calendar!r}: convert "
+                    "it, as with xarray's convert_calendar"
+                )
+            numbers, _, _ = encode_cf_datetime(values.values, "microseconds since 1970-01-01", clock.calendar)
+            found = [int(number) for number in np.asarray(numbers)]
+        if twice := len(found) - len({*found}):
+            raise ConfigError(f"scores: {self._name} has {twice} times twice: take one of each")
+        return found
 
     def at(self, begin: int, end: int) -> Array | None:
         """Return the field of a time, or its mean over a span; of shape (points,) and float64.
@@ -78,14 +121,24 @@ class ScoreReference:
         -------
         numpy.ndarray or None
             None if it has no such time.
+
+        Raises
+        ------
+        ConfigError
+            If it has several times in a span of which the field is no mean.
         """
         if self._time is None:
-            return np.asarray(self._values.values, "f8").reshape(-1)
+            return self._fit(np.asarray(self._values.values, "f8"))
         own = [at for at, instant in enumerate(self._instants) if begin <= instant < max(end, begin + 1)]
         if not own:
             return None
+        if len(own) > 1 and not self._averages:
+            raise ConfigError(
+                f"scores: {self._name} has {len(own)} times in a span of which the members' field is no mean: make the "
+                "same of it first, one time for each span"
+            )
         values: xr.DataArray = self._values.isel({self._time: own})
-        return np.asarray(values.mean(self._time).values, "f8").reshape(-1)
+        return self._fit(np.asarray(values.mean(self._time).values, "f8"))
 
     @property
     def period(self) -> str:
@@ -94,3 +147,15 @@ class ScoreReference:
             return "no time"
         times = self._values[self._time].values
         return f"{times[0]} to {times[-1]}"
+
+
+def _grid_of(found: "xr.Dataset", values: "xr.DataArray", time: str | None) -> Grid:
+    """Describe a reference's grid, without its time."""
+    dims = [str(dim) for dim in values.dims if dim != time]
+    own = {str(name): coord for name, coord in values.coords.items() if {*map(str, coord.dims)} <= {*dims}}
+    attributes: Mapping[str, Mapping[str, Any]] = {name: dict(coord.attrs) for name, coord in own.items()}
+    bounds = [str(told["bounds"]) for told in attributes.values() if told.get("bounds") in found]
+    coordinates = {
+        name: np.asarray(item.values) for name, item in (*own.items(), *((name, found[name]) for name in bounds))
+    }
+    return Grid(tuple(dims), tuple(values.sizes[dim] for dim in dims), coordinates, attributes)

@@ -84,21 +84,66 @@ def crps(ordered: Array, count: Array, reference: Array, *, fair: bool) -> Array
     return np.where((count > int(fair)) & np.isfinite(reference), score, np.nan)
 
 
-def ranks(ordered: Array, count: Array, reference: Array, weights: Array) -> Array:
-    """Return the rank histogram: the weight of the points whose reference is above k members, k from 0 to N.
+def crps_of_quantiles(quantiles: Array, reference: Array) -> tuple[Array, Array]:
+    """Return the CRPS of M quantiles of levels (k - 1/2) / M, and half the mean distance of two of them.
+
+    The CRPS of members in order is 2 sum_i (x_i - y) (1{y < x_i} - (i - 1/2) / n) / n (Bröcker, "Evaluating raw
+    ensembles with the continuous ranked probability score", QJRMS 138 (2012), eq. 4), which is that of n such
+    quantiles: it is `crps` of M members.
+    """
+    count = np.where(np.isfinite(quantiles[0]), len(quantiles), 0)
+    score = crps(quantiles, count, reference, fair=False)
+    with np.errstate(invalid="ignore"):
+        return score, np.abs(quantiles - reference).mean(axis=0) - score
+
+
+def crps_bound(distance: Array, extent: Array, count: Array, rank_error: Array, quantiles: int) -> Array:
+    """Return how far the CRPS of quantiles, and the fair one, may be from that of all members.
+
+    The CRPS is the integral of (F - H)**2, with H the step at the reference (Gneiting and Raftery 2007, eq. 20). The
+    quantiles' F differs by d at most, d = 1 / (2 M) and the share by which ranks may be off, and only between the
+    lowest and the highest member. So the integral differs by that of d (2 |F - H| + d) at most, where the integral of
+    |F - H| is the mean distance to the reference. The fair score is less by the integral of F (1 - F) / (n - 1).
+
+    Parameters
+    ----------
+    distance
+        Mean distance of the quantiles to the reference, of shape (points,) as all.
+    extent
+        From the lowest to the highest member.
+    count
+        n.
+    rank_error
+        By how much ranks may be off, in percent of n.
+    quantiles
+        M.
+    """
+    d = 0.5 / quantiles + rank_error / 100
+    return np.asarray(d * (2 * distance + d * extent) + d * extent / np.maximum(count - 1, 1))
+
+
+def places(ordered: Array, count: Array, reference: Array) -> tuple[Array, Array]:
+    """Return how many members are below the reference, and how many are equal to it; -1 where there is none of them."""
+    valid = (count > 0) & np.isfinite(reference)
+    with np.errstate(invalid="ignore"):
+        found = (ordered < reference).sum(axis=0), (ordered == reference).sum(axis=0)
+    return np.where(valid, found[0], -1), found[1]
+
+
+def rank_histogram(below: Array, equal: Array, members: int, weights: Array) -> Array:
+    """Return the weight of the points whose reference is above k members, k from 0 to N.
 
     A reference that some members equal counts in equal shares for all ranks that it may have (as scores has it). The
     sum is 1; NaN if there is no point.
     """
-    valid = (count > 0) & np.isfinite(reference)
-    with np.errstate(invalid="ignore"):
-        below, equal = (ordered < reference).sum(0)[valid], (ordered == reference).sum(0)[valid]
-    share = weights[valid] / (equal + 1)
-    found = np.zeros(len(ordered) + 2)
-    np.add.at(found, below, share)
-    np.add.at(found, below + equal + 1, -share)
+    valid = below >= 0
+    first, last = below[valid], (below + equal)[valid]
+    share = weights[valid] / (last - first + 1)
+    found = np.zeros(members + 2)
+    np.add.at(found, first, share)
+    np.add.at(found, last + 1, -share)
     total = weights[valid].sum()
-    return np.asarray(np.cumsum(found)[:-1] / total if total else np.full(len(ordered) + 1, np.nan))
+    return np.asarray(np.cumsum(found)[:-1] / total if total else np.full(members + 1, np.nan))
 
 
 def brier(probability: Array, count: Array, happened: Array, *, fair: bool) -> Array:

@@ -11,6 +11,7 @@ from bbflow.ensemble.sobol import PickFreeze
 from bbflow.operators.family import Family
 from bbflow.operators.operator import Operator
 from bbflow.operators.own.origin import Origin
+from bbflow.operators.space.space import Space
 from bbflow.operators.windows.window import Window
 
 STEP = "step"
@@ -82,10 +83,16 @@ class ScoresConfig:
     """A Zarr store or a file that xarray opens; None for the member that is the truth."""
     variable: str | None = None
     """Its name there; the diagnostic's by default."""
+    remap: str = ""
+    """con, bil, nn or dis: how references get onto the members' grid; empty if they are on it."""
+    regions: Mapping[str, Space] = field(default_factory=dict)
+    """Selections of which there are scores besides those of all points, by name."""
     crps: bool = True
     """Whether there are CRPS and rank histogram, for which the values of all members are kept."""
+    quantiles: int = 0
+    """The CRPS is made of so many quantiles, with a bound of its error, and members aren't kept; 0: of these."""
     maps: bool = False
-    """Whether there are maps of the CRPS too."""
+    """Whether there are maps of CRPS, error and spread too."""
     above: tuple[float, ...] = ()
     """Limits: the Brier score and reliability of values above each."""
     bins: int = 10
@@ -104,8 +111,13 @@ class ScoresConfig:
     def families(self) -> tuple[Family, ...]:
         """All that must be kept."""
         items = (*self.operators.values(), *self.events.values())
-        own = (KeptMembers(self.members),) if self.crps else ()
+        own = (KeptMembers(self.members),) if self.keeps_members else ()
         return (*(family for item in items for family in item.families), *own)
+
+    @property
+    def keeps_members(self) -> bool:
+        """Whether the state has a field for each member."""
+        return self.crps and not self.quantiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +140,8 @@ class AcrossField:
     """Further inputs by their text: what a member's store calls them."""
     scores: ScoresConfig | None = None
     """What it is scored against; None if it isn't."""
+    is_mean: bool = False
+    """Whether its times are means over spans."""
     design: PickFreeze | None = None
     """What makes the members groups that are taken whole; None if each is taken by itself."""
 

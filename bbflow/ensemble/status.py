@@ -47,6 +47,8 @@ class EnsembleStatus(msgspec.Struct, frozen=True, kw_only=True):
     """What they take in memory."""
     shown: dict[str, int]
     """MomentFiles of each window that are complete."""
+    said: tuple[str, ...] = ()
+    """What the user should read, the last of it."""
 
 
 def write_status(gathering: EnsembleFold, analysis: EnsembleAnalysis, state: str) -> None:
@@ -64,6 +66,7 @@ def write_status(gathering: EnsembleFold, analysis: EnsembleAnalysis, state: str
         open_moments=sum(not ledger.closed for ledger in gathering.moments.ledgers.values()),
         state_bytes=gathering.moments.bytes,
         shown=gathering.complete_moments,
+        said=tuple(gathering.said),
     )
     write_whole(analysis.output / STATUS, msgspec.json.encode(status))
 

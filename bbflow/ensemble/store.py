@@ -10,9 +10,10 @@ import numpy as np
 
 from bbflow.ensemble.folding import FieldState, WindowStates
 from bbflow.ensemble.following import MemberStore
-from bbflow.ensemble.grid import CommonGrid
+from bbflow.ensemble.grid import CommonGrid, GridField
 from bbflow.ensemble.moments import Ledger
 from bbflow.operators.operator import Operator
+from bbflow.operators.space.grid import Grid
 from bbflow.operators.steps import Array
 from bbflow.operators.windows.calendars import Clock
 from bbflow.operators.windows.spans import Run
@@ -23,6 +24,8 @@ from bbflow.zarr_store.growing import GrowingZarr
 from bbflow.zarr_store.stored_names import stored_name
 
 REALIZATION, START = "realization", "start"
+SCORES = "scores"
+"""The group of scores."""
 SMALL_BYTES = 1 << 16
 """Values of a lead time for all starts that are written as one chunk."""
 
@@ -199,14 +202,10 @@ class EnsembleStore:
         if name in self._store:
             self._store.describe(name, **attributes)
 
-    def latitudes(self, dim: str) -> Array | None:
-        """Return the latitudes along a dimension, in degrees; None if it isn't one of latitudes."""
-        for name in self._grid.coordinates:
-            own = self._store.metadata(name)["attributes"] if name in self._store else {}
-            is_latitude = own.get("standard_name") == "latitude" or str(own.get("units", "")).startswith("degrees_n")
-            if self._grid.coordinates[name].dims == (dim,) and is_latitude:
-                return np.asarray(self._store.read(name), "f8")
-        return None
+    def grid_of(self, field: GridField) -> Grid:
+        """Describe a field's grid by what is in the store."""
+        own = {name: self._store.metadata(name)["attributes"] for name in self._grid.coordinates if name in self._store}
+        return Grid(field.dims, field.shape, {name: self._store.read(name) for name in own}, own)
 
     def shown(self, states: WindowStates, ledger: Ledger) -> tuple[MomentShown, int]:
         """Return what readers see of a moment, and how many fields of members that has.

@@ -1,6 +1,6 @@
 """The scores of moments, in the group ``scores`` of ``ensemble.zarr``."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,30 @@ from bbflow.ensemble import scoring
 from bbflow.ensemble.folding import FieldState, WindowStates
 from bbflow.ensemble.grid import CommonGrid
 from bbflow.ensemble.moments import Ledger, Moment
+from bbflow.ensemble.point_scores import PointScores, scored_points
 from bbflow.ensemble.reference import ScoreReference
 from bbflow.ensemble.settings import ScoresConfig
-from bbflow.ensemble.store import EnsembleStore
-from bbflow.operators.steps import Array
+from bbflow.ensemble.store import SCORES, EnsembleStore
+from bbflow.errors import ConfigError
+from bbflow.operators.space.grid import LAT, Grid
+from bbflow.operators.space.regridding import place_space
+from bbflow.operators.space.space import Space
+from bbflow.operators.steps import Array, Steps
 
-GROUP = "scores"
+SUMMARISED = ("crps", "fair_crps", "crps_bound", "bias", "mse", "variance")
+MAPS = ("crps", "fair_crps", "mse", "variance")
+"""Of which there are maps, if they are wanted."""
+LONG_NAMES = {
+    "bias": "bias of the ensemble mean",
+    "mse": "squared error of the ensemble mean",
+    "variance": "variance of members",
+    "crps": "continuous ranked probability score",
+    "fair_crps": "fair continuous ranked probability score",
+    "crps_bound": "bound on the error of the continuous ranked probability score of quantiles",
+    "spread_skill": "spread of members over error of their mean",
+    "acc": "anomaly correlation of the ensemble mean",
+    "rank_histogram": "share of points by the reference's rank",
+}
 Truth = Callable[[str, Ledger], Array | None]
 """Gives the field of the member that is the truth: of a result, in a moment."""
 
@@ -31,6 +49,18 @@ class Score:
     """Of one moment."""
     attributes: Mapping[str, Any]
     """CF attributes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Points that are averaged."""
+
+    group: str
+    """Where their scores are."""
+    weights: Array
+    """Of shape (points,); 0 outside."""
+    told: str
+    """What the weights are."""
 
 
 class Verifying:
@@ -51,47 +81,66 @@ class Verifying:
     def __init__(self, grid: CommonGrid, store: EnsembleStore, truth: Truth, say: Callable[[str], None]) -> None:
         self._grid, self._store, self._truth, self._say = grid, store, truth, say
         self._references: dict[tuple[Path, str], ScoreReference] = {}
-        self._weights: dict[str, tuple[Array, str]] = {}
-        self._told: set[str] = set()
+        self._regions: dict[str, list[Region]] = {}
+        self._told: dict[str, str] = {}
 
     def score(self, states: WindowStates, ledger: Ledger, moment: Moment) -> None:
-        """Write the scores of a moment beside its row."""
+        """Write the scores of a moment beside its row; those that can't be had are said, and cost nothing else."""
         for item in states.fields:
-            config = item.field.scores
-            if config is None:
-                continue
-            reference = self._reference(config, item, ledger)
-            if reference is None:
-                continue
-            for name, score in self._scores(config, item, moment, reference).items():
-                path = f"{GROUP}/{item.field.name}_{states.window.name}_{name}"
+            if item.field.scores is not None:
+                try:
+                    self._score(item.field.scores, item, states, ledger, moment)
+                except ConfigError as error:
+                    self._tell(item, str(error))
+
+    def _score(
+        self, config: ScoresConfig, item: FieldState, states: WindowStates, ledger: Ledger, moment: Moment
+    ) -> None:
+        reference = self._reference(config, item, ledger)
+        if reference is None:
+            return
+        views = item.layout.views(item.of(moment.states))
+        points = scored_points(config, item.layout, views, reference)
+        normals = None
+        if config.climatology is not None:
+            normals = self._open(config.climatology, config, item).at(ledger.begin, ledger.end)
+        for region in self._regions_of(config, item):
+            scores = dict(_averaged(config, item, points, normals, region))
+            if config.maps and region.group == SCORES:
+                scores |= _maps(item, points)
+            for name, score in scores.items():
+                path = f"{region.group}/{item.field.name}_{states.window.name}_{name}"
                 self._store.write_beside(states, ledger, path, score.dims, score.values, score.attributes)
 
-    def summarise(self, states: Mapping[str, WindowStates]) -> list[str]:
-        """Put what the scores come to over all times into the group's attributes; return what has no score at all."""
-        told: dict[str, Any] = {}
-        without = []
+    def _tell(self, item: FieldState, text: str) -> None:
+        if item.field.key not in self._told:
+            self._told[item.field.key] = text
+            self._say(text)
+
+    def summarise(self, states: Mapping[str, WindowStates]) -> dict[str, str]:
+        """Put what the scores come to over all times into the groups' attributes; return what has no score, and why."""
+        without = {}
         for window in states.values():
             for item in window.fields:
-                if item.field.scores is not None:
-                    name = f"{item.field.name}_{window.window.name}"
-                    told |= self._summary(name, item.field.scores)
-                    if self._store.values(f"{GROUP}/{name}_mse") is None:
-                        without.append(name)
-        if told:
-            self._store.describe(GROUP, **told)
+                config, name = item.field.scores, f"{item.field.name}_{window.window.name}"
+                if config is None:
+                    continue
+                for group in (SCORES, *(f"{SCORES}/{region}" for region in config.regions)):
+                    self._store.describe(group, **self._summary(f"{group}/{name}", name, config))
+                if self._store.values(f"{SCORES}/{name}_mse") is None:
+                    without[name] = self._told.get(item.field.key, "there is no time of the reference")
         return without
 
-    def _summary(self, name: str, config: ScoresConfig) -> dict[str, Any]:
+    def _summary(self, path: str, name: str, config: ScoresConfig) -> dict[str, Any]:
         found = {}
-        for score in ("crps", "fair_crps", "bias", "mse", "variance", *(f"brier_{own:g}" for own in config.above)):
-            values = self._store.values(f"{GROUP}/{name}_{score}")
+        for score in (*SUMMARISED, *(f"brier_{own:g}" for own in config.above)):
+            values = self._store.values(f"{path}_{score}")
             if values is not None and np.isfinite(values).any():
                 found[f"{name}_{score}"] = float(np.nanmean(values))
         if f"{name}_mse" in found:
             found[f"{name}_rmse"] = float(np.sqrt(found[f"{name}_mse"]))
         for limit in config.above:
-            sums = self._store.values(f"{GROUP}/{name}_reliability_{limit:g}")
+            sums = self._store.values(f"{path}_reliability_{limit:g}")
             if sums is not None:
                 parts = scoring.decomposition(np.nansum(sums.reshape(-1, *sums.shape[-2:]), axis=0))
                 found |= {f"{name}_brier_{limit:g}_{part}": value for part, value in parts.items()}
@@ -100,109 +149,112 @@ class Verifying:
     def _reference(self, config: ScoresConfig, item: FieldState, ledger: Ledger) -> Array | None:
         if config.reference is None:
             return self._truth(item.field.result, ledger)
-        reference = self._open(config.reference, config.variable or item.field.name, item)
+        reference = self._open(config.reference, config, item)
         found = reference.at(ledger.begin, ledger.end)
-        if found is None and item.field.key not in self._told:
-            self._told.add(item.field.key)
+        if found is None:
             date = self._grid.clock.date(self._grid.number(ledger.begin))
-            self._say(
+            self._tell(
+                item,
                 f"scores of {item.field.name}: {config.reference} has no {date}, "
-                f"it goes from {reference.period}: there are none where it has no time"
+                f"it goes from {reference.period}: there are none where it has no time",
             )
         return found
 
-    def _open(self, path: Path, variable: str, item: FieldState) -> ScoreReference:
-        if (path, variable) not in self._references:
-            self._references[path, variable] = ScoreReference(path, variable, self._grid, item.grid)
-        return self._references[path, variable]
-
-    def _scores(self, config: ScoresConfig, item: FieldState, moment: Moment, reference: Array) -> dict[str, Score]:
-        views = item.layout.views(item.of(moment.states))
-        weights, told = self._weights_of(item)
-        moments = {name: operator.finish(views, item.layout.dtype) for name, operator in config.operators.items()}
-        count, units = views["moments"]["count"], {"units": item.grid.attributes.get("units", "1")}
-        squared = {"units": f"({units['units']})2"}
-        average, variance = moments["mean"], moments["var"]
-        error = average - reference
-        there = np.isfinite(error)
-        mse, spread2 = scoring.mean(error**2, weights), scoring.mean(np.where(there, variance, np.nan), weights)
-        single = {
-            "bias": (scoring.mean(error, weights), units, "bias of the ensemble mean"),
-            "mse": (mse, squared, "mean squared error of the ensemble mean"),
-            "variance": (spread2, squared, "mean variance of members"),
-            "spread_skill": (
-                scoring.spread_skill(spread2, mse, int(count.max(initial=0))),
-                {"units": "1"},
-                "spread of members over error of their mean",
-            ),
-        }
-        found: dict[str, Score] = {}
-        if config.crps:
-            ordered, kept = scoring.sorted_members(views[f"members{config.members}"])
-            for name, fair in (("crps", False), ("fair_crps", True)):
-                values = scoring.crps(ordered, kept, reference, fair=fair)
-                single[name] = (
-                    scoring.mean(values, weights),
-                    units,
-                    f"{'fair ' * fair}continuous ranked probability score",
-                )
-                if config.maps:
-                    shaped = values.reshape(item.grid.shape)
-                    found[f"{name}_map"] = Score(item.grid.dims, shaped, {**units, "long_name": single[name][2]})
-            histogram = scoring.ranks(ordered, kept, reference, weights)
-            found["rank_histogram"] = Score(
-                ("rank",),
-                histogram,
-                {"units": "1", "long_name": "share of points by the reference's rank", "weights": told},
+    def _open(self, path: Path, config: ScoresConfig, item: FieldState) -> ScoreReference:
+        variable = config.variable or item.field.name
+        key = path, f"{item.field.key} {variable}"
+        if key not in self._references:
+            self._references[key] = ScoreReference(
+                path,
+                variable,
+                self._grid,
+                self._store.grid_of(item.grid),
+                units=item.grid.attributes.get("units"),
+                remap=config.remap,
+                averages=item.field.is_mean,
             )
-        if config.climatology is not None:
-            normal = self._open(config.climatology, config.variable or item.field.name, item)
-            normals = normal.at(moment.ledger.begin, moment.ledger.end)
-            if normals is not None:
-                acc = scoring.anomaly_correlation(average, reference, normals, weights)
-                single["acc"] = acc, {"units": "1"}, "anomaly correlation of the ensemble mean"
-        for limit in config.above:
-            self._score_event(config, limit, views, count, reference, weights, single, found)
-        for name, (value, own, long_name) in single.items():
-            found[name] = Score((), np.array(value), {**own, "long_name": long_name, "weights": told})
-        return found
+        return self._references[key]
 
-    @staticmethod
-    def _score_event(
-        config: ScoresConfig,
-        limit: float,
-        views: Mapping[str, Mapping[str, Array]],
-        count: Array,
-        reference: Array,
-        weights: Array,
-        single: dict[str, tuple[float, dict[str, str], str]],
-        found: dict[str, Score],
-    ) -> None:
-        within = views[config.events[limit].family.name]["within"]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            probability = np.where(count > 0, within / count, np.nan)
-        happened = np.where(np.isfinite(reference), reference > limit, np.nan)
-        for name, fair in ((f"brier_{limit:g}", False), (f"fair_brier_{limit:g}", True)):
-            value = scoring.mean(scoring.brier(probability, count, happened, fair=fair), weights)
-            single[name] = value, {"units": "1"}, f"{'fair ' * fair}Brier score of values above {limit:g}"
+    def _regions_of(self, config: ScoresConfig, item: FieldState) -> list[Region]:
+        if item.field.key not in self._regions:
+            grid = self._store.grid_of(item.grid)
+            weights, told = _area_weights(grid)
+            found = [Region(SCORES, weights, told)]
+            for name, space in config.regions.items():
+                found.append(Region(f"{SCORES}/{name}", np.where(_selected(space, grid, name), weights, 0.0), told))
+            self._regions[item.field.key] = found
+        return self._regions[item.field.key]
+
+
+def _averaged(
+    config: ScoresConfig, item: FieldState, points: PointScores, normals: Array | None, region: Region
+) -> Iterator[tuple[str, Score]]:
+    """Average over a region what was scored at each point."""
+    weights, told = region.weights, {"weights": region.told}
+    means = {name: scoring.mean(values, weights) for name, values in points.fields.items()}
+    means["spread_skill"] = scoring.spread_skill(means["variance"], means["mse"], points.members)
+    if normals is not None:
+        means["acc"] = scoring.anomaly_correlation(points.mean, points.reference, normals, weights)
+    for name, value in means.items():
+        yield name, Score((), np.array(value), _attributes(item, name) | told)
+    if points.ranks is not None:
+        histogram = scoring.rank_histogram(*points.ranks, config.members, weights)
+        yield "rank_histogram", Score(("rank",), histogram, _attributes(item, "rank_histogram") | told)
+    for limit, (probability, happened) in points.events.items():
         sums = scoring.by_probability(probability, happened, weights, config.bins)
-        found[f"reliability_{limit:g}"] = Score(
-            ("sum", f"probability{config.bins}"),
-            sums,
-            {
-                "units": "1",
-                "long_name": "weight of points, sum of probabilities, sum of events, in bins of probability",
-            },
-        )
+        long_name = "weight of points, sum of probabilities, sum of events, in bins of probability"
+        dims = "sum", f"probability{config.bins}"
+        yield f"reliability_{limit:g}", Score(dims, sums, {"units": "1", "long_name": long_name})
 
-    def _weights_of(self, item: FieldState) -> tuple[Array, str]:
-        """Return the points' weights: cos(latitude) where a dimension is one, as the oracles have it."""
-        if item.field.key not in self._weights:
-            found, told = np.ones(item.grid.shape), "equal"
-            for axis, dim in enumerate(item.grid.dims):
-                latitudes = self._store.latitudes(dim)
-                if latitudes is not None:
-                    shape = [-1 if at == axis else 1 for at in range(len(item.grid.shape))]
-                    found, told = found * np.cos(np.deg2rad(latitudes)).reshape(shape), "cos(latitude)"
-            self._weights[item.field.key] = found.reshape(-1), told
-        return self._weights[item.field.key]
+
+def _maps(item: FieldState, points: PointScores) -> dict[str, Score]:
+    shaped = {name: points.fields[name].reshape(item.grid.shape) for name in MAPS if name in points.fields}
+    return {f"{name}_map": Score(item.grid.dims, own, _attributes(item, name)) for name, own in shaped.items()}
+
+
+def _attributes(item: FieldState, name: str) -> dict[str, Any]:
+    """Return the CF attributes of a score."""
+    units = str(item.grid.attributes.get("units", "1"))
+    kind, _, limit = name.rpartition("_")
+    if kind in ("brier", "fair_brier"):
+        return {"units": "1", "long_name": f"{'fair ' * (kind != 'brier')}Brier score of values above {limit}"}
+    if name in ("mse", "variance"):
+        units = f"({units})2"
+    elif name in ("spread_skill", "acc", "rank_histogram"):
+        units = "1"
+    return {"units": units, "long_name": LONG_NAMES[name]}
+
+
+def _area_weights(grid: Grid) -> tuple[Array, str]:
+    """Return the points' weights: cos(latitude) where a dimension is one, as the oracles have it."""
+    found, told = np.ones(grid.shape), "equal"
+    for axis in range(len(grid.dims)):
+        if grid.kind(axis) == LAT and grid.dims[axis] in grid.coordinates:
+            shape = [-1 if at == axis else 1 for at in range(len(grid.shape))]
+            found, told = found * np.cos(np.deg2rad(grid.coordinate(axis))).reshape(shape), "cos(latitude)"
+    return found.reshape(-1), told
+
+
+def _selected(space: Space, grid: Grid, name: str) -> Array:
+    """Return which points a region has; bool of shape (points,).
+
+    Raises
+    ------
+    ConfigError
+        If it has none, or the members' grid hasn't the dimension.
+    """
+
+    def no_variable(variable: str) -> Array:
+        raise ConfigError(f"a region has no variable such as {variable}")
+
+    try:
+        placed = place_space(space, grid.dims, grid.shape, grid.coordinates, no_variable, grid.attributes)
+    except ConfigError as error:
+        raise ConfigError(f"scores: regions: {name}: {error}") from None
+    local = placed.local((0,) * len(grid.shape), grid.shape)
+    numbers = np.arange(float(np.prod(grid.shape)))
+    found = np.zeros(len(numbers), bool)
+    if local is not None:
+        (kept,) = local.values(Steps([numbers]))
+        found[kept[np.isfinite(kept)].astype("i8")] = True
+    return found

@@ -20,6 +20,8 @@ ReplyT = TypeVar("ReplyT", bound=Struct)
 
 GRACE_S = 30.0
 """How long a server may take to answer a request that doesn't wait."""
+RECEIVED_BYTES = 1 << 16
+"""Room for what comes, as long as it is waited for: many connections wait."""
 ATTEMPTS = 3
 """How often bytes are asked for whose checksum doesn't match."""
 
@@ -130,7 +132,7 @@ class NodeConnection:
 
     def _hear(self) -> bytes:
         while (payload := self._reader.next()) is None:
-            data = self._socket.recv(1 << 20)
+            data = self._socket.recv(RECEIVED_BYTES)
             if not data:
                 raise NodeError(f"BB node {self.node.name} closed the connection")
             self._reader.add(data)

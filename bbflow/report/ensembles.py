@@ -17,8 +17,8 @@ from bbflow.report.canvas import BLUE, GREY, ORANGE, Array, figure, to_png
 from bbflow.report.fields import Statistic
 from bbflow.report.maps import draw_maps
 from bbflow.report.page import Figure, fill
-from bbflow.report.picture import Picture, attempt
-from bbflow.report.results import read_results
+from bbflow.report.picture import Picture, attempt, describe_failure
+from bbflow.report.results import read_results, statistic_of
 from bbflow.zarr_store.growing import shown_shapes
 
 
@@ -48,7 +48,7 @@ def write_ensemble_report(output: Path) -> Path:
         ("Plumes", [one for own in _plumes(results.statistics) for one in attempt(undrawn, "a plume", _plume, *own)]),
         ("Ranks of the reference", attempt(undrawn, "the rank histogram", _ranks, scores)),
         ("Spread and error", attempt(undrawn, "spread and error", _spread_and_error, scores)),
-        ("Maps", draw_maps(results.statistics, undrawn)),
+        ("Maps", draw_maps([*results.statistics, *spread_skill_maps(output / STORE, undrawn)], undrawn)),
     ]
     notes = (*(note.replace("results.zarr", STORE) for note in results.notes), *undrawn)
     text = fill(
@@ -74,12 +74,60 @@ def _figures(status: EnsembleStatus) -> list[Figure]:
 def _scores(store: Path) -> dict[str, Array]:
     """Return the scores that pictures are made of, by name; those of forecasts as means over the starts."""
     wanted = ("_rank_histogram", "_mse", "_variance")
-    names = [name.partition("/")[2] for name in shown_shapes(store) if name.startswith("scores/")]
+    names = _names_of_scores(store)
     if not any(name.endswith(wanted) for name in names):
         return {}
     with xr.open_zarr(store, group="scores", decode_times=False, chunks=None) as found:
         kept = (found[name] for name in sorted(names) if name.endswith(wanted))
         return {str(own.name): np.asarray(own.mean([dim for dim in own.dims if dim == "start"]).values) for own in kept}
+
+
+def _names_of_scores(store: Path) -> list[str]:
+    """Return the scores of all points, without those of regions."""
+    paths = [name.partition("/") for name in shown_shapes(store)]
+    return [name for group, _, name in paths if group == "scores" and name and "/" not in name]
+
+
+def spread_skill_maps(store: Path, undrawn: list[str]) -> Iterator[Statistic]:
+    """Go through the maps of spread over error, of means over all times, where there are maps of both.
+
+    Parameters
+    ----------
+    store
+        ``ensemble.zarr``.
+    undrawn
+        Gets a sentence for each that can't be had.
+    """
+    for name in _names_of_scores(store):
+        if name.endswith("_mse_map"):
+            own = name.removesuffix("_mse_map")
+            try:
+                yield _spread_skill_map(store, own)
+            except Exception as error:  # as with pictures: one that can't be had costs itself alone
+                undrawn.append(f"The map of spread over error of {own} can't be drawn: {describe_failure(error)}.")
+
+
+def _spread_skill_map(store: Path, own: str) -> Statistic:
+    variable, _, window = own.rpartition("_")
+    with (
+        xr.open_zarr(store, decode_times=False, chunks=None) as root,
+        xr.open_zarr(store, group="scores", decode_times=False, chunks=None) as scores,
+    ):
+        members = int(root[f"members_{window}"].max())
+        mse, spread = scores[f"{own}_mse_map"], scores[f"{own}_variance_map"]
+        past = [dim for dim in mse.dims if dim in root[f"members_{window}"].dims]
+        sums = [np.zeros([mse.sizes[dim] for dim in mse.dims if dim not in past]) for _ in range(2)]
+        for at in np.ndindex(*(mse.sizes[dim] for dim in past)):  # one field at a time
+            fields = [np.asarray(item[at].values, "f8") for item in (spread, mse)]
+            there = np.isfinite(fields[0]) & np.isfinite(fields[1])
+            for total, field in zip(sums, fields, strict=True):
+                total += np.where(there, field, 0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.sqrt((members + 1) / members * sums[0] / sums[1])
+        told = {"bbflow_variable": variable, "bbflow_window": "run", "bbflow_operator": "spread_skill", "units": "1"}
+        dims = ("times", *(dim for dim in mse.dims if dim not in past))
+        whole = root.assign({own: (dims, np.where(np.isfinite(ratio), ratio, np.nan)[np.newaxis], told)})
+        return statistic_of(whole, own)
 
 
 def _plumes(statistics: Sequence[Statistic]) -> Iterator[tuple[str, Mapping[str, Statistic]]]:

@@ -95,7 +95,7 @@ def _read(path: Path, dataset: xr.Dataset) -> DrawnResults:
         if "bbflow_operator" not in array.attrs:
             continue
         try:
-            statistics.append(_statistic(dataset, str(name)))
+            statistics.append(statistic_of(dataset, str(name)))
         except Exception as error:  # one broken chunk must not cost the other variables
             notes.append(f"{name} can't be read and is left out: {describe_failure(error)}.")
     notes += [f"{describe_failure(text)}." for text in dataset.attrs.get("bbflow_left_out", ())]
@@ -115,7 +115,14 @@ def _read(path: Path, dataset: xr.Dataset) -> DrawnResults:
     )
 
 
-def _statistic(dataset: xr.Dataset, name: str) -> Statistic:
+def statistic_of(dataset: xr.Dataset, name: str) -> Statistic:
+    """Cut a variable down to what a picture shows.
+
+    Raises
+    ------
+    ValueError
+        If it has no window yet.
+    """
     array = dataset[name]
     time, *others = array.dims
     if array.sizes[time] == 0:

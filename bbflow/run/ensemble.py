@@ -5,17 +5,18 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 
 from bbflow.ensemble.gathering import EnsembleFold
-from bbflow.ensemble.places import CONTACT, DOWN, LOCK, RESULTS, UP, claim_ensemble
+from bbflow.ensemble.places import CONTACT, DOWN, LOCK, LOG, RESULTS, UP, claim_ensemble
 from bbflow.ensemble.roster import Verdict
 from bbflow.ensemble.settings import EnsembleAnalysis
 from bbflow.ensemble.status import read_status, write_status
-from bbflow.errors import BbflowError, ConfigError, NodeError, StreamError, describe_end
+from bbflow.errors import BbflowError, ConfigError, NodeError, StreamError, describe_end, one_line
 from bbflow.host.atomic import write_whole
 from bbflow.host.leftovers import VARIABLE, run_name
 from bbflow.host.locks import locked_alone
@@ -127,6 +128,11 @@ class MemberRun:
                 time.sleep(TURN_S)
             except (BbflowError, OSError) as error:
                 self._verdict = Verdict(attempt=self._attempt, complete=False, why=str(error), refused=True)
+                return
+            except Exception as error:  # whatever it is: without a verdict the ensemble would wait for ever
+                traceback.print_exc()
+                why = f"its analysis failed, see {LOG}: {one_line(f'{type(error).__name__}: {error}')}"
+                self._verdict = Verdict(attempt=self._attempt, complete=False, why=why, refused=True)
                 return
 
     def _analyse(self) -> Verdict | None:

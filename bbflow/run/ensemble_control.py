@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from bbflow.ensemble.config import load_ensemble
 from bbflow.ensemble.places import CONTACT, DOWN, LOG, STATUS, STORE, claim_ensemble
+from bbflow.ensemble.reference import open_reference
 from bbflow.ensemble.roster import MemberRoster, Standing
 from bbflow.ensemble.settings import EnsembleAnalysis, split_run
 from bbflow.ensemble.status import EnsembleStatus, is_up, read_status
+from bbflow.ensemble.store import SCORES
 from bbflow.errors import ConfigError, NodeError, StreamError
 from bbflow.run.member import check_member, run_member
 
@@ -67,7 +69,7 @@ class Ensemble:
         Raises
         ------
         ConfigError
-            If it is up already, or a reference isn't there.
+            If it is up already, or a reference isn't there or hasn't its variable.
         NodeError
             If it doesn't come up.
         """
@@ -95,10 +97,11 @@ class Ensemble:
             time.sleep(POLL_S)
 
     def _check_references(self) -> None:
-        scored = [field.scores for field in self.analysis.fields if field.scores is not None]
-        for path in (path for item in scored for path in (item.reference, item.climatology)):
-            if path is not None and not path.exists():
-                raise ConfigError(f"scores: there is no {path}: make it before the ensemble is up")
+        scored = [(field.name, field.scores) for field in self.analysis.fields if field.scores is not None]
+        for name, own in scored:
+            for path in (own.reference, own.climatology):
+                if path is not None:
+                    open_reference(path, own.variable or name)
 
     def run(self, member: str, command: Sequence[str]) -> int:
         """Run a member's program until it ends; as ``bbflow run --member``.
@@ -226,7 +229,7 @@ class Ensemble:
         return None
 
     def results(self) -> "xr.DataTree":
-        """Open ``ensemble.zarr``: statistics at the root, and the group ``scores`` if there are some."""
+        """Open ``ensemble.zarr``: statistics at the root, the group ``scores``, and in that one for each region."""
         import xarray as xr  # late: the command line needs it seldom
 
         from bbflow.transit.output.decoding import open_results
@@ -234,7 +237,9 @@ class Ensemble:
 
         path = self.output / STORE
         groups: dict[str, Any] = {"/": open_results(path)}
-        for name in GrowingZarr(path).groups:
+        shown = GrowingZarr(path)
+        regions = {name for own in self.analysis.fields if own.scores is not None for name in own.scores.regions}
+        for name in (name for name in (SCORES, *(f"{SCORES}/{own}" for own in sorted(regions))) if name in shown):
             groups[name] = xr.open_zarr(path, group=name, decode_timedelta=False)
         return xr.DataTree.from_dict(groups)
 

@@ -10,12 +10,12 @@ from bbflow import open_results
 from bbflow.ensemble import gathering as gathering_module
 from bbflow.ensemble.config import parse_ensemble
 from bbflow.ensemble.folding import room_for
-from bbflow.ensemble.gathering import EnsembleFold
+from bbflow.ensemble.gathering import ENDED_AT_ONCE, EnsembleFold
 from bbflow.ensemble.roster import Standing, Verdict
 from bbflow.ensemble.status import write_status
 from bbflow.errors import ConfigError
 from bbflow.operators.windows.calendars import Clock
-from bbflow.report.ensembles import write_ensemble_report
+from bbflow.report.ensembles import spread_skill_maps, write_ensemble_report
 
 OPERATORS = ["mean", "std", "min", "max", {"percentiles": {"q": [10, 50]}}]
 
@@ -224,6 +224,37 @@ def test_a_member_that_is_lost_before_its_analysis_began_gives_what_it_has_writt
     assert found.attrs["bbflow_lost_members"] == {"2": told}
 
 
+def test_where_members_are_faster_than_their_analyses_a_bounded_number_of_these_runs_and_all_count(tmp_path):
+    members = ENDED_AT_ONCE + 9
+    analysis = analysis_in(tmp_path, members)
+    streams = MemberStreams(analysis)
+    for number in range(1, members + 1):
+        streams.begin(str(number))
+        streams.roster.end(str(number), streams.attempt_of(str(number)), 137)
+        streams.roster.mark(str(number), Standing.LOST, "gone")
+    running, most = set(), 0
+
+    class Slow(LateAnalysis):
+        def __init__(self, name, attempt):
+            super().__init__(streams, name, attempt, steps=1)
+            self._name, self._looks = name, 0
+            running.add(name)
+
+        def done(self, *, ended):
+            nonlocal most
+            most = max(most, len(running))
+            self._looks += 1
+            if self._looks < 3:
+                return None
+            running.discard(self._name)
+            return super().done(ended=ended)
+
+    complete, _ = gathered(analysis, begin=Slow)
+    assert not complete
+    assert most == ENDED_AT_ONCE
+    assert shown(analysis).members_step.values.tolist() == [members]
+
+
 @pytest.mark.parametrize("late", ["refuse", "amend"])
 def test_a_member_that_comes_back_late_is_refused_or_amends_by_choice(tmp_path, late):
     analysis = analysis_in(tmp_path, late=late)
@@ -406,7 +437,7 @@ def test_an_ensemble_s_numbers_are_among_the_metrics(tmp_path):
 
 
 def test_a_report_has_plumes_ranks_maps_and_members_and_says_what_is_missing(tmp_path):
-    scored = {"tas": {"operators": ["mean", "std", {"percentiles": {"q": [10, 90]}}], "scores": {}}}
+    scored = {"tas": {"operators": ["mean", "std", {"percentiles": {"q": [10, 90]}}], "scores": {"maps": True}}}
     analysis = analysis_in(tmp_path, 3, scored, truth="truth")
     streams = MemberStreams(analysis)
     for at, name in enumerate(("1", "2", "3", "truth")):
@@ -423,3 +454,8 @@ def test_a_report_has_plumes_ranks_maps_and_members_and_says_what_is_missing(tmp
     assert "left out" not in text
     assert "<td>truth</td><td>done</td>" in text
     assert {path.name for path in (analysis.output / "figures").iterdir()} >= {"plume_tas_step.png", "ranks.png"}
+    values = np.stack([[field(at, step) for step in range(3)] for at in range(4)])
+    error = (values[:3].mean(0) - values[3]) ** 2
+    (spread_skill,) = spread_skill_maps(analysis.output / "ensemble.zarr", [])
+    wanted = np.sqrt(4 / 3 * values[:3].var(0, ddof=1).mean(0) / error.mean(0))
+    np.testing.assert_allclose(spread_skill.last, wanted, rtol=1e-9)

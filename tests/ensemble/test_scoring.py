@@ -9,9 +9,12 @@ from members import MemberStreams, field, gathered
 from test_gathering import analysis_in
 
 from bbflow.ensemble import scoring
+from bbflow.ensemble.folding import room_for
 from bbflow.ensemble.gathering import EnsembleFold
+from bbflow.errors import ConfigError
 from bbflow.operators.fold import fold_steps
 from bbflow.operators.operator import Operator
+from bbflow.operators.parse import parse_operators
 from bbflow.operators.state import StateLayout
 
 N, POINTS = 7, 60
@@ -86,7 +89,9 @@ def test_the_rank_histogram_is_that_of_scores(tied):
         "m",
         weights=xr.DataArray(weights, dims="x"),
     )
-    np.testing.assert_allclose(scoring.ranks(*kept(values), reference, weights), wanted, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(
+        scoring.rank_histogram(*scoring.places(*kept(values), reference), N, weights), wanted, rtol=1e-12, atol=1e-15
+    )
 
 
 @pytest.mark.parametrize("fair", [False, True])
@@ -138,7 +143,11 @@ def test_the_anomaly_correlation_is_pearsons_of_anomalies():
     np.testing.assert_allclose(scoring.anomaly_correlation(x, y, normal, weights), wanted, rtol=1e-12)
 
 
-LATITUDES = np.array([-60.0, 0.0, 45.0])
+LATITUDES, LONGITUDES = np.array([-60.0, 0.0, 60.0]), np.array([0.0, 90.0, 180.0, 270.0])
+COORDINATES = {
+    "dim0": (LATITUDES, {"units": "degrees_north"}),
+    "dim1": (LONGITUDES, {"units": "degrees_east"}),
+}
 
 
 def scored(tmp_path, members=5, steps=3, **scores):
@@ -146,7 +155,7 @@ def scored(tmp_path, members=5, steps=3, **scores):
     chosen = {"operators": ["mean"], "scores": {"above": [280.0], "maps": True} | scores}
     more = {} if scores else {"truth": "truth"}
     analysis = analysis_in(tmp_path, members, {"tas": chosen}, **more)
-    streams = MemberStreams(analysis, coordinates={"dim0": (LATITUDES, {"units": "degrees_north"})})
+    streams = MemberStreams(analysis, coordinates=COORDINATES)
     names = [*map(str, range(1, members + 1)), *more.values()]
     for at, name in enumerate(names):
         for step in range(steps):
@@ -239,3 +248,138 @@ def test_a_reference_without_overlap_is_said_once(tmp_path):
     assert len(said) == 2
     assert "it goes from 1990-01-01" in said[0]
     assert "tas_step has no score" in said[1]
+
+
+def stored(path, values, lat=LATITUDES, lon=LONGITUDES, hours=(0, 6, 12), units="K", calendar=None):
+    """Write a reference of shape (times, lat, lon)."""
+    times = (np.array(hours, "timedelta64[h]") + np.datetime64("2001-01-01T00", "h")).astype("datetime64[ns]")
+    own = {"lat": ("lat", lat, {"units": "degrees_north"}), "lon": ("lon", lon, {"units": "degrees_east"})}
+    data = xr.Dataset({"tas": (("time", "lat", "lon"), values, {"units": units})}, {"time": times, **own})
+    (data.convert_calendar(calendar) if calendar else data).to_zarr(path)
+    return str(path)
+
+
+def scores_of(store, group="scores"):
+    with xr.open_zarr(store, group=group) as found:
+        return found.load()
+
+
+@given(st.integers(0, 1000), st.integers(2, 30))
+def test_the_crps_of_quantiles_is_within_its_bound(seed, quantiles):
+    random = np.random.default_rng(seed)
+    values, reference = random.gamma(1, size=(200, 20)), random.gamma(1, size=20)
+    values[random.random(values.shape) < 0.1] = np.nan
+    q = [100 * (at + 0.5) / quantiles for at in range(quantiles)]
+    operators = parse_operators([{"percentiles": {"q": q, "error": 50 / quantiles, "steps": 200, "bound": True}}])
+    layout = StateLayout.of(operators, dtype=np.dtype("f8"), points=20)
+    state = bytearray(layout.nbytes)
+    fold_steps(layout, None, state, list(values))
+    *made, off = (operator.finalize(layout, state) for operator in operators)
+    score, half = scoring.crps_of_quantiles(np.stack(made), reference)
+    extent, count = np.nanmax(values, 0) - np.nanmin(values, 0), np.isfinite(values).sum(0)
+    bound = scoring.crps_bound(score + half, extent, count, off, quantiles)
+    ordered = np.sort(values, axis=0)
+    assert (np.abs(score - scoring.crps(ordered, count, reference, fair=False)) <= bound + 1e-12).all()
+    fair = scoring.crps(ordered, count, reference, fair=True)
+    assert (np.abs(score - half / (count - 1) - fair) <= bound + 1e-12).all()
+
+
+@pytest.mark.filterwarnings("ignore:Consolidated metadata")
+def test_with_quantiles_no_member_is_kept_and_the_store_has_the_bound_of_the_crps(tmp_path):
+    values = np.stack([field(0, step) for step in range(3)])
+    reference = stored(tmp_path / "truth.zarr", values)
+    exact, found = (
+        scores_of(scored(tmp_path / name, 300, reference=reference, **more)[2])
+        for name, more in (("members", {}), ("quantiles", {"quantiles": 50}))
+    )
+    for name in ("crps", "fair_crps"):
+        off = np.abs(found[f"tas_step_{name}"] - exact[f"tas_step_{name}"])
+        assert (off <= found.tas_step_crps_bound).all()
+    assert (found.tas_step_crps_bound < exact.tas_step_crps).all()
+    assert "tas_step_rank_histogram" not in found
+    chosen = {"tas": {"operators": ["mean"], "scores": {"reference": reference, "quantiles": 50}}}
+    for members, share in ((1000, 3), (10_000, 10)):
+        assert room_for(analysis_in(tmp_path, members, chosen), 100, "f4")["step"] < members * 100 * 4 / share
+
+
+@pytest.mark.filterwarnings("ignore:Consolidated metadata")
+def test_a_region_has_scores_of_its_points_alone(tmp_path):
+    values = np.stack([field(6, step) for step in range(3)])
+    regions = {"north": {"lat": [0, 90]}, "pacific": {"lat": [-70, 10], "lon": [170, -80]}}
+    reference = stored(tmp_path / "truth.zarr", values)
+    complete, said, store, own = scored(tmp_path, reference=reference, regions=regions, above=[280])
+    assert (complete, said) == (True, [])
+    members = xr.DataArray(own[:-1], dims=("m", "t", "y", "x"))
+    for name, rows, columns in (("north", [1, 2], [0, 1, 2, 3]), ("pacific", [0, 1], [2, 3])):
+        found = scores_of(store, f"scores/{name}")
+        weights = xr.DataArray(np.cos(np.deg2rad(LATITUDES[rows])), dims="y")
+        inside, truth = members[..., rows, columns], values[..., rows, :][..., columns]
+        error = inside.mean("m") - truth
+        np.testing.assert_allclose(found.tas_step_bias, error.weighted(weights).mean(("y", "x")), rtol=1e-9)
+        brier = ((inside > 280).mean("m") - (truth > 280)) ** 2
+        np.testing.assert_allclose(found.tas_step_brier_280, brier.weighted(weights).mean(("y", "x")), rtol=1e-9)
+        weight = found.attrs["tas_step_brier_280_uncertainty"]
+        assert 0 <= weight <= 0.25
+        np.testing.assert_allclose(found.tas_step_rank_histogram.sum("rank"), 1)
+    assert "tas_step_bias" in scores_of(store)
+
+
+@pytest.mark.filterwarnings("ignore:Consolidated metadata")
+def test_a_reference_whose_latitudes_run_the_other_way_is_refused_or_remapped(tmp_path):
+    values = np.stack([field(6, step) for step in range(3)])
+    reference = stored(tmp_path / "truth.zarr", values[:, ::-1], lat=LATITUDES[::-1])
+    complete, said, _, _ = scored(tmp_path / "as it is", reference=reference)
+    assert not complete
+    assert "has the same size, but 8 of 12 points lie elsewhere: remap" in said[0]
+    complete, said, store, own = scored(tmp_path / "remapped", reference=reference, remap="nn")
+    assert (complete, said) == (True, [])
+    assert_scored(store, own[:-1], values)
+
+
+@pytest.mark.filterwarnings("ignore:Consolidated metadata")
+def test_a_reference_of_a_finer_grid_is_remapped_by_areas(tmp_path):
+    fine = np.random.default_rng(0).normal(280, 5, (3, 6, 8))
+    lat, lon = np.arange(-75.0, 90, 30), np.arange(-22.5, 337, 45)
+    reference = stored(tmp_path / "truth.zarr", fine, lat=lat, lon=lon)
+    _, said, _, _ = scored(tmp_path / "as it is", reference=reference)
+    assert "is of 6 x 8 points, the members' of 3 x 4: remap" in said[0]
+    complete, said, store, own = scored(tmp_path / "remapped", reference=reference, remap="con")
+    assert (complete, said) == (True, [])
+    weights = np.diff(np.sin(np.deg2rad(np.arange(-90, 91, 30))))
+    rows = (fine * weights[:, np.newaxis]).reshape(3, 3, 2, 8).sum(2) / weights.reshape(3, 2).sum(1)[:, np.newaxis]
+    assert_scored(store, own[:-1], rows.reshape(3, 3, 4, 2).mean(-1))
+
+
+@pytest.mark.filterwarnings("ignore:Consolidated metadata")
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"units": "degC"}, "is in 'degC', but the members in 'K': convert it"),
+        ({"calendar": "noleap"}, "has the calendar 'noleap', but the members 'standard': convert it"),
+        ({"hours": (0, 6, 6)}, "has 1 times twice: take one of each"),
+        ({"hours": (1, 2, 3)}, "has no 2001-01-01 00:00:00"),
+    ],
+)
+def test_a_reference_that_does_not_fit_is_said_in_one_line_and_costs_the_scores_alone(tmp_path, change, message):
+    reference = stored(tmp_path / "truth.zarr", np.zeros((3, 3, 4)), **change)
+    complete, said, store, values = scored(tmp_path, reference=reference)
+    assert not complete
+    assert message in said[0]
+    with xr.open_zarr(store) as found:
+        np.testing.assert_allclose(found.tas_step_mean, values[:-1].mean(0), rtol=1e-12)
+        assert message in found.attrs["bbflow_without_scores"]["tas_step"]
+
+
+@pytest.mark.parametrize(
+    ("scores", "message"),
+    [
+        ({"quantiles": 9, "crps": False}, "quantiles are for the CRPS"),
+        ({"remap": "con"}, "remap is for a 'reference'"),
+        ({"remap": "bicubic"}, "bicubic"),
+        ({"regions": {"a/b": {"lat": [0, 1]}}}, "must be a word"),
+        ({"regions": {"north": {"lat": 3}}}, "north: box"),
+    ],
+)
+def test_scores_that_cannot_be_are_refused(tmp_path, scores, message):
+    with pytest.raises(ConfigError, match=message):
+        analysis_in(tmp_path, 2, {"tas": {"operators": ["mean"], "scores": scores}}, truth="truth")
