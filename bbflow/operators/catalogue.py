@@ -6,6 +6,7 @@ from bbflow.errors import ConfigError, nearest
 from bbflow.operators.operator import OperatorKind
 from bbflow.operators.own.finding import find_own, installed
 from bbflow.operators.statistics import (
+    base_period,
     basic,
     comoments,
     ends,
@@ -19,7 +20,8 @@ from bbflow.operators.statistics import (
     spells,
 )
 
-MODULES = (basic, ends, extreme_times, percentiles, histogram, exceedance, spells, first_runs, comoments, shape, shares)
+MODULES = (basic, ends, extreme_times, percentiles, histogram, exceedance, spells, first_runs, comoments, shape, shares,
+           base_period)  # fmt: skip
 """Each has `KINDS`."""
 
 KINDS: Mapping[str, OperatorKind] = {kind.name: kind for module in MODULES for kind in module.KINDS}

@@ -17,6 +17,7 @@ from bbflow.operators.space.parse import REMAP_KEYS, parse_space
 from bbflow.operators.statistics.weighting import STEPS, WEIGHTS, weighted
 from bbflow.operators.transforms import parse_transforms
 from bbflow.operators.windows.parse import parse_windows
+from bbflow.operators.windows.spans import Hours
 from bbflow.operators.windows.window import Window
 from bbflow.reading.sections import as_list, check_keys, one_of
 from bbflow.zarr_store.stored_names import stored_name
@@ -123,7 +124,8 @@ def _parse(key: str, name: str, parts: Mapping[str, Any], windows: list[Any]) ->
     filters = tuple(item for item in operators if isinstance(item, Filter))
     weights = _parse_weights(parts)
     each = _parse_each(parts["each"]) if "each" in parts else None
-    fields = parse_fields(parts.get("fields", {}), each.window.closed if each else "left")
+    chosen = [item for item in operators if isinstance(item, Operator)]
+    fields = parse_fields(_with_dates(parts.get("fields", {}), chosen, each), each.window.closed if each else "left")
     diagnostic = Diagnostic(
         key,
         name,
@@ -132,7 +134,7 @@ def _parse(key: str, name: str, parts: Mapping[str, Any], windows: list[Any]) ->
         parse_transforms(as_list(parts.get("transforms", []), "transforms")),
         each,
         _parse_then(parts["then"], fields) if "then" in parts else None,
-        tuple(weighted(item, weights) for item in operators if isinstance(item, Operator)),
+        tuple(weighted(item, weights) for item in chosen),
         filters,
         parse_windows(as_list(parts.get("windows", windows), "windows")),
         _parse_attributes(parts.get("attributes", {})),
@@ -149,6 +151,18 @@ def _parse(key: str, name: str, parts: Mapping[str, Any], windows: list[Any]) ->
     if dated and diagnostic.space is not None and diagnostic.space.has_pyramid:
         raise ConfigError(f"pyramid: the mean of four dates means nothing: put {', '.join(dated)} under another name")
     return diagnostic
+
+
+def _with_dates(fields: Any, operators: Iterable[Operator], each: Each | None) -> Any:
+    """Add the parts of the date that operators need, of which each has one value for each day."""
+    dates = {name: {"calendar": name} for item in operators for name in item.family.dates}
+    if not dates:
+        return fields
+    if each is None or each.window.spans != Hours(24) or each.window.recurs:
+        raise ConfigError("statistics of whole years' days need one value for each day: each: {day: mean}, or max")
+    if taken := [name for name in dates if name in fields and fields[name] != dates[name]]:
+        raise ConfigError(f"fields: {taken[0]!r} is that of the date here: call yours otherwise")
+    return {**fields, **dates}
 
 
 def _parse_weights(parts: Mapping[str, Any]) -> str:

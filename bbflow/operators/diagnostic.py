@@ -105,8 +105,12 @@ class Diagnostic:
     @property
     def fields_after(self) -> dict[str, BesideSteps]:
         """Fields of files that go with the values of `then`."""
-        names = () if self.then is None else self.then.variables
+        names = {*(() if self.then is None else self.then.variables), *self._dates}
         return {name: self.fields[name] for name in names if name in self.fields}
+
+    @property
+    def _dates(self) -> tuple[str, ...]:
+        return tuple(name for item in self.operators for name in item.family.dates)
 
     @property
     def _of_steps(self) -> list[str]:

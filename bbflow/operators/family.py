@@ -50,6 +50,9 @@ class Family(ABC):
     counts: str | None = None
     """Field with the number of values that went in, where those aren't the input's valid ones."""
 
+    dates: tuple[str, ...] = ()
+    """Parts of each step's date that `fold` finds among the steps' others (`file_fields.CALENDAR`)."""
+
     own_tiles = False
     """Whether it cuts any number of points into tiles by itself, as the compiled kernels do."""
 

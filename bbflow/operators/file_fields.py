@@ -29,6 +29,7 @@ WHAT = "a file of fields"
 KEYS = ("file", "variable", "by", "calendar")
 CALENDAR: Mapping[str, Any] = {
     "month": "clim_month", "hour": "clim_hour", "dayofyear": {"clim_dayofyear": "number"}, "season": "clim_season",
+    "year": "year",
 }  # fmt: skip
 """Parts of a step's date that are numbers, to the window whose keys they are; a season is its first month, DJF 0."""
 GROUPED: Mapping[str, Any] = {
@@ -49,7 +50,7 @@ class DateField:
     name: str
     """What expressions call it."""
     window: Window
-    """A climatology, whose key is the number."""
+    """Whose key begins with the number."""
     units = ""
     dtype: ClassVar[DType] = np.dtype("f4")
 
@@ -320,11 +321,13 @@ def _variable(data: "xr.Dataset", path: Path, variable: str, name: str) -> "xr.D
 def _rows(field: "xr.DataArray", path: Path, by: Window | None) -> tuple[str, Window | None, tuple[Key, ...]]:
     """Find the dimension along which rows are chosen, and what each is for."""
     for dim in map(str, field.dims):
-        if dim in GROUPED:
+        is_time = dim in field.coords and " since " in str(field[dim].attrs.get("units", ""))
+        grouped = "dayofyear" if dim.endswith("_dayofyear") and not is_time else dim  # as our own results have it
+        if grouped in GROUPED:
             own = field[dim].values.tolist()
             keys = tuple((SEASONS.get(key, -1) if isinstance(key, str) else int(key),) for key in own)
-            return dim, _same(path, by, parse_window(GROUPED[dim])), keys
-        if dim in field.coords and " since " in str(field[dim].attrs.get("units", "")):
+            return dim, _same(path, by, parse_window(GROUPED[grouped])), keys
+        if is_time:
             if field.sizes[dim] == 1 and by is None:
                 continue
             units, calendar = field[dim].attrs["units"], field[dim].attrs.get("calendar", "standard")

@@ -196,6 +196,18 @@ DEFAULT_UNITS = {"max": "K", "min": "K", "mean": "K", "range": "K", "rain": "kg 
 """The CF conventions' canonical ones of air_temperature and precipitation_flux."""
 SOUTH = "south"
 PARAMETERS = ("threshold", "thresholds", "at_least", "hemisphere", "units", "window", "name", "min_count")
+OF_BASE = ("base", "years", "days", "bootstrap")
+"""What an index takes whose thresholds are of a base period of the same run."""
+BASED: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    **{f"{day}{q}p": ("beyond_base", {"q": q, "side": side})
+       for day in _DAYS for q, side in ((90, "above"), (10, "below"))},
+    **{name: ("base_spell_days", {"q": q, "side": side})
+       for name, q, side in (("WSDI", 90, "above"), ("CSDI", 10, "below"), ("HWFI", 90, "above"),
+                             ("CWFI", 10, "below"))},
+    **{f"R{q}p{suffix}": ("wet_beyond_base", {"q": q, "what": what})
+       for q in (75, 90, 95, 99) for suffix, what in (("TOT", "total"), ("FRAC", "share"), ("", "days"))},
+}  # fmt: skip
+"""Index to the operator of a base period and what it takes."""
 
 
 def index_meaning(
@@ -233,11 +245,7 @@ def index_meaning(
     least = 1 if min_count is None and index.statistic in COUNTS else min_count  # others have it so
     called: dict[str, Any] = {"name": name or index.name} | ({} if least is None else {"min_count": least})
     called |= {} if index.at_least is None else {"at_least": index.at_least}
-    if index.day == "rain":
-        zero, factor = 0.0, _known(units, {**RATES, **AMOUNTS}) * (index.days if units in RATES else 1)
-        inner: Any = "mean" if units in RATES else "sum"
-    else:
-        zero, factor, inner = _known(units, TEMPERATURES), 1.0, index.day
+    zero, factor, inner = _scale(index, units)
     each: Any = {"window": "day", "operator": inner}
     if index.days > 1:  # what is missing of some days can't be made good by the others, as it can in one day
         each = {"window": {"running": {"days": index.days}}, "operator": {inner: {"skipna": False}}}
@@ -245,7 +253,8 @@ def index_meaning(
     fields: dict[str, Any] = {"month": {"calendar": "month"}} if "month" in index.made else {}
     if index.needs_file:
         if thresholds is None:
-            raise ConfigError(f"say the file of its thresholds: {index.name}: {{thresholds: thresholds.nc}}")
+            wanted = f"say the file of its thresholds: {index.name}: {{thresholds: thresholds.nc}}"
+            raise ConfigError(f"{wanted}, or the base period of the run that they are of: {{base: [1961, 1990]}}")
         fields["thresholds"] = thresholds
     then = index.made.format(
         x="value" if factor == 1 else f"value * {factor!r}" if index.made == "{x}" else f"(value * {factor!r})",
@@ -263,6 +272,51 @@ def index_meaning(
         attributes={key: value for key, value in told.items() if value},
         units=taken,
         fields=fields,
+    )
+
+
+def _scale(index: ClimateIndex, units: str) -> tuple[float, float, str]:
+    """Return what stands for 0 degrees Celsius, what makes mm of a value, and the statistic of a day."""
+    if index.day == "rain":
+        factor = _known(units, {**RATES, **AMOUNTS}) * (index.days if units in RATES else 1)
+        return 0.0, factor, "mean" if units in RATES else "sum"
+    return _known(units, TEMPERATURES), 1.0, index.day
+
+
+def base_meaning(index: ClimateIndex, name: str, given: Mapping[str, Any]) -> Meaning:
+    """Return an index whose thresholds are percentiles of a base period of the same run.
+
+    Parameters
+    ----------
+    index
+        Whose.
+    name
+        What the result is called.
+    given
+        What the configuration says, `base` at least.
+
+    Raises
+    ------
+    ConfigError
+        If it takes something of it otherwise, or has no percentiles.
+    """
+    if index.name not in BASED:
+        raise ConfigError("it has no base period")
+    kind, parameters = BASED[index.name]
+    takes = {"beyond_base": OF_BASE, "base_spell_days": (*OF_BASE[:3], "at_least"),
+             "wet_beyond_base": (*OF_BASE[:2], "threshold")}[kind]  # fmt: skip
+    check_keys(given, (*takes, "units", "name"), kind="parameter beside 'base'")
+    is_rain = index.day == "rain"
+    units = str(given.get("units", DEFAULT_UNITS[index.day]))
+    _, factor, inner = _scale(index, units)
+    chosen = {"wet" if key == "threshold" else key: given[key] for key in takes if key in given}
+    return Meaning(
+        {kind: {**parameters, **chosen, "name": given.get("name", name)}},
+        "run",
+        each={"window": "day", "operator": inner},
+        then=None if factor == 1 else f"value * {factor!r}",
+        attributes={"units": "mm"} if is_rain else {},
+        units=DEFAULT_UNITS["rain"] if is_rain and "units" not in given else None,
     )
 
 
@@ -334,7 +388,11 @@ def _name(name: str, index: ClimateIndex, window: str, example: str) -> Name:
     def make(value: Any = None) -> Meaning:
         single = "thresholds" if index.needs_file else "threshold"
         given = value if isinstance(value, Mapping) else {} if value is None else {single: value}
-        check_keys(given, PARAMETERS, kind="parameter")
+        check_keys(given, (*PARAMETERS, *OF_BASE), kind="parameter")
+        if "base" in given:
+            return base_meaning(index, name, given)
+        if told := [key for key in OF_BASE if key in given]:
+            raise ConfigError(f"{told[0]} needs base: [1961, 1990]")
         chosen, over = _chosen(index, given, window)
         own = ("threshold", "at_least", "hemisphere")
         rest = {key: item for key, item in given.items() if key not in own}

@@ -36,8 +36,6 @@ def inner_step(diagnostic: Diagnostic, state: ShardState) -> Steps | None:
     combine_files(state_layout, places_of(state.files, [*slots_of(INNER, each.window, keys), BASE[INNER]]), buffer)
     values: Array = each.operator.finalize(state_layout, buffer)
     steps = Steps([values], None, np.array([state.last_time]), np.array([state.last_step]))
-    if diagnostic.then is None:
-        return steps
     return then(diagnostic.then, steps, diagnostic.parts_after(state.keys, *state.region))
 
 

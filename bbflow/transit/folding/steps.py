@@ -67,8 +67,8 @@ class Then:
 
     steps: HasTiles
     """Where they come from."""
-    expression: Expression
-    """Of `value`."""
+    expression: Expression | None
+    """Of `value`; None for the value itself."""
     fields: Mapping[str, Array] = field(default_factory=dict)
     """Fields of files by name, each of shape (points,)."""
 
@@ -77,8 +77,10 @@ class Then:
         return then(self.expression, self.steps.part(points), {name: own[points] for name, own in self.fields.items()})
 
 
-def then(expression: Expression, steps: Steps, fields: Mapping[str, Array]) -> Steps:
-    """Return an expression of some steps, and of fields that are the same in all of them."""
+def then(expression: Expression | None, steps: Steps, fields: Mapping[str, Array]) -> Steps:
+    """Return an expression of some steps, and of fields that are the same in all of them, which go along."""
     alike = {name: Steps([own] * len(steps.values), None, steps.times, steps.numbers) for name, own in fields.items()}
+    if expression is None:
+        return replace(steps, others={**steps.others, **alike})
     values = expression.evaluate({VALUE: steps, **alike})
-    return Steps(values, None, steps.times, steps.numbers, steps.others)
+    return Steps(values, None, steps.times, steps.numbers, {**steps.others, **alike})
