@@ -9,7 +9,8 @@ def ask(client, op, **keys):
     """Send any request on a connection, and return its reply."""
     client._socket.settimeout(60)
     try:
-        reply = decode_map(client._exchange({"op": op, **keys}))
+        client._say({"op": op, **keys})
+        reply = decode_map(client._hear())
     except OSError as error:
         raise NodeError(f"{client.node.name} is gone ({error})") from None
     if not reply.pop("ok"):

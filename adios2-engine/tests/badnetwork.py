@@ -12,7 +12,8 @@ from bbflow.net.frames import CHECKSUM, LENGTH, decode_map
 from bbflow.net.listen import split_address
 from bbflow.net.seals import TAG_BYTES
 
-HANDSHAKE_FRAMES = 2
+HANDSHAKE_REQUESTS, HANDSHAKE_REPLIES = 2, 1
+"""Frames without a seal: what lets a peer in has one."""
 
 
 class BadNetwork:
@@ -65,7 +66,7 @@ class BadNetwork:
 
     def _carry_requests(self, writer, node):
         with suppress(OSError):
-            for message, frame in _frames(writer):
+            for message, frame in _frames(writer, HANDSHAKE_REQUESTS):
                 is_last = self._cuts_after(message["op"])
                 self._is_mute = is_last
                 node.sendall(frame)
@@ -98,7 +99,7 @@ class BadNetwork:
 
     def _carry_replies(self, node, writer):
         with suppress(OSError):
-            for message, frame in _frames(node):
+            for message, frame in _frames(node, HANDSHAKE_REPLIES):
                 if self._is_mute:
                     break
                 writer.sendall(frame)
@@ -107,10 +108,10 @@ class BadNetwork:
         _end(writer)
 
 
-def _frames(source):
-    """Give what is said, and its frame; the two frames of the handshake have no seal, whoever speaks."""
+def _frames(source, unsealed):
+    """Give what is said, and its frame."""
     for number in count():
-        header = _receive(source, LENGTH.size + (CHECKSUM.size if number < HANDSHAKE_FRAMES else TAG_BYTES))
+        header = _receive(source, LENGTH.size + (CHECKSUM.size if number < unsealed else TAG_BYTES))
         if not header:
             return
         payload = _receive(source, LENGTH.unpack_from(header)[0])

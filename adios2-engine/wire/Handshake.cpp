@@ -29,9 +29,8 @@ std::string RandomBytes(const size_t size)
     return bytes;
 }
 
-Value Ask(Channel &channel, const Value &message, const Deadline &deadline)
+Value Reply(Channel &channel, const Deadline &deadline)
 {
-    channel.Send(message);
     const std::optional<Value> reply = channel.Receive(deadline, MostBytes);
     if (!reply)
     {
@@ -69,16 +68,18 @@ void ShakeHands(Channel &channel, const std::string &key, const bool isSealed)
     const Deadline deadline = After(HandshakeSecs);
     const Value hello = Value::Map{
         {"op", "hello"}, {"versions", Value::Array{FormatVersion, FormatVersion}}, {"nonce", mine}};
-    const Value reply = Ask(channel, hello, deadline);
+    channel.Send(hello);
+    const Value reply = Reply(channel, deadline);
     const std::string nonces = mine + reply.StringAt("nonce");
     CheckNode(channel, reply, ToHex(HmacSha256(secret, "node" + nonces)));
-    Ask(channel, Value::Map{{"op", "prove"}, {"proof", ToHex(HmacSha256(secret, "peer" + nonces))}},
-        deadline);
+    channel.Send(
+        Value::Map{{"op", "prove"}, {"proof", ToHex(HmacSha256(secret, "peer" + nonces))}});
     if (isSealed)
     {
         auto [mineSeal, nodesSeal] = SealsOf(secret, nonces);
         channel.SealWith(std::move(mineSeal), std::move(nodesSeal));
     }
+    Reply(channel, deadline);
 }
 
 } // end namespace bbflow

@@ -58,9 +58,7 @@ class NodeConnection:
             ) from None
         try:
             self._socket.settimeout(TIMEOUT_S)
-            seals = shake_hands(node.key, self._exchange)
-            if not by_path:
-                self._seal, self._reader.seal = seals()
+            shake_hands(node.key, self._say, self._hear, None if by_path else self._seal_with)
         except (OSError, NodeError) as error:
             self._socket.close()
             raise NodeError(f"BB node {node.name} on {node.host} at {where}: {error}") from None
@@ -120,9 +118,8 @@ class NodeConnection:
                 raise NodeError(f"BB node {self.node.name} closed the connection")
             filled += count
 
-    def _exchange(self, message: Struct) -> bytes:
-        self._say(message)
-        return self._hear()
+    def _seal_with(self, said: Seal, heard: Seal) -> None:
+        self._seal, self._reader.seal = said, heard
 
     def _say(self, message: Struct) -> None:
         self._socket.sendall(encode(message, self._seal))

@@ -133,15 +133,22 @@ class NodeHandshake:
         return seals(self._key, self._peer_nonce, self._nonce)
 
 
-def shake_hands(key: str, exchange: Callable[[Struct], bytes]) -> Callable[[], tuple[Mac, Mac]]:
-    """Be the peer's side of a new connection; return what makes the seals of what goes to the node, and of what comes.
+def shake_hands(
+    key: str,
+    say: Callable[[Struct], None],
+    hear: Callable[[], bytes],
+    seal: Callable[[Mac, Mac], None] | None = None,
+) -> None:
+    """Be the peer's side of a new connection.
 
     Parameters
     ----------
     key
         The contact file's key.
-    exchange
-        Sends a message and gives the bytes of the reply.
+    say, hear
+        Send a message, and give the bytes of one that comes.
+    seal
+        Takes the seals of what goes to the node from now on, and of what comes; None where nothing is sealed.
 
     Raises
     ------
@@ -150,14 +157,16 @@ def shake_hands(key: str, exchange: Callable[[Struct], bytes]) -> Callable[[], t
     """
     nonce = secrets.token_hex(NONCE_BYTES)
     try:
-        hello = _parse_hello(_accepted(exchange(HelloMessage(versions=(VERSION, VERSION), nonce=nonce))))
+        say(HelloMessage(versions=(VERSION, VERSION), nonce=nonce))
+        hello = _parse_hello(_accepted(hear()))
         if not hmac.compare_digest(hello.proof.encode(), prove(key, "node", nonce, hello.nonce).encode()):
             raise NodeError("who answers there doesn't know the contact file's key: the file is of other nodes")
-        proof = prove(key, "peer", nonce, hello.nonce)
-        _accepted(exchange(ProveMessage(proof=proof)))
+        say(ProveMessage(proof=prove(key, "peer", nonce, hello.nonce)))
+        if seal is not None:
+            seal(*seals(key, nonce, hello.nonce))
+        _accepted(hear())
     except ProtocolError as error:
         raise NodeError(f"who answers there is no node of this version ({error})") from None
-    return lambda: seals(key, nonce, hello.nonce)
 
 
 def _accepted(payload: bytes) -> bytes:

@@ -203,9 +203,7 @@ def answer_handshake(link: Link, message: HelloMessage | ProveMessage, decode: C
         Takes in what comes after the handshake.
     """
     reply = link.handshake.answer(message)
-    link.send(reply)
-    if isinstance(reply, RefusedReply):
-        return reply.error
     if link.handshake.done:
-        link.trust(decode)
-    return None
+        link.trust(decode)  # what lets it in is sealed already
+    link.send(reply)
+    return reply.error if isinstance(reply, RefusedReply) else None

@@ -114,11 +114,12 @@ class _Peer(socketserver.StreamRequestHandler):
             if not line:
                 return False
             reply = handshake.answer(_handshake(line))
+            if handshake.done:
+                self._heard, self._said = handshake.seals()  # what lets it in is sealed already
             self._say(asdict(reply))
             if not reply.ok:
                 return False
         self.connection.settimeout(None)
-        self._heard, self._said = handshake.seals()
         return True
 
     def _serve(self) -> None:

@@ -30,19 +30,24 @@ class Peer:
         self.lines = self.socket.makefile("rwb")
         try:
             self.said = self.heard = None
-            seals = shake_hands(key or address.key, lambda message: msgspec.msgpack.encode(self.exchange(message)))
-            self.said, self.heard = seals()
+            shake_hands(key or address.key, self.say, lambda: msgspec.msgpack.encode(self.hear()), self.seal_with)
         except NodeError:
             self.close()
             raise
 
+    def seal_with(self, said, heard):
+        self.said, self.heard = said, heard
+
     def exchange(self, message):
-        text = msgspec.json.encode(message)
-        self.lines.write((self.said.of_frame(text).hex().encode() + b" " if self.said else b"") + text + b"\n")
-        self.lines.flush()
+        self.say(message)
         while (reply := self.hear()).get("wait"):
             pass
         return reply
+
+    def say(self, message):
+        text = msgspec.json.encode(message)
+        self.lines.write((self.said.of_frame(text).hex().encode() + b" " if self.said else b"") + text + b"\n")
+        self.lines.flush()
 
     def hear(self):
         line = self.lines.readline()

@@ -23,6 +23,11 @@ def answer_bytes(side, message):
     return pack(side.answer(parse_handshake(pack(message))))
 
 
+def shaken(side):
+    replies = []
+    shake_hands(KEY, lambda message: replies.append(answer_bytes(side, message)), replies.pop)
+
+
 def hello(**changes):
     return {"op": "hello", "versions": [VERSION, VERSION], "nonce": NONCE} | changes
 
@@ -35,7 +40,7 @@ def test_a_proof_is_the_hmac_that_rfc_4231_gives():
 
 def test_both_sides_that_know_the_key_let_each_other_in():
     side = node()
-    shake_hands(KEY, lambda message: answer_bytes(side, message))
+    shaken(side)
     assert side.done
 
 
@@ -64,7 +69,7 @@ def test_the_node_s_own_proof_sent_back_does_not_open_it():
 def test_a_node_with_another_key_is_not_trusted():
     other = node(new_key())
     with pytest.raises(NodeError, match="doesn't know the contact file's key"):
-        shake_hands(KEY, lambda message: answer_bytes(other, message))
+        shaken(other)
 
 
 @pytest.mark.parametrize("versions", [[1, 1], [VERSION + 1, VERSION + 4]])

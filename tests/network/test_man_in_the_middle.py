@@ -51,19 +51,23 @@ def frame_from(end, seal_bytes):
 
 
 @contextmanager
-def on_the_way(node, does):
-    """Let the handshake of a client pass; what comes then is what `does` makes of both sockets."""
+def on_the_way(node, does, welcome=bytes):
+    """Let the handshake of a client pass; what comes then is what `does` makes of both sockets.
+
+    What lets the client in is passed on as `welcome` makes it.
+    """
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
-        def carry():
+        def carry(lets_in=bytes):
             peer, _ = listener.accept()
             with peer, socket.create_connection(split_address(node.tcp)) as inner:
                 for end in (peer, inner):
                     end.settimeout(PATIENCE_S)
                 with suppress(EOFError, OSError):
-                    for _ in range(2):
+                    for seal_bytes in (CHECKSUM.size, TAG_BYTES):
                         inner.sendall(frame_from(peer, CHECKSUM.size))
-                        peer.sendall(frame_from(inner, CHECKSUM.size))
+                        peer.sendall(lets_in(frame_from(inner, seal_bytes)))
+                        lets_in = welcome
                     does(peer, inner)
 
         thread = threading.Thread(target=carry, daemon=True)
@@ -194,6 +198,15 @@ def test_replies_that_were_changed_on_the_way_are_not_taken(node, change):
             assert decode_map(client._hear())["ok"]
         with pytest.raises(Exception, match="isn't the next one that the other side sent"):
             client._hear()
+
+
+@pytest.mark.parametrize("said", [{"ok": True, "name": "other", "host": "elsewhere"}, {"ok": False, "error": "go"}])
+def test_nobody_else_lets_a_client_in_or_refuses_it(node, said):
+    with (
+        on_the_way(node, lambda *_: None, lambda _: encode(said) + bytes(TAG_BYTES)) as way,
+        pytest.raises(NodeError, match="isn't the next one that the other side sent"),
+    ):
+        NodeClient(way)
 
 
 def test_what_a_side_has_said_is_nothing_that_the_other_says(node):

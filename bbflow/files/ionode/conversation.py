@@ -75,11 +75,11 @@ class Conversation:
             if message is None:
                 raise ProtocolError("it left before it proved itself")
             reply = handshake.answer(message)
+            if handshake.done and self._socket.family != socket.AF_UNIX:
+                self._reader.seal, self._seal = handshake.seals()  # what lets it in is sealed already
             self.send(reply)
             if isinstance(reply, RefusedReply):
                 raise ProtocolError(reply.error)
-        if self._socket.family != socket.AF_UNIX:
-            self._reader.seal, self._seal = handshake.seals()
         self._reader.max_payload_bytes, self._reader.decode = MAX_PAYLOAD_BYTES, parse_piece_request
 
     def receive(self) -> PieceRequest | None:

@@ -43,9 +43,17 @@ final class Connection implements Closeable {
 
     /** Says something and gives the reply; lines that only tell that the prefetcher lives are passed over. */
     JsonNode exchange(ObjectNode message) throws IOException {
+        say(message);
+        return hear();
+    }
+
+    private void say(ObjectNode message) throws IOException {
         String text = message.toString();
         out.write(bytes((said == null ? "" : tag(said, text) + " ") + text + "\n"));
         out.flush();
+    }
+
+    private JsonNode hear() throws IOException {
         while (true) {
             String line = lines.readLine();
             if (line == null) {
@@ -75,13 +83,14 @@ final class Connection implements Closeable {
             throw new IOException("who answers doesn't know the contact file's key");
         }
         ObjectNode proof = Contact.JSON.createObjectNode().put("op", "prove");
-        accepted(exchange(proof.put("proof", prove(key, "peer", nonce, theirs))));
+        say(proof.put("proof", prove(key, "peer", nonce, theirs)));
         try {
             said = new Seal(HexFormat.of().parseHex(key), nonce + theirs, "peer");
             heard = new Seal(HexFormat.of().parseHex(key), nonce + theirs, "node");
         } catch (GeneralSecurityException error) {
             throw new IOException("this Java has no HMAC-SHA-256", error);
         }
+        accepted(hear());
     }
 
     /** Gives what a line says, if nobody on the way has changed it. */
