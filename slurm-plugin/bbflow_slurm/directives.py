@@ -11,6 +11,8 @@ from bbflow.units import format_bytes, parse_bytes
 MARK = "#BB_LUA"
 WORDS = {"stage_in": ("source", "dest"), "stage_out": ("source", "dest"), "stream": ("analysis",)}
 """What each line may say; one without such a word is Slurm's own: pool and capacity."""
+MOST_SIGNS = 64 << 10
+"""Of all these lines together: splitting them takes microseconds a sign, and Slurm's controller waits for it."""
 OWN = ("pool", "capacity")
 """Read by Slurm itself, which takes a negative capacity, and one that no job ever gets, and gives no reasons."""
 
@@ -70,13 +72,16 @@ def parse_script(lines: Iterable[str], pool: Pool | None = None) -> Wishes:
     Raises
     ------
     ConfigError
-        If a line says what can't be meant; the message has its number.
+        If a line says what can't be meant, the message has its number; or if they say too much.
     """
-    ins, outs, streams = [], [], list[Path]()
+    ins, outs, streams, signs = [], [], list[Path](), 0
     for number, line in enumerate(lines, 1):
         if line.split(None, 1)[:1] != [MARK]:
             continue
+        signs += len(line)
         try:
+            if signs > MOST_SIGNS:
+                raise ConfigError(f"lines {MARK} may have {MOST_SIGNS} signs together: name files by a pattern")
             text = line.split(None, 1)[1].strip() if len(line.split(None, 1)) > 1 else ""
             match parse_line(text):
                 case None if pool is not None:

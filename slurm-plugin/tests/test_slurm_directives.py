@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from bbflow_slurm.directives import Pool, StageIn, StageOut, parse_script
+from bbflow_slurm.directives import MOST_SIGNS, Pool, StageIn, StageOut, parse_script
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -83,6 +83,15 @@ def test_a_job_has_one_stream():
 def test_two_lines_have_two_targets():
     lines = ["#BB_LUA stage_in source=/a dest=x", "#BB_LUA stage_in source=/b dest=x"]
     with pytest.raises(ConfigError, match="two lines stage in to x"):
+        parse_script(lines)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [["#BB_LUA stage_in source=/a dest=" + "x" * MOST_SIGNS], ["#BB_LUA stage_in source=/a dest=x"] * MOST_SIGNS],
+)
+def test_lines_that_would_keep_the_controller_waiting_are_refused(lines):
+    with pytest.raises(ConfigError, match="signs together: name files by a pattern"):
         parse_script(lines)
 
 
