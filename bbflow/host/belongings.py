@@ -36,16 +36,27 @@ def make(directory: Path, *patterns: str) -> None:
         If it is there with files in it and no mark, belongs to another user, or all may write into it.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # a link of somebody else's may lead to a directory of our own now, and to another one later
-    if directory.lstat().st_uid not in (os.geteuid(), 0) or directory.stat().st_uid != os.geteuid():
-        raise ConfigError(f"{directory} belongs to another user: give another directory")
-    if directory.stat().st_mode & stat.S_IWOTH:
-        raise ConfigError(f"{directory} can be written by all users: chmod o-w, or give another directory")
+    check_own(directory)
     if not is_marked(directory) and any(directory.iterdir()):
         raise ConfigError(f"{directory} isn't empty, and bbflow didn't make it: move it, or give another directory")
     new = _new(directory, patterns)
     taken = (path for path in _found(directory, _split(new)) if not _is_directory(path))
     _note(directory, new, _MADE, next(taken, None))
+
+
+def check_own(directory: Path) -> None:
+    """Refuse a directory that others have made, to lead or read what is written there.
+
+    Raises
+    ------
+    ConfigError
+        If it belongs to another user, or all may write into it.
+    """
+    # a link of somebody else's may lead to a directory of our own now, and to another one later
+    if directory.lstat().st_uid not in (os.geteuid(), 0) or directory.stat().st_uid != os.geteuid():
+        raise ConfigError(f"{directory} belongs to another user: give another directory")
+    if directory.stat().st_mode & stat.S_IWOTH:
+        raise ConfigError(f"{directory} can be written by all users: chmod o-w, or give another directory")
 
 
 def claim(directory: Path, *patterns: str) -> None:

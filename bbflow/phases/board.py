@@ -14,11 +14,13 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bbflow.errors import ConfigError
 from bbflow.host.atomic import write_whole
+from bbflow.host.held import open_regular
 from bbflow.phases.phase import PFS, Phase
 
 DIRECTORY_VARIABLE = "BBFLOW_PHASES"
@@ -29,6 +31,8 @@ KEPT = 16
 """Ended phases of an application that stay on the board."""
 KEPT_S = 86_400.0
 """How long they stay after an application's last phase, as soon as any application's phase ends."""
+_MOST_BYTES = 1 << 16
+"""What a file on the board may have: whoever may write there may put anything there, a pipe too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +162,9 @@ class Board:
         now_s = self._clock()
         for item in self._all():
             if item.expires_s <= now_s:
-                self._remove(item.token)
+                _discard(self._path(item.token))
         for path in outdated(self._past(), now_s):
-            path.unlink(missing_ok=True)
+            _discard(path)
 
     def _all(self) -> list[Announcement]:
         tokens = [name.removesuffix(_ENDING) for name in os.listdir(self.directory) if name.endswith(_ENDING)]
@@ -169,8 +173,8 @@ class Board:
 
     def _announcement(self, token: str) -> Announcement | None:
         try:
-            return parse_announcement(token, self._path(token).read_text())
-        except (OSError, UnicodeDecodeError):
+            return parse_announcement(token, _text(self._path(token)))
+        except (ConfigError, UnicodeDecodeError):
             return None  # it has ended in this moment, or is somebody's rubbish
 
     def _remove(self, token: str) -> bool:
@@ -184,8 +188,8 @@ class Board:
         found = {}
         for path in self.directory.glob(f"*{_PAST}"):
             try:
-                phase = parse_past(path.read_text())
-            except (OSError, UnicodeDecodeError):
+                phase = parse_past(_text(path))
+            except (ConfigError, UnicodeDecodeError):
                 continue
             if phase is not None:
                 found[path] = phase
@@ -200,7 +204,7 @@ class Board:
         }
         _write_whole(self.directory / (token + _PAST), content)
         for path in outdated(self._past(), self._clock()):
-            path.unlink(missing_ok=True)
+            _discard(path)
 
     def _path(self, token: str) -> Path:
         if Path(token).name != token or not token:
@@ -216,6 +220,17 @@ class Board:
             "expires_s": announcement.expires_s,
         }
         _write_whole(self._path(announcement.token), content)
+
+
+def _text(path: Path) -> str:
+    with os.fdopen(open_regular(path, _MOST_BYTES), "rb") as file:
+        return file.read(_MOST_BYTES).decode()
+
+
+def _discard(path: Path) -> None:
+    """Remove what is over; where each may remove only their own, another user's stays for that user."""
+    with suppress(FileNotFoundError, PermissionError):
+        path.unlink()
 
 
 def outdated(past: Mapping[Path, Phase], now_s: float) -> list[Path]:

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bbflow.errors import ConfigError
+from bbflow.host.belongings import check_own
 from bbflow.host.locks import lock
 from bbflow.staging.files import File
 from bbflow.stores.urls import file_name
@@ -54,15 +55,19 @@ class Shelf:
     Raises
     ------
     ConfigError
-        If it can't be made, or another process stages into it.
+        If it can't be made, another process stages into it, or another user could change what is staged.
     """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory.absolute()
         self._base = str(self.directory)
         try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            if self.directory.stat().st_uid not in (os.geteuid(), 0):
+                raise ConfigError(f"{directory} belongs to another user: stage into a directory of your own")
             for name in ("notes", "partial", "files"):
-                (self.directory / name).mkdir(parents=True, exist_ok=True)
+                (self.directory / name).mkdir(exist_ok=True)
+                check_own(self.directory / name)
             held = lock(self.directory / "lock", wait=False)
         except OSError as error:
             raise ConfigError(f"can't stage into {directory}: {error.strerror}") from None

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import bbflow_parsl.sweeping as sweeping
 from bbflow.errors import ConfigError
+from bbflow.host.belongings import check_own
 from bbflow.host.locks import lock
 from bbflow.lending.borrower import Borrower, ExchangeError, LenderError, borrow, start_lender
 from bbflow.lending.exchange import Exchange
@@ -298,6 +299,7 @@ def _join(parent: Path, prefix: str, settings: NodeSettings) -> tuple[Path, int]
     directory = parent / (prefix + settings.run)
     while True:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        check_own(directory)
         try:
             alive = lock(directory / sweeping.ALIVE, shared=True)
         except FileNotFoundError:

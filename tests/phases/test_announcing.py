@@ -40,6 +40,22 @@ class Clock:
         return self.now_s
 
 
+def test_what_another_user_puts_on_the_board_holds_nobody_up(tmp_path):
+    board = Board(tmp_path / "board")
+    first = board.begin("ocean-model")
+    for ending in ("phase", "past"):
+        os.mkfifo(board.directory / f"pipe.{ending}")
+        (board.directory / f"endless.{ending}").symlink_to("/dev/zero")
+        (board.directory / f"folder.{ending}").mkdir()
+        with (board.directory / f"huge.{ending}").open("wb") as file:
+            file.truncate(1 << 40)
+    board.sweep()
+    assert board.read() == [first]
+    assert board.past() == []
+    assert board.end(first.token)
+    assert [phase.application for phase in board.past()] == ["ocean-model"]
+
+
 def test_an_announcement_holds_until_it_is_ended(tmp_path):
     board = Board(tmp_path / "board")
     first, second = board.begin("ocean-model", "pfs"), board.begin("ocean-model", "scratch")

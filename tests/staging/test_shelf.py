@@ -1,6 +1,7 @@
 """What is on a shelf, and what only lies beside it."""
 
 import hashlib
+import os
 import tempfile
 from contextlib import closing
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
+from bbflow.errors import ConfigError
 from bbflow.staging.files import File
 from bbflow.staging.shelf import Note, Shelf
 from testsupport.foreign import assert_untouched, foreign_paths, plant
@@ -49,6 +51,24 @@ def test_files_of_others_stay_whatever_is_staged_beside_them(paths):
                 shelf.remove(url)
         assert_untouched(planted)
         assert {path for path in directory.rglob("*") if path.is_file()} == {*planted, directory / "lock"}
+
+
+@pytest.mark.parametrize("whose", ["", "files", "notes", "partial"])
+def test_nothing_is_staged_where_another_user_could_change_it(tmp_path, whose):
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a directory to another user")
+    (tmp_path / "bb" / whose).mkdir(parents=True)
+    os.chown(tmp_path / "bb" / whose, 4321, 4321)
+    with pytest.raises(ConfigError, match="belongs to another user"):
+        Shelf(tmp_path / "bb")
+
+
+@pytest.mark.parametrize("name", ["files", "notes", "partial"])
+def test_nothing_is_staged_where_all_may_write(tmp_path, name):
+    (tmp_path / name).mkdir()
+    (tmp_path / name).chmod(0o777)
+    with pytest.raises(ConfigError, match="can be written by all users"):
+        Shelf(tmp_path)
 
 
 @pytest.mark.parametrize(
