@@ -77,6 +77,12 @@ class MemberStore:
                 self._take_rows(name, store, self.grid.clock)
         return True
 
+    def missing(self) -> list[str]:
+        """Return the names of results that aren't there."""
+        if self.grid is not None:
+            return []
+        return [name for name in self._results if self._store is None or name not in self._store]
+
     def begin_again(self) -> None:
         """Give all rows once more."""
         self._seen, self.next = None, dict.fromkeys(self.next, 0)

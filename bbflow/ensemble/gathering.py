@@ -264,6 +264,7 @@ class EnsembleFold:
             followed.member = member
             self._follow_analysis(name, followed)
             followed.member = self._judged(name, followed)
+            self._check_done(name, followed)
             # Whoever ends between two looks was looked at above: what it has is taken all the same.
             if (followed.store.look() or not followed.is_taken) and followed.store.grid is not None:
                 self._take_grid(name, followed)
@@ -335,6 +336,17 @@ class EnsembleFold:
                 self.roster.mark(name, Standing.REFUSED, str(error))
                 followed.member = self.roster.members((name,))[name]
                 self._say(f"{error}")
+
+    def _check_done(self, name: str, followed: Followed) -> None:
+        """Refuse a member that is done and has nothing of a result that all must have."""
+        if followed.member.standing is not Standing.DONE or followed.is_analysed or followed.is_taken:
+            return
+        followed.store.look()
+        if missing := followed.store.missing():
+            why = f"member {name} has no {missing[0]}: its program writes other variables than the others, or no step"
+            self.roster.mark(name, Standing.REFUSED, why)
+            followed.member = self.roster.members((name,))[name]
+            self._say(why)
 
     def _take_out(self) -> None:
         """Let moments begin anew that have something of lost members, and all others give again what they gave.

@@ -346,6 +346,26 @@ def test_a_member_of_another_shape_is_refused(tmp_path):
     assert "the shape of tas_step_max is (3, 5), but member 1 has (3, 4)" in said[0]
 
 
+@pytest.mark.parametrize("written", [{}, {"tas": field(2, 0)}, {"tas_with": field(2, 9)}])
+def test_a_member_with_other_variables_or_no_step_is_refused_in_one_line(tmp_path, written):
+    analysis = analysis_in(tmp_path, 2, {"tas": ["mean", {"covariance": {"with": "psl"}}]})
+    streams = MemberStreams(analysis)
+    streams.write("1", {"tas": field(1, 0), "tas_with": field(1, 9)})
+    if written:
+        streams.write("2", written)
+    else:
+        streams.begin("2")
+    for name in ("1", "2"):
+        streams.end(name)
+    complete, said = gathered(analysis)
+    assert not complete
+    missing = "tas_with_step_max" if "tas" in written else "tas_step_max"
+    assert said == [f"member 2 has no {missing}: its program writes other variables than the others, or no step"]
+    found = shown(analysis)
+    assert found.members_step.values.tolist() == [1]
+    assert said[0] in found.attrs["bbflow_lost_members"]["2"]
+
+
 def test_other_reference_dates_are_the_same_times(tmp_path):
     analysis = analysis_in(tmp_path, 2)
     streams = MemberStreams(analysis)
