@@ -30,7 +30,7 @@ from bbflow.view.blocks import Array, BlockReader
 from bbflow.view.consumers import RESCUE, Consumers
 from bbflow.view.forsaken import Forsaken
 from bbflow.view.layout import PlacedBlock
-from bbflow.view.stream import StreamView
+from bbflow.view.stream import StreamView, told_refusal
 from bbflow.view.times import StepTimes, clock_of, told_by
 from bbflow.view.watch import Watcher
 from bbflow.zarr_store.growing import shown_dimension, shown_shapes, zarr_files
@@ -152,10 +152,11 @@ class Rescue:
                 self._drain()
             self._draining.commit_late(self._view.attributes)
             self._check_all_is_there()
-            self._consumers.drop(self._view.unaware)
+            refused = self._view.refused
+            self._consumers.drop(self._view.unaware, lambda whys: refused.extend(map(told_refusal, whys)))
+            refused = list(dict.fromkeys(refused))
             steps = shown_shapes(self._store).get(STEP, (0,))[0]  # it may all have been done before this was started
             left_out = tuple(self._draining.lacking) if self._is_open else left_out_of(self._store)
-            refused = self._view.refused
             return Rescued(self._store, steps, left_out, self._view.status == "closed" and not refused, refused)
         finally:
             for watcher in self._watchers:

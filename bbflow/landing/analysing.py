@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from bbflow.errors import StreamError
-from bbflow.landing.replies import AttachReply
+from bbflow.landing.replies import AttachReply, DropReply
 from bbflow.landing.requests import AttachRequest, DoneRequest, DropRequest, WatchRequest
 from bbflow.landing.shown import Shown, ShownStep
 from bbflow.landing.waiting import Answers
@@ -146,14 +146,17 @@ class Analysing:
         self.late[stream.name] = max(self.late.get(stream.name, 0), asked.late)
         return DoneReply()
 
-    def _drop(self, peer: int, asked: DropRequest) -> DoneReply:
+    def _drop(self, peer: int, asked: DropRequest) -> DropReply:
         stream = self._held(asked)
         if stream.status == "open" and not asked.left:
             raise StreamError(f"stream {stream.name!r} is still being written")
+        # A program may open a file again after its stream was closed: what it is refused then mustn't go unheard.
+        if asked.known is not None and not set(stream.refused) <= {*asked.known}:
+            return DropReply(refused=tuple(stream.refused))
         self._store.record(DropRecord(stream=stream.name))
         self._attached.pop(stream.name, None)
         self.late.pop(stream.name, None)
-        return DoneReply()
+        return DropReply()
 
     def _held(self, asked: DoneRequest | DropRequest) -> Stream:
         name = asked.stream

@@ -68,6 +68,14 @@ class AttachReply(Struct, frozen=True, kw_only=True):
     """By consumer: the last step that it is done with, and its checkpoint."""
 
 
+class DropReply(Struct, frozen=True, kw_only=True):
+    """A stream is forgotten, or its analysis has something to hear before."""
+
+    ok: bool = True
+    refused: tuple[str, ...] = ()
+    """What the program was refused; the stream isn't forgotten if it is more than the analysis knew."""
+
+
 class JoinReply(Struct, frozen=True, kw_only=True):
     """A reader has joined a stream."""
 

@@ -171,6 +171,8 @@ class DropRequest(Struct, frozen=True, tag_field="op", tag="drop", kw_only=True)
     epoch: Count | None = None
     left: bool = False
     """Whether it may be open here: its ranks have moved to other nodes, or one of those knows that it was aborted."""
+    known: tuple[str, ...] | None = None
+    """What the program was refused, as far as the analysis knows: the node drops it only if that is all."""
 
 
 class GiveUpRequest(Struct, frozen=True, tag_field="op", tag="give_up", kw_only=True):

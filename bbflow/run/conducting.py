@@ -20,7 +20,7 @@ from bbflow.net.contact import read_contact
 from bbflow.report import REPORT_FILES
 from bbflow.run.checks.before import tell_before
 from bbflow.run.course import INCOMPLETE, Course, KeepsRun, Part
-from bbflow.run.ending import Left, begin_in, describe_ending, describe_held, is_complete, mark_incomplete, why_stop
+from bbflow.run.ending import Left, begin_in, describe_ending, describe_held, is_complete, why_stop
 from bbflow.run.prepared import PreparedAnalysis
 from bbflow.run.progress import ProgressLine
 from bbflow.run.selecting import Opens, noted_opens, simulation_environment
@@ -28,6 +28,7 @@ from bbflow.run.stop_stream import StopStream, open_stop_stream, stop_stream_of
 from bbflow.run.strays import Strays
 from bbflow.run.supervise import Supervisor
 from bbflow.transit.driver.policy import check_policy
+from bbflow.transit.outcome import mark_incomplete
 from bbflow.transit.output.claiming import RESCUED_DIRECTORY, claim_output, clear_output, locked_output
 from bbflow.transit.output.copying import Copying, check_copy, check_output
 from bbflow.view.consumers import Consumers, consumers_of, owner_of

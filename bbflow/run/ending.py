@@ -70,15 +70,6 @@ def begin_in(output: Path) -> None:
     clear(output, *written(STOP_FILE))
 
 
-def mark_incomplete(output: Path, *why: str) -> None:
-    """Let results say that they aren't all, and why, beside what they say already."""
-    results = output / RESULTS
-    if any(why) and results.exists():
-        said = shown_attributes(results).get("bbflow_failure", "")
-        failure = "; ".join(dict.fromkeys(filter(None, (said, *why))))
-        set_attributes(results, bbflow_status="incomplete", bbflow_failure=failure)
-
-
 def describe_ending(
     config: Path, stream: str, output: Path, course: Course, left: Left, continued: Path | None = None
 ) -> list[str]:

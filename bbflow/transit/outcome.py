@@ -1,6 +1,9 @@
 """How a stream ended."""
 
 from dataclasses import dataclass
+from pathlib import Path
+
+from bbflow.zarr_store.growing import set_attributes, shown_attributes
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,3 +22,13 @@ class Outcome:
     """Steps that, by the interval between the others, are missing in gaps."""
     errors: tuple[str, ...] = ()
     """What failed in users' operators."""
+
+
+def mark_incomplete(output: Path, *why: str) -> None:
+    """Let a run's results say that they aren't all, and why, beside what they say already."""
+    results = output / "results.zarr"
+    if any(why) and results.exists():
+        said = shown_attributes(results).get("bbflow_failure", "")
+        new = [text for text in dict.fromkeys(why) if text not in said]
+        failure = "; ".join(filter(None, [said, *new]))
+        set_attributes(results, bbflow_status="incomplete", bbflow_failure=failure)

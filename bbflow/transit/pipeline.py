@@ -2,7 +2,8 @@
 
 import queue
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ from bbflow.transit.folding.patterns import parts_of
 from bbflow.transit.folding.states import forget_gone
 from bbflow.transit.folding.written import pack
 from bbflow.transit.outcome import Outcome as Outcome
+from bbflow.transit.outcome import mark_incomplete
 from bbflow.transit.output.claiming import STATE_FILE
 from bbflow.transit.output.copying import Copying
 from bbflow.transit.output.results import Results
@@ -36,7 +38,7 @@ from bbflow.view.adapting import Adapting, StreamConfig
 from bbflow.view.blocks import BlockReader
 from bbflow.view.consumers import FOLD, Consumers, consumers_of, owner_of
 from bbflow.view.forsaken import Forsaken
-from bbflow.view.stream import StreamView
+from bbflow.view.stream import StreamView, told_refusal
 from bbflow.view.watch import Watcher
 
 if TYPE_CHECKING:  # xarray takes a third of a second, which a run has no time for before its first fold
@@ -363,8 +365,20 @@ class Pipeline:
             cursor = self._fold.folding.cursor
             self._consumers.commit(FOLD, cursor, self._nodes, lambda _: pack(Checkpoint(outcome=outcome)))
             self._fold.remove_states()
-            self._consumers.drop(self._view.unaware)
+            outcome = self._drop(outcome, self._view.unaware)
         return outcome
+
+    def _drop(self, outcome: Outcome, unaware: Collection[str]) -> Outcome:
+        """Let the nodes forget the stream; what they have refused the program since its end makes it incomplete."""
+        refused: list[str] = []
+
+        def hear(whys: Sequence[str]) -> None:
+            told = [text for text in map(told_refusal, whys) if text not in (*outcome.errors, *refused)]
+            mark_incomplete(self._config.output, *told)
+            refused.extend(told)
+
+        self._consumers.drop(unaware, hear)
+        return replace(outcome, complete=False, errors=(*outcome.errors, *refused)) if refused else outcome
 
     def _write_others(self, results: Results) -> None:
         """Write what is asked for besides the stores."""
@@ -379,7 +393,7 @@ class Pipeline:
 
     def _end(self, outcome: Outcome) -> Outcome:
         """Let the nodes forget a stream whose analysis had come to its end, and then died."""
-        self._consumers.drop(self._nodes)
+        outcome = self._drop(outcome, self._nodes)
         self._close()
         return outcome
 

@@ -7,7 +7,7 @@ from typing import Self
 from bbflow.configuring.settings import Config
 from bbflow.errors import BbflowError, NodeError, StreamError
 from bbflow.landing.client import NodeClient
-from bbflow.landing.replies import AttachReply, StreamStatus
+from bbflow.landing.replies import AttachReply, DropReply, StreamStatus
 from bbflow.landing.requests import AttachRequest, DoneRequest, DropRequest, GiveUpRequest, WatchRequest
 from bbflow.landing.shown import Shown
 from bbflow.net.contact import NodeAddress
@@ -209,16 +209,25 @@ class Consumers:
         for client in self._clients.values():
             client.request(GiveUpRequest(stream=self._stream), DoneReply)
 
-    def drop(self, unaware: Collection[str] = ()) -> None:
+    def drop(self, unaware: Collection[str], hear: Callable[[Sequence[str]], None]) -> None:
         """Let the nodes forget the stream, which is folded and drained.
 
         Parameters
         ----------
         unaware
             Nodes that may not know that it has ended.
+        hear
+            Gets what a node has refused the program, perhaps since its last news, before that forgets it.
         """
         for node, client in self._clients.items():
-            client.request(DropRequest(stream=self._stream, epoch=self._epochs[node], left=node in unaware), DoneReply)
+            known: tuple[str, ...] | None = None
+            while known is None or known:
+                asked = DropRequest(
+                    stream=self._stream, epoch=self._epochs[node], left=node in unaware, known=known or ()
+                )
+                known = client.request(asked, DropReply).refused
+                if known:
+                    hear(known)
 
     def __enter__(self) -> Self:
         return self

@@ -4,10 +4,10 @@ A reader of files that follow each other decodes each by its own attributes; an 
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any, NamedTuple
 
-from bbflow.reading.wire_types import Attribute
 from bbflow.stream.attributes import DIMENSIONS, meant
 from bbflow.stream.layouts import Layout
 from bbflow.stream.records import Step
@@ -51,86 +51,99 @@ class MeaningChange(NamedTuple):
 
 
 class ToldMeanings:
-    """Follows these attributes over all nodes."""
+    """Follows these attributes over all nodes; what each piece of news costs depends on what is new in it.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    attributes
+        Gets what was told first, without what came too late for some steps.
+    """
+
+    def __init__(self, attributes: dict[str, Any]) -> None:
+        self._attributes = attributes
         self._told: dict[str, dict[str, Any]] = {}
         """Node to what its ranks have told so far."""
         self._layouts: dict[str, Layout] = {}
         self._since: dict[str, int] = {}
         """Variable to the first step that has it."""
-        self._events: list[MeaningChange] = []
-        self._first: dict[str, Any] = {}
-        self._earliest: dict[tuple[str, str], int] = {}
-        """Name and value to the first step by which a node has told it: others hear of it with their own first ones."""
-        self._put = -1
-        """How many were told when they were put into attributes."""
+        self._values: dict[str, dict[str, dict[str, tuple[int, Any]]]] = {}
+        """Variable to its attributes' names to values as text: the first step by which a node has told one, and it."""
+        self._changed: dict[str, dict[int, MeaningChange]] = {}
+        """Name to what a node has told as a change, by its step."""
+        self._changes: dict[str, Mapping[int, MeaningChange]] = {}
+        """Name to its changes by their steps, if it has any."""
+        self._sorted: list[MeaningChange] | None = []
 
-    def begin(self, node: str, base: Mapping[str, Any]) -> None:
-        """Take in what was told before the steps of a node."""
-        told = {name: value for name, value in base.items() if tells_meaning(name)}
-        for name, value in told.items():
-            self._note(-1, name, value)
-        self._told[node] = {**told, **self._told.get(node, {})}
-        self._first = {**told, **self._first}
+    def begin(self, node: str, attributes: Mapping[str, Any]) -> None:
+        """Take in what held before the steps of a node, or before a rank came to it."""
+        told = self._told.setdefault(node, {})
+        for name, value in attributes.items():
+            if tells_meaning(name) and name not in told:
+                told[name] = value
+                self._note(MeaningChange(-1, name, None, value))
 
     def take(self, node: str, step: Step, *, repeats: bool = False) -> None:
-        """Take a step of a node in; a rank that comes with it from another node repeats what it has told there."""
-        # A node's first one repeats, too, as that of a node does which came back without what it held.
-        repeats = repeats or node not in self._layouts
+        """Take a step of a node in; what nobody knows of is repeated in it if it was told to a node that is lost."""
         if step.layout is not self._layouts.get(node):
             self._layouts[node] = step.layout
             for form in step.layout.forms:
-                self._since[form.name] = min(step.number, self._since.get(form.name, step.number))
-        values = _values(step.attributes)
+                self._see(form.name, step.number)
+        values = {item.name: meant(item) for item in step.attributes}
         if repeats:
-            self.begin(node, {name: value for name, value in values.items() if name not in self._told.get(node, {})})
+            self.begin(node, values)
         self._tell(node, step.number, values)
 
     def end(self, node: str, number: int, attributes: Mapping[str, Any]) -> None:
         """Take in what was told at the end, after some step."""
         self._tell(node, number + 1, attributes)
 
-    def _tell(self, node: str, number: int, attributes: Mapping[str, Any]) -> None:
-        told = self._told.setdefault(node, {})
-        for name, value in attributes.items():
-            if not tells_meaning(name):
-                continue
-            self._note(number, name, value)
-            if not _same(told.get(name), value):
-                if told.get(name) is not None or (number > 0 and name.rpartition("/")[2] not in LATE):
-                    self._events.append(MeaningChange(number, name, told.get(name), value))
-                told[name] = value
-                self._first.setdefault(name, value)
-
     @property
     def changes(self) -> list[MeaningChange]:
         """Those after which a variable's numbers are read in another way than before, in the order of the steps."""
-        return sorted(filter(self._is_change, self._events), key=lambda event: event[:2]) if self._events else []
+        if self._sorted is None:
+            every = (change for changes in self._changes.values() for change in changes.values())
+            self._sorted = sorted(every, key=lambda change: change[:2])
+        return self._sorted
 
-    def _note(self, number: int, name: str, value: Any) -> None:
-        told = name, repr(value)
-        self._earliest[told] = min(number, self._earliest.get(told, number))
+    def _see(self, variable: str, number: int) -> None:
+        if number < self._since.get(variable, math.inf):
+            self._since[variable] = number
+            for name in self._values.get(variable, ()):
+                self._settle(variable, name)
 
-    def _is_change(self, event: MeaningChange) -> bool:
-        if event.before is not None:
-            return True
-        return self._since.get(event.variable, math.inf) < self._earliest[event.name, repr(event.after)]
+    def _tell(self, node: str, number: int, attributes: Mapping[str, Any]) -> None:
+        told = self._told.setdefault(node, {})
+        for name, value in attributes.items():
+            before = told.get(name)
+            if tells_meaning(name) and not _same(before, value):
+                told[name] = value
+                self._note(MeaningChange(number, name, before, value))
 
-    def put_into(self, attributes: dict[str, Any]) -> None:
-        """Let attributes have what was told first, without what came too late for some steps."""
-        known = len(self._first) + len(self._events)
-        if known == self._put and not self._events:
-            return
-        self._put = known
-        attributes.update(self._first)
-        for event in self.changes:
-            if event.before is None:
-                attributes.pop(event.name, None)
+    def _note(self, told: MeaningChange) -> None:
+        variable, _, own = told.name.rpartition("/")
+        values, as_text = self._values.setdefault(variable, {}).setdefault(own, {}), repr(told.after)
+        is_new = as_text not in values or told.step < values[as_text][0]
+        if is_new:
+            values[as_text] = told.step, told.after
+        if told.before is not None and told.step not in self._changed.setdefault(told.name, {}):
+            self._changed[told.name][told.step], is_new = told, True
+        if is_new:
+            self._settle(variable, own)
 
-
-def _values(attributes: Iterable[Attribute]) -> dict[str, Any]:
-    return {item.name: meant(item) for item in attributes}
+    def _settle(self, variable: str, own: str) -> None:
+        name, values = f"{variable}/{own}", self._values[variable][own].values()
+        first, value = min(values, key=itemgetter(0))
+        # A node to which a rank has come hears a change as the first that it hears at all.
+        found = {step: MeaningChange(step, name, value, after) for step, after in values if step > first}
+        found.update(self._changed.get(name, {}))
+        if own not in LATE and first > self._since.get(variable, math.inf):
+            found[first] = MeaningChange(first, name, None, value)
+            self._attributes.pop(name, None)
+        else:
+            self._attributes[name] = value
+        self._changes.pop(name, None)
+        self._changes.update({name: found} if found else {})
+        self._sorted = None
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -110,10 +110,17 @@ class NodeView:
     """Ranks that came from nodes that were lost."""
     base: dict[str, Any] | None = None
     """Attributes as they were before the oldest step that it showed first."""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    """The newest attributes."""
     refused: tuple[str, ...] = ()
     """What the program was refused, and the stream lacks."""
     file: str = ""
     """The file that its ranks there name; empty if it isn't known."""
+
+    @property
+    def standing(self) -> tuple[Any, ...]:
+        """What of it counts for how the stream stands over all nodes."""
+        return self.status, self.writers, self.local_writers, self.last, self.more, self.arrivals
 
     def ranks_in(self, step: int) -> int:
         """How many ranks land a part of a step here, if it lands."""
@@ -158,7 +165,7 @@ class StreamView:
         self._done = dict(done)
         self.attributes: dict[str, Any] = {}
         """Attributes of the stream, the newest of any node; those by which numbers are read as they were first told."""
-        self._meanings = ToldMeanings()
+        self._meanings = ToldMeanings(self.attributes)
         self._unheard = set(nodes)
         self._standing: StreamStanding | None = None
         """Found when it is asked for: with a thousand nodes each look at all takes longer than the news of one."""
@@ -167,6 +174,7 @@ class StreamView:
     def update(self, node: str, news: News) -> None:
         """Take news of a node in."""
         view = self._nodes[node]
+        before = view.standing
         view.status, view.writers, view.local_writers = news.status, news.writers, news.local_writers
         view.discarded, view.arrivals, view.more = news.discarded, news.arrivals, news.more
         view.refused, view.file = news.refused or view.refused, news.file or view.file
@@ -175,15 +183,19 @@ class StreamView:
             self._meanings.begin(node, view.base)
         view.steps.update((step.number, step) for step in news.steps)
         view.last = max(view.last, news.last)
-        self._unheard.discard(node)
-        self._standing = None
-        came = min((arrival.first for arrival in view.arrivals), default=math.inf)
+        # A thousand nodes tell of each rank that opens the stream, and most of that changes nothing.
+        if node in self._unheard or view.standing != before:
+            self._unheard.discard(node)
+            self._standing = None
+        # Ranks tell all they have told once more where they come to, and we haven't heard what they told before.
+        came = math.inf if self._whole else min((arrival.first for arrival in view.arrivals), default=math.inf)
         for step in news.steps:
             self._meanings.take(node, step, repeats=step.number >= came)
         if news.status in ENDED and not news.more:
             self._meanings.end(node, view.last, news.attributes)
-        self.attributes.update({name: told for name, told in news.attributes.items() if not tells_meaning(name)})
-        self._meanings.put_into(self.attributes)
+        if news.attributes != view.attributes:
+            view.attributes = news.attributes
+            self.attributes.update({name: told for name, told in news.attributes.items() if not tells_meaning(name)})
 
     @property
     def changes(self) -> list[MeaningChange]:
@@ -336,9 +348,7 @@ class StreamView:
     @property
     def refused(self) -> list[str]:
         """What the stream lacks since the engine has refused it: the program may not have looked."""
-        told = [
-            f"the program was refused a part of it ({why})" for view in self._nodes.values() for why in view.refused
-        ]
+        told = [told_refusal(why) for view in self._nodes.values() for why in view.refused]
         files = sorted({view.file for view in self._nodes.values() if view.file})
         if len(files) > 1:
             told.append(f"its ranks write files of their own, which are streams of their own ({', '.join(files)})")
@@ -367,6 +377,11 @@ class StreamView:
         for view in self._nodes.values():
             for number in [number for number in view.steps if number <= through]:
                 del view.steps[number]
+
+
+def told_refusal(why: str) -> str:
+    """Say what a stream lacks that the engine has refused."""
+    return f"the program was refused a part of it ({why})"
 
 
 @kept_by_layout

@@ -353,7 +353,10 @@ def test_what_a_program_was_refused_stays_with_the_stream_until_that_is_dropped(
     bench.store._compact()
     bench.reopen()
     assert list(bench.watch()["refused"]) == ["a block isn't in its shape", "no\\nforged line"]
-    bench.say(7, "drop", stream=STREAM, left=True)
+    known = ["a block isn't in its shape"]
+    refused = list(bench.say(7, "drop", stream=STREAM, left=True, known=known)["refused"])
+    assert refused == list(bench.watch()["refused"]), "it was forgotten before its analysis had heard all"
+    assert not bench.say(7, "drop", stream=STREAM, left=True, known=refused)["refused"]
     bench.open(peer=8)
     assert not bench.watch()["refused"]
 

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import dask
+import distributed  # noqa: F401 - its configuration, which the fixture changes, comes with it
 import numpy as np
 import pytest
 import xarray as xr

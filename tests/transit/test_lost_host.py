@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import sys
 from contextlib import ExitStack
+from pathlib import Path
 
 import bbflow_adios2
 import mainjob
@@ -56,6 +57,12 @@ def events(output, kind):
     return [event for event in read_events(output) if event["event"] == kind]
 
 
+def is_removed(directory):
+    """Remove a directory in which the analysis makes and removes files of its own meanwhile, if that can be."""
+    shutil.rmtree(directory, ignore_errors=True)
+    return not Path(directory).exists()
+
+
 @pytest.mark.slow
 def test_a_lost_host_costs_its_points_the_steps_since_the_last_copy(program, tmp_path, nodes):
     contact, started, _ = nodes
@@ -76,7 +83,7 @@ def test_a_lost_host_costs_its_points_the_steps_since_the_last_copy(program, tmp
     until(lambda: len(events(output, "safe")) >= 3, "nothing is copied")
     directory = next(node.directory for node in read_contact(contact) if node.name == victim)
     started[victim].kill()
-    shutil.rmtree(directory)
+    until(lambda: is_removed(directory), "the node's directory doesn't go")
     said, _ = process.communicate(timeout=300)
     print(said)
     assert process.returncode == INCOMPLETE, said
@@ -99,8 +106,7 @@ def test_a_node_that_comes_back_empty_is_noticed_and_the_rest_is_rescued(program
     until(lambda: len(events(output, "fold")) >= 3, "nothing is folded")
     directory = next(node.directory for node in read_contact(contact) if node.name == victim)
     started[victim].kill()
-    shutil.rmtree(directory, ignore_errors=True)  # the analysis removes files of its own there meanwhile
-    shutil.rmtree(directory, ignore_errors=True)
+    until(lambda: is_removed(directory), "the node's directory doesn't go")
     start(victim)
     said, _ = process.communicate(timeout=300)
     print(said)

@@ -1,0 +1,70 @@
+"""Attributes by which numbers are read: however the nodes' news interleave, the changes are those of the program."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bbflow.reading.wire_types import Attribute
+from bbflow.stream.layouts import BlockForm, Layout
+from bbflow.stream.records import Step
+from bbflow.view.stream import News, StreamView
+
+STEPS = 6
+HAS = Layout.of((BlockForm("v", "double", "GlobalValue", (), (), (), 0),))
+HAS_NOT = Layout.of(())
+NAMES = ("v/scale_factor", "v/_FillValue", "v/units")
+TOLD = st.dictionaries(st.sampled_from(NAMES), st.sampled_from([1.0, 2.0, float("nan")]), max_size=3)
+
+
+def news(number, told, since=0, status="open"):
+    """What a node says of one step."""
+    attributes = tuple(Attribute(name, "double", value) for name, value in told.items())
+    step = Step(number, HAS if number >= since else HAS_NOT, attributes=attributes)
+    return News(status, 1, 1, (step,), number, attributes=told)
+
+
+def of_program(program, since):
+    """Return the changes of a program, and by what its numbers are read."""
+    known, changes, late = {}, [], set()
+    for number, told in enumerate(program):
+        for name, value in sorted(told.items()):
+            if name in known and repr(known[name]) != repr(value):
+                changes.append((number, name))
+            elif name not in known and number > since and name != "v/units":
+                changes.append((number, name))
+                late.add(name)
+        known |= told
+    firsts = {name: value for told in reversed(program) for name, value in told.items() if name not in late}
+    return changes, firsts
+
+
+@given(
+    program=st.lists(TOLD, min_size=STEPS, max_size=STEPS),
+    since=st.integers(0, STEPS - 1),
+    begins=st.lists(st.integers(0, STEPS - 1), max_size=3),
+    order=st.randoms(use_true_random=False),
+)
+def test_changes_are_those_of_the_program_in_whatever_order_the_nodes_tell_them(program, since, begins, order):
+    """A node that a rank comes to later hears with its first step all that held until then."""
+    queues = []
+    for node, begin in enumerate([0, *begins]):
+        known = {name: value for told in program[: begin + 1] for name, value in told.items()}
+        queues.append([(str(node), news(n, program[n] if n > begin else known, since)) for n in range(begin, STEPS)])
+    view = StreamView([str(node) for node in range(len(queues))], {str(n): -1 for n in range(len(queues))})
+    while left := [queue for queue in queues if queue]:
+        view.update(*order.choice(left).pop(0))
+    changes, firsts = of_program(program, since)
+    assert [(change.step, change.name) for change in view.changes] == changes
+    assert repr(sorted(view.attributes.items())) == repr(sorted(firsts.items()))
+
+
+def test_what_many_nodes_tell_is_one_change():
+    nodes = [f"bb{number}" for number in range(100)]
+    view = StreamView(nodes, dict.fromkeys(nodes, -1))
+    for number, told in enumerate(({"v/scale_factor": 1.0}, {}, {"v/scale_factor": 2.0}, {"v/_FillValue": 9.0})):
+        for node in nodes:
+            view.update(node, news(number, told))
+    assert list(map(str, view.changes)) == [
+        "v/scale_factor is 1.0, but from step 2 on 2.0",
+        "v/_FillValue comes with step 3, after steps that have v",
+    ]
+    assert view.attributes == {"v/scale_factor": 1.0}
