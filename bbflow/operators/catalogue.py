@@ -6,6 +6,7 @@ from bbflow.errors import ConfigError, nearest
 from bbflow.operators.operator import OperatorKind
 from bbflow.operators.own.finding import find_own, installed
 from bbflow.operators.statistics import (
+    around_dates,
     base_period,
     basic,
     comoments,
@@ -21,7 +22,7 @@ from bbflow.operators.statistics import (
 )
 
 MODULES = (basic, ends, extreme_times, percentiles, histogram, exceedance, spells, first_runs, comoments, shape, shares,
-           base_period)  # fmt: skip
+           base_period, around_dates)  # fmt: skip
 """Each has `KINDS`."""
 
 KINDS: Mapping[str, OperatorKind] = {kind.name: kind for module in MODULES for kind in module.KINDS}

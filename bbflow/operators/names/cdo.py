@@ -68,6 +68,10 @@ SPACES: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
 """Name to words and example of what must, and what may, follow; `space` reads the rest itself."""
 OVER_YEARS = ("mean", "avg", "sum", "min", "max")
 """Statistics that are made of those of each date's days."""
+AROUND_DATES: Mapping[str, tuple[str, int]] = {
+    "std": ("std", 0), "std1": ("std", 1), "var": ("var", 0), "var1": ("var", 1), "pctl": ("percentile", 0),
+}  # fmt: skip
+"""Suffix of ydrun to statistics that need all days of the years at once."""
 WINDS: Mapping[str, float] = {"strwin": 10.5, "strbre": 10.5, "strgal": 20.5, "hurr": 32.5}
 """Name to wind speed (m/s), which counts itself."""
 WITH_CONSTANT: Mapping[str, str] = {
@@ -91,6 +95,8 @@ def cdo_names() -> Iterator[Name]:
     yield from _percentiles()
     for suffix in OVER_YEARS:
         yield _over_years(f"ydrun{suffix}", *STATISTICS[suffix])
+    for suffix, (what, ddof) in AROUND_DATES.items():
+        yield _around_dates(f"ydrun{suffix}", what, ddof)
     for name, speed in WINDS.items():
         yield _windy(name, speed)
     for name, (summary, takes, may_take) in SPACES.items():
@@ -117,6 +123,21 @@ def _over_years(name: str, what: str, operator: Any) -> Name:
         return Meaning(operator, {"clim_dayofyear": {"middle_of": count}}, each=each)
 
     return Name(name, f"{what} over the n days around each date of all years", make, f"{name},5", ("days",))
+
+
+def _around_dates(name: str, what: str, ddof: int) -> Name:
+    q = ("percentage",) if what == "percentile" else ()
+
+    def make(*given: Any) -> Meaning:
+        numbers = [float(number(item)) for item in given]
+        days, *years = map(int, numbers[len(q) :])
+        said: dict[str, Any] = {"what": what, "days": days, "years": years, "name": name, "ddof": ddof}
+        said |= {"q": numbers[0]} if q else {}
+        return Meaning({"around_dates": said}, "run", each={"window": "day", "operator": "mean"})
+
+    example = f"{name},{'90,' if q else ''}5,1961,1990"
+    summary = f"{what} of the n days around each date of all years, from the first to the last one that is said"
+    return Name(name, summary, make, example, (*q, "days", "year", "year"))
 
 
 def _windy(name: str, speed: float) -> Name:

@@ -20,9 +20,6 @@ _MOMENTS = "there are no third and fourth moments over space"
 _CELLS = "statistics of the source's cells in each target cell: 'coarsen' has them for boxes of points"
 
 
-_RUNS = "days would count several times: ydrunmean, ydrunmin and ydrunmax there are, and yday… of each date alone"
-
-
 def _by_rows() -> Iterator[tuple[str, str]]:
     for prefix, words in _ROWS.items():
         for suffix in _ARITHMETIC:
@@ -80,7 +77,6 @@ LACKING: Mapping[str, str] = {
     **dict.fromkeys(("fldcor", "fldcovar"), "there are no covariances over space"),
     **{f"remap{how}": _CELLS for how in ("avg", "mean", "median", "min", "max", "range", "sum", "std", "std1", "var",
                                          "var1", "skew", "kurt")},
-    **{f"ydrun{how}": _RUNS for how in ("std", "std1", "var", "var1", "pctl")},
     **dict.fromkeys(("ensskew", "enskurt", "ensroc"), "members have no such statistic"),
     **dict.fromkeys(("histsum", "histmean"), "a histogram counts; it keeps no sums of its bins' values"),
     **dict.fromkeys(("meandiff2test", "varquot2test"), "'mean', 'std' and 'count' are what the test needs"),

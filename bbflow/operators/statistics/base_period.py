@@ -42,7 +42,7 @@ class BasePeriod:
     """How many days each sample is of, in each year."""
 
 
-def _per_part(views: Views, shape: tuple[int, ...], make: Callable[[Days], Array]) -> Array:
+def per_part(views: Views, shape: tuple[int, ...], make: Callable[[Days], Array]) -> Array:
     """Return what is made of all points, some at a time; of shape (*shape, points)."""
     points = views["days"].shape[-1]
     result = np.full((*shape, points), np.nan)
@@ -64,7 +64,7 @@ def share_beyond(views: Views, *, base: BasePeriod, above: bool, bootstrap: bool
             result[year] = judged[at] if at in judged else _share(days.of(year), thresholds, above=above)
         return result
 
-    return _per_part(views, (years,), make)
+    return per_part(views, (years,), make)
 
 
 def spell_days(views: Views, *, base: BasePeriod, above: bool, at_least: int, years: int) -> Array:
@@ -81,7 +81,7 @@ def spell_days(views: Views, *, base: BasePeriod, above: bool, at_least: int, ye
             result[year] = np.where(known, _in_spells(_beyond(values, limits, above=above), at_least), np.nan)
         return result
 
-    return _per_part(views, (years,), make)
+    return per_part(views, (years,), make)
 
 
 def percentiles_of_days(views: Views, *, base: BasePeriod, length: int) -> Array:
@@ -91,7 +91,7 @@ def percentiles_of_days(views: Views, *, base: BasePeriod, length: int) -> Array
         thresholds = _thresholds(days, base)
         return np.full((length, days.values.shape[1]), np.nan) if thresholds is None else thresholds[:length]
 
-    return _per_part(views, (length,), make)
+    return per_part(views, (length,), make)
 
 
 def of_wet_days(views: Views, *, base: BasePeriod, wet: float, what: str, years: int) -> Array:
@@ -113,7 +113,7 @@ def of_wet_days(views: Views, *, base: BasePeriod, wet: float, what: str, years:
                 result[year] = np.where(known, above if what == "total" else 100 * above / totals, np.nan)
         return result
 
-    return _per_part(views, (years,), make)
+    return per_part(views, (years,), make)
 
 
 def _beyond(values: Array, limits: Array, *, above: bool) -> Array:
@@ -377,34 +377,36 @@ def _make_wet(
 
 _BASE = Parameter(_years, "first and last year of the base period")
 _KEPT = Parameter(_years, "first and last year that there are results of; the base period's by default", None)
-_AROUND = Parameter(_odd, "how many days around each are in a sample", 5)
-_Q = Parameter(_percent, "the percentile", 90.0)
+PERCENT = _percent
+YEARS = Parameter(_years, "first and last year")
+AROUND = Parameter(_odd, "how many days around each are in a sample", 5)
+_Q = Parameter(PERCENT, "the percentile", 90.0)
 _SIDE = Parameter(one_of("above", "below"), "which days count", "above")
 KINDS = (
     OperatorKind(
         "beyond_base", "percentage of each year's days above or below a percentile of the base period", _make_beyond,
-        {"base": _BASE, "years": _KEPT, "q": _Q, "days": _AROUND, "side": _SIDE,
+        {"base": _BASE, "years": _KEPT, "q": _Q, "days": AROUND, "side": _SIDE,
          "bootstrap": Parameter(flag, "whether a year of the base period is judged by the others", True)},
         "beyond_base: {base: [1961, 1990], years: [1951, 2020], q: 90}",
     ),
     OperatorKind(
         "base_spell_days", "days of each year in long runs above or below a percentile of the base period",
         _make_spells,
-        {"base": _BASE, "years": _KEPT, "q": _Q, "days": _AROUND, "side": _SIDE,
+        {"base": _BASE, "years": _KEPT, "q": _Q, "days": AROUND, "side": _SIDE,
          "at_least": Parameter(positive, "the least number of days of a run", 6)},
         "base_spell_days: {base: [1961, 1990], q: 90}",
     ),
     OperatorKind(
         "base_percentile", "a percentile of the base period for each day of the year: thresholds of another run",
         _make_percentile,
-        {"base": _BASE, "q": _Q, "days": _AROUND,
+        {"base": _BASE, "q": _Q, "days": AROUND,
          "length": Parameter(positive, "days of the calendar's longest year", LEAP)},
         "base_percentile: {base: [1961, 1990], q: 90}",
     ),
     OperatorKind(
         "wet_beyond_base", "sum, or share, of each year's values above a percentile of the base period's large ones",
         _make_wet,
-        {"base": _BASE, "years": _KEPT, "q": Parameter(_percent, "the percentile", 95.0),
+        {"base": _BASE, "years": _KEPT, "q": Parameter(PERCENT, "the percentile", 95.0),
          "wet": Parameter(number, "values from this on count", 1.0),
          "what": Parameter(one_of("total", "share", "days"), "their sum, its percentage of all that count, or that of "
                            "their number", "total")},
