@@ -9,6 +9,8 @@ from bbflow.net.frames import parser
 
 CHANGED, TAKEN = errno.ESTALE, errno.ENOTUNIQ
 """Why an object wasn't written, moved or removed: it isn't what the master knows of it, or another has its name."""
+STOPPED = errno.ECANCELED
+"""Why an object wasn't written: the upload was stopped before any attempt could have changed what is there."""
 
 # From an IOnode.
 

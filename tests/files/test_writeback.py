@@ -7,7 +7,7 @@ from test_master import NODE, ONE
 from test_master_restart import SIZE, Killed, uploaded
 
 from bbflow.errors import SourceError
-from bbflow.files.commands import StopCommand, UploadCommand
+from bbflow.files.commands import STOPPED, StopCommand, UploadCommand
 from bbflow.files.ionode.storage import Storage
 from bbflow.files.ionode.transfers import Transfers
 from bbflow.files.pieces import Pieces
@@ -218,6 +218,17 @@ def test_an_upload_is_given_up_when_its_file_is_removed(bench):
     assert bench.say(ONE, "status")["failed"] == []
 
 
+def test_what_a_stopped_upload_would_have_replaced_goes_as_it_is_known(bench):
+    uploaded(bench, "f")
+    ino = bench.say(ONE, "lookup", parent=bench.root, name="f")["attr"]["ino"]
+    assert bench.say(ONE, "setattr", ino=ino, size=0)["ok"]
+    upload = bench.command("upload")
+    assert bench.say(ONE, "unlink", parent=bench.root, name="f")["ok"]
+    bench.answer(bench.command("stop"))
+    bench.answer(upload, ok=False, errno=STOPPED, error="f has gone while it was written back")
+    assert bench.command("delete")["facts"] == upload["over"] == [SIZE, "1"]
+
+
 def test_an_ionode_gives_up_the_upload_that_it_is_told_to_and_no_other(tmp_path):
     storage = Storage(f"file://{tmp_path}/store")
     transfers = Transfers("io", Pieces(tmp_path / "pieces"), None, storage, dict, None)
@@ -228,8 +239,9 @@ def test_an_ionode_gives_up_the_upload_that_it_is_told_to_and_no_other(tmp_path)
         for number in (1, 2)
     }
     transfers.quick[StopCommand](StopCommand(upload=1))
-    with pytest.raises(SourceError, match="f1 has gone"):
+    with pytest.raises(OSError, match="f1 has gone") as stopped:
         transfers.slow[UploadCommand](files[1], lambda _: None)
+    assert stopped.value.errno == STOPPED
     transfers.slow[UploadCommand](files[2], lambda _: None)
     assert [path.name for path in (tmp_path / "store").iterdir()] == ["f2"]
 

@@ -9,6 +9,7 @@ from bbflow.errors import BbflowError, ChangedSourceError, ConflictError, NodeEr
 from bbflow.files.client.calling import Caller, address_of
 from bbflow.files.commands import (
     CHANGED,
+    STOPPED,
     TAKEN,
     Command,
     DeleteCommand,
@@ -139,6 +140,13 @@ class Transfers:
         return TaskAnswer()
 
     def _upload(self, command: UploadCommand, answer: Answer) -> None:
+        failed: list[str] = []
+        """Attempts whose bytes may have come through although no answer did."""
+
+        def note(reason: str) -> None:
+            failed.append(reason)
+            _failed(answer)(reason)
+
         try:
             facts = self._storage.write(
                 command.path,
@@ -146,10 +154,12 @@ class Transfers:
                 command.size,
                 command.over,
                 unsure=command.unsure,
-                failed=_failed(answer),
+                failed=note,
             )
         except ConflictError as error:
             raise OSError(TAKEN, str(error)) from error
+        except _StoppedError as error:
+            raise OSError(errno.EIO if failed or command.unsure else STOPPED, str(error)) from error
         finally:
             self._stopped.discard(command.task)
         answer(TaskAnswer(facts=facts, weakness=self._storage.weakness(command.path)))
@@ -158,7 +168,7 @@ class Transfers:
         """Go through the bytes of a version for as long as it is wanted."""
         for part in self._content(command):
             if command.task in self._stopped:
-                raise SourceError(f"{command.path} has gone while it was written back")
+                raise _StoppedError(f"{command.path} has gone while it was written back")
             yield part
 
     def _content(self, command: UploadCommand) -> Iterator[bytes]:
@@ -223,6 +233,10 @@ class Transfers:
         except ConflictError as error:
             raise OSError(CHANGED, str(error)) from error
         answer(TaskAnswer(weakness=self._storage.weakness(command.path)))
+
+
+class _StoppedError(SourceError):
+    """An upload was stopped."""
 
 
 def zeros(size: int) -> Iterator[bytes]:

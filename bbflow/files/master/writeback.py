@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from bbflow.files.commands import (
     CHANGED,
+    STOPPED,
     TAKEN,
     DeleteCommand,
     MoveCommand,
@@ -276,7 +277,8 @@ class WriteBack:
             has_name = bool(core.image.inodes[inode.ino].parent)
             if answer.errno is not None and not has_name:
                 self.failures.pop(path, None)
-                self._unknown(transfer)
+                if answer.errno != STOPPED:
+                    self._unknown(transfer)
                 core.commit(*core.without_name(core.image.inodes[inode.ino]))
             elif answer.errno == TAKEN:
                 self._give_way(inode.ino, path)
