@@ -1,5 +1,6 @@
 """Two clients against a plain directory: any order of their requests gives what one file system would give."""
 
+import errno
 import os
 import shutil
 import tempfile
@@ -186,6 +187,13 @@ def test_two_clients_see_what_one_file_system_would_show_them(clients):
         stateful_step_count=25,
         deadline=None,
         suppress_health_check=list(HealthCheck),
-        derandomize=True,
     )
     run_state_machine_as_test(machine_of(clients), settings=quick)
+
+
+def test_a_file_cannot_take_the_place_of_a_directory_above_it(clients):
+    clients[0].mkdir("/above/d", parents=True)
+    clients[0].write("/above/d/file", b"x")
+    with pytest.raises(OSError, match="is in it") as refused:
+        clients[1].rename("/above/d/file", "/above")
+    assert refused.value.errno == errno.ENOTEMPTY

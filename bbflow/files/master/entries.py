@@ -128,7 +128,7 @@ def renamed(
     if other is not None and moved.ino == other.ino:
         return moved, None
     if other is not None and flags != "exchange":
-        _check_replaceable(image, moved, other)
+        _check_replaceable(image, moved, other, old[0])
     elif other is not None:
         other = replace(other, parent=old[0].ino, name=old[1], ctime_ns=now_ns)
     return replace(moved, parent=new[0].ino, name=new[1], ctime_ns=now_ns), other
@@ -143,9 +143,11 @@ def _check_empty(image: Image, inode: Inode) -> None:
         raise OSError(errno.EBUSY, f"{inode.name!r} is another master's")
 
 
-def _check_replaceable(image: Image, moved: Inode, other: Inode) -> None:
+def _check_replaceable(image: Image, moved: Inode, other: Inode, directory: Inode) -> None:
     if moved.kind == DIRECTORY:
         _check_empty(image, other)
+    elif other.kind == DIRECTORY and _is_above(image, other, directory):
+        raise OSError(errno.ENOTEMPTY, f"{moved.name!r} is in it")  # what Linux says, whatever is moved
     elif other.kind == DIRECTORY:
         raise IsADirectoryError(errno.EISDIR, f"{other.name!r} is a directory")
 
@@ -153,7 +155,11 @@ def _check_replaceable(image: Image, moved: Inode, other: Inode) -> None:
 def _check_not_below(image: Image, moved: Inode, directory: Inode) -> None:
     if moved.ino == image.root_ino or moved.master:
         raise OSError(errno.EBUSY, "a root can't be renamed")
-    while moved.kind == DIRECTORY and directory.ino != image.root_ino:
-        if directory.ino == moved.ino:
-            raise OSError(errno.EINVAL, f"{moved.name!r} can't go below itself")
+    if moved.kind == DIRECTORY and _is_above(image, moved, directory):
+        raise OSError(errno.EINVAL, f"{moved.name!r} can't go below itself")
+
+
+def _is_above(image: Image, inode: Inode, directory: Inode) -> bool:
+    while directory.ino not in (inode.ino, image.root_ino):
         directory = image.inodes[directory.parent]
+    return directory.ino == inode.ino
