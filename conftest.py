@@ -1,9 +1,10 @@
-"""For all test folders: BB nodes, and hypothesis without a clock and with the same examples in every run.
+"""For all test folders: BB nodes, and hypothesis without a clock and with other examples in every run.
 
-`pytest --hypothesis-profile=default` looks for new examples.
+`pytest --hypothesis-seed=N` repeats those of the run that has printed N.
 """
 
 import os
+import secrets
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,10 +15,20 @@ from testsupport.stores import Stores, assert_opens
 
 pytest_plugins = ["testsupport.nodes"]
 
-settings.register_profile(
-    "steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], print_blob=True
-)
-settings.load_profile("steady")
+settings.register_profile("exploring", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.load_profile("exploring")
+
+
+@pytest.hookimpl(tryfirst=True)  # before hypothesis reads it, and before pytest-xdist hands it to its processes
+def pytest_configure(config):
+    """Choose the seed of this run's examples, unless one is given."""
+    if config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = str(secrets.randbits(32))
+
+
+def pytest_report_header(config):
+    """Print it."""
+    return f"hypothesis seed: {config.option.hypothesis_seed}"
 
 
 @pytest.fixture(scope="session")

@@ -165,6 +165,6 @@ def machine_of(tops):
 
 
 def test_two_mounts_do_what_one_plain_directory_does(tops):
-    examples = settings(max_examples=15, stateful_step_count=25, deadline=None, derandomize=True,
+    examples = settings(max_examples=15, stateful_step_count=25, deadline=None,
                         suppress_health_check=list(HealthCheck))  # fmt: skip
     run_state_machine_as_test(machine_of(tops), settings=examples)
