@@ -106,7 +106,7 @@ def parse_config(content: Any) -> Config:
         If a key is unknown or missing, or a value is wrong.
     """
     if isinstance(content, Mapping) and "ensemble" in content:
-        raise ConfigError("it is an ensemble's: start that with 'bbflow ensemble up', and a member with --member NAME")
+        raise ConfigError("it is an ensemble's: see 'bbflow ensemble up' and 'plan', and --member NAME runs a member")
     check_keys(content, KEYS, "the configuration")
     for key in ("stream", "operators"):
         if not content.get(key):

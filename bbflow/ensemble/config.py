@@ -5,9 +5,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bbflow.configuring.config import parse_config
 from bbflow.ensemble.members import NAME, read_members, read_starts
-from bbflow.ensemble.settings import STEP, AcrossField, EnsembleAnalysis, EnsembleConfig, ScoresConfig, StatesConfig
+from bbflow.ensemble.settings import (
+    STANDARD_ERROR,
+    STEP,
+    AcrossField,
+    EnsembleAnalysis,
+    EnsembleConfig,
+    ScoresConfig,
+    StatesConfig,
+)
 from bbflow.ensemble.sobol import PickFreeze
 from bbflow.errors import ConfigError
 from bbflow.functions import check_arguments
@@ -18,7 +28,9 @@ from bbflow.operators.parse import parse_operators
 from bbflow.operators.space.making import MADE
 from bbflow.operators.space.parse import parse_space
 from bbflow.operators.space.space import Space
+from bbflow.operators.statistics.basic import SPREAD, std
 from bbflow.operators.statistics.weighting import weighted_by_member
+from bbflow.operators.steps import Array, Views
 from bbflow.operators.windows.parse import parse_windows
 from bbflow.operators.windows.spans import Run, StepsSpan
 from bbflow.operators.windows.window import Window
@@ -264,7 +276,7 @@ def _inner_operator(each: Mapping[str, Any]) -> Any:
 
 
 def _operators(items: list[Any], ensemble: EnsembleConfig) -> tuple[Operator, ...]:
-    chosen, members = [], len(ensemble.members)
+    chosen, members, own = [], len(ensemble.members), list[Operator]()
     for item in items:
         name = next(iter(item)) if isinstance(item, Mapping) and len(item) == 1 else item
         given = dict(item[name] or {}) if isinstance(item, Mapping) and name in item else {}
@@ -272,10 +284,15 @@ def _operators(items: list[Any], ensemble: EnsembleConfig) -> tuple[Operator, ..
             given.setdefault("ddof", 1)
         if name in ("percentiles", "median"):
             given.setdefault("steps", max(members, 2))
+        if item == STANDARD_ERROR:
+            own.append(
+                Operator(STANDARD_ERROR, SPREAD, standard_error, "standard_deviation", "standard error of the mean")
+            )
+            continue
         if name in ORDERED:
             raise ConfigError(f"{name!r} means nothing across members, which have no order")
         chosen.append({name: given} if given else item)
-    operators = parse_operators(chosen)
+    operators = (*(parse_operators(chosen) if chosen or not own else ()), *own)
     for operator in operators:
         if isinstance(operator, Filter) or not operator.family.commutes:
             raise ConfigError(f"{operator.name!r} means nothing across members, which have no order")
@@ -283,6 +300,12 @@ def _operators(items: list[Any], ensemble: EnsembleConfig) -> tuple[Operator, ..
             raise ConfigError(f"{operator.name!r} is an operator of your own, which can't be taken across members yet")
     found = tuple(item for item in operators if isinstance(item, Operator))
     return tuple(weighted_by_member(item) for item in found) if ensemble.weights else found
+
+
+def standard_error(views: Views) -> Array:
+    """Return the standard deviation of the mean: that of members, with n - 1, over the root of n."""
+    found: Array = std(views, ddof=1) / np.sqrt(views["count"])
+    return found
 
 
 def _check_times(fields: list[AcrossField]) -> None:

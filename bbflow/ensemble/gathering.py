@@ -193,13 +193,16 @@ class EnsembleFold:
         if self._deciding is None or self._ends:
             return
         if (decision := self._deciding.answer()) is not None:
+            changed = False
             for name, followed in self._decided_on().items():
                 standing = followed.member.standing
                 if standing is Standing.ANNOUNCED and (decision.stop or name in decision.spare):
                     self.roster.mark(name, Standing.SPARED, decision.stop or "it need not start")
+                    changed = True
                 elif decision.stop and not standing.is_over:
                     self.roster.mark(name, Standing.STOPPED, decision.stop)
-            if decision.stop:
+                    changed = True
+            if decision.stop and changed:
                 self._say(f"enough: {decision.stop}")
         if self._asks and not self._deciding.is_busy:
             self._deciding.ask({name: own.member.standing.value for name, own in self._decided_on().items()})

@@ -16,6 +16,8 @@ from bbflow.operators.windows.window import Window
 
 STEP = "step"
 """The window of a member's steps themselves."""
+STANDARD_ERROR = "standard_error"
+"""What stands among the operators for the standard error of the mean, and CF's modifier of a standard name."""
 MEMBERS = "members"
 """Below the output: a directory for each member."""
 

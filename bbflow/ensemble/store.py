@@ -12,6 +12,7 @@ from bbflow.ensemble.folding import FieldState, WindowStates
 from bbflow.ensemble.following import MemberStore
 from bbflow.ensemble.grid import CommonGrid, GridField
 from bbflow.ensemble.moments import Ledger
+from bbflow.ensemble.settings import STANDARD_ERROR
 from bbflow.operators.operator import Operator
 from bbflow.operators.space.grid import Grid
 from bbflow.operators.steps import Array
@@ -328,7 +329,11 @@ def across_attributes(field: ResultField, states: WindowStates, operator: Operat
     earlier = str(own.pop("cell_methods", ""))
     method = operator.cell_method
     dims = REALIZATION if states.is_inner else f"{REALIZATION}: time"
-    return reinterpreted(own, operator, field.other_units, clock) | {
+    found = reinterpreted(own, operator, field.other_units, clock)
+    if operator.name == STANDARD_ERROR:  # CF conventions, appendix C: of the mean, which the cell methods say
+        method = "mean"
+        found |= {name: f"{text} {STANDARD_ERROR}" for name, text in found.items() if name == "standard_name"}
+    return found | {
         "long_name": f"{operator.long_name} of {own['long_name']} across members",
         "cell_methods": f"{earlier} {dims}: {method}".strip(),
         "bbflow_variable": field.name,

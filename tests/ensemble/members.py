@@ -21,11 +21,12 @@ DAYS = Clock("days since 2001-01-01", "standard")
 class MemberStreams:
     """Writes what members' analyses would."""
 
-    def __init__(self, analysis, units="K", clock=DAYS, coordinates=None):
+    def __init__(self, analysis, units="K", clock=DAYS, coordinates=None, **attributes):
         analysis.output.mkdir(parents=True, exist_ok=True)
         claim_ensemble(analysis.output)
         self.analysis, self.roster = analysis, MemberRoster(analysis.output)
-        self._units, self._clock, self._coordinates = units, clock, coordinates or {}
+        self._attributes = ({"units": units} if units else {}) | attributes
+        self._clock, self._coordinates = clock, coordinates or {}
         self._results, self._steps, self._attempts = {}, {}, {}
 
     def write(self, member, *fields, window=STEP, step=None):
@@ -40,8 +41,7 @@ class MemberStreams:
         published = {}
         for name, value in values.items():
             dims = tuple(f"dim{at}" for at in range(value.ndim))
-            own = {"units": self._units} if self._units else {}
-            described = ResultField(name, value.dtype.str, value.shape, dims, own, {})
+            described = ResultField(name, value.dtype.str, value.shape, dims, self._attributes, {})
             published[name] = described, [MAX], {"max": value}
         self._results[member].publish(closing, published, {})
         self._steps[member] = step + 1

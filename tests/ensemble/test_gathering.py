@@ -392,6 +392,20 @@ def test_a_covariance_takes_both_variables_of_each_member(tmp_path):
     np.testing.assert_allclose(found.tas_step_correlation[0], wanted / x.std(0, ddof=1) / y.std(0, ddof=1), rtol=1e-9)
 
 
+def test_the_standard_error_of_the_mean_has_cfs_name(tmp_path):
+    analysis = analysis_in(tmp_path, 4, {"tas": ["standard_error"]})
+    streams = MemberStreams(analysis, units="degC", standard_name="air_temperature")
+    for name in ("1", "2", "3", "4"):
+        streams.write(name, {"tas": field(name, 0)})
+        streams.end(name)
+    assert gathered(analysis)[0]
+    found = shown(analysis).tas_step_standard_error
+    values = np.stack([field(name, 0) for name in (1, 2, 3, 4)])
+    np.testing.assert_allclose(found[0], values.std(0, ddof=1) / 2, rtol=1e-9)
+    told = found.attrs["standard_name"], found.attrs["cell_methods"], found.attrs["units_metadata"]
+    assert told == ("air_temperature standard_error", "realization: mean", "temperature: difference")
+
+
 @pytest.mark.parametrize("window", ["day", "run"])
 def test_members_and_times_go_together_over_a_window(tmp_path, window):
     operators = {"tas": {"operators": ["mean", "max"], "windows": [window]}}

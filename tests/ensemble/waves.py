@@ -263,7 +263,8 @@ def main(members, kills=10):
     print(
         f"{members} members, {len(waves.dying)} killed, {len(waves.lost)} of them lost; "
         f"analysis killed {waves.killed['serve']} times, agent {waves.killed['node']} times: equal to xarray over BP5. "
-        f"{waves.seconds:.0f} s, {1e3 * waves.seconds / members / STEPS:.1f} ms for each member and step; "
+        f"{waves.seconds:.0f} s, {1e3 * waves.seconds / members / STEPS:.1f} ms for each member and step, "
+        f"{waves.seconds - waves.written_s:.1f} s from the end of the last program to the last value; "
         f"memory of its own: analysis {waves.most_bytes['serve'] >> 20} MiB, agent {waves.most_bytes['node'] >> 20} MiB"
     )
 
