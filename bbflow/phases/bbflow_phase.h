@@ -16,6 +16,7 @@
 #define BBFLOW_PHASE_H
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,9 +56,12 @@ static inline int bbflow_phase_write(const bbflow_phase *phase, const char *path
 {
     char temporary[sizeof phase->path + 8];
     FILE *file;
-    int failed;
+    int opened, failed;
     snprintf(temporary, sizeof temporary, "%s.tmp", path);
-    file = fopen(temporary, "w");
+    /* Whoever may write there can lay a link under this name: it goes, what it names stays. */
+    remove(temporary);
+    opened = open(temporary, O_WRONLY | O_CREAT | O_EXCL, 0666);
+    file = opened < 0 ? NULL : fdopen(opened, "w");
     if (file == NULL)
     {
         return -1;

@@ -176,8 +176,12 @@ def test_a_program_in_c_announces_by_one_header(tmp_path, compiler):
         assert item.phase.application == "ocean _model_"
         assert begun_s - 1 <= item.phase.began_s <= time.time() + 1
         assert begun_s + 119 <= item.expires_s <= time.time() + 121, "renewed from 60 s to 120 s"
+        # whoever may write there lays a link under the name that the end is written by
+        (tmp_path / "kept").write_text("kept")
+        (board.directory / f"{item.token}.past.tmp").symlink_to(tmp_path / "kept")
         running.stdin.close()
         assert running.wait(300) == 0
+    assert (tmp_path / "kept").read_text() == "kept"
     assert board.read() == []
     (past,) = board.past()
     assert past.application == "ocean _model_"
