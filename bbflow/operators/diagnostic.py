@@ -69,8 +69,10 @@ class Diagnostic:
 
     @property
     def others(self) -> dict[str, Expression]:
-        """Further inputs of the operators, by their text."""
-        return {text: parse_expression(text) for item in self._all_operators for text in item.inputs}
+        """Further inputs of the transforms and operators, by their text."""
+        of_transforms = (text for item in self.transforms for text in item.inputs)
+        of_operators = (text for item in self._all_operators for text in item.inputs)
+        return {text: parse_expression(text) for text in (*of_transforms, *of_operators)}
 
     @property
     def calls_users_code(self) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from bbflow.errors import ConfigError, nearest
+from bbflow.operators.expressions import Expression, parse_expression
 from bbflow.operators.family import StateField
 from bbflow.operators.items import Parameter, item_parts, read_parameters
 from bbflow.operators.steps import Array, DType, Steps, Views
@@ -22,6 +23,11 @@ from bbflow.reading.sections import flag, one_of, positive
 
 class Transform(ABC):
     """Makes a step of a step. Instances are frozen dataclasses: hashable, equal if they do the same."""
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Expressions that it finds among the steps' others, besides their values."""
+        return ()
 
     @property
     def window(self) -> Window | None:
@@ -69,14 +75,20 @@ class Deaccumulate(Transform):
 
     A value less than the one before tells that the sum began anew: then all of it was added since. So a missing
     value loses nothing, unless the sum began anew after it. A sum that begins anew and at once gets as far as the one
-    before, as after a dry day, can't be seen: a window must tell it.
+    before, as after a dry day, can't be seen: a window or another variable must tell it.
     """
 
     first: str = "value"
     """What comes of a point's first valid value: 'value', all of it, as if the sum began at 0; or 'missing'."""
-    resets: bool | Window = True
+    resets: bool | Window | Expression = True
     """Whether a sum may begin anew, which a falling value tells; if not, falling values give negative differences. Or
-    the window with each of whose spans it does: then of falling values only 0 begins it anew too."""
+    the window with each of whose spans it does, or what has another value in each sum: then of falling values only 0
+    begins it anew too."""
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Return what has another value in each sum."""
+        return (self.resets.text,) if isinstance(self.resets, Expression) else ()
 
     @property
     def window(self) -> Window | None:
@@ -93,17 +105,31 @@ class Deaccumulate(Transform):
         return "deaccumulate"
 
     def fields(self, dtype: DType) -> tuple[StateField, ...]:
-        """Return the last valid value, in float64 as a transform before this one makes it, and whether it is there."""
-        return (StateField("previous", "f8"), StateField("known", "u1"))
+        """Return the last valid value, in float64 as a transform before this one makes it, and whether it is there.
+
+        And what the sum is marked by that it belongs to, if anything.
+        """
+        marks = (StateField("mark", "f8") for _ in self.inputs)
+        return (StateField("previous", "f8"), StateField("known", "u1"), *marks)
 
     def clear(self, views: Views) -> None:
         """No value yet: as if it had been 0."""
         views["previous"][...] = 0
         views["known"][...] = 0
+        if self.inputs:
+            views["mark"][...] = np.nan
 
     def apply(self, views: Views, steps: Steps) -> list[Array]:
         """Subtract step by step."""
-        return [self._difference(views, block, steps.valid_in(at)) for at, block in enumerate(steps.values)]
+        return [self._added(views, steps, at) for at in range(len(steps.values))]
+
+    def _added(self, views: Views, steps: Steps, at: int) -> Array:
+        for name in self.inputs:
+            marks, now = steps.others[name], views["mark"]
+            told = marks.valid_in(at)  # where it isn't, the sum is taken for the one before
+            views["previous"][..., told & (now == now) & (marks.values[at] != now)] = 0
+            np.copyto(now, marks.values[at], where=told)
+        return self._difference(views, steps.values[at], steps.valid_in(at))
 
     def _difference(self, views: Views, block: Array, valid: Array) -> Array:
         previous, known = views["previous"], views["known"]
@@ -195,10 +221,12 @@ class TransformKind:
     """How the configuration writes it."""
 
 
-def _resets(value: Any) -> bool | Window:
+def _resets(value: Any) -> bool | Window | Expression:
     """Read whether sums begin anew, or with which window's spans, which hold sums that are stamped with their end."""
     if isinstance(value, bool):
         return value
+    if isinstance(value, Mapping) and [*value] == ["variable"]:
+        return parse_expression(value["variable"])
     window = parse_window(value)
     if window.keeps != 1:
         raise ConfigError(f"{window.name} doesn't divide time: take a window such as day, or steps: 24")
@@ -223,7 +251,8 @@ KINDS: Mapping[str, TransformKind] = {
                 "first": Parameter(one_of("value", "missing"), "what comes of the first value", "value"),
                 "resets": Parameter(
                     _resets,
-                    "whether a value less than the one before begins a new sum, or a window whose spans do",
+                    "whether a value less than the one before begins a new sum; or a window whose spans do, or a "
+                    "variable whose changes do",
                     True,
                 ),
             },

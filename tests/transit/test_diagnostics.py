@@ -278,9 +278,11 @@ def test_every_window_that_can_be_named_runs(tmp_path):
         ({"day": {"closed": "left"}}, "left", "new"),
         ("day", "right", "zero"),
         ({"steps": 8}, "left", "steps"),
+        ({"variable": "start"}, "right", "total"),
+        ({"variable": "counter * 2"}, "right", "total"),
     ],
 )
-def test_sums_begin_anew_with_each_span_of_a_window(tmp_path, batch, resets, closed, at_midnight):
+def test_sums_begin_anew_with_a_windows_spans_or_a_variables_changes(tmp_path, batch, resets, closed, at_midnight):
     added = (
         np.random.default_rng(batch).normal(size=(3, 8, 4)) * (np.arange(3) % 2)[:, None, None]
     )  # also below 0; dry days
@@ -291,7 +293,10 @@ def test_sums_begin_anew_with_each_span_of_a_window(tmp_path, batch, resets, clo
         added[:, -1] = 0
         sums = np.cumsum(added, axis=1)
         sums[:, -1] = 0
-    steps = [[("time", time), ("pr", own)] for time, own in zip(hours, sums.reshape(24, 4), strict=True)]
+    steps = [
+        [("time", time), ("pr", own), ("start", 24.0 * day), ("counter", np.full(4, day))]
+        for time, own, day in zip(hours, sums.reshape(24, 4), np.repeat(np.arange(3), 8), strict=True)
+    ]
     config = {
         "time": "time",
         "workers": {"processes": 0, "threads": 1, "batch_steps": batch},
