@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -30,6 +31,7 @@ from bbflow.errors import (
 from bbflow.host.atomic import beside
 from bbflow.stores.facts import Expected, Facts, Listed, Reader, changed, conflict, forbidden, impossible, missing
 from bbflow.stores.keys import TIMEOUT_S, list_keys
+from bbflow.stores.parts import Method, Upload
 from bbflow.stores.urls import below
 
 OPTIONS = {
@@ -132,21 +134,41 @@ class ObjectStore:
     def create(self, url: str, size_bytes: int, over: Expected | None = None) -> Iterator[Any]:
         """Open an object of this many bytes for writing; it appears whole when the ``with`` ends well, else never.
 
-        An object of several parts is looked at just before they become one: obstore has no condition for that.
+        An object of several parts is looked at just before they become one, too: not all servers that heed conditions
+        have one for that.
         """
         part, at_once = upload_parts(size_bytes)
         in_parts = size_bytes > part
         bucket, key = self._open(url, in_parts=in_parts)
-        if over is not None and not in_parts and not self.weakness(url):
-            content = io.BytesIO()
-            yield content
-            self._put(url, content.getvalue(), over)
+        if over is not None and not self.weakness(url):
+            with self._joined(url, over, size_bytes) if in_parts else self._at_once(url, over) as target:
+                yield target
             return
         writing = self._obstore.open_writer(bucket, key, buffer_size=part, max_concurrency=at_once)
         with self._refusals(url), writing as writer:
             yield writer
             if over is not None:
                 over.check(url, self._facts_or_none(url))
+
+    @contextmanager
+    def _at_once(self, url: str, over: Expected) -> Iterator[Any]:
+        content = io.BytesIO()
+        yield content
+        self._put(url, content.getvalue(), over)
+
+    @contextmanager
+    def _joined(self, url: str, over: Expected, size_bytes: int) -> Iterator[Any]:
+        upload = Upload(partial(self._request, url), *upload_parts(size_bytes))
+        try:
+            yield upload
+            over.check(url, self._facts_or_none(url))
+            try:
+                upload.finish({"If-None-Match": "*"} if over.facts is None else {"If-Match": _tag(over)})
+            except MissingSourceError as error:  # what was to be replaced has gone
+                raise conflict(url) from error
+        except BaseException:
+            upload.drop()
+            raise
 
     def _put(self, url: str, content: bytes, over: Expected, attributes: Any = None) -> None:
         """Write an object by one request, whose condition the server checks."""
@@ -257,16 +279,17 @@ class ObjectStore:
             files += [_named(url, meta["path"].removeprefix(before), meta) for meta in inside]
             yield [file for file in files if not _is_mark(file)], [name for name in names if not _is_odd(name)]
 
-    def _sign(self, bucket: str, query: Mapping[str, str]) -> str:
-        """Return the URL of a query to a bucket: obstore signs only keys, so the query stands at the endpoint's end."""
-        seconds = timedelta(seconds=TIMEOUT_S)
+    def _sign(self, bucket: str, query: Mapping[str, str], key: str = "", method: Method = "GET") -> str:
+        """Return the URL of a query: obstore signs only keys, so the query stands at the endpoint's end."""
+        seconds = timedelta(seconds=LONGEST_S)
         anybody = self._store(bucket, access_key_id="-", secret_access_key="-")  # its key is only to have the URL
-        where = self._obstore.sign(anybody, "GET", "-", seconds).partition("/-?")[0]
+        where = self._obstore.sign(anybody, "GET", key or "-", seconds).partition("?")[0]
+        where = where if key else where.removesuffix("/-")
         endpoint = f"{where}?{urlencode(query, quote_via=quote, safe='')}"
         if self._options.get("skip_signature"):
             return endpoint
         asked = self._store(bucket, endpoint=f"{endpoint}&x-id=", virtual_hosted_style_request=True)
-        return str(self._obstore.sign(asked, "GET", "", seconds))
+        return str(self._obstore.sign(asked, method, "", seconds))
 
     def remove(self, url: str, known: Expected | None = None) -> None:
         """Remove an object."""
@@ -280,19 +303,41 @@ class ObjectStore:
                 self._delete(url, known)
 
     def _delete(self, url: str, known: Expected) -> None:
-        """Remove an object by a request with a condition, which obstore doesn't have, and which isn't signed."""
+        with suppress(MissingSourceError):
+            self._request(url, "DELETE", {}, b"", {"If-Match": _tag(known)})
+
+    def _request(
+        self, url: str, method: Method, query: Mapping[str, str], content: bytes, headers: Mapping[str, str]
+    ) -> tuple[bytes, Mapping[str, str]]:
+        """Ask for what obstore can't: with a query, or with a condition, which isn't signed.
+
+        Raises
+        ------
+        ConflictError
+            If the condition doesn't hold.
+        """
         bucket, key = self._open(url)
-        signed = self._obstore.sign(bucket, "DELETE", key, timedelta(seconds=TIMEOUT_S))
-        request = urllib.request.Request(signed, method="DELETE", headers={"If-Match": _tag(known)})
+        if query:
+            signed = self._sign(_bucket_of(url), query, key, method)
+        else:
+            signed = self._obstore.sign(bucket, method, key, timedelta(seconds=TIMEOUT_S))
+        kind = {"Content-Type": "application/octet-stream"} if content else {}
+        request = urllib.request.Request(signed, content or None, {**kind, **headers}, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT_S):
-                pass
+            with urllib.request.urlopen(request, timeout=LONGEST_S if content else TIMEOUT_S) as reply:
+                return reply.read(), reply.headers
         except urllib.error.HTTPError as error:
             with error:
                 if error.code == 412:
                     raise conflict(url) from error
-                if error.code != 404:
-                    raise _refusal(url, error.code, error.reason) from error
+                # Two have written at the same time, or an upload in parts has been dropped: trying again helps.
+                if error.code == 409 or b"NoSuchUpload" in (told := error.read()):
+                    raise OSError(f"the S3 server says {error.code}: {error.reason}") from error
+                if error.code == 404 and b"NoSuchBucket" not in told:
+                    raise missing(url) from error
+                raise _refusal(url, error.code, error.reason) from error
+        except HTTPException as error:
+            raise OSError(f"the S3 server's answer was cut off: {error!r}") from error
 
     def move(self, url: str, to: str, known: Expected, over: Expected) -> None:
         """Copy an object within its bucket, and remove it under its old name.

@@ -1,7 +1,9 @@
 """What others have written is never overwritten, moved or removed: on each kind of store."""
 
 import os
+import random
 import shutil
+import urllib.request
 
 import pytest
 
@@ -9,6 +11,7 @@ from bbflow.errors import ChangedSourceError, ConflictError
 from bbflow.stores.facts import Expected
 from bbflow.stores.remote import RemoteFiles
 from bbflow.stores.sources import Sources
+from benchmarks.servers import object_servers
 from testsupport.object_server import object_server
 
 NOTHING = Expected(None)
@@ -84,6 +87,56 @@ def test_what_somebody_has_written_is_not_removed(place):
     place.sources.remove(place.url("a"), place.known("a"))
     place.sources.remove(place.url("a"), known)  # it has gone
     assert place.names() == []
+
+
+class Late:
+    """What is expected, which somebody changes just after it was looked at."""
+
+    def __init__(self, expected, change):
+        self.facts, self._expected, self._change = expected.facts, expected, change
+
+    def check(self, url, found):
+        self._expected.check(url, found)
+        self._change()
+
+
+def uploads(server):
+    """What an S3 server holds of objects that aren't whole."""
+    endpoint = server["s3"]["endpoint_url"]
+    with urllib.request.urlopen(f"{endpoint}/bucket?uploads", timeout=60) as reply:
+        return reply.read().count(b"<UploadId>")
+
+
+def test_an_object_of_many_parts_is_whole_and_nothing_is_left_of_one_that_fails(server, tmp_path):
+    place = Place(f"s3://bucket/{tmp_path.name}", Sources(server))
+    content = random.Random(1).randbytes(45 << 20)
+    with place.sources.create(place.url("a b/ü?"), len(content), NOTHING) as file:
+        for start in range(0, len(content), 3_000_000):
+            file.write(content[start : start + 3_000_000])
+    known = place.known("a b/ü?")
+    assert place.content("a b/ü?") == content
+    place.put("a b/ü?", content[::-1], known)
+    assert place.content("a b/ü?") == content[::-1]
+    with pytest.raises(TypeError), place.sources.create(place.url("b"), 45 << 20, NOTHING) as file:
+        file.write([content, "which is no bytes"])
+    assert place.names() == ["a b/ü?"]
+    assert uploads(server) == 0
+
+
+def test_the_condition_of_an_object_of_many_parts_is_the_server_s(tmp_path):
+    """Of moto's it isn't: it knows none for that."""
+    if shutil.which("versitygw") is None:
+        pytest.skip("versitygw isn't on the PATH: go install github.com/versity/versitygw/cmd/versitygw@latest")
+    with object_servers()["versitygw"]() as options:
+        place = Place("s3://bucket/place", Sources({"s3": options}))
+        for name, expected in (("a", place.put("a", b"one", NOTHING)), ("b", NOTHING)):
+            with pytest.raises(ConflictError):
+                place.put(name, bytes(11 << 20), Late(expected, lambda name=name: place.put(name, b"theirs")))
+            assert place.content(name) == b"theirs"
+        gone = Late(place.known("a"), lambda: place.sources.remove(place.url("a")))
+        with pytest.raises(ConflictError):
+            place.put("a", bytes(11 << 20), gone)
+        assert place.names() == ["b"]
 
 
 @pytest.mark.parametrize("size", [3, 11 << 20])

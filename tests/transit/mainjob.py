@@ -44,8 +44,10 @@ def simulation(program, ranks, steps, config=climate.DEFAULT_CONFIG, **flags):
     return climate.command(program, ranks, config=config, steps=steps, **FLAGS | flags)
 
 
-def start_run(config, command, *options):
-    arguments = [sys.executable, "-m", "bbflow", "run", str(config), *options, "--", *command]
+def start_run(config, command, *options, draws_report=False):
+    """Start a run; drawing its report would take most of the run's time."""
+    words = [*options, *([] if draws_report else ["--no-report"])]
+    arguments = [sys.executable, "-m", "bbflow", "run", str(config), *words, "--", *command]
     # As a script starts it in the background: with SIGINT ignored.
     # Dask leaves this behind in a process that had workers, and renames who inherits it.
     environment = {key: value for key, value in os.environ.items() if key != "__DASK_PARENT_PID"}
@@ -65,9 +67,9 @@ def run(config, command, *options, timeout=300):
     return code, said
 
 
-def watched_run(config, command, *options, timeout=300):
+def watched_run(config, command, *options, timeout=300, draws_report=False):
     """Run to the end; give exit code, what was said, and what it had in shared memory."""
-    process = start_run(config, command, *options)
+    process = start_run(config, command, *options, draws_report=draws_report)
     seen, end_s = set(), time.monotonic() + timeout
     while True:
         with suppress(psutil.NoSuchProcess):

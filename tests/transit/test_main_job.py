@@ -24,7 +24,7 @@ def finished(program, tmp_path_factory):
     told = directory / "contact"  # how long a run lasts is not known, so it tells itself where its nodes were
     command = ["sh", "-c", 'echo "$BBFLOW_CONTACT" > "$0" && exec "$@"', str(told)]
     command += mainjob.simulation(program, 2, STEPS)
-    code, said, seen = mainjob.watched_run(mainjob.write_config(directory), command)
+    code, said, seen = mainjob.watched_run(mainjob.write_config(directory), command, draws_report=True)
     assert code == 0, said
     nodes = Path(told.read_text()).parent
     assert nodes.parent == Path("/dev/shm")

@@ -62,7 +62,7 @@ def test_two_thousand_files_with_kills_among_them_lose_nothing_and_nothing_grows
         tmp_path, stream="history", select={"file": "h.*.bp"}, operators={"tas": ["mean", "min", "max", "count"]},
         nodes={"capacity": "512KiB"}, raw="none", windows=["run"], workers={"processes": 1, "batch_steps": 4},
     )  # fmt: skip
-    process = mainjob.start_run(config, [sys.executable, "model.py", str(progress)], "--no-report")
+    process = mainjob.start_run(config, [sys.executable, "model.py", str(progress)])
     victims = {
         10: lambda: worker_of(find(process, "bbflow fold")),
         40: lambda: find(process, "bbflow fold"),

@@ -1,0 +1,95 @@
+"""Objects that are uploaded in parts, which the last request makes one under a condition: obstore has none for that."""
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from threading import BoundedSemaphore
+from typing import Literal
+from xml.etree import ElementTree
+
+Method = Literal["DELETE", "GET", "POST", "PUT"]
+Request = Callable[[Method, Mapping[str, str], bytes, Mapping[str, str]], tuple[bytes, Mapping[str, str]]]
+"""Asks for something of the object: method, query, content and headers; gives the reply, and its headers."""
+
+
+class Upload:
+    """One object on its way (Amazon S3 API Reference, "CreateMultipartUpload" and what follows there).
+
+    Parameters
+    ----------
+    request
+        Asks the server.
+    part_bytes
+        Bytes of each part but the last.
+    at_once
+        Parts that are on their way, and held in memory, at most.
+    """
+
+    def __init__(self, request: Request, part_bytes: int, at_once: int) -> None:
+        self._request, self._part_bytes = request, part_bytes
+        begun, _ = request("POST", {"uploads": ""}, b"", {})
+        self._upload = {"uploadId": _told(begun, "UploadId")}
+        self._sending = ThreadPoolExecutor(at_once)
+        self._room = BoundedSemaphore(at_once)
+        self._parts: list[Future[str]] = []
+        self._failed: Exception | None = None
+        self._rest = bytearray()
+
+    def write(self, content: bytes | bytearray | memoryview) -> None:
+        """Add bytes; waits while too many parts are on their way."""
+        self._rest += content
+        while len(self._rest) >= self._part_bytes:
+            self._begin_part(bytes(self._rest[: self._part_bytes]))
+            del self._rest[: self._part_bytes]
+
+    def finish(self, condition: Mapping[str, str]) -> None:
+        """Make the parts one object, if the headers that are the condition allow it.
+
+        Raises
+        ------
+        ConflictError
+            If it doesn't allow that; a `MissingSourceError` if it names an object that isn't there any more.
+        OSError
+            If the server can't do it now.
+        """
+        if self._rest or not self._parts:
+            self._begin_part(bytes(self._rest))
+        whole = ElementTree.Element("CompleteMultipartUpload")
+        for number, sent in enumerate(self._parts, 1):
+            part = ElementTree.SubElement(whole, "Part")
+            ElementTree.SubElement(part, "PartNumber").text = str(number)
+            ElementTree.SubElement(part, "ETag").text = sent.result()
+        self._sending.shutdown()
+        reply, _ = self._request("POST", self._upload, ElementTree.tostring(whole), condition)
+        # What fails after the server has begun to answer comes with status 200.
+        if not _told(reply, "ETag"):
+            raise OSError(f"the S3 server made no object of its parts: {_told(reply, 'Code') or reply[:200]!r}")
+
+    def drop(self) -> None:
+        """Leave nothing of it in the bucket."""
+        self._sending.shutdown(cancel_futures=True)
+        with suppress(Exception):  # what it is dropped for is told
+            self._request("DELETE", self._upload, b"", {})
+
+    def _begin_part(self, content: bytes) -> None:
+        self._room.acquire()
+        if self._failed is not None:
+            raise self._failed
+        number = len(self._parts) + 1
+        self._parts.append(self._sending.submit(self._send, number, content))
+
+    def _send(self, number: int, content: bytes) -> str:
+        try:
+            _, headers = self._request("PUT", {"partNumber": str(number), **self._upload}, content, {})
+            return headers["ETag"]
+        except Exception as error:
+            self._failed = error
+            raise
+        finally:
+            self._room.release()
+
+
+def _told(reply: bytes, name: str) -> str:
+    with suppress(ElementTree.ParseError):
+        return ElementTree.fromstring(reply).findtext(f"{{*}}{name}") or ""
+    return ""
