@@ -4,6 +4,7 @@ import ctypes
 import mmap
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,24 @@ def gates():
     gates = FabricGates("127.0.0.1", lambda: memory)
     yield gates, memory
     gates.close()
+
+
+CAUGHT = """
+def caught():  # above 31 are those of the C library
+    with open("/proc/self/status") as file:
+        return [int(line.split()[1], 16) % 2**31 for line in file if line.startswith(("SigIgn", "SigCgt"))]
+"""
+
+
+@pytest.mark.parametrize("provider", [PROVIDER, "shm"])
+def test_signals_go_where_they_went_before_libfabric_was_loaded(node, tmp_path, provider):
+    """Its PSM provider catches SIGTERM as soon as it is there, and ends the process by exit()."""
+    code = f"{CAUGHT}before = caught()\nengine = io.open('out', Mode.Write)\nassert caught() == before\nengine.close()"
+    write(node.contact, code, write_config(tmp_path, Transport="fabric", FabricProvider=provider))
+    opening = f"FabricGates('127.0.0.1', lambda: memoryview(bytearray(1))).open([{provider!r}])"
+    code = f"{CAUGHT}before = caught()\n{opening}\nassert caught() == before"
+    code = f"from bbflow.landing.fabric import FabricGates\n{code}"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 def try_to_write(programs, gate, opened, beyond=0):

@@ -1,4 +1,5 @@
 #include "Fabric.h"
+#include "KeptSignals.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -67,6 +68,7 @@ Fabric::Fabric(const std::string &provider, const std::string &source, const std
         throw FabricError("bbflow: libfabric's provider " + provider +
                           " has nothing for one-sided writes here");
     }
+    const KeptSignals kept;
     const auto open = [&](auto &owned, const std::string &what, auto function)
     {
         typename std::remove_reference_t<decltype(owned)>::pointer object = nullptr;

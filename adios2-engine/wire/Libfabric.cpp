@@ -1,4 +1,5 @@
 #include "Libfabric.h"
+#include "KeptSignals.h"
 
 #include <cstring>
 #include <dlfcn.h>
@@ -39,6 +40,7 @@ const Libfabric &Libfabric::Load()
 
 Libfabric::Libfabric()
 {
+    const KeptSignals kept;
     void *library = dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr)
     {
@@ -78,6 +80,7 @@ Libfabric::Infos Libfabric::Ask(const ofi::Info &hints, const std::string &sourc
 {
     const char *host = source.empty() ? nullptr : source.c_str();
     ofi::Info *found = nullptr;
+    const KeptSignals kept;
     if (m_GetInfo(ofi::Version, host, nullptr, host ? ofi::Source : 0, &hints, &found) != 0)
     {
         found = nullptr;
