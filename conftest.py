@@ -5,6 +5,7 @@
 
 import os
 import secrets
+import shutil
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,6 +15,9 @@ from testsupport.once import directory_of_run
 from testsupport.stores import Stores, assert_opens
 
 pytest_plugins = ["testsupport.nodes"]
+# Programs that tests build anew in each run are compiled once where there is ccache.
+if found := shutil.which("ccache"):
+    os.environ.setdefault("CMAKE_CXX_COMPILER_LAUNCHER", found)
 
 settings.register_profile("exploring", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.load_profile("exploring")

@@ -90,7 +90,7 @@ def test_nodes_serve_one_run_after_the_other(up, tmp_path):
     contact, scheduler = up
     config = write_config(tmp_path)
     for _ in range(2):
-        words = ["run", config, "--contact", contact, "--scheduler", scheduler, "--overwrite", "--"]
+        words = ["run", config, "--contact", contact, "--scheduler", scheduler, "--overwrite", "--no-report", "--"]
         bbflow(*words, *writer(tmp_path))
         results = xr.open_zarr(tmp_path / "out" / "results.zarr")
         np.testing.assert_array_equal(results.tas_month_mean.values[:, 0, 0], [14.5, 34.5])
