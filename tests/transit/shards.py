@@ -26,9 +26,9 @@ from bbflow.transit.folding.planning import FoldSite
 from bbflow.transit.folding.plans import Directories
 from bbflow.transit.folding.regions import forms_by_name, regions
 from bbflow.transit.folding.slots import OUTER
-from bbflow.transit.folding.sources import fold_lane
 from bbflow.transit.folding.state_layouts import state_layout_of
 from bbflow.transit.folding.states import map_source
+from bbflow.transit.folding.task import fold_lane
 from bbflow.transit.output.claiming import STATE_FILE
 from bbflow.transit.output.fields import ResultField
 from bbflow.zarr_store.growing import GrowingZarr

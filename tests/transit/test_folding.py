@@ -16,9 +16,13 @@ from bbflow.transit.folding.bookkeeping import Folding
 from bbflow.transit.folding.planning import FoldSite
 from bbflow.transit.folding.plans import Directories
 from bbflow.transit.folding.shards import ShardKey, ShardState
+from bbflow.transit.folding.slots import BASE, OUTER
+from bbflow.transit.folding.state_layouts import state_layout_of
+from bbflow.transit.folding.states import map_source
 from bbflow.transit.folding.tables import States
-from bbflow.transit.folding.task import FoldReceipt, PartialSteps, fold_joined
+from bbflow.transit.folding.task import fold_lane
 from bbflow.transit.folding.timeline import Passed
+from bbflow.transit.folding.work import FoldReceipt, PartialSteps
 
 CONFIG = {"stream": "s", "operators": {"tas": {"operators": ["mean"], "windows": ["month", "run"]}}}
 WINDOWS = parse_windows(["month", "run"])
@@ -82,10 +86,16 @@ def test_joined_steps_that_are_in_the_state_already_are_not_folded_again(tmp_pat
     known = ShardState(key, (), (), dtype="<f8", last_step=6, last_time=6.0, keys=keys_of(6))
     folding.states.put(*States.of([known]))
     site = FoldSite({"a": Directories("", str(tmp_path), str(tmp_path))}, 1, {"tas": Encoding()})
-    works = {steps[-1]: folding.series_works(*joined(steps), site)[1] for steps in ((5, 6), (5, 6, 7))}
-    assert [work.inputs.numbers for work in works[7]] == [(7,)]
-    receipt = fold_joined(works[6])
-    assert (receipt.states, receipt.bytes) == ((), 0)
+
+    def folded(steps):
+        work, plans = folding.series_work(*joined(steps), site)
+        return States(plans[0].roster, fold_lane(work, *plans).alike).row(key)
+
+    assert folded((5, 6)) == known
+    once = folded((5, 6, 7))
+    layout = state_layout_of(folding.config.diagnostics["tas"], OUTER, np.dtype("f8"), ())
+    assert layout.views(map_source(once.files[BASE[OUTER]]))["moments"]["count"] == 1
+    assert once.last_step == 7
     stepwise = [folding.stepwise(joined(steps)[0], site) for steps in ((5, 6, 7), (7, 8))]
     assert stepwise == [{"tas"}, frozenset()]  # the mean of three steps can't leave out the first two
 
@@ -106,4 +116,4 @@ def joined(steps):
     """A batch of some steps, and what the only block of a field has contributed to their global means."""
     part = PartialSteps(ShardKey("a", "tas", (0,), (4,)), steps, np.ones((len(steps), 2, 1)))
     batch = Batch(steps, tuple(map(float, steps)), keys_of(5), steps[-1], shapes={"tas": (4,)})
-    return batch, [FoldReceipt((), (part,), {}, 0, 0.0, 0.0)]
+    return batch, [FoldReceipt("", (), (part,), {}, 0, 0.0, 0.0)]

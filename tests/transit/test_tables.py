@@ -14,8 +14,8 @@ from bbflow.transit.chain.taking_over import carried_on
 from bbflow.transit.folding.batches import Batch
 from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, OUTER, StateSlot
-from bbflow.transit.folding.sources import fold_lane
 from bbflow.transit.folding.tables import CountedStates, Roster, States
+from bbflow.transit.folding.task import fold_lane
 
 ROWS = 32
 

@@ -23,19 +23,19 @@ from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.chain.comparing import meaning_of
 from bbflow.transit.chain.saved import SavedArray, SavedField, SavedState, StateWriter
 from bbflow.transit.clusters.tasks import take
+from bbflow.transit.folding.alike_fold import AlikeShards
 from bbflow.transit.folding.inherited import Inherited, map_part, place_of, remainder
 from bbflow.transit.folding.inner import places_of
-from bbflow.transit.folding.inputs import Inputs
 from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.lanes import state_sizes
+from bbflow.transit.folding.one_by_one import OneByOne
 from bbflow.transit.folding.partials import Partial
 from bbflow.transit.folding.reduce import together
-from bbflow.transit.folding.shards import Region, Room, ShardState, StatePlace, overlapping
-from bbflow.transit.folding.slots import BASE, CARRIED, INNER, OUTER, Keys, StateSlot
+from bbflow.transit.folding.shards import Region, ShardState, StatePlace, overlapping
+from bbflow.transit.folding.slots import BASE, CARRIED, INNER, LEVELS, OUTER, Keys, StateSlot
 from bbflow.transit.folding.state_layouts import by_region, state_layout_of
 from bbflow.transit.folding.states import combine_files, forget, map_source
-from bbflow.transit.folding.tables import FieldStates
-from bbflow.transit.folding.task import FoldWork, ShardFold
+from bbflow.transit.folding.tables import FieldStates, Roster
 from bbflow.transit.folding.timeline import Timeline
 from bbflow.transit.output.fields import ResultField
 from bbflow.zarr_store.chunks import TEXT
@@ -209,14 +209,13 @@ def _advanced(work: SaveWork, shard: ShardState) -> Iterator[ShardState]:
         yield shard
         return
     sizes = state_sizes(work.diagnostic, np.dtype(shard.dtype), shard.count)
-    room = Room(uuid4().hex, {level: (0, max(size, 1)) for level, size in sizes.items()})
-    inputs, keys = Inputs((), (), {}), work.target.keys
-    fold = FoldWork(shard, work.diagnostic, inputs, keys, None, work.directory, "", work.off, room)
-    advanced = ShardFold(fold).advance()
+    roster = Roster.of([shard.key], [shard.region], (0,) * len(LEVELS))
+    places, lane = np.array([[max(sizes.get(level, 0), 1) for level in LEVELS]]), uuid4().hex
+    alone = AlikeShards(shard, roster, np.arange(1), places, work.directory, lane)
     try:
-        yield advanced
+        yield replace(shard, keys=work.target.keys, files=OneByOne(alone, work.diagnostic, work.target.keys).advance())
     finally:
-        forget(work.directory, room.label)
+        forget(work.directory, lane)
 
 
 def _sources(slot: StateSlot, current: Keys) -> list[StateSlot]:

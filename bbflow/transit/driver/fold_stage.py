@@ -32,11 +32,11 @@ from bbflow.transit.folding.batches import Batch
 from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.planning import FoldSite
 from bbflow.transit.folding.plans import Directories, FoldPlan
-from bbflow.transit.folding.sources import fold_lane, get_ready, keep_plan
 from bbflow.transit.folding.states import make_ready, remove_stale, remove_states
 from bbflow.transit.folding.tables import living_files
-from bbflow.transit.folding.task import FoldReceipt, fold_joined
+from bbflow.transit.folding.task import fold_lane, get_ready, keep_plan
 from bbflow.transit.folding.timeline import Closing
+from bbflow.transit.folding.work import FoldReceipt
 from bbflow.transit.output.claiming import KEPT_FILE, SCRATCH
 from bbflow.transit.output.fields import field_of
 from bbflow.transit.output.results import Published, Results
@@ -269,7 +269,7 @@ class FoldStage(PacedStage):
 
     def _begin_folding(self, batch: Batch, attributes: StreamAttributes) -> None:
         site, holds = self._site(attributes), bool(self._publications) or self._ended is not None
-        self._begin(batch, fold_lane, lambda: self._lane_works(batch, site, holds=holds))
+        self._begin(batch, lambda: self._lane_works(batch, site, holds=holds))
 
     def _site(self, attributes: StreamAttributes) -> FoldSite:
         rows = str(self._rows_directory)
@@ -279,16 +279,14 @@ class FoldStage(PacedStage):
         encodings = {name: attributes.encoding(name) for name in self._folded}
         return FoldSite(directories, self.run.cluster.threads, encodings)
 
-    def _begin(
-        self, batch: Batch, function: Callable[..., FoldReceipt | None], works: Callable[[], Sequence[Work]]
-    ) -> None:
+    def _begin(self, batch: Batch, works: Callable[[], Sequence[Work]]) -> None:
         """Submit tasks; once more, with users' code kept away from the workers, if they have killed some."""
 
         def guarded() -> Sequence[Work]:
             self.folding.isolate()
             return works()
 
-        self._tasks = TaskBatch(self.run.cluster, batch, function, works(), self.run.wake, guarded)
+        self._tasks = TaskBatch(self.run.cluster, batch, fold_lane, works(), self.run.wake, guarded)
         let_go(self._taken)
         self._taken = []
 
@@ -315,8 +313,8 @@ class FoldStage(PacedStage):
         self._making.append(self.run.cluster.submit(make_ready, work, host=host, done=lambda: None, beside=True))
 
     def _series_works(self, batch: Batch, receipts: Sequence[FoldReceipt], site: FoldSite) -> list[Work]:
-        node, works = self.folding.series_works(batch, receipts, site, holds=bool(self._publications))
-        return [((works,), self.run.nodes[node].host)]
+        work, plans = self.folding.series_work(batch, receipts, site, holds=bool(self._publications))
+        return [((work, *plans), self.run.nodes[plans[0].node].host)]
 
     def _resident(self, plan: FoldPlan, host: str) -> SubmittedTask[FoldPlan]:
         """Return a plan where it is needed: with the workers of a host, as long as anything may be folded by it."""
@@ -378,7 +376,7 @@ class FoldStage(PacedStage):
         self._receipts += receipts
         if any(receipt.partials for receipt in receipts):
             site = self._site(seen.attributes)
-            self._begin(batch, fold_joined, lambda: self._series_works(batch, receipts, site))
+            self._begin(batch, lambda: self._series_works(batch, receipts, site))
             return
         started_s = min((receipt.started_s for receipt in self._receipts), default=self._tasks.started_s)
         ended_s = max((receipt.ended_s for receipt in self._receipts), default=time.time())

@@ -24,19 +24,18 @@ from bbflow.transit.folding.checkpoints import Checkpoint, read_checkpoints
 from bbflow.transit.folding.dates import StepDates
 from bbflow.transit.folding.fixed import Fixed
 from bbflow.transit.folding.inherited import Before, Inherited, Origins
-from bbflow.transit.folding.inputs import Inputs
 from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.lanes import Lanes, NodeLane
 from bbflow.transit.folding.losses import Losses, Untimely
 from bbflow.transit.folding.patterns import Pattern, Patterns, Shapes, parts_of
-from bbflow.transit.folding.planning import FoldSite, Planning
-from bbflow.transit.folding.plans import FoldPlan, LaneWork, PlannedSteps
+from bbflow.transit.folding.planning import FoldSite, Planning, planned_steps
+from bbflow.transit.folding.plans import FoldPlan, PlannedSteps
 from bbflow.transit.folding.regions import array_shape, check_apart, forms_by_name, regions
 from bbflow.transit.folding.series import join_partials, uneven
 from bbflow.transit.folding.shards import Region, ShardKey, ShardState, overlapping
 from bbflow.transit.folding.tables import Alike, CountedStates, FieldStates, Roster, States
-from bbflow.transit.folding.task import FoldReceipt, FoldWork
 from bbflow.transit.folding.timeline import Closing, Passed, Timeline, too_coarse
+from bbflow.transit.folding.work import FoldReceipt, LaneWork
 from bbflow.transit.folding.written import pack
 from bbflow.view.consumers import Cursor
 from bbflow.view.stream import StreamView
@@ -408,7 +407,7 @@ class Folding:
         found: dict[NodeLane, list[tuple[FoldPlan, PlannedSteps]]] = {}
         for pattern, stretch in batch.stretches:
             for lane, plan in self._planning.plans(pattern, site).items():
-                found.setdefault(lane, []).append((plan, PlannedSteps.of(plan, stretch)))
+                found.setdefault(lane, []).append((plan, planned_steps(plan, stretch)))
         inherited = self._inherited([item for own in found.values() for item in own])
         stepwise = self.stepwise(batch, site)
         lanes = Counter(node for node, _ in found)
@@ -475,58 +474,30 @@ class Folding:
                 begun.setdefault(key, ShardState(key, *region, first_step=steps.numbers[0]))
         return self.origins.of_shards(begun, self.states) if begun else {}
 
-    def series_works(
+    def series_work(
         self, batch: Batch, receipts: Sequence[FoldReceipt], site: FoldSite, *, holds: bool = False
-    ) -> tuple[str, list[FoldWork]]:
-        """Cut the work on what blocks of several ranks have contributed to; as `works`.
-
-        Returns
-        -------
-        tuple
-            The node that keeps such states, and its work.
-        """
-        node = min(site.directories)
+    ) -> tuple[LaneWork, tuple[FoldPlan, ...]]:
+        """Return the work on what blocks of several ranks have contributed to, which one node has; as `works`."""
+        node, planned = min(site.directories), []
         partials = [part for item in receipts for part in item.partials]
-        works = []
         local = partial(self._planning.local, shapes=batch.shapes)
         for joined in join_partials(partials, self.placements, local):
-            name = joined.name
-            count = self.placements[name].shape
-            key = ShardKey(node, name, (), ())
-            state = self.states.get(key) or ShardState(key, (0,) * len(count), count, first_step=joined.numbers[0])
-            # After a crash between the commits to two nodes these steps come again: a state takes each once.
-            new = joined.after(state.last_step)
-            inputs = Inputs(
-                new.numbers,
-                tuple(batch.times[batch.numbers.index(number)] for number in new.numbers),
-                {},
-                arrays=tuple(new.arrays),
-                others={text: tuple(own) for text, own in new.others.items()},
-                weights={
-                    weights: tuple(own[batch.numbers.index(number)] for number in new.numbers)
-                    for weights, own in batch.weights.items()
-                },
-            )
-            diagnostic = self.config.diagnostics[name]
-            own = site.directories[node]
-            room = self._planning.joined_room(key)
-            counted = self.states.by_directory.get(own.states, frozenset())
-            work = FoldWork(
-                state, diagnostic, inputs, batch.keys, None, own.states, own.rows, self.errors, room, counted,
-                holds=holds,
+            at = [batch.numbers.index(number) for number in joined.numbers]
+            steps = PlannedSteps(
+                joined.numbers, tuple(batch.times[number] for number in at), (), (), (), (),
+                {name: tuple(own[number] for number in at) for name, own in batch.weights.items()},
+                tuple(joined.arrays), {text: tuple(own) for text, own in joined.others.items()},
             )  # fmt: skip
-            works += [work] if new.numbers else []
-        begun = {work.state.key: work.state for work in works if work.state.keys is None}
-        inherited = self.origins.of_shards(begun, self.states) if self.origins else {}
-        return node, [replace(work, inherited=inherited.get(work.state.key)) for work in works]
+            planned.append((self._planning.joined_plan(ShardKey(node, joined.name, (), ()), site), steps))
+        work = self._lane_work(
+            batch, planned, self._inherited(planned), frozenset(), self.states.by_directory, holds=holds
+        )
+        return work, tuple(plan for plan, _ in planned)
 
     def take(self, batch: Batch, receipts: Iterable[FoldReceipt]) -> None:
         """Let the results of a batch's tasks count."""
         for receipt in receipts:
-            for table in States.of(receipt.states):
-                self.states.put(table)
-            if receipt.roster:
-                self.states.put(States(self._rosters[receipt.roster], receipt.alike))
+            self.states.put(States(self._rosters[receipt.roster], receipt.alike))
             self.fail(receipt.errors)
         for number, (pattern, _) in zip(batch.numbers, batch.laid if self.losses else (), strict=False):
             there = pattern.regions.items()

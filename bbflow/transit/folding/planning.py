@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -11,11 +12,13 @@ from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space.placement import Local, Placement
 from bbflow.operators.steps import Array
 from bbflow.stream.cf import Encoding
-from bbflow.stream.records import BlockForm
+from bbflow.stream.layouts import EXTREMES_BYTES
+from bbflow.stream.records import BlockForm, Layout
+from bbflow.transit.folding.batches import Stretch
 from bbflow.transit.folding.fixed import HELD, at_place
 from bbflow.transit.folding.lanes import JOINED, Lanes, NodeLane, state_sizes, transformed_dtype
-from bbflow.transit.folding.patterns import Pattern, Shapes
-from bbflow.transit.folding.plans import Directories, FoldPlan, PlannedShard
+from bbflow.transit.folding.patterns import Parts, Pattern, Shapes
+from bbflow.transit.folding.plans import Directories, FoldPlan, PlannedShard, PlannedSteps
 from bbflow.transit.folding.shards import Place, Region, Room, ShardKey
 from bbflow.transit.folding.slots import LEVELS
 from bbflow.transit.folding.tables import Roster, padded
@@ -89,12 +92,17 @@ class Planning:
             known = self._plans[pattern] = site, self._make(pattern, site)
         return known[1]
 
-    def joined_room(self, key: ShardKey) -> Room:
-        """Return where the states of a field go that ranks' blocks are joined into."""
-        placement = self._placements[key.diagnostic]
-        diagnostic = self._diagnostics[key.diagnostic]
+    def joined_plan(self, key: ShardKey, site: FoldSite) -> FoldPlan:
+        """Return the plan of a field that ranks' blocks are joined into: its steps' values go with the task."""
+        diagnostic, count = self._diagnostics[key.diagnostic], self._placements[key.diagnostic].shape
         dtype = diagnostic.transformed_dtype(np.dtype("f8"))
-        return self._lanes.room(key, JOINED, state_sizes(diagnostic, dtype, placement.shape))
+        room = self._lanes.room(key, JOINED, state_sizes(diagnostic, dtype, count))
+        extents, region = _extents([room]), ((0,) * len(count), count)
+        return FoldPlan(
+            key.node, site.directories[key.node], Layout.of(()), {}, {}, {key.diagnostic: diagnostic}, {},
+            Roster.of([key], [region], extents[..., 0]), room.label, extents[..., 1], (),
+            np.empty((1, 0), "i8"), {}, (), (),
+        )  # fmt: skip
 
     def _make(self, pattern: Pattern, site: FoldSite) -> dict[NodeLane, FoldPlan]:
         by_node: dict[str, list[PlannedShard]] = {}
@@ -189,3 +197,29 @@ def _blocks(shards: Sequence[PlannedShard], diagnostics: Mapping[str, Diagnostic
 def _form(pattern: Pattern, place: Place) -> BlockForm:
     node, at = place
     return at_place(place, pattern.fixed).form if node == HELD else pattern.layouts[node].forms[at]
+
+
+def planned_steps(plan: FoldPlan, stretch: Stretch) -> PlannedSteps:
+    """Return what a plan's tasks must know of some steps."""
+    own = [parts[plan.node] for parts in stretch.parts]
+    return PlannedSteps(
+        stretch.numbers,
+        stretch.times,
+        tuple(step.sources for step in own),
+        tuple(step.files for step in own),
+        tuple(_values(plan, parts) for parts in stretch.parts),
+        tuple(_rows_of(step.extremes, plan.filtered) for step in own),
+        stretch.weights,
+    )
+
+
+def _values(plan: FoldPlan, parts: Parts) -> dict[Place, Any]:
+    steps = {place: parts[place[0]] for place in plan.singles}
+    return {place: step.values[step.layout.singles.index(place[1])] for place, step in steps.items()}
+
+
+def _rows_of(extremes: bytes, positions: tuple[int, ...]) -> bytes:
+    if not positions or not extremes:
+        return b""
+    rows = np.frombuffer(extremes, np.uint8).reshape(-1, EXTREMES_BYTES)
+    return rows[list(positions)].tobytes()

@@ -10,17 +10,13 @@ from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space.placement import Local
 from bbflow.operators.steps import Array
 from bbflow.stream.cf import Encoding
-from bbflow.stream.layouts import EXTREMES_BYTES
 from bbflow.stream.records import BlockForm, Layout
-from bbflow.transit.folding.batches import Stretch
 from bbflow.transit.folding.fixed import FixedField
-from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.living import ends_within, states_of, written_of
-from bbflow.transit.folding.patterns import Parts
 from bbflow.transit.folding.shards import Place, Region, Room, ShardKey
-from bbflow.transit.folding.slots import LEVELS, Keys
+from bbflow.transit.folding.slots import LEVELS
 from bbflow.transit.folding.states import ReadyWork, joined
-from bbflow.transit.folding.tables import Alike, Roster
+from bbflow.transit.folding.tables import Roster
 
 
 class PlannedShard(NamedTuple):
@@ -148,55 +144,7 @@ class PlannedSteps:
     """For each step minimum and maximum of the plan's filtered forms."""
     weights: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """How much each step counts, by what diagnostics weigh them."""
-
-    @classmethod
-    def of(cls, plan: FoldPlan, stretch: Stretch) -> "PlannedSteps":
-        """Return what a plan's tasks must know of some steps."""
-        own = [parts[plan.node] for parts in stretch.parts]
-        return cls(
-            stretch.numbers,
-            stretch.times,
-            tuple(step.sources for step in own),
-            tuple(step.files for step in own),
-            tuple(_values(plan, parts) for parts in stretch.parts),
-            tuple(_rows_of(step.extremes, plan.filtered) for step in own),
-            stretch.weights,
-        )
-
-
-def _values(plan: FoldPlan, parts: Parts) -> dict[Place, Any]:
-    steps = {place: parts[place[0]] for place in plan.singles}
-    return {place: step.values[step.layout.singles.index(place[1])] for place, step in steps.items()}
-
-
-def _rows_of(extremes: bytes, positions: tuple[int, ...]) -> bytes:
-    if not positions or not extremes:
-        return b""
-    rows = np.frombuffer(extremes, np.uint8).reshape(-1, EXTREMES_BYTES)
-    return rows[list(positions)].tobytes()
-
-
-@dataclass(frozen=True, slots=True)
-class LaneWork:
-    """What one task does, besides what its plans say."""
-
-    steps: tuple[PlannedSteps, ...]
-    """For each plan its steps; all in one span of every window."""
-    keys: Keys
-    """Those spans."""
-    off: Mapping[str, str]
-    """Users' operators that have failed, and are called no more."""
-    roster: Roster | None
-    """The shards that have states; None for those of the first plan."""
-    states: tuple[Alike, ...]
-    """Their states that count now."""
-    inherited: Mapping[ShardKey, Inherited] = field(default_factory=dict)
-    """What shards that have none begin with, if an earlier run has left something."""
-    counted: frozenset[str] = frozenset()
-    """The files in which any of the node's states counts now, or is held."""
-    holds: bool = False
-    """Whether the stored checkpoint stays while this is folded (`Progress.next_held`)."""
-    threads: int = 1
-    """How many may fold the lane's blocks side by side."""
-    stepwise: frozenset[str] = frozenset()
-    """Diagnostics of which what blocks contribute is joined step by step, and not of the steps' mean."""
+    arrays: tuple[Array, ...] = ()
+    """For each step the values of a field that ranks' blocks were joined into; none if blocks are folded."""
+    others: Mapping[str, tuple[Array, ...]] = field(default_factory=dict)
+    """The same of the operators' further inputs, by their text."""

@@ -9,7 +9,7 @@ from bbflow.errors import BbflowError
 from bbflow.operators.space.placement import Local, Placement
 from bbflow.operators.steps import Array
 from bbflow.transit.folding.shards import ShardKey
-from bbflow.transit.folding.task import PartialSteps
+from bbflow.transit.folding.work import PartialSteps
 
 
 class Joined(NamedTuple):
@@ -23,12 +23,6 @@ class Joined(NamedTuple):
     """For each its values, of shape (points,)."""
     others: Mapping[str, Sequence[Array]]
     """Those of the operators' further inputs, by their text."""
-
-    def after(self, last_step: int) -> "Joined":
-        """Return what is of later steps than one."""
-        new = [at for at, number in enumerate(self.numbers) if number > last_step]
-        others = {text: [own[at] for at in new] for text, own in self.others.items()}
-        return Joined(self.name, tuple(self.numbers[at] for at in new), [self.arrays[at] for at in new], others)
 
 
 def join_partials(

@@ -23,6 +23,7 @@ from bbflow.transit.folding.written import Written, pack, unpack
 Member = tuple[ShardKey, Region, Sequence[int]]
 """A shard, the part of the field that its states are of, and where these lie in files of `LEVELS`."""
 
+FEW_ROWS = 32
 PADS = {"start": 0, "count": 1, "first": 0, "shape": 1}
 """What stands for dimensions that a shard hasn't."""
 
@@ -412,6 +413,12 @@ def groups(rows: Array) -> Iterator[tuple[list[int], Array]]:
     """Yield rows that are equal, with their positions."""
     if len(rows) and (rows == rows[0]).all():
         yield rows[0].tolist(), np.arange(len(rows))
+        return
+    if len(rows) <= FEW_ROWS:  # NumPy takes longer for so few
+        found: dict[tuple[int, ...], list[int]] = {}
+        for at, row in enumerate(rows.tolist()):
+            found.setdefault(tuple(row), []).append(at)
+        yield from ((list(kind), np.array(own)) for kind, own in sorted(found.items()))
         return
     kinds, numbers = np.unique(rows, axis=0, return_inverse=True)
     for number, kind in enumerate(kinds.tolist()):

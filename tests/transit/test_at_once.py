@@ -9,7 +9,8 @@ from test_states_go_on import COLUMNS, HOURS, QUARTERS, ROWS, values
 
 from bbflow.operators import kernel
 from bbflow.operators.library import TYPES
-from bbflow.transit.folding import states, steady
+from bbflow.transit.folding import at_once as kernel_table
+from bbflow.transit.folding import states
 
 CONFIG = {
     "windows": ["day", "month", {"running": {"days": 3}}, "run"],
@@ -44,7 +45,7 @@ def chain(folder, placed):
 )
 def test_a_lane_at_once_is_bit_for_bit_what_shard_by_shard_is(tmp_path, monkeypatch, run):
     at_once = shards.statistics(run(tmp_path / "at_once"))
-    monkeypatch.setattr(steady, "_is_plain", lambda diagnostic: False)
+    monkeypatch.setattr(kernel_table, "_is_plain", lambda diagnostic: False)
     monkeypatch.setattr(kernel, "fold_many", None)
     one_by_one = shards.statistics(run(tmp_path / "one_by_one"))
     assert at_once.keys() == one_by_one.keys()

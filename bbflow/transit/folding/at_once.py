@@ -1,0 +1,212 @@
+"""The fold of blocks that the kernel takes as they lie: all of a lane's in few calls, without Python work for each."""
+
+import mmap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from bbflow.operators import kernel, rules
+from bbflow.operators.decoding import fills_of, is_bare
+from bbflow.operators.diagnostic import Diagnostic
+from bbflow.operators.library import FIELDS, TYPES
+from bbflow.operators.statistics.moments import Moments
+from bbflow.operators.steps import Array, DType
+from bbflow.store.pool import map_pool
+from bbflow.stream.cf import Encoding
+from bbflow.stream.records import BlockForm
+from bbflow.transit.folding.alike_fold import AlikeFold, AlikeShards
+from bbflow.transit.folding.plans import FoldPlan
+from bbflow.transit.folding.shards import StatePlace
+from bbflow.transit.folding.slots import BASE, OUTER, StateSlot
+from bbflow.transit.folding.sources import NewSteps, ends_of
+from bbflow.transit.folding.state_layouts import state_layout_of
+from bbflow.transit.folding.states import map_file
+from bbflow.transit.folding.work import LaneWork
+
+TYPE_NAMES = [dtype.str for dtype in TYPES]
+
+ROW = np.dtype(
+    [
+        *((name, "i8") for name in ("form", "types", "points", "bytes", "fills")),
+        ("fields", "i8", len(FIELDS)),
+    ]
+)
+"""What the kernel must know of a shard.
+
+Which form its block is, -1 if the kernel can't take it as it lies; code of the values' type; values and bytes of a
+block; address of the value that stands for 'missing', 0 for none; first byte of each of the kernel's fields in files of
+the lane, -1 for none.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTable:
+    """What the kernel must know of a plan's shards.
+
+    It takes those of variables themselves, with operators that are made of moments and extremes, and no transforms,
+    `each`, `then`, `space` or filters.
+    """
+
+    rows: Array
+    """A `ROW` for each of the roster's."""
+    kept: tuple[Array, ...]
+    """What addresses point to."""
+
+    @classmethod
+    def of(cls, plan: FoldPlan) -> "KernelTable":
+        """Make the table of a plan."""
+        rows = np.zeros(len(plan.roster), ROW)
+        kept: list[Array] = []
+        rows["form"] = -1
+        forms = np.array([at if node == plan.node else -1 for node, at in plan.places], "i8")
+        for code, key in enumerate(plan.roster.diagnostics):
+            diagnostic = plan.diagnostics[key]
+            own = np.flatnonzero(plan.roster.rows["diagnostic"] == code) if _is_plain(diagnostic) else ()
+            if not len(own):
+                continue
+            at = forms[plan.blocks[own, 0]]
+            own, at = own[at >= 0], at[at >= 0]
+            for form, alike in _kinds([plan.layout.forms[number] for number in at.tolist()]):
+                row = _row(diagnostic, form, plan.encodings[form.name], kept)
+                if row is not None:
+                    rows[own[alike]] = row
+                    rows["form"][own[alike]] = at[alike]
+        rows["fields"] = np.where(rows["fields"] < 0, -1, plan.extents(OUTER)[:, :1] + rows["fields"])
+        return cls(rows, tuple(kept))
+
+    def addresses(self, rows: Array, first: int) -> Array:
+        """Return where the fields of some shards' states are, 0 for none, in a file that is mapped at an address."""
+        fields = self.rows["fields"][rows]  # no further column: rows are long
+        return np.where(fields < 0, 0, fields + first)
+
+
+_tables: WeakKeyDictionary[FoldPlan, KernelTable] = WeakKeyDictionary()
+
+
+def table_of(plan: FoldPlan) -> KernelTable:
+    """Return the table of a plan, made once."""
+    if plan not in _tables:
+        _tables[plan] = KernelTable.of(plan)
+    return _tables[plan]
+
+
+def _kinds(forms: Sequence[BlockForm]) -> Iterator[tuple[BlockForm, Array]]:
+    """Yield a form of each kind, and the positions of all that are like it."""
+    found: dict[Any, list[int]] = {}
+    for at, form in enumerate(forms):
+        found.setdefault((form.type, form.count, form.bytes, form.spilled, form.stride), []).append(at)
+    return ((forms[own[0]], np.array(own)) for own in found.values())
+
+
+def _row(diagnostic: Diagnostic, form: BlockForm, encoding: Encoding, kept: list[Array]) -> Any:
+    """Return the row of shards with blocks of a kind, but for where they lie; None if the kernel can't take these."""
+    if form.spilled or not form.bytes or form.stride > 1 or form.dtype not in TYPES:
+        return None
+    state_layout = state_layout_of(diagnostic, OUTER, form.dtype, form.count)
+    is_known = state_layout.families and all(
+        isinstance(family, Moments) and not family.is_weighted for family in state_layout.families
+    )
+    if not is_known or not is_bare(encoding, form.dtype):
+        return None
+    fill = next(iter(fills_of(encoding, form.dtype)), np.empty(0))
+    kept.append(fill)
+    places = {field: offset for (_, field), offset in state_layout.places.items()}
+    points, fields = prod(form.count), tuple(places.get(name, -1) for name in FIELDS)
+    address = fill.ctypes.data if fill.size else 0
+    told = 0, TYPES[form.dtype], points, points * form.dtype.itemsize, address, fields
+    return np.array(told, ROW)
+
+
+def _is_plain(diagnostic: Diagnostic) -> bool:
+    bare = not (diagnostic.transforms or diagnostic.each or diagnostic.then or diagnostic.filters)
+    return bare and diagnostic.of.is_plain and diagnostic.space is None and not diagnostic.others
+
+
+class AtOnce(AlikeFold):
+    """Folds all blocks of some shards that a table knows in one call.
+
+    Parameters
+    ----------
+    shards, diagnostic
+        As for `AlikeFold`.
+    work
+        The lane's.
+    sources
+        The steps that are new, by the plans that have the shards.
+    rows
+        Of each plan's table, where the shards stand there.
+    """
+
+    def __init__(
+        self,
+        shards: AlikeShards,
+        diagnostic: Diagnostic,
+        work: LaneWork,
+        sources: Sequence[NewSteps],
+        rows: Sequence[Array],
+    ) -> None:
+        super().__init__(shards, diagnostic, work.keys)
+        self._sources, self._in_plans, self._threads = sources, rows, work.threads
+        self._table, self._rows = table_of(sources[0].blocks.plan), rows[0]
+        self._mappings: list[mmap.mmap] = []
+        """What the kernel has addresses of."""
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the blocks."""
+        return int(self._column("bytes").sum()) * sum(len(source.at) for source in self._sources)
+
+    @property
+    def _ends(self) -> tuple[int, int, float]:
+        return ends_of(self._sources)
+
+    def _column(self, name: str) -> Array:
+        column: Array = self._table.rows[name][self._rows]
+        return column
+
+    def _values_dtype(self) -> DType:
+        return np.dtype(TYPE_NAMES[int(self._column("types")[0])])
+
+    def _addresses(self, place: StatePlace) -> Array:
+        """Return where the fields of the states lie that are at some place."""
+        return self._table.addresses(self._rows, self._address(map_file(place.path)) + place.offset)
+
+    def _targets(self, slot: StateSlot) -> Array:
+        return self._table.addresses(self._rows, self._address(self._target(slot)))
+
+    def _address(self, mapping: mmap.mmap) -> int:
+        """Return where a file is mapped, for good: nobody else may hold it, or it is mapped anew where it grows."""
+        self._mappings.append(mapping)
+        return np.frombuffer(mapping, np.uint8).ctypes.data
+
+    def _merge(self, level: str, current: StatePlace, base: StatePlace, slot: StateSlot) -> None:
+        tasks = np.zeros(len(self._rows), rules.MERGE_TASK)
+        tasks["right"], tasks["left"] = self._addresses(base), self._addresses(current)
+        tasks["target"], tasks["points"] = self._targets(slot), self._column("points")
+        rules.merge_many(self._column("types"), tasks, self._threads)
+
+    def _end_inner(self) -> None:
+        raise AssertionError("the kernel takes no 'each'")
+
+    def _fold_steps(self) -> list[tuple[tuple[str, ...], Array]]:
+        blocks = np.ascontiguousarray(np.stack([*self._blocks()], axis=1))
+        tasks = np.zeros(len(self._rows), kernel.TASK)
+        if (place := self._files.get(BASE[OUTER])) is not None:
+            tasks["source"] = self._addresses(place)
+        tasks["target"] = self._targets(BASE[OUTER])
+        tasks["blocks"] = blocks.ctypes.data + 8 * blocks.shape[1] * np.arange(len(blocks))
+        tasks["steps"], tasks["points"], tasks["fill"] = blocks.shape[1], self._column("points"), self._column("fills")
+        kernel.fold_many(self._column("types"), tasks, self._threads)
+        return [((), self._shards.rows)]
+
+    def _blocks(self) -> Iterator[Array]:
+        """Yield for each step where the shards' blocks lie."""
+        for source, rows in zip(self._sources, self._in_plans, strict=True):
+            first = self._address(map_pool(source.blocks.plan.directories.pool))
+            forms = table_of(source.blocks.plan).rows["form"][rows]
+            for at in source.at:
+                yield first + source.blocks.plan.layout.offsets(source.blocks.steps.sources[at])[forms]

@@ -1,0 +1,112 @@
+"""The fold of a lane: its shards by what their states have in common, each sort by what folds it."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from bbflow.operators.steps import Array
+from bbflow.operators.windows.window import Window
+from bbflow.transit.folding.alike_fold import AlikeShards, Record
+from bbflow.transit.folding.at_once import AtOnce, table_of
+from bbflow.transit.folding.inherited import Inherited
+from bbflow.transit.folding.one_by_one import OneByOne
+from bbflow.transit.folding.shards import Progress, Region
+from bbflow.transit.folding.slots import LEVELS
+from bbflow.transit.folding.sources import MappedSteps
+from bbflow.transit.folding.tables import Alike, Roster, gather, groups
+from bbflow.transit.folding.work import LaneWork
+
+
+class LaneFold:
+    """Takes a batch into the states of a lane's shards.
+
+    Parameters
+    ----------
+    work
+        What is to be done.
+    steps
+        The batch's, by how they lie, in their order.
+    roster
+        The shards that have states.
+    """
+
+    def __init__(self, work: LaneWork, steps: Sequence[MappedSteps], roster: Roster) -> None:
+        self._work, self._steps, self._roster = work, steps, roster
+        self._diagnostics = {key: item for own in steps for key, item in own.plan.diagnostics.items()}
+        self._rows = [self._rows_of(own.plan.roster) for own in steps]
+        self._sizes: Array = np.zeros((len(roster), len(LEVELS)), "i8")
+        for own, rows in zip(steps, self._rows, strict=True):
+            self._sizes[rows >= 0] = own.plan.sizes[rows[rows >= 0]]
+        self._sorts = np.column_stack([*self._kinds(), *(rows >= 0 for rows in self._rows)])
+        """What only shards of one sort have in common: they are folded together if their states are alike."""
+        self.bytes = 0
+        """Bytes of the blocks that were folded."""
+
+    def _rows_of(self, other: Roster) -> Array:
+        """Return where each shard stands in a plan's roster, -1 for nowhere."""
+        rows = np.full(len(self._roster), -1)
+        rows[self._roster.find(other)] = np.arange(len(other))
+        return rows
+
+    def _kinds(self) -> tuple[Array, Array]:
+        """Return for each shard its windows' number and its values' type, if the kernel takes its blocks at once.
+
+        Of the others it is their diagnostic, as a number below 0, and -1: types are what transforms make of them.
+        """
+        count = len(self._roster)
+        at_once, types = np.ones(count, bool), np.full(count, -1)
+        for own, rows in zip(self._steps, self._rows, strict=True):
+            there = np.flatnonzero(rows >= 0)
+            told = table_of(own.plan).rows[rows[there]]
+            at_once[there] &= (told["form"] >= 0) & ((types[there] < 0) | (types[there] == told["types"]))
+            types[there] = told["types"]
+        known: dict[tuple[Window, ...], int] = {}
+        keys, of = self._roster.diagnostics, self._roster.rows["diagnostic"]
+        windows = np.array([known.setdefault(self._diagnostics[key].windows, len(known)) for key in keys], "i8")
+        return np.where(at_once, windows[of], -1 - of), np.where(at_once, types, -1)
+
+    def fold(self) -> tuple[Alike, ...]:
+        """Return the states that came of it."""
+        found = (record for counted in self._counted() for record in self._fold(*counted))
+        return gather(self._roster, found)
+
+    def _counted(self) -> Iterator[tuple[Progress, Array, Inherited | None]]:
+        """Yield the states that count, those that begin with what an earlier run has left, and those that begin."""
+        new: Array = np.ones(len(self._roster), bool)
+        for item in self._work.states:
+            own = item.rows(self._roster)
+            new[own] = False
+            yield item.like, own, None
+        found: dict[tuple[str, tuple[Region, ...]], tuple[Inherited, list[int]]] = {}
+        for key, before in self._work.inherited.items():
+            if new[at := self._roster.positions[key]]:
+                found.setdefault((key.diagnostic, before.taken), (before, []))[1].append(at)
+        for before, rows in found.values():
+            new[rows] = False
+            yield Progress(), np.array(rows), before
+        if new.any():
+            yield Progress(), np.flatnonzero(new), None
+
+    def _fold(self, like: Progress, own: Array, inherited: Inherited | None) -> Iterator[Record]:
+        """Fold states that have all in common, those of a sort together."""
+        plan = next((steps.plan for steps in self._steps if steps.plan.lane), self._steps[0].plan)
+        for (kind, *_), at in groups(self._sorts[own]):
+            group = own[at]
+            present = [(steps.after(like.last_step), rows[group]) for steps, rows in self._of_group(group)]
+            if not any(new.at for new, _ in present):
+                yield like, group
+                continue
+            sources, rows = zip(*(item for item in present if item[0].at), strict=True)
+            shards = AlikeShards(like, self._roster, group, self._sizes[group], plan.directories.states, plan.lane)
+            diagnostic = self._diagnostics[self._roster.diagnostics[self._roster.rows["diagnostic"][group[0]]]]
+            fold = (
+                AtOnce(shards, diagnostic, self._work, sources, rows)
+                if kind >= 0
+                else OneByOne(shards, diagnostic, self._work.keys, sources, rows)
+            )
+            yield from fold.fold(inherited, holds=self._work.holds)
+            self.bytes += fold.bytes
+
+    def _of_group(self, group: Array) -> Iterator[tuple[MappedSteps, Array]]:
+        """Yield the steps in which shards of a sort have blocks, with the rows of all shards there."""
+        return ((own, rows) for own, rows in zip(self._steps, self._rows, strict=True) if rows[group[0]] >= 0)

@@ -1,0 +1,71 @@
+"""What the fold's tasks are told, and what they tell the driver."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from bbflow.operators.steps import Array
+from bbflow.transit.folding.inherited import Inherited
+from bbflow.transit.folding.plans import PlannedSteps
+from bbflow.transit.folding.shards import ShardKey
+from bbflow.transit.folding.slots import Keys
+from bbflow.transit.folding.tables import Alike, Roster
+
+
+@dataclass(frozen=True, slots=True)
+class LaneWork:
+    """What one task does, besides what its plans say."""
+
+    steps: tuple[PlannedSteps, ...]
+    """For each plan its steps; all in one span of every window."""
+    keys: Keys
+    """Those spans."""
+    off: Mapping[str, str]
+    """Users' operators that have failed, and are called no more."""
+    roster: Roster | None
+    """The shards that have states; None for those of the first plan."""
+    states: tuple[Alike, ...]
+    """Their states that count now."""
+    inherited: Mapping[ShardKey, Inherited] = field(default_factory=dict)
+    """What shards that have none begin with, if an earlier run has left something."""
+    counted: frozenset[str] = frozenset()
+    """The files in which any of the node's states counts now, or is held."""
+    holds: bool = False
+    """Whether the stored checkpoint stays while this is folded (`Progress.next_held`)."""
+    threads: int = 1
+    """How many may fold the lane's blocks side by side."""
+    stepwise: frozenset[str] = frozenset()
+    """Diagnostics of which what blocks contribute is joined step by step, and not of the steps' mean."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartialSteps:
+    """What some blocks contribute to steps that depend on others too."""
+
+    key: ShardKey
+    """The blocks."""
+    numbers: tuple[int, ...]
+    """The steps."""
+    values: Array
+    """Of shape (steps, components, points), or (1, components, points) of the steps' mean."""
+    others: Mapping[str, Array] = field(default_factory=dict)
+    """The same of the operators' further inputs, by their text; of the steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoldReceipt:
+    """What a fold task has done; it counts once the driver has committed it."""
+
+    roster: str
+    """Digest of the lane's roster."""
+    alike: tuple[Alike, ...]
+    """The next states of its shards."""
+    partials: tuple[PartialSteps, ...]
+    """What must be merged with other blocks' before it can be folded."""
+    errors: Mapping[str, str]
+    """What failed in users' operators."""
+    bytes: int
+    """Bytes of the blocks."""
+    started_s: float
+    """When it began (seconds since the epoch)."""
+    ended_s: float
+    """When it ended."""
