@@ -8,7 +8,7 @@ import numpy as np
 
 from bbflow.ensemble.fitting import fitting
 from bbflow.ensemble.grid import CommonGrid
-from bbflow.errors import ConfigError, nearest
+from bbflow.errors import ConfigError, nearest, one_line
 from bbflow.operators.space.grid import Grid
 from bbflow.operators.steps import Array
 
@@ -125,7 +125,7 @@ class ScoreReference:
         Raises
         ------
         ConfigError
-            If it has several times in a span of which the field is no mean.
+            If it has several times in a span of which the field is no mean, or can't be read.
         """
         if self._time is None:
             return self._fit(np.asarray(self._values.values, "f8"))
@@ -137,8 +137,11 @@ class ScoreReference:
                 f"scores: {self._name} has {len(own)} times in a span of which the members' field is no mean: make the "
                 "same of it first, one time for each span"
             )
-        values: xr.DataArray = self._values.isel({self._time: own})
-        return self._fit(np.asarray(values.mean(self._time).values, "f8"))
+        try:
+            values: xr.DataArray = self._values.isel({self._time: own}).mean(self._time)
+            return self._fit(np.asarray(values.values, "f8"))
+        except (OSError, RuntimeError, ValueError) as error:  # as readers of Zarr and NetCDF say that bytes are wrong
+            raise ConfigError(f"scores: {self._name} can't be read: {one_line(str(error))}") from None
 
     @property
     def period(self) -> str:

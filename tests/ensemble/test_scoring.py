@@ -1,5 +1,7 @@
 """Scores against scores, xskillscore and properscoring, and of an ensemble whose members run."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -11,10 +13,13 @@ from test_gathering import analysis_in
 from bbflow.ensemble import scoring
 from bbflow.ensemble.folding import room_for
 from bbflow.ensemble.gathering import EnsembleFold
+from bbflow.ensemble.grid import CommonGrid
+from bbflow.ensemble.reference import ScoreReference
 from bbflow.errors import ConfigError
 from bbflow.operators.fold import fold_steps
 from bbflow.operators.operator import Operator
 from bbflow.operators.parse import parse_operators
+from bbflow.operators.space.grid import Grid
 from bbflow.operators.state import StateLayout
 
 N, POINTS = 7, 60
@@ -368,6 +373,22 @@ def test_a_reference_that_does_not_fit_is_said_in_one_line_and_costs_the_scores_
     with xr.open_zarr(store) as found:
         np.testing.assert_allclose(found.tas_step_mean, values[:-1].mean(0), rtol=1e-12)
         assert message in found.attrs["bbflow_without_scores"]["tas_step"]
+
+
+@pytest.mark.filterwarnings("ignore:Consolidated metadata")
+def test_a_reference_s_times_in_a_span_are_averaged_for_means_alone(tmp_path):
+    values = np.stack([field(6, step) for step in range(3)])
+    path = Path(stored(tmp_path / "truth.zarr", values))
+    grid = CommonGrid(member="1", units="days since 2001-01-01", calendar="standard", fields={}, coordinates={})
+    target = Grid(("lat", "lon"), (3, 4), {"lat": LATITUDES, "lon": LONGITUDES}, {})
+    of_means, of_others = (
+        ScoreReference(path, "tas", grid, target, units="K", remap="", averages=averages) for averages in (True, False)
+    )
+    begin, end = (grid.instant(number, grid.clock) for number in (0.0, 1.0))
+    np.testing.assert_allclose(of_means.at(begin, end), values.mean(0).reshape(-1))
+    np.testing.assert_array_equal(of_others.at(begin, begin), values[0].reshape(-1))
+    with pytest.raises(ConfigError, match="has 3 times in a span of which the members' field is no mean"):
+        of_others.at(begin, end)
 
 
 @pytest.mark.parametrize(
