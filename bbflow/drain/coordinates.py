@@ -5,10 +5,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from bbflow.operators.decoding import written_fill
 from bbflow.stream.cf import StreamAttributes
 from bbflow.stream.puts import seen
 from bbflow.stream.records import Block
-from bbflow.view.layout import PlacedBlock
+from bbflow.view.layout import PlacedBlock, fill_of
 
 Array = np.ndarray[Any, Any]
 
@@ -30,8 +31,8 @@ class CoordinateStore(Protocol):
     def is_coordinate(self, name: str) -> bool:
         """Whether a coordinate variable of this name is there."""
 
-    def add_coordinate(self, name: str, values: Array) -> None:
-        """Write a coordinate variable."""
+    def add_coordinate(self, name: str, values: Array, *, hole: Any = None) -> None:
+        """Write a coordinate variable; what stands in holes is named, unless the stream names such a value."""
 
 
 def write_coordinates(first: CoordinateStep, stores: Sequence[CoordinateStore], attributes: StreamAttributes) -> None:
@@ -47,8 +48,19 @@ def write_coordinates(first: CoordinateStep, stores: Sequence[CoordinateStore], 
     lacking = {dim: [store for store in stores if not store.is_coordinate(dim)] for dim in sorted(dims & axes)}
     wanted = [dim for dim, those in lacking.items() if those]
     for dim, values in zip(wanted, first.whole(wanted), strict=True):
+        is_hole = _holes([block for block in arrays if block.name == dim])
+        hole = fill_of(written_fill(attributes.encoding(dim), values.dtype), values.dtype) if is_hole.any() else None
+        whole = values if hole is None else np.where(is_hole, hole, values)
         for store in lacking[dim]:
-            store.add_coordinate(dim, values)
+            store.add_coordinate(dim, whole, hole=hole if values.dtype.kind in "iu" else None)
+
+
+def _holes(blocks: Sequence[Block]) -> Array:
+    """Say which points of a 1-D array are in none of its blocks."""
+    found = np.ones(blocks[0].shape, bool)
+    for block in blocks:
+        found[block.start[0] : block.start[0] + block.count[0]] = False
+    return found
 
 
 def is_same(whole: Array, blocks: Sequence[tuple[Array, Block]]) -> bool:

@@ -15,7 +15,7 @@ from bbflow.drain.forms import Form, form_of, storage_of
 from bbflow.drain.stores import HIDDEN, LAST_HIT, LEFT_OUT, MIXED, NAME
 from bbflow.drain.tables import TYPE, BlockTables, LandedBlock, needs_table, table_name
 from bbflow.errors import ConfigError
-from bbflow.operators.decoding import marks_of, meant_dtype, written_fill
+from bbflow.operators.decoding import marks_of, meant_dtype, named_hole, written_fill
 from bbflow.operators.windows.calendars import dated, shows_gaps
 from bbflow.stream.cf import CF_VERSION, OWN, STEP, Encoding, StreamAttributes
 from bbflow.stream.records import BlockForm
@@ -133,9 +133,9 @@ class RawStore:
         """Whether a coordinate variable of this name is there."""
         return stored_name(name) in self._store.names(stored_name(name))
 
-    def add_coordinate(self, name: str, values: Array) -> None:
-        """Write a coordinate variable."""
-        own, stored = self._described(name, values.dtype), stored_name(name)
+    def add_coordinate(self, name: str, values: Array, *, hole: Any = None) -> None:
+        """Write a coordinate variable; what stands in holes is named, unless the stream names such a value."""
+        own, stored = named_hole(hole) | self._described(name, values.dtype), stored_name(name)
         self._store.create(stored, (stored,), values.shape, values.dtype, own, chunks=values.shape)
         self._store.write(stored, 0, values)
 

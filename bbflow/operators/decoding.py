@@ -47,6 +47,11 @@ def marks_of(encoding: Encoding, dtype: DType) -> dict[str, Any]:
     return told
 
 
+def named_hole(hole: Any) -> dict[str, Any]:
+    """Return the attribute of an array in a store that names what stands in its holes, if there is such a value."""
+    return {} if hole is None else {"missing_value": hole.item()}
+
+
 def infinite_mark(told: Any) -> float | None:
     """Return the number that `marks_of` has told as `_FillValue`; None of others."""
     return unpack("<d", b64decode(told))[0] if isinstance(told, str) else None

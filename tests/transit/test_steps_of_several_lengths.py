@@ -1,5 +1,8 @@
 """Steps of several lengths, times that are rounded or written again, and units that change, through whole analyses."""
 
+import shutil
+import subprocess
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -85,6 +88,24 @@ def test_months_weigh_as_their_bounds_say_or_by_their_days(tmp_path):
     assert float(results.x_year_mean[0, 0]) == pytest.approx(right, rel=1e-12)
     assert float(results.y_year_mean[0, 0]) == pytest.approx(right, rel=1e-12)
     assert outcome.errors == ()
+
+
+@pytest.mark.skipif(not shutil.which("cdo"), reason="CDO isn't installed: 'apt install cdo'")
+def test_yearmonmean_is_that_of_cdo(tmp_path):
+    times = (
+        np.cumsum([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] * 2)[[*range(12), *range(13, 25)]] + 14.0
+    ).tolist()
+    _, results = run(tmp_path, program(times), {"x": ["yearmonmean"]}, window="year")
+    values = np.broadcast_to(np.arange(24.0)[:, None, None], (24, 3, 1))
+    axes = {"lat": ("lat", [-10.0, 0.0, 10.0], {"units": "degrees_north"})}
+    axes |= {"lon": ("lon", [0.0], {"units": "degrees_east"})}
+    told = {name.removeprefix("time/"): text for name, text in DAYS.items()}
+    dataset = xr.Dataset({"x": (("time", "lat", "lon"), values)}, {"time": ("time", times, told), **axes})
+    dataset.to_netcdf(tmp_path / "in.nc", engine="scipy")
+    command = ["cdo", "-s", "-b", "F64", "yearmonmean", "in.nc", "out.nc"]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+    with xr.open_dataset(tmp_path / "out.nc", engine="scipy", decode_times=False) as theirs:
+        np.testing.assert_allclose(results.x_year_mean, theirs.x.values[:, :, 0], rtol=1e-12)
 
 
 def test_that_steps_of_several_lengths_count_alike_is_said(tmp_path):

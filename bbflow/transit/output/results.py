@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bbflow.configuring.settings import ResultsConfig
-from bbflow.operators.decoding import marks_of
+from bbflow.operators.decoding import marks_of, named_hole
 from bbflow.operators.operator import Axis, Operator
 from bbflow.operators.own.guard import error_of
 from bbflow.operators.windows.calendars import Clock
@@ -170,10 +170,20 @@ class Results:
         return np.asarray(chunks.read(at)[0])
 
     def add_coordinate(
-        self, name: str, values: Array, dims: tuple[str, ...] = (), attributes: Mapping[str, Any] | None = None
+        self,
+        name: str,
+        values: Array,
+        dims: tuple[str, ...] = (),
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        hole: Any = None,
     ) -> None:
-        """Write a coordinate variable; by default one of the stream's, along itself."""
-        given, stored = dict(self._own(name, values) if attributes is None else attributes), stored_name(name)
+        """Write a coordinate variable; by default one of the stream's, along itself.
+
+        What stands in holes is named, unless the stream names such a value.
+        """
+        own = self._own(name, values) if attributes is None else attributes
+        given, stored = named_hole(hole) | dict(own), stored_name(name)
         bounds = stored_name(str(given.pop("bounds", "")))
         given |= {"bounds": bounds} if bounds in self._store else {}
         along = tuple(map(stored_name, dims)) or (stored,)
