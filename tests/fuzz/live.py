@@ -60,14 +60,12 @@ class Peer:
         self.socket = socket.create_connection(split_address(server.tcp))
         self.socket.setblocking(False)
         self.is_gone = False
-        self.seal, self.reader.seal = shake_hands(KEY, self._exchange)()
-
-    def _exchange(self, message):
-        self.say(message)
         self.reader.decode = bytes
-        reply = self.hear()
+        shake_hands(KEY, self.say, self.hear, self._seal_with)
         self.reader.decode = decode_map
-        return reply
+
+    def _seal_with(self, said, heard):
+        self.seal, self.reader.seal = said, heard
 
     def say(self, message, raw=b""):
         with contextlib.suppress(OSError):
