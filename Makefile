@@ -141,9 +141,11 @@ readers-suite: $(VENV)/.test
 test-install: $(VENV)/.test
 	$(BIN)/python -m pytest $(LONG) tests/installing -s
 
-# The sdist and wheels, in dist/, checked. CHROOT: an old Debian, whose compilers they are built with; MACHINES: x86_64 aarch64.
+# The sdist and wheels, in dist/, checked. CHROOT: an old Debian, whose compilers they are built with; MACHINES: x86_64 aarch64;
+# TRY_IN: chroots, each with =PYTHON after it or not, in which a wheel is installed and used.
 release: $(VENV)/.release
-	$(BIN)/python packaging/release.py $(if $(CHROOT),--chroot $(abspath $(CHROOT))) $(if $(MACHINES),--machines $(MACHINES))
+	$(BIN)/python packaging/release.py $(if $(CHROOT),--chroot $(abspath $(CHROOT))) $(if $(MACHINES),--machines $(MACHINES)) \
+		$(if $(TRY_IN),--try-in $(TRY_IN))
 
 # PEGASUS names an installation that you have, MONTAGE a checkout of its montage-workflow-v3; HTCondor and Montage are on PATH.
 pegasus-suite: $(VENV)/.test

@@ -11,9 +11,8 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import time
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -133,7 +132,7 @@ def build_wheel(sdist: Path, machine: str, compilers: Path | None, adios2: Mappi
         archive.extractall(source, filter="data")
     (checkout,) = source.glob("bbflow-*")
     compiler = str(compilers / "g++") if compilers else "g++"
-    environment = {"CXX": compiler, "BBFLOW_CPU": "all"}
+    environment = {"CXX": compiler, "BBFLOW_CPU": "all", "LDFLAGS": "-s"}
     if compilers:
         environment["CXXFLAGS"] = f"-isystem {HEADERS}"
     prefixes = [*adios2.values(), with_stubs(adios2[WITH_NEW_TEXTS], compiler, f"{WITH_NEW_TEXTS}-stubs")]
@@ -150,37 +149,52 @@ def build_wheel(sdist: Path, machine: str, compilers: Path | None, adios2: Mappi
     shutil.rmtree(made, ignore_errors=True)
     python("pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", made, checkout, **environment)
     (wheel,) = made.glob("*.whl")
-    python("auditwheel", "repair", "--exclude", "libadios2*", "--strip", "-w", ROOT / "dist", wheel)
+    python("auditwheel", "repair", "--exclude", "libadios2*", "-w", ROOT / "dist", wheel)
     (repaired,) = (ROOT / "dist").glob(f"*{machine}.whl")
     python("auditwheel", "show", repaired)
     return repaired
 
 
-def try_wheel(wheel: Path, chroot: Path | None) -> None:
-    """Install a wheel in a bare environment, of a chroot or of this Python, as far as the first statistics."""
-    inside = ["chroot", chroot] if chroot else []
-    root = chroot or Path("/")
-    with ExitStack() as mounted, tempfile.TemporaryDirectory(dir=root / "tmp") as folder:
-        for kind, target in (("proc", "proc"), ("tmpfs", "dev/shm")) if chroot else ():
-            run("mount", "-t", kind, kind, root / target)
-            mounted.callback(run, "umount", root / target)
-        place = Path("/", Path(folder).relative_to(root))
+TRY = """
+set -e
+cd "$1"; shift
+export PATH="$PATH:/usr/sbin:/sbin:/usr/bin:/bin"
+! command -v g++ || echo "there is a compiler, which isn't needed"
+if "$1" -c "import adios2" 2>/dev/null; then extra= site=--system-site-packages; else extra="[adios2]" site=; fi
+"$1" -m venv $site bare
+begun=$(date +%s)
+bare/bin/pip install -q "$2$extra"
+bare/bin/bbflow run analysis.yml -- bare/bin/python model.py
+bare/bin/python result.py
+echo "$(. /etc/os-release && echo $PRETTY_NAME), $(bare/bin/python -VV | head -n 1), ADIOS2" \
+    "$(bare/bin/python -c "import adios2; print(adios2.__version__)"), $(uname -m):" \
+    "from pip to the first statistics in $(($(date +%s) - begun)) s"
+bare/bin/bbflow doctor
+"""
+"""Tries a wheel in a folder, with a Python, and with an ADIOS2 that it has or with PyPI's."""
+BASE = f"{sys.base_prefix}/bin/python3"
+"""The Python that this one's environment was made of."""
+
+
+def try_wheel(wheels: Iterable[Path], chroot: Path = Path("/"), interpreter: str = BASE) -> None:
+    """Install the wheel in a bare environment, of a chroot or of this system, and go as far as the first statistics."""
+    inside = [] if chroot == Path("/") else ["chroot", chroot]
+    machine = subprocess.run([*inside, "uname", "-m"], check=True, capture_output=True, text=True).stdout.strip()
+    (wheel,) = (each for each in wheels if each.stem.endswith(machine))
+    with ExitStack() as mounted, tempfile.TemporaryDirectory(dir=chroot / "tmp") as folder:
+        for kind, target in (("proc", "proc"), ("tmpfs", "dev/shm")) if inside else ():
+            (chroot / target).mkdir(exist_ok=True)
+            run("mount", "-t", kind, kind, chroot / target)
+            mounted.callback(run, "umount", chroot / target)
         for name, text in {"model.py": MODEL, "analysis.yml": CONFIG, "result.py": RESULT}.items():
             Path(folder, name).write_text(text)
         shutil.copy(wheel, folder)
-        interpreter = "python3" if chroot else sys.executable
-        script = f"""
-            set -e; cd {place}; export PATH=$PATH:/usr/sbin:/sbin:/usr/bin:/bin
-            ! command -v g++ || echo "there is a compiler, which isn't needed"
-            {interpreter} -m venv bare
-            bare/bin/pip install -q '{place / wheel.name}[adios2]'
-            bare/bin/bbflow doctor
-            bare/bin/bbflow run analysis.yml -- bare/bin/python model.py
-            bare/bin/python result.py
-        """
-        start = time.monotonic()
-        run(*inside, "sh", "-c", script)
-        print(f"{wheel.name} in {chroot or 'this system'}: {time.monotonic() - start:.0f} s")
+        place = Path("/", Path(folder).relative_to(chroot))
+        run(*inside, "sh", "-c", TRY, "sh", place, interpreter, place / wheel.name)
+        if not inside:
+            bill = ROOT / "dist" / f"{wheel.name.partition('-py3')[0]}.cdx.json"
+            python("cyclonedx_py", "environment", "--output-reproducible", "-o", bill, Path(folder, "bare/bin/python"))
+            bill.write_text(bill.read_text().replace(f"file://{folder}/", ""))  # where the wheel was tried
 
 
 def main() -> None:
@@ -188,9 +202,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition(":")[0])
     parser.add_argument("--chroot", type=Path, help="an old Debian with g++, whose C library the wheels ask for")
     parser.add_argument("--machines", nargs="+", default=[os.uname().machine], help="x86_64, aarch64")
-    parser.add_argument(
-        "--try-in", type=Path, nargs="*", default=[], help="chroots with Python 3.11 or newer to try it in"
-    )
+    parser.add_argument("--try-in", nargs="*", default=[], help="CHROOT or CHROOT=PYTHON, to try the wheel there")
     given = parser.parse_args()
     shutil.rmtree(ROOT / "dist", ignore_errors=True)
     python("build", "--sdist", "--no-isolation", "--skip-dependency-check", "--outdir", ROOT / "dist", ROOT)
@@ -201,8 +213,10 @@ def main() -> None:
     python("twine", "check", "--strict", sdist, *wheels)
     # Several packages are meant, and so are files that are equal (empty ones, and the engine's sources).
     python("check_wheel_contents", "--ignore", "W002,W009", *wheels)
-    for place in (None, *given.try_in):
-        try_wheel(wheels[0], place)
+    try_wheel(wheels)
+    for place in given.try_in:
+        chroot, _, interpreter = place.partition("=")
+        try_wheel(wheels, Path(chroot), interpreter or "python3")
     for file in (sdist, *wheels):
         print(f"{file.name}: {file.stat().st_size / 1e6:.1f} MB")
 
