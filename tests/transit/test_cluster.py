@@ -5,6 +5,7 @@ import signal
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,6 +21,7 @@ from bbflow.transit.clusters.dask_cluster import connected_cluster, dask_here
 from bbflow.transit.clusters.local_cluster import local_cluster
 from bbflow.transit.clusters.tasks import take
 from bbflow.zarr_store.growing import GrowingZarr
+from testsupport.waiting import until
 
 
 @pytest.fixture
@@ -141,3 +143,16 @@ def test_a_cluster_of_a_run_rests_while_nothing_is_to_be_done():
 def periods_ms(dask_worker=None, dask_scheduler=None):
     callbacks = (dask_worker or dask_scheduler).periodic_callbacks
     return {name: callback.callback_time for name, callback in callbacks.items()}
+
+
+@pytest.mark.parametrize("processes", [0, 1])
+def test_many_tasks_that_are_submitted_at_once_get_what_those_before_have_come_to(processes, monkeypatch):
+    monkeypatch.setattr(dask_cluster, "WORKER_TIMEOUT_S", 0.1)
+    host, done = socket.gethostname(), []
+    with local_cluster(WorkersConfig(processes=processes)) as cluster:
+        first = cluster.submit_all(divmod, [((number, 3), host) for number in range(20)], lambda: done.append(1))
+        then = cluster.submit_all(max, [((other, each), host) for each, other in pairwise(first)], lambda: None)
+        assert take(then) == [max(divmod(number, 3), divmod(number - 1, 3)) for number in range(1, 20)]
+        until(lambda: len(done) == 20)
+        with pytest.raises(NodeError, match=r"no .*worker runs on elsewhere"):
+            cluster.submit_all(divmod, [((1, 2), host), ((1, 2), "elsewhere")], lambda: None)

@@ -7,6 +7,8 @@ from bbflow.errors import NodeError
 
 T_co = TypeVar("T_co", covariant=True)
 
+Work = tuple[tuple[Any, ...], str]
+"""Arguments of a task, and the host that it must run on."""
 ASIDE_THREADS = 1
 """Of each worker's threads this many don't fold, if it has more: what ends is published, and steps drain, beside it."""
 
@@ -79,3 +81,8 @@ class Cluster(Protocol):
         NodeError
             If no worker runs on the host.
         """
+
+    def submit_all(
+        self, function: Callable[..., Any], works: Sequence[Work], done: Callable[[], None], *, beside: bool = False
+    ) -> Sequence[SubmittedTask[Any]]:
+        """Run a function with each of some arguments, as `submit` does; for many this takes less than one by one."""

@@ -14,6 +14,8 @@ from typing import Any
 from urllib.parse import urlparse
 
 import dask
+from dask.base import annotate
+from dask.delayed import delayed
 from distributed import Client, Future, KilledWorker, LocalCluster, secede
 from distributed.client import FutureCancelledError
 from distributed.comm.core import CommClosedError
@@ -24,7 +26,7 @@ from bbflow.errors import ConfigError, NodeError
 from bbflow.host.atomic import PRIVATE, write_whole
 from bbflow.host.leftovers import scratch
 from bbflow.transit.clusters.aside import yield_to_folds
-from bbflow.transit.clusters.cluster import ASIDE_THREADS, TaskLostError, WorkerKilledError
+from bbflow.transit.clusters.cluster import ASIDE_THREADS, TaskLostError, Work, WorkerKilledError
 from bbflow.transit.clusters.dask_settings import dask_settings
 from bbflow.transit.clusters.security import security_of
 
@@ -116,6 +118,11 @@ def call_beside(packed: bytes, *results: Any) -> Any:
     return call_packed(packed, *results)
 
 
+def _packed(function: Callable[..., Any], arguments: Sequence[Any]) -> "tuple[bytes, list[Future[Any]]]":
+    given = [item for item in arguments if not isinstance(item, DaskTask)]
+    return pickle.dumps((function, given)), [item.future for item in arguments[len(given) :]]
+
+
 class DaskCluster:
     """Runs tasks on the Dask workers of the BB nodes' hosts.
 
@@ -197,18 +204,33 @@ class DaskCluster:
         NodeError
             If no worker runs on the host, nor comes within `WORKER_TIMEOUT_S`.
         """
-        if not self._has_worker(host):
-            known = ", ".join(self._hosts) or "none"
-            raise NodeError(
-                f"no Dask worker runs on {host}, where a BB node is, and none came within {WORKER_TIMEOUT_S:.0f} s "
-                f"(workers run on: {known}): start one there with 'bbflow dask worker'"
-            )
+        self._check_worker(host)
         key = (self._group_of(function), next(self._numbers))
-        given = [item for item in arguments if not isinstance(item, DaskTask)]
-        packed, awaited = pickle.dumps((function, given)), [item.future for item in arguments[len(given) :]]
+        packed, awaited = _packed(function, arguments)
         with dask.config.set(UNWARNED), _failures():
             call = call_beside if beside else call_packed
             future = self.client.submit(call, packed, *awaited, key=key, workers=sorted(self._hosts[host]))
+        return self._watched(future, host, done)
+
+    def submit_all(
+        self, function: Callable[..., Any], works: Sequence[Work], done: Callable[[], None], *, beside: bool = False
+    ) -> list[DaskTask]:
+        """Run a function with each of some arguments, as `Cluster.submit_all` does: the scheduler gets one graph."""
+        if len(works) < 2:  # of one a graph takes longer
+            return [self.submit(function, *arguments, host=host, done=done, beside=beside) for arguments, host in works]
+        for host in {host for _, host in works}:
+            self._check_worker(host)
+        group, call = self._group_of(function), delayed(call_beside if beside else call_packed, pure=False)
+        graph = []
+        for arguments, host in works:
+            packed, awaited = _packed(function, arguments)
+            with annotate(workers=sorted(self._hosts[host])):
+                graph.append(call(packed, *awaited, dask_key_name=(group, next(self._numbers))))
+        with dask.config.set(UNWARNED), _failures():
+            futures = self.client.compute(graph, optimize_graph=False)
+        return [self._watched(future, host, done) for future, (_, host) in zip(futures, works, strict=True)]
+
+    def _watched(self, future: "Future[Any]", host: str, done: Callable[[], None]) -> DaskTask:
         self._waiting[future] = host
 
         def ended(future: "Future[Any]") -> None:
@@ -229,15 +251,18 @@ class DaskCluster:
             self._groups[name] = self.client.submit(int, key=(f"{name}-{self._token}", "group"))
         return f"{name}-{self._token}"
 
-    def _has_worker(self, host: str) -> bool:
+    def _check_worker(self, host: str) -> None:
         deadline_s = time.monotonic() + WORKER_TIMEOUT_S
         while host not in self._hosts:
             if time.monotonic() > deadline_s:
-                return False
+                known = ", ".join(self._hosts) or "none"
+                raise NodeError(
+                    f"no Dask worker runs on {host}, where a BB node is, and none came within {WORKER_TIMEOUT_S:.0f} s "
+                    f"(workers run on: {known}): start one there with 'bbflow dask worker'"
+                )
             self._hosts = self._find_hosts()
             if host not in self._hosts:
                 time.sleep(POLL_S)
-        return True
 
     def close(self) -> None:
         """Leave the scheduler."""

@@ -2,18 +2,15 @@
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Any, Generic, TypeVar
 
 from bbflow.errors import NodeError
-from bbflow.transit.clusters.cluster import Cluster, SubmittedTask, WorkerKilledError
+from bbflow.transit.clusters.cluster import Cluster, SubmittedTask, Work, WorkerKilledError
 
 WORKER_DEATHS = 5
 """A batch whose workers die this many times is at fault itself."""
 
 B = TypeVar("B")
-Work = tuple[tuple[Any, ...], str]
-"""Arguments of a task, and the host that it must run on."""
 
 
 def take(tasks: Sequence[SubmittedTask[Any]]) -> list[Any]:
@@ -82,9 +79,8 @@ class TaskBatch(Generic[B]):
         if not works:
             done()
 
-    def _submit(self) -> list[SubmittedTask[Any]]:
-        submit = partial(self._cluster.submit, self._function, done=self._done, beside=self._beside)
-        return [submit(*work, host=host) for work, host in self._works]
+    def _submit(self) -> Sequence[SubmittedTask[Any]]:
+        return self._cluster.submit_all(self._function, self._works, self._done, beside=self._beside)
 
     def results(self) -> list[Any] | None:
         """Return the results; None while a task runs.

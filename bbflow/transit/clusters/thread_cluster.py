@@ -11,7 +11,7 @@ from typing import Any
 
 from bbflow.errors import NodeError
 from bbflow.transit.clusters.aside import yield_to_folds
-from bbflow.transit.clusters.cluster import ASIDE_THREADS
+from bbflow.transit.clusters.cluster import ASIDE_THREADS, Work
 
 CLOSING_S = 30.0
 """How long to wait at the end for tasks whose results nobody wants any more."""
@@ -29,7 +29,7 @@ class ThreadTask(Future[Any]):
         """Do nothing: a task whose result is lost with its worker isn't told of any more."""
 
 
-Work = tuple[ThreadTask, Callable[..., Any], tuple[Any, ...], Callable[[], None]]
+ThreadWork = tuple[ThreadTask, Callable[..., Any], tuple[Any, ...], Callable[[], None]]
 """What is to come, function and arguments, tasks among them, and what is called in the end."""
 
 
@@ -46,9 +46,9 @@ class ThreadCluster:
         self._host = socket.gethostname()
         self.threads = threads
         """That fold."""
-        self._works: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+        self._works: queue.SimpleQueue[ThreadWork | None] = queue.SimpleQueue()
         self._serving = [self._start(self._serve) for _ in range(threads + ASIDE_THREADS)]
-        self._beside: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+        self._beside: queue.SimpleQueue[ThreadWork | None] = queue.SimpleQueue()
         self._beside_idle = threading.Semaphore(0)
         """Counts the threads that wait for work beside the folds; there are as many as had work at once."""
         self._beside_serving: list[threading.Thread] = []
@@ -85,6 +85,12 @@ class ThreadCluster:
         else:
             self._works.put(work)
         return task
+
+    def submit_all(
+        self, function: Callable[..., Any], works: Sequence[Work], done: Callable[[], None], *, beside: bool = False
+    ) -> list[ThreadTask]:
+        """Run a function with each of some arguments, as `Cluster.submit_all` does."""
+        return [self.submit(function, *arguments, host=host, done=done, beside=beside) for arguments, host in works]
 
     @staticmethod
     def _start(target: Callable[..., None], *arguments: Any) -> threading.Thread:
@@ -126,7 +132,7 @@ class ThreadCluster:
         self.close()
 
 
-def _run(work: Work) -> None:
+def _run(work: ThreadWork) -> None:
     task, function, arguments, _ = work
     try:
         task.set_result(function(*(item.result() if isinstance(item, ThreadTask) else item for item in arguments)))

@@ -17,8 +17,8 @@ from bbflow.transit.chain.comparing import check_field
 from bbflow.transit.chain.rosters import RosterFiles
 from bbflow.transit.chain.saved import SavedState
 from bbflow.transit.chain.taking_over import carried_on
-from bbflow.transit.clusters.cluster import SubmittedTask, TaskLostError, WorkerKilledError
-from bbflow.transit.clusters.tasks import TaskBatch, Work, let_go
+from bbflow.transit.clusters.cluster import SubmittedTask, TaskLostError, Work, WorkerKilledError
+from bbflow.transit.clusters.tasks import TaskBatch, let_go
 from bbflow.transit.driver.holding import hold_fields
 from bbflow.transit.driver.opening import FirstStep
 from bbflow.transit.driver.placing import StreamArrays, place_diagnostics, write_field_coordinates, write_referenced
@@ -71,7 +71,7 @@ class FoldStage(PacedStage):
         self._rows_directory = self.run.config.output / ROWS_DIRECTORY
         self._rows_directory.mkdir(parents=True, exist_ok=True)
         self._tasks: TaskBatch[Batch] | None = None
-        self._taken: list[SubmittedTask[FoldReceipt]] = []
+        self._taken: Sequence[SubmittedTask[FoldReceipt]] = ()
         """The last batch's tasks, until the next ones are submitted: Dask's client says at most one thing in 10 ms, and
         that a task must not run again is said behind what follows it, in one message."""
         self._publications: list[Publication] = []
@@ -288,7 +288,7 @@ class FoldStage(PacedStage):
 
         self._tasks = TaskBatch(self.run.cluster, batch, fold_lane, works(), self.run.wake, guarded)
         let_go(self._taken)
-        self._taken = []
+        self._taken = ()
 
     def _lane_works(self, batch: Batch, site: FoldSite, *, holds: bool) -> list[Work]:
         found = []

@@ -14,7 +14,7 @@ from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.chain.saved import SavedState
 from bbflow.transit.chain.saving import Saving
-from bbflow.transit.clusters.cluster import ASIDE_THREADS, SubmittedTask
+from bbflow.transit.clusters.cluster import ASIDE_THREADS, SubmittedTask, Work
 from bbflow.transit.clusters.tasks import take
 from bbflow.transit.driver.reducing import Reducing
 from bbflow.transit.driver.run_context import Running
@@ -194,7 +194,7 @@ class Publishing:
         return {key: (*reducing.fields[key], found[key]) for key in reducing.fields}, errors
 
     def _reducing(self, closing: Closing, kept: Kept) -> Reducing:
-        return Reducing(closing, kept, self.fields, self._run.nodes, self._lanes, self.submit)
+        return Reducing(closing, kept, self.fields, self._run.nodes, self._lanes, self._submit_beside)
 
     @property
     def _lanes(self) -> int:
@@ -203,6 +203,9 @@ class Publishing:
 
     def _filter(self, diagnostic: str, name: str) -> Filter:
         return next(item for item in self._run.config.diagnostics[diagnostic].filters if item.name == name)
+
+    def _submit_beside(self, function: Any, works: Sequence[Work]) -> Sequence[SubmittedTask[Any]]:
+        return self._run.cluster.submit_all(function, works, self._run.wake, beside=True)
 
     def submit(self, node: str, function: Any, *arguments: Any, beside: bool = False) -> Any:
         """Run a task on a node's host, as `Cluster.submit` does."""
@@ -233,9 +236,8 @@ class Publishing:
 
     def on_nodes(self, function: Callable[..., None], *arguments: Any) -> None:
         """Call a function of each node's directory of states and some arguments, where the states lie."""
-        nodes = self._run.nodes.items()
-        pending = [self.submit(name, function, node.state_directory, *arguments) for name, node in nodes]
-        take(pending)
+        works = [((node.state_directory, *arguments), node.host) for node in self._run.nodes.values()]
+        take(self._run.cluster.submit_all(function, works, self._run.wake))
 
     def publish_rows(self, states: Iterable[ShardState], number: int) -> list[Path]:
         """Move the rows that passed filters into their tables.

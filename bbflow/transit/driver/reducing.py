@@ -3,11 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from math import prod
 from typing import Any
 
 from bbflow.net.contact import NodeAddress
-from bbflow.transit.clusters.cluster import SubmittedTask
+from bbflow.transit.clusters.cluster import SubmittedTask, Work
 from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.publish import FieldWork, hand_over
@@ -47,8 +48,8 @@ class Reducing:
         Addresses by name.
     lanes
         How many tasks share a node's fields.
-    submit
-        Runs a function on a node's host.
+    submit_all
+        Runs a function with each of some arguments, on their hosts, beside the folds.
     """
 
     def __init__(
@@ -58,10 +59,10 @@ class Reducing:
         fields: Mapping[str, ResultField],
         nodes: Mapping[str, NodeAddress],
         lanes: int,
-        submit: Callable[..., SubmittedTask[Any]],
+        submit_all: Callable[[Callable[..., Any], Sequence[Work]], Sequence[SubmittedTask[Any]]],
     ) -> None:
         self._closing, self._kept, self._fields = closing, kept, fields
-        self._nodes, self._lanes, self._submit = nodes, lanes, submit
+        self._nodes, self._lanes, self._submit_all = nodes, lanes, submit_all
         self._order = {node: number for number, node in enumerate(sorted(nodes))}
         self._shards = {key: _by_node(kept.of(key)) for key in kept.config.diagnostics}
 
@@ -120,17 +121,21 @@ class Reducing:
 
     def submit(
         self, function: Callable[..., Any], targets: Mapping[str, Mapping[str, Chunk]] | None = None
-    ) -> list[SubmittedTask[Any]]:
+    ) -> Sequence[SubmittedTask[Any]]:
         """Run a task for each job: `function` gets the works of its node, and what the others hand over."""
-        tasks = []
+        homes, handed = [], []
         for job in self.jobs:
             own: Sequence[FieldWork] = job.works[job.node]
             if targets is not None:
                 own = [replace(work, targets=targets[key]) for key, work in zip(job.keys, own, strict=True)]
-            further = ((node, works) for node, works in job.works.items() if node != job.node)
-            others = [self._submit(node, hand_over, works, beside=True) for node, works in further]
-            tasks.append(self._submit(job.node, function, own, *others, beside=True))
-        return tasks
+            homes.append((own, self._nodes[job.node].host))
+            handed += [((works,), self._nodes[node].host) for node, works in job.works.items() if node != job.node]
+        others = iter(self._submit_all(hand_over, handed))
+        counts = [len(job.works) - 1 for job in self.jobs]
+        return self._submit_all(
+            function,
+            [((own, *islice(others, count)), host) for (own, host), count in zip(homes, counts, strict=True)],
+        )
 
 
 def _by_node(states: Sequence[FieldStates]) -> dict[str, list[FieldStates]]:
