@@ -217,7 +217,9 @@ def test_it_comes_to_rest_and_the_storage_has_what_the_namespace_says(program):
                 bench.wait(10.0)
         image = bench.master._core.image
         assert (dict(image.dirty), dict(image.misplaced), set(image.busy), set(image.orphans)) == ({}, {}, set(), set())
-        shown = {inode.stored_path: inode.facts for inode in image.inodes.values() if inode.kind == FILE}
+        files = [inode for inode in image.inodes.values() if inode.kind == FILE]
+        assert {inode.ino for inode in files if inode.lost} <= bench.master._write_back.losses.keys()
+        shown = {inode.stored_path: inode.facts for inode in files if not inode.lost}
         hidden = {name for name in bench.objects if any(name == one or (one.endswith("/") and name.startswith(one))
                                                         for one in image.hidden)}  # fmt: skip
         assert shown == {name: facts for name, facts in bench.objects.items() if name not in hidden}
