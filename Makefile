@@ -31,7 +31,7 @@ LONG := --timeout 600
 test-slow: $(VENV)/.test
 	$(PYTEST) $(LONG) -m slow
 
-# The mount with ThreadSanitizer, and its tests; SANITIZE names some of them.
+# Engine, kernels and mount with GCC's sanitizers, and their tests. SANITIZE="--only thread --part mount" takes one.
 sanitize: $(VENV)/.test
 	$(TOOLS) $(BIN)/python tests/sanitizing.py $(SANITIZE)
 

@@ -1,8 +1,10 @@
-"""The mount with GCC's ThreadSanitizer, and its tests (``make sanitize``): what it finds is an error.
+"""Engine, kernels and mount with GCC's sanitizers, and their tests (``make sanitize``): what they find is an error.
 
-The checkout's files are copied beside what was built, and tested there.
+The checkout's files are copied beside what was built, and tested there. Processes that load a library get the
+sanitizer's own before all others; the mount is a program, and has it.
 """
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -10,41 +12,115 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-FOLDER = ROOT / "build/sanitize/thread"
+LIBRARIES = {
+    "mount": {"bbflow-mount": "bbflow/mount/bbflow-mount"},
+    "engine": {
+        "bbflow_adios2": "adios2-engine/bbflow_adios2/libbbflow_adios2.so",
+        "bbflow_engine": "adios2-engine/bbflow_adios2/libbbflow_engine_*.so",
+        "bbflow_gates": "bbflow/landing/libbbflow_gates.so",
+    },
+    "kernels": {"bbflow_fold": "bbflow/operators/libbbflow_fold.so"},
+}
+"""What is built for each part, and where the packages have it."""
+AS_IT_IS = "adios2-engine/bbflow_adios2/libbbflow_preload.so"
+"""It comes first into programs of all kinds, before a sanitizer's library could."""
+SANITIZERS = {"thread": ("thread", "libtsan.so"), "address": ("address,undefined", "libasan.so")}
+"""What GCC is told, and what is loaded."""
+OPTIONS = {
+    # Python's own memory isn't given back at its end.
+    "ASAN_OPTIONS": "detect_leaks=0:log_path={reports}/address",
+    "UBSAN_OPTIONS": "print_stacktrace=1:log_path={reports}/undefined",
+    # Python forks while it has threads.
+    "TSAN_OPTIONS": "die_after_fork=0:suppressions={suppressions}:log_path={reports}/thread",
+}
+ENGINE = ("types", "order", "patterns", "room", "offers", "spill", "takeover", "tcp", "tls", "fabric", "ranks")
+KERNELS = ("fold", "histogram", "percentiles", "extreme_times", "shape")
+TESTS = {
+    "mount": ["tests/mount"],
+    "engine": [
+        *(f"adios2-engine/tests/test_engine_{name}.py" for name in ENGINE),
+        "adios2-engine/tests/test_reader_steps.py",
+    ],
+    "kernels": [
+        *(f"tests/operators/test_operators_{name}.py" for name in KERNELS),
+        "tests/operators/test_remap_blocks.py",
+        "tests/operators/test_space_levels.py",
+    ],
+}
 
 
-def build() -> Path:
-    """Build the mount with the sanitizer; return a copy of the checkout that has it."""
+def build(name: str, parts: list[str]) -> Path:
+    """Build some parts with a sanitizer; return a copy of the checkout that has them, and the others as they are."""
+    folder = ROOT / "build/sanitize" / name
     adios2 = next((ROOT / "build").glob("adios2-*/adios2"))
     words = ["-DCMAKE_BUILD_TYPE=RelWithDebInfo", f"-DBBFLOW_ADIOS2={adios2}", "-DBBFLOW_CPU=own"]
-    words += ["-DCMAKE_CXX_FLAGS=-fsanitize=thread -fno-omit-frame-pointer"]
-    subprocess.run(["cmake", "-S", ROOT, "-B", FOLDER, "-G", "Ninja", *words], check=True, stdout=subprocess.DEVNULL)
-    subprocess.run(["cmake", "--build", FOLDER, "--target", "bbflow-mount"], check=True)
-    tree = FOLDER / "tree"
+    words += [f"-DCMAKE_CXX_FLAGS=-fsanitize={SANITIZERS[name][0]} -fno-omit-frame-pointer"]
+    subprocess.run(["cmake", "-S", ROOT, "-B", folder, "-G", "Ninja", *words], check=True, stdout=subprocess.DEVNULL)
+    targets = [target for part in parts for target in LIBRARIES[part]]
+    subprocess.run(["cmake", "--build", folder, "--target", *targets], check=True)
+    tree = folder / "tree"
     shutil.rmtree(tree, ignore_errors=True)
-    listed = subprocess.check_output(["git", "ls-files", "-z"], cwd=ROOT, text=True)
-    for file in filter(None, listed.split("\0")):
+    listed = subprocess.check_output(["git", "ls-files", "-z"], cwd=ROOT, text=True).rstrip("\0").split("\0")
+    made = [AS_IT_IS, *(pattern for part in LIBRARIES.values() for pattern in part.values())]
+    for file in [*listed, *(str(found.relative_to(ROOT)) for pattern in made for found in ROOT.glob(pattern))]:
         (tree / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / file, tree / file)
-    shutil.copy2(FOLDER / "bin/bbflow-mount", tree / "bbflow/mount")
+    for pattern in (pattern for part in parts for pattern in LIBRARIES[part].values()):
+        for file in folder.glob(f"[bl]i[nb]/{Path(pattern).name}"):
+            shutil.copy2(file, tree / pattern.rpartition("/")[0])
     return tree
 
 
-def check(tree: Path, tests: list[str]) -> bool:
-    """Run tests; return whether they passed and the sanitizer found nothing."""
-    reports = FOLDER / "reports"
+def tools(folder: Path) -> Path:
+    """Make a folder of compilers that load no sanitizer: GCC's programs and shells don't live with one."""
+    folder.mkdir(exist_ok=True)
+    for name in ("cmake", "cc", "c++", "gcc", "g++", "sh"):
+        if found := shutil.which(name):
+            words = f"os.execv({found!r}, [{found!r}, *sys.argv[1:]])"
+            code = f"import os, sys\nos.environ.pop('LD_PRELOAD', None)\n{words}\n"
+            (folder / name).write_text(f"#!{sys.executable}\n{code}")
+            (folder / name).chmod(0o755)
+    return folder
+
+
+def check(name: str, part: str, tree: Path, tests: list[str]) -> bool:
+    """Run tests with a sanitizer; return whether they passed and it found nothing."""
+    reports = tree.parent / f"reports-{part}"
     shutil.rmtree(reports, ignore_errors=True)
     reports.mkdir()
-    env = os.environ | {"TSAN_OPTIONS": f"log_path={reports}/thread", "PYTHONPATH": str(tree)}
+    suppressions = ROOT / "tests/sanitizing.supp"
+    env = {key: text.format(reports=reports, suppressions=suppressions) for key, text in OPTIONS.items()}
+    env["PYTHONPATH"] = f"{tree}:{tree / 'adios2-engine'}"
+    if part != "mount":
+        library = SANITIZERS[name][1]
+        env["PATH"] = f"{tools(tree.parent / 'tools')}:{os.environ['PATH']}"
+        env["LD_PRELOAD"] = subprocess.check_output(["g++", f"-print-file-name={library}"], text=True).strip()
     words = ["-m", "pytest", "-q", "-n0", "--timeout", "600", "-p", "no:cacheprovider", "-m", "not slow", *tests]
-    # The sanitizer wants memory where a kernel that scatters it widely doesn't put it.
-    done = subprocess.run(["setarch", "-R", sys.executable, *words], cwd=tree, env=env, check=False)
+    # ThreadSanitizer wants memory where a kernel that scatters it widely doesn't put it.
+    done = subprocess.run(["setarch", "-R", sys.executable, *words], cwd=tree, env=os.environ | env, check=False)
     found = sorted(file for file in reports.iterdir() if file.stat().st_size)
     for file in found:
         print(file.read_text(errors="replace"), file=sys.stderr)
-    print(f"tests {'passed' if not done.returncode else 'failed'}, {len(found)} reports", flush=True)
+    print(f"{name}, {part}: tests {'passed' if not done.returncode else 'failed'}, {len(found)} reports", flush=True)
     return done.returncode == 0 and not found
 
 
+def main() -> int:
+    """Build and test what is asked for; return an exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", choices=SANITIZERS, help="this sanitizer alone")
+    parser.add_argument("--part", choices=TESTS, help="this part alone")
+    parser.add_argument("tests", nargs="*", help="of the part, these alone")
+    asked = parser.parse_args()
+    if asked.tests and not asked.part:
+        parser.error("tests are those of a --part")
+    parts = [asked.part] if asked.part else [*TESTS]
+    results = []
+    for name in [asked.only] if asked.only else SANITIZERS:
+        tree = build(name, parts)
+        results += [check(name, part, tree, asked.tests or TESTS[part]) for part in parts]
+    return 0 if all(results) else 1
+
+
 if __name__ == "__main__":
-    sys.exit(0 if check(build(), sys.argv[1:] or ["tests/mount"]) else 1)
+    sys.exit(main())
