@@ -5,10 +5,12 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import bbflow_adios2
 import bbflow_catalogs
+import msgspec
 import numpy as np
 import pytest
 from members import MemberStreams, field, gathered
@@ -16,9 +18,12 @@ from test_gathering import analysis_in
 from waves import STEPS, fields
 
 import bbflow
+from bbflow.ensemble.places import STATUS
 from bbflow.ensemble.roster import MemberRoster
 from bbflow.ensemble.settings import suffix_of
+from bbflow.ensemble.status import EnsembleStatus, MemberStatus
 from bbflow.errors import ConfigError, StreamError
+from bbflow.host.atomic import write_whole
 from bbflow.run.ensemble import told_contact
 from bbflow.run.member import SUFFIX_VARIABLE
 
@@ -62,6 +67,29 @@ def test_members_that_run_are_one_lazy_dataset_along_realization(tmp_path):
     for step in range(STEPS):
         np.testing.assert_array_equal(tas[0, step], fields(1, step)[0])
         assert (np.isnan(tas[1, step]) if step < 2 else tas[1, step] == fields(3, step)[0]).all()
+
+
+def test_a_status_that_lags_behind_the_members_ends_no_ensemble_as_incomplete(tmp_path):
+    ensemble = ensemble_in(tmp_path)
+    streams = MemberStreams(ensemble.analysis)
+    (ensemble.output / STATUS).parent.mkdir(exist_ok=True)
+    for name in ("1", "2", "3"):
+        streams.write(name, {"tas": field(name, 0)})
+        streams.end(name)
+
+    def tell(state, last):
+        standings = {"1": "done", "2": "done", "3": last}
+        members = tuple(MemberStatus(name=name, standing=own, attempts=1, times=1) for name, own in standings.items())
+        told = EnsembleStatus(
+            name="", written_s=0, state=state, members=members, open_moments=0, state_bytes=0, shown={}
+        )
+        write_whole(ensemble.output / STATUS, msgspec.json.encode(told))
+
+    tell("running", "announced")  # the last one has begun and ended since
+    later = threading.Timer(1, tell, ("complete", "done"))
+    later.start()
+    assert ensemble.settle()
+    later.join()
 
 
 def test_statistics_and_scores_are_one_tree(tmp_path):
