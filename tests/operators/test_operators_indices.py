@@ -425,3 +425,15 @@ def test_an_index_may_need_a_number_of_days():
     assert np.isnan(first).all()  # 88 days of 1999
     assert whole[0] == 365
     assert np.isnan(whole[1])
+
+
+@CDO
+@pytest.mark.parametrize("name", ["wsdi", "cwd"])
+def test_names_of_runs_that_cdo_lets_go_on_into_the_next_year_are_refused(name, tmp_path):
+    values = np.zeros((400, POINTS))
+    values[362:368] = 300.0  # three days of either year
+    write(tmp_path / "in.nc", values, "mm", np.arange(88.0, 488.0))
+    theirs = cdo(f"etccdi_{name} {tmp_path / 'in.nc'} {'K.nc' if name == 'wsdi' else ''}", tmp_path / "out.nc")
+    assert (theirs == [[0], [6]]).all()
+    with pytest.raises(ConfigError, match="end with the year; CDO's go on into the next one"):
+        parse_diagnostics({"v": [f"etccdi_{name}"]}, ["run"])

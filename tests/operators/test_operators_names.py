@@ -97,7 +97,7 @@ def test_every_name_has_an_example(name, tmp_path, monkeypatch):
     [
         ("monmaen", "unknown name 'monmaen'; did you mean 'monmean'"),
         ("ymonmena", "did you mean 'ymonmean'"),
-        ("etccdi_cddd", "did you mean 'etccdi_cdd'"),
+        ("etccdi_r1mmm", "did you mean 'etccdi_r1mm'"),
         ("timpctl", "takes percentage, but got 0 values: write it like timpctl,90, with quotes around it in a list"),
         ("monmean,5", "takes nothing, but got 1"),
         ("timselmean,10,2", "takes steps, but got 2"),

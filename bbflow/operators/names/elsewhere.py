@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
+from bbflow.operators.names.indices import CROSSING
+
 _LEVELS = "space: {{levels: {{to: [85000, 50000], {}}}}}, docs/space.md#other-levels"
 _PRESSURES = _LEVELS.format("pressure: {a: hyam, b: hybm, surface: ps}, above: linear")
 _HEIGHTS = _LEVELS.format("height: zg")
@@ -33,6 +35,8 @@ ELSEWHERE: Mapping[str, str] = {
          "intlevel3d", "intlevelx3d"),
         _HEIGHTS,
     ),
+    **{name: f"{own}, whose runs end with the year; CDO's go on into the next one and count there"
+       for name, own in CROSSING.items()},
     **dict.fromkeys(("dtr", "eca_dtr"), "of shorter steps or daily extremes: DTR"),
     **{f"remap{how}": _REMAP.format(f"remap{how}") for how in ("con", "nn", "bil", "dis")},
     **{f"remap{how}": _REMAP_BY_FILE for how in ("", "bic", "con2", "ycon", "scon", "laf")},

@@ -181,7 +181,9 @@ ONLY_ECA = (
     *(f"r{percent}{what}" for percent in (75, 90, 95, 99) for what in ("p", "ptot")),
 )
 """CDO has these by years only with other operators, or means something else."""
-ONLY_ETCCDI: Mapping[str, str] = {"wsdi": "WSDI", "csdi": "CSDI", "r95p": "R95pTOT", "r99p": "R99pTOT"}
+CROSSING: Mapping[str, str] = {f"etccdi_{name}": name.upper() for name in ("cdd", "cwd", "wsdi", "csdi")}
+"""CDO's names of indices whose runs go on into the next year there, and count in it: ours end with the year."""
+ONLY_ETCCDI: Mapping[str, str] = {"r95p": "R95pTOT", "r99p": "R99pTOT"}
 """CDO's names after etccdi_ (of each year), where they aren't those after eca_."""
 SAME_IN_XCLIM: Mapping[str, str] = {
     "tx_max": "TXx", "tn_max": "TNx", "tx_min": "TXn", "tn_min": "TNn", "frost_days": "FD", "ice_days": "ID",
@@ -369,7 +371,7 @@ def index_names() -> Iterator[Name]:
     for suffix, name in SAME_IN_CDO.items():
         given = ",25" if suffix == "pd" else ",thresholds.nc" if INDICES[name].needs_file else ""
         yield _name(f"eca_{suffix}", INDICES[name], "run", f"eca_{suffix}{given}")
-        if suffix not in ONLY_ECA:
+        if suffix not in ONLY_ECA and f"etccdi_{suffix}" not in CROSSING:
             yield _name(f"etccdi_{suffix}", INDICES[name], "year", f"etccdi_{suffix}{given}")
     for suffix, name in ONLY_ETCCDI.items():
         yield _name(f"etccdi_{suffix}", INDICES[name], "year", f"etccdi_{suffix},thresholds.nc")
