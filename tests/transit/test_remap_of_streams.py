@@ -56,6 +56,15 @@ def weights_file(path):
     return str(path)
 
 
+def basins_file(path):
+    """The south and the north, of which the first has no cell of the second's."""
+    numbers = np.repeat([5, 5, 5, 7, 7, 7], LONS).reshape(LATS, LONS).astype("i4")
+    names = {"flag_values": np.array([7, 5], "i4"), "flag_meanings": "north south"}
+    coordinates = {"lat": ("lat", LAT, {"units": "degrees_north"}), "lon": ("lon", LON, {"units": "degrees_east"})}
+    xr.Dataset({"basin": (("lat", "lon"), numbers, names)}, coordinates).to_netcdf(path)
+    return str(path)
+
+
 def fields():
     random = np.random.default_rng(3)
     tas = random.normal(290, 10, (STEPS, LATS, LONS)).astype("f4")
@@ -81,6 +90,7 @@ def run(request, tmp_path_factory):
         "coarse": {"of": "tas", "space": remap, "operators": ["mean", "max"], "windows": ["day", "run"]},
         "warm": {"of": "tas > 290", "space": [remap, "fldmean"], "operators": ["mean"], "windows": ["run"]},
         "tas": {"operators": ["mean"], "windows": ["run"]},
+        "basins": {"of": "tas", "space": {"regions": basins_file(folder / "basins.nc")}, "operators": ["mean"]},
         "pixels": {"of": "tas", "space": {"healpix": {"zoom": 1}}, "operators": ["min"], "windows": ["run"]},
     }
     values = fields()
@@ -116,6 +126,19 @@ def test_expressions_come_before_and_reductions_after(run):
         (1, 2)
     )
     np.testing.assert_allclose(results["warm_run_mean"][0], means.mean(), rtol=1e-12)
+
+
+def test_regions_of_a_file_are_a_dimension_with_their_names(run):
+    results, values = run
+    tas, shares = values["tas"].astype("f8"), np.abs(np.diff(np.sin(np.deg2rad(np.linspace(-90, 90, LATS + 1)))))
+    weights = np.where(np.isnan(tas), 0, shares[:, np.newaxis])
+    halves = [
+        np.nansum((tas * weights)[:, half], axis=(1, 2)) / weights[:, half].sum((1, 2))
+        for half in (slice(3, None), slice(3))
+    ]
+    assert list(results["basins_region"].values) == ["north", "south"]
+    assert results["basins_region"].attrs["standard_name"] == "region"
+    np.testing.assert_allclose(results["basins_run_mean"][0], np.mean(halves, axis=1), rtol=1e-12)
 
 
 def test_levels_are_chosen_before(run):

@@ -51,7 +51,9 @@ ELSEWHERE: Mapping[str, str] = {
     **dict.fromkeys(("expr", "exprf", "aexpr", "aexprf"), "of: and an expression"),
     **dict.fromkeys(("ifthen", "ifnotthen", "ifthenc", "ifnotthenc", "ifthenelse", "setrtomiss", "setctomiss",
                      "setrtoc", "setrtoc2", "setmisstoc", "setvrange"), "of: where(c > 0, tas, nan)"),
-    **dict.fromkeys(("mask", "maskregion", "masklonlatbox"), "space: {mask: land > 0.5}"),
+    **dict.fromkeys(("mask", "masklonlatbox"), "space: {mask: land > 0.5}"),
+    **dict.fromkeys(("maskregion", "selregion"), "means or sums over polygons: space: {regions: FILE.geojson}, "
+                    "docs/space.md#regions"),
     **dict.fromkeys(("selname", "selvar", "selcode", "selparam", "selstdname", "select"), _SELECTED),
     **dict.fromkeys(("selmon", "selmonth", "selseas", "selseason"),
                     "the window {clim_season: JJA} (all years) or {season: JJA} (each year), or, of any months, "
@@ -91,7 +93,7 @@ LACKING: Mapping[str, str] = {
     "vertcumhl": "sums lie on the levels themselves: vertcum",
     "wct": "of two daily means, by their formula: an expression",
     "etccdi": "it has several indices at once: name them",
-    **dict.fromkeys(("selcircle", "selregion", "maskindexbox"), "give a mask of the stream, or of a file"),
+    **dict.fromkeys(("selcircle", "maskindexbox"), "give a mask of the stream, or of a file"),
     **dict.fromkeys(("seldate", "selday", "selyear", "seltime", "seltimestep", "seltimeidx", "selyearidx", "selsmon"),
                     "statistics are of all steps; windows cut them by dates"),
 }  # fmt: skip

@@ -1,11 +1,14 @@
 """Meshes in results: what their dimensions and coordinates are called, and what a variable's grid is as a mesh."""
 
 from collections.abc import Mapping
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from bbflow.operators.space.grid import CELL_IDS, EARTH_RADIUS_M, Grid, midpoints, to_poles
+from bbflow.errors import ConfigError
+from bbflow.operators.space.cells import cells_of
+from bbflow.operators.space.grid import CELL_IDS, EARTH_RADIUS_M, LAT, LON, Grid, midpoints, to_poles
 from bbflow.operators.space.meshes import Described, Mesh
 from bbflow.operators.steps import Array
 
@@ -28,6 +31,8 @@ def described(mesh: Mesh, taken: frozenset[str]) -> Described:
     taken
         Names of dimensions that its own mustn't have.
     """
+    if mesh.names is not None:
+        return _regions(mesh, taken)
     if mesh.zoom is not None:
         return _healpix(mesh, taken)
     axes = mesh.axes()
@@ -48,6 +53,14 @@ def _rectilinear(mesh: Mesh, lat: Array, lon: Array) -> Described:
 def edges_of(mesh: Mesh, lat: Array, lon: Array) -> tuple[Array, Array]:
     """Return between which parallels (ny, 2) and meridians (nx, 2) cells lie; halfway between points, if not told."""
     return mesh.edges or (to_poles(midpoints(lat)), midpoints(np.unwrap(lon, period=360)))
+
+
+def _regions(mesh: Mesh, taken: frozenset[str]) -> Described:
+    """Describe regions by their names (CF conventions, section 6.1.1)."""
+    dim = "region" if "region" not in taken else "region_remapped"
+    assert mesh.names is not None
+    attributes = {dim: {"standard_name": "region", "long_name": "name of the region"}}
+    return _with_area(mesh, (dim,), {dim: mesh.names}, {dim: (dim,)}, attributes)
 
 
 def _cells(mesh: Mesh, taken: frozenset[str]) -> Described:
@@ -128,4 +141,34 @@ def mesh_of(grid: Grid, axes: tuple[int, ...]) -> Mesh:
         edges = (grid.edges(axes[0]), grid.edges(axes[1])) if known else None
         return Mesh(shape, lat.reshape(-1), lon.reshape(-1), edges=edges)
     found = {kind: grid.auxiliary(kind, shape) for kind in ("lat", "lon")}
-    return Mesh(shape, found["lat"], found["lon"])
+    cells = cells_of(grid)
+    if cells is None or cells.axes != axes or not cells.names:
+        return Mesh(shape, found["lat"], found["lon"])
+    corners = (grid.in_degrees(name, grid.coordinates[bounds]) for name, bounds in cells.names)
+    lat_corners, lon_corners = (own.reshape(-1, own.shape[-1]) for own in corners)
+    return Mesh(shape, found["lat"], found["lon"], lat_corners, lon_corners)
+
+
+def horizontal_axes(grid: Grid) -> tuple[int, ...]:
+    """Find the axes of latitude and longitude, or those that two-dimensional or cells' coordinates have.
+
+    Raises
+    ------
+    ConfigError
+        If nothing tells them.
+    """
+    kinds = [grid.kind(axis) for axis in range(len(grid.dims))]
+    if kinds.count(LAT) == kinds.count(LON) == 1:
+        return kinds.index(LAT), kinds.index(LON)
+    shapes = {shape for kind in (LAT, LON) for shape in grid.auxiliary_shapes(kind)}
+    pairs = [axes for rank in (2, 1) for axes in combinations(range(len(grid.dims)), rank)]
+    for axes in reversed(pairs):
+        if tuple(grid.shape[axis] for axis in axes) in shapes and not any(kinds[axis] for axis in axes):
+            return axes
+    others = tuple(axis for axis, kind in enumerate(kinds) if kind is None)
+    if others and len(others) <= 2 and not shapes:
+        return others
+    raise ConfigError(
+        f"remap: none of the dimensions {', '.join(grid.dims)} are told to be horizontal: let the variable's attribute "
+        "'coordinates' name its latitudes and longitudes"
+    )

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from bbflow.errors import ConfigError
 
 
-def check_installed(package: str, what: str) -> None:
+def check_installed(package: str, what: str, extra: str = "remap") -> None:
     """See that an optional package is there.
 
     Raises
@@ -14,4 +14,4 @@ def check_installed(package: str, what: str) -> None:
         If not; the message says how to get it.
     """
     if find_spec(package) is None:
-        raise ConfigError(f"{what} needs {package}, which isn't installed: pip install 'bbflow[remap]'")
+        raise ConfigError(f"{what} needs {package}, which isn't installed: pip install 'bbflow[{extra}]'")

@@ -38,6 +38,8 @@ class Mesh:
     """Of cells along parallels and meridians the latitudes (ny, 2) and longitudes (nx, 2) between which they lie."""
     zoom: int | None = None
     """Of a HEALPix grid in nested order: each of the twelve base cells is divided 4**zoom times."""
+    names: Array | None = None
+    """Of regions, which are no cells: text of shape (regions,)."""
 
     @property
     def size(self) -> int:

@@ -75,6 +75,25 @@ class Reduce:
 
 
 @dataclass(frozen=True, slots=True)
+class Regions:
+    """Which regions a file has, and what is made of each."""
+
+    file: str
+    """Polygons (GeoJSON, a shapefile, GeoPackage), or a mask or shares of cells in NetCDF; as it is written."""
+    names: str = ""
+    """The property of polygons, or the variable, that has the names; empty for a common one, else numbers."""
+    variable: str = ""
+    """Of NetCDF the mask or shares; empty if it is the only field."""
+    cells: str = ""
+    """What of a cell counts: 'share', that in the polygon, or 'centre', all if that is; empty for share if it's known.
+    """
+    weights: str = ""
+    """'none' or the stream's variable, by which cells are weighed; empty for their areas."""
+    how: str = "mean"
+    """mean or sum."""
+
+
+@dataclass(frozen=True, slots=True)
 class Remap:
     """Puts the field on another grid, by weights."""
 
@@ -92,6 +111,13 @@ class Remap:
     """Levels that are wanted of the results, () for all; None for none."""
     directory: str = field(default="", repr=False)
     """Where relative paths begin."""
+    regions: Regions | None = None
+    """If the new points are regions, whose weights are made."""
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether sums over regions are made, and no means."""
+        return self.regions is not None and self.regions.how == "sum"
 
     @property
     def file(self) -> Path | None:

@@ -18,6 +18,7 @@ from bbflow.operators.space.moves import (
     Move,
     Points,
     Reduce,
+    Regions,
     Remap,
     Select,
     SelectIndex,
@@ -27,7 +28,7 @@ from bbflow.operators.space.moves import (
 )
 from bbflow.operators.space.space import Space
 from bbflow.operators.space.targets import check_named, is_named
-from bbflow.reading.sections import check_keys, number, positive, text, whole_number
+from bbflow.reading.sections import check_keys, number, one_of, positive, text, whole_number
 
 SELECTIONS = ("box", "points", "mask", "levels", "select", "isel")
 OPTIONS = ("weights", "how", "pyramid")
@@ -37,7 +38,7 @@ WITH_TEXT = (*REMAPS, "healpix")
 """What may be a name with a text after a comma, as CDO has it."""
 WHOLES = ("percentile", "median", "cumsum", "anomaly")
 """What needs the whole of a field."""
-KEYS = (*SELECTIONS, *REMAPS, "healpix", *HOWS, "coarsen", *WHOLES, *OPTIONS)
+KEYS = (*SELECTIONS, *REMAPS, "healpix", "regions", *HOWS, "coarsen", *WHOLES, *OPTIONS)
 
 
 def parse_space(item: Any) -> Space:
@@ -190,7 +191,9 @@ def _remap(method: str) -> Callable[[Any], tuple[Move, ...]]:
             raise ConfigError("name a file of weights, or a grid such as r360x180 to make them for")
         if "weights" not in own and method not in MADE:
             raise ConfigError(f"weights can be made for {', '.join(f'remap{name}' for name in MADE)}: name a file")
-        others = {key: text(own[key]) for key in ("weights", "fraction", "grid") if own.get(key) is not None}
+        others: dict[str, Any] = {
+            key: text(own[key]) for key in ("weights", "fraction", "grid") if own.get(key) is not None
+        }
         if is_named(others.get("grid", "")):
             check_named(others["grid"])
         least = None if own.get("area_min") is None else number(own["area_min"])
@@ -200,6 +203,26 @@ def _remap(method: str) -> Callable[[Any], tuple[Move, ...]]:
         return (Remap(method=method, area_min=least, **others, pyramid=levels, directory=beside()),)
 
     return read
+
+
+REGION_KEYS = ("file", "names", "variable", "cells", "weights", "how", "area_min")
+
+
+def _regions(value: Any) -> tuple[Move, ...]:
+    """Read a file of regions, whose means or sums are new points."""
+    own = value if isinstance(value, Mapping) else {"file": value}
+    check_keys(own, REGION_KEYS)
+    if "file" not in own:
+        raise ConfigError("name a file, such as basins.geojson, basins.shp or a mask in NetCDF")
+    told = {key: text(own[key]) for key in REGION_KEYS[:-1] if own.get(key) is not None}
+    for key, known in (("cells", ("share", "centre")), ("how", ("mean", "sum"))):
+        if key in told:
+            one_of(*known)(told[key])
+    weights = told.get("weights", "").strip("`")
+    least = None if own.get("area_min") is None else number(own["area_min"])
+    regions = Regions(**{**told, "weights": weights})
+    field = None if weights in ("", "none", "area") else weights
+    return (Remap(method="regions", area_min=least, fraction=field, directory=beside(), regions=regions),)
 
 
 def _pyramid(value: Any) -> tuple[int, ...] | None:
@@ -229,6 +252,7 @@ READERS: Mapping[str, Callable[[Any], tuple[Move, ...]]] = {
     "select": _select,
     "isel": _isel,
     "healpix": _healpix,
+    "regions": _regions,
     **{name: _remap(method) for name, method in REMAPS.items()},
 }
 """What each selection is read with."""

@@ -1,7 +1,6 @@
 """Chains of moves around a remap: which axes it is for, whether the weights are for the grid, and what comes out."""
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import combinations
 from math import prod
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 from bbflow.errors import ConfigError
 from bbflow.operators.space.chaining import chained, made_of
 from bbflow.operators.space.coarsening import pyramid_of
-from bbflow.operators.space.described import AREA, CORNERS, CRS, described, mesh_of
+from bbflow.operators.space.described import AREA, CORNERS, CRS, described, horizontal_axes, mesh_of
 from bbflow.operators.space.grid import EARTH_RADIUS_M, LAT, LON, Grid, checked_weights, fitted, kind_of
 from bbflow.operators.space.meshes import Described, Mesh, sized, strays
 from bbflow.operators.space.moves import Move, Reduce, Remap, Whole
@@ -116,31 +115,6 @@ def _result_grid(grid: Grid, before: Placement) -> Grid:
     return Grid(before.dims, before.shape, {**kept, **before.coordinates}, attributes)
 
 
-def horizontal_axes(grid: Grid) -> tuple[int, ...]:
-    """Find the axes of latitude and longitude, or those that two-dimensional or cells' coordinates have.
-
-    Raises
-    ------
-    ConfigError
-        If nothing tells them.
-    """
-    kinds = [grid.kind(axis) for axis in range(len(grid.dims))]
-    if kinds.count(LAT) == kinds.count(LON) == 1:
-        return kinds.index(LAT), kinds.index(LON)
-    shapes = {shape for kind in (LAT, LON) for shape in grid.auxiliary_shapes(kind)}
-    pairs = [axes for rank in (2, 1) for axes in combinations(range(len(grid.dims)), rank)]
-    for axes in reversed(pairs):
-        if tuple(grid.shape[axis] for axis in axes) in shapes and not any(kinds[axis] for axis in axes):
-            return axes
-    others = tuple(axis for axis, kind in enumerate(kinds) if kind is None)
-    if others and len(others) <= 2 and not shapes:
-        return others
-    raise ConfigError(
-        f"remap: none of the dimensions {', '.join(grid.dims)} are told to be horizontal: let the variable's attribute "
-        "'coordinates' name its latitudes and longitudes"
-    )
-
-
 def fitted_weights(move: Remap, grid: Grid, axes: tuple[int, ...]) -> Weights:
     """Return the weights of a remap, checked against the grid that they are for.
 
@@ -225,8 +199,14 @@ def _remapped(
     least: Array | float = LEAST.get(weights.method, 0.0) if weights.needs is None else weights.needs
     if move.area_min is not None or move.fraction:
         least = move.area_min or 0.0
-    done = (before.cell_methods if before else "", METHODS.get(weights.method, ""), after.cell_methods if after else "")
-    units = [item.own_units for item in (before, after) if item is not None]
+    done = (
+        before.cell_methods if before else "",
+        "area: sum" if move.is_sum else METHODS.get(weights.method, ""),
+        after.cell_methods if after else "",
+    )
+    made = [sums_units(move)] if move.is_sum else []
+    units = [before.own_units] if before else []
+    units += made + ([after.own_units] if after else [])
     return Remapped(
         dims=after.dims if after else on_target.dims,
         shape=after.shape if after else on_target.shape,
@@ -240,7 +220,7 @@ def _remapped(
         box=given.shape,
         axes=axes,
         factor=_factor(move.fraction, variables, given, axes) if move.fraction else None,
-        ending=Ending(weights.cover, weights.share, least),
+        ending=Ending(weights.cover, weights.share, least, move.is_sum),
         target=target,
         after=after,
         levels=_levels(move, weights, given, axes, after),
@@ -261,7 +241,13 @@ def _levels(
     return pyramid_of(weights.target, at, move.pyramid, frozenset(given.dims[axis] for axis in planes))
 
 
-METHODS = {"con": "area: mean"}
+def sums_units(move: Remap) -> str:
+    """Return the units of sums over regions, of which those of a variable's weights aren't known."""
+    weights = move.regions.weights if move.regions else ""
+    return {"": "{units} m2", "none": "{units}"}.get(weights, "")
+
+
+METHODS = {"con": "area: mean", "regions": "area: mean"}
 """CF's cell methods of remapping: what interpolates gives values at points, and changes none."""
 
 

@@ -33,11 +33,13 @@ class Ending:
     """Of each row the share of its area that all of them stand for; float64, the same."""
     least: Array | float
     """Rows of which less than this share is valid are missing; of shape (rows,), or the same for all."""
+    is_sum: bool = False
+    """Whether sums stay as they are: what is missing adds nothing."""
 
     def some(self, rows: Array) -> "Ending":
         """Return the same for some rows."""
         least = self.least[rows] if isinstance(self.least, np.ndarray) else self.least
-        return Ending(self.cover[rows], self.share[rows], least)
+        return Ending(self.cover[rows], self.share[rows], least, self.is_sum)
 
     def end(self, parts: Array, out: Array) -> Array:
         """Return the values of sums and weights, of shape (steps, 2, planes, rows): NaN where too little is valid.
@@ -58,7 +60,7 @@ class Ending:
         with np.errstate(invalid="ignore", divide="ignore"):
             if not np.array_equal(valid, self.cover):
                 scale = self.cover / valid
-            np.multiply(sums, scale, out=out)
+            np.multiply(sums, 1.0 if self.is_sum else scale, out=out)
             enough = (valid > 0) & (self.share >= scale * self.least * WHOLE)
         if not enough.all():
             out[~enough] = np.nan

@@ -3,6 +3,7 @@
 from collections import deque
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from bbflow.errors import ConfigError
 from bbflow.operators.space.making import make_weights
 from bbflow.operators.space.meshes import Mesh, strays
 from bbflow.operators.space.moves import Remap
+from bbflow.operators.space.region_files import region_weights
 from bbflow.operators.space.targets import target_of
 from bbflow.operators.space.weights import Weights, check_method, read_weights
 
@@ -29,6 +31,8 @@ def weights_for(move: Remap, source: Mesh) -> Weights:
     ConfigError
         If the file can't be read, is of another method, or doesn't say what it is for; or weights can't be made.
     """
+    if move.regions is not None:
+        return region_weights(move.regions, Path(move.directory), source)
     if move.file is None:
         return made(move.method, source, target_of(move.grid or "", move.directory))
     weights = read_weights(move.file)

@@ -28,7 +28,7 @@ from bbflow.transit.output.attributes import (
 from bbflow.transit.output.fields import ResultField
 from bbflow.transit.output.stamps import bounds_of, count_variables, stamp_of, time_attributes
 from bbflow.transit.output.tiles import Tiles, tiled_storage, tiles_of
-from bbflow.zarr_store.chunks import Chunk, Chunks
+from bbflow.zarr_store.chunks import TEXT, Chunk, Chunks
 from bbflow.zarr_store.growing import GrowingZarr
 from bbflow.zarr_store.stored_names import stored_name
 
@@ -187,7 +187,8 @@ class Results:
         bounds = stored_name(str(given.pop("bounds", "")))
         given |= {"bounds": bounds} if bounds in self._store else {}
         along = tuple(map(stored_name, dims)) or (stored,)
-        self._store.create(stored, along, values.shape, values.dtype, given, chunks=values.shape)
+        kind = TEXT if values.dtype.kind == "U" else values.dtype
+        self._store.create(stored, along, values.shape, kind, given, chunks=values.shape)
         self._store.write(stored, 0, values)
 
     def _own(self, name: str, values: Array) -> dict[str, Any]:

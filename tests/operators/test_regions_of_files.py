@@ -1,0 +1,245 @@
+"""Means and sums over regions of files: polygons as RFC 7946 has them, masks with numbers, and shares of cells."""
+
+import itertools
+import json
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from bbflow.errors import ConfigError
+from bbflow.operators.space import parse_space
+from bbflow.operators.space.described import LAT_ATTRIBUTES, LON_ATTRIBUTES
+from bbflow.operators.space.grid import EARTH_RADIUS_M
+from bbflow.operators.space.regridding import place_space
+from bbflow.operators.steps import Steps
+
+pytest.importorskip("pyogrio")
+LAT, LON = np.arange(-87.5, 90, 5), np.arange(0, 360, 5.0) + 2.5
+SHAPE = (len(LAT), len(LON))
+NORTH_SOUTH, WEST_EAST = (np.stack([own - 2.5, own + 2.5], axis=1) for own in (LAT, LON))
+AREA = np.repeat(np.diff(np.sin(np.deg2rad(NORTH_SOUTH)))[:, 0] * np.deg2rad(5), len(LON)).reshape(SHAPE)
+ATTRIBUTES = {"lat": LAT_ATTRIBUTES, "lon": LON_ATTRIBUTES}
+RINGS = {
+    "kite": [(10, 10), (60, -5), (80, 40), (30, 55)],
+    "over Greenwich": [(-40, -60), (20, -60), (20, -20), (-40, -28)],
+    "cap": [(-180, -90), (180, -90), (180, -70), (-180, -65)],
+}
+
+
+def field():
+    random = np.random.default_rng(0)
+    values = random.normal(280, 10, SHAPE)
+    values[random.random(SHAPE) < 0.1] = np.nan
+    return values
+
+
+def box(west, east, south, north):
+    return [(west, south), (east, south), (east, north), (west, north)]
+
+
+def polygons(path, rings, **more):
+    features = [
+        {
+            "type": "Feature",
+            "properties": {"name": name.partition("#")[0]},
+            "geometry": {"type": "Polygon", "coordinates": [[*map(list, ring), list(ring[0])]]},
+        }
+        for name, ring in rings.items()
+    ]
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": features, **more}))
+    return str(path)
+
+
+def placed(item, coordinates=None, attributes=None, dims=("lat", "lon"), shape=SHAPE, **variables):
+    known = {"lat": LAT, "lon": LON} if coordinates is None else coordinates
+    return place_space(
+        parse_space({"regions": item}), dims, shape, known, variables.__getitem__, attributes or ATTRIBUTES
+    )
+
+
+def values_of(placement, values):
+    local = placement.local((0,) * values.ndim, values.shape)
+    return local.values(Steps([values.reshape(-1)]))[0].reshape(placement.shape)
+
+
+def test_regions_that_tile_the_globe_share_out_all_of_it(tmp_path):
+    """Also where they cut cells, and lie across the meridian where longitudes begin anew."""
+    lines, rows = [-30, 47.3, 100, 211.1, 330], [-90, -51.7, 0, 33, 90]
+    rings = {
+        f"{west} {south}": box(west, east, south, north)
+        for west, east in itertools.pairwise(lines)
+        for south, north in itertools.pairwise(rows)
+    }
+    values = np.random.default_rng(1).normal(size=SHAPE)
+    file = polygons(tmp_path / "tiles.geojson", rings)
+    sums = placed({"file": file, "how": "sum"})
+    assert sums.own_units == "{units} m2"
+    assert sums.cell_methods == "area: sum"
+    whole = (values * AREA).sum() * EARTH_RADIUS_M**2
+    np.testing.assert_allclose(values_of(sums, values).sum(), whole, rtol=1e-10)
+    means = placed(file)
+    np.testing.assert_allclose(values_of(means, values) @ means.coordinates["cell_area"], whole, rtol=1e-10)
+    exact = [
+        np.deg2rad(east - west) * np.diff(np.sin(np.deg2rad([south, north])))[0]
+        for west, east in itertools.pairwise(lines)
+        for south, north in itertools.pairwise(rows)
+    ]
+    np.testing.assert_allclose(means.coordinates["cell_area"], np.array(exact) * EARTH_RADIUS_M**2, rtol=1e-10)
+
+
+def test_a_region_of_whole_cells_has_the_mean_and_sum_of_its_valid_cells(tmp_path):
+    file, values = polygons(tmp_path / "one.geojson", {"box": box(10, 60, -20, 30)}), field()
+    cells = np.ix_((LAT > -20) & (LAT < 30), (LON > 10) & (LON < 60))
+    valid = np.isfinite(values[cells])
+    whole = np.nansum(values[cells] * AREA[cells])
+    np.testing.assert_allclose(values_of(placed(file), values), [whole / AREA[cells][valid].sum()], rtol=1e-12)
+    sums = placed({"file": file, "how": "sum"})
+    np.testing.assert_allclose(values_of(sums, values), [whole * EARTH_RADIUS_M**2], rtol=1e-12)
+    plain = placed({"file": file, "how": "sum", "weights": "none"})
+    np.testing.assert_allclose(values_of(plain, values), [np.nansum(values[cells])], rtol=1e-12)
+
+
+def test_areas_may_be_a_variable_of_the_stream(tmp_path):
+    file, values = polygons(tmp_path / "one.geojson", {"box": box(10, 60, -20, 30)}), field()
+    own = np.random.default_rng(2).uniform(1, 2, SHAPE)
+    cells = np.ix_((LAT > -20) & (LAT < 30), (LON > 10) & (LON < 60))
+    weights = np.where(np.isnan(values), 0, own)[cells]
+    found = values_of(placed({"file": file, "weights": "areacella"}, areacella=own), values)
+    np.testing.assert_allclose(found, [np.nansum(values[cells] * weights) / weights.sum()], rtol=1e-12)
+
+
+@pytest.mark.skipif(not shutil.which("cdo"), reason="cdo is not installed")
+def test_by_centres_means_are_those_of_cdos_maskregion(tmp_path):
+    values, file = field(), tmp_path / "field.nc"
+    data = xr.Dataset({"x": (("lat", "lon"), values)}, {"lat": LAT, "lon": LON})
+    for name, attributes in ATTRIBUTES.items():
+        data[name].attrs.update(attributes)
+    data.to_netcdf(file, encoding={"x": {"_FillValue": -9e33}})
+    theirs = []
+    for ring in RINGS.values():
+        corners = tmp_path / "corners.txt"
+        corners.write_text("".join(f"{lon} {lat}\n" for lon, lat in ring))
+        command = ["cdo", "-s", "-b", "F64", "outputf,%.15g", "-fldmean", f"-maskregion,{corners}", file]
+        theirs.append(float(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+    regions = placed({"file": polygons(tmp_path / "three.geojson", RINGS), "cells": "centre"})
+    assert list(regions.coordinates["region"]) == list(RINGS)
+    np.testing.assert_allclose(values_of(regions, values), theirs, rtol=1e-6)
+
+
+def test_another_begin_of_longitudes_changes_nothing(tmp_path):
+    file, values = polygons(tmp_path / "three.geojson", RINGS), field()
+    turned = (LON + 180) % 360 - 180
+    order = np.argsort(turned)
+    other = placed(file, {"lat": LAT, "lon": turned[order]})
+    np.testing.assert_allclose(values_of(other, values[:, order]), values_of(placed(file), values), rtol=1e-12)
+
+
+def test_cells_with_corners_have_the_shares_that_they_have_between_parallels(tmp_path):
+    """But for cells at a pole, of which all or nothing counts; their sides are as straight as those of polygons."""
+    rings = {name: RINGS[name] for name in ("kite", "over Greenwich")}
+    file, values = polygons(tmp_path / "two.geojson", rings), field()
+    lat, lon = np.meshgrid(LAT, LON, indexing="ij")
+    north = np.stack([lat - 2.5, lat - 2.5, lat + 2.5, lat + 2.5], axis=-1)
+    east = np.stack([lon - 2.5, lon + 2.5, lon + 2.5, lon - 2.5], axis=-1) % 360
+    known = {"nav_lat": lat, "nav_lon": lon, "lat_vertices": north, "lon_vertices": east}
+    attributes = {
+        "nav_lat": {**LAT_ATTRIBUTES, "bounds": "lat_vertices"},
+        "nav_lon": {**LON_ATTRIBUTES, "bounds": "lon_vertices"},
+    }
+    weighted = {"file": file, "weights": "areacello"}
+    found = placed(weighted, known, attributes, ("y", "x"), areacello=AREA)
+    np.testing.assert_allclose(values_of(found, values), values_of(placed(file), values), rtol=1e-9)
+    own = placed(file, known, attributes, ("y", "x"))  # with the areas of spherical polygons
+    np.testing.assert_allclose(values_of(own, values), values_of(placed(file), values), rtol=1e-4)
+
+
+def test_blocks_have_parts_of_a_region(tmp_path):
+    file, values = polygons(tmp_path / "three.geojson", RINGS), field()
+    placement = placed(file)
+    parts = []
+    for start, count in (((0, 0), (20, 30)), ((20, 0), (16, 30)), ((0, 30), (36, 42))):
+        local = placement.local(start, count)
+        own = values[start[0] : start[0] + count[0], start[1] : start[1] + count[1]]
+        parts.append((local, local.partial(Steps([np.ascontiguousarray(own).reshape(-1)]))))
+    joined = placement.finish(placement.assemble(1, parts))
+    np.testing.assert_allclose(joined[0], values_of(placement, values), rtol=1e-12)
+
+
+def mask_file(path, values, names=("lat", "lon"), **more):
+    data = xr.Dataset({"basin": (names, values)}, {"lat": LAT, "lon": LON, **more})
+    for name, attributes in ATTRIBUTES.items():
+        data[name].attrs.update(attributes)
+    return data, path
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_mask_has_a_region_for_each_of_its_numbers(tmp_path, named):
+    values, numbers = field(), np.random.default_rng(3).integers(0, 4, SHAPE)
+    data, path = mask_file(tmp_path / "basins.nc", numbers.astype("i4"))
+    if named:
+        data["basin"].attrs.update(flag_values=np.array([2, 0], "i4"), flag_meanings="atlantic land")
+    data.to_netcdf(path)
+    wanted = [(2, "atlantic"), (0, "land")] if named else [(1, "1"), (2, "2"), (3, "3")]
+    regions = placed(str(path))
+    assert list(regions.coordinates["region"]) == [name for _, name in wanted]
+    weights = [np.where((numbers == number) & np.isfinite(values), AREA, 0) for number, _ in wanted]
+    means = [np.nansum(values * own) / own.sum() for own in weights]
+    np.testing.assert_allclose(values_of(regions, values), means, rtol=1e-12)
+
+
+def test_shares_of_cells_are_those_of_the_file_and_may_lie_with_longitude_first(tmp_path):
+    values, shares = field(), np.random.default_rng(4).uniform(0, 1, (2, *SHAPE))
+    data, path = mask_file(tmp_path / "shares.nc", shares.transpose(2, 0, 1), ("lon", "region", "lat"))
+    data.assign_coords(names=("region", ["a b", "c"])).to_netcdf(path)
+    regions = placed(str(path))
+    assert list(regions.coordinates["region"]) == ["a b", "c"]
+    weights = np.where(np.isfinite(values), AREA * shares, 0)
+    np.testing.assert_allclose(
+        values_of(regions, values), np.nansum(values * weights, axis=(1, 2)) / weights.sum((1, 2)), rtol=1e-12
+    )
+
+
+def test_polygons_of_one_name_are_one_region_in_shapefiles_too(tmp_path):
+    import pyogrio
+    import shapely
+
+    rings = {"land#1": box(10, 40, 0, 30), "sea": box(100, 140, 0, 30), "land#2": box(30, 60, 0, 30)}
+    shapes = shapely.to_wkb(shapely.polygons([np.array([*ring, ring[0]]) for ring in rings.values()]))
+    names = np.array([name.partition("#")[0] for name in rings], object)
+    file = tmp_path / "land.shp"
+    pyogrio.raw.write(file, shapes, [names], ["NAME"], geometry_type="Polygon", crs="EPSG:4326")
+    regions = placed(str(file))
+    assert list(regions.coordinates["region"]) == ["land", "sea"]
+    united = placed(polygons(tmp_path / "united.json", {"land": box(10, 60, 0, 30)}))
+    np.testing.assert_allclose(values_of(regions, field())[0], values_of(united, field())[0], rtol=1e-12)
+
+
+def test_what_lies_outside_of_the_grid_is_missing(tmp_path):
+    rings = {"in": box(0, 10, 0, 10), "out": box(0, 10, -80, -70)}
+    north = LAT > 0
+    regions = placed(polygons(tmp_path / "f.json", rings), {"lat": LAT[north], "lon": LON}, shape=(18, 72))
+    found = values_of(regions, np.ones((18, 72)))
+    np.testing.assert_array_equal(found, [1, np.nan])
+
+
+def test_wrong_files_are_refused_with_what_to_do(tmp_path):
+    file = polygons(tmp_path / "three.geojson", RINGS)
+    crs = {"crs": {"type": "name", "properties": {"name": "urn:ogc:def:crs:EPSG::3035"}}}
+    metres = polygons(tmp_path / "metres.geojson", {"a": [(4e6, 3e6), (5e6, 3e6), (5e6, 4e6)]}, **crs)
+    data, path = mask_file(tmp_path / "other.nc", np.ones(SHAPE))
+    data.assign_coords(lat=data.lat[::-1]).to_netcdf(path)
+    for item, told in (
+        ({"file": metres}, "ogr2ogr"),
+        ({"file": file, "names": "nme"}, "no property 'nme'"),
+        ({"file": str(path)}, "points lie elsewhere"),
+        ({"file": str(tmp_path / "none.shp")}, "No such file"),
+        ({"file": polygons(tmp_path / "low.json", {"a": box(0, 9, -80, -70)})}, "no cell of the variable's grid"),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            placed(item, {"lat": LAT[LAT > 0], "lon": LON} if "low" in str(item) else None,
+                   shape=(18, 72) if "low" in str(item) else SHAPE)  # fmt: skip
+    with pytest.raises(ConfigError, match="unknown choice 'median'"):
+        parse_space({"regions": {"file": file, "how": "median"}})
