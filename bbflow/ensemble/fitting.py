@@ -6,11 +6,11 @@ from math import prod
 import numpy as np
 
 from bbflow.errors import ConfigError
-from bbflow.operators.space.described import mesh_of
+from bbflow.operators.space.described import horizontal_axes, mesh_of
 from bbflow.operators.space.grid import Grid
 from bbflow.operators.space.links import links_of
 from bbflow.operators.space.meshes import Mesh, strays
-from bbflow.operators.space.regridding import LEAST, horizontal_axes
+from bbflow.operators.space.regridding import least_of
 from bbflow.operators.space.remapping import Ending, scattered
 from bbflow.operators.space.sources import made
 from bbflow.operators.steps import Array
@@ -107,7 +107,7 @@ def _product(name: str, source: Mesh, target: Mesh, method: str) -> Fit:
     weights = made(method, source, target)
     axes = [np.arange(size) for size in source.shape]
     links = links_of(weights, source.shape, axes, [prod(source.shape[at + 1 :]) for at in range(len(source.shape))])
-    ending = Ending(weights.cover, weights.share, LEAST.get(method, 0.0)).some(links.rows)
+    ending = Ending(weights.cover, weights.share, least_of(weights)).some(links.rows)
 
     def product(planes: Array) -> Array:
         parts = links.apply([planes.reshape(-1)], np.arange(len(planes), dtype=np.int64) * source.size, None)

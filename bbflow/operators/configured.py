@@ -6,7 +6,7 @@ from typing import Any
 from bbflow.errors import ConfigError
 from bbflow.operators.catalogue import OwnNames
 from bbflow.operators.diagnostic import VALUE, Diagnostic, Each
-from bbflow.operators.expressions import Expression, of_variable, parse_expression
+from bbflow.operators.expressions import Expression, of_variable, paired, parse_expression
 from bbflow.operators.file_fields import BesideSteps, parse_fields
 from bbflow.operators.filter import Filter
 from bbflow.operators.names.known import expand
@@ -126,11 +126,17 @@ def _parse(key: str, name: str, parts: Mapping[str, Any], windows: list[Any]) ->
     each = _parse_each(parts["each"]) if "each" in parts else None
     chosen = [item for item in operators if isinstance(item, Operator)]
     fields = parse_fields(_with_dates(parts.get("fields", {}), chosen, each), each.window.closed if each else "left")
+    of = parse_expression(str(parts["of"])) if "of" in parts else of_variable(name)
+    space = parse_space(parts["space"]) if "space" in parts else None
+    if space is not None and space.other is not None:
+        if inputs := [text for item in chosen for text in item.inputs]:
+            raise ConfigError(f"with: {inputs[0]}: the space is of two fields already: put it under another name")
+        of = paired(of, space.other)
     diagnostic = Diagnostic(
         key,
         name,
-        parse_expression(str(parts["of"])) if "of" in parts else of_variable(name),
-        parse_space(parts["space"]) if "space" in parts else None,
+        of,
+        space,
         parse_transforms(as_list(parts.get("transforms", []), "transforms")),
         each,
         _parse_then(parts["then"], fields) if "then" in parts else None,
@@ -211,9 +217,8 @@ def _check_fields(diagnostic: Diagnostic) -> None:
             raise ConfigError(f"fields: {name!r} is in no expression, neither of 'of' nor of 'then'")
     if VALUE in diagnostic.fields:
         raise ConfigError(f"fields: {VALUE!r} is what came out of the parts before: call it otherwise")
-    for expression in (diagnostic.of, *diagnostic.others.values()):
-        if not set(expression.variables) - diagnostic.fields.keys():
-            raise ConfigError(f"{expression.text!r} has no variable of the stream in it, but fields of files only")
+    if not set(diagnostic.of.variables) - diagnostic.fields.keys():
+        raise ConfigError(f"{diagnostic.of.text!r} has no variable of the stream in it, but fields of files only")
 
 
 def _parse_absent(word: Any) -> bool:

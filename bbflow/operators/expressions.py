@@ -93,6 +93,38 @@ class Expression:
         return result
 
 
+@dataclass(frozen=True, slots=True)
+class Paired(Expression):
+    """Two expressions at once, as the real and the imaginary part of what they give; missing where either is."""
+
+    parts: tuple[Expression, ...] = ()
+    """Both."""
+
+    @property
+    def tree(self) -> ast.expr:
+        """The tree of the first."""
+        return self.parts[0].tree
+
+    def dtype(self, dtypes: Mapping[str, DType]) -> DType:
+        """Return complex128."""
+        return np.dtype("c16")
+
+    def evaluate(self, steps: Mapping[str, Steps]) -> list[Array]:
+        """Compute both; see `Expression.evaluate`."""
+        made = []
+        for first, second in zip(*(own.evaluate(steps) for own in self.parts), strict=True):
+            pair = np.empty(first.shape, "c16")
+            pair.real, pair.imag = first, second
+            made.append(pair)
+        return made
+
+
+def paired(first: Expression, second: Expression) -> Paired:
+    """Return two expressions as one."""
+    variables = tuple(dict.fromkeys((*first.variables, *second.variables)))
+    return Paired(f"{first.text}, {second.text}", variables, parts=(first, second))
+
+
 def of_variable(name: str) -> Expression:
     """Return the expression that is a variable itself, whatever its name."""
     return Expression(f"`{name}`", (name,), is_plain=True)

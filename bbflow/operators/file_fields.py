@@ -80,7 +80,8 @@ class FileField:
     along: str
     """The dimension that `window` is about; empty for a fixed field."""
     window: Window | None
-    """A climatology, whose key of a step tells which row is the step's; None for a fixed field."""
+    """Whose key of a step tells which row is the step's: a climatology, or, of a series, months or days themselves;
+    None for a fixed field."""
     keys: tuple[Key, ...] = ()
     """For each row its key."""
     held: str = ""
@@ -100,10 +101,17 @@ class FileField:
 
         A step in no span of the window, as in no season, gets what is missing. Dimensions that the field lacks come
         before its own.
+
+        Raises
+        ------
+        ConfigError
+            If a series has no row for the steps.
         """
         key = () if self.window is None else keys[self.window.name]
         if key is None:
             return np.full(max(prod(count), 1), np.nan, self.dtype)
+        if self.window is not None and key not in self.keys:
+            raise ConfigError(f"{self} has no row for the {self.window.name} of a step: it must have all of the run's")
         values = _mapped(*version_of(Path(self.held), WHAT))[self.keys.index(key) if self.keys else 0]
         lacking = len(count) - values.ndim
         region = zip(start[lacking:], count[lacking:], strict=True)
@@ -116,9 +124,9 @@ class FileField:
         Raises
         ------
         ConfigError
-            If not, or if days are counted otherwise.
+            If not, or if days are counted otherwise; a series has what its dates say.
         """
-        if self.window is None:
+        if self.window is None or not self.window.recurs:
             return
         wanted = set(_keys_of(self.window, same_calendar(calendar)))
         lacking, more = sorted(wanted - set(self.keys)), sorted(set(self.keys) - wanted)
@@ -156,6 +164,8 @@ class FileField:
         with _opened(self.file) as data:
             values = data[self.variable]
             own = [str(dim) for dim in values.dims if str(dim) != self.along]
+            sizes = dict(zip(dims, shape, strict=True))
+            own = [dim for dim in own if values.sizes[dim] > 1 or sizes.get(dim, 1) == 1]  # a mean's are of length 1
             extra = [dim for dim in own if dim not in dims and values.sizes[dim] == 1]
             own = [dim for dim in own if dim not in extra[: max(len(own) - len(dims), 0)]]
             if set(own) <= set(dims):
@@ -259,8 +269,10 @@ def _parse(name: str, closed: str, value: Any) -> BesideSteps:
     if "file" not in parts:
         raise ConfigError("say its file")
     by = parse_window(parts["by"]) if "by" in parts else None
-    if by is not None and by.keeps is not None:
-        raise ConfigError(f"by: {by.name} is no climatology, such as clim_dayofyear, clim_month or clim_hour")
+    if by is not None and by.keeps not in (None, 1):
+        raise ConfigError(
+            f"by: {by.name} has steps in several spans: take clim_month, or month for a series, or the like"
+        )
     field = _described(*version_of(_path(parts["file"]), WHAT), str(parts.get("variable", "")), name, by)
     return field if field.window is None else replace(field, window=_closed(field.window, closed))
 
@@ -353,5 +365,6 @@ def _by_dates(dates: Iterable[Any], path: Path, by: Window | None) -> tuple[Wind
             return window, tuple(key for key in keys if key is not None)
     told = windows[0].name if by is not None else "month, a day or an hour of the year"
     raise ConfigError(
-        f"{path} has several fields for one {told}: it must be a climatology, such as CDO's ydaymean makes"
+        f"{path} has several fields for one {told}: it must be a climatology, such as CDO's ydaymean makes, or a "
+        "series of which 'by' says what each row is for, such as by: month"
     )

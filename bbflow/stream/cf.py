@@ -74,6 +74,9 @@ class StreamAttributes:
         """
         prefix = f"{variable}/"
         own = {name.removeprefix(prefix): value for name, value in self.values.items() if name.startswith(prefix)}
+        if "coordinates" not in own and {"mesh", "location"} <= own.keys():  # UGRID: the mesh tells where its parts are
+            places = self.values.get(f"{own['mesh']}/{own['location']}_coordinates")
+            own |= {} if places is None else {"coordinates": places}
         return _described({name: value for name, value in own.items() if "/" not in name})
 
     def having(self, attribute: str) -> list[str]:

@@ -185,8 +185,8 @@ def test_every_statistic_of_cdo_over_time_has_a_name():
 @pytest.mark.parametrize(
     ("content", "hint"),
     [
-        (["ml2pl,85000"], "'ml2pl' is no operator: space: {levels: {to"),
-        (["intlevel"], "height: zg"),
+        (["ml2hl,100"], "'ml2hl' is no operator: space: {levels: {to"),
+        (["intlevelx"], "height: zg"),
         (["dtr"], "DTR"),
         (["remapcon,r360x180"], "space: {remapcon: r360x180}"),
         (["mean", {"mean": {"min_count": 3}}], "is there twice, by 'mean' and {'mean': {'min_count': 3}}"),

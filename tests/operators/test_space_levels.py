@@ -423,3 +423,27 @@ def test_the_first_coefficient_is_multiplied_by_what_formula_terms_name(attribut
 def test_coefficients_whose_units_do_not_fit_are_refused(attributes, said, variables, message):
     with pytest.raises(ConfigError, match=message):
         reference(attributes, said, **variables)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("ml2pl", {"pressure": {"a": "hyam", "b": "hybm", "surface": "ps"}, "above": "linear"}),
+        ("ap2plx", {"pressure": {"field": "pfull", "surface": "ps"}, "above": "linear", "below": "lowest"}),
+        ("intlevel", {}),
+    ],
+)
+def test_cdos_names_stand_for_their_maps(name, said):
+    assert parse_space(f"{name},85000,50000") == parse_space({"levels": {"to": [85000, 50000], **said}})
+
+
+@cdo
+def test_intlevel_is_that_of_cdo_between_the_levels(tmp_path):
+    field, ps = made(3)
+    write(tmp_path / "model.nc", field, ps, GENERAL)
+    levels = np.sort(COORDINATES["lev"])
+    targets = [float(levels[0]), float(levels[:2].mean()), float(levels[-2:].mean())]
+    ours = of_whole({"to": targets}, field, {})
+    np.testing.assert_allclose(
+        ours, of_cdo(tmp_path / "model.nc", f"intlevel,{','.join(map(repr, targets))}"), rtol=1e-12
+    )

@@ -43,6 +43,37 @@ def test_a_curvilinear_grid_s_means_have_the_areas_of_its_cells(tmp_path):
     assert not {"nav_lat", "nav_lon"} & set(results.rows_run_mean.coords)
 
 
+@pytest.mark.parametrize("location", ["face", "node"])
+def test_a_mesh_of_ugrid_tells_where_its_parts_are(tmp_path, location):
+    random = np.random.default_rng(2)
+    lat, lon = np.rad2deg(np.arcsin(random.uniform(-1, 1, 300))), random.uniform(0, 360, 300)
+    field = random.normal(280, 10, (4, 300))
+    attributes = {
+        "time/units": "days since 2000-01-01", "t/mesh": "mesh2d", "t/location": location,
+        f"mesh2d/{location}_coordinates": "mesh2d_x mesh2d_y", "mesh2d/topology_dimension": 2,
+        "mesh2d/cf_role": "mesh_topology", "mesh2d_y/standard_name": "latitude", "mesh2d_x/standard_name": "longitude",
+        **{f"{name}/_ARRAY_DIMENSIONS": ["part"] for name in ("t", "mesh2d_x", "mesh2d_y")},
+    }  # fmt: skip
+    folder, steady = tmp_path / "s", {"mesh2d_x": lon, "mesh2d_y": lat}
+    store(folder, {"t": field} | steady, np.arange(4.0), attributes, steady=tuple(steady))
+    operators = {
+        "north": {"of": "t", "space": [{"box": {"lat": [30, 90]}}, {"mean": ["part"]}], "operators": ["mean"]},
+        "coarse": {"of": "t", "space": {"remapnn": "r4x3"}, "operators": ["mean"]},
+    }
+    results = analyse(folder, {"operators": operators, "windows": ["run"]}, ranks=2)
+    np.testing.assert_allclose(results.north_run_mean, [field[:, lat >= 30].mean()], rtol=1e-12)
+    lat_of_last = float(results.coarse_lat[-1])
+    nearest = np.argmin(haversine(lat, lon, lat_of_last, 90.0))
+    np.testing.assert_allclose(results.coarse_run_mean[0].sel(coarse_lon=90)[-1], field[:, nearest].mean(), rtol=1e-12)
+
+
+def haversine(lat, lon, north, east):
+    """What grows with the distance from a point."""
+    one, other = np.deg2rad(lat), np.deg2rad(north)
+    across = np.sin(np.deg2rad(lon - east) / 2) ** 2
+    return np.sin((one - other) / 2) ** 2 + np.cos(one) * np.cos(other) * across
+
+
 def test_a_square_field_in_another_order_than_its_coordinates_and_mask_is_the_same_field(tmp_path):
     rows, columns = np.meshgrid(np.arange(6.0), np.arange(6.0), indexing="ij")
     lat, lon = 5 * rows + columns / 5, 12 * columns + rows

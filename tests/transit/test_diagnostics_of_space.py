@@ -65,6 +65,12 @@ CONFIG = {
         "spread": {"of": "tas", "space": "fldstd", "operators": ["mean"]},
         "middle": {"of": "tas", "space": "fldmedian", "operators": ["mean"]},
         "eddies": {"of": "tas", "space": {"anomaly": ["lon"]}, "operators": ["mean", "std"]},
+        "flux": {"of": "tas", "space": {"covariance": {"with": "pr", "over": ["lon"]}}, "operators": ["mean"]},
+        "pattern": {
+            "of": "tas",
+            "space": {"correlation": {"with": "pr", "over": ["lat", "lon"]}},
+            "operators": ["mean"],
+        },
         "warmest_zone": {"of": "tas", "space": ["zonmean", "mermax"], "operators": ["mean"]},
         "overturning": {"of": "pr", "space": ["zonsum", {"cumsum": "lat"}], "operators": ["mean"]},
         "tropics": {"of": "tas", "space": {"box": {"lat": [-40, 40], "lon": [350, 100]}}, "operators": ["mean"]},
@@ -204,6 +210,11 @@ def test_what_needs_whole_fields_is_made_of_the_blocks_of_all_ranks(either_run):
     }
     for name, series in monthly.items():
         assert_same(results[name], series.resample(time="MS").mean())
+    first, second = (own.where(tas.notnull()) for own in (tas, pr))
+    flux = (first - first.mean("lon")) * (second - second.mean("lon"))
+    assert_same(results["flux_month_mean"], flux.mean("lon").resample(time="MS").mean(), 1e-5)
+    pattern = xr.corr(first, second, ["lat", "lon"], weights=weights(whole) * xr.ones_like(whole.lon))
+    assert_same(results["pattern_month_mean"], pattern.resample(time="MS").mean(), 1e-4)
     assert_same(results["eddies_month_std"], (tas - tas.mean("lon")).resample(time="MS").std(), 1e-4)
 
 

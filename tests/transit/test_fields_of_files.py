@@ -178,4 +178,43 @@ def test_what_no_file_has_is_said_before_the_run(files):
     refused(files, {"file": str(files / "land.nc"), "by": "clim_month"}, "no dimension with dates")
     refused(files, str(files / "land.nc"), "is in no expression", of="tas")
     refused(files, str(files / "land.nc"), "no variable of the stream", of="x + 1")
-    refused(files, {"file": str(files / "months.nc"), "by": "month"}, "is no climatology")
+    refused(files, {"file": str(files / "months.nc"), "by": {"running": {"days": 3}}}, "has steps in several spans")
+
+
+def index_file(path, days, **dims):
+    """A series of daily numbers, as an index of a circulation is."""
+    values = np.random.default_rng(8).normal(size=len(days))
+    time = ("time", np.asarray(days, "f8") + 0.5, {"units": "days since 2000-02-18", "calendar": "standard"})
+    xr.Dataset({"nao": (("time", *dims), values.reshape(len(days), *dims.values()))}, {"time": time}).to_netcdf(path)
+    return values
+
+
+@pytest.mark.parametrize(("size", "nodes", "batch"), [(1, 1, 64), (2, 2, 7)])
+def test_a_field_is_correlated_with_a_series_of_a_file_by_its_dates(tmp_path, size, nodes, batch):
+    daily = index_file(tmp_path / "nao.nc", range(-3, 40), lat=1, lon=1)[3:]
+    by_day = {"nao": {"file": str(tmp_path / "nao.nc"), "by": "day"}}
+    operators = {
+        "tas": {"fields": by_day, "operators": [{"correlation": {"with": "nao"}}]},
+        "without": {"of": "tas - 2 * nao", "fields": by_day, "operators": ["mean"], "windows": ["month"]},
+        "warmth": {"of": "tas", "fields": by_day, "space": {"mean": ["lat", "lon"], "weights": "none"},
+                   "operators": [{"correlation": {"with": "nao"}}]},
+    }  # fmt: skip
+    workers = {"processes": 0, "threads": 2, "batch_steps": batch}
+    ran = run(tmp_path, operators, size, nodes, workers=workers)
+    assert (ran.outcome.complete, ran.told) == (True, "")
+    nao, tas = np.repeat(daily, 2)[:STEPS], TAS.astype("f8")
+    wanted = [np.corrcoef(nao, tas[:, 0, 1])[0, 1], np.corrcoef(nao, tas[:, 3, 4])[0, 1]]
+    found = next(value for name, value in ran.results.items() if name.startswith("tas_run_corr"))[0]
+    np.testing.assert_allclose([found[0, 1], found[3, 4]], wanted, rtol=1e-6)
+    assert np.isnan(found[1, 2])
+    mean = next(value for name, value in ran.results.items() if name.startswith("warmth_run_corr"))
+    np.testing.assert_allclose(mean[0], np.corrcoef(nao, np.nanmean(tas, axis=(1, 2)))[0, 1], rtol=1e-6)
+    less = (tas - 2 * nao[:, None, None])[MONTH_OF == 1].mean(axis=0)
+    np.testing.assert_allclose(ran.results.without_month_mean[0], less, rtol=1e-6)
+
+
+def test_a_series_that_lacks_a_day_of_the_run_ends_it_with_a_line(tmp_path):
+    index_file(tmp_path / "nao.nc", range(20))
+    fields = {"nao": {"file": str(tmp_path / "nao.nc"), "by": "day"}}
+    with pytest.raises(ConfigError, match="has no row for the day of a step"):
+        run(tmp_path, {"tas": {"fields": fields, "operators": [{"covariance": {"with": "nao"}}]}})

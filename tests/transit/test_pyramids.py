@@ -133,17 +133,22 @@ def test_an_earlier_runs_pyramids_are_its_own(tmp_path):
     assert not (config.output / "pyramids").exists()
 
 
-def test_the_root_says_the_levels_as_ndpyramid_does(output):
+def test_the_root_says_the_levels_as_zarr_conventions_and_ndpyramid_do(output):
     attributes = xr.open_zarr(output / "pyramids/day_r8x4.zarr", consolidated=False).attrs
-    (told,) = attributes["multiscales"]
+    (convention,) = attributes["zarr_conventions"]
+    assert convention["name"] == "multiscales"
+    assert attributes["multiscales"]["layout"] == [
+        {"asset": "2"}, {"asset": "0", "derived_from": "2", "transform": {"scale": [4.0, 4.0]}}
+    ]  # fmt: skip
+    told = attributes["multiscales"]["0"]
     assert (told["datasets"], told["type"]) == ([{"path": "0"}, {"path": "2"}], "reduce")
     of_several = xr.open_zarr(output / "pyramids/day_hp2.zarr", consolidated=False).attrs["multiscales"]
-    assert of_several[0]["datasets"] == [{"path": "0"}, {"path": "1"}, {"path": "2"}], "all that any field has"
+    assert of_several["0"]["datasets"] == [{"path": "0"}, {"path": "1"}, {"path": "2"}], "all that any field has"
 
 
 def of_multiscales(output):
     tree = xr.open_datatree(output / "pyramids/day_r8x4.zarr", engine="zarr")
-    return tree, [level["path"] for level in tree.attrs["multiscales"][0]["datasets"]]
+    return tree, [level["path"] for level in tree.attrs["multiscales"]["0"]["datasets"]]
 
 
 def test_levels_are_found_as_the_root_says(output):
@@ -160,12 +165,24 @@ def test_a_reader_of_ndpyramids_pyramids_opens_ours(output):
     tree, paths = of_multiscales(output)
     finest = tree[paths[-1]].to_dataset()[["coarse_mean"]].load()
     theirs = ndpyramid.pyramid_coarsen(finest, factors=[4, 1], dims=["lat", "lon"], boundary="exact")
-    (one,), (other,) = tree.attrs["multiscales"], theirs.attrs["multiscales"]
+    one, (other,) = tree.attrs["multiscales"]["0"], theirs.attrs["multiscales"]
     assert {*one} == {*other}
     assert [{*each} for each in one["datasets"]] == [{*each} for each in other["datasets"]]
     assert one["type"] == other["type"]
     for ours, own in zip(paths, ("0", "1"), strict=True):
         assert dict(tree[ours]["coarse_mean"].sizes) == dict(theirs[own]["coarse_mean"].sizes)
+
+
+@pytest.mark.readers
+def test_the_layout_is_one_of_zarr_conventions(output):
+    zarr_cm = pytest.importorskip("zarr_cm", reason="'make readers-suite' installs it")
+    for store in ("day_r8x4", "day_hp2"):
+        attributes = xr.open_zarr(output / f"pyramids/{store}.zarr", consolidated=False).attrs
+        remaining, found = zarr_cm.multiscales.extract(dict(attributes))
+        zarr_cm.multiscales.validate(found)
+        assert "zarr_conventions" not in remaining
+        for level in found["layout"]:
+            assert xr.open_zarr(output / f"pyramids/{store}.zarr", group=level["asset"], consolidated=False).sizes
 
 
 @pytest.mark.readers
@@ -183,10 +200,10 @@ def test_easygems_knows_the_grid(output):
 def test_xdggs_decodes_the_cells(output):
     xdggs = pytest.importorskip("xdggs", reason="'make readers-suite' installs it")
     data = xr.open_zarr(output / "pyramids/day_hp2.zarr", group="2", consolidated=False)
-    decoded = xdggs.decode(data, convention="cf")
-    assert (decoded.dggs.grid_info.level, decoded.dggs.grid_info.indexing_scheme) == (2, "nested")
     lat, _ = target_of("hpz2").centres
-    np.testing.assert_allclose(decoded.dggs.cell_centers()["latitude"], lat, atol=1e-9)
+    for decoded in (xdggs.decode(data), xdggs.decode(data, convention="cf")):
+        assert (decoded.dggs.grid_info.level, decoded.dggs.grid_info.indexing_scheme) == (2, "nested")
+        np.testing.assert_allclose(decoded.dggs.cell_centers()["latitude"], lat, atol=1e-9)
 
 
 @pytest.mark.parametrize(("space", "says"), [

@@ -63,6 +63,16 @@ SPACES: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     **{f"vert{how}": (f"{how} of all levels", (), ()) for how in HOWS},
     **{f"gridbox{how}": (f"{how} of x times y points", ("4", "4"), ()) for how in HOWS},
     "sellonlatbox": ("a box", ("350", "20", "-30", "30"), ()),
+    **{
+        f"ml2pl{x}": (
+            "pressures, of the coefficients hyam and hybm and the ground's pressure ps",
+            ("85000",),
+            ("50000",),
+        )
+        for x in ("", "x")
+    },
+    **{f"ap2pl{x}": ("pressures, of the fields pfull and ps", ("85000",), ("50000",)) for x in ("", "x")},
+    "intlevel": ("levels between those of the dimension", ("10",), ("100",)),
     "sellevel": ("some levels", ("85000",), ("50000",)),
 }
 """Name to words and example of what must, and what may, follow; `space` reads the rest itself."""

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 from bbflow.operators.names.indices import CROSSING
 
 _LEVELS = "space: {{levels: {{to: [85000, 50000], {}}}}}, docs/space.md#other-levels"
-_PRESSURES = _LEVELS.format("pressure: {a: hyam, b: hybm, surface: ps}, above: linear")
 _HEIGHTS = _LEVELS.format("height: zg")
 _REMAP = "space: {{{}: r360x180}}, docs/space.md#other-grids"
 _REMAP_BY_FILE = "space: {remap: WEIGHTS.nc}, with weights from a file, docs/space.md#other-grids"
@@ -22,16 +21,21 @@ _MOMENTS = "there are no third and fourth moments over space"
 _CELLS = "statistics of the source's cells in each target cell: 'coarsen' has them for boxes of points"
 
 
+_SPANS = {"day": "day", "mon": "month", "year": "year"}
+
+
 def _by_rows() -> Iterator[tuple[str, str]]:
+    for prefix, span in _SPANS.items():
+        for suffix in _ARITHMETIC:
+            yield f"{prefix}{suffix}", f"of: tas - x, or + * /, and fields: {{x: {{file: FILE, by: {span}}}}}"
     for prefix, words in _ROWS.items():
         for suffix in _ARITHMETIC:
             yield f"{prefix}{suffix}", f"of: tas - clim, or + * /, and fields: {{clim: FILE}} with rows by {words}"
 
 
 ELSEWHERE: Mapping[str, str] = {
-    **dict.fromkeys(("ml2pl", "ml2plx", "ap2pl", "ap2plx"), _PRESSURES),
     **dict.fromkeys(
-        ("ml2hl", "ml2hlx", "ap2hl", "ap2hlx", "gh2hl", "gh2hlx", "ml2height", "ml2heightx", "intlevel", "intlevelx",
+        ("ml2hl", "ml2hlx", "ap2hl", "ap2hlx", "gh2hl", "gh2hlx", "ml2height", "ml2heightx", "intlevelx",
          "intlevel3d", "intlevelx3d"),
         _HEIGHTS,
     ),
@@ -64,6 +68,8 @@ ELSEWHERE: Mapping[str, str] = {
     "regres": "trend, which is by time and not by step", "trend": "{trend: {intercept: true}}",
     "timrmsd": "of: a - b, operators: [rms]", "varrms": "of: (a - b)**2, space: fldmean, then: value**0.5",
     "fldrms": "of: (a - b)**2, space: fldmean, then: value**0.5",
+    "fldcor": "space: {correlation: {with: tos, over: [lat, lon]}}",
+    "fldcovar": "space: {covariance: {with: tos, over: [lat, lon]}}",
     "histcount": "{histogram: {edges: [0, 1, 10]}}", "histfreq": "histogram and count, one divided by the other",
     "fdns": "of: tn < 273.15 and snd < 0.01, operators: [sum], of daily steps",
     "timderivative": "deltat, divided by the time between two steps",
@@ -72,15 +78,12 @@ ELSEWHERE: Mapping[str, str] = {
 }  # fmt: skip
 """Name to what says it here."""
 LACKING: Mapping[str, str] = {
-    **{f"{prefix}{suffix}": "fields of files are fixed, or those of a climatology; they are no series"
-       for prefix in ("day", "mon", "year") for suffix in _ARITHMETIC},
     **dict.fromkeys(("detrend", "subtrend", "addtrend"), _TWO_PASSES),
     **{f"eof{what}": _EOF for what in ("", "3d", "spatial", "time", "3dspatial", "3dtime", "coeff", "coeff3d")},
     **dict.fromkeys(("timsort", "fourier", "fourier2grid", "harmonic", "bandpass", "highpass", "lowpass", "spectrum"),
                     _SERIES),
     **{f"{over}{how}": _MOMENTS for over in ("fld", "zon", "mer", "gridbox") for how in ("skew", "kurt")},
     "gridboxmedian": "'coarsen' has no percentiles",
-    **dict.fromkeys(("fldcor", "fldcovar"), "there are no covariances over space"),
     **{f"remap{how}": _CELLS for how in ("avg", "mean", "median", "min", "max", "range", "sum", "std", "std1", "var",
                                          "var1", "skew", "kurt")},
     **dict.fromkeys(("ensskew", "enskurt", "ensroc"), "members have no such statistic"),

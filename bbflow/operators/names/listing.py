@@ -56,6 +56,9 @@ SPACES: Mapping[str, tuple[str, str]] = {
     "remapnn": ("the same, of nearest neighbours", "remapnn: r360x180"),
     "remapdis": ("the same, of weights by distance", "remapdis: r360x180"),
     "healpix": ("the cells of HEALPix, nested; as pyramid, coarser ones too", "{healpix: {zoom: 7}, pyramid: true}"),
+    "regions": ("the mean or sum over each region of a file", "regions: basins.geojson"),
+    "covariance": ("covariance with another field over dimensions", "covariance: {with: v, over: [lon]}"),
+    "correlation": ("correlation with another field over dimensions", "correlation: {with: v, over: [lat, lon]}"),
     "coarsen": ("boxes of this many points", "{coarsen: {lat: 2, lon: 2}, how: max}"),
 }
 """What a space may say, with an example."""

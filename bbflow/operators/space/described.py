@@ -8,7 +8,7 @@ import numpy as np
 
 from bbflow.errors import ConfigError
 from bbflow.operators.space.cells import cells_of
-from bbflow.operators.space.grid import CELL_IDS, EARTH_RADIUS_M, LAT, LON, Grid, midpoints, to_poles
+from bbflow.operators.space.grid import CELL_IDS, CELL_INDEX, EARTH_RADIUS_M, LAT, LON, Grid, midpoints, to_poles
 from bbflow.operators.space.meshes import Described, Mesh
 from bbflow.operators.steps import Array
 
@@ -103,8 +103,8 @@ def _with_area(
 def _healpix(mesh: Mesh, taken: frozenset[str]) -> Described:
     """Describe HEALPix in nested order: the cells' numbers, and what readers know the grid by.
 
-    The attributes are those of CF 1.13, which easy.gems' readers and xdggs (as its convention 'cf') take; xdggs takes
-    no others besides.
+    The attributes of `crs` and of the index are those of CF 1.13, by which easy.gems' readers know the grid, and xdggs
+    as its convention 'cf'; those of the numbers are xdggs' own, which it looks for if it isn't told.
     """
     dims = ("cell" if "cell" not in taken else "cell_remapped",)
     assert mesh.zoom is not None
@@ -113,14 +113,14 @@ def _healpix(mesh: Mesh, taken: frozenset[str]) -> Described:
         "refinement_level": mesh.zoom,
         "indexing_scheme": "nested",
     }
-    ids = {
-        "standard_name": "healpix_index",
-        "long_name": "number of the cell in nested order",
-        "units": "1",
-    }
-    coordinates = {CELL_IDS: np.arange(mesh.size, dtype="i8"), CRS: np.zeros(1, "i4")}
-    own = {"grid_mapping": CRS}
-    return Described(dims, coordinates, {CELL_IDS: dims, CRS: (CRS,)}, {CELL_IDS: ids, CRS: crs}, own)
+    index = {"standard_name": "healpix_index", "long_name": "number of the cell in nested order", "units": "1"}
+    ids = {"grid_name": "healpix", "level": mesh.zoom, "indexing_scheme": "nested"}
+    numbers = np.arange(mesh.size, dtype="i8")
+    coordinates = {CELL_IDS: numbers, CELL_INDEX: numbers, CRS: np.zeros(1, "i4")}
+    coordinate_dims: dict[str, tuple[str, ...]] = {CELL_IDS: dims, CELL_INDEX: dims, CRS: (CRS,)}
+    return Described(
+        dims, coordinates, coordinate_dims, {CELL_IDS: ids, CELL_INDEX: index, CRS: crs}, {"grid_mapping": CRS}
+    )
 
 
 def mesh_of(grid: Grid, axes: tuple[int, ...]) -> Mesh:

@@ -28,8 +28,8 @@ UNITS = {
 }
 """CF conventions, sections 4.1 and 4.2."""
 
-CELL_IDS = "cell_ids"
-"""Coordinate with the numbers of HEALPix' cells."""
+CELL_IDS, CELL_INDEX = "cell_ids", "healpix_index"
+"""Coordinates with the numbers of HEALPix' cells: with xdggs' attributes, which bear no others, and with CF's."""
 RADIANS = ("radian", "radians", "rad")
 DEGREES = ("", "deg", "degs", "degree", "degrees", "1", *(units.lower() for units in UNITS))
 """Other units of latitudes and longitudes, in small letters."""

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators.expressions import Expression
 from bbflow.operators.space.grid import LAT, LEVEL, LON
-from bbflow.operators.space.levels import Levels
+from bbflow.operators.space.levels import Levels, parse_levels
 from bbflow.reading.sections import number, positive
 
 
@@ -72,6 +73,8 @@ class Reduce:
     weights: str | None = None
     """area, thickness, none, or a variable; None for what `AVERAGING` has by default: area where latitude is reduced,
     thickness where levels alone are and have bounds."""
+    other: Expression | None = None
+    """The second field of a covariance or correlation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +165,9 @@ Move = Levels | Box | Points | Select | SelectIndex | Mask | Reduce | Remap | Wh
 DIMS = {"fld": (LAT, LON), "zon": (LON,), "mer": (LAT,), "vert": (LEVEL,)}
 FLAT = {over: dims for over, dims in DIMS.items() if over != "vert"}
 HOWS = ("mean", "sum", "min", "max", "range", "std", "std1", "var", "var1", "count")
-AVERAGING = ("mean", "std", "std1", "var", "var1")
+OF_PAIRS = ("covariance", "correlation")
+"""What is made of two fields."""
+AVERAGING = ("mean", "std", "std1", "var", "var1", *OF_PAIRS)
 """Those that weigh by areas, or by the thickness of levels, where nothing is said."""
 
 
@@ -209,6 +214,14 @@ def _box(west: float, east: float, south: float, north: float) -> tuple[Move, ..
     return (Box(LAT, south, north), Box(LON, west, east))
 
 
+HYBRID = {"a": "hyam", "b": "hybm", "surface": "ps"}
+ON_LEVELS = {"field": "pfull", "surface": "ps"}
+
+
+def _levels(**said: Any) -> Callable[..., tuple[Move, ...]]:
+    return lambda *to: (parse_levels({"to": to, **said}),)
+
+
 def _coarsen(how: str) -> Callable[..., tuple[Move, ...]]:
     return lambda x, y: (Reduce(how, (LAT, LON), (positive(int(y)), positive(int(x)))),)
 
@@ -224,6 +237,11 @@ NAMES: Mapping[str, SpaceName] = {
     "fldint": SpaceName(_reduce("sum", (LAT, LON), "area"), "fldint"),
     "vertint": SpaceName(_reduce("sum", (LEVEL,), "thickness"), "vertint"),
     "sellonlatbox": SpaceName(_box, "sellonlatbox,350,20,-30,30", 4, 4),
+    "ml2pl": SpaceName(_levels(pressure=HYBRID, above="linear"), "ml2pl,85000,50000", 1, 1000),
+    "ml2plx": SpaceName(_levels(pressure=HYBRID, above="linear", below="lowest"), "ml2plx,85000,50000", 1, 1000),
+    "ap2pl": SpaceName(_levels(pressure=ON_LEVELS, above="linear"), "ap2pl,85000,50000", 1, 1000),
+    "ap2plx": SpaceName(_levels(pressure=ON_LEVELS, above="linear", below="lowest"), "ap2plx,85000,50000", 1, 1000),
+    "intlevel": SpaceName(_levels(), "intlevel,10,100", 1, 1000),
     "sellevel": SpaceName(lambda *values: (Select(LEVEL, values),), "sellevel,85000,50000", 1, 1000),
     **{f"gridbox{how}": SpaceName(_coarsen(how), f"gridbox{how},4,4", 2, 2) for how in HOWS},
 }

@@ -11,6 +11,7 @@ from bbflow.operators.space.making import MADE
 from bbflow.operators.space.moves import (
     HOWS,
     NAMES,
+    OF_PAIRS,
     Anomaly,
     Box,
     Cumulate,
@@ -38,7 +39,7 @@ WITH_TEXT = (*REMAPS, "healpix")
 """What may be a name with a text after a comma, as CDO has it."""
 WHOLES = ("percentile", "median", "cumsum", "anomaly")
 """What needs the whole of a field."""
-KEYS = (*SELECTIONS, *REMAPS, "healpix", "regions", *HOWS, "coarsen", *WHOLES, *OPTIONS)
+KEYS = (*SELECTIONS, *REMAPS, "healpix", "regions", *HOWS, *OF_PAIRS, "coarsen", *WHOLES, *OPTIONS)
 
 
 def parse_space(item: Any) -> Space:
@@ -63,7 +64,16 @@ def parse_space(item: Any) -> Space:
         raise ConfigError("levels that are made of columns come first: write 'levels' before the rest, once")
     if sum(isinstance(move, Remap) for move in moves) > 1:
         raise ConfigError("a space has one remap at most: make weights from the first grid to the last")
+    _check_pairs(moves)
     return Space(moves)
+
+
+def _check_pairs(moves: tuple[Move, ...]) -> None:
+    """See that a covariance or correlation is of the stream's own fields, or of points selected from them."""
+    at = [place for place, move in enumerate(moves) if isinstance(move, Reduce) and move.other is not None]
+    before = moves[: at[-1]] if at else ()
+    if any(not isinstance(move, Box | Points | Select | SelectIndex | Mask) for move in before):
+        raise ConfigError("a covariance or correlation is of two fields as they are: only selections come before it")
 
 
 def _parse(item: Any) -> tuple[Move, ...]:
@@ -111,7 +121,7 @@ def _read(key: str, value: Any) -> tuple[Move, ...]:
 
 
 def _reduction(item: Mapping[str, Any]) -> tuple[Move, ...]:
-    found = [key for key in item if key in (*HOWS, "coarsen", *WHOLES)]
+    found = [key for key in item if key in (*HOWS, *OF_PAIRS, "coarsen", *WHOLES)]
     if len(found) > 1:
         raise ConfigError(f"{' and '.join(found)}: a map says one of them: write further ones as items of a list")
     if not found or ("how" in item and found != ["coarsen"]):
@@ -122,6 +132,8 @@ def _reduction(item: Mapping[str, Any]) -> tuple[Move, ...]:
     (key,) = found
     if key in WHOLES:
         return (_whole(key, item),)
+    if key in OF_PAIRS:
+        return (_of_pair(key, item),)
     how = item.get("how", "mean") if key == "coarsen" else key
     if how not in HOWS:
         raise ConfigError(f"how: {how!r}; {nearest(str(how), HOWS)}")
@@ -132,6 +144,16 @@ def _reduction(item: Mapping[str, Any]) -> tuple[Move, ...]:
         return (Reduce(how, _names(key, item[key]), weights=weights),)
     factors = {str(dim): positive(value) for dim, value in _map(item[key], "coarsen").items()}
     return (Reduce(how, tuple(factors), tuple(factors.values()), weights),)
+
+
+def _of_pair(key: str, item: Mapping[str, Any]) -> Reduce:
+    """Read what is made of two fields."""
+    own = _map(item[key], f"a {key}")
+    check_keys(own, ("with", "over"))
+    if own.keys() != {"with", "over"} or "how" in item or "pyramid" in item:
+        raise ConfigError(f"{key}: write it like {key}: {{with: v, over: [lon]}}, and weights beside it if needed")
+    weights = None if item.get("weights") is None else text(item["weights"])
+    return Reduce(key, _names(key, own["over"]), weights=weights, other=parse_expression(text(own["with"])))
 
 
 def _whole(key: str, item: Mapping[str, Any]) -> Move:

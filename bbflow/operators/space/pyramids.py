@@ -1,7 +1,8 @@
 """Pyramids: coarser levels of a result, each of whose cells is the mean of four cells of the finer one."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -73,8 +74,21 @@ def halved(values: Array, grid: Sequence[int]) -> Array:
     return values
 
 
-def multiscales(pyramids: Sequence[Pyramid]) -> list[Mapping[str, Any]]:
-    """Return what the root of a store says of its levels, by the multiscales convention that ndpyramid writes.
+CONVENTION = {
+    "uuid": "d35379db-88df-4056-af3a-620245f8e347",
+    "schema_url": "https://raw.githubusercontent.com/zarr-conventions/multiscales/refs/tags/v0.1/schema.json",
+    "spec_url": "https://github.com/zarr-conventions/multiscales/blob/v0.1/README.md",
+    "name": "multiscales",
+    "description": "Multiscale layout of zarr datasets",
+}
+"""As the multiscales convention of zarr-conventions wants to be named, of which GeoZarr's stores are."""
+
+
+def multiscales(pyramids: Sequence[Pyramid]) -> dict[str, Any]:
+    """Return what the root of a store says of its levels.
+
+    It is an object with the `layout` of zarr-conventions, the finest level first. What ndpyramid writes is a list of
+    one under the same name: it is the object's member "0", which is where readers in JavaScript find it.
 
     Parameters
     ----------
@@ -82,5 +96,13 @@ def multiscales(pyramids: Sequence[Pyramid]) -> list[Mapping[str, Any]]:
         Those of the store's fields, which are on one grid; each may have other levels.
     """
     wanted = {name for pyramid in pyramids for name in pyramid.wanted}
-    paths = [{"path": level.name} for level in reversed(pyramids[0].levels) if level.name in wanted]
-    return [{"datasets": paths, "type": "reduce", "metadata": {"method": "mean of four cells, weighted by area"}}]
+    levels = [(at, level) for at, level in enumerate(pyramids[0].levels) if level.name in wanted]
+    layout: list[dict[str, Any]] = [{"asset": levels[0][1].name}]
+    for (before, finer), (at, level) in pairwise(levels):
+        members = 4 if len(level.shape) == 1 else 2
+        scale = [float(members ** (at - before))] * len(level.shape)
+        layout.append({"asset": level.name, "derived_from": finer.name, "transform": {"scale": scale}})
+    paths = [{"path": level.name} for _, level in reversed(levels)]
+    list_of_one = {"datasets": paths, "type": "reduce", "metadata": {"method": "mean of four cells, weighted by area"}}
+    own = {"layout": layout, "resampling_method": "average", "0": list_of_one}
+    return {"zarr_conventions": [CONVENTION], "multiscales": own}

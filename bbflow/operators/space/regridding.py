@@ -28,6 +28,11 @@ LEAST = {"bil": 1.0}
 bilinear interpolation all."""
 
 
+def least_of(weights: Weights) -> Array | float:
+    """Return the share of each point's weights that must be valid, where the configuration says none."""
+    return LEAST.get(weights.method, 0.0) if weights.needs is None else weights.needs
+
+
 def place_space(
     space: Space,
     dims: tuple[str, ...],
@@ -196,9 +201,8 @@ def _remapped(
     after: TrackPlacement | None,
 ) -> Remapped:
     coordinates, coordinate_dims = _coordinates(before, target, on_target, after)
-    least: Array | float = LEAST.get(weights.method, 0.0) if weights.needs is None else weights.needs
-    if move.area_min is not None or move.fraction:
-        least = move.area_min or 0.0
+    told = move.area_min is not None or move.fraction
+    least = move.area_min or 0.0 if told else least_of(weights)
     done = (
         before.cell_methods if before else "",
         "area: sum" if move.is_sum else METHODS.get(weights.method, ""),

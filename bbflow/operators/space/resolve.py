@@ -11,6 +11,7 @@ from bbflow.operators.space.cells import Cells, cells_of
 from bbflow.operators.space.columns import Column, place_column
 from bbflow.operators.space.grid import (
     CELL_IDS,
+    CELL_INDEX,
     LAT,
     LEVEL,
     LON,
@@ -37,6 +38,7 @@ AREA_VARIABLE = "`area`"
 METHODS = {
     "mean": "mean", "sum": "sum", "min": "minimum", "max": "maximum", "range": "range", "std": "standard_deviation",
     "std1": "standard_deviation", "var": "variance", "var1": "variance", "count": "sum (of 1 for each valid value)",
+    "covariance": "mean (of the product of departures)", "correlation": "mean (of the product of departures, scaled)",
 }  # fmt: skip
 """Those of CF (conventions, appendix E)."""
 
@@ -80,6 +82,8 @@ def own_units(reduction: Reduce | None, made: str, thickness: str) -> str:
     thickness
         Those of the levels' coordinate.
     """
+    if reduction is not None and reduction.other is not None:
+        return "1" if reduction.how == "correlation" else ""
     if reduction is not None and reduction.how in ("var", "var1", "count"):
         return "1" if reduction.how == "count" else f"({made})2" if made else ""
     if reduction is None or reduction.how != "sum" or reduction.weights == "none":
@@ -121,7 +125,10 @@ def _of_cells_chosen(grid: Grid, track: Track) -> list[Described]:
     (axis,), (indices,) = track.axes, track.indices
     if np.array_equal(indices, np.arange(grid.shape[axis])):
         return []
-    names = [*grid.auxiliary_names((grid.shape[axis],)), *([CELL_IDS] if track.name == grid.healpix else [])]
+    names = [
+        *grid.auxiliary_names((grid.shape[axis],)),
+        *([CELL_IDS, CELL_INDEX] if track.name == grid.healpix else []),
+    ]
     return [(name, (track.name,), np.asarray(grid.coordinates[name])[indices]) for name in names]
 
 

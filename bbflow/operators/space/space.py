@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from bbflow.operators.expressions import Expression
 from bbflow.operators.space.levels import Levels
 from bbflow.operators.space.moves import Mask, Move, Reduce, Remap, Whole
 
@@ -42,6 +43,11 @@ class Space:
         """Names of the stream's variables that say where the points of columns are."""
         first = self.moves[0]
         return first.coordinate.fields if isinstance(first, Levels) and first.coordinate is not None else ()
+
+    @property
+    def other(self) -> Expression | None:
+        """The second field, of a covariance or correlation."""
+        return next((move.other for move in self.moves if isinstance(move, Reduce) and move.other is not None), None)
 
     @property
     def remap(self) -> Remap | None:

@@ -189,6 +189,53 @@ class Spread(Way):
 
 
 @dataclass(frozen=True, slots=True)
+class Covariance(Way):
+    """Covariance or correlation of the real and the imaginary parts: weights, both means, squares and products.
+
+    Merged as those of `Spread`; the weights divide, as in CDO's fldcovar and fldcor.
+    """
+
+    scaled: bool
+    """Whether it is divided by both standard deviations."""
+    components = 6
+
+    def empty(self, shape: tuple[int, ...]) -> Array:
+        """Return zeros."""
+        return np.zeros((6, *shape))
+
+    def reduce(self, values: Array, fill: Array | None, factor: Array | None, strips: Sequence[Strip]) -> Array:
+        """Return the components; see `Way.reduce`. Products are about each result's own means, in a second pass."""
+        valid = _valid(values, fill, factor)
+        weights = np.where(valid, 1.0 if factor is None else factor, 0.0)
+        whole = _contract(weights, strips)
+        means, apart = [], []
+        for own in (values.real, values.imag):
+            kept = np.where(valid, own, 0.0)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                means.append(np.where(whole > 0, _contract(kept * weights, strips) / whole, 0.0))
+            apart.append(np.where(valid, kept - _spread_out(means[-1], strips), 0.0))
+        products = [_contract(apart[one] * apart[other] * weights, strips) for one, other in ((0, 0), (1, 1), (0, 1))]
+        return np.stack([whole, *means, *products])
+
+    def merge(self, left: Array, right: Array) -> Array:
+        """Add weights and products, the latter about the common means."""
+        whole, apart = left[0] + right[0], right[1:3] - left[1:3]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            share = np.where(whole > 0, right[0] / whole, 0.0)
+        products = np.stack([apart[0] ** 2, apart[1] ** 2, apart[0] * apart[1]])
+        return np.concatenate(
+            [whole[np.newaxis], left[1:3] + apart * share, left[3:] + right[3:] + products * (left[0] * share)]
+        )
+
+    def finish(self, parts: Array) -> Array:
+        """Divide the products."""
+        whole, first, second, both = (parts[..., at, :] for at in (0, 3, 4, 5))
+        divisor = np.sqrt(first * second) if self.scaled else whole
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.where(divisor > 0, both / divisor, np.nan)
+
+
+@dataclass(frozen=True, slots=True)
 class Extent(Way):
     """The largest valid value less the smallest."""
 
@@ -249,6 +296,8 @@ WAYS: Mapping[str, Way] = {
     "var": Spread(root=False, of_sample=False),
     "var1": Spread(root=False, of_sample=True),
     "count": ValidCount(),
+    "covariance": Covariance(scaled=False),
+    "correlation": Covariance(scaled=True),
     "select": HIGHEST,
 }
 """By name; 'select' is what becomes of places that are not reduced: at most one block has each."""

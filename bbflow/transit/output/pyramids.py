@@ -55,7 +55,7 @@ class Pyramids:
                 for operator in operators:
                     levels.write(operator, at)
         for name, pyramids in touched.items():
-            self._stores[name].commit(multiscales=multiscales(pyramids))
+            self._stores[name].commit(**multiscales(pyramids))
 
     def _store(self, name: str) -> GrowingZarr:
         self._directory.mkdir(exist_ok=True)
