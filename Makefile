@@ -132,10 +132,12 @@ slurm-suite: $(VENV)/.test
 security-suite: $(VENV)/.test
 	$(BIN)/python -m pytest $(LONG) tests/security
 
-# What others read HEALPix grids and pyramids with: 400 MB more of packages.
+# What others read our stores with: 400 MB more of packages; zarrita where npm is.
 readers-suite: $(VENV)/.test
 	$(INSTALL) -e '.[all,readers]'
-	$(BIN)/python -m pytest $(LONG) -m readers tests
+	mkdir -p $(BUILD)/readers
+	if command -v npm; then npm install --silent --prefix $(BUILD)/readers zarrita@0.7 @zarrita/storage@0.2; fi
+	BBFLOW_NODE_MODULES=$(abspath $(BUILD))/readers/node_modules $(BIN)/python -m pytest $(LONG) -m readers tests
 
 # One checkout into several environments, in an order that SEED tells, with as many STEPS.
 test-install: $(VENV)/.test

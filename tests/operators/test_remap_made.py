@@ -14,6 +14,7 @@ from scipy.sparse import csc_array
 from bbflow.cli import main
 from bbflow.errors import ConfigError
 from bbflow.operators.space import parse_space
+from bbflow.operators.space.cells import polygons
 from bbflow.operators.space.described import LAT_ATTRIBUTES, LON_ATTRIBUTES, mesh_of
 from bbflow.operators.space.grid import EARTH_RADIUS_M, Grid
 from bbflow.operators.space.making import make_weights
@@ -298,3 +299,66 @@ def test_a_remap_by_name_has_the_values_of_cdo_where_sources_are_missing(tmp_pat
     # As above; and near the poles rounding says which are the four nearest.
     rows = np.abs(placement.coordinates["lat"]) < (80 if method == "dis" else 91)
     np.testing.assert_allclose(found[rows], theirs[rows], rtol=0, atol=1e-6 if method == "dis" else 1e-9)
+
+
+def with_corners(mesh):
+    """The same cells as a list that tells its corners."""
+    (south_north, west_east), (rows, columns) = mesh.edges, mesh.shape
+    lat = np.repeat(south_north, columns, axis=0)[:, [0, 0, 1, 1]]
+    lon = np.tile(west_east, (rows, 1))[:, [0, 1, 1, 0]]
+    return Mesh((mesh.size,), mesh.lat, mesh.lon, np.clip(lat, -90, 90), lon)
+
+
+@pytest.mark.parametrize(
+    ("source", "target"), [("list", "r20x9"), ("list", "hpz2"), ("r36x18", "hpz2"), ("hpz2", "r20x9")]
+)
+def test_conservative_weights_of_any_cells_keep_a_constant_and_share_out_each_cell(source, target):
+    """All but for what arcs of great circles leave between two lists that meet at parallels: none here, by one list."""
+    pytest.importorskip("shapely")
+    one, other = (with_corners(regular(12, 24)) if name == "list" else target_of(name) for name in (source, target))
+    weights = make_weights("con", one, other)
+    np.testing.assert_allclose(weights.cover, 1, rtol=1e-10)
+    np.testing.assert_allclose(weights.share, 1, rtol=2e-3)
+    shares = np.asarray(other.area @ dense(weights))
+    own = one.area if one.area is not None else polygons(one.lat_corners, one.lon_corners)
+    np.testing.assert_allclose(shares, own, rtol=5e-3)
+    np.testing.assert_allclose(shares.sum(), 4 * np.pi, rtol=1e-10)
+
+
+@needs_cdo
+def test_conservative_weights_of_cells_with_corners_are_those_of_cdo(tmp_path):
+    """Hexagons have great circles for sides in both; those of the target differ, as above."""
+    pytest.importorskip("shapely")
+    field, file = tmp_path / "field.nc", tmp_path / "weights.nc"
+    subprocess.run(["cdo", "-s", "-f", "nc", "-setgridtype,unstructured", "-random,gme8,1", field], check=True)
+    subprocess.run(["cdo", "-s", "gencon,r72x36", field, file], check=True)
+    with xr.open_dataset(field, decode_times=False) as data:
+        lat, lon = (data[data[name].attrs["bounds"]].values.astype("f8") for name in ("lat", "lon"))
+        mesh = Mesh((len(lat),), data.lat.values.astype("f8"), data.lon.values.astype("f8"), lat, lon)
+    theirs, ours = dense(read_weights(file)), dense(make_weights("con", mesh, target_of("r72x36")))
+    np.testing.assert_allclose(ours, theirs, atol=1e-2)
+    assert np.median(np.abs(ours - theirs)[theirs > 0]) < 1e-4
+
+
+@needs_cdo
+def test_a_curvilinear_grid_with_corners_is_remapped_conservatively_by_name(tmp_path):
+    pytest.importorskip("shapely")
+    field, result = tmp_path / "field.nc", tmp_path / "result.nc"
+    chain = ["-setgridtype,curvilinear", "-sellonlatbox,-60,60,-40,80", "-random,r72x36,3"]
+    subprocess.run(["cdo", "-s", "-f", "nc", "-b", "F64", *chain, field], check=True)
+    subprocess.run(["cdo", "-s", "-b", "F64", "remapcon,r36x18", field, result], check=True)
+    with xr.open_dataset(field, decode_times=False) as data:
+        data = data.load()
+    name = "random"
+    values = data[name].squeeze()
+    bounds = {axis: data[axis].attrs["bounds"] for axis in ("lat", "lon")}
+    known = {own: data[own].values for own in ("lat", "lon", *bounds.values())}
+    attributes = {own: dict(data[own].attrs) for own in known}
+    placement = place_space(parse_space("remapcon,r36x18"), ("y", "x"), values.shape, known, {}.__getitem__, attributes)
+    (found,) = placement.local((0, 0), values.shape).values(Steps([values.values.reshape(-1)]))
+    with xr.open_dataset(result, decode_times=False) as data:
+        theirs = data[name].squeeze().values
+    found = found.reshape(placement.shape)
+    whole = np.isfinite(found) & np.isfinite(theirs)
+    assert whole.sum() > 100
+    np.testing.assert_allclose(found[whole], theirs[whole], atol=2e-2)

@@ -1,7 +1,4 @@
-"""Weights that are made here: of neighbours of any centres, and bilinear and conservative ones along parallels.
-
-What needs the corners of arbitrary cells is left to CDO, ESMF and TempestRemap, whose files are read.
-"""
+"""Weights that are made here: of neighbours of any centres, bilinear ones along parallels, and conservative ones."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -11,6 +8,7 @@ import numpy as np
 from bbflow.errors import ConfigError
 from bbflow.operators.space.installed import check_installed
 from bbflow.operators.space.meshes import SAME, Mesh, on_sphere
+from bbflow.operators.space.overlaps import has_shapes, overlaps
 from bbflow.operators.space.weights import Weights, sparse
 from bbflow.operators.steps import Array
 
@@ -162,17 +160,20 @@ def _placed(mesh: Mesh) -> tuple[Array, Array]:
 
 
 def _conservative(source: Mesh, target: Mesh) -> Weights:
-    """Share cells out by the areas that they have in common, which are products of those along each axis.
+    """Share cells out by the areas that they have in common.
 
-    The area between two parallels and two meridians is (sin(north) - sin(south)) (east - west) on the unit sphere; see
-    Jones, 1999, Mon. Wea. Rev. 127, 2204, equations 2 and 3, for the weights, which are those of 'fracarea'.
+    Of latitudes and longitudes they are products of those along each axis: the area between two parallels and two
+    meridians is (sin(north) - sin(south)) (east - west) on the unit sphere. Others are cut on a cylinder. See Jones,
+    1999, Mon. Wea. Rev. 127, 2204, equations 2 and 3, for the weights, which are those of 'fracarea'.
     """
-    if source.centres and (source.edges is None or target.edges is None):
+    if source.centres and not (has_shapes(source) and has_shapes(target)):
         raise ConfigError(
-            "remapcon can be made here between grids of latitudes and longitudes alone, which have bounds, or rise or "
-            "fall all the way: write weights with CDO "
-            "('cdo gencon,GRID FILE weights.nc') or ESMF_RegridWeightGen, and name the file"
+            "remapcon can be made here where the cells' edges are known: of latitudes and longitudes that have bounds, "
+            "or rise or fall all the way, or of cells whose corners 'coordinates' and their 'bounds' tell: write "
+            "weights with CDO ('cdo gencon,GRID FILE weights.nc') or ESMF_RegridWeightGen, and name the file"
         )
+    if source.edges is None or target.edges is None:
+        return _by_shapes(source, target)
     (lat, lon), (new_lat, new_lon) = _lines(source.edges), _lines(target.edges)
     rows, columns = _shared(lat, new_lat), _shared_meridians(lon, new_lon)
     across, along = np.ix_(range(len(rows[2])), range(len(columns[2])))
@@ -183,6 +184,14 @@ def _conservative(source: Mesh, target: Mesh) -> Weights:
     whole = np.diff(new_lat, axis=1) * np.deg2rad(np.diff(new_lon, axis=1)).T
     share = np.clip(covered / whole.reshape(-1), 0, 1)
     links = sources, targets, area / covered[targets]
+    return sparse("weights of remapcon", "con", (source, target), (source.size, target.size), links, share)
+
+
+def _by_shapes(source: Mesh, target: Mesh) -> Weights:
+    columns, rows, area, whole = overlaps(source, target)
+    covered = np.bincount(rows, area, target.size)
+    share = np.clip(np.divide(covered, whole, out=np.zeros(target.size), where=whole > 0), 0, 1)
+    links = columns, rows, area / covered[rows]
     return sparse("weights of remapcon", "con", (source, target), (source.size, target.size), links, share)
 
 
