@@ -160,7 +160,6 @@ def test_a_file_that_is_written_is_what_cdo_takes_and_what_is_read_again(tmp_pat
     (["r36x18", "hp12"], "12 is no power of two"),
     (["r36x18", "hpz20"], "from 0 to 13"),
     (["nothing.nc", "r36x18"], "neither a file .* nor a grid's name: r360x180"),
-    (["hpz2", "r36x18", "--method", "con"], "remapcon can be made here between grids of latitudes and longitudes"),
 ])  # fmt: skip
 def test_grids_that_arent_to_be_had_are_told_in_a_line(words, says, capfd, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
