@@ -217,6 +217,14 @@ def test_polygons_of_one_name_are_one_region_in_shapefiles_too(tmp_path):
     np.testing.assert_allclose(values_of(regions, field())[0], values_of(united, field())[0], rtol=1e-12)
 
 
+def test_variables_of_one_grid_share_the_weights_of_a_file_as_long_as_it_stays_the_same(tmp_path):
+    file = polygons(tmp_path / "f.json", {"a": box(0, 50, 0, 50)})
+    first, second = placed(file), placed(file)
+    assert first.remapping_weights is second.remapping_weights
+    polygons(tmp_path / "f.json", {"a": box(0, 50, 0, 50), "b": box(50, 90, 0, 50)})
+    assert placed(file).shape == (2,)
+
+
 def test_what_lies_outside_of_the_grid_is_missing(tmp_path):
     rings = {"in": box(0, 10, 0, 10), "out": box(0, 10, -80, -70)}
     north = LAT > 0

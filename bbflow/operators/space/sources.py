@@ -1,9 +1,11 @@
 """Where the weights of a remap come from: a file that is checked, or made for a target."""
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +13,7 @@ from bbflow.errors import ConfigError
 from bbflow.operators.space.making import make_weights
 from bbflow.operators.space.meshes import Mesh, strays
 from bbflow.operators.space.moves import Remap
+from bbflow.operators.space.netcdf_files import version_of
 from bbflow.operators.space.region_files import region_weights
 from bbflow.operators.space.targets import target_of
 from bbflow.operators.space.weights import Weights, check_method, read_weights
@@ -32,7 +35,9 @@ def weights_for(move: Remap, source: Mesh) -> Weights:
         If the file can't be read, is of another method, or doesn't say what it is for; or weights can't be made.
     """
     if move.regions is not None:
-        return region_weights(move.regions, Path(move.directory), source)
+        regions, directory = move.regions, Path(move.directory)
+        version = version_of(directory / Path(regions.file).expanduser(), "a file of regions")
+        return _once((regions, version), source, lambda: region_weights(regions, directory, source))
     if move.file is None:
         return made(move.method, source, target_of(move.grid or "", move.directory))
     weights = read_weights(move.file)
@@ -86,16 +91,20 @@ def made(method: str, source: Mesh, target: Mesh) -> Weights:
     ConfigError
         If they can't be made of these grids.
     """
+    return _once((method, id(target)), source, lambda: make_weights(method, source, target))
+
+
+def _once(key: Any, source: Mesh, make: Callable[[], Weights]) -> Weights:
     for known, weights in MADE_BEFORE if source.lat is not None else ():
-        if known == (method, id(target)) and weights.source is not None and _is_same(weights.source, source):
+        if known == key and weights.source is not None and _is_same(weights.source, source):
             return weights
-    weights = make_weights(method, source, target)
-    MADE_BEFORE.append(((method, id(target)), weights))
+    weights = make()
+    MADE_BEFORE.append((key, weights))
     return weights
 
 
-MADE_BEFORE: deque[tuple[tuple[str, int], Weights]] = deque(maxlen=4)
-"""The last weights that were made, with their method and target."""
+MADE_BEFORE: deque[tuple[Any, Weights]] = deque(maxlen=4)
+"""The last weights that were made, with what they are for: the method and the target, or a file of regions."""
 
 
 def _is_same(one: Mesh, other: Mesh) -> bool:
