@@ -1,6 +1,5 @@
 """The pipeline: one loop that folds, publishes and drains a stream until it ends."""
 
-import queue
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -12,15 +11,16 @@ from bbflow.errors import BbflowError, StreamError
 from bbflow.events import EventLog
 from bbflow.net.contact import read_contact
 from bbflow.operators.own import isolation
-from bbflow.operators.statistics.weighting import TIME
 from bbflow.store.pool import forget_pools
 from bbflow.transit.chain.taking_over import keep_state, take_over
 from bbflow.transit.clusters.cluster import Cluster
 from bbflow.transit.driver.calling_stage import CallStage
 from bbflow.transit.driver.drain_stage import DrainStage
-from bbflow.transit.driver.finishing import finish_results, outcome_of
+from bbflow.transit.driver.finishing import finish_results, outcome_of, write_others
 from bbflow.transit.driver.fold_stage import FIELDS_DIRECTORY, FoldStage
+from bbflow.transit.driver.inbox import Inbox
 from bbflow.transit.driver.opened_stream import OpenedStream
+from bbflow.transit.driver.opening import asks_for_extremes, read_as
 from bbflow.transit.driver.policy import check_policy
 from bbflow.transit.driver.run_context import Running
 from bbflow.transit.driver.safe import read_safe_copy
@@ -33,8 +33,7 @@ from bbflow.transit.outcome import Outcome as Outcome
 from bbflow.transit.outcome import mark_incomplete
 from bbflow.transit.output.claiming import STATE_FILE
 from bbflow.transit.output.copying import Copying
-from bbflow.transit.output.results import Results
-from bbflow.view.adapting import Adapting, StreamConfig
+from bbflow.view.adapting import Adapting
 from bbflow.view.blocks import BlockReader
 from bbflow.view.consumers import FOLD, Consumers, consumers_of, owner_of
 from bbflow.view.forsaken import Forsaken
@@ -46,7 +45,6 @@ if TYPE_CHECKING:  # xarray takes a third of a second, which a run has no time f
 
 REST_S = 0.02
 """A node isn't asked for further steps sooner than this after it has told of some (seconds)."""
-LiveAnswer = queue.SimpleQueue["xr.Dataset | None"]
 
 
 class Pipeline:
@@ -99,9 +97,7 @@ class Pipeline:
         self._nodes = {node.name: node for node in nodes}
         self._config = config
         self._cluster = cluster
-        self._news: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
-        self._asked: list[LiveAnswer] = []
-        self._stopped = False
+        self._inbox = Inbox(config.stream)
         owner = owner_of(config.output)
         self._consumers = Consumers(nodes, config.stream, consumers_of(config), owner, take_over=takes_over)
         done = self._consumers.done_before()
@@ -112,7 +108,7 @@ class Pipeline:
         self._adapting = Adapting(
             list(self._nodes),
             landed,
-            _read_as(config),
+            read_as(config),
             BlockReader(contact, config.stream).read,
             self._consumers.numbering,
             whole=not lost,
@@ -123,7 +119,15 @@ class Pipeline:
         self._log = EventLog(config.output)
         capacity = self._consumers.least_capacity()
         self._run_context = run = Running(
-            config, self._contact, self._nodes, cluster, self._consumers, capacity, self._view, self._log, self._wake
+            config,
+            self._contact,
+            self._nodes,
+            cluster,
+            self._consumers,
+            capacity,
+            self._view,
+            self._log,
+            self._inbox.wake,
         )
         self._take_over()
         self._opened = OpenedStream(run, self._adapting, self._saved)
@@ -133,9 +137,9 @@ class Pipeline:
         self._copying = None
         if config.copy_to is not None:
             self._copying = Copying(config.output, config.copy_to, moves=config.moves, settled=self._settled)
-        extremes = _asks_for_extremes(config)
+        extremes = asks_for_extremes(config)
         self._watchers = [
-            Watcher(node, config.stream, landed[node.name], self._news, extremes=extremes, rest_s=REST_S)
+            Watcher(node, config.stream, landed[node.name], self._inbox.queue, extremes=extremes, rest_s=REST_S)
             for node in nodes
         ]
 
@@ -170,7 +174,7 @@ class Pipeline:
 
     def stop(self) -> None:
         """Make `run` end without publishing; another pipeline can carry on. Safe in any thread."""
-        self._news.put(("stop", None))
+        self._inbox.stop()
 
     def live(self, timeout_s: float = 60.0) -> "xr.Dataset":
         """Return the statistics as they are now, open spans included. Safe in any thread.
@@ -180,18 +184,7 @@ class Pipeline:
         StreamError
             If nothing was folded within `timeout_s`.
         """
-        answer: LiveAnswer = queue.SimpleQueue()
-        self._news.put(("live", answer))
-        try:
-            dataset = answer.get(timeout=timeout_s)
-        except queue.Empty:
-            dataset = None
-        if dataset is None:
-            raise StreamError(f"nothing of stream {self._config.stream!r} is being folded: try again later")
-        return dataset
-
-    def _wake(self) -> None:
-        self._news.put(("task", None))
+        return self._inbox.live(timeout_s)
 
     # The loop
 
@@ -224,12 +217,13 @@ class Pipeline:
                 self._close()
 
     def _run(self, deadline_s: float) -> Outcome | None:
-        while not self._stopped:
+        while not self._inbox.stopped:
             if self._is_open() and self._folds:
                 self._advance()
             if self._is_finished():
                 return self._finish()
-            self._take_news()
+            if told := self._inbox.take(min(1.0, *(stage.wait_s for stage in self._stages))):
+                self._take(told)
             self._forsaken.look()
             if self._view.status == "expected" and time.monotonic() > deadline_s:
                 raise StreamError(
@@ -252,11 +246,8 @@ class Pipeline:
             self._forgotten = self._cursor
             self._view.forget(self._forgotten)
             self._consumers.numbering.let_go(self._forgotten)
-        if self._asked and self._fold.folding.timeline.begun:
-            dataset = self._live_dataset()
-            for answer in self._asked:
-                answer.put(dataset)
-            self._asked = []
+        if self._fold.folding.timeline.begun:
+            self._inbox.answer(self._live_dataset)
 
     @property
     def _stages(self) -> list[DriverStage]:
@@ -271,31 +262,12 @@ class Pipeline:
     def _drained(self) -> float:
         return -1 if self._drain is None else self._drain.cursor
 
-    def _take_news(self) -> None:
-        """Wait for news, and take in all that has come: a look at the news of each of a thousand nodes takes long."""
-        try:
-            self._take(*self._news.get(timeout=self._wait_s))
-            for _ in range(self._news.qsize()):
-                self._take(*self._news.get_nowait())
-        except queue.Empty:
-            return
-        self._log_landed()
-
-    def _take(self, source: str, news: Any) -> None:
-        if source == "stop":
-            self._stopped = True
-        elif source == "live":
-            self._asked.append(news)
-        elif isinstance(news, BbflowError):
-            raise news
-        elif source != "task":
+    def _take(self, told: Sequence[tuple[str, Any]]) -> None:
+        """Take in what nodes have told."""
+        for source, news in told:
             for node, own in self._adapting.take(source, news):
                 self._view.update(node, own)
-
-    @property
-    def _wait_s(self) -> float:
-        """How long to wait for news at most."""
-        return min(1.0, *(stage.wait_s for stage in self._stages))
+        self._log_landed()
 
     def _log_landed(self) -> None:
         numbers = self._view.steps_after(self._landed)
@@ -356,7 +328,7 @@ class Pipeline:
             told += [stage.finish(seen) for stage in self._stages]
             uncopied = [] if self._copying is None else self._copying.finish()
             told.append(StageReport(uncopied, not uncopied))
-            self._write_others(results)
+            write_others(results, self._config)
         elif self._saved is not None:
             keep_state(self._saved.path, self._config.output / STATE_FILE)
         outcome = outcome_of(run, self._fold, ending, told)
@@ -380,17 +352,6 @@ class Pipeline:
         self._consumers.drop(unaware, hear)
         return replace(outcome, complete=False, errors=(*outcome.errors, *refused)) if refused else outcome
 
-    def _write_others(self, results: Results) -> None:
-        """Write what is asked for besides the stores."""
-        if self._config.netcdf:
-            from bbflow.transit.output.netcdf import write_netcdf
-
-            write_netcdf(results.path)
-        if self._config.publication is not None:
-            from bbflow.transit.output.published import write_published
-
-            write_published(results.path, self._config.publication)
-
     def _end(self, outcome: Outcome) -> Outcome:
         """Let the nodes forget a stream whose analysis had come to its end, and then died."""
         outcome = self._drop(outcome, self._nodes)
@@ -406,31 +367,4 @@ class Pipeline:
         self._log.close()
         forget_pools(node.pool for node in self._nodes.values())
         forget_gone()
-        while not self._news.empty():
-            source, news = self._news.get()
-            if source == "live":
-                self._asked.append(news)
-        for answer in self._asked:
-            answer.put(None)
-
-
-def _read_as(config: Config) -> StreamConfig:
-    """Return what of a stream's steps a run must understand before it folds them."""
-    named = {name for item in config.diagnostics.values() for name in item.variables}
-    condition = config.raw.when.variables if config.raw.when else ()
-    called = {name for function in config.functions for name in function.variables}
-    return StreamConfig(
-        config.time,
-        config.schema,
-        is_dated=bool(config.dated_windows),
-        names=frozenset({*named, config.time.variable, *(config.raw.variables or ()), *condition, *called}),
-        needs_bounds=any(item.weights == TIME for item in config.diagnostics.values()),
-    )
-
-
-def _asks_for_extremes(config: Config) -> bool:
-    """Whether anything in a run looks at the blocks' smallest and largest values."""
-    judges = any(function.when for function in config.functions)
-    items = config.diagnostics.values()
-    looks = any(item.filters or (item.space is not None and item.space.of_columns) for item in items)
-    return config.raw.wanted or judges or looks
+        self._inbox.close()

@@ -7,20 +7,21 @@ import xarray as xr
 from bbflow import start_nodes
 from bbflow.landing.client import tell_node
 from bbflow.landing.requests import RefuseRequest
-from bbflow.transit.pipeline import Pipeline
+from bbflow.net.contact import read_contact
+from bbflow.transit import pipeline
+from bbflow.transit.driver.finishing import write_others
 
 
 def test_what_is_refused_while_results_are_finished_makes_them_incomplete(tmp_path, monkeypatch):
     """A program that opens its file again after it has closed it: the analysis has taken its last look by then."""
     streams.store(tmp_path, {"v": np.arange(4.0).reshape(2, 2)}, [0.0, 1.0], {})
-    write_others = Pipeline._write_others
 
-    def refuse_first(pipeline, results):
-        for node in pipeline._nodes.values():
+    def refuse_first(results, config):
+        for node in read_contact(nodes.contact):
             tell_node(node, RefuseRequest(stream="fields", rank=0, why="stream 'fields' was closed"))
-        write_others(pipeline, results)
+        write_others(results, config)
 
-    monkeypatch.setattr(Pipeline, "_write_others", refuse_first)
+    monkeypatch.setattr(pipeline, "write_others", refuse_first)
     config = {"stream": "fields", "output": str(tmp_path / "out"), "operators": {"v": ["mean"]}, "windows": ["run"]}
     with (
         start_nodes(1, "1MiB") as nodes,

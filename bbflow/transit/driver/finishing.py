@@ -5,11 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bbflow.configuring.settings import Config
 from bbflow.landing.absent import absent_ranks
 from bbflow.transit.driver.fold_stage import FoldStage
 from bbflow.transit.driver.run_context import Running
 from bbflow.transit.driver.stage import Seen, StageReport
 from bbflow.transit.outcome import Outcome
+from bbflow.transit.output.results import Results
 
 NOT_CLOSED = "the simulation ended without closing the stream"
 
@@ -120,3 +122,15 @@ def outcome_of(run: Running, fold: FoldStage, ending: StreamEnd, told: Sequence[
     )
     complete = ending.complete and all(item.is_whole for item in told)
     return Outcome(complete, steps, discarded, folding.late, folding.missing, tuple(dict.fromkeys(lines)))
+
+
+def write_others(results: Results, config: Config) -> None:
+    """Write what is asked for besides the stores."""
+    if config.netcdf:
+        from bbflow.transit.output.netcdf import write_netcdf
+
+        write_netcdf(results.path)
+    if config.publication is not None:
+        from bbflow.transit.output.published import write_published
+
+        write_published(results.path, config.publication)

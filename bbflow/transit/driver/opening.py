@@ -11,10 +11,12 @@ from bbflow.configuring.settings import AUTO, Config, RawConfig, ResultsConfig
 from bbflow.drain.cuts import TIME
 from bbflow.errors import ConfigError, nearest
 from bbflow.net.contact import NodeAddress
+from bbflow.operators.statistics.weighting import TIME as BY_LENGTH
 from bbflow.operators.windows.calendars import STEP_CLOCK, Clock
 from bbflow.stream.cf import OWN, STEP, StreamAttributes
 from bbflow.stream.records import ToldTime
 from bbflow.transit.clusters.cluster import Cluster
+from bbflow.view.adapting import StreamConfig
 from bbflow.view.blocks import BlockReader
 from bbflow.view.layout import PlacedBlock
 from bbflow.view.times import clock_of
@@ -190,3 +192,25 @@ def read_whole(
     """
     values = BlockReader(contact, stream).assemble(step, placed)
     return values.dtype.str, values.shape, values.tobytes()
+
+
+def read_as(config: Config) -> StreamConfig:
+    """Return what of a stream's steps a run must understand before it folds them."""
+    named = {name for item in config.diagnostics.values() for name in item.variables}
+    condition = config.raw.when.variables if config.raw.when else ()
+    called = {name for function in config.functions for name in function.variables}
+    return StreamConfig(
+        config.time,
+        config.schema,
+        is_dated=bool(config.dated_windows),
+        names=frozenset({*named, config.time.variable, *(config.raw.variables or ()), *condition, *called}),
+        needs_bounds=any(item.weights == BY_LENGTH for item in config.diagnostics.values()),
+    )
+
+
+def asks_for_extremes(config: Config) -> bool:
+    """Whether anything in a run looks at the blocks' smallest and largest values."""
+    judges = any(function.when for function in config.functions)
+    items = config.diagnostics.values()
+    looks = any(item.filters or (item.space is not None and item.space.of_columns) for item in items)
+    return config.raw.wanted or judges or looks
