@@ -54,6 +54,35 @@ def test_it_is_stopped_by_any_thread_and_a_failed_watcher_is_heard():
         inbox.take(LIMIT_S)
 
 
+def test_a_node_may_have_any_name():
+    inbox = Inbox("s")
+    told = [(name, "news") for name in ("stop", "task", "live", "None")]
+    for item in told:
+        inbox.queue.put(item)
+    assert inbox.take(LIMIT_S) == told
+    assert not inbox.stopped
+    inbox.queue.put(("stop", NodeError("gone")))
+    with pytest.raises(NodeError, match="gone"):
+        inbox.take(LIMIT_S)
+    inbox.close()
+
+
+def test_who_asks_when_a_node_or_the_answer_fails_is_told_so():
+    inbox = Inbox("s")
+    inbox.queue.put(("a", NodeError("gone")))
+    asking = [ask(inbox)]
+    until(lambda: inbox.queue.qsize() == 2)
+    with pytest.raises(NodeError, match="gone"):
+        inbox.take(LIMIT_S)
+    with pytest.raises(ZeroDivisionError):
+        inbox.answer(lambda: 1 / 0)
+    inbox.close()
+    asking.append(ask(inbox))
+    for thread, found in asking:
+        thread.join(LIMIT_S / 2)
+        assert [type(item) for item in found] == [StreamError]
+
+
 def test_who_asks_gets_one_answer_which_is_made_for_all_of_them():
     inbox, made = Inbox("s"), []
     asking = [ask(inbox) for _ in range(3)]

@@ -1,7 +1,7 @@
 """What the loop of a run waits for: news of the nodes, tasks that are done, and what other threads ask of it."""
 
 import queue
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from bbflow.errors import BbflowError, StreamError
@@ -10,8 +10,9 @@ if TYPE_CHECKING:  # xarray takes a third of a second, which a run has no time f
     import xarray as xr
 
 LiveAnswer = queue.SimpleQueue["xr.Dataset | None"]
-TASK, STOP, LIVE = "task", "stop", "live"
-"""Who isn't a node."""
+Told = tuple[str | None, Any]
+"""Name of a node and its news; None and what is asked of the loop: to stop, or for statistics, or just to look."""
+STOP = "stop"
 
 
 class Inbox:
@@ -25,19 +26,20 @@ class Inbox:
 
     def __init__(self, stream: str) -> None:
         self._stream = stream
-        self.queue: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+        self.queue: queue.SimpleQueue[Told] = queue.SimpleQueue()
         """Gets the name of each node that has news, and these."""
         self.stopped = False
         """Whether the loop is to end."""
         self._asked: list[LiveAnswer] = []
+        self._closed = False
 
     def wake(self) -> None:
         """Let the loop look at its tasks."""
-        self.queue.put((TASK, None))
+        self.queue.put((None, None))
 
     def stop(self) -> None:
         """Let the loop end."""
-        self.queue.put((STOP, None))
+        self.queue.put((None, STOP))
 
     def live(self, timeout_s: float) -> "xr.Dataset":
         """Wait for the statistics as they are now.
@@ -48,9 +50,9 @@ class Inbox:
             If nothing was folded within `timeout_s`.
         """
         answer: LiveAnswer = queue.SimpleQueue()
-        self.queue.put((LIVE, answer))
+        self.queue.put((None, answer))
         try:
-            dataset = answer.get(timeout=timeout_s)
+            dataset = None if self._closed else answer.get(timeout=timeout_s)
         except queue.Empty:
             dataset = None
         if dataset is None:
@@ -70,28 +72,32 @@ class Inbox:
             found += [self.queue.get_nowait() for _ in range(self.queue.qsize())]
         except queue.Empty:
             return []
-        return [(source, news) for source, news in found if self._is_of_node(source, news)]
+        self._heed(news for source, news in found if source is None)
+        told = [(source, news) for source, news in found if source is not None]
+        for _, news in told:
+            if isinstance(news, BbflowError):
+                raise news
+        return told
 
-    def _is_of_node(self, source: str, news: Any) -> bool:
-        if source == STOP:
-            self.stopped = True
-        elif source == LIVE:
-            self._asked.append(news)
-        elif isinstance(news, BbflowError):
-            raise news
-        return source not in (TASK, STOP, LIVE)
+    def _heed(self, asked: Iterable[Any]) -> None:
+        for what in asked:
+            if what == STOP:
+                self.stopped = True
+            elif what is not None:
+                self._asked.append(what)
 
     def answer(self, live: "Callable[[], xr.Dataset | None]") -> None:
         """Tell those who wait for them the statistics as they are now."""
-        asked, self._asked = self._asked, []
+        asked = self._asked
         dataset = live() if asked else None
+        self._asked = []
         for answer in asked:
             answer.put(dataset)
 
     def close(self) -> None:
         """Let nobody wait any more."""
+        self._closed = True  # first: who asks after that is found below, or sees it
         while not self.queue.empty():
-            source, news = self.queue.get()
-            if source == LIVE:
-                self._asked.append(news)
+            source, what = self.queue.get()
+            self._heed([what] if source is None else [])
         self.answer(lambda: None)
