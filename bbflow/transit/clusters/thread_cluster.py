@@ -102,6 +102,7 @@ class ThreadCluster:
         while (work := self._works.get()) is not None:
             _run(work)
             work[-1]()
+            del work  # what came of it is others': nobody knows when the next one comes
 
     def _serve_beside(self) -> None:
         yield_to_folds()
@@ -109,6 +110,7 @@ class ThreadCluster:
             _run(work)
             self._beside_idle.release()  # first: who hears that it is done may have more work for it
             work[-1]()
+            del work
 
     def close(self) -> None:
         """Wait for what runs; what hasn't begun isn't run."""
