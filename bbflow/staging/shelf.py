@@ -66,7 +66,7 @@ class Shelf:
             if self.directory.stat().st_uid not in (os.geteuid(), 0):
                 raise ConfigError(f"{directory} belongs to another user: stage into a directory of your own")
             for name in ("notes", "partial", "files"):
-                (self.directory / name).mkdir(exist_ok=True)
+                (self.directory / name).mkdir(0o775, exist_ok=True)  # not all may write, whatever the umask
                 check_own(self.directory / name)
             held = lock(self.directory / "lock", wait=False)
         except OSError as error:

@@ -71,6 +71,15 @@ def test_nothing_is_staged_where_all_may_write(tmp_path, name):
         Shelf(tmp_path)
 
 
+def test_it_is_made_for_its_user_whatever_the_umask(tmp_path):
+    umask = os.umask(0)
+    try:
+        Shelf(tmp_path / "bb").close()
+        Shelf(tmp_path / "bb").close()
+    finally:
+        os.umask(umask)
+
+
 @pytest.mark.parametrize(
     ("url", "name"),
     [("/pfs/q?x.dat", "q?x.dat"), ("s3://b/q?x.dat", "q?x.dat"), ("https://h/q.dat?token=1", "q.dat"), ("/", "file")],
