@@ -1,6 +1,7 @@
 """What goes to the shared storage while it refuses, names change and IOnodes come and go: no object loses its name."""
 
 import errno
+from contextlib import contextmanager
 
 import pytest
 from test_master import NODE, ONE
@@ -11,6 +12,7 @@ from bbflow.files.commands import STOPPED, StopCommand, UploadCommand
 from bbflow.files.ionode.storage import Storage
 from bbflow.files.ionode.transfers import Transfers
 from bbflow.files.pieces import Pieces
+from bbflow.stores.sources import Sources
 from testsupport.stored import facts_of
 
 
@@ -244,6 +246,28 @@ def test_an_ionode_gives_up_the_upload_that_it_is_told_to_and_no_other(tmp_path)
     assert stopped.value.errno == STOPPED
     transfers.slow[UploadCommand](files[2], lambda _: None)
     assert [path.name for path in (tmp_path / "store").iterdir()] == ["f2"]
+
+
+def test_an_upload_that_is_stopped_after_its_bytes_have_gone_may_have_changed_what_is_there(tmp_path, monkeypatch):
+    """A client that sends its request once more, as an answer was lost, finds its own object: a conflict."""
+    storage = Storage(f"file://{tmp_path}/store")
+    transfers = Transfers("io", Pieces(tmp_path / "pieces"), None, storage, dict, None)
+    create = Sources.create
+
+    @contextmanager
+    def repeated(sources, url, size, over):
+        with create(sources, url, size, over) as target:
+            yield target
+        transfers.quick[StopCommand](StopCommand(upload=1))
+        with create(sources, url, size, over) as target:
+            target.write(bytes(size))
+
+    monkeypatch.setattr(Sources, "create", repeated)
+    upload = UploadCommand(task=1, path="f", size=100, pieces=(), piece_bytes=64, ring=(), replicas=1, over=None)
+    with pytest.raises(OSError, match="f has gone") as stopped:
+        transfers.slow[UploadCommand](upload, lambda _: None)
+    assert (tmp_path / "store/f").stat().st_size == upload.size
+    assert stopped.value.errno != STOPPED
 
 
 def test_a_file_that_would_be_too_large_is_refused(bench):

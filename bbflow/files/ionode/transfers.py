@@ -140,26 +140,27 @@ class Transfers:
         return TaskAnswer()
 
     def _upload(self, command: UploadCommand, answer: Answer) -> None:
-        failed: list[str] = []
-        """Attempts whose bytes may have come through although no answer did."""
+        passes = 0
+        """How often its bytes were gone through: those of one may have come through although no answer did."""
 
-        def note(reason: str) -> None:
-            failed.append(reason)
-            _failed(answer)(reason)
+        def parts() -> Iterator[bytes]:
+            nonlocal passes
+            passes += 1
+            return self._wanted(command)
 
         try:
             facts = self._storage.write(
                 command.path,
-                lambda: self._wanted(command),
+                parts,
                 command.size,
                 command.over,
                 unsure=command.unsure,
-                failed=note,
+                failed=_failed(answer),
             )
         except ConflictError as error:
             raise OSError(TAKEN, str(error)) from error
         except _StoppedError as error:
-            raise OSError(errno.EIO if failed or command.unsure else STOPPED, str(error)) from error
+            raise OSError(errno.EIO if passes > 1 or command.unsure else STOPPED, str(error)) from error
         finally:
             self._stopped.discard(command.task)
         answer(TaskAnswer(facts=facts, weakness=self._storage.weakness(command.path)))
