@@ -241,3 +241,34 @@ def test_two_names_that_would_be_one_are_refused(buffer, tmp_path):
     refused(
         tmp_path, buffer, "variables 'a/b' and 'a_x2F_b', which are one name in stores", operators={"a/b": ["mean"]}
     )
+
+
+AUXILIARY = """
+import sys
+import adios2
+import numpy as np
+io = adios2.Adios(sys.argv[1]).declare_io("model")
+with adios2.Stream(io, "model", "w") as stream:
+    for n in range(4):
+        stream.begin_step()
+        if n == 0:
+            stream.write_attribute("u/_ARRAY_DIMENSIONS", ["steps_run", "x"])
+            stream.write_attribute("u/coordinates", "time_run steps_run")
+        for name in ("time_run", "steps_run"):
+            stream.write(name, np.full(3, 7.0 + n), [3], [0], [3])
+        stream.write("u", np.full((3, 4), 1.0 * n), [3, 4], [0, 0], [3, 4])
+        stream.end_step()
+"""
+
+
+def test_coordinates_with_the_names_of_the_results_axes_leave_these_as_they_are(buffer, tmp_path):
+    (tmp_path / "writer.py").write_text(AUXILIARY)
+    (tmp_path / "model.xml").write_text(bbflow_adios2.engine_xml("model"))
+    words = [sys.executable, tmp_path / "writer.py", tmp_path / "model.xml"]
+    subprocess.run(words, check=True, timeout=300, env=os.environ | bbflow_adios2.environment(buffer.contact))
+    results = analyse(tmp_path, buffer, raw="none", operators={"u": ["mean"], "time_run": ["max"]})
+    assert results.u_run_mean.dims == ("time_run", "u_steps_run", "x")
+    assert results.sizes["time_run"] == 1
+    assert results.steps_run.values.tolist() == [4]
+    assert results.time_run_run_max.values.tolist() == [[10.0] * 3]
+    assert (results.u_run_mean == 1.5).all()

@@ -89,9 +89,10 @@ def make_clock(config: Config, attributes: StreamAttributes, told: ToldTime | No
 
 
 def own_names(config: Config, clock: Clock) -> frozenset[str]:
-    """Return the names that dimensions have in the stores, so that a stream's own can't have them."""
+    """Return the names of axes in the stores, and of what counts along them, which nothing of a stream's can have."""
     windows = {window.name for item in config.diagnostics.values() for window in item.windows}
-    axes = {f"time_{name}{bounds}" for name in windows for bounds in ("", "_bnds")}
+    own = ("time_{}", "time_{}_bnds", "steps_{}", "missing_{}")
+    axes = {form.format(name) for name in windows for form in own}
     return frozenset(axes | ({STEP} if clock.by_steps else {STEP, config.time.variable}))
 
 

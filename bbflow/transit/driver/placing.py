@@ -286,7 +286,7 @@ def _meant(name: str, arrays: StreamArrays, attributes: StreamAttributes) -> Arr
 
 def write_referenced(arrays: StreamArrays, attributes: StreamAttributes, results: Results) -> None:
     """Write what the variables' and coordinates' attributes name: auxiliary coordinates, and the bounds of all."""
-    names = {name for name in arrays.names if arrays.is_field(name)}
+    names = {name for name in arrays.names if arrays.is_field(name)} - attributes.reserved
     auxiliary = {other for name in names for other in str(attributes.of(name).get("coordinates", "")).split()}
     coordinates = auxiliary | {name for name in names if results.has(name)}
     for name in sorted(coordinates):
