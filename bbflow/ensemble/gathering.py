@@ -230,7 +230,7 @@ class EnsembleFold:
         left_out = sorted({name for ledger in self.moments.ledgers.values() for name in ledger.left_out})
         unscored = {} if self._verifying is None else self._verifying.summarise(self._states)
         for name, why in unscored.items():
-            self._say(f"{name} has no score: {why}")
+            self._say(f"{name} lacks scores: {why}")
         complete = not lost and not left_out and not unscored and self._store is not None
         if self._store is not None:
             told = {

@@ -83,6 +83,7 @@ class Verifying:
         self._references: dict[tuple[Path, str], ScoreReference] = {}
         self._regions: dict[str, list[Region]] = {}
         self._told: dict[str, str] = {}
+        self._failed: dict[str, str] = {}
 
     def score(self, states: WindowStates, ledger: Ledger, moment: Moment) -> None:
         """Write the scores of a moment beside its row; those that can't be had are said, and cost nothing else."""
@@ -91,6 +92,7 @@ class Verifying:
                 try:
                     self._score(item.field.scores, item, states, ledger, moment)
                 except ConfigError as error:
+                    self._failed.setdefault(item.field.key, str(error))
                     self._tell(item, str(error))
 
     def _score(
@@ -103,7 +105,7 @@ class Verifying:
         points = scored_points(config, item.layout, views, reference)
         normals = None
         if config.climatology is not None:
-            normals = self._open(config.climatology, config, item).at(ledger.begin, ledger.end)
+            normals = self._field(config.climatology, config, item, ledger)
         for region in self._regions_of(config, item):
             scores = dict(_averaged(config, item, points, normals, region))
             if config.maps and region.group == SCORES:
@@ -118,7 +120,7 @@ class Verifying:
             self._say(text)
 
     def summarise(self, states: Mapping[str, WindowStates]) -> dict[str, str]:
-        """Put what the scores come to over all times into the groups' attributes; return what has no score, and why."""
+        """Put what the scores come to over all times into the groups' attributes; return what lacks some, and why."""
         without = {}
         for window in states.values():
             for item in window.fields:
@@ -127,8 +129,11 @@ class Verifying:
                     continue
                 for group in (SCORES, *(f"{SCORES}/{region}" for region in config.regions)):
                     self._store.describe(group, **self._summary(f"{group}/{name}", name, config))
-                if self._store.values(f"{SCORES}/{name}_mse") is None:
+                wanted = ("mse", "acc") if config.climatology else ("mse",)
+                if any(self._store.values(f"{SCORES}/{name}_{score}") is None for score in wanted):
                     without[name] = self._told.get(item.field.key, "there is no time of the reference")
+                elif item.field.key in self._failed:
+                    without[name] = self._failed[item.field.key]
         return without
 
     def _summary(self, path: str, name: str, config: ScoresConfig) -> dict[str, Any]:
@@ -149,13 +154,17 @@ class Verifying:
     def _reference(self, config: ScoresConfig, item: FieldState, ledger: Ledger) -> Array | None:
         if config.reference is None:
             return self._truth(item.field.result, ledger)
-        reference = self._open(config.reference, config, item)
+        return self._field(config.reference, config, item, ledger)
+
+    def _field(self, path: Path, config: ScoresConfig, item: FieldState, ledger: Ledger) -> Array | None:
+        """Return a reference's field of a moment; None, which is said, if it has none."""
+        reference = self._open(path, config, item)
         found = reference.at(ledger.begin, ledger.end)
         if found is None:
             date = self._grid.clock.date(self._grid.number(ledger.begin))
             self._tell(
                 item,
-                f"scores of {item.field.name}: {config.reference} has no {date}, "
+                f"scores of {item.field.name}: {path} has no {date}, "
                 f"it goes from {reference.period}: there are none where it has no time",
             )
         return found

@@ -17,7 +17,7 @@ from bbflow.operators.space.parse import REMAP_KEYS, parse_space
 from bbflow.operators.statistics.weighting import STEPS, WEIGHTS, weighted
 from bbflow.operators.transforms import parse_transforms
 from bbflow.operators.windows.parse import parse_windows
-from bbflow.operators.windows.spans import Hours
+from bbflow.operators.windows.spans import Hours, Run
 from bbflow.operators.windows.window import Window
 from bbflow.reading.sections import as_list, check_keys, one_of
 from bbflow.zarr_store.stored_names import stored_name
@@ -151,6 +151,12 @@ def _parse(key: str, name: str, parts: Mapping[str, Any], windows: list[Any]) ->
         fields=fields,
     )
     _check_fields(diagnostic)
+    whole = [item.name for item in chosen if item.family.dates]
+    parts_of_run = [window.name for window in diagnostic.windows if not isinstance(window.spans, Run)]
+    if whole and parts_of_run:
+        raise ConfigError(
+            f"{whole[0]} is of all days of its years, not of those of each {parts_of_run[0]}: write windows: [run]"
+        )
     if filters and diagnostic.each:
         raise ConfigError("a filter keeps single steps, but 'each' makes one of many: put it under another name")
     dated = [operator.name for operator in diagnostic.operators if operator.dated]

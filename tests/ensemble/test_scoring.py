@@ -252,7 +252,7 @@ def test_a_reference_without_overlap_is_said_once(tmp_path):
     _, said, _, _ = scored(tmp_path, reference=str(path))
     assert len(said) == 2
     assert "it goes from 1990-01-01" in said[0]
-    assert "tas_step has no score" in said[1]
+    assert "tas_step lacks scores" in said[1]
 
 
 def stored(path, values, lat=LATITUDES, lon=LONGITUDES, hours=(0, 6, 12), units="K", calendar=None):
@@ -373,6 +373,33 @@ def test_a_reference_that_does_not_fit_is_said_in_one_line_and_costs_the_scores_
     with xr.open_zarr(store) as found:
         np.testing.assert_allclose(found.tas_step_mean, values[:-1].mean(0), rtol=1e-12)
         assert message in found.attrs["bbflow_without_scores"]["tas_step"]
+
+
+@pytest.mark.filterwarnings("ignore:Consolidated metadata")
+def test_a_climatology_without_the_members_times_is_said_and_the_other_scores_are_there(tmp_path):
+    reference = stored(tmp_path / "truth.zarr", np.stack([field(6, step) for step in range(3)]))
+    normals = stored(tmp_path / "normals.zarr", np.zeros((3, 3, 4)), hours=(1, 2, 3))
+    complete, said, store, values = scored(tmp_path, reference=reference, climatology=normals)
+    assert not complete
+    assert "normals.zarr has no 2001-01-01 00:00:00" in said[0]
+    assert_scored(store, values[:-1], values[-1])
+
+
+@pytest.mark.filterwarnings("ignore:Consolidated metadata")
+def test_a_time_of_the_reference_that_cannot_be_read_is_missing_and_said(tmp_path):
+    path = Path(stored(tmp_path / "truth.zarr", np.stack([field(6, step) for step in range(3)])))
+    with xr.open_zarr(path) as found:
+        found.load().drop_encoding().to_zarr(path, mode="w", encoding={"tas": {"chunks": (1, 3, 4)}})
+    chunks = sorted(
+        own for own in (path / "tas").rglob("*") if own.is_file() and not own.name.startswith((".z", "zarr"))
+    )
+    assert len(chunks) == 3
+    chunks[1].write_bytes(b"no chunk")
+    complete, said, store, _ = scored(tmp_path, reference=str(path))
+    assert not complete
+    assert "can't be read" in said[0]
+    with xr.open_zarr(store, group="scores") as found:
+        assert np.isfinite(found.tas_step_mse).values.tolist() == [True, False, True]
 
 
 @pytest.mark.filterwarnings("ignore:Consolidated metadata")

@@ -177,6 +177,14 @@ def test_what_a_base_period_can_not_be_is_refused(item, why):
         parse_diagnostics({"tas": [item]}, ["run"])
 
 
+@pytest.mark.parametrize("window", ["month", "year", {"steps": 360}])
+def test_a_base_period_is_of_the_whole_run_and_of_no_other_window(window):
+    parts = {"each": {"day": "max"}, "operators": [{"beyond_base": {"base": [2003, 2005]}}]}
+    with pytest.raises(ConfigError, match=r"beyond_base is of all days of its years.*windows: \[run\]"):
+        parse_diagnostics({"tas": parts}, [window])
+    assert parse_diagnostics({"tas": parts}, ["run"])
+
+
 def test_indices_of_a_base_period_are_said_by_their_names():
     found = parse_diagnostics(
         {"tas": [{"TN10p": {"base": [2003, 2005]}}], "pr": [{"R95pTOT": {"base": [2003, 2005], "units": "mm/day"}}]}, []

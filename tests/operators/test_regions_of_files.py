@@ -111,6 +111,52 @@ def test_areas_may_be_a_variable_of_the_stream(tmp_path):
     np.testing.assert_allclose(found, [np.nansum(values[cells] * weights) / weights.sum()], rtol=1e-12)
 
 
+def test_areas_by_their_name_are_those_by_default(tmp_path):
+    file = polygons(tmp_path / "one.geojson", {"box": box(10, 60, -20, 30)})
+    named, plain = (placed({"file": file, "how": "sum", **item}) for item in ({"weights": "area"}, {}))
+    np.testing.assert_array_equal(values_of(named, field()), values_of(plain, field()))
+    assert named.own_units == plain.own_units == "{units} m2"
+
+
+@pytest.mark.parametrize("how", ["mean", "sum"])
+@pytest.mark.parametrize("weights", ["area", "none", "areacella"])
+def test_area_min_is_the_share_of_a_region_whatever_cells_weigh(tmp_path, how, weights):
+    file, values = polygons(tmp_path / "one.geojson", {"box": box(10, 60, -20, 30)}), np.ones(SHAPE)
+    values[:, (LON > 10) & (LON < 40)] = np.nan
+    item = {"file": file, "how": how, "weights": weights}
+    for least, is_missing in ((0.39, False), (0.41, True)):
+        found = values_of(placed({**item, "area_min": least}, areacella=np.full(SHAPE, 1e10)), values)
+        assert np.isnan(found).tolist() == [is_missing]
+
+
+def test_all_of_a_region_of_many_cells_is_valid_though_sums_are_rounded(tmp_path):
+    lat, lon = np.arange(-89.75, 90, 0.5), np.arange(0.25, 360, 0.5)
+    values = np.ones((len(lat), len(lon)))
+    file = polygons(tmp_path / "globe.geojson", {"globe": box(-180, 180, -90, 90), "kite": RINGS["kite"]})
+    placement = placed({"file": file, "area_min": 1}, {"lat": lat, "lon": lon}, shape=values.shape)
+    np.testing.assert_allclose(values_of(placement, values), [1, 1])
+    values[200, 100] = np.nan
+    assert np.isnan(values_of(placement, values)).all()
+
+
+def test_centres_at_the_poles_lie_in_what_goes_up_to_them(tmp_path):
+    rings = {"south": box(-180, 180, -90, -72), "north": box(-180, 180, 72, 90)}
+    item = {"file": polygons(tmp_path / "caps.geojson", rings), "cells": "centre", "how": "sum", "weights": "none"}
+    lat = np.linspace(-90, 90, 37)
+    placement = placed(item, {"lat": lat, "lon": LON}, shape=(37, len(LON)))
+    np.testing.assert_array_equal(values_of(placement, np.ones((37, len(LON)))), [4 * len(LON), 4 * len(LON)])
+
+
+def test_a_mask_may_be_of_a_list_of_cells(tmp_path):
+    lat, lon, numbers = np.linspace(-60, 60, 30), np.linspace(0, 300, 30), np.arange(30) % 3
+    own = {"lat": ("cell", lat, ATTRIBUTES["lat"]), "lon": ("cell", lon, ATTRIBUTES["lon"])}
+    xr.Dataset({"basin": ("cell", numbers)}, own).to_netcdf(tmp_path / "cells.nc")
+    item = {"file": str(tmp_path / "cells.nc"), "weights": "none"}
+    placement = placed(item, {"lat": lat, "lon": lon}, dims=("cell",), shape=(30,))
+    values = np.arange(30.0)
+    np.testing.assert_allclose(values_of(placement, values), [values[numbers == own].mean() for own in (1, 2)])
+
+
 @pytest.mark.skipif(not shutil.which("cdo"), reason="cdo is not installed")
 def test_by_centres_means_are_those_of_cdos_maskregion(tmp_path):
     values, file = field(), tmp_path / "field.nc"

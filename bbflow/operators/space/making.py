@@ -18,6 +18,8 @@ NEIGHBOURS = 4
 
 UNWEIGHTED = 1e-12
 """Weight of a corner that has none, but must be valid."""
+CORNERS = 1 - UNWEIGHTED / 10
+"""The share of the weights that all four corners have, but no three; sums of so few are off by less."""
 
 
 def make_weights(method: str, source: Mesh, target: Mesh) -> Weights:
@@ -125,7 +127,7 @@ def _bilinear(source: Mesh, target: Mesh) -> Weights:
     found = np.stack([rows[rows_of[up]] * len(lon) + columns[columns_of[more]] for up, more in corners], axis=1)
     shares = np.maximum(np.stack([shares_of[up] * sides[more] for up, more in corners], axis=1), UNWEIGHTED)
     needs = np.zeros(target.size)
-    needs[there[inside]] = 1.0
+    needs[there[inside]] = CORNERS
     if not inside.all():
         here, places = _placed(source)
         chords, near = _neighbours(places, wanted[~inside], NEIGHBOURS)

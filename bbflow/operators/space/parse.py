@@ -240,10 +240,10 @@ def _regions(value: Any) -> tuple[Move, ...]:
     for key, known in (("cells", ("share", "centre")), ("how", ("mean", "sum"))):
         if key in told:
             one_of(*known)(told[key])
-    weights = told.get("weights", "").strip("`")
+    weights = "" if told.get("weights") == "area" else told.get("weights", "").strip("`")
     least = None if own.get("area_min") is None else number(own["area_min"])
     regions = Regions(**{**told, "weights": weights})
-    field = None if weights in ("", "none", "area") else weights
+    field = None if weights in ("", "none") else weights
     return (Remap(method="regions", area_min=least, fraction=field, directory=beside(), regions=regions),)
 
 

@@ -27,6 +27,8 @@ PIECE = 0.25
 such pieces before they are put on a cylinder on which areas are those of the sphere."""
 ON_EDGE = 1e-8
 """Degrees by which a centre counts further south and west: one on a common side is in one of two regions."""
+AT_POLE = 1e-12
+"""So much less than 1 the sine of a pole's latitude is where a pole is a centre."""
 Shares = tuple[Array, Array]
 """The cells that a region has a part of, and these parts, from 0 to 1."""
 
@@ -62,7 +64,7 @@ def region_weights(regions: Regions, directory: Path, mesh: Mesh) -> Weights:
     if not len(columns):
         raise ConfigError(f"{name}: no cell of the variable's grid lies in any of its {len(shares)} regions")
     values = np.concatenate([own for _, own in shares])
-    area = np.ones(mesh.size) if regions.weights not in ("", "area") else _areas(mesh, name)
+    area = np.ones(mesh.size) if regions.weights else _areas(mesh, name)
     values = values * area[columns]
     whole = np.bincount(rows, values, len(shares))
     sums = regions.how == "sum"
@@ -73,6 +75,21 @@ def region_weights(regions: Regions, directory: Path, mesh: Mesh) -> Weights:
         values = values * EARTH_RADIUS_M**2
     target = Mesh((len(shares),), None, None, area=None if regions.weights else whole, names=np.array(names))
     return sparse(name, "regions", (mesh, target), (mesh.size, len(shares)), (columns, rows, values))
+
+
+def weighed(weights: Weights, factor: Array, *, sums: bool) -> Weights:
+    """Return weights of regions times what each cell counts; of means they add up to 1 again, so that shares do."""
+    assert weights.source is not None
+    assert weights.target is not None
+    columns = np.repeat(np.arange(weights.source.size), np.diff(weights.starts))
+    values = weights.values * factor[columns]
+    sizes = weights.source.size, weights.target.size
+    if not sums:
+        whole = np.bincount(weights.rows, values, sizes[1])[weights.rows]
+        values = np.divide(values, whole, out=np.zeros(len(values)), where=whole > 0)
+    return sparse(
+        weights.name, weights.method, (weights.source, weights.target), sizes, (columns, weights.rows, values)
+    )
 
 
 def _areas(mesh: Mesh, name: str) -> Array:
@@ -163,7 +180,8 @@ def _centres_in(shape: Any, mesh: Mesh) -> Array:
     import shapely
 
     lat, lon = (own - ON_EDGE for own in mesh.centres)
-    y, inside = np.sin(np.deg2rad(lat)), np.zeros(mesh.size, bool)
+    y = np.clip(np.sin(np.deg2rad(lat)), AT_POLE - 1, 1 - AT_POLE)  # a pole lies in what goes up to it
+    inside = np.zeros(mesh.size, bool)
     shapely.prepare(shape)
     for turn in _turns(shape, np.nanmin(lon), np.nanmax(lon)):
         inside |= shapely.contains_xy(shape, lon - turn, y)
@@ -241,10 +259,11 @@ def _masks(path: Path, _changed: int, _size: int, names: str, variable: str) -> 
     data = load(path, WHAT, decode_times=False)
     bounds = {str(item.attrs.get("bounds", "")) for item in data.variables.values()}
     fields = [str(own) for own, item in data.data_vars.items()
-              if str(own) not in bounds and item.ndim > 1 and item.dtype.kind in "iufb"]  # fmt: skip
-    wanted = variable or (fields[0] if len(fields) == 1 else "")
+              if str(own) not in bounds and item.ndim and item.dtype.kind in "iufb"]  # fmt: skip
+    likely = [own for own in fields if data[own].ndim > 1] or fields  # others may be names' numbers
+    wanted = variable or (likely[0] if len(likely) == 1 else "")
     if wanted not in fields:
-        told = nearest(variable, fields) if variable else f"say which of {', '.join(fields)} is meant, as 'variable'"
+        told = nearest(variable, fields) if variable else f"say which of {', '.join(likely)} is meant, as 'variable'"
         raise ConfigError(f"{path} has no mask {variable!r}; {told}")
     field = data[wanted]
     known = {str(name): np.asarray(item.values) for name, item in data.variables.items() if item.dtype.kind in "iuf"}

@@ -15,6 +15,7 @@ from bbflow.operators.space.meshes import Described, Mesh, sized, strays
 from bbflow.operators.space.moves import Move, Reduce, Remap, Whole
 from bbflow.operators.space.placement import Placement, TrackPlacement
 from bbflow.operators.space.pyramids import Pyramid
+from bbflow.operators.space.region_files import weighed
 from bbflow.operators.space.remapping import Ending, Remapped
 from bbflow.operators.space.resolve import resolve
 from bbflow.operators.space.sources import weights_for
@@ -28,9 +29,13 @@ LEAST = {"bil": 1.0}
 bilinear interpolation all."""
 
 
+ROUNDED = 1 - 1e-9
+"""What sums of a million weights may be of what they are: each order of adding them rounds otherwise."""
+
+
 def least_of(weights: Weights) -> Array | float:
     """Return the share of each point's weights that must be valid, where the configuration says none."""
-    return LEAST.get(weights.method, 0.0) if weights.needs is None else weights.needs
+    return LEAST.get(weights.method, 0.0) * ROUNDED if weights.needs is None else weights.needs
 
 
 def place_space(
@@ -202,13 +207,16 @@ def _remapped(
 ) -> Remapped:
     coordinates, coordinate_dims = _coordinates(before, target, on_target, after)
     told = move.area_min is not None or move.fraction
-    least = move.area_min or 0.0 if told else least_of(weights)
+    least = (move.area_min or 0.0) * ROUNDED if told else least_of(weights)
     done = (
         before.cell_methods if before else "",
         "area: sum" if move.is_sum else METHODS.get(weights.method, ""),
         after.cell_methods if after else "",
     )
     made = [sums_units(move)] if move.is_sum else []
+    factor = _factor(move.fraction, variables, given, axes) if move.fraction else None
+    if move.regions is not None and factor is not None:
+        weights, factor = weighed(weights, factor, sums=move.is_sum), None
     units = [before.own_units] if before else []
     units += made + ([after.own_units] if after else [])
     return Remapped(
@@ -223,7 +231,7 @@ def _remapped(
         weights=weights,
         box=given.shape,
         axes=axes,
-        factor=_factor(move.fraction, variables, given, axes) if move.fraction else None,
+        factor=factor,
         ending=Ending(weights.cover, weights.share, least, move.is_sum),
         target=target,
         after=after,

@@ -19,8 +19,6 @@ from bbflow.operators.steps import Array, DType, Steps
 
 AT_ONCE_BYTES = 1 << 26
 """About how much is made of steps, or of their sums, at a time."""
-WHOLE = 1 - 1e-13
-"""A share above this is all: less than that is rounding."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,7 +30,8 @@ class Ending:
     share: Array
     """Of each row the share of its area that all of them stand for; float64, the same."""
     least: Array | float
-    """Rows of which less than this share is valid are missing; of shape (rows,), or the same for all."""
+    """Rows of which less than this share is valid are missing; of shape (rows,), or the same for all. If all must be,
+    it is as much below 1 as sums are off by rounding."""
     is_sum: bool = False
     """Whether sums stay as they are: what is missing adds nothing."""
 
@@ -61,7 +60,7 @@ class Ending:
             if not np.array_equal(valid, self.cover):
                 scale = self.cover / valid
             np.multiply(sums, 1.0 if self.is_sum else scale, out=out)
-            enough = (valid > 0) & (self.share >= scale * self.least * WHOLE)
+            enough = (valid > 0) & (self.share >= scale * self.least)
         if not enough.all():
             out[~enough] = np.nan
 
