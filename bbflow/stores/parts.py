@@ -1,5 +1,6 @@
 """Objects that are uploaded in parts, which the last request makes one under a condition: obstore has none for that."""
 
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -10,6 +11,9 @@ from xml.etree import ElementTree
 Method = Literal["DELETE", "GET", "POST", "PUT"]
 Request = Callable[[Method, Mapping[str, str], bytes, Mapping[str, str]], tuple[bytes, Mapping[str, str]]]
 """Asks for something of the object: method, query, content and headers; gives the reply, and its headers."""
+
+WAITS_S = (0.1, 0.5, 2.5, 10.0)
+"""How long a part waits that couldn't be sent: without its being sent once more all others were sent for nothing."""
 
 
 class Upload:
@@ -80,13 +84,20 @@ class Upload:
 
     def _send(self, number: int, content: bytes) -> str:
         try:
-            _, headers = self._request("PUT", {"partNumber": str(number), **self._upload}, content, {})
-            return headers["ETag"]
+            for wait_s in WAITS_S:
+                with suppress(OSError):
+                    return self._put(number, content)
+                time.sleep(wait_s)
+            return self._put(number, content)
         except Exception as error:
             self._failed = error
             raise
         finally:
             self._room.release()
+
+    def _put(self, number: int, content: bytes) -> str:
+        _, headers = self._request("PUT", {"partNumber": str(number), **self._upload}, content, {})
+        return headers["ETag"]
 
 
 def _told(reply: bytes, name: str) -> str:
