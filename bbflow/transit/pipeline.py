@@ -32,7 +32,7 @@ from bbflow.transit.folding.written import pack
 from bbflow.transit.outcome import Outcome as Outcome
 from bbflow.transit.outcome import mark_incomplete
 from bbflow.transit.output.claiming import STATE_FILE
-from bbflow.transit.output.copying import Copying
+from bbflow.transit.output.copying import RESULTS, Copying
 from bbflow.view.adapting import Adapting
 from bbflow.view.blocks import BlockReader
 from bbflow.view.consumers import FOLD, Consumers, consumers_of, owner_of
@@ -302,7 +302,7 @@ class Pipeline:
         from bbflow.transit.driver.live import live_dataset
 
         fields = [(closing, self._fold.reduced(closing)) for closing in self._fold.folding.timeline.open()]
-        return live_dataset(self._config.output / "results.zarr", fields, self._opened.clock)
+        return live_dataset(self._config.output / RESULTS, fields, self._opened.clock)
 
     # The end
 
@@ -328,7 +328,7 @@ class Pipeline:
             told += [stage.finish(seen) for stage in self._stages]
             uncopied = [] if self._copying is None else self._copying.finish()
             told.append(StageReport(uncopied, not uncopied))
-            write_others(results, self._config)
+            write_others(results.path, self._config)
         elif self._saved is not None:
             keep_state(self._saved.path, self._config.output / STATE_FILE)
         outcome = outcome_of(run, self._fold, ending, told)
@@ -350,6 +350,9 @@ class Pipeline:
             refused.extend(told)
 
         self._consumers.drop(unaware, hear)
+        if refused and (self._config.output / RESULTS).exists():  # what was made of them says that they are complete
+            refused += [] if self._copying is None else self._copying.finish()
+            write_others(self._config.output / RESULTS, self._config)
         return replace(outcome, complete=False, errors=(*outcome.errors, *refused)) if refused else outcome
 
     def _end(self, outcome: Outcome) -> Outcome:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from bbflow.configuring.settings import Config
@@ -11,7 +12,6 @@ from bbflow.transit.driver.fold_stage import FoldStage
 from bbflow.transit.driver.run_context import Running
 from bbflow.transit.driver.stage import Seen, StageReport
 from bbflow.transit.outcome import Outcome
-from bbflow.transit.output.results import Results
 
 NOT_CLOSED = "the simulation ended without closing the stream"
 
@@ -124,13 +124,13 @@ def outcome_of(run: Running, fold: FoldStage, ending: StreamEnd, told: Sequence[
     return Outcome(complete, steps, discarded, folding.late, folding.missing, tuple(dict.fromkeys(lines)))
 
 
-def write_others(results: Results, config: Config) -> None:
-    """Write what is asked for besides the stores."""
+def write_others(results: Path, config: Config) -> None:
+    """Write what is asked for besides the stores, of the one at a path."""
     if config.netcdf:
         from bbflow.transit.output.netcdf import write_netcdf
 
-        write_netcdf(results.path)
+        write_netcdf(results)
     if config.publication is not None:
         from bbflow.transit.output.published import write_published
 
-        write_published(results.path, config.publication)
+        write_published(results, config.publication)
