@@ -203,19 +203,19 @@ def _tell_ending(
         mark_incomplete(output, course.failure, *refused)
     except OSError as error:
         print(f"bbflow: {describe(error)}", flush=True)
-    unmoved = _moved(config) if course.failure else []  # what ended well has moved all
+    uncopied = _copied(config) if course.failure or refused else []  # what ended well has copied all
     left = Left.of(output, others)
     report = _drawn(output) if draws_report and left.spans else []
     told = describe_ending(file, config.stream, output, course, left, config.continued)
-    for line in [*told, *unmoved, *report]:
+    for line in [*told, *uncopied, *report]:
         print(f"bbflow: {line}", flush=True)
 
 
-def _moved(config: Config) -> list[str]:
-    """Bring what an analysis has left to the bucket that is the output, if it is one; say what can't be."""
-    if not config.moves or config.copy_to is None:
+def _copied(config: Config) -> list[str]:
+    """Bring what an analysis has left, and what results say of themselves, to the bucket; say what can't be."""
+    if config.copy_to is None:
         return []
-    return Copying(config.output, config.copy_to, moves=True).finish()
+    return Copying(config.output, config.copy_to, moves=config.moves).finish()
 
 
 def _drawn(output: Path) -> list[str]:

@@ -40,7 +40,7 @@ class Watcher(threading.Thread):
         node: NodeAddress,
         stream: str,
         after: int,
-        news: "queue.SimpleQueue[tuple[str | None, Any]]",
+        news: "queue.SimpleQueue[Any]",
         *,
         extremes: bool = False,
         rest_s: float = 0.0,

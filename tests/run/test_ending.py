@@ -4,13 +4,17 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from bbflow.configuring.config import parse_config
 from bbflow.host.belongings import claim
 from bbflow.net.contact import NodeAddress, add_node, contact_key
+from bbflow.run.conducting import _tell_ending
 from bbflow.run.course import Course, KeepsRun
 from bbflow.run.ending import Left, begin_in, describe_ending, describe_held, why_stop
 from bbflow.transit.output.claiming import STOP_FILE, written
-from bbflow.zarr_store.growing import GrowingZarr
+from bbflow.transit.output.copying import Copying
+from bbflow.zarr_store.growing import GrowingZarr, shown_attributes
 
 FAILED = Course(keeping=KeepsRun.RESCUED, failure="the analysis was killed by SIGKILL")
 STORE = Path("out/rescued/raw.zarr")
@@ -154,3 +158,17 @@ def test_the_last_publication_says_that_what_was_folded_is_lost_with_it(tmp_path
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == os.EX_NOHOST
     assert "bbflow: what was folded can't be published: there is no contact file" in done.stderr
+
+
+@pytest.mark.parametrize(("course", "refused"), [(Course(), ["a part was refused"]), (FAILED, [])])
+def test_a_copy_too_says_why_results_are_not_whole(tmp_path, course, refused):
+    content = {"stream": "s", "output": str(tmp_path / "out"), "operators": {"v": ["mean"]}, "windows": ["run"]}
+    config = parse_config(content | {"copy_to": f"file://{tmp_path}/copy"})
+    config.output.mkdir()
+    claim(config.output)
+    GrowingZarr(config.output / "results.zarr").commit(bbflow_status="complete")
+    assert Copying(config.output, config.copy_to).finish() == []
+    _tell_ending(tmp_path / "a.yml", config, course, [], refused, draws_report=False)
+    for place in ("out", "copy"):
+        told = shown_attributes(tmp_path / place / "results.zarr")
+        assert (told["bbflow_status"], told["bbflow_failure"]) == ("incomplete", course.failure or refused[0])
