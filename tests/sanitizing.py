@@ -61,12 +61,14 @@ def build(name: str, parts: list[str]) -> Path:
     tree = folder / "tree"
     shutil.rmtree(tree, ignore_errors=True)
     listed = subprocess.check_output(["git", "ls-files", "-z"], cwd=ROOT, text=True).rstrip("\0").split("\0")
-    made = [AS_IT_IS, *(pattern for part in LIBRARIES.values() for pattern in part.values())]
-    for file in [*listed, *(str(found.relative_to(ROOT)) for pattern in made for found in ROOT.glob(pattern))]:
+    built = [AS_IT_IS, *(pattern for part in LIBRARIES.values() for pattern in part.values())]
+    for file in [*listed, *(str(found.relative_to(ROOT)) for pattern in built for found in ROOT.glob(pattern))]:
         (tree / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / file, tree / file)
     for pattern in (pattern for part in parts for pattern in LIBRARIES[part].values()):
-        for file in folder.glob(f"[bl]i[nb]/{Path(pattern).name}"):
+        made = [*folder.glob(f"[bl]i[nb]/{Path(pattern).name}")]
+        assert made, f"{folder} has nothing for {pattern}: what is there without a sanitizer would be tested"
+        for file in made:
             shutil.copy2(file, tree / pattern.rpartition("/")[0])
     return tree
 
