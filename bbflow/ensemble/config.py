@@ -294,7 +294,7 @@ def _operators(items: list[Any], ensemble: EnsembleConfig) -> tuple[Operator, ..
         chosen.append({name: given} if given else item)
     operators = (*(parse_operators(chosen) if chosen or not own else ()), *own)
     for operator in operators:
-        if isinstance(operator, Filter) or not operator.family.commutes:
+        if isinstance(operator, Filter) or not operator.family.commutes or operator.family.dates:
             raise ConfigError(f"{operator.name!r} means nothing across members, which have no order")
         if operator.is_users:
             raise ConfigError(f"{operator.name!r} is an operator of your own, which can't be taken across members yet")

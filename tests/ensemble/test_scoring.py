@@ -431,3 +431,9 @@ def test_a_reference_s_times_in_a_span_are_averaged_for_means_alone(tmp_path):
 def test_scores_that_cannot_be_are_refused(tmp_path, scores, message):
     with pytest.raises(ConfigError, match=message):
         analysis_in(tmp_path, 2, {"tas": {"operators": ["mean"], "scores": scores}}, truth="truth")
+
+
+@pytest.mark.parametrize("name", ["beyond_base", "wet_beyond_base", "base_percentile"])
+def test_what_needs_each_day_of_years_is_refused_across_members(tmp_path, name):
+    with pytest.raises(ConfigError, match=f"{name}.* means nothing across members"):
+        analysis_in(tmp_path, 2, {"tas": {"operators": [{name: {"base": [2001, 2002]}}]}})

@@ -263,6 +263,18 @@ def test_polygons_of_one_name_are_one_region_in_shapefiles_too(tmp_path):
     np.testing.assert_allclose(values_of(regions, field())[0], values_of(united, field())[0], rtol=1e-12)
 
 
+def test_polygons_without_a_name_are_regions_of_their_own_and_broken_ones_count_by_their_area(tmp_path):
+    spike = [(0, 0), (20, 0), (20, 20), (0, 20), (0, 0), (-20, 0)]
+    path = polygons(tmp_path / "f.geojson", {"a": spike, "b": box(40, 80, 0, 10), "c": box(90, 100, 0, 10)})
+    told = json.loads((tmp_path / "f.geojson").read_text())
+    for feature in told["features"][1:]:
+        feature["properties"]["name"] = None
+    (tmp_path / "f.geojson").write_text(json.dumps(told))
+    regions = placed({"file": path, "how": "sum", "weights": "none"})
+    assert list(regions.coordinates["region"]) == ["a", "1", "2"]
+    np.testing.assert_allclose(values_of(regions, np.ones(SHAPE)), [16, 16, 4])
+
+
 def test_variables_of_one_grid_share_the_weights_of_a_file_as_long_as_it_stays_the_same(tmp_path):
     file = polygons(tmp_path / "f.json", {"a": box(0, 50, 0, 50)})
     first, second = placed(file), placed(file)
@@ -285,10 +297,22 @@ def test_wrong_files_are_refused_with_what_to_do(tmp_path):
     metres = polygons(tmp_path / "metres.geojson", {"a": [(4e6, 3e6), (5e6, 3e6), (5e6, 4e6)]}, **crs)
     data, path = mask_file(tmp_path / "other.nc", np.ones(SHAPE))
     data.assign_coords(lat=data.lat[::-1]).to_netcdf(path)
+    flags, told_flags = mask_file(tmp_path / "flags.nc", np.ones(SHAPE, "i4"))
+    flags.basin.attrs["flag_values"] = "1, 2"
+    flags.assign_coords(names=("region", ["a", "b"])).to_netcdf(told_flags)
+    shares, told_shares = mask_file(tmp_path / "several.nc", np.ones((2, *SHAPE)), ("region", "lat", "lon"))
+    shares.assign_coords(names=("kind", ["a", "b"])).to_netcdf(told_shares)
     for item, told in (
         ({"file": metres}, "ogr2ogr"),
         ({"file": file, "names": "nme"}, "no property 'nme'"),
         ({"file": str(path)}, "points lie elsewhere"),
+        ({"file": str(told_flags)}, "must be numbers"),
+        ({"file": str(told_flags), "names": "names"}, "'flag_meanings' name the numbers"),
+        ({"file": str(told_shares), "names": "names"}, "isn't along region, but kind"),
+        (
+            {"file": polygons(tmp_path / "line.json", {"thin": [(0, 0), (10, 0), (5, 0)]})},
+            "'thin' is a polygon without",
+        ),
         ({"file": str(tmp_path / "none.shp")}, "No such file"),
         ({"file": polygons(tmp_path / "low.json", {"a": box(0, 9, -80, -70)})}, "no cell of the variable's grid"),
     ):

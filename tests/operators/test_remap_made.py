@@ -19,6 +19,7 @@ from bbflow.operators.space.described import LAT_ATTRIBUTES, LON_ATTRIBUTES, mes
 from bbflow.operators.space.grid import EARTH_RADIUS_M, Grid
 from bbflow.operators.space.making import make_weights
 from bbflow.operators.space.meshes import Mesh, on_sphere
+from bbflow.operators.space.overlaps import overlaps
 from bbflow.operators.space.regridding import place_space
 from bbflow.operators.space.targets import regular, target_of
 from bbflow.operators.space.weights import read_weights
@@ -337,6 +338,27 @@ def test_conservative_weights_of_cells_with_corners_are_those_of_cdo(tmp_path):
     theirs, ours = dense(read_weights(file)), dense(make_weights("con", mesh, target_of("r72x36")))
     np.testing.assert_allclose(ours, theirs, atol=1e-2)
     assert np.median(np.abs(ours - theirs)[theirs > 0]) < 1e-4
+
+
+def turned(mesh, angle):
+    """The cells of a grid with corners, turned towards Greenwich: its pole lies on that meridian."""
+
+    def places(lat, lon):
+        x, y, z = np.moveaxis(on_sphere(lat.reshape(-1), lon.reshape(-1)).reshape(*lat.shape, 3), -1, 0)
+        x, z = np.cos(angle) * x + np.sin(angle) * z, np.cos(angle) * z - np.sin(angle) * x
+        return np.rad2deg(np.arcsin(np.clip(z, -1, 1))), np.rad2deg(np.arctan2(y, x))
+
+    centres, corners = places(*mesh.centres), places(mesh.lat_corners, mesh.lon_corners)
+    return Mesh(mesh.shape, *centres, *corners)
+
+
+@pytest.mark.parametrize("angle", [0.3, 1.0])
+def test_no_cell_is_covered_twice_where_a_turned_grid_s_pole_lies_on_the_first_meridian(angle):
+    source = turned(with_corners(rectilinear(np.linspace(-90, 90, 19), np.linspace(0, 360, 37))), angle)
+    columns, rows, area, whole = overlaps(source, target_of("hpz3", ""))
+    np.testing.assert_allclose(np.bincount(rows, area, len(whole)) / whole, 1, rtol=1e-3)
+    np.testing.assert_allclose(area.sum(), 4 * np.pi, rtol=1e-5)
+    assert len(np.unique(columns)) == source.size
 
 
 @needs_cdo

@@ -44,7 +44,9 @@ def overlaps(source: Mesh, target: Mesh) -> tuple[Array, Array, Array, Array]:
     tree = shapely.STRtree(theirs)
     found: list[tuple[Array, Array, Array]] = []
     for turn in (-2 * np.pi, 0.0, 2 * np.pi):
-        turned = own if not turn else shapely.transform(own, lambda places, turn=turn: places + np.array([turn, 0.0]))
+        turned = own
+        if turn:  # whose rounding may let sides cross
+            turned = _valid(shapely.transform(own, lambda places, turn=turn: places + np.array([turn, 0.0])))
         here, there = tree.query(turned)
         area = shapely.area(shapely.intersection(turned[here], theirs[there]))
         kept = area > LEAST
@@ -69,10 +71,19 @@ def _shapes(mesh: Mesh) -> tuple[Array, Array]:
     shapes = np.empty(len(numbers), object)
     for some, rings in _rings(corners):
         shapes[some] = shapely.polygons(rings)
-    broken = ~shapely.is_valid(shapes)
-    shapes[broken] = shapely.make_valid(shapes[broken])
+    shapes = _valid(shapes)
     kept = shapely.area(shapes) > LEAST
     return numbers[kept], shapes[kept]
+
+
+def _valid(shapes: Array) -> Array:
+    """Return shapes of which no two sides cross, without lines: of others areas in common may be wrong."""
+    import shapely
+
+    for at in np.flatnonzero(~shapely.is_valid(shapes)):
+        parts = shapely.get_parts(shapely.make_valid(shapes[at]))
+        shapes[at] = shapely.union_all(parts[shapely.area(parts) > 0])
+    return shapes
 
 
 def _corners(mesh: Mesh) -> tuple[Array, Array]:

@@ -120,14 +120,19 @@ def _polygons(path: Path, _changed: int, _size: int, names: str) -> tuple[list[s
     if names and names not in fields:
         raise ConfigError(f"{path} has no property {names!r}; {nearest(names, fields)}")
     chosen = names or next((name for name in NAMES if name in fields), "")
-    labels = [str(label) for label in fields[chosen]] if chosen else [str(at) for at in range(len(shapes))]
+    given = fields[chosen] if chosen else [None] * len(shapes)
+    labels = [str(at) if label in (None, "") else str(label) for at, label in enumerate(given)]
     found: dict[str, list[Any]] = {}
     for label, shape in zip(labels, shapely.from_wkb(shapes), strict=True):
         if shape is None or shape.geom_type not in ("Polygon", "MultiPolygon"):
             raise ConfigError(f"{path}: {label!r} is {getattr(shape, 'geom_type', 'nothing')}, no polygon")
-        found.setdefault(label, []).append(shape if shape.is_valid else shapely.make_valid(shape))
+        mended = shape if shape.is_valid else shapely.make_valid(shape)
+        # What becomes of a broken one may have lines too, which older libraries cut nothing with.
+        found.setdefault(label, []).extend(own for own in shapely.get_parts(mended) if shapely.area(own) > 0)
     if not found:
         raise ConfigError(f"{path} has no polygon")
+    if empty := [label for label, own in found.items() if not own]:
+        raise ConfigError(f"{path}: {empty[0]!r} is a polygon without any area: take it out, or draw it")
     whole = shapely.total_bounds([item for own in found.values() for item in own])
     if not _is_in_degrees(str(told["crs"] or ""), whole):
         raise ConfigError(
@@ -279,7 +284,11 @@ def _masks(path: Path, _changed: int, _size: int, names: str, variable: str) -> 
     values = field.transpose(*others, *(grid.dims[axis] for axis in axes)).values.astype("f8").reshape(-1, mesh.size)
     if others:
         return _labels(data, others[0], names, len(values)), mesh, values
+    if names:
+        raise ConfigError(f"names: {path}: of {wanted!r} 'flag_values' and 'flag_meanings' name the numbers")
     numbers = np.atleast_1d(field.attrs.get("flag_values", []))
+    if numbers.dtype.kind not in "iuf":
+        raise ConfigError(f"{path}: flag_values of {wanted!r} are {str(numbers[0])!r}: they must be numbers, not text")
     there = np.unique(values[np.isfinite(values)])
     if not len(numbers) and ((there < 0) | (there > 1)).any():
         numbers = there[there != 0]
@@ -298,6 +307,8 @@ def _labels(data: Any, dim: str, names: str, size: int) -> list[str]:
     """Return the names of regions along a dimension: of a variable, else its coordinate, else numbers."""
     if names and names not in data.variables:
         raise ConfigError(f"no variable {names!r}; {nearest(names, map(str, data.variables))}")
+    if names and data[names].dims != (dim,):
+        raise ConfigError(f"names: {names!r} isn't along {dim}, but {', '.join(map(str, data[names].dims))}")
     among = [names] if names else [*NAMES, dim]
     chosen = next((name for name in among if name in data.variables and data[name].dims == (dim,)), None)
     return [str(at) for at in range(size)] if chosen is None else [_text(label) for label in data[chosen].values]
