@@ -66,8 +66,12 @@ class ToldMeanings:
         self._layouts: dict[str, Layout] = {}
         self._since: dict[str, int] = {}
         """Variable to the first step that has it."""
-        self._values: dict[str, dict[str, dict[str, tuple[int, Any]]]] = {}
-        """Variable to its attributes' names to values as text: the first step by which a node has told one, and it."""
+        self._values: dict[str, dict[str, dict[str, tuple[int, bool, Any]]]] = {}
+        """Variable to its attributes' names to values as text: by which step a node has told one first, and it.
+
+        And whether it may be older, since that was the first step that was heard of the node: ranks that come to it, or
+        that find it emptied, tell all once more.
+        """
         self._changed: dict[str, dict[int, MeaningChange]] = {}
         """Name to what a node has told as a change, by its step."""
         self._changes: dict[str, Mapping[int, MeaningChange]] = {}
@@ -84,6 +88,7 @@ class ToldMeanings:
 
     def take(self, node: str, step: Step, *, repeats: bool = False) -> None:
         """Take a step of a node in; what nobody knows of is repeated in it if it was told to a node that is lost."""
+        is_first = node not in self._layouts
         if step.layout is not self._layouts.get(node):
             self._layouts[node] = step.layout
             for form in step.layout.forms:
@@ -91,7 +96,7 @@ class ToldMeanings:
         values = {item.name: meant(item) for item in step.attributes}
         if repeats:
             self.begin(node, values)
-        self._tell(node, step.number, values)
+        self._tell(node, step.number, values, is_first=is_first)
 
     def end(self, node: str, number: int, attributes: Mapping[str, Any]) -> None:
         """Take in what was told at the end, after some step."""
@@ -111,20 +116,20 @@ class ToldMeanings:
             for name in self._values.get(variable, ()):
                 self._settle(variable, name)
 
-    def _tell(self, node: str, number: int, attributes: Mapping[str, Any]) -> None:
+    def _tell(self, node: str, number: int, attributes: Mapping[str, Any], *, is_first: bool = False) -> None:
         told = self._told.setdefault(node, {})
         for name, value in attributes.items():
             before = told.get(name)
             if tells_meaning(name) and not _same(before, value):
                 told[name] = value
-                self._note(MeaningChange(number, name, before, value))
+                self._note(MeaningChange(number, name, before, value), may_be_older=is_first)
 
-    def _note(self, told: MeaningChange) -> None:
+    def _note(self, told: MeaningChange, *, may_be_older: bool = False) -> None:
         variable, _, own = told.name.rpartition("/")
         values, as_text = self._values.setdefault(variable, {}).setdefault(own, {}), repr(told.after)
-        is_new = as_text not in values or told.step < values[as_text][0]
+        is_new = as_text not in values or (told.step, may_be_older) < values[as_text][:2]
         if is_new:
-            values[as_text] = told.step, told.after
+            values[as_text] = told.step, may_be_older, told.after
         if told.before is not None and told.step not in self._changed.setdefault(told.name, {}):
             self._changed[told.name][told.step], is_new = told, True
         if is_new:
@@ -132,11 +137,11 @@ class ToldMeanings:
 
     def _settle(self, variable: str, own: str) -> None:
         name, values = f"{variable}/{own}", self._values[variable][own].values()
-        first, value = min(values, key=itemgetter(0))
+        first, may_be_older, value = min(values, key=itemgetter(0, 1))
         # A node to which a rank has come hears a change as the first that it hears at all.
-        found = {step: MeaningChange(step, name, value, after) for step, after in values if step > first}
+        found = {step: MeaningChange(step, name, value, after) for step, _, after in values if step > first}
         found.update(self._changed.get(name, {}))
-        if own not in LATE and first > self._since.get(variable, math.inf):
+        if own not in LATE and not may_be_older and first > self._since.get(variable, math.inf):
             found[first] = MeaningChange(first, name, None, value)
             self._attributes.pop(name, None)
         else:

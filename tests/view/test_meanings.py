@@ -1,5 +1,6 @@
 """Attributes by which numbers are read: however the nodes' news interleave, the changes are those of the program."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,6 +56,19 @@ def test_changes_are_those_of_the_program_in_whatever_order_the_nodes_tell_them(
     changes, firsts = of_program(program, since)
     assert [(change.step, change.name) for change in view.changes] == changes
     assert repr(sorted(view.attributes.items())) == repr(sorted(firsts.items()))
+
+
+@pytest.mark.parametrize("first", ["a", "b"], ids="{} is heard first".format)
+def test_a_node_that_came_back_empty_tells_nothing_new(first):
+    """Its rank, which alone tells attributes, tells all once more with the first step there."""
+    view = StreamView(["a", "b"], {"a": -1, "b": -1})
+    of_node = {"a": range(3, 6), "b": range(6)}
+    for node in sorted(of_node, key=lambda node: node != first):
+        for number in of_node[node]:
+            view.update(node, news(number, {"v/scale_factor": 2.0} if (node, number) == ("a", 3) else {}))
+    assert (view.changes, view.attributes) == ([], {"v/scale_factor": 2.0})
+    view.update("a", news(6, {"v/_FillValue": 9.0}))
+    assert [change.name for change in view.changes] == ["v/_FillValue"]
 
 
 def test_what_many_nodes_tell_is_one_change():
