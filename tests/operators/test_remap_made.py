@@ -301,6 +301,21 @@ def test_a_remap_by_name_has_the_values_of_cdo_where_sources_are_missing(tmp_pat
     np.testing.assert_allclose(found[rows], theirs[rows], rtol=0, atol=1e-6 if method == "dis" else 1e-9)
 
 
+@pytest.mark.parametrize("item", [{"area_min": 0}, {"area_min": 0.5}, {"fraction": "there"}])
+def test_a_corner_without_weight_gives_no_value_to_a_point_that_is_missing(item):
+    grid = target_of("r36x18", "")
+    lat, lon = grid.axes()
+    values = np.random.default_rng(6).normal(280, 10, grid.shape)
+    values[5, 7], there = np.nan, np.ones(grid.shape)
+    there[5, 7] = 0
+    space = parse_space({"remapbil": {"grid": "r36x18", **item}})
+    attributes = {"lat": LAT_ATTRIBUTES, "lon": LON_ATTRIBUTES}
+    placed = place_space(space, ("lat", "lon"), grid.shape, {"lat": lat, "lon": lon}, lambda _: there, attributes)
+    local = placed.local((0, 0), grid.shape)
+    found = local.values(Steps([values.reshape(-1)]))[0].reshape(grid.shape)
+    np.testing.assert_allclose(found, values, rtol=1e-9)  # NaN where they have it
+
+
 def with_corners(mesh):
     """The same cells as a list that tells its corners."""
     (south_north, west_east), (rows, columns) = mesh.edges, mesh.shape

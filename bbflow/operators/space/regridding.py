@@ -11,6 +11,7 @@ from bbflow.operators.space.chaining import chained, made_of
 from bbflow.operators.space.coarsening import pyramid_of
 from bbflow.operators.space.described import AREA, CORNERS, CRS, described, horizontal_axes, mesh_of
 from bbflow.operators.space.grid import EARTH_RADIUS_M, LAT, LON, Grid, checked_weights, fitted, kind_of
+from bbflow.operators.space.making import UNWEIGHTED
 from bbflow.operators.space.meshes import Described, Mesh, sized, strays
 from bbflow.operators.space.moves import Move, Reduce, Remap, Whole
 from bbflow.operators.space.placement import Placement, TrackPlacement
@@ -29,6 +30,8 @@ LEAST = {"bil": 1.0}
 bilinear interpolation all."""
 
 
+ANY = 10 * UNWEIGHTED
+"""Less than this share is nothing: a corner that only must be valid stands for no point."""
 ROUNDED = 1 - 1e-9
 """What sums of a million weights may be of what they are: each order of adding them rounds otherwise."""
 
@@ -207,7 +210,7 @@ def _remapped(
 ) -> Remapped:
     coordinates, coordinate_dims = _coordinates(before, target, on_target, after)
     told = move.area_min is not None or move.fraction
-    least = (move.area_min or 0.0) * ROUNDED if told else least_of(weights)
+    least = max((move.area_min or 0.0) * ROUNDED, ANY) if told else least_of(weights)
     done = (
         before.cell_methods if before else "",
         "area: sum" if move.is_sum else METHODS.get(weights.method, ""),

@@ -95,7 +95,7 @@ def made(method: str, source: Mesh, target: Mesh) -> Weights:
 
 
 def _once(key: Any, source: Mesh, make: Callable[[], Weights]) -> Weights:
-    for known, weights in MADE_BEFORE if source.lat is not None else ():
+    for known, weights in tuple(MADE_BEFORE) if source.lat is not None else ():
         if known == key and weights.source is not None and _is_same(weights.source, source):
             return weights
     weights = make()
