@@ -17,6 +17,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -62,11 +63,14 @@ class Shelf:
         self.directory = directory.absolute()
         self._base = str(self.directory)
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            if self.directory.stat().st_uid not in (os.geteuid(), 0):
+            self.directory.mkdir(0o775, parents=True, exist_ok=True)  # not all may write, whatever the umask
+            found = self.directory.stat()
+            if found.st_uid not in (os.geteuid(), 0):
                 raise ConfigError(f"{directory} belongs to another user: stage into a directory of your own")
+            if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:  # else all may rename what is in it
+                raise ConfigError(f"{directory} can be written by all users: stage into a directory of your own")
             for name in ("notes", "partial", "files"):
-                (self.directory / name).mkdir(0o775, exist_ok=True)  # not all may write, whatever the umask
+                (self.directory / name).mkdir(0o775, exist_ok=True)
                 check_own(self.directory / name)
             held = lock(self.directory / "lock", wait=False)
         except OSError as error:

@@ -63,12 +63,17 @@ def test_nothing_is_staged_where_another_user_could_change_it(tmp_path, whose):
         Shelf(tmp_path / "bb")
 
 
-@pytest.mark.parametrize("name", ["files", "notes", "partial"])
+@pytest.mark.parametrize("name", ["", "files", "notes", "partial"])
 def test_nothing_is_staged_where_all_may_write(tmp_path, name):
-    (tmp_path / name).mkdir()
+    (tmp_path / name).mkdir(exist_ok=True)
     (tmp_path / name).chmod(0o777)
     with pytest.raises(ConfigError, match="can be written by all users"):
         Shelf(tmp_path)
+
+
+def test_it_may_lie_where_all_may_write_only_what_is_their_own(tmp_path):
+    tmp_path.chmod(0o1777)
+    Shelf(tmp_path).close()
 
 
 def test_it_is_made_for_its_user_whatever_the_umask(tmp_path):
