@@ -31,6 +31,8 @@ KEPT = 16
 """Ended phases of an application that stay on the board."""
 KEPT_S = 86_400.0
 """How long they stay after an application's last phase, as soon as any application's phase ends."""
+_NONE = ValueError, KeyError, TypeError, OverflowError, RecursionError
+"""What reading a text raises that is no announcement."""
 _MOST_BYTES = 1 << 16
 """What a file on the board may have: whoever may write there may put anything there, a pipe too."""
 
@@ -56,7 +58,7 @@ def parse_announcement(token: str, text: str) -> Announcement | None:
         content = json.loads(text)
         phase = Phase(str(content["application"]), str(content["file_system"]), float(content["began_s"]))
         announcement = Announcement(token, phase, float(content["expires_s"]))
-    except (ValueError, KeyError, TypeError):
+    except _NONE:
         return None
     return announcement if math.isfinite(phase.began_s) and math.isfinite(announcement.expires_s) else None
 
@@ -70,7 +72,7 @@ def parse_past(text: str) -> Phase | None:
         content = json.loads(text)
         begin_s, end_s = float(content["began_s"]), float(content["ended_s"])
         phase = Phase(str(content["application"]), str(content["file_system"]), begin_s, end_s)
-    except (ValueError, KeyError, TypeError):
+    except _NONE:
         return None
     return phase if math.isfinite(begin_s) and math.isfinite(end_s) and begin_s <= end_s else None
 

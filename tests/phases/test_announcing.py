@@ -47,6 +47,9 @@ def test_what_another_user_puts_on_the_board_holds_nobody_up(tmp_path):
         os.mkfifo(board.directory / f"pipe.{ending}")
         (board.directory / f"endless.{ending}").symlink_to("/dev/zero")
         (board.directory / f"folder.{ending}").mkdir()
+        (board.directory / f"deep.{ending}").write_text("[" * 20_000)
+        numbers = dict.fromkeys(("began_s", "ended_s", "expires_s"), 10**400)
+        (board.directory / f"far.{ending}").write_text(json.dumps({"application": "a", "file_system": "b", **numbers}))
         with (board.directory / f"huge.{ending}").open("wb") as file:
             file.truncate(1 << 40)
     board.sweep()
