@@ -110,7 +110,8 @@ class Waves:
             running[self._fork(member, 0, die)] = member, die
         while running:
             self._look()
-            pid, status = os.waitpid(-1, os.WNOHANG)
+            ends = (os.waitpid(pid, os.WNOHANG) for pid in running)  # no other's children, such as another test's
+            pid, status = next((end for end in ends if end[0]), (0, 0))
             if pid == 0:
                 time.sleep(0.01)
                 continue

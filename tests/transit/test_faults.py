@@ -9,7 +9,7 @@ import psutil
 import pytest
 import xarray as xr
 import yaml
-from victims import descendants, find, finish, wait_for_folds, wait_for_process, worker_of
+from victims import descendants, find, finish, wait_for_folds, worker_of
 
 from bbflow.run.course import INCOMPLETE
 from testsupport.waiting import until
@@ -204,7 +204,7 @@ def test_the_simulation_is_stopped_when_its_analysis_fails_if_the_user_wants_tha
 @pytest.mark.slow
 def test_a_worker_that_dies_while_the_analysis_starts_costs_nothing(program, tmp_path, truth):
     process = mainjob.start_run(slow_config(tmp_path), mainjob.simulation(program, 2, STEPS))
-    worker_of(wait_for_process(process, "bbflow fold")).kill()
+    worker_of(find(process, "bbflow fold")).kill()
     code, said = finish(process)
     assert code == 0, said
     assert "Traceback" not in said

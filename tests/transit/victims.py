@@ -1,7 +1,6 @@
 """Finds the processes of a run, for tests that kill them."""
 
 import time
-from contextlib import suppress
 
 import psutil
 
@@ -21,10 +20,14 @@ def descendants(process):
 
 
 def find(process, *words):
-    commands = {child: command_of(child) for child in descendants(process)}
-    for child, command in commands.items():
-        if all(word in command for word in words):
-            return child
+    """Return a process of a run; one that was killed before may be about to be started again."""
+    deadline = time.monotonic() + 300
+    while time.monotonic() < deadline:
+        commands = {child: command_of(child) for child in descendants(process)}
+        for child, command in commands.items():
+            if all(word in command for word in words):
+                return child
+        time.sleep(0.01)
     raise AssertionError(f"no process with {words}: {list(commands.values())}")
 
 
@@ -50,12 +53,3 @@ def worker_of(analysis):
                 return child
         time.sleep(0.01)
     raise AssertionError("the analysis has no worker")
-
-
-def wait_for_process(process, *words):
-    deadline = time.monotonic() + 300
-    while time.monotonic() < deadline:
-        with suppress(AssertionError):
-            return find(process, *words)
-        time.sleep(0.01)
-    raise AssertionError(f"no process with {words} has started")
