@@ -13,7 +13,7 @@ from bbflow.operators.blocks import side_by_side
 from bbflow.operators.space.columns import Column, ColumnPart
 from bbflow.operators.space.pyramids import Pyramid
 from bbflow.operators.space.tracks import REDUCED, TILE_POINTS, Strip, Track, as_index, take, tiles
-from bbflow.operators.space.ways import WAYS, Way
+from bbflow.operators.space.ways import WAYS, Way, quietly
 from bbflow.operators.space.weights import Weights
 from bbflow.operators.steps import Array, DType, Steps
 
@@ -204,6 +204,7 @@ class StripLocal(Local):
     column: ColumnPart | None = None
     """What is made of the block's columns before that; `block` is the shape of what comes out."""
 
+    @quietly
     def values(self, steps: Steps) -> list[Array]:
         """Return the results of a complete region; see `Local.values`."""
         if not self.complete:
@@ -214,6 +215,7 @@ class StripLocal(Local):
         finished = way.finish(self.partial(steps))
         return [row.astype(way.dtype(block.dtype)) for row, block in zip(finished, steps.values, strict=True)]
 
+    @quietly
     def partial(self, steps: Steps) -> Array:
         """Return mergeable components, float64 of shape (steps, k, prod(count)); see `Way.merge`."""
         way, count = WAYS[self.how], len(steps.values)
@@ -364,10 +366,12 @@ class TrackPlacement(Placement):
             return None
         return np.array(reduce(lambda left, right: left * right, [take(item, strips) for item in self.factors]))
 
+    @quietly
     def finish(self, partial: Array) -> Array:
         """Return the results of the whole, or of a part of it; see `Placement.finish`."""
         return WAYS[self.how].finish(partial)
 
+    @quietly
     def assemble(self, steps: int, parts: Iterable[tuple[Local, Array]]) -> Array:
         """Merge the partial results of blocks that don't overlap; see `Placement.assemble`."""
         way = WAYS[self.how]

@@ -10,12 +10,17 @@ import numpy as np
 from bbflow.operators.space.tracks import Strip
 from bbflow.operators.steps import Array, DType
 
+quietly = np.errstate(invalid="ignore", divide="ignore")
+"""Decorates what calls a way."""
 SMALL_GROUP = 16
 """Groups of up to this many places are reduced faster member by member than one by one."""
 
 
 class Way(ABC):
-    """How values are reduced: components for each point that merge in any order, and the end."""
+    """How values are reduced: components for each point that merge in any order, and the end.
+
+    Infinities that cancel and divisions by no weight are NaN: callers let NumPy say nothing of either, see `quietly`.
+    """
 
     components: int
     """How many numbers are kept for each point."""
@@ -91,8 +96,7 @@ class Weighted(Way):
     def finish(self, parts: Array) -> Array:
         """Divide them, or give the first where there is any weight."""
         sums, weights = parts[..., 0, :], parts[..., 1, :]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.where(weights > 0, sums / weights if self.mean else sums, np.nan)
+        return np.where(weights > 0, sums / weights if self.mean else sums, np.nan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,16 +169,14 @@ class Spread(Way):
         weights = np.where(valid, 1.0 if factor is None else factor, 0.0)
         squared = [strip if strip.weights is None else replace(strip, weights=strip.weights**2) for strip in strips]
         whole, squares = _contract(weights, strips), _contract(weights**2, squared)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            mean = np.where(whole > 0, _contract(kept * weights, strips) / whole, 0.0)
-            apart = np.where(valid, kept - _spread_out(mean, strips), 0.0)
-            return np.stack([whole, mean, _contract(apart**2 * weights, strips), squares])
+        mean = np.where(whole > 0, _contract(kept * weights, strips) / whole, 0.0)
+        apart = np.where(valid, kept - _spread_out(mean, strips), 0.0)
+        return np.stack([whole, mean, _contract(apart**2 * weights, strips), squares])
 
     def merge(self, left: Array, right: Array) -> Array:
         """Add weights and squares, the latter about the common mean."""
         whole, apart = left[0] + right[0], right[1] - left[1]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            share = np.where(whole > 0, right[0] / whole, 0.0)
+        share = np.where(whole > 0, right[0] / whole, 0.0)
         return np.stack(
             [whole, left[1] + apart * share, left[2] + right[2] + apart**2 * left[0] * share, left[3] + right[3]]
         )
@@ -182,9 +184,8 @@ class Spread(Way):
     def finish(self, parts: Array) -> Array:
         """Divide the squares."""
         whole, squares, own = parts[..., 0, :], parts[..., 2, :], parts[..., 3, :]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            divisor = whole - own / whole if self.of_sample else whole
-            found = np.where(divisor > 0, squares / divisor, np.nan)
+        divisor = whole - own / whole if self.of_sample else whole
+        found = np.where(divisor > 0, squares / divisor, np.nan)
         return np.sqrt(found) if self.root else found
 
 
@@ -211,8 +212,7 @@ class Covariance(Way):
         means, apart = [], []
         for own in (values.real, values.imag):
             kept = np.where(valid, own, 0.0)
-            with np.errstate(invalid="ignore", divide="ignore"):
-                means.append(np.where(whole > 0, _contract(kept * weights, strips) / whole, 0.0))
+            means.append(np.where(whole > 0, _contract(kept * weights, strips) / whole, 0.0))
             apart.append(np.where(valid, kept - _spread_out(means[-1], strips), 0.0))
         products = [_contract(apart[one] * apart[other] * weights, strips) for one, other in ((0, 0), (1, 1), (0, 1))]
         return np.stack([whole, *means, *products])
@@ -220,8 +220,7 @@ class Covariance(Way):
     def merge(self, left: Array, right: Array) -> Array:
         """Add weights and products, the latter about the common means."""
         whole, apart = left[0] + right[0], right[1:3] - left[1:3]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            share = np.where(whole > 0, right[0] / whole, 0.0)
+        share = np.where(whole > 0, right[0] / whole, 0.0)
         products = np.stack([apart[0] ** 2, apart[1] ** 2, apart[0] * apart[1]])
         return np.concatenate(
             [whole[np.newaxis], left[1:3] + apart * share, left[3:] + right[3:] + products * (left[0] * share)]
@@ -231,8 +230,7 @@ class Covariance(Way):
         """Divide the products."""
         whole, first, second, both = (parts[..., at, :] for at in (0, 3, 4, 5))
         divisor = np.sqrt(first * second) if self.scaled else whole
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.where(divisor > 0, both / divisor, np.nan)
+        return np.where(divisor > 0, both / divisor, np.nan)
 
 
 @dataclass(frozen=True, slots=True)
