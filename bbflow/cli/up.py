@@ -85,7 +85,7 @@ def _check_files(options: argparse.Namespace) -> None:
     check_words(add_master, "master", ["--subtree", options.subtree, *master])
     url = options.files.rstrip("/")
     if url != "none" and (refusal := storage_at(url).refusal()):
-        said = f"{refusal}; until it answers, what nobody has used here is EIO, and nothing is written back"
+        said = f"{refusal}; until it answers, each call for files fails with EIO"
         print(f"bbflow: {said}", file=sys.stderr, flush=True)
 
 

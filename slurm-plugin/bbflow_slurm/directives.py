@@ -1,7 +1,8 @@
 """What a job script asks for: lines ``#BB_LUA stage_in source=… dest=…``. All of it is pure."""
 
+import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -15,6 +16,8 @@ MOST_SIGNS = 64 << 10
 """Of all these lines together: splitting them takes microseconds a sign, and Slurm's controller waits for it."""
 OWN = ("pool", "capacity")
 """Read by Slurm itself, which takes a negative capacity, and one that no job ever gets, and gives no reasons."""
+_UNIT = re.compile(r"(?<=\d)[KMGT]$", re.IGNORECASE)
+"""A unit that is a power of 1024 to Slurm, and of 1000 in all other places of bbflow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,8 @@ class Pool:
     """As ``pool=`` names it."""
     most_bytes: int
     """What a job may ask for at most."""
+    unit_bytes: int = 1
+    """Of what it is given a multiple."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +79,7 @@ def parse_script(lines: Iterable[str], pool: Pool | None = None) -> Wishes:
     ConfigError
         If a line says what can't be meant, the message has its number; or if they say too much.
     """
-    ins, outs, streams, signs = [], [], list[Path](), 0
+    ins, outs, streams, signs, asked_bytes = [], [], list[Path](), 0, 0
     for number, line in enumerate(lines, 1):
         if line.split(None, 1)[:1] != [MARK]:
             continue
@@ -83,17 +88,21 @@ def parse_script(lines: Iterable[str], pool: Pool | None = None) -> Wishes:
             if signs > MOST_SIGNS:
                 raise ConfigError(f"lines {MARK} may have {MOST_SIGNS} signs together: name files by a pattern")
             text = line.split(None, 1)[1].strip() if len(line.split(None, 1)) > 1 else ""
-            match parse_line(text):
-                case None if pool is not None:
-                    _check_own(text, pool)
-                case StageIn() as wish:
+            wish = parse_line(text)
+            if pool is not None and text and (wish is None or "capacity=" in text):
+                asked_bytes += _room_asked(text, pool)
+                if asked_bytes > pool.most_bytes:
+                    has = f"pool {pool.name} has {format_bytes(pool.most_bytes)}"
+                    raise ConfigError(f"{text}: that makes {format_bytes(asked_bytes)}, and {has}; ask for less")
+            match wish:
+                case StageIn():
                     ins.append(wish)
-                case StageOut() as wish:
+                case StageOut():
                     outs.append(wish)
-                case Path() as analysis:
+                case Path():
                     if streams:
                         raise ConfigError("a job has one stream line, and there is one above")
-                    streams.append(analysis)
+                    streams.append(wish)
         except ConfigError as error:
             raise ConfigError(f"line {number} of the job script: {error}") from None
     targets = [wish.dest for wish in ins]
@@ -114,7 +123,7 @@ def parse_line(text: str) -> StageIn | StageOut | Path | None:
     kind, *rest = words
     if kind not in WORDS:
         raise ConfigError(f"{kind!r} is nothing that can be asked for; {nearest(kind, [*WORDS, *OWN])}")
-    found = _values(kind, rest)
+    found = _values(kind, rest, WORDS[kind])
     if kind == "stream":
         return _analysis(found["analysis"])
     if kind == "stage_in":
@@ -122,31 +131,35 @@ def parse_line(text: str) -> StageIn | StageOut | Path | None:
     return StageOut(below(found["source"], "source"), found["dest"])
 
 
-def _check_own(text: str, pool: Pool) -> None:
-    """Refuse what Slurm would take, or refuse without a reason."""
-    for word in text.split():
-        name, _, value = word.partition("=")
-        if name == "pool" and value != pool.name:
-            raise ConfigError(f"{word}: there is no such pool; write pool={pool.name}")
-        if name == "capacity":
-            if "." in value:
-                raise ConfigError(f"{word}: Slurm reads whole numbers only, such as 512MiB")
-            if parse_bytes(value) > pool.most_bytes:
-                raise ConfigError(f"{word}: pool {pool.name} has {format_bytes(pool.most_bytes)}; ask for less")
+def _room_asked(text: str, pool: Pool) -> int:
+    """Return what Slurm takes a line to ask for; refuse what it would take for something else, or without a reason."""
+    words = text.split()
+    if words[0].partition("=")[0] not in OWN:
+        raise ConfigError(
+            f"{text}: Slurm takes 'capacity=' for room, wherever it is in a line; give the file another name"
+        )
+    found = _values(MARK, words, OWN)
+    if found["pool"] != pool.name:
+        raise ConfigError(f"pool={found['pool']}: there is no such pool; write pool={pool.name}")
+    size = found["capacity"]
+    if "." in size:
+        raise ConfigError(f"capacity={size}: Slurm reads whole numbers only, such as 512MiB")
+    asked_bytes = parse_bytes(_UNIT.sub(r"\g<0>iB", size))
+    return -(-asked_bytes // pool.unit_bytes) * pool.unit_bytes
 
 
-def _values(kind: str, words: Iterable[str]) -> Mapping[str, str]:
+def _values(kind: str, words: Iterable[str], names: Sequence[str]) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for word in words:
         name, mark, value = word.partition("=")
-        if not mark or name not in WORDS[kind]:
-            raise ConfigError(f"{kind} has {word!r}; {nearest(name, WORDS[kind])}, each as NAME=VALUE")
+        if not mark or name not in names:
+            raise ConfigError(f"{kind} has {word!r}; {nearest(name, names)}, each as NAME=VALUE")
         if name in found or not value:
             raise ConfigError(f"{kind} has {word!r}: each is said once, and has a value")
         found[name] = value
-    for name in WORDS[kind]:
+    for name in names:
         if name not in found:
-            raise ConfigError(f"{kind} lacks {name}=: write {kind} {' '.join(f'{each}=…' for each in WORDS[kind])}")
+            raise ConfigError(f"{kind} lacks {name}=: write {kind} {' '.join(f'{each}=…' for each in names)}")
     return found
 
 

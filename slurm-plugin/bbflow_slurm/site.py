@@ -56,7 +56,8 @@ class Site:
     @property
     def pool_of_all(self) -> Pool:
         """The pool, as job scripts are checked against it."""
-        return Pool(self.pool, parse_bytes(self.capacity))
+        size, unit = parse_bytes(self.capacity), parse_bytes(self.granularity)
+        return Pool(self.pool, size // unit * unit, unit)
 
     def for_copying(self) -> dict[str, Any]:
         """Return what a child is told that copies for a job, with the secrets.

@@ -58,16 +58,31 @@ def test_what_cannot_be_meant_is_refused_with_its_line(line, said):
         ("pool=bb capacity=-3GiB", "'-3GiB' is not a size"),
         ("pool=bb capacity=0", "'0' is not a size above zero"),
         ("capacity=1.5GiB pool=bb", "whole numbers only"),
-        ("pool=bb capacity=17GiB", "pool bb has 16 GiB; ask for less"),
+        ("pool=bb capacity=17GiB", "that makes 17 GiB, and pool bb has 16 GiB; ask for less"),
+        ("pool=bb capacity=17000M", "that makes 17 GiB, and pool bb has 16 GiB"),  # MB would be 15.8 GiB
+        ("pool=bb capacity=5 GiB", "#BB_LUA has 'GiB'; valid are capacity, pool, each as NAME=VALUE"),
+        ("pool=bb capacity=5nodes", "'5nodes' is not a size"),
+        ("pool=bb capacity=1GiB capacity=2GiB", "each is said once"),
+        ("capacity=1GiB", "#BB_LUA lacks pool=: write #BB_LUA pool=… capacity=…"),
+        ("pool=bb", "#BB_LUA lacks capacity="),
+        ("stage_in source=/pfs/capacity=9/file dest=file", "give the file another name"),
         ("pool=bb capacity=99999999TiB", "more than 8 EiB"),
     ],
 )
 def test_room_that_no_job_can_get_is_refused_when_the_job_is_submitted(asked, said):
     lines = ["#!/bin/sh", f"#BB_LUA {asked}"]
     with pytest.raises(ConfigError, match="line 2 of the job script") as raised:
-        parse_script(lines, Pool("bb", 16 << 30))
+        parse_script(lines, Pool("bb", 16 << 30, 1 << 30))
     assert said in str(raised.value)
     parse_script(lines)  # a job that was let in isn't refused later, when the site's file has changed
+
+
+def test_lines_that_together_ask_for_more_than_there_is_are_refused_at_the_first_that_does():
+    lines = ["#BB_LUA pool=bb capacity=2047MiB", "#BB_LUA pool=bb capacity=2GB", "#BB_LUA pool=bb capacity=1"]
+    pool = Pool("bb", 4 << 30, 1 << 30)
+    parse_script(lines[:2], pool)
+    with pytest.raises(ConfigError, match=r"line 3 of the job script: .* that makes 5 GiB, and pool bb has 4 GiB"):
+        parse_script(lines, pool)
 
 
 def test_room_that_there_is_can_be_asked_for():

@@ -63,6 +63,7 @@ def test_a_bucket_that_is_missing_is_told_of_when_nodes_come_up(bucket, tmp_path
     up = subprocess.run([sys.executable, "-m", "bbflow", *words], capture_output=True, text=True, check=True)
     assert main(["down", *contact]) == 0
     assert "bbflow: s3://none-such/run: there is no bucket 'none-such'" in up.stderr
+    assert "until it answers, each call for files fails with EIO" in up.stderr
 
 
 def test_what_would_be_written_to_a_bucket_that_is_missing_says_so(bucket):
@@ -163,6 +164,7 @@ def test_whoever_waits_for_a_server_that_is_gone_is_told_why_with_the_first_atte
         client.write("/f", b"a")
         assert client.flush(wait_s=60).left == 0
     client.write("/f", b"b")
+    assert client.read("/f") == b"b"  # in a directory that was used while the server was there
     command = [sys.executable, "-m", "bbflow", "files", "flush", "--contact", str(servers.contact), "--timeout", "60"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as flush:
         try:

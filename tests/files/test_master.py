@@ -279,6 +279,21 @@ def test_a_file_that_the_storage_refuses_at_once_is_an_error_and_not_tried_for_e
     assert "not yours" in bench.said[ONE]["error"]
 
 
+def test_a_directory_of_which_the_storage_tells_nothing_is_named_until_it_does(tmp_path):
+    bench = Bench(tmp_path, storage="s3://b")
+    bench.enter(TWO)
+    bench.enter(ONE)
+    look = bench.order(ONE, "list", ino=bench.root)
+    bench.say(NODE, "task", task=look["task"], errno=errno.EIO, error="no answer")
+    assert bench.said[ONE]["errno"] == errno.EIO
+    assert bench.say(TWO, "status")["unread"] == [["/", "no answer"]]
+    bench.wait(1)
+    look = bench.order(ONE, "list", ino=bench.root)
+    bench.say(NODE, "task", task=look["task"], ok=True, objects=[], directories=[])
+    assert bench.said[ONE]["ok"]
+    assert bench.say(TWO, "status")["unread"] == []
+
+
 @pytest.mark.parametrize("second", [ONE, TWO])
 def test_an_open_for_writing_waits_a_moment_for_a_close_that_is_on_its_way(bench, second):
     bench.enter(ONE)

@@ -51,16 +51,17 @@ def test_a_script_that_asks_for_what_there_is_not_is_refused_when_it_is_submitte
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("lines", "said"),
     [
-        ("pool=bb capacity=-1MiB", "not a size"),
-        ("pool=bb capacity=21MiB", "pool bb has 20 MiB"),
-        ("pool=nope capacity=1MiB", "no such pool; write pool=bb"),
+        (["pool=bb capacity=-1MiB"], "line 2 of the job script.*not a size"),
+        (["pool=bb capacity=21MiB"], "line 2 of the job script.*pool bb has 20 MiB"),
+        (["pool=bb capacity=11MiB", "pool=bb capacity=10MiB"], "line 3 of the job script.*that makes 21 MiB"),
+        (["pool=nope capacity=1MiB"], "line 2 of the job script.*no such pool; write pool=bb"),
     ],
 )
-def test_room_that_no_job_can_get_is_refused_with_its_line(slurm, place, line, said):
-    with pytest.raises(AssertionError, match=f"line 2 of the job script.*{said}"):
-        submit(slurm, place, f"#BB_LUA {line}\n")
+def test_room_that_no_job_can_get_is_refused_with_its_line(slurm, place, lines, said):
+    with pytest.raises(AssertionError, match=said):
+        submit(slurm, place, "".join(f"#BB_LUA {line}\n" for line in lines))
 
 
 def test_a_job_whose_input_is_missing_does_not_begin_and_says_why(slurm, place):

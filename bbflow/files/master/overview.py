@@ -3,6 +3,7 @@
 import errno
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain, islice
 
 from bbflow.files.commands import EndCommand, TaskAnswer
 from bbflow.files.inodes import DIRECTORY, FILE, Inode
@@ -95,7 +96,8 @@ class Overview:
         lost = [image.path(inode) for inode in files if inode.lost and inode.parent]
         oldest = next(iter(image.dirty), None)
         failures = list(self._write_back.failures.items())[:MAX_LISTED]
-        unread = list(self._filling.failed.items())[:MAX_LISTED]
+        failed = (self._scanning.failures, self._filling.failed, self._write_back.losses)
+        unread = islice(chain.from_iterable(errors.items() for errors in failed), MAX_LISTED)
         hidden = list(image.hidden.items())[:MAX_LISTED]
         return OverviewReply(
             subtree=core.options.subtree,
@@ -111,8 +113,8 @@ class Overview:
             prefetching=self._prefetching.wanted,
             failed=tuple((path, failure.error, failure.attempts) for path, failure in failures),
             unread=tuple(
-                (image.path(image.inodes[ino]), error)
-                for ino, error in [*unread, *self._write_back.losses.items()]
+                (image.path(image.inodes[ino]) or "/", error)
+                for ino, error in unread
                 if ino in image.inodes and image.inodes[ino].parent
             )
             + tuple((repr(name)[1:-1], f"the object is left out, since {one.reason}") for name, one in hidden),

@@ -1,6 +1,7 @@
 """What the shared storage has is seen in the namespace: directories are looked at there when they are first used."""
 
 import errno
+from collections.abc import Mapping
 from itertools import chain
 
 from msgspec.structs import replace
@@ -69,6 +70,11 @@ class Scanning:
         if goes_below is None or (below and not goes_below):
             self._start(directory.ino, below=below)
         call.wait(ScannedEvent(directory.ino), error, SCAN_TIMEOUT_S, self._core.clock())
+
+    @property
+    def failures(self) -> Mapping[int, str]:
+        """Of each directory that couldn't be looked at: why."""
+        return {ino: text for ino, (_, text) in self._errors.items()}
 
     def left(self, path: str) -> None:
         """Take in that no directory has this path any more: in the storage it may still be there, empty."""
