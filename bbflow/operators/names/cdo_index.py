@@ -6,16 +6,20 @@ from bbflow.operators.names.cdo import COUNTED, SPACES, STATISTICS, WINDOWS
 from bbflow.operators.names.elsewhere import ELSEWHERE, LACKING
 from bbflow.operators.names.known import NAMES, ORIGINS
 
-HEAD = """# From your CDO line to analysis.yml
+IN_TIME = (*STATISTICS, "pctl")
+IN_SPACE = tuple(name for name in STATISTICS if name != "avg")
+HEAD = f"""# From your CDO line to analysis.yml
 
 What each of CDO's statistical operators is here; `bbflow operators NAME` says the same, and what a name stands for.
 This page is made by `python -m bbflow.operators.names.cdo_index`.
 
 ## By the same name
 
-An item of `operators`, or a `space`: `monmean`, `"timpctl,90"`, `"sellonlatbox,350,20,-30,30"`.
+An item of `operators`, or a `space`: `monmean`, `"timpctl,90"`, `"sellonlatbox,350,20,-30,30"`. `…` is any of
+{", ".join(f"`{name}`" for name in IN_SPACE)}, and over time also `avg` or `pctl`.
 
 """
+INDICES = "[indices](windows.md#indices) as in CDO: `eca_…` over all steps, `etccdi_…` of each year (`…mon`: month)"
 PER_SPACE = {"fld": "of the field", "zon": "of each latitude", "mer": "of each longitude", "vert": "of all levels",
              "gridbox": "of boxes of points"}  # fmt: skip
 
@@ -31,20 +35,27 @@ def page() -> str:
 
 
 def _by_name() -> Iterator[str]:
-    suffixes = [*STATISTICS, "pctl"]
     words = {**{prefix: over for prefix, (over, _) in WINDOWS.items()},
              **{prefix: over for prefix, (over, _) in COUNTED.items()}}  # fmt: skip
     done: set[str] = set()
     for prefix, over in words.items():
-        own = [f"{prefix}{suffix}" for suffix in suffixes if f"{prefix}{suffix}" in NAMES]
+        own = [f"{prefix}{suffix}" for suffix in IN_TIME if f"{prefix}{suffix}" in NAMES]
         done.update(own)
-        yield _row(own, f"over {over}")
+        yield _row(_shortened(own, prefix, IN_TIME), f"over {over}")
     for prefix, over in PER_SPACE.items():
         own = [name for name in SPACES if name.startswith(prefix) and name not in done]
         done.update(own)
-        yield _row(own, f"statistics {over}")
+        yield _row(_shortened(own, prefix, IN_SPACE), f"statistics {over}")
     rest = {name: item.summary for name, item in {**ORIGINS["CDO"], **ORIGINS["ETCCDI"]}.items() if name not in done}
-    yield from _grouped({name: text for name, text in rest.items() if name.islower()})
+    own = [name for name in rest if name.startswith(("eca_", "etccdi_"))]
+    yield from _grouped({name: text for name, text in rest.items() if name.islower() and name not in own})
+    yield _row(own, INDICES)
+
+
+def _shortened(names: list[str], prefix: str, suffixes: Iterable[str]) -> list[str]:
+    """All of the suffixes as one name with dots, if they are all there."""
+    whole = [f"{prefix}{suffix}" for suffix in suffixes]
+    return [f"{prefix}…", *(name for name in names if name not in whole)] if set(whole) <= set(names) else names
 
 
 def _grouped(texts: Mapping[str, str]) -> Iterator[str]:
