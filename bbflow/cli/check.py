@@ -7,17 +7,23 @@ Example:
   bbflow check analysis.yml --contact contact.json --scheduler scheduler.json
   bbflow check analysis.yml --like run.bp
   bbflow check analysis.yml -- mpiexec -n 4 ./model
+  bbflow check ensemble.yml --like member.nc --times 365
 """
 
 import argparse
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bbflow.cli.analysing import add_continue, configured
+from bbflow.errors import ConfigError
 from bbflow.run.checks.before import check_before, check_engine, check_run, check_select, check_xml
 from bbflow.run.checks.finding import FINE, WRONG, Finding
 from bbflow.run.checks.memory import check_windows
 from bbflow.run.checks.program import check_program
+
+if TYPE_CHECKING:
+    from bbflow.ensemble.settings import EnsembleAnalysis
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,24 +39,47 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a NetCDF or BP file whose first step is like the stream's: grids, levels, units, weights, blocks, memory",
     )
+    parser.add_argument("--times", type=int, help="of an ensemble, a run's times that are open at once: in waves, all")
     add_continue(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
     found = [Finding(FINE, "configuration", f"{options.config} can be read")]
-    config = configured(options)
+    ensemble = _ensemble(options)
+    config = configured(options) if ensemble is None else ensemble.member
     found += check_engine()
     found += check_before(config)
     found += check_xml(options.xml, config) if options.xml else []
     found += check_program(options.simulation) if options.simulation else []
     found += check_select(config)
     found += check_run(config, options.contact, options.scheduler)
-    found += check_windows(config) if options.contact is None else []
+    found += check_windows(config) if options.contact is None and ensemble is None else []
+    states = None
     if options.like is not None:
         from bbflow.run.checks.like import check_like  # late: it needs ADIOS2 or netCDF4
 
-        found += check_like(config, options.like)
+        more, states = check_like(config, options.like)
+        found += more
+    if ensemble is not None:
+        from bbflow.run.checks.ensembles import check_ensemble
+
+        found += check_ensemble(ensemble, states, options.times)
     for item in found:
         print(item)
     return os.EX_USAGE if any(item.kind == WRONG for item in found) else 0
+
+
+def _ensemble(options: argparse.Namespace) -> "EnsembleAnalysis | None":
+    """Read an ensemble's configuration; None if it is that of a run."""
+    from bbflow.ensemble.config import is_ensemble, load_ensemble  # late: a run of its own needs none of it
+
+    if not is_ensemble(options.config):
+        if options.times is not None:
+            raise ConfigError("--times is for an ensemble's configuration, which has the key 'ensemble'")
+        return None
+    if options.continued is not None:
+        raise ConfigError("an ensemble goes on by itself from what its output has: leave --continue out")
+    if options.times is not None and options.times < 1:
+        raise ConfigError(f"--times: {options.times} isn't 1 or more")
+    return load_ensemble(options.config)

@@ -50,7 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             action.add_argument("--at-once", type=int, default=1, help="members at once (default: %(default)s)")
         if name == "plan":
             action.add_argument("--points", type=int, required=True, help="points of a field, after its space")
-            action.add_argument("--times", type=int, required=True, help="times that are open at once: in waves, all")
+            action.add_argument(
+                "--times", type=int, required=True, help="a run's times that are open at once: in waves, all"
+            )
             action.add_argument("--type", default="f4", help="type of the variables (default: %(default)s)")
         if name in ("lost", "spare"):
             action.add_argument("member", help="its name")
@@ -69,27 +71,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _plan(options: argparse.Namespace, analysis: "EnsembleAnalysis") -> int:
-    from bbflow.ensemble.folding import room_for
-    from bbflow.units import format_bytes
+    from bbflow.ensemble.room import tell_room
 
     if min(options.points, options.times) < 1:
         raise ConfigError("--points and --times must be 1 or more")
-    room, total = room_for(analysis, options.points, options.type), 0
-    for window, nbytes in room.items():
-        total += nbytes * options.times
-        told = f"{format_bytes(nbytes)} for each {window}"
-        print(f"{told}, {format_bytes(nbytes * options.times)} for {options.times} that are open at once")
-    members, capacity = len(analysis.ensemble.members), analysis.ensemble.states.capacity
-    print(
-        f"{format_bytes(total)} in all, while the fields of {members} members would take "
-        f"{format_bytes(len(analysis.fields) * members * options.times * options.points * 8)} as float64"
-    )
-    if total > capacity:
-        print(
-            f"{format_bytes(total - capacity)} of it go to disk, in the output, since states: capacity is "
-            f"{format_bytes(capacity)}; less is needed with windows first (each), a coarser grid (space), fewer or "
-            "coarser percentiles (error), or scores with quantiles: 100, or without the CRPS (crps: false)"
-        )
+    sizes = dict.fromkeys((field.name for field in analysis.fields), (options.points, options.type))
+    for text in tell_room(analysis, sizes, options.times):
+        print(text)
     return 0
 
 
@@ -163,7 +151,7 @@ def _status(options: argparse.Namespace, analysis: "EnsembleAnalysis") -> int:
 
     status = read_status(analysis.output)
     counted = Counter(member.standing for member in status.members)
-    console = Console()
+    console = Console(markup=False, emoji=False)  # members' errors and names may have brackets
     state = status.state if status.state != "running" or is_up(analysis.output) else "not running"
     console.print(f"ensemble {status.name}: {state}; " + ", ".join(f"{n} {name}" for name, n in counted.items()))
     shown = ", ".join(f"{number} of {window}" for window, number in status.shown.items())
@@ -175,7 +163,7 @@ def _status(options: argparse.Namespace, analysis: "EnsembleAnalysis") -> int:
         table.add_row(member.name, member.standing, str(member.attempts), str(member.times), member.why)
     console.print(table)
     for text in status.said:
-        console.print(text, markup=False)
+        console.print(text)
     return 0
 
 

@@ -75,5 +75,5 @@ def _list(options: argparse.Namespace) -> int:
         phase = item.phase
         since, lease = f"{now_s - phase.began_s:.1f} s", f"{item.expires_s - now_s:.0f} s left"
         table.add_row(phase.application, phase.file_system, since, lease)
-    Console().print(table)
+    Console(markup=False, emoji=False).print(table)  # what others have called themselves
     return 0

@@ -29,6 +29,7 @@ from tempfile import TemporaryDirectory
 
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+from rich.text import Text
 
 from bbflow.cli.transfer_options import add_transfer_options, transfers_of
 from bbflow.errors import ConfigError
@@ -118,7 +119,7 @@ def _run_shown(stager: Stager, steps: Sequence[ProgramStep], slots: int) -> None
                 lambda total, done, words: progress.update(
                     bar, total=total, completed=done, description=f"{len(ended)}/{len(steps)} tasks, {words}"
                 ),
-                lambda reason: progress.console.print(f"bbflow: transfers wait: {reason}", highlight=False),
+                lambda reason: progress.console.print(Text(f"bbflow: transfers wait: {reason}")),  # with others' names
             )
         except KeyboardInterrupt:
             stager.close()

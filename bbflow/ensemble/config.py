@@ -54,6 +54,18 @@ NOT_HERE = ("functions", "publication", "netcdf", "copy_to", "work", "continue",
 """Keys of a run's configuration that an ensemble's can't have."""
 
 
+def is_ensemble(path: Path) -> bool:
+    """Tell whether a configuration file is an ensemble's.
+
+    Raises
+    ------
+    ConfigError
+        If it can't be read.
+    """
+    content = read_yaml(path)
+    return isinstance(content, Mapping) and "ensemble" in content
+
+
 def load_ensemble(path: Path) -> EnsembleAnalysis:
     """Read an ensemble's configuration file.
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from bbflow.ensemble.grid import CommonGrid, GridField
 from bbflow.ensemble.moments import ALIGNMENT_BYTES, Counted, Ledger, Moment, MomentFiles
-from bbflow.ensemble.settings import STEP, AcrossField, EnsembleAnalysis, split_run
+from bbflow.ensemble.settings import AcrossField, EnsembleAnalysis, split_run
 from bbflow.ensemble.sobol import whole_groups
 from bbflow.operators.fold import fold_steps
 from bbflow.operators.state import StateLayout
@@ -88,28 +88,6 @@ def states_of(analysis: EnsembleAnalysis, grid: CommonGrid) -> dict[str, WindowS
             end += layout.nbytes + -layout.nbytes % ALIGNMENT_BYTES
         found[window.name] = WindowStates(window, own[0].inner, tuple(placed), end)
     return found
-
-
-def room_for(analysis: EnsembleAnalysis, points: int, dtype: str) -> dict[str, int]:
-    """Return the bytes of an open moment of each window, before there is any.
-
-    Parameters
-    ----------
-    analysis
-        The ensemble's configuration.
-    points
-        Of each field, after its `space`.
-    dtype
-        NumPy's name of the variables' type; what `each` makes is float64.
-    """
-    fields = {
-        name: GridField(dims=("point",), shape=(points,), dtype=own, attributes={})
-        for field in analysis.fields
-        for own in ("f8" if field.inner.name != STEP else dtype,)
-        for name in (field.result, *field.others.values())
-    }
-    grid = CommonGrid(member="", units="1", calendar="none", fields=fields, coordinates={})
-    return {name: states.nbytes for name, states in states_of(analysis, grid).items()}
 
 
 def fold(moments: MomentFiles, states: WindowStates, ledger: Ledger, given: Sequence[Contribution]) -> Ledger:

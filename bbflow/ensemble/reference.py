@@ -8,6 +8,7 @@ import numpy as np
 
 from bbflow.ensemble.fitting import fitting
 from bbflow.ensemble.grid import CommonGrid
+from bbflow.ensemble.settings import EnsembleAnalysis
 from bbflow.errors import ConfigError, nearest, one_line
 from bbflow.operators.space.grid import Grid
 from bbflow.operators.steps import Array
@@ -38,6 +39,21 @@ def open_reference(path: Path, variable: str) -> "tuple[xr.Dataset, xr.DataArray
     if variable not in found:
         raise ConfigError(f"scores: {path} has no variable {variable!r}; {nearest(variable, map(str, found))}")
     return found, found[variable]
+
+
+def check_references(analysis: EnsembleAnalysis) -> None:
+    """See that all that members are scored against is there.
+
+    Raises
+    ------
+    ConfigError
+        If one can't be opened, or hasn't its variable.
+    """
+    for field in analysis.fields:
+        own = field.scores
+        for path in (own.reference, own.climatology) if own is not None else ():
+            if own is not None and path is not None:
+                open_reference(path, own.variable or field.name)
 
 
 class ScoreReference:

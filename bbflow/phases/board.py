@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bbflow.errors import ConfigError
+from bbflow.errors import ConfigError, printable
 from bbflow.host.atomic import write_whole
 from bbflow.host.held import open_regular
 from bbflow.phases.phase import PFS, Phase
@@ -56,11 +56,16 @@ def parse_announcement(token: str, text: str) -> Announcement | None:
     """
     try:
         content = json.loads(text)
-        phase = Phase(str(content["application"]), str(content["file_system"]), float(content["began_s"]))
+        phase = Phase(*_names(content), float(content["began_s"]))
         announcement = Announcement(token, phase, float(content["expires_s"]))
     except _NONE:
         return None
     return announcement if math.isfinite(phase.began_s) and math.isfinite(announcement.expires_s) else None
+
+
+def _names(content: Mapping[str, object]) -> tuple[str, str]:
+    """Return application and file system as all may print them: any user may have written these."""
+    return printable(str(content["application"])), printable(str(content["file_system"]))
 
 
 def parse_past(text: str) -> Phase | None:
@@ -71,7 +76,7 @@ def parse_past(text: str) -> Phase | None:
     try:
         content = json.loads(text)
         begin_s, end_s = float(content["began_s"]), float(content["ended_s"])
-        phase = Phase(str(content["application"]), str(content["file_system"]), begin_s, end_s)
+        phase = Phase(*_names(content), begin_s, end_s)
     except _NONE:
         return None
     return phase if math.isfinite(begin_s) and math.isfinite(end_s) and begin_s <= end_s else None
@@ -124,6 +129,8 @@ class Board:
         """Return what `begin` would announce; `renew` announces it."""
         if not (application and file_system and 0 < lease_s < math.inf):
             raise ConfigError(f"a phase needs an application, a file system and a lease above 0 s, not {lease_s}")
+        if printable(application) != application:
+            raise ConfigError(f"the application {application!r} has what can't be printed: name it otherwise")
         now_s = self._clock()
         readable = re.sub(r"[^\w.-]", "_", application)[:64]
         token = f"{readable}-{socket.gethostname()[:64]}-{uuid.uuid4().hex[:12]}"

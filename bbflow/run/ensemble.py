@@ -32,13 +32,10 @@ from bbflow.transit.output.claiming import STATE_FILE, claim_output, locked_outp
 from bbflow.transit.pipeline import Pipeline
 from bbflow.zarr_store.growing import shown_attributes
 
-SUFFIX_VARIABLE = "BBFLOW_STREAM_SUFFIX"
 TURN_S = 0.1
 """How long to wait where a turn had nothing to do."""
 LOOK_S = 1.0
-"""How often a program looks whether its member was given up, and nodes are asked for a stream that nobody opens."""
-UP_S = 60.0
-"""How long a member waits for its ensemble."""
+"""How often nodes are asked for a stream that nobody opens."""
 NODE_BACK_S = 60.0
 """How long a member's analysis is begun again while a node doesn't answer."""
 STATUS_S = 0.5

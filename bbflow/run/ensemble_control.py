@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from bbflow.ensemble.config import load_ensemble
 from bbflow.ensemble.places import CONTACT, DOWN, LOG, STATUS, STORE, claim_ensemble
-from bbflow.ensemble.reference import open_reference
+from bbflow.ensemble.reference import check_references
 from bbflow.ensemble.roster import MemberRoster, Standing
 from bbflow.ensemble.settings import EnsembleAnalysis, split_run
 from bbflow.ensemble.status import EnsembleStatus, is_up, read_status
@@ -76,7 +76,7 @@ class Ensemble:
         output = self.output
         if self.is_up:
             raise ConfigError(f"the ensemble in {output} is up already: see 'bbflow ensemble status'")
-        self._check_references()
+        check_references(self.analysis)
         output.mkdir(parents=True, exist_ok=True)
         claim_ensemble(output)
         for name in (DOWN, STATUS):
@@ -95,13 +95,6 @@ class Ensemble:
             if time.monotonic() > deadline_s:
                 raise NodeError(f"the ensemble didn't come up within {UP_S:.0f} s: see {output / LOG}")
             time.sleep(POLL_S)
-
-    def _check_references(self) -> None:
-        scored = [(field.name, field.scores) for field in self.analysis.fields if field.scores is not None]
-        for name, own in scored:
-            for path in (own.reference, own.climatology):
-                if path is not None:
-                    open_reference(path, own.variable or name)
 
     def run(self, member: str, command: Sequence[str]) -> int:
         """Run a member's program until it ends; as ``bbflow run --member``.

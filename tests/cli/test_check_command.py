@@ -12,6 +12,7 @@ import yaml
 from bbflow import start_nodes
 from bbflow.cli import main
 from bbflow.configuring.config import load_config
+from bbflow.errors import ConfigError
 from bbflow.run.checks.before import tell_before
 from bbflow.transit.clusters import dask_cluster
 
@@ -152,3 +153,27 @@ def test_what_states_and_results_will_cost_is_foretold(bbflow, written):
     assert found
     assert 0 < float(found[1]) < 1e4
     assert float(found[2]) > 0
+
+
+def test_an_ensemble_is_told_what_members_times_times_come_to_and_what_makes_less(bbflow, written, tmp_path):
+    scored = {"operators": ["mean"], "scores": {"reference": str(tmp_path / "era5.nc"), "variable": "t2m"}}
+    config, *_ = written(ensemble={"members": 50}, operators={"tas": scored})
+    with pytest.raises(ConfigError):
+        load_config(config)
+    missing = bbflow("check", config, code=os.EX_USAGE)
+    assert f"wrong scores: scores: there is no {tmp_path / 'era5.nc'}" in missing
+    grid = {"lat": np.linspace(-75, 75, 6), "lon": np.arange(0, 360, 30.0)}
+    values = np.zeros((1, 6, 12), "f4")
+    xr.Dataset({"t2m": (("time", "lat", "lon"), values)}, grid).to_netcdf(tmp_path / "era5.nc")
+    said = bbflow("check", config)
+    assert "ok    ensemble: for each million points (of float32) the states across 50 members take" in said
+    assert "open times fit into states: capacity (1 GiB), more go to disk" in said
+    assert "scores with quantiles: 100" in said
+    xr.Dataset({"tas": (("time", "lat", "lon"), values)}, grid).to_netcdf(tmp_path / "like.nc")
+    said = bbflow("check", config, "--like", tmp_path / "like.nc", "--times", "1000000")
+    planned = bbflow("ensemble", "plan", config, "--points", "72", "--times", "1000000")
+    assert "for 1000000 times that are open at once" in planned
+    for line in planned.splitlines():
+        assert f"ok    ensemble: {line}" in said
+    said = bbflow("check", *written()[:1], "--times", "3", code=os.EX_USAGE)
+    assert "--times is for an ensemble" in said

@@ -59,7 +59,7 @@ def run(tmp_path):
 
 def told(tmp_path, file, operators, **keys):
     content = {"stream": "s", "output": str(tmp_path / "out"), "windows": ["run"], "operators": operators} | keys
-    found = check_like(parse_config(content), file)
+    found, _ = check_like(parse_config(content), file)
     return [item.text for item in found if item.kind == WRONG], "\n".join(str(item) for item in found)
 
 

@@ -7,15 +7,17 @@ from hypothesis import strategies as st
 from members import MemberStreams, field, gathered
 
 from bbflow import open_results
+from bbflow.cli import main
 from bbflow.ensemble import gathering as gathering_module
 from bbflow.ensemble.config import parse_ensemble
-from bbflow.ensemble.folding import room_for
 from bbflow.ensemble.gathering import ENDED_AT_ONCE, EnsembleFold
+from bbflow.ensemble.room import states_for, tell_room
 from bbflow.ensemble.roster import Standing, Verdict
 from bbflow.ensemble.status import write_status
 from bbflow.errors import ConfigError
 from bbflow.operators.windows.calendars import Clock
 from bbflow.report.ensembles import spread_skill_maps, write_ensemble_report
+from bbflow.units import format_bytes
 
 OPERATORS = ["mean", "std", "min", "max", {"percentiles": {"q": [10, 50]}}]
 
@@ -442,13 +444,58 @@ def test_states_that_went_with_the_hosts_memory_are_an_error(tmp_path):
         EnsembleFold(analysis, None, lambda _: None)
 
 
+def room_of(analysis, size=(1 << 16, "f4")):
+    """Bytes of a moment of each window."""
+    return {
+        name: item.nbytes
+        for name, item in states_for(analysis, dict.fromkeys(analysis.member.diagnostics, size)).items()
+    }
+
+
 def test_a_plan_says_what_open_times_come_to_and_that_the_crps_keeps_all_members(tmp_path):
-    moments = room_for(analysis_in(tmp_path, 100, {"tas": ["mean", "std"]}), 1 << 16, "f4")
-    more = room_for(analysis_in(tmp_path, 1000, {"tas": ["mean", "std"]}), 1 << 16, "f4")
+    moments = room_of(analysis_in(tmp_path, 100, {"tas": ["mean", "std"]}))
+    more = room_of(analysis_in(tmp_path, 1000, {"tas": ["mean", "std"]}))
     assert moments == more == {"step": (1 << 16) * (4 + 4 + 8 + 8)}
     scored = {"tas": {"operators": ["mean"], "scores": {}}}
-    kept = room_for(analysis_in(tmp_path, 100, scored, truth="truth"), 1 << 16, "f4")
+    kept = room_of(analysis_in(tmp_path, 100, scored, truth="truth"))
     assert kept["step"] > 100 * 4 * (1 << 16)
+
+
+def test_a_plan_counts_a_run_once_for_each_start_and_names_what_makes_less_of_what_there_is(tmp_path):
+    plain = {"tas": ["mean"], "whole": {"of": "tas", "windows": ["run"], "operators": ["mean"]}}
+    sizes = dict.fromkeys(("tas", "whole"), (1 << 18, "f8"))
+    starts = ["2001-01-01", "2001-02-01"]
+    analysis = analysis_in(tmp_path, 3, plain, starts=starts, states={"capacity": "10MiB", "directory": str(tmp_path)})
+    own = room_of(analysis, (1 << 18, "f8"))
+    assert {*own} == {"step", "run"}
+    each, total, disk = tell_room(analysis, sizes, 7)
+    assert "for each step" in each
+    assert "for each run" in each
+    assert "from each of 2 starts" in each
+    whole = 2 * (7 * own["step"] + own["run"])
+    assert f"{format_bytes(whole)} in all for 7 times" in total
+    assert f"take {format_bytes(2 * 2 * 7 * 3 * 8 << 18)} as float64" in total
+    assert f"{format_bytes(whole - (10 << 20))} of it go to disk" in disk
+    assert disk.endswith("less is needed with windows first (each), a coarser grid (space)")
+    first = {"tas": {"each": {"day": "mean"}, "operators": [{"percentiles": {"q": [50]}}], "scores": {}}}
+    analysis = analysis_in(tmp_path, 3, first, truth="truth")
+    _, fits = tell_room(analysis, sizes, None)
+    assert f"{(1 << 30) // room_of(analysis, (1 << 18, 'f8'))['day']} open times fit into" in fits
+    assert "windows first" not in fits
+    assert "percentiles (error), scores with quantiles: 100" in fits
+
+
+def test_a_status_shows_what_others_said_as_it_is(tmp_path, monkeypatch, capsys):
+    analysis = analysis_in(tmp_path, 2)
+    MemberStreams(analysis).roster.mark("2", Standing.LOST, "killed [/node]")
+    gathering = EnsembleFold(analysis, None, lambda _: None)
+    gathering.turn()
+    write_status(gathering, analysis, "running")
+    content = f"stream: model\noutput: {analysis.output}\nensemble: {{members: 2}}\noperators: {{tas: [mean]}}\n"
+    (tmp_path / "analysis.yml").write_text(content)
+    monkeypatch.setenv("COLUMNS", "120")
+    assert main(["ensemble", "status", str(tmp_path / "analysis.yml")]) == 0
+    assert "killed [/node]" in capsys.readouterr().out
 
 
 def test_an_ensemble_s_numbers_are_among_the_metrics(tmp_path):

@@ -11,10 +11,10 @@ from members import MemberStreams, field, gathered
 from test_gathering import analysis_in
 
 from bbflow.ensemble import scoring
-from bbflow.ensemble.folding import room_for
 from bbflow.ensemble.gathering import EnsembleFold
 from bbflow.ensemble.grid import CommonGrid
 from bbflow.ensemble.reference import ScoreReference
+from bbflow.ensemble.room import states_for
 from bbflow.errors import ConfigError
 from bbflow.operators.fold import fold_steps
 from bbflow.operators.operator import Operator
@@ -304,7 +304,8 @@ def test_with_quantiles_no_member_is_kept_and_the_store_has_the_bound_of_the_crp
     assert "tas_step_rank_histogram" not in found
     chosen = {"tas": {"operators": ["mean"], "scores": {"reference": reference, "quantiles": 50}}}
     for members, share in ((1000, 3), (10_000, 10)):
-        assert room_for(analysis_in(tmp_path, members, chosen), 100, "f4")["step"] < members * 100 * 4 / share
+        states = states_for(analysis_in(tmp_path, members, chosen), {"tas": (100, "f4")})
+        assert states["step"].nbytes < members * 100 * 4 / share
 
 
 @pytest.mark.filterwarnings("ignore:Consolidated metadata")

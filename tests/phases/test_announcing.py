@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from bbflow.cli import main
 from bbflow.errors import ConfigError
 from bbflow.phases import C_HEADER, Board, BoardSource, io_phase
 from bbflow.phases.board import parse_announcement
@@ -126,6 +127,19 @@ def test_rubbish_on_the_board_is_no_announcement(tmp_path, text):
     (tmp_path / "x.phase").write_text(text)
     assert Board(tmp_path).read() == []
     assert parse_announcement("x", text) is None
+
+
+def test_names_that_another_user_has_announced_are_printed_without_effect(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("BBFLOW_PHASES", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "200")
+    told = {"application": "[/x]\x1b[2J\ud800:boom:\n", "file_system": "[red]", "began_s": 0, "expires_s": 1e12}
+    (tmp_path / "x.phase").write_text(json.dumps(told))
+    assert main(["phase", "list"]) == 0
+    shown = capsys.readouterr().out
+    assert r"[/x]\x1b[2J\ud800:boom:\n" in shown
+    assert "[red]" in shown
+    with pytest.raises(ConfigError, match="what can't be printed"):
+        Board(tmp_path).begin("a\nb")
 
 
 def test_a_board_needs_a_directory(monkeypatch, tmp_path):

@@ -25,6 +25,7 @@ from bbflow.transit.driver.holding import hold_fields
 from bbflow.transit.driver.opening import check_chunks, check_variables, make_clock, own_names
 from bbflow.transit.driver.placing import StreamArrays, place_diagnostics
 from bbflow.transit.driver.state_room import footprints
+from bbflow.transit.folding.footprint import Footprint
 from bbflow.transit.folding.regions import check_apart, forms_by_name, regions
 from bbflow.transit.output.fields import field_of
 from bbflow.units import format_bytes
@@ -51,8 +52,13 @@ class SeenStep:
         return [np.asarray(self.values[name]()) for name in names]
 
 
-def check_like(config: Config, path: Path) -> list[Finding]:
+def check_like(config: Config, path: Path) -> tuple[list[Finding], Sequence[Footprint]]:
     """Compare a configuration with the first step of a file: names, grids, levels, units, weights, blocks, memory.
+
+    Returns
+    -------
+    tuple
+        What was found, and what the states take of those that can be folded.
 
     Parameters
     ----------
@@ -61,15 +67,16 @@ def check_like(config: Config, path: Path) -> list[Finding]:
     path
         A NetCDF file with a grid or some output, or an ADIOS2 file of the same program.
     """
+    states: list[Footprint] = []
     try:
         step = _read(path, config.time.variable)
         with TemporaryDirectory(prefix="bbflow-check-") as folder:
-            return list(_findings(config, step, path, Path(folder)))
+            return list(_findings(config, step, path, Path(folder), states)), states
     except BbflowError as error:
-        return [Finding(WRONG, "like", f"{path}: {error}")]
+        return [Finding(WRONG, "like", f"{path}: {error}")], []
 
 
-def _findings(config: Config, step: SeenStep, path: Path, folder: Path) -> Iterator[Finding]:
+def _findings(config: Config, step: SeenStep, path: Path, folder: Path, states: list[Footprint]) -> Iterator[Finding]:
     names = [block.name for _, block in step.placed]
     lacking = check_variables(config, names)
     yield from (Finding(WRONG, "like", f"{path}: {why}") for why in lacking.values())
@@ -97,7 +104,9 @@ def _findings(config: Config, step: SeenStep, path: Path, folder: Path) -> Itera
         except BbflowError as error:
             yield Finding(WRONG, "like", f"{path}: {error}")
     if fine:
-        yield _totals(config, fine, step, placements, attributes, path)
+        own = footprints(fine.values(), step.placed, placements, attributes, {}, [NODE], lambda _: config.workers.count)
+        states += [item for items in own.values() for item in items]
+        yield _totals(config, fine, step, states, path)
     yield from _batches(config, step, clock)
 
 
@@ -114,12 +123,9 @@ def _totals(
     config: Config,
     fine: Mapping[str, Diagnostic],
     step: SeenStep,
-    placements: Mapping[str, Placement],
-    attributes: StreamAttributes,
+    items: Sequence[Footprint],
     path: Path,
 ) -> Finding:
-    own = footprints(fine.values(), step.placed, placements, attributes, {}, [NODE], lambda _: config.workers.count)
-    items = [item for items in own.values() for item in items]
     states, points = sum(item.bytes for item in items), {item.diagnostic: item.points for item in items}
     results = sum(points[key] * result_bytes_per_point(item) for key, item in fine.items() if key in points)
     size = sum(block.points * block.dtype.itemsize for _, block in step.placed if block.type in DTYPES)

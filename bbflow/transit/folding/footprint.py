@@ -29,6 +29,8 @@ class Footprint:
     """Which one."""
     points: int
     """Points of the field that lie there."""
+    dtype: DType
+    """Type of its values."""
     bytes: int
     """Most bytes of its state files."""
     ahead_bytes: int
@@ -62,7 +64,7 @@ def footprint(diagnostic: Diagnostic, dtype: DType, counts: Iterable[tuple[int, 
         further += regions * ahead * processes * sum(sizes.values())
         merged += regions * sizes.get(OUTER, 0)
         points += regions * prod(count)
-    return Footprint(diagnostic.key, points, bytes_, bytes_ + further, merged)
+    return Footprint(diagnostic.key, points, np.dtype(dtype), bytes_, bytes_ + further, merged)
 
 
 def _pages(size: int) -> int:
