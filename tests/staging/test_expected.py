@@ -23,6 +23,14 @@ def server(tmp_path_factory):
         yield {"s3": {"endpoint_url": url, "key": "k", "secret": "s", "region": "us-east-1"}}
 
 
+@pytest.fixture(scope="module")
+def versitygw():
+    if shutil.which("versitygw") is None:
+        pytest.skip("versitygw isn't on the PATH: go install github.com/versity/versitygw/cmd/versitygw@latest")
+    with object_servers()["versitygw"]() as options:
+        yield {"s3": options}
+
+
 class Place:
     def __init__(self, base, sources):
         self.base, self.sources = base, sources
@@ -48,12 +56,12 @@ class Place:
         return sorted(file.name for file in self.sources.tree(self.base))
 
 
-@pytest.fixture(params=["directory", "s3", "fsspec"])
-def place(request, tmp_path, server):
+@pytest.fixture(params=["directory", "server", "versitygw", "fsspec"])
+def place(request, tmp_path):
     if request.param == "fsspec":
         yield Place(f"file://{tmp_path}/place", RemoteFiles({}))
-    elif request.param == "s3":
-        yield Place(f"s3://bucket/{tmp_path.name}", Sources(server))
+    elif request.param in ("server", "versitygw"):
+        yield Place(f"s3://bucket/{tmp_path.name}", Sources(request.getfixturevalue(request.param)))
     else:
         yield Place(str(tmp_path / "place"), Sources())
         shutil.rmtree(tmp_path / "place")
@@ -123,20 +131,17 @@ def test_an_object_of_many_parts_is_whole_and_nothing_is_left_of_one_that_fails(
     assert uploads(server) == 0
 
 
-def test_the_condition_of_an_object_of_many_parts_is_the_server_s(tmp_path):
+def test_the_condition_of_an_object_of_many_parts_is_the_server_s(versitygw):
     """Of moto's it isn't: it knows none for that."""
-    if shutil.which("versitygw") is None:
-        pytest.skip("versitygw isn't on the PATH: go install github.com/versity/versitygw/cmd/versitygw@latest")
-    with object_servers()["versitygw"]() as options:
-        place = Place("s3://bucket/place", Sources({"s3": options}))
-        for name, expected in (("a", place.put("a", b"one", NOTHING)), ("b", NOTHING)):
-            with pytest.raises(ConflictError):
-                place.put(name, bytes(11 << 20), Late(expected, lambda name=name: place.put(name, b"theirs")))
-            assert place.content(name) == b"theirs"
-        gone = Late(place.known("a"), lambda: place.sources.remove(place.url("a")))
+    place = Place("s3://bucket/place", Sources(versitygw))
+    for name, expected in (("a", place.put("a", b"one", NOTHING)), ("b", NOTHING)):
         with pytest.raises(ConflictError):
-            place.put("a", bytes(11 << 20), gone)
-        assert place.names() == ["b"]
+            place.put(name, bytes(11 << 20), Late(expected, lambda name=name: place.put(name, b"theirs")))
+        assert place.content(name) == b"theirs"
+    gone = Late(place.known("a"), lambda: place.sources.remove(place.url("a")))
+    with pytest.raises(ConflictError):
+        place.put("a", bytes(11 << 20), gone)
+    assert place.names() == ["b"]
 
 
 @pytest.mark.parametrize("size", [3, 11 << 20])
