@@ -63,6 +63,20 @@ class Expected:
             raise conflict(url)
 
 
+@dataclass(slots=True)
+class Target:
+    """A file on its way to where only what is expected may be."""
+
+    file: Any
+    """Takes its bytes."""
+    facts: Facts | None = None
+    """What it is once it is there; None if the store doesn't tell. Who asks later may be told of somebody else's."""
+
+    def write(self, content: bytes | bytearray | memoryview) -> None:
+        """Add bytes."""
+        self.file.write(content)
+
+
 @dataclass(frozen=True, slots=True)
 class Listed:
     """A file that a store has listed."""
@@ -105,7 +119,8 @@ class PlainStore(Protocol):
     def create(self, url: str, size_bytes: int, over: Expected | None = None) -> AbstractContextManager[Any]:
         """Open a file of this many bytes for writing; it appears whole when the ``with`` ends well, else never.
 
-        With `over`, it takes the place of just that; the ``with`` ends by a `ConflictError` where something else is.
+        With `over`, it is a `Target`, and takes the place of just that; the ``with`` ends by a `ConflictError` where
+        something else is.
         """
 
     def children(self, url: str) -> tuple[list[Listed], list[str]]:
@@ -114,8 +129,13 @@ class PlainStore(Protocol):
     def remove(self, url: str, known: Expected | None = None) -> None:
         """Remove a file, if it is what is known of it; one that isn't there is removed already."""
 
-    def move(self, url: str, to: str, known: Expected, over: Expected) -> None:
+    def move(self, url: str, to: str, known: Expected, over: Expected) -> Facts | None:
         """Give a file another name in the same store, if it is what is known of it, in place of just `over`.
+
+        Returns
+        -------
+        Facts or None
+            What it is there; None if the store doesn't tell.
 
         Raises
         ------

@@ -11,7 +11,18 @@ from typing import Any
 from bbflow.errors import ConflictError, DirectorySourceError, SourceError
 from bbflow.host.atomic import beside, replacing
 from bbflow.host.renaming import EXCHANGE, NOREPLACE, renamed
-from bbflow.stores.facts import Expected, Facts, Listed, Reader, changed, conflict, forbidden, impossible, missing
+from bbflow.stores.facts import (
+    Expected,
+    Facts,
+    Listed,
+    Reader,
+    Target,
+    changed,
+    conflict,
+    forbidden,
+    impossible,
+    missing,
+)
 from bbflow.stores.urls import is_local, path_below
 
 NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)
@@ -84,13 +95,22 @@ class LocalFiles:
             aside = beside(path)
             try:
                 with aside.open("wb") as file:
-                    yield file
-                self._place(str(aside), str(path), over, url)
+                    target = Target(file)
+                    yield target
+                target.facts, _ = self._place(str(aside), str(path), over, url)
             finally:
                 aside.unlink(missing_ok=True)
 
-    def _place(self, aside: str, path: str, over: Expected, url: str) -> None:
-        """Give a file its name in place of just `over`, which is aside then."""
+    def _place(self, aside: str, path: str, over: Expected, url: str) -> tuple[Facts, os.stat_result | None]:
+        """Give a file its name in place of just `over`, which is aside then; return what it is, and what that was."""
+        descriptor = os.open(aside, os.O_PATH)  # by its name it may be somebody else's as soon as it is there
+        try:
+            before = self._swap(aside, path, over, url, os.fstat(descriptor))
+            return _facts(url, os.fstat(descriptor)), before
+        finally:
+            os.close(descriptor)
+
+    def _swap(self, aside: str, path: str, over: Expected, url: str, ours: os.stat_result) -> os.stat_result | None:
         before = _stat_or_none(path)
         if before is not None and not stat.S_ISREG(before.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
@@ -99,13 +119,16 @@ class LocalFiles:
             if not renamed(aside, path, NOREPLACE if before is None else EXCHANGE):
                 self._weak = True  # it was looked at just before
                 os.replace(aside, path)
-                return
+                return before
         except (FileExistsError, FileNotFoundError):
             raise conflict(url) from None
         if before is None or _is_same(before, os.stat(aside)):
-            return
+            return before
         # What came out is what somebody put there since it was looked at: it goes back.
-        renamed(aside, path, EXCHANGE)
+        with suppress(FileNotFoundError):  # removed by somebody meanwhile
+            renamed(aside, path, EXCHANGE)
+            if not _is_same(ours, os.stat(aside)):
+                renamed(aside, path, EXCHANGE)  # that is newer still, and was written over it
         raise conflict(url)
 
     def children(self, url: str) -> tuple[list[Listed], list[str]]:
@@ -152,16 +175,23 @@ class LocalFiles:
         if not stat.S_ISREG(before.st_mode):
             return  # no file has the name
         known.check(url, _facts(url, before))
+        self._unlink(path, before, url)
+
+    def _unlink(self, path: str, before: os.stat_result, url: str) -> None:
+        """Remove a file that is still what it was."""
         aside = str(beside(Path(path)))
         os.replace(path, aside)  # whoever writes there from now on writes another file
-        if not _is_same(before, os.stat(aside)):
-            with suppress(FileExistsError):  # else it is overwritten already by what is there now
-                if not renamed(aside, path, NOREPLACE):
-                    os.replace(aside, path)
-            raise conflict(url)
-        os.unlink(aside)
+        if _is_same(before, os.stat(aside)):
+            os.unlink(aside)
+            return
+        try:
+            if not renamed(aside, path, NOREPLACE):
+                os.replace(aside, path)
+        except FileExistsError:
+            os.unlink(aside)  # it is overwritten already by what is there now
+        raise conflict(url)
 
-    def move(self, url: str, to: str, known: Expected, over: Expected) -> None:
+    def move(self, url: str, to: str, known: Expected, over: Expected) -> Facts:
         """Rename a file; directories on the way are made."""
         path, target = path_of(url), path_of(to)
         with _refusals(url):
@@ -171,13 +201,15 @@ class LocalFiles:
                 known.check(url, _facts(url, before))
             except ConflictError as error:
                 raise changed(url) from error
-            self._place(path, target, over, to)
+            made, replaced = self._place(path, target, over, to)
             if not _is_same(before, os.stat(target)):
-                renamed(target, path, NOREPLACE if over.facts is None else EXCHANGE)
+                with suppress(FileExistsError):  # else there is a newer one already
+                    renamed(target, path, NOREPLACE if replaced is None else EXCHANGE)
                 raise changed(url)
-            if over.facts is not None:
-                with suppress(FileNotFoundError):  # where they couldn't be swapped
-                    os.unlink(path)
+            if replaced is not None:
+                with suppress(FileNotFoundError, ConflictError):  # where they couldn't be swapped; a new one of others
+                    self._unlink(path, replaced, url)
+            return made
 
     def clear(self, url: str) -> bool:
         """Remove directories that have a file's name, if there is nothing else below; return whether there were any."""

@@ -29,7 +29,18 @@ from bbflow.errors import (
     nearest,
 )
 from bbflow.host.atomic import beside
-from bbflow.stores.facts import Expected, Facts, Listed, Reader, changed, conflict, forbidden, impossible, missing
+from bbflow.stores.facts import (
+    Expected,
+    Facts,
+    Listed,
+    Reader,
+    Target,
+    changed,
+    conflict,
+    forbidden,
+    impossible,
+    missing,
+)
 from bbflow.stores.keys import TIMEOUT_S, list_keys
 from bbflow.stores.parts import Method, Upload
 from bbflow.stores.urls import below
@@ -146,40 +157,44 @@ class ObjectStore:
             return
         writing = self._obstore.open_writer(bucket, key, buffer_size=part, max_concurrency=at_once)
         with self._refusals(url), writing as writer:
-            yield writer
+            yield writer if over is None else Target(writer)
             if over is not None:
                 over.check(url, self._facts_or_none(url))
 
     @contextmanager
     def _at_once(self, url: str, over: Expected) -> Iterator[Any]:
         content = io.BytesIO()
-        yield content
-        self._put(url, content.getvalue(), over)
+        target = Target(content)
+        yield target
+        target.facts = self._put(url, content.getvalue(), over)
 
     @contextmanager
     def _joined(self, url: str, over: Expected, size_bytes: int) -> Iterator[Any]:
         upload = Upload(partial(self._request, url), *upload_parts(size_bytes))
         try:
-            yield upload
+            target = Target(upload)
+            yield target
             over.check(url, self._facts_or_none(url))
             try:
-                upload.finish({"If-None-Match": "*"} if over.facts is None else {"If-Match": _tag(over)})
+                version = upload.finish({"If-None-Match": "*"} if over.facts is None else {"If-Match": _tag(over)})
+                target.facts = _made(size_bytes, version)
             except MissingSourceError as error:  # what was to be replaced has gone
                 raise conflict(url) from error
         except BaseException:
             upload.drop()
             raise
 
-    def _put(self, url: str, content: bytes, over: Expected, attributes: Any = None) -> None:
-        """Write an object by one request, whose condition the server checks."""
+    def _put(self, url: str, content: bytes, over: Expected, attributes: Any = None) -> Facts | None:
+        """Write an object by one request, whose condition the server checks; return what it is, if that is told."""
         bucket, key = self._open(url)
         mode: Any = "create" if over.facts is None else {"e_tag": over.facts[1]}
         errors = self._obstore.exceptions
         with self._refusals(url):
             try:
-                self._obstore.put(bucket, key, content, mode=mode, attributes=attributes, use_multipart=False)
+                made = self._obstore.put(bucket, key, content, mode=mode, attributes=attributes, use_multipart=False)
             except (errors.AlreadyExistsError, errors.PreconditionError) as error:
                 raise conflict(url) from error
+        return _made(len(content), made["e_tag"])
 
     def _facts_or_none(self, url: str) -> Facts | None:
         with suppress(MissingSourceError):
@@ -339,7 +354,7 @@ class ObjectStore:
         except HTTPException as error:
             raise OSError(f"the S3 server's answer was cut off: {error!r}") from error
 
-    def move(self, url: str, to: str, known: Expected, over: Expected) -> None:
+    def move(self, url: str, to: str, known: Expected, over: Expected) -> Facts | None:
         """Copy an object within its bucket, and remove it under its old name.
 
         obstore has no condition for a copy: what is small is read and written, each with its condition; what isn't is
@@ -349,8 +364,9 @@ class ObjectStore:
         self._check(url, known)
         if known.facts and known.facts[0] <= LEAST_PART_BYTES and not self.weakness(to):
             content, attributes = self._content(url, known)
-            self._put(to, content, over, attributes)
+            made = self._put(to, content, over, attributes)
         else:
+            made = None
             over.check(to, self._facts_or_none(to))
             with self._refusals(url):
                 self._obstore.copy(bucket, key, new)
@@ -361,6 +377,7 @@ class ObjectStore:
                 raise
         with suppress(ConflictError):  # somebody has written another one since, which stays
             self.remove(url, known)
+        return made
 
     def _check(self, url: str, known: Expected) -> None:
         try:
@@ -485,6 +502,11 @@ def _refusal(url: str, status: int, reason: str) -> Exception:
         rule = "which has 3 to 63 of a-z, 0-9, '-' and '.'"
         return MissingSourceError(f"{url}: {_bucket_of(url)!r} can't be a bucket's name, {rule}: check the URL")
     return impossible(url, OSError(reason), status) or OSError(f"the S3 server says {status}: {reason}")
+
+
+def _made(size_bytes: int, version: str | None) -> Facts | None:
+    """Return what a server tells of an object that it has taken, if it names the version as later answers do."""
+    return Facts(size_bytes, version) if version and version.endswith('"') else None
 
 
 def _bucket_of(url: str) -> str:

@@ -46,8 +46,8 @@ class Upload:
             self._begin_part(bytes(self._rest[: self._part_bytes]))
             del self._rest[: self._part_bytes]
 
-    def finish(self, condition: Mapping[str, str]) -> None:
-        """Make the parts one object, if the headers that are the condition allow it.
+    def finish(self, condition: Mapping[str, str]) -> str:
+        """Make the parts one object, if the headers that are the condition allow it; return its ETag.
 
         Raises
         ------
@@ -66,8 +66,9 @@ class Upload:
         self._sending.shutdown()
         reply, _ = self._request("POST", self._upload, ElementTree.tostring(whole), condition)
         # What fails after the server has begun to answer comes with status 200.
-        if not _told(reply, "ETag"):
+        if not (version := _told(reply, "ETag")):
             raise OSError(f"the S3 server made no object of its parts: {_told(reply, 'Code') or reply[:200]!r}")
+        return version
 
     def drop(self) -> None:
         """Leave nothing of it in the bucket."""

@@ -60,7 +60,8 @@ class Sources:
     def create(self, url: str, size_bytes: int = 0, over: Expected | None = None) -> AbstractContextManager[Any]:
         """Open a file of this many bytes for writing; it appears whole when the ``with`` ends well, else never.
 
-        With `over`, it takes the place of just that; the ``with`` ends by a `ConflictError` where something else is.
+        With `over`, it is a `Target`, and takes the place of just that; the ``with`` ends by a `ConflictError` where
+        something else is.
         """
         return self._store(url).create(url, size_bytes, over)
 
@@ -76,9 +77,9 @@ class Sources:
         """Remove a file, if it is what is known of it; one that isn't there is removed already."""
         self._store(url).remove(url, known)
 
-    def move(self, url: str, to: str, known: Expected, over: Expected) -> None:
+    def move(self, url: str, to: str, known: Expected, over: Expected) -> Facts | None:
         """Give a file another name in the same store, if it is what is known of it, in place of just `over`."""
-        self._store(url).move(url, to, known, over)
+        return self._store(url).move(url, to, known, over)
 
     def weakness(self, url: str) -> str:
         """Say what a store can't check in the same instant in which it writes; empty if it can."""

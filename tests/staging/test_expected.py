@@ -168,6 +168,34 @@ def test_a_move_takes_no_bytes_of_others_and_replaces_none(place):
     assert place.names() == ["a", "b"]
 
 
+@pytest.mark.parametrize("size", [3, 11 << 20])
+def test_what_is_told_of_a_file_that_was_written_or_moved_is_of_its_own_bytes(place, size):
+    """Not of what others have written there by the time that somebody asks."""
+    with place.sources.create(place.url("a"), size, NOTHING) as target:
+        target.write(bytes(size))
+    moved = place.sources.move(place.url("a"), place.url("b"), place.known("a"), NOTHING)
+    told = {"a": target.facts, "b": moved}
+    for name, facts in told.items():
+        place.put(name, b"x" * size)
+        if facts is not None:
+            with pytest.raises(ConflictError):
+                place.put(name, b"ours", Expected((facts.size_bytes, facts.version)))
+        assert place.content(name) == b"x" * size
+    is_told = [facts is not None for facts in told.values()]
+    if isinstance(place.sources, RemoteFiles):
+        assert is_told == [False, False]
+    else:  # S3 has no condition for copies, by which large objects are moved
+        assert is_told == [True, size == 3 or not place.base.startswith("s3:")]
+
+
+def test_a_file_that_was_written_is_known_by_what_is_told_of_it(place):
+    with place.sources.create(place.url("a"), 3, NOTHING) as target:
+        target.write(b"one")
+    assert target.facts is None or (target.facts.size_bytes, target.facts.version) == place.known("a").facts
+    moved = place.sources.move(place.url("a"), place.url("b"), place.known("a"), place.put("b", b"there", NOTHING))
+    assert moved is None or (moved.size_bytes, moved.version) == place.known("b").facts
+
+
 def test_a_change_whose_size_and_time_are_as_before_is_seen_in_a_directory(tmp_path):
     place = Place(str(tmp_path), Sources())
     known, path = place.put("a", b"one", NOTHING), tmp_path / "a"

@@ -132,7 +132,7 @@ class Storage:
                 for part in parts():
                     target.write(part)
                     size += len(part)
-            facts = self._store.facts(url)
+            facts = target.facts or self._store.facts(url)
             if facts.size_bytes != size:
                 raise ConflictError(f"{url}: {facts.size_bytes} bytes are there, {size} were written")
             return facts.size_bytes, facts.version or ""
@@ -289,7 +289,7 @@ class Storage:
 
     def _moved(self, url: str, target: str, facts: tuple[int, str], over: Seen) -> Facts:
         try:
-            self._store.move(url, target, Expected(facts), Expected(over))
+            moved = self._store.move(url, target, Expected(facts), Expected(over))
         except MissingSourceError as error:
             found = self._facts(target)
             if found is not None and found.size_bytes == facts[0]:
@@ -302,7 +302,8 @@ class Storage:
             if found is None or not self._holds(target, found, lambda: self._ranges(url, expected)):
                 raise
             self._store.remove(url, Expected(facts))
-        return self._store.facts(target)
+            return found
+        return moved or self._store.facts(target)
 
     def _ranges(self, url: str, facts: Facts) -> Iterator[bytes]:
         with self._store.open(url, facts) as reader:
