@@ -1,6 +1,5 @@
 """Blocks that are written into the pool by libfabric: through its software providers, which every host can have."""
 
-import ctypes
 import mmap
 import signal
 import subprocess
@@ -10,9 +9,10 @@ from pathlib import Path
 import pytest
 from test_engine_faults import DIE_IN_STEP_2, ONE_STEP
 from test_engine_takeover import STEPS, all_nodes, run_through, values_of
-from test_engine_tcp import LARGE_BLOCKS, check_large_blocks
+from test_engine_tcp import FABRIC, LARGE_BLOCKS, check_large_blocks
 
 from bbflow.landing.fabric import OPENED, FabricGates
+from testsupport.fabrics import NEEDS_LIBFABRIC, PROVIDER
 from testsupport.processes import finish
 from testsupport.writers import (
     arrays_of,
@@ -27,22 +27,11 @@ from testsupport.writers import (
     writing,
 )
 
-PROVIDER = "tcp;ofi_rxm"
-FABRIC = {"Transport": "fabric", "FabricProvider": PROVIDER}
 HEADERS = Path("/usr/include/rdma/fi_rma.h")
 SOURCES = Path(__file__).parent / "program"
 
 
-def has_libfabric():
-    """Whether this host has it."""
-    try:
-        ctypes.CDLL("libfabric.so.1")
-    except OSError:
-        return False
-    return True
-
-
-pytestmark = pytest.mark.skipif(not has_libfabric(), reason="needs libfabric (Debian: libfabric1)")
+pytestmark = NEEDS_LIBFABRIC
 
 
 @pytest.mark.skipif(not HEADERS.exists(), reason="needs the headers of libfabric (Debian: libfabric-dev)")
@@ -50,23 +39,6 @@ def test_what_is_declared_of_libfabric_is_what_its_headers_have():
     command = ["c++", "-std=c++17", "-fsyntax-only", "-I", SOURCES.parents[1] / "wire", SOURCES / "ofi.cpp"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize(("provider", "checks"), [(PROVIDER, "yes"), (PROVIDER, "no"), ("shm", "yes")])
-def test_blocks_of_any_size_land_by_libfabric(big_node, tmp_path, provider, checks):
-    config = write_config(tmp_path, Transport="fabric", FabricProvider=provider, FabricChecks=checks)
-    write(big_node.contact, LARGE_BLOCKS, config)
-    check_large_blocks(big_node)
-    assert watch(big_node)["status"] == "closed"
-
-
-def test_the_node_shows_that_blocks_come_by_libfabric(node, tmp_path):
-    code = 'engine = io.open("out", Mode.Write)\ntell("open")\nwait_for("go")\nengine.close()'
-    with writing(node.contact, code, write_config(tmp_path, **FABRIC)) as process:
-        wait_for_file(tmp_path / "open")
-        assert node_status(node)["streams"]["model"]["ranks"] == [[0, "fabric"]]
-        (tmp_path / "go").touch()
-        assert finish(process) == (0, "")
 
 
 @pytest.fixture
@@ -140,14 +112,6 @@ def test_a_writer_goes_on_by_libfabric_with_an_agent_that_was_killed(faulty_node
     assert (shown["status"], [step.number for step in steps]) == ("closed", [0, 1, 2, 3])
     for step in steps:
         assert values_of(nodes.nodes[0], step) == [("field", step.number), ("fine", 10.0 * step.number)]
-
-
-@pytest.mark.parametrize("request_name", ["begin", "sync", "commit"])
-def test_a_connection_cut_beside_libfabric_loses_and_doubles_nothing(big_node, big_bad_network, tmp_path, request_name):
-    big_bad_network.cut_after = request_name
-    write(big_bad_network.contact, LARGE_BLOCKS, write_config(tmp_path, **FABRIC))
-    assert big_bad_network.cuts == 1
-    check_large_blocks(big_node)
 
 
 def test_a_killed_writer_s_room_is_another_s_and_stays_as_that_one_left_it(node, tmp_path):

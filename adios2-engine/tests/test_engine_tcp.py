@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from testsupport.fabrics import NEEDS_LIBFABRIC, PROVIDER
 from testsupport.processes import finish
 from testsupport.writers import (
     arrays_of,
@@ -15,6 +16,9 @@ from testsupport.writers import (
 )
 
 TCP = {"Transport": "tcp"}
+FABRIC = {"Transport": "fabric", "FabricProvider": PROVIDER}
+MORE_OF_FABRIC = [{"FabricChecks": "no"}, {"FabricProvider": "shm"}]
+TRANSPORTS = [TCP, pytest.param(FABRIC, marks=NEEDS_LIBFABRIC)]
 
 LARGE_BLOCKS = """
 large, small = field(700_001), io.define_variable("small", np.empty(0, np.int16), [3], [0], [3], True)
@@ -41,16 +45,21 @@ def check_large_blocks(node):
         ]  # fmt: skip
 
 
-def test_blocks_of_any_size_land_over_tcp(big_node, tmp_path):
-    write(big_node.contact, LARGE_BLOCKS, write_config(tmp_path, **TCP))
+@pytest.mark.parametrize(
+    "options", [*TRANSPORTS, *(pytest.param(FABRIC | more, marks=NEEDS_LIBFABRIC) for more in MORE_OF_FABRIC)]
+)
+def test_blocks_of_any_size_land_from_another_host(big_node, tmp_path, options):
+    write(big_node.contact, LARGE_BLOCKS, write_config(tmp_path, **options))
     check_large_blocks(big_node)
+    assert watch(big_node)["status"] == "closed"
 
 
-def test_the_node_shows_how_blocks_come(node, tmp_path):
+@pytest.mark.parametrize("options", TRANSPORTS)
+def test_the_node_shows_how_blocks_come(node, tmp_path, options):
     code = 'engine = io.open("out", Mode.Write)\ntell("open")\nwait_for("go")\nengine.close()'
-    with writing(node.contact, code, write_config(tmp_path, **TCP)) as process:
+    with writing(node.contact, code, write_config(tmp_path, **options)) as process:
         wait_for_file(tmp_path / "open")
-        assert node_status(node)["streams"]["model"]["ranks"] == [[0, "tcp"]]
+        assert node_status(node)["streams"]["model"]["ranks"] == [[0, options["Transport"]]]
         (tmp_path / "go").touch()
         assert finish(process) == (0, "")
 
@@ -100,11 +109,17 @@ def test_a_connection_cut_in_mid_block_loses_and_doubles_nothing(big_node, big_b
     assert watch(big_node)["status"] == "closed"
 
 
-@pytest.mark.parametrize("request_name", ["open", "begin", "reserve", "sync", "commit", "close"])
-def test_a_request_whose_reply_is_lost_is_asked_again(big_node, big_bad_network, tmp_path, request_name):
+@pytest.mark.parametrize(
+    ("options", "request_name"),
+    [
+        *((TCP, name) for name in ("open", "begin", "reserve", "sync", "commit", "close")),
+        *(pytest.param(FABRIC, name, marks=NEEDS_LIBFABRIC) for name in ("begin", "sync", "commit")),
+    ],
+)
+def test_a_request_whose_reply_is_lost_is_asked_again(big_node, big_bad_network, tmp_path, options, request_name):
     big_bad_network.cut_after = request_name
     code = LARGE_BLOCKS.replace("for step in range(3):", "for step in range(3):\n    step == 1 and time.sleep(0.1)")
-    write(big_bad_network.contact, code, write_config(tmp_path, **TCP))
+    write(big_bad_network.contact, code, write_config(tmp_path, **options))
     assert big_bad_network.cuts == 1
     check_large_blocks(big_node)
     assert watch(big_node)["status"] == "closed"

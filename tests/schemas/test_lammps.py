@@ -96,12 +96,16 @@ def steps_of(folder, target, lengths=LENGTHS):
 
 
 def write(folder, buffer, ranks, target, lengths):
-    """Run the program, whose dump is the stream."""
+    """Run the program, whose dump is the stream; where it runs it finds a directory of its file's name."""
+    place = folder / "run"
+    place.mkdir()
     chosen = bbflow_adios2.environment(buffer.contact, [{"io": "custom", "Stream": "dump"}])
     environment = os.environ | chosen | {"PMI_SIZE": str(ranks)}
     words = [sys.executable, folder / "program.py", folder / "bp5.xml", target]
     writers = [
-        subprocess.Popen([*words, str(rank), str(ranks), str(lengths)], env=environment | {"PMI_RANK": str(rank)})
+        subprocess.Popen(
+            [*words, str(rank), str(ranks), str(lengths)], env=environment | {"PMI_RANK": str(rank)}, cwd=place
+        )
         for rank in range(ranks)
     ]
     assert [writer.wait(120) for writer in writers] == [0] * ranks
