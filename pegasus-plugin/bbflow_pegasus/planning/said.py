@@ -44,7 +44,10 @@ def nothing_staged(limits: Limits, remote: int) -> str:
             f"there are no waves: jobs at site {limits.site!r} itself would stage in, since its profile pegasus: "
             "auxillary.local (Pegasus spells it so) isn't 'true'; 'bbflow-pegasus config' sets it"
         )
-    return f"there are no waves: Pegasus stages nothing in to site {limits.site!r}"
+    return (
+        f"there are no waves: Pegasus stages nothing in to site {limits.site!r}, and what jobs make isn't kept within its "
+        "room"
+    )
 
 
 def _content(layout: TransferLayout, limits: Limits) -> dict[str, Any]:
