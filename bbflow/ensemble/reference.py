@@ -141,7 +141,7 @@ class ScoreReference:
         Raises
         ------
         ConfigError
-            If it has several times in a span of which the field is no mean, or can't be read.
+            If it has several times in a span of which the field is no mean, lacks some of a span, or can't be read.
         """
         if self._time is None:
             return self._fit(np.asarray(self._values.values, "f8"))
@@ -153,11 +153,25 @@ class ScoreReference:
                 f"scores: {self._name} has {len(own)} times in a span of which the members' field is no mean: make the "
                 "same of it first, one time for each span"
             )
+        wanted = round((end - begin) / self._step_near(begin, end))
+        if len(own) < wanted:
+            date = self._grid.clock.date(self._grid.number(begin))
+            raise ConfigError(
+                f"scores: {self._name} has {len(own)} times of the span from {date}, of {wanted}: it goes from "
+                f"{self.period}; there are none where it has a part of a span"
+            )
         try:
             values: xr.DataArray = self._values.isel({self._time: own}).mean(self._time)
             return self._fit(np.asarray(values.values, "f8"))
         except (OSError, RuntimeError, ValueError) as error:  # as readers of Zarr and NetCDF say that bytes are wrong
             raise ConfigError(f"scores: {self._name} can't be read: {one_line(str(error))}") from None
+
+    def _step_near(self, begin: int, end: int) -> float:
+        """Return the usual time between those of a span and their neighbours, in microseconds; of one alone, no end."""
+        known = np.sort(self._instants)
+        first, last = np.searchsorted(known, (begin, end))
+        gaps = np.diff(known[max(first - 1, 0) : last + 1])
+        return float(np.median(gaps)) if len(gaps) else float("inf")
 
     @property
     def period(self) -> str:

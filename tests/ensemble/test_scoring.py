@@ -405,18 +405,37 @@ def test_a_time_of_the_reference_that_cannot_be_read_is_missing_and_said(tmp_pat
 
 @pytest.mark.filterwarnings("ignore:Consolidated metadata")
 def test_a_reference_s_times_in_a_span_are_averaged_for_means_alone(tmp_path):
-    values = np.stack([field(6, step) for step in range(3)])
-    path = Path(stored(tmp_path / "truth.zarr", values))
+    values = np.stack([field(6, step) for step in range(7)])
+    path = Path(stored(tmp_path / "truth.zarr", values, hours=range(0, 42, 6)))
     grid = CommonGrid(member="1", units="days since 2001-01-01", calendar="standard", fields={}, coordinates={})
     target = Grid(("lat", "lon"), (3, 4), {"lat": LATITUDES, "lon": LONGITUDES}, {})
     of_means, of_others = (
         ScoreReference(path, "tas", grid, target, units="K", remap="", averages=averages) for averages in (True, False)
     )
-    begin, end = (grid.instant(number, grid.clock) for number in (0.0, 1.0))
-    np.testing.assert_allclose(of_means.at(begin, end), values.mean(0).reshape(-1))
+    begin, end, last = (grid.instant(number, grid.clock) for number in (0.0, 1.0, 2.0))
+    np.testing.assert_allclose(of_means.at(begin, end), values[:4].mean(0).reshape(-1))
     np.testing.assert_array_equal(of_others.at(begin, begin), values[0].reshape(-1))
-    with pytest.raises(ConfigError, match="has 3 times in a span of which the members' field is no mean"):
+    with pytest.raises(ConfigError, match="has 4 times in a span of which the members' field is no mean"):
         of_others.at(begin, end)
+    with pytest.raises(ConfigError, match="has 3 times of the span from 2001-01-02 00:00:00, of 4: it goes from"):
+        of_means.at(end, last)
+
+
+@pytest.mark.filterwarnings("ignore:Consolidated metadata")
+def test_a_reference_of_months_covers_months_and_years_and_a_gap_covers_none(tmp_path):
+    dates = np.arange("2001-01", "2003-07", dtype="datetime64[M]").astype("datetime64[h]")
+    hours = (dates + 15 * 24 - np.datetime64("2001-01-01T00", "h")).astype(int)
+    kept = np.delete(hours, 18)
+    path = Path(stored(tmp_path / "truth.zarr", np.ones((len(kept), 3, 4)), hours=kept))
+    grid = CommonGrid(member="1", units="days since 2001-01-01", calendar="standard", fields={}, coordinates={})
+    target = Grid(("lat", "lon"), (3, 4), {"lat": LATITUDES, "lon": LONGITUDES}, {})
+    reference = ScoreReference(path, "tas", grid, target, units="K", remap="", averages=True)
+    starts = [grid.instant(float(day), grid.clock) for day in (0, 31, 59, 365, 730, 1095)]
+    for begin, end in ((0, 1), (1, 2), (0, 3)):
+        assert reference.at(starts[begin], starts[end]) is not None
+    for year, there in ((3, 11), (4, 6)):
+        with pytest.raises(ConfigError, match=f"has {there} times of the span .*, of 12"):
+            reference.at(starts[year], starts[year + 1])
 
 
 @pytest.mark.parametrize(

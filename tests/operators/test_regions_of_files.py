@@ -263,6 +263,38 @@ def test_polygons_of_one_name_are_one_region_in_shapefiles_too(tmp_path):
     np.testing.assert_allclose(values_of(regions, field())[0], values_of(united, field())[0], rtol=1e-12)
 
 
+def in_system(path, system, ring=((10, 0), (40, 0), (40, 30), (10, 30))):
+    import pyogrio
+    import shapely
+
+    pytest.importorskip("pyproj")
+    shapes, names = shapely.to_wkb(shapely.polygons([[*ring, ring[0]]])), np.array(["land"], object)
+    pyogrio.raw.write(path, shapes, [names], ["name"], geometry_type="Polygon", crs=system)
+    return str(path)
+
+
+@pytest.mark.parametrize("name", ["land.shp", "land.gpkg"])
+@pytest.mark.parametrize("system", ["EPSG:4269", "EPSG:4267", "OGC:CRS83", "+proj=longlat +R=6371229", "EPSG:9518"])
+def test_degrees_on_any_datum_are_degrees(tmp_path, name, system):
+    regions = placed(in_system(tmp_path / name, system))
+    plain = placed(polygons(tmp_path / "plain.json", {"land": box(10, 40, 0, 30)}))
+    np.testing.assert_array_equal(values_of(regions, field()), values_of(plain, field()))
+
+
+@pytest.mark.parametrize(
+    ("system", "told"),
+    [
+        ("EPSG:4807", r"Greenwich, but in NTF \(Paris\): bring it there"),
+        ("EPSG:3857", "but in WGS 84 / Pseudo-Mercator"),
+        ("+proj=longlat +datum=WGS84 +pm=paris", "isn't in degrees of latitude and of longitude from Greenwich"),
+        ("+proj=ob_tran +o_proj=longlat +o_lon_p=-162 +o_lat_p=39.25 +lon_0=180", "isn't in degrees of latitude"),
+    ],
+)
+def test_degrees_from_other_meridians_or_poles_and_metres_are_none(tmp_path, system, told):
+    with pytest.raises(ConfigError, match=told):
+        placed(in_system(tmp_path / "land.gpkg", system))
+
+
 def test_polygons_without_a_name_are_regions_of_their_own_and_broken_ones_count_by_their_area(tmp_path):
     spike = [(0, 0), (20, 0), (20, 20), (0, 20), (0, 0), (-20, 0)]
     path = polygons(tmp_path / "f.geojson", {"a": spike, "b": box(40, 80, 0, 10), "c": box(90, 100, 0, 10)})

@@ -367,13 +367,18 @@ def turned(mesh, angle):
     return Mesh(mesh.shape, *centres, *corners)
 
 
-@pytest.mark.parametrize("angle", [0.3, 1.0])
-def test_no_cell_is_covered_twice_where_a_turned_grid_s_pole_lies_on_the_first_meridian(angle):
-    source = turned(with_corners(rectilinear(np.linspace(-90, 90, 19), np.linspace(0, 360, 37))), angle)
-    columns, rows, area, whole = overlaps(source, target_of("hpz3", ""))
-    np.testing.assert_allclose(np.bincount(rows, area, len(whole)) / whole, 1, rtol=1e-3)
-    np.testing.assert_allclose(area.sum(), 4 * np.pi, rtol=1e-5)
+@settings(max_examples=20, deadline=None)
+@given(
+    angle=st.floats(0, 1.5) | st.sampled_from([1e-3, 0.3, 0.775, 1.0]),
+    off=st.floats(0, 10) | st.sampled_from([0, 3e-15, -1e-13, 1e-9, 1e-6]),
+)
+def test_cells_with_a_side_over_a_pole_share_out_the_globe_too(angle, off):
+    pytest.importorskip("shapely")
+    source = turned(with_corners(rectilinear(np.linspace(-90, 90, 19), np.linspace(off, 360 + off, 37))), angle)
+    columns, rows, area, whole = overlaps(source, target_of("r36x18"))
+    np.testing.assert_allclose(np.bincount(rows, area, len(whole)) / whole, 1, rtol=1e-6)
     assert len(np.unique(columns)) == source.size
+    np.testing.assert_allclose(make_weights("con", target_of("r36x18"), source).share, 1, rtol=1e-6)
 
 
 @needs_cdo

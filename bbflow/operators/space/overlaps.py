@@ -14,6 +14,8 @@ PIECE = np.deg2rad(0.25)
 """Sides, which are arcs of great circles, are divided in pieces of this length before they are straight lines."""
 MOST_PIECES = 64
 AT_POLE = 1e-12
+OVER_POLE = 1e-6
+"""A side that passes a pole at less than this distance, in radians, goes over it: `AT_POLE` is its sine's distance."""
 LEAST = 1e-13
 """A smaller part of the sphere is rounding."""
 
@@ -98,10 +100,22 @@ def _corners(mesh: Mesh) -> tuple[Array, Array]:
     after = np.roll(corners, -1, axis=1)
     longest = float(np.arccos(np.clip(dot(corners, after), -1, 1)).max(initial=0))
     pieces = min(max(int(np.ceil(longest / PIECE)), 1), MOST_PIECES)
-    share = (np.arange(pieces) / pieces)[:, np.newaxis]
+    share = np.broadcast_to(np.arange(pieces) / pieces, (*corners.shape[:2], pieces))
+    if (over := _over_pole(corners, after)).any():  # where longitudes jump by half a turn, whose sense is rounding
+        share = np.sort(np.concatenate([share, over[..., np.newaxis]], axis=-1), axis=-1)
+    share = share[..., np.newaxis]
     points = corners[:, :, np.newaxis] * (1 - share) + after[:, :, np.newaxis] * share
     points = points.reshape(len(numbers), -1, 3)
     return numbers, points / np.linalg.norm(points, axis=-1, keepdims=True)
+
+
+def _over_pole(begin: Array, end: Array) -> Array:
+    """Return at which part of each side's chord it goes over a pole; 0 of others."""
+    normal, here, there = np.cross(begin, end), begin[..., :2], end[..., :2]
+    passes = np.abs(normal[..., 2]) < OVER_POLE * np.linalg.norm(normal, axis=-1)
+    passes &= dot(here, there) < 0
+    near, far = np.linalg.norm(here, axis=-1), np.linalg.norm(there, axis=-1)
+    return np.divide(near, near + far, out=np.zeros(near.shape), where=passes)
 
 
 ROWS, TURNS = np.repeat([2, 3, 4], 4), np.array([1, 3, 5, 7, 0, 2, 4, 6, 1, 3, 5, 7])

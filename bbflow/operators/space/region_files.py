@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.errors import ConfigError, nearest
+from bbflow.errors import ConfigError, nearest, one_line
 from bbflow.operators.space.cells import polygons
 from bbflow.operators.space.described import horizontal_axes, mesh_of
 from bbflow.operators.space.grid import EARTH_RADIUS_M, Grid
@@ -134,17 +134,34 @@ def _polygons(path: Path, _changed: int, _size: int, names: str) -> tuple[list[s
     if empty := [label for label, own in found.items() if not own]:
         raise ConfigError(f"{path}: {empty[0]!r} is a polygon without any area: take it out, or draw it")
     whole = shapely.total_bounds([item for own in found.values() for item in own])
-    if not _is_in_degrees(str(told["crs"] or ""), whole):
-        raise ConfigError(
-            f"{path} isn't in latitudes and longitudes, but in {str(told['crs'])[:40] or 'no system that it tells'}: "
-            "bring it there ('ogr2ogr -t_srs EPSG:4326 NEW.geojson FILE')"
-        )
+    _check_degrees(path, str(told["crs"] or ""), whole)
     return list(found), [_on_cylinder(shapely.union_all(own)) for own in found.values()]
 
 
-def _is_in_degrees(system: str, bounds: Array) -> bool:
-    within = bool(np.abs(bounds[[1, 3]]).max() <= 90 + ON_EDGE and np.abs(bounds[[0, 2]]).max() <= 720)
-    return within and (not system or system in ("EPSG:4326", "OGC:CRS84") or system.startswith(("GEOGC", "GEODC")))
+PLAIN = ("", "EPSG:4326", "OGC:CRS84")
+"""Systems of degrees of which nothing must be looked up; a file without any tells by its numbers."""
+
+
+def _check_degrees(path: Path, system: str, bounds: Array) -> None:
+    """See that places are degrees from the equator and Greenwich, on whichever datum: these differ by metres."""
+    within = np.abs(bounds[[1, 3]]).max() <= 90 + ON_EDGE and np.abs(bounds[[0, 2]]).max() <= 720
+    plain, name = system in PLAIN, system[:40] or "no system that it tells"
+    if within and not plain:
+        check_installed("pyproj", f"{path}, which is in {name},", "regions")
+        import pyproj
+
+        try:
+            known = pyproj.CRS.from_user_input(system)
+        except pyproj.exceptions.CRSError as error:
+            raise ConfigError(f"{path}: its coordinate system isn't known: {one_line(str(error))}") from None
+        turned = known.is_derived or known.prime_meridian is None or known.prime_meridian.longitude
+        degrees = known.is_geographic and np.isclose(known.axis_info[0].unit_conversion_factor, np.deg2rad(1))
+        plain, name = bool(degrees and not turned), known.name
+    if not (within and plain):
+        raise ConfigError(
+            f"{path} isn't in degrees of latitude and of longitude from Greenwich, but in {name}: bring it there "
+            "('ogr2ogr -t_srs EPSG:4326 NEW.geojson FILE')"
+        )
 
 
 def _on_cylinder(shape: Any) -> Any:
