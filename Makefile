@@ -181,9 +181,9 @@ $(VENV)/bin/python: | check-tools
 	python3 -m venv $(VENV)
 	$(BIN)/python -m pip install -q --upgrade pip
 
-# What builds is installed once: pip would make an environment of it for each build.
+# What builds is installed once: pip would make an environment of it for each build. setuptools warns of every editable install.
 REQUIRES := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")
-INSTALL := $(TOOLS) $(BIN)/python -m pip install -q --no-build-isolation
+INSTALL := $(TOOLS) PYTHONWARNINGS="ignore:Editable installation" $(BIN)/python -m pip install -q --no-build-isolation
 $(VENV)/.builds: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -c '$(REQUIRES)' | $(BIN)/python -m pip install -q --no-compile -r /dev/stdin
 	@touch $@

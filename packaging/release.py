@@ -6,6 +6,7 @@ old Debian, in a CHROOT, they run on systems as old as that (as root; apt instal
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -155,6 +156,20 @@ def build_wheel(sdist: Path, machine: str, compilers: Path | None, adios2: Mappi
     return repaired
 
 
+def check_for_any_python(wheel: Path) -> None:
+    """Refuse a library that uses Python's C API, whose wheel would be one Python's; abi3audit reads no other wheels."""
+    from elftools.elf.elffile import ELFFile  # auditwheel brings it
+
+    with zipfile.ZipFile(wheel) as archive:
+        for name in archive.namelist():
+            with archive.open(name) as file:
+                if file.read(4) != b"\x7fELF":
+                    continue
+                symbols = ELFFile(file).get_section_by_name(".dynsym").iter_symbols()
+                if used := [symbol.name for symbol in symbols if re.match("_?Py[A-Z_]", symbol.name)]:
+                    sys.exit(f"{wheel.name}: {name} uses {used[0]}, and needs the Python that it was built for")
+
+
 TRY = """
 set -e
 cd "$1"; shift
@@ -215,6 +230,8 @@ def main() -> None:
     python("twine", "check", "--strict", sdist, *wheels)
     # Several packages are meant, and so are files that are equal (empty ones, and the engine's sources).
     python("check_wheel_contents", "--ignore", "W002,W009", *wheels)
+    for wheel in wheels:
+        check_for_any_python(wheel)
     if os.uname().machine in given.machines:
         try_wheel(wheels)
     for place in given.try_in:
