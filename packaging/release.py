@@ -113,7 +113,7 @@ def compilers(chroot: Path | None) -> Iterator[Path | None]:
     headers = HEADERS / "linux"
     headers.mkdir(parents=True, exist_ok=True)
     for name in ("fuse.h", "io_uring.h", "stddef.h"):
-        shutil.copy(Path("/usr/include/linux", name), headers)
+        shutil.copy2(Path("/usr/include/linux", name), headers)
     with ExitStack() as mounted:
         for place in (ROOT, Path(tempfile.gettempdir())):
             inside = chroot / place.relative_to("/")
@@ -135,7 +135,8 @@ def build_wheel(sdist: Path, machine: str, compilers: Path | None, adios2: Mappi
     compiler = str(compilers / "g++") if compilers else "g++"
     environment = {"CXX": compiler, "BBFLOW_CPU": "all", "LDFLAGS": "-s"}
     if compilers:
-        environment["CXXFLAGS"] = f"-isystem {HEADERS}"
+        # Ninja finds none of the chroot's own headers, and would compile anew whatever depends on them.
+        environment["CXXFLAGS"] = f"-isystem {HEADERS} -MMD"
     prefixes = [*adios2.values(), with_stubs(adios2[WITH_NEW_TEXTS], compiler, f"{WITH_NEW_TEXTS}-stubs")]
     if machine != os.uname().machine:
         compiler = str(compilers / f"{machine}-linux-gnu-g++") if compilers else f"{machine}-linux-gnu-g++"

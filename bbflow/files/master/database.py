@@ -1,6 +1,7 @@
 """What a master keeps on its storage: SQLite in WAL mode, written before anything is answered."""
 
 import sqlite3
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,8 @@ class Database:
             LocksRecord: self._lock,
         }
         self._connection = sqlite3.connect(path, isolation_level=None)
+        self.close = weakref.finalize(self, self._connection.close)
+        """Closes the database, which is closed too where nobody has it any more."""
         try:
             # One master alone has it: to lock it anew with each commit takes a twentieth of the time of a create.
             self._connection.execute("PRAGMA locking_mode=EXCLUSIVE")
@@ -276,10 +279,6 @@ class Database:
         if self._replies:
             many("INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?)", [(*k, *v) for k, v in self._replies.items()])
         execute("COMMIT")
-
-    def close(self) -> None:
-        """Close the database."""
-        self._connection.close()
 
 
 def _values(it: Handle) -> tuple[Any, ...]:
