@@ -12,9 +12,9 @@ from bbflow.simulate import scenario
 
 HEAD = """# The keys of a scenario
 
-For each kind of [scenario](simulate.md) its sections, and the keys of each. Sizes and rates may have units (`32GiB`,
-`10 Gb/s`); a number without one is in what the key's
-name ends with: `_bytes`, `_bytes_per_s`, `_s` for seconds, `_per_h` for each hour.
+For each kind of [scenario](simulate.md) its sections, and the keys of each, with defaults in brackets. Sizes and rates
+may have units (`32GiB`, `10 Gb/s`); a number without one is in what the key's name ends with: `_bytes`, `_bytes_per_s`,
+`_s`, `_per_h`.
 """
 
 
@@ -32,16 +32,15 @@ def _linked(name):
 def _section(name, cls):
     told = _docstrings(cls)
     yield f"## {name}\n\n{_plain(inspect.getdoc(cls).partition('Parameters')[0])}\n"
-    yield "| key | default | what |\n| --- | --- | --- |"
     for each in dataclasses.fields(cls):
         default = (
             ""
-            if each.default is dataclasses.MISSING
-            else f"{each.default:g}"
+            if each.default in (dataclasses.MISSING, "")
+            else f" ({each.default:g})"
             if isinstance(each.default, float)
-            else each.default
+            else f" ({each.default})"
         )
-        yield f"| `{each.name}` | {default} | {_plain(told[each.name])} |"
+        yield f"- `{each.name}`{default}: {_plain(told[each.name])}"
     yield ""
 
 
@@ -56,7 +55,7 @@ def _docstrings(cls):
 
 
 def _plain(text):
-    return " ".join(text.replace("``", "`").replace("|", "\\|").split())
+    return " ".join(text.replace("``", "`").split())
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from bbflow.operators.names.cdo import COUNTED, SPACES, STATISTICS, WINDOWS
+from bbflow.operators.names.cdo import COUNTED, SPACES, STATISTICS, WINDOWS, WITH_CONSTANT
 from bbflow.operators.names.elsewhere import ELSEWHERE, LACKING
 from bbflow.operators.names.known import NAMES, ORIGINS
 
@@ -19,7 +19,13 @@ An item of `operators`, or a `space`: `monmean`, `"timpctl,90"`, `"sellonlatbox,
 {", ".join(f"`{name}`" for name in IN_SPACE)}, and over time also `avg` or `pctl`.
 
 """
-INDICES = "[indices](windows.md#indices) as in CDO: `eca_…` over all steps, `etccdi_…` of each year (`…mon`: month)"
+TOGETHER: Mapping[tuple[str, ...], str] = {
+    ("ydrun",): "over the n days around each date of all years; std, var and pctl: from one year to another",
+    tuple(WITH_CONSTANT): "the value and a number, as expressions",
+    ("eca_", "etccdi_"): "[indices](windows.md#indices) as in CDO: `eca_…` over all steps, `etccdi_…` of each year "
+    "(`…mon`: month)",
+}
+"""Beginnings of names to what they are."""
 PER_SPACE = {"fld": "of the field", "zon": "of each latitude", "mer": "of each longitude", "vert": "of all levels",
              "gridbox": "of boxes of points"}  # fmt: skip
 
@@ -27,11 +33,11 @@ PER_SPACE = {"fld": "of the field", "zon": "of each latitude", "mer": "of each l
 def page() -> str:
     """Return the page, in Markdown."""
     parts = (
-        (HEAD, "| operators | are |", _by_name()),
-        ("\n## By another spelling\n\n", "| operators | write |", _grouped(ELSEWHERE)),
-        ("\n## Not here\n\n", "| operators | why |", _grouped(LACKING)),
+        (HEAD, _by_name()),
+        ("\n## By another spelling\n\nWrite instead:\n\n", _grouped(ELSEWHERE)),
+        ("\n## Not here\n\n", _grouped(LACKING)),
     )
-    return "".join(f"{head}{title}\n|---|---|\n{''.join(rows)}" for head, title, rows in parts)
+    return "".join(f"{head}{''.join(rows)}" for head, rows in parts)
 
 
 def _by_name() -> Iterator[str]:
@@ -47,9 +53,11 @@ def _by_name() -> Iterator[str]:
         done.update(own)
         yield _row(_shortened(own, prefix, IN_SPACE), f"statistics {over}")
     rest = {name: item.summary for name, item in {**ORIGINS["CDO"], **ORIGINS["ETCCDI"]}.items() if name not in done}
-    own = [name for name in rest if name.startswith(("eca_", "etccdi_"))]
-    yield from _grouped({name: text for name, text in rest.items() if name.islower() and name not in own})
-    yield _row(own, INDICES)
+    for prefixes, text in TOGETHER.items():
+        own = [name for name in rest if name.startswith(prefixes)]
+        rest = {name: text for name, text in rest.items() if name not in own}
+        yield _row(own, text)
+    yield from _grouped({name: text for name, text in rest.items() if name.islower()})
 
 
 def _shortened(names: list[str], prefix: str, suffixes: Iterable[str]) -> list[str]:
@@ -67,7 +75,7 @@ def _grouped(texts: Mapping[str, str]) -> Iterator[str]:
 
 
 def _row(names: Iterable[str], text: str) -> str:
-    return f"| {', '.join(f'`{name}`' for name in names if name)} | {text.replace('|', chr(92) + '|')} |\n"
+    return f"- {', '.join(f'`{name}`' for name in names if name)}: {text}\n"
 
 
 if __name__ == "__main__":
