@@ -117,21 +117,33 @@ def test_what_cannot_be_is_refused_in_one_line(tmp_path):
         ensemble.spare("7", "enough")
 
 
-@pytest.mark.timeout(300)
-def test_one_command_runs_all_members_of_the_catalog_s_ensemble_and_scores_them(tmp_path):
+def catalog_in(folder, members):
+    """Copy the catalog's files; return the configuration of so many members of its Lorenz-96 model."""
     for path in CATALOG.iterdir():
         if path.is_file():
-            shutil.copy(path, tmp_path)
-    config = tmp_path / "lorenz96.yml"
-    told = config.read_text().replace("members: 1000", "members: 2").replace("show: 20", "show: 2")
+            shutil.copy(path, folder)
+    config = folder / "lorenz96.yml"
+    told = config.read_text().replace("members: 1000", f"members: {members}").replace("show: 20", "show: 2")
     config.write_text(told.replace(', decide: "rules:enough"', ""))
+    return config
+
+
+def model_in(folder):
+    """Load the model of the catalog."""
+    spec = importlib.util.spec_from_file_location("lorenz96_of_the_catalog", folder / "lorenz96.py")
+    model = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(model)
+    return model
+
+
+@pytest.mark.timeout(300)
+def test_one_command_runs_all_members_of_the_catalog_s_ensemble_and_scores_them(tmp_path):
+    catalog_in(tmp_path, members=2)
     words = [sys.executable, "-m", "bbflow", "ensemble", "run", "lorenz96.yml", "--at-once", "2"]
     words += ["--", sys.executable, "lorenz96.py", "{member}"]
     ran = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=250)
     assert (ran.returncode, ran.stderr) == (0, "")
-    spec = importlib.util.spec_from_file_location("lorenz96_of_the_catalog", tmp_path / "lorenz96.py")
-    model = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(model)
+    model = model_in(tmp_path)
     with bbflow.open_results(tmp_path / "lorenz96-ensemble" / "ensemble.zarr") as found:
         got = found.x_step_mean.values
     states = [model.begin(name) for name in ("1", "2")]
