@@ -46,6 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         if name in ("up", "run", "keep", "serve"):
             action.add_argument("--contact", type=Path, help="contact file of BB nodes that are there")
             action.add_argument("--scheduler", help="a Dask scheduler's address or scheduler file")
+        if name == "serve":
+            action.add_argument("--keeper", type=int, help=argparse.SUPPRESS)
         if name == "run":
             action.add_argument("--at-once", type=int, default=1, help="members at once (default: %(default)s)")
         if name == "plan":
@@ -139,7 +141,7 @@ def _serve(options: argparse.Namespace, analysis: "EnsembleAnalysis") -> int:
             from bbflow.transit.clusters.dask_cluster import connected_cluster
 
             cluster = stack.enter_context(connected_cluster(options.scheduler, certificate_of(options.contact)))
-        return 0 if serve(analysis, options.contact, cluster) else INCOMPLETE
+        return 0 if serve(analysis, options.contact, cluster, keeper=options.keeper) else INCOMPLETE
 
 
 def _status(options: argparse.Namespace, analysis: "EnsembleAnalysis") -> int:

@@ -103,6 +103,11 @@ class MemberStore:
         """Let go of what is known of a store of which all is folded; it is read again if there is more."""
         self._store, self._rows = None, {name: [] for name in self._rows}
 
+    def recall(self) -> None:
+        """Let the next look read what was let go of, of a member that is started again."""
+        if not self.is_open:
+            self._seen = None
+
     def _take_rows(self, window: str, store: GrowingZarr, clock: Clock) -> None:
         known = self._rows[window]
         is_step = isinstance(self._inner[window].spans, StepsSpan)

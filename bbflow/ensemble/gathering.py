@@ -265,6 +265,8 @@ class EnsembleFold:
         for name, member in self.roster.members(self._analysis.ensemble.runs).items():
             followed = self._members[name]
             followed.member = member
+            if not member.standing.is_over:
+                followed.store.recall()
             self._follow_analysis(name, followed)
             followed.member = self._judged(name, followed)
             self._check_done(name, followed)
@@ -575,8 +577,8 @@ class EnsembleFold:
         rows, at = self._rows(followed, inner), followed.store.next[inner]
         if at >= len(rows) and followed.member.standing.is_over and not followed.is_analysed:
             return math.inf
-        row = rows[at - 1] if at else None
-        return -math.inf if row is None else row.instant if states.is_inner else row.end
+        folded = rows[:at]
+        return -math.inf if not folded else folded[-1].instant if states.is_inner else folded[-1].end
 
 
 def _why(member: Member) -> str:

@@ -1,6 +1,7 @@
 """How an ensemble is, as its analysis writes it for those who ask."""
 
 import os
+import socket
 import time
 from pathlib import Path
 
@@ -89,6 +90,14 @@ def _why(member: Member) -> str:
     if member.mark is not None and member.mark.attempt >= member.number:
         return member.mark.why
     return member.verdict.why if member.verdict is not None and member.verdict.attempt >= member.number else ""
+
+
+def is_kept_here(output: Path) -> bool:
+    """Whether the process that keeps the ensemble, or did so last, is one of this host."""
+    try:
+        return (output / UP).read_text() == socket.gethostname()
+    except OSError:
+        return False
 
 
 def is_up(output: Path) -> bool:

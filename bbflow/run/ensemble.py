@@ -1,6 +1,7 @@
 """Running an ensemble: the analysis of all members in one process, and members' programs."""
 
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -12,14 +13,14 @@ from functools import partial
 from pathlib import Path
 
 from bbflow.ensemble.gathering import EnsembleFold
-from bbflow.ensemble.places import CONTACT, DOWN, LOCK, LOG, RESULTS, UP, claim_ensemble
+from bbflow.ensemble.places import CONTACT, DOWN, LOCK, LOG, RESULTS, STATUS, UP, claim_ensemble
 from bbflow.ensemble.roster import Verdict
 from bbflow.ensemble.settings import EnsembleAnalysis
 from bbflow.ensemble.status import read_status, write_status
 from bbflow.errors import BbflowError, ConfigError, NodeError, StreamError, describe_end, one_line
 from bbflow.host.atomic import write_whole
 from bbflow.host.leftovers import VARIABLE, run_name
-from bbflow.host.locks import locked_alone
+from bbflow.host.locks import lock, locked_alone
 from bbflow.landing.client import status_of, tell_node
 from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.landing.requests import DropRequest
@@ -36,6 +37,8 @@ TURN_S = 0.1
 """How long to wait where a turn had nothing to do."""
 LOOK_S = 1.0
 """How often nodes are asked for a stream that nobody opens."""
+ENDING_S = 30.0
+"""How long an analysis may take to end whose keeper was killed."""
 NODE_BACK_S = 60.0
 """How long a member's analysis is begun again while a node doesn't answer."""
 STATUS_S = 0.5
@@ -87,7 +90,9 @@ class MemberRun:
             with suppress(BbflowError):
                 # Nodes that don't know it any more have seen its end.
                 if (stands := self._stands()) and all(own == "expected" for own in stands):
-                    self._give_up("its program ended and never opened a stream: see what it said")
+                    self._give_up(
+                        "its program ended, and no node has a stream of it: see what it said, and start it again"
+                    )
         return None if self._thread.is_alive() else self._verdict
 
     def stop(self) -> None:
@@ -154,7 +159,9 @@ def _status_of(output: Path) -> str:
     return str(shown_attributes(output / RESULTS).get("bbflow_status", ""))
 
 
-def serve(analysis: EnsembleAnalysis, contact: Path, cluster: Cluster | None = None) -> bool:
+def serve(
+    analysis: EnsembleAnalysis, contact: Path, cluster: Cluster | None = None, *, keeper: int | None = None
+) -> bool:
     """Be an ensemble's analysis until all members are over.
 
     Parameters
@@ -165,6 +172,8 @@ def serve(analysis: EnsembleAnalysis, contact: Path, cluster: Cluster | None = N
         Where the nodes are.
     cluster
         Where tasks run; threads of this process if None.
+    keeper
+        The process that has started this one, and whose end is its end; None if it goes on alone.
 
     Returns
     -------
@@ -175,6 +184,8 @@ def serve(analysis: EnsembleAnalysis, contact: Path, cluster: Cluster | None = N
     ------
     ConfigError
         If another process does the same, or something in the output is in the way.
+    NodeError
+        If the keeper has been killed, and its nodes with it.
     """
     output = analysis.output
     output.mkdir(parents=True, exist_ok=True)
@@ -188,14 +199,16 @@ def serve(analysis: EnsembleAnalysis, contact: Path, cluster: Cluster | None = N
             cluster = stack.enter_context(local_cluster(analysis.member.workers))
         gathering = EnsembleFold(analysis, partial(MemberRun, analysis, contact, cluster), _say)
         try:
-            return _gather(gathering, analysis)
+            return _gather(gathering, analysis, keeper)
         finally:
             gathering.close()
 
 
-def _gather(gathering: EnsembleFold, analysis: EnsembleAnalysis) -> bool:
+def _gather(gathering: EnsembleFold, analysis: EnsembleAnalysis, keeper: int | None) -> bool:
     output, written_s = analysis.output, 0.0
     while True:
+        if keeper is not None and os.getppid() != keeper:
+            raise NodeError("the process that keeps the ensemble was killed: 'bbflow ensemble up' carries on")
         if (output / DOWN).exists():
             gathering.end()
         busy = gathering.turn()
@@ -247,10 +260,24 @@ def keep(config: Path, analysis: EnsembleAnalysis, contact: Path | None, schedul
     ):
         told = contact if contact is not None else nodes.contact if nodes is not None else None
         assert told is not None
+        _begin_keeping(output)
         with told_contact(output, told), run_name() as name:
             words = [sys.executable, "-m", "bbflow", "ensemble", "serve", str(config), "--contact", str(told)]
+            words += ["--keeper", str(os.getpid())]
             words += ["--scheduler", scheduler] if scheduler else []
             return _keep_serving(words, os.environ | {VARIABLE: name}, output)
+
+
+def _begin_keeping(output: Path) -> None:
+    """Note which host keeps the ensemble, as soon as the analysis has ended whose keeper was killed."""
+    deadline_s = time.monotonic() + ENDING_S
+    while (held := lock(output / LOCK, wait=False)) is None:
+        if time.monotonic() > deadline_s:
+            raise ConfigError(f"another process is the analysis of the ensemble in {output}: end it first")
+        time.sleep(TURN_S)
+    os.close(held)
+    (output / STATUS).unlink(missing_ok=True)  # that analysis may have written it since 'up' removed it
+    (output / UP).write_text(socket.gethostname())
 
 
 def _keep_serving(words: Sequence[str], environment: Mapping[str, str], output: Path) -> int:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,7 @@ from bbflow.ensemble.places import CONTACT, DOWN, LOG, STATUS, STORE, claim_ense
 from bbflow.ensemble.reference import check_references
 from bbflow.ensemble.roster import MemberRoster, Standing
 from bbflow.ensemble.settings import EnsembleAnalysis, split_run
-from bbflow.ensemble.status import EnsembleStatus, is_up, read_status
+from bbflow.ensemble.status import EnsembleStatus, is_kept_here, is_up, read_status
 from bbflow.ensemble.store import SCORES
 from bbflow.errors import ConfigError, NodeError, StreamError
 from bbflow.run.member import check_member, run_member
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 POLL_S = 0.2
 UP_S = 60.0
+SILENT_S = 5.0
+"""An ensemble whose keeper isn't there, and whose status stays as it is for so long, isn't up …"""
+SILENT_ELSEWHERE_S = 600.0
+"""… and one that another host keeps, where not all file systems show whether its keeper is there."""
 
 
 class Ensemble:
@@ -45,6 +50,8 @@ class Ensemble:
         """The configuration file."""
         self.analysis: EnsembleAnalysis = load_ensemble(self.config)
         """What it says."""
+        self._heard = 0.0, time.monotonic()
+        """What its status was written at, and when that, or its keeper, was last seen."""
 
     @property
     def output(self) -> Path:
@@ -79,7 +86,7 @@ class Ensemble:
         check_references(self.analysis)
         output.mkdir(parents=True, exist_ok=True)
         claim_ensemble(output)
-        for name in (DOWN, STATUS):
+        for name in (DOWN, STATUS, CONTACT):  # a keeper that was killed leaves them
             (output / name).unlink(missing_ok=True)
         words = [sys.executable, "-m", "bbflow", "ensemble", "keep", str(self.config)]
         words += ["--contact", str(contact)] if contact else []
@@ -87,6 +94,7 @@ class Ensemble:
         with (output / LOG).open("ab") as log:
             began = log.tell()
             process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        threading.Thread(target=process.wait, name="keeper", daemon=True).start()  # no zombie, if this one lives longer
         deadline_s = time.monotonic() + UP_S
         while not ((output / CONTACT).exists() and (output / STATUS).exists()):
             if process.poll() is not None:
@@ -210,13 +218,15 @@ class Ensemble:
         NodeError
             If it has ended before, by a kill: `up` carries on.
         """
-        deadline_s, gone = None if timeout_s is None else time.monotonic() + timeout_s, 0
+        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
         while deadline_s is None or time.monotonic() < deadline_s:
-            state = self.status().state
-            if state != "running":
-                return state == "complete"
-            gone = 0 if self.is_up or (self.output / CONTACT).exists() else gone + 1
-            if gone > 3:
+            status = self.status()
+            if status.state != "running":
+                return status.state == "complete"
+            if self.is_up or status.written_s != self._heard[0]:
+                self._heard = status.written_s, time.monotonic()
+            silent_s = time.monotonic() - self._heard[1]
+            if silent_s > (SILENT_S if is_kept_here(self.output) else SILENT_ELSEWHERE_S):
                 raise NodeError(f"the ensemble in {self.output} isn't up any more: 'bbflow ensemble up' carries on")
             time.sleep(POLL_S)
         return None

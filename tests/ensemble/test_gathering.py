@@ -284,6 +284,32 @@ def test_a_member_that_comes_back_late_is_refused_or_amends_by_choice(tmp_path, 
     assert_equal(found, values)
 
 
+def test_a_member_that_was_done_and_is_started_again_counts_once(tmp_path):
+    analysis = analysis_in(tmp_path, 2)
+    streams = MemberStreams(analysis)
+    gathering = EnsembleFold(analysis, None, lambda _: None)
+    for step in range(2):
+        streams.write("1", {"tas": field(1, step)})
+    streams.end("1")
+    while gathering.turn():
+        pass
+    streams.begin("1")
+    streams.write("2", {"tas": field(2, 0)})
+    while gathering.turn():
+        pass
+    assert shown(analysis).members_step.values.tolist() == [2]
+    streams.write("1", {"tas": field(1, 2)}, step=2)
+    streams.end("1")
+    for step in (1, 2):
+        streams.write("2", {"tas": field(2, step)})
+    streams.end("2")
+    while gathering.turn():
+        pass
+    assert gathering.is_over
+    assert gathering.finish()
+    assert_equal(shown(analysis), np.stack([[field(name, step) for step in range(3)] for name in (1, 2)]))
+
+
 def test_states_that_memory_has_no_room_for_are_on_disk_and_count_the_same(tmp_path):
     analysis = analysis_in(tmp_path, 2, states={"directory": str(tmp_path), "capacity": "4KiB"})
     streams = MemberStreams(analysis)

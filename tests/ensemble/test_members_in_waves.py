@@ -1,14 +1,20 @@
 """An ensemble end to end: real programs, nodes and processes, and kills."""
 
+import os
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
-from waves import Waves
+from waves import Waves, fields
 
-from bbflow import open_results
+from bbflow import Ensemble, open_results
 from bbflow.ensemble.roster import MemberRoster
 from bbflow.ensemble.status import read_status
+from bbflow.errors import NodeError
+from bbflow.run import ensemble_control
 from testsupport.waiting import until
 
 
@@ -58,3 +64,31 @@ def test_a_member_runs_by_the_command_line_and_the_ensemble_ends_with_down(tmp_p
         assert found.members_step.values.tolist() == [1] * 8
     assert "1 done, 1 lost, 1 spared" in command("ensemble", "status", waves.config).stdout
     assert "isn't up" in command("ensemble", "down", waves.config).stderr
+
+
+def keeper_of(config):
+    """The process that keeps an ensemble's nodes."""
+    words = f"ensemble keep {config}".encode().replace(b" ", b"\0")
+    return next(int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cmdline") if words in path.read_bytes())
+
+
+@pytest.mark.timeout(300)
+def test_an_ensemble_whose_keeper_is_killed_is_not_waited_for_and_carries_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(ensemble_control, "SILENT_S", 0.5)
+    waves = Waves(tmp_path, 2, kills=0)
+    ensemble = Ensemble(waves.config)
+    words = ["env", f"PYTHONPATH={Path(__file__).parent}", sys.executable, "-c"]
+    words += ["import sys; from waves import write; write(int(sys.argv[1]), sys.argv[2])"]
+    ensemble.up()
+    assert ensemble.run("1", [*words, "1", str(waves.xml)]) == 0
+    os.kill(keeper_of(waves.config), signal.SIGKILL)
+    with pytest.raises(NodeError, match="isn't up any more"):
+        ensemble.wait(100)
+    ensemble.up()
+    for member in ("1", "2"):  # of the first what wasn't folded went with the nodes
+        assert ensemble.run(member, [*words, member, str(waves.xml)]) == 0
+    assert ensemble.wait(100)
+    with open_results(ensemble.output / "ensemble.zarr") as found:
+        for step, mean in enumerate(found.tas_step_mean.values):
+            np.testing.assert_allclose(mean, (fields(1, step)[0] + fields(2, step)[0]) / 2, rtol=1e-12)
+        assert found.members_step.values.tolist() == [2] * 8

@@ -180,6 +180,15 @@ def test_what_an_earlier_job_left_out_is_not_said_of_a_later_one(tmp_path):
     assert (outcome.complete, "bbflow_left_out" in results.attrs) == (True, False)
 
 
+@pytest.mark.parametrize("late", ["skip", "incomplete"])
+def test_a_job_that_only_repeats_steps_of_the_one_before_has_all_where_they_are_skipped(tmp_path, late):
+    axes = {0: {"time/units": "days since 2000-01-01"}}
+    run(tmp_path / "one", program([0.0, 1.0, 2.0], axes=axes), {"x": ["mean"]})
+    again, out = program([1.0, 2.0], axes=axes, first=1), str(tmp_path / "one" / "out")
+    outcome, results = run(tmp_path / "one", again, {"x": ["mean"]}, **{"continue": out, "time": {"late": late}})
+    assert (outcome.complete, outcome.late, results.steps_run.item()) == (late == "skip", 2, 3)
+
+
 def test_a_view_of_steps_whose_units_change_is_refused_in_one_line(tmp_path):
     code = program([0.0, 1.0, 48.0], axes={0: DAYS, 2: {"time/units": "hours since 2001-01-01"}})
     with start_nodes(1, "8MiB") as nodes:

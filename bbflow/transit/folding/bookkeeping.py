@@ -134,9 +134,10 @@ class Folding:
     def has_all(self) -> bool:
         """Whether the results have all steps whose times can be used, or the configuration wants no others.
 
-        A run of which no step's time can be used has nothing, which nobody wants.
+        A run of which no step's time can be used has nothing, which nobody wants, unless the run before had them all.
         """
-        return not self._lacking.steps or (self._skips_late and self._lacking.steps <= self.cursor)
+        has_some = self._lacking.steps <= self.cursor or self.timeline.passed.is_restarted
+        return not self._lacking.steps or (self._skips_late and has_some)
 
     @property
     def left_out(self) -> list[str]:
