@@ -52,7 +52,7 @@ def _stores_open(_stores, request):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Let one process run the tests of a file, which share what they set up, where several share the suite.
+    """Run the tests of a file in one process, since they share what they set up, where several share the suite.
 
     Files that need what the machine has once name a common group.
     """

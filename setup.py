@@ -74,7 +74,7 @@ class CMakeBuild(build_ext):
         return {}
 
     def _files(self, build):
-        """Give what was built, and where it goes."""
+        """Return what was built, and where it goes."""
         for pattern, package in TARGETS.values():
             folder = self.get_finalized_command("build_py").get_package_dir(package)
             into = Path(folder) if self.inplace else Path(self.build_lib, *package.split("."))
@@ -122,7 +122,7 @@ def kept_adios2():
 
 @contextmanager
 def alone_in(folder):
-    """Let other builds of this checkout wait."""
+    """Hold off other builds of this checkout."""
     with (folder / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -83,7 +83,7 @@ def naming(path: str) -> Iterator[None]:
 
 
 def describe(error: OSError) -> str:
-    """Say what the operating system refused, on which file, and what to do where that is clear."""
+    """Return what the operating system refused, on which file, and what to do where that is clear."""
     where = f"{error.filename}: " if error.filename else ""
     advice = {
         errno.ENOSPC: ": the file system is full; make room on it, or give another output",
@@ -94,7 +94,7 @@ def describe(error: OSError) -> str:
 
 
 def describe_end(code: int) -> str:
-    """Say how a process ended, such as ``was killed by SIGKILL``; a code below 0 is the signal."""
+    """Return how a process ended, such as ``was killed by SIGKILL``; a code below 0 is the signal."""
     if code >= 0:
         return f"ended with exit code {code}"
     try:

@@ -137,7 +137,7 @@ def _clear(folder: Path) -> None:
 
 
 def _drain(steps: Steps, raw: dict[str, Any], folder: Path) -> tuple[float, int, int]:
-    """Let a node hold all steps, then drain them; return the seconds, the bytes on disk, and the number of files."""
+    """Have a node hold all steps, then drain them; return the seconds, the bytes on disk, and the number of files."""
     config = {"stream": "field", "output": str(folder / "out"), "operators": {"time": ["mean"]}, "windows": ["run"]}
     xml = folder / "bbflow.xml"
     with bbflow.start_nodes(capacity=steps.bytes + 64 * MIB) as buffer:

@@ -55,7 +55,7 @@ class Hosts:
 
 
 def missing() -> str | None:
-    """Say why hosts can't be made here, or None if they can; the kernel is asked by trying."""
+    """Return why hosts can't be made here, or None if they can; the kernel is asked by trying."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     for tool, package in (("ip", "iproute2"), ("unshare", "util-linux"), ("hostname", "hostname")):

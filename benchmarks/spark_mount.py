@@ -98,7 +98,7 @@ def _mounted(texts: Path, memory: Path) -> Iterator[Path]:
 
 
 def _forget(texts: Path) -> None:
-    """Let the kernel forget what it has of the texts in memory."""
+    """Make the kernel forget what it has of the texts in memory."""
     for path in texts.iterdir():
         with path.open("rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

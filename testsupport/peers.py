@@ -77,7 +77,7 @@ class Bench:
         self._take(self.agent.expire())
 
     def wait(self, seconds):
-        """Let time pass."""
+        """Wait for some time."""
         self.clock.now_s += seconds
         self.expire()
 
@@ -133,7 +133,7 @@ class Bench:
 
 @contextmanager
 def full_file_system(bench):
-    """Let the index grow no more."""
+    """Keep the index from growing."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     size = (bench.directory / "index").stat().st_size
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))

@@ -94,7 +94,7 @@ def _selection(io: ElementTree.Element) -> Selection:
 
 
 def problems(selections: Sequence[Selection], stream: str) -> list[str]:
-    """Say what keeps a program with such an XML from landing a stream.
+    """Return what keeps a program with such an XML from landing a stream.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def _problems_of(item: Selection) -> list[str]:
 
 
 def unknown_parameters(names: Iterable[str]) -> list[str]:
-    """Say of each name that is a parameter of the engine with a slip which one may be meant."""
+    """Return of each name that is a parameter of the engine with a slip which one may be meant."""
     unknown = ((name, _meant(name)) for name in names if name.lower() not in _known())
     return [f"unknown parameter {name}: did you mean {meant}?" for name, meant in unknown if meant]
 

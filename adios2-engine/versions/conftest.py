@@ -9,7 +9,7 @@ def pytest_addoption(parser):
 
 
 def pytest_generate_tests(metafunc):
-    """Let a test run with each of them."""
+    """Run a test with each of them."""
     if "prefix" in metafunc.fixturenames:
         reason = "no ADIOS2 is named: make test-versions PREFIXES='FOLDER …'"
         none = pytest.param(None, marks=pytest.mark.skip(reason=reason))

@@ -125,7 +125,7 @@ class Program:
 
 
 def _tell(text: str) -> None:
-    """Say what went wrong; words of others in it don't act on a terminal."""
+    """Print what went wrong; words of others in it don't act on a terminal."""
     print("\n".join(map(printable, text.splitlines())), file=sys.stderr)
 
 

@@ -64,7 +64,7 @@ def _is_below(status: OverviewReply, path: str, below: str) -> bool:
 
 
 def writer_of(host: str, pid: int) -> str:
-    """Say which program has a file open for writing."""
+    """Return which program has a file open for writing."""
     name = ""
     if pid and host == socket.gethostname():
         with suppress(OSError):

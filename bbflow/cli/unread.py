@@ -17,7 +17,7 @@ def is_unread() -> bool:
 
 
 def drop() -> None:
-    """Let what was printed, and isn't written yet, go nowhere."""
+    """Discard what was printed and isn't written yet."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, STDOUT)
     os.close(nowhere)

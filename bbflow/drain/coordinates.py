@@ -56,7 +56,7 @@ def write_coordinates(first: CoordinateStep, stores: Sequence[CoordinateStore], 
 
 
 def _holes(blocks: Sequence[Block]) -> Array:
-    """Say which points of a 1-D array are in none of its blocks."""
+    """Return which points of a 1-D array are in none of its blocks."""
     found = np.ones(blocks[0].shape, bool)
     for block in blocks:
         found[block.start[0] : block.start[0] + block.count[0]] = False

@@ -73,7 +73,7 @@ class Dividing(Protocol):
 def cut_of(
     dims: Sequence[str], shape: Sequence[int], item_bytes: int, told: Dividing, where: str = "raw"
 ) -> tuple[int, ChunkGrid]:
-    """Say how a variable is divided: steps in a chunk, and the chunks of a step.
+    """Return how a variable is divided: steps in a chunk, and the chunks of a step.
 
     Parameters
     ----------

@@ -152,18 +152,18 @@ class Draining:
         return self._there
 
     def commit_late(self, attributes: Mapping[str, Any]) -> None:
-        """Let the store have the stream's attributes that have come since the first step; see `RawStore`."""
+        """Add the stream's attributes that have come since the first step; see `RawStore`."""
         if self._store is not None:
             self._store.commit_late(attributes)
 
     @property
     def lacking(self) -> list[str]:
-        """Say what the store can't have."""
+        """Return what the store can't have."""
         return [] if self._store is None else self._store.lacking
 
     @property
     def changes(self) -> list[str]:
-        """Say what isn't where it began."""
+        """Return what isn't where it began."""
         return [] if self._store is None else self._store.changes
 
     def keeps(self, number: int) -> bool:
@@ -324,7 +324,7 @@ class Draining:
         return LandedBlock(number, block, self._reader.read(node, landed, block))
 
     def take(self, batch: DrainBatch) -> None:
-        """Let a batch count that was written: the oldest one that was begun."""
+        """Commit a batch that was written: the oldest one that was begun."""
         assert self._store is not None
         oldest = self._begun[0]
         assert batch is oldest, f"steps up to {oldest.through} come before those up to {batch.through}"

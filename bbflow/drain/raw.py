@@ -188,7 +188,7 @@ class RawStore:
         return "" if is_alike else f"{type_of(like)} of shape {like.shape} after {dtype} of shape {shape}"
 
     def why_not(self, form: BlockForm) -> str:
-        """Say why a variable can't be in the store; nothing if it can."""
+        """Return why a variable can't be in the store; nothing if it can."""
         if form.name.startswith(OWN):
             return f"names that begin with {OWN} are for what bbflow adds"
         encoding = self._attributes.encoding(form.name)
@@ -280,7 +280,7 @@ class RawStore:
 
     @property
     def lacking(self) -> list[str]:
-        """Say which variables are left out from some step on, and which have a value that isn't told from holes."""
+        """Return which variables are left out from some step on, and which have a value that isn't told from holes."""
         found = ((name, self._store.metadata(name)["attributes"]) for name in sorted(self._variables))
         return self._left_out + [
             f"{told.get(NAME, name)}: {told[MIXED]} is one of its values, and stands where steps or points lack it: "

@@ -65,7 +65,7 @@ class BlockTables:
         return table_name(name) in self._store
 
     def why_not(self, form: BlockForm | Block) -> str:
-        """Say how blocks differ from those that a table has, if they do; nothing if they can be added."""
+        """Return how blocks differ from those that a table has, if they do; nothing if they can be added."""
         table = table_name(form.name)
         if table not in self._store:
             return ""

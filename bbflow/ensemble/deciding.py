@@ -70,7 +70,7 @@ class Deciding:
         return found
 
     def close(self) -> None:
-        """Let the function's process end, unless it is called now."""
+        """End the function's process, unless it is called now."""
         self._resources.close()
 
     def _call(self, standings: dict[str, str]) -> None:

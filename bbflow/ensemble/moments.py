@@ -156,12 +156,12 @@ class MomentFiles:
         return (fast if fits else slow) / f"{ledger.name}{SUFFIX}"
 
     def close(self, ledger: Ledger) -> None:
-        """Let a moment go, but for its ledger: it takes nothing more."""
+        """Release a moment, but for its ledger: it takes nothing more."""
         closed = msgspec.structs.replace(ledger, serial=ledger.serial + 1, closed=True)
         self.put(closed, 0).commit()
 
     def empty(self, ledger: Ledger) -> None:
-        """Let a moment begin anew, with nothing in it; who has folded it before folds it again."""
+        """Empty a moment; who has folded it before folds it again."""
         self.put(msgspec.structs.replace(ledger, serial=ledger.serial + 1, members={}, closed=False), 0).commit()
 
     def members_of(self, name: str) -> frozenset[str]:
@@ -236,7 +236,7 @@ class Replacement:
         return memoryview(self._map)[self._begin :] if self._map is not None else memoryview(bytearray())
 
     def commit(self) -> None:
-        """Let it count: from here on it is in the ledger, and never again."""
+        """Commit it: from here on it is in the ledger, and never again."""
         with naming(str(self._path)):
             self._moments.replace(self._temporary, self._path)
         self._moments.took(self._ledger, self._path)

@@ -32,7 +32,7 @@ def states_for(analysis: EnsembleAnalysis, sizes: Mapping[str, tuple[int, str]])
 
 
 def tell_room(analysis: EnsembleAnalysis, sizes: Mapping[str, tuple[int, str]], times: int | None) -> Iterator[str]:
-    """Say what members times times come to, and what makes that less.
+    """Yield what members times times come to, and what makes that less.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def tell_room(analysis: EnsembleAnalysis, sizes: Mapping[str, tuple[int, str]], 
 
 
 def _less(analysis: EnsembleAnalysis) -> str:
-    """Say what makes the states smaller, of what the configuration has."""
+    """Return what makes the states smaller, of what the configuration has."""
     families = [family for field in analysis.fields for item in field.keeping for family in item.families]
     ways = ["windows first (each)"] if any(field.inner.name == STEP for field in analysis.fields) else []
     ways.append("a coarser grid (space)")

@@ -116,7 +116,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def standing(self) -> Standing:
-        """Say how it is."""
+        """Return how it is."""
         if self.mark is not None and self.mark.attempt >= self.number:
             return Standing(self.mark.standing)
         if self.attempt is None:

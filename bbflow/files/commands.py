@@ -106,7 +106,7 @@ class Command(Struct, frozen=True, kw_only=True):
 
 
 class FillCommand(Command, frozen=True, tag_field="op", tag="fill", kw_only=True):
-    """Let a piece come from the shared storage."""
+    """Fetch a piece from the shared storage."""
 
     path: str
     """The object."""
@@ -128,7 +128,7 @@ class ScanCommand(Command, frozen=True, tag_field="op", tag="scan", kw_only=True
 
 
 class DiscardCommand(Command, frozen=True, tag_field="op", tag="discard", kw_only=True):
-    """Let go of what was written and never committed."""
+    """Release what was written and never committed."""
 
     version: Whole
     cut: Keys
@@ -178,7 +178,7 @@ class StopCommand(Command, frozen=True, tag_field="op", tag="stop", kw_only=True
 
 
 class MoveCommand(Command, frozen=True, tag_field="op", tag="move", kw_only=True):
-    """Give an object another name."""
+    """Rename an object."""
 
     path: str
     to: str

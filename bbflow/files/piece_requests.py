@@ -13,7 +13,7 @@ Range = Annotated[int, Meta(ge=0, le=MOST_BYTES)]
 
 
 class ReadRequest(Struct, frozen=True, tag_field="op", tag="read", kw_only=True):
-    """Give a range of a piece."""
+    """Read a range of a piece."""
 
     key: str
     offset: Count
@@ -30,14 +30,14 @@ class WriteRequest(Struct, frozen=True, tag_field="op", tag="write", kw_only=Tru
 
 
 class CutRequest(Struct, frozen=True, tag_field="op", tag="cut", kw_only=True):
-    """Let a piece end there."""
+    """Truncate a piece."""
 
     key: str
     bytes: Count
 
 
 class CopyRequest(Struct, frozen=True, tag_field="op", tag="copy", kw_only=True):
-    """Let a piece be a copy of another one's first bytes."""
+    """Copy another piece's first bytes."""
 
     key: str
     of: str

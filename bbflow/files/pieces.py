@@ -86,12 +86,12 @@ class Pieces:
             write_all(descriptor, content, offset)
 
     def cut(self, key: str, size: int) -> None:
-        """Let a file end at `size`; it is made if need be."""
+        """Truncate a file at `size`; it is made if need be."""
         with self.opened(key, make=True) as descriptor:
             os.ftruncate(descriptor, size)
 
     def copy(self, key: str, source: int, size: int) -> None:
-        """Let a file be a copy of the first bytes of another one, whose descriptor is given."""
+        """Copy the first bytes of another file, whose descriptor is given."""
         with self.opened(key, make=True) as target:
             os.ftruncate(target, 0)
             at = 0

@@ -148,7 +148,7 @@ class RmdirRequest(EntryRequest, frozen=True, tag_field="op", tag="rmdir", kw_on
 
 
 class RenameRequest(EntryRequest, frozen=True, tag_field="op", tag="rename", kw_only=True):
-    """Give something another name."""
+    """Rename something."""
 
     to_parent: Whole
     to_name: str
@@ -191,7 +191,7 @@ class CreateRequest(EntryRequest, frozen=True, tag_field="op", tag="create", kw_
 
 
 class CommitFileRequest(ClientRequest, frozen=True, tag_field="op", tag="commit", kw_only=True):
-    """Let a version count."""
+    """Commit a version."""
 
     handle: Whole
     size: Whole
@@ -249,7 +249,7 @@ class FlushRequest(PathRequest, frozen=True, tag_field="op", tag="flush", kw_onl
 
 
 class PrefetchRequest(ClientRequest, frozen=True, tag_field="op", tag="prefetch", kw_only=True):
-    """Let files come into memory."""
+    """Bring files into memory."""
 
     tasks: tuple[tuple[str, ...], ...]
     """Paths that each of them reads."""
@@ -264,7 +264,7 @@ class RefreshRequest(PathRequest, frozen=True, tag_field="op", tag="refresh", kw
 
 
 class EvictRequest(PathRequest, frozen=True, tag_field="op", tag="evict", kw_only=True):
-    """Let clean files go from memory."""
+    """Evict clean files from memory."""
 
 
 class ShutdownRequest(ClientRequest, frozen=True, tag_field="op", tag="shutdown", kw_only=True):

@@ -116,7 +116,7 @@ def run_ionode(
 
 
 def block_signals() -> None:
-    """Let the signals that end an IOnode wait for `run_ionode`; to be called before any thread is started."""
+    """Hold the signals that end an IOnode until `run_ionode`; to be called before any thread is started."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
 
 

@@ -12,7 +12,7 @@ def keep_from_dumps() -> None:
 
 
 def write_no_cores() -> None:
-    """Let neither this process nor what it starts write a core file.
+    """Keep this process, and what it starts, from writing core files.
 
     It is for one that must read in /proc/self what the kernel doesn't give to one that nobody may dump.
     """

@@ -13,7 +13,7 @@ and larger arrays than this, the most that can be said, are given back still (ma
 
 
 def keep_freed_memory() -> None:
-    """Let freed memory stay with this process, unless the user says how much."""
+    """Keep freed memory with this process, unless the user says how much."""
     with suppress(AttributeError):  # glibc alone has it
         for variable, setting in SETTINGS.items():
             if variable not in os.environ:

@@ -127,7 +127,7 @@ class HeldDirectory:
             os.unlink(_one(name), dir_fd=self.descriptor)
 
     def close(self) -> None:
-        """Let it go."""
+        """Release it."""
         os.close(self.descriptor)
 
     def __enter__(self) -> Self:

@@ -15,7 +15,7 @@ VARIABLE = "BBFLOW_RUN_NAME"
 
 
 def name_semaphores() -> None:
-    """Let the semaphores of this process, and of those that it starts, have the run's name."""
+    """Name the semaphores of this process, and of those that it starts, after the run."""
     if name := os.environ.get(VARIABLE):
         # Processes of any start method inherit it; multiprocessing has no public way.
         multiprocessing.current_process()._config["semprefix"] = f"/{name}"  # type: ignore[attr-defined]

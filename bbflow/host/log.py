@@ -7,7 +7,7 @@ from bbflow.errors import printable
 
 
 def log(text: str) -> None:
-    """Say something in one line: peers' texts in it must not look like further ones, or speak to a terminal.
+    """Log one line: peers' texts in it must not look like further ones, or speak to a terminal.
 
     Where nobody hears it, because the file system is full or a pipe's reader gone, go on.
     """

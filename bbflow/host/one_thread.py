@@ -8,7 +8,7 @@ VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 def with_one_thread() -> Mapping[str, str]:
-    """Let what this process and those that it starts import have one thread, unless the user says how many.
+    """Limit what this process and those that it starts import to one thread, unless the user says how many.
 
     Returns
     -------

@@ -53,7 +53,7 @@ class WriterPeer:
     """Where bytes came in damaged since the last `sync`."""
 
     def revoke(self) -> None:
-        """Let it write nothing more of what it was given: that may be others' in a moment."""
+        """Keep it from writing what it was given: that may be others' in a moment."""
         if self.gate:
             self.gate.revoke()
 
@@ -139,7 +139,7 @@ class WriterConnections:
         return {peer.rank: peer.transport for peer in self._peers.values() if peer.stream == stream}
 
     def count(self, stream: str, peers: Iterable[int]) -> int:
-        """Say how many of some peers write a stream."""
+        """Return how many of some peers write a stream."""
         return sum(peer in self._peers and self._peers[peer].stream == stream for peer in peers)
 
     def _peer(self, peer: int) -> WriterPeer:
@@ -187,7 +187,7 @@ class WriterConnections:
             del self._away[stream, rank]
 
     def _confirm(self, gone: WriterPeer | Away, rank: int) -> None:
-        """Let the index tell of the room that a rank has taken, instead of the link of a connection that is gone."""
+        """Note in the index the room that a rank has taken, instead of the link of a connection that is gone."""
         gone.writers.confirm(rank)
         self._offers.forget(gone.offer)
 

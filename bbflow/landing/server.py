@@ -81,7 +81,7 @@ class Server(PeerServer):
             self._deliver(self._agent.handle(peer, item))
 
     def _wait_for_room(self, error: CapacityError, tried: int) -> bool:
-        """Let all peers wait while the node's file system is full, rather than end their streams."""
+        """Make all peers wait while the node's file system is full, rather than end their streams."""
         if tried == 1:
             log(f"bbflow node {self._name}: {error}; until then it waits")
         ends = [] if self._stop_at_eof is None else [self._stop_at_eof]
@@ -89,7 +89,7 @@ class Server(PeerServer):
         return tried < RETRIES and not is_told_to_end
 
     def close(self) -> None:
-        """Let all peers go, and nobody write the pool any more."""
+        """Close all connections, so that the pool isn't written any more."""
         self._gates.close()
         super().close()
 

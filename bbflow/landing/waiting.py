@@ -45,7 +45,7 @@ class Queues:
         return waiting.alike in self._queues
 
     def add(self, waiting: Waiting) -> None:
-        """Let a request wait behind those that are alike."""
+        """Queue a request behind those that are alike."""
         self._queues.setdefault(waiting.alike, deque()).append(waiting)
 
     def remove(self, peer: int) -> None:

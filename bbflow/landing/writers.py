@@ -96,7 +96,7 @@ class Writers:
         return self._stream.ranks
 
     def open(self, asked: OpenRequest, *, is_followed: bool = False) -> Rank:
-        """Let a rank in, or in again; return how far it is.
+        """Admit a rank, or readmit it; return how far it is.
 
         Parameters
         ----------
@@ -231,7 +231,7 @@ class Writers:
         self._store.extents.give_back(self._ranks[rank].keep([]))
 
     def confirm(self, rank: int) -> None:
-        """Let the index tell of the room that a rank was offered, and has taken."""
+        """Note in the index the room that a rank was offered, and has taken."""
         if self.is_stale:
             self.withdraw(rank)
         elif offered := self._ranks[rank].offered:
@@ -395,7 +395,7 @@ class Writers:
         self._store.record(_empty_commit(self._name, rank, step))
 
     def close(self, rank: int, attributes: tuple[Attribute, ...]) -> None:
-        """Let a rank go that has written all its steps; with the last one the stream is closed."""
+        """Release a rank that has written all its steps; with the last one the stream is closed."""
         if self.is_stale:
             self.withdraw(rank)
             return

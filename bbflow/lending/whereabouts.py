@@ -97,7 +97,7 @@ class Whereabouts:
         self._busy: dict[int, str] = {}
 
     def want(self, worker: int, name: str) -> Iterator[tuple[int, Lender | None]]:
-        """Let a worker wait for a file; go through the workers whose turn it is, with where they copy it from."""
+        """Queue a worker for a file; go through the workers whose turn it is, with where they copy it from."""
         self._busy[worker] = name
         self._files.setdefault(name, _File()).waiting.append(worker)
         yield from self._turns(name)

@@ -108,7 +108,7 @@ class StreamBalance:
 
 
 def stream_balance(load: StreamLoad, rates: NodeRates) -> StreamBalance:
-    """Say what a step costs each stage, and which of them sets the pace.
+    """Return what a step costs each stage, and which of them sets the pace.
 
     Landing is part of the simulation's own step; fold and drain go on beside it, so the slowest of the three is the
     pace (the throughput of a pipeline).

@@ -116,7 +116,7 @@ def tune(peer: socket.socket) -> None:
 
 
 def raise_open_files() -> int:
-    """Let this process have as many descriptors as it may, and return how many that is."""
+    """Raise this process' limit of descriptors as far as it may go; return it."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     return most if most != resource.RLIM_INFINITY else 1 << 20

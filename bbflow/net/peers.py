@@ -195,7 +195,7 @@ class PeerServer(ABC):
         self.interrupted = True
 
     def stop_at_signals(self) -> None:
-        """Let SIGTERM and SIGINT end it."""
+        """End it by SIGTERM and SIGINT."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.interrupt())
 
@@ -349,7 +349,7 @@ class PeerServer(ABC):
             log(f"{self._title}: {''.join(traceback.format_exception(error))}")
 
     def close(self) -> None:
-        """Let all peers go."""
+        """Close all connections to peers."""
         for link in self._links.values():
             link.socket.close()
         for listener in self._listeners:

@@ -71,7 +71,7 @@ class Condition:
         return tuple(dict.fromkeys([*inner, *self.singles]))
 
     def holds(self, numbers: Mapping[str, float]) -> bool:
-        """Say whether it holds, from the numbers that its names stand for."""
+        """Return whether it holds, from the numbers that its names stand for."""
         given = {name: Steps([np.array([numbers[name]])]) for name in self.outer.variables}
         value = float(self.outer.evaluate(given)[0][0])
         return value != 0 and not np.isnan(value)

@@ -138,7 +138,7 @@ def without_missing(values: Array, encoding: Encoding) -> Array:
 
 
 def _is_outside(values: Array, lowest: Array | None, highest: Array | None) -> Array:
-    """Say which values aren't valid."""
+    """Return which values aren't valid."""
     found: Array = np.zeros(values.shape, bool)
     if lowest is not None:
         found |= values < lowest
@@ -148,7 +148,7 @@ def _is_outside(values: Array, lowest: Array | None, highest: Array | None) -> A
 
 
 def _is_any(values: Array, fills: Sequence[Array]) -> Array:
-    """Say which values are any of a few; faster than `numpy.isin`."""
+    """Return which values are any of a few; faster than `numpy.isin`."""
     found: Array = np.zeros(values.shape, bool)
     for fill in fills:
         found |= values == fill

@@ -34,7 +34,7 @@ class Steps:
         return np.stack(self.values)
 
     def valid(self) -> Array:
-        """Say which values are neither NaN nor the fill value; bool of shape (steps, points)."""
+        """Return which values are neither NaN nor the fill value; bool of shape (steps, points)."""
         return self._valid_of(self.stacked())
 
     def valid_in(self, position: int) -> Array:

@@ -137,7 +137,7 @@ class Board:
         return Announcement(token, Phase(application, file_system, now_s), now_s + lease_s)
 
     def renew(self, announcement: Announcement, lease_s: float = LEASE_S) -> Announcement:
-        """Let a phase that lasts hold for another lease from now on."""
+        """Renew the lease of a phase that lasts, from now on."""
         renewed = Announcement(announcement.token, announcement.phase, self._clock() + lease_s)
         self._write(renewed)
         return renewed

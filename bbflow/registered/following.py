@@ -26,7 +26,7 @@ def say(text: str) -> None:
 
 
 def silent(text: str) -> None:
-    """Say nothing."""
+    """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class Following:
             raise StreamError(f"stream {self._stream!r} was aborted by its writer after {self.given} complete steps")
 
     def stop(self) -> None:
-        """Let `steps` end soon as if the stream had; safe in any thread."""
+        """End `steps` soon as if the stream had ended; safe in any thread."""
         self._news.put(("", None))
 
     @property
@@ -123,7 +123,7 @@ class Following:
         return self.view.frontier + 1 - self.given
 
     def pass_through(self, number: int) -> None:
-        """Let go of the steps up to one."""
+        """Release the steps up to one."""
         for reader in self._readers.values():
             reader.request(PassRequest(step=number), DoneReply)
         self._held = {held for held in self._held if held > number}
@@ -183,7 +183,7 @@ class Following:
                 )
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         for watcher in self._watchers:
             watcher.stop()
         for reader in self._readers.values():

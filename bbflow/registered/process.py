@@ -51,7 +51,7 @@ class FunctionProcess:
             raise ConfigError(f"can't use {self._function}: {error}")
 
     def start(self, parts: Sequence[Part], environment: Mapping[str, str], *, in_pool: bool) -> None:
-        """Let the function begin with the bytes of some parts."""
+        """Start the function with the bytes of some parts."""
         assert self._process.stdin is not None
         request = {"parts": parts, "environment": environment, "in_pool": in_pool}
         with suppress(BrokenPipeError):  # `wait` tells how it died

@@ -80,7 +80,7 @@ class Feeder(threading.Thread):
         self._following: Following | None = None
 
     def close(self) -> None:
-        """Let nobody read any more, and wait for the end: a process must not end under a thread that talks to nodes."""
+        """End all reading, and wait: a process must not end under a thread that talks to nodes."""
         os.close(self.output)
         if self._following is not None:
             self._following.stop()

@@ -22,7 +22,7 @@ class DrawnAxis:
     """Of the coordinates; empty for indices."""
 
     def label(self, index: int) -> str:
-        """Say where on the axis an index is."""
+        """Return where on the axis an index is."""
         value = float(self.values[index])
         if self.kind == "plev" and self.units == "Pa":
             return f"{value / 100:g} hPa"

@@ -176,7 +176,7 @@ class Course:
     """Whether it came to an end of its own, with 0, asked or not."""
 
     def after(self, event: Event) -> "tuple[Course, tuple[Action, ...]]":
-        """Say what follows from an event."""
+        """Return what follows from an event."""
         match event:
             case SimulationEnded(code):
                 # Who could not write for want of room gets its tries anew: room may come with the simulation's end.
@@ -268,6 +268,6 @@ def exit_code(code: int) -> int:
 
 
 def _describe(code: int) -> str:
-    """Say how the process beside the simulation ended, with the cause where the code has one."""
+    """Return how the process beside the simulation ended, with the cause where the code has one."""
     cause = f" ({PASSING[code]})" if code in PASSING else ""
     return f"{describe_end(code)}{cause}"

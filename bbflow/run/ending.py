@@ -64,7 +64,7 @@ def why_stop(output: Path) -> str:
 
 
 def begin_in(output: Path) -> None:
-    """Let the results of an earlier run, with which one goes on, have no step of its own yet."""
+    """Mark the results of an earlier run, which one continues, as having no step of its own yet."""
     if (output / RESULTS).exists():
         set_attributes(output / RESULTS, bbflow_last_step=-1)
     clear(output, *written(STOP_FILE))
@@ -73,7 +73,7 @@ def begin_in(output: Path) -> None:
 def describe_ending(
     config: Path, stream: str, output: Path, course: Course, left: Left, continued: Path | None = None
 ) -> list[str]:
-    """Say where the results are, what they lack, and where that is.
+    """Return where the results are, what they lack, and where that is.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def describe_ending(
 
 
 def _told_lacking(output: Path, left: Left) -> list[str]:
-    """Say why results of an analysis that came to its end are incomplete, if they are."""
+    """Return why results of an analysis that came to its end are incomplete, if they are."""
     told = shown_attributes(output / RESULTS)
     if told.get("bbflow_status") != "incomplete":
         return []
@@ -131,7 +131,7 @@ def _told_rescued(left: Left, which: str) -> list[str]:
 
 
 def _extent(left: Left, continued: Path | None) -> str:
-    """Say how far the results go."""
+    """Return how far the results go."""
     if left.last_step >= 0:
         return f"they end with step {left.last_step}"
     if not left.spans:
@@ -150,7 +150,7 @@ def _again(config: Path, before: Path | None, store: Path, stream: str, last_ste
 def describe_held(
     config: Path, stream: str, contact: Path, course: Course, others: Sequence[str] = ()
 ) -> list[str]:  # fmt: skip
-    """Say how to get what was neither published nor rescued: it lies where the BB nodes keep it.
+    """Return how to get what was neither published nor rescued: it lies where the BB nodes keep it.
 
     Parameters
     ----------

@@ -321,7 +321,7 @@ def status_table(statuses: Sequence[StatusReply]) -> Table:
 
 
 def _ranks_of(status: StatusReply, stream: str) -> str:
-    """Say which ranks land on the node and how, in runs such as ``0-7 shm``."""
+    """Return which ranks land on the node and how, in runs such as ``0-7 shm``."""
     runs: list[tuple[int, int, str]] = []
     for rank, transport in status.streams[stream].ranks:
         if runs and (runs[-1][1], runs[-1][2]) == (rank - 1, transport):
@@ -339,7 +339,7 @@ def _named(name: str, status: str) -> Text:
 
 
 def _late(item: StreamProgress) -> Text:
-    """Say how many steps the analysis has left out for their times, if there are some."""
+    """Return how many steps the analysis has left out for their times, if there are some."""
     return Text(f", {item.late:,} left out as late" if item.late else "", style="red")
 
 

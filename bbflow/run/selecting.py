@@ -105,7 +105,7 @@ class Opens:
     """Whether the configuration selects IOs from outside."""
 
     def why_no_stream(self) -> str:
-        """Say what is known about a simulation that ended without opening the stream; empty if nothing is."""
+        """Return what is known about a simulation that ended without opening the stream; empty if nothing is."""
         seen = self._lines()
         if seen is None:
             return ""

@@ -80,7 +80,7 @@ def statuses_of(contact: Path) -> list[StatusReply]:
 
 
 def describe_left(stray: Stray, contact: Path) -> str:
-    """Say what there is of a stream on nodes that stay, and what to do with it."""
+    """Return what there is of a stream on nodes that stay, and what to do with it."""
     words = [stray.name, "--contact", str(contact)]
     return (
         f"{_named(stray)}: it stays on the BB nodes; fold it with a configuration that names it ('bbflow fold'), write "

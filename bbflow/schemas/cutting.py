@@ -32,7 +32,7 @@ class Cut:
 
     @classmethod
     def of(cls, layout: Layout, chosen: Sequence[tuple[int, BlockForm]]) -> "Cut":
-        """Say what steps become.
+        """Return what steps become.
 
         Parameters
         ----------

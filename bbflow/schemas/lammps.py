@@ -35,7 +35,7 @@ class Lammps(Stateless):
     _cuts: dict[Layout, Cut] = field(default_factory=dict)
 
     def recognises(self, names: Collection[str], attributes: Mapping[str, Any]) -> bool:
-        """Say whether it is a table of atoms of LAMMPS."""
+        """Return whether it is a table of atoms of LAMMPS."""
         return TABLE in names and STYLE in attributes and COLUMNS in attributes
 
     def attributes(self, name: str, value: Any) -> Sequence[tuple[str, Any]]:

@@ -43,7 +43,7 @@ class OpenPmd(Stateless):
     _exponents: dict[str, Sequence[float]] = field(default_factory=dict)
 
     def recognises(self, names: Collection[str], attributes: Mapping[str, Any]) -> bool:
-        """Say whether a stream has openPMD's version, or an iteration's number in a variable's name."""
+        """Return whether a stream has openPMD's version, or an iteration's number in a variable's name."""
         return VERSION in attributes or any(NUMBERED.fullmatch(name) for name in names)
 
     def attributes(self, name: str, value: Any) -> Sequence[tuple[str, Any]]:

@@ -56,7 +56,7 @@ class Schema(Protocol):
         """Variable to where its points lie, of those whose blocks have them in an order of their own."""
 
     def recognises(self, names: Collection[str], attributes: Mapping[str, Any]) -> bool:
-        """Say whether a stream is written by these conventions.
+        """Return whether a stream is written by these conventions.
 
         Parameters
         ----------

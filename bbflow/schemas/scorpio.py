@@ -67,7 +67,7 @@ class Scorpio:
     _cuts: dict[tuple[Any, ...], tuple[Cut, tuple[str, ...]]] = field(default_factory=dict)
 
     def recognises(self, names: Collection[str], attributes: Mapping[str, Any]) -> bool:
-        """Say whether any variable's name is one of SCORPIO's."""
+        """Return whether any variable's name is one of SCORPIO's."""
         return any(name.startswith((VAR, DECOMP)) for name in names)
 
     def call(self, names: Collection[str]) -> None:

@@ -31,7 +31,7 @@ class Wrf(Stateless):
     _cuts: dict[Layout, Cut] = field(default_factory=dict)
 
     def recognises(self, names: Collection[str], attributes: Mapping[str, Any]) -> bool:
-        """Say whether it is WRF: dates in `Times`, and `MemoryOrder` or `Dims` of some variable."""
+        """Return whether it is WRF: dates in `Times`, and `MemoryOrder` or `Dims` of some variable."""
         described = (name.rpartition("/")[2] for name in attributes)
         return TIMES in names and any(name in ("MemoryOrder", "Dims") for name in described)
 

@@ -64,7 +64,7 @@ class SimulatedApplication:
             self.ended.append(Phase(NAME, PFS, began_s, self._world.now_s))
 
     def slowdown(self, begin_s: float, end_s: float) -> float:
-        """Let it end, and return how long the phases whose middle lies in a span took, to one alone; NaN without any.
+        """End it, and return how long the phases whose middle lies in a span took, to one alone; NaN without any.
 
         Parameters
         ----------

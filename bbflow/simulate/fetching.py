@@ -77,7 +77,7 @@ class SimulatedFetchers:
         world.start(self._look_again_and_again())
 
     def fetch(self, file: File, wave: int, arrived: Callable[[], None]) -> None:
-        """Let a file come after those that were asked for before; call when it has."""
+        """Fetch a file after those that were asked for before; call when it is there."""
         self.diary.wanted(file)
         rank, self._asked = self._asked, self._asked + 1
         self._queue.append((FetchJob(file, wave, rank), arrived))
@@ -88,7 +88,7 @@ class SimulatedFetchers:
         return self._where[url]
 
     def stage_out(self, size_bytes: float, link: int) -> Signal:
-        """Let a file go from a BB node to the source; the signal comes when it is there."""
+        """Copy a file from a BB node to the source; the signal comes when it is there."""
         done = Signal()
         self._leaving.append((size_bytes, link, done))
         if self._uploading < UPLOADS:

@@ -46,7 +46,7 @@ class FluidGate:
         return int(self._ended_bytes + coming)
 
     def apply(self, decision: Decision) -> None:
-        """Let a decision hold for every flow, from the end of the chunks that are under way."""
+        """Apply a decision to every flow, from the end of the chunks that are under way."""
         self.decision = decision
         self._later(self._world.now_s + CHUNK_S)
 

@@ -81,7 +81,7 @@ class ComputeNodes:
         return self._next_outage_s[slot.node] - self._world.now_s
 
     def close(self) -> None:
-        """Let no node go down any more, since the workflow has ended."""
+        """End the outages of nodes, since the workflow has ended."""
         self._is_over = True
 
     def _add(self, node: int, count: int) -> None:

@@ -84,7 +84,7 @@ def _staging(events: Sequence[Event], directory: Path) -> Content:
 
 
 def _transit(events: Sequence[Event], landed: Sequence[Event]) -> Content:
-    """Let one compute node stand for all ranks of a BB node: events tell of steps, not of ranks."""
+    """Take one compute node for all ranks of a BB node: events tell of steps, not of ranks."""
     folds, drains = _kind(events, "fold"), _kind(events, "drain")
     nodes = len({event["node"] for event in folds}) or 1
     step_bytes = median(event["bytes"] for event in landed)

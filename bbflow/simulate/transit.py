@@ -191,7 +191,7 @@ class SimulatedTransit:
         return TransitOutcome(self._name, simulation_s, total_s, waited_s, held_bytes, slowdown)
 
     def _give_way(self, application: SimulatedApplication) -> None:
-        """Let all drains pass one gate, which a policy watches over as it does over the real drain's."""
+        """Put all drains behind one gate, which a policy watches over as it does over the real drain's."""
         policy = parse_policy(self._scenario.analysis.drain_policy)
         self._gate = gate = FluidGate(self.world, len(self._nodes))
         watch = Watch(

@@ -200,7 +200,7 @@ class SimulatedWorkflow:
             yield from self._move(self._bytes_at(task.outputs, stages), slot.node)
 
     def _deliver(self, task: Task, stages: Stages) -> Process:
-        """Let results, which no task reads, go to the file system; the task has ended when they are there."""
+        """Write results, which no task reads, to the file system; the task has ended when they are there."""
         for file in task.outputs:
             link = stages.place(file)
             if file.url not in self._scenario.graph.users and file.size_bytes and link is not None:

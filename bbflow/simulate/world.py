@@ -33,7 +33,7 @@ class Signal:
         self._waiting: list[Callable[[], None]] = []
 
     def come(self) -> None:
-        """Let everybody go on who waits, and who will."""
+        """Wake all that wait, and all that will."""
         self.has_come = True
         waiting, self._waiting = self._waiting, []
         for go_on in waiting:
@@ -104,7 +104,7 @@ class World:
         return len(self._capacities) - 1
 
     def start(self, process: Process) -> Signal:
-        """Let a process run from now on; the signal comes when it has ended."""
+        """Start a process; the signal comes when it has ended."""
         ended = Signal()
 
         def go_on() -> None:
@@ -134,7 +134,7 @@ class World:
     def flow(
         self, size_bytes: float, *through: int, limit: float = math.inf, count: int = 1, weight: float = 1.0
     ) -> Flow:
-        """Let bytes flow.
+        """Move bytes.
 
         Parameters
         ----------
@@ -174,7 +174,7 @@ class World:
         return max(float(self._left[flow.row] - self._rates[flow.row] * (self.now_s - self._moved_s)), 0.0)
 
     def run(self, until: Signal | None = None) -> None:
-        """Let time pass until a signal comes, or until nothing is left to do.
+        """Advance time until a signal comes, or until nothing is left to do.
 
         Raises
         ------
@@ -213,7 +213,7 @@ class World:
         return used
 
     def _move(self) -> None:
-        """Let all flows come as far as they are now."""
+        """Bring all flows as far as they are now."""
         if self.now_s > self._moved_s:
             self._left -= self._rates * (self.now_s - self._moved_s)
             self._moved_s = self.now_s

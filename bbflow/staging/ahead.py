@@ -190,7 +190,7 @@ class _Rehearsal:
         return self._planned
 
     def _end(self, tasks: Sequence[Task]) -> None:
-        """Let a wave's tasks make their files and be final; what nobody needs any more may go.
+        """Have a wave's tasks make their files and be final; what is needed no more may go.
 
         What they have made goes last: where it is copied elsewhere first, the next files would wait for that.
         """

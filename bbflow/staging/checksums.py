@@ -50,5 +50,5 @@ class Checking:
 
     @property
     def difference(self) -> str:
-        """Say how it differs."""
+        """Return how it differs."""
         return f"its {self._algorithm} is {self._hash.hexdigest()}, but {self._digits} was expected"

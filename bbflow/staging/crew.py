@@ -42,12 +42,12 @@ class Crew:
         return self.working < self.threads
 
     def begin(self) -> None:
-        """Let a thread begin a batch."""
+        """Begin a thread's batch."""
         self._is_alone = self.working == 0
         self.working += 1
 
     def end(self, files: int, elapsed_s: float, cpu_s: float) -> None:
-        """Let a thread end its batch, and learn from it.
+        """End a thread's batch, and learn from it.
 
         Parameters
         ----------

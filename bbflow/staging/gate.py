@@ -81,7 +81,7 @@ class Gate:
         return next_chunk_bytes(math.inf, self._decision.bytes_per_s)
 
     def apply(self, decision: Decision) -> None:
-        """Let a decision hold for every chunk from now on."""
+        """Apply a decision to every chunk from now on."""
         with self._changed:
             if decision.bytes_per_s != self._decision.bytes_per_s:
                 self._next_s = -math.inf
@@ -89,7 +89,7 @@ class Gate:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Let nothing pass any more: who waits, and who comes, gets `Closed`."""
+        """Close the gate: who waits, and who comes, gets `Closed`."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -81,7 +81,7 @@ def check_names(names: Mapping[str, str]) -> None:
 
 
 def link_tree(directory: Path, names: Mapping[str, str], places: Mapping[str, Path]) -> Path:
-    """Let staged files be found under their own paths, by links; links to files that have gone go.
+    """Link staged files under their own paths; links to files that have gone go.
 
     Parameters
     ----------

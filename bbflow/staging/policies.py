@@ -56,14 +56,14 @@ class Policy(ABC):
     """After this many seconds of phases without a break, transfers go on as if there were none."""
 
     def decide(self, situation: Situation) -> Decision:
-        """Say what transfers may do now."""
+        """Return what transfers may do now."""
         if situation.phases and situation.delayed_s >= self.max_delay_s:
             return Decision(reason=f"delayed for {self.max_delay_s:g} s, the most that is allowed")
         return self.choose(situation)
 
     @abstractmethod
     def choose(self, situation: Situation) -> Decision:
-        """Say what transfers may do, as long as they haven't been delayed too long."""
+        """Return what transfers may do, as long as they haven't been delayed too long."""
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         kind = type(self)
@@ -184,7 +184,7 @@ def names(situation: Situation) -> str:
 
 
 def before_predicted(situation: Situation, confidence: float) -> Decision:
-    """Let nothing begin that can't end before the next phase; if that doesn't come in time, take no notice."""
+    """Begin nothing that can't end before the next phase; if that doesn't come in time, take no notice."""
     next_one = situation.predicted
     if next_one is None or next_one.confidence < confidence:
         return Decision()
@@ -194,7 +194,7 @@ def before_predicted(situation: Situation, confidence: float) -> Decision:
 
 
 def paced_before_predicted(situation: Situation, limit: float, confidence: float) -> Decision:
-    """Let what can end before the next phase begin; when that is due, go on at the pace that it would allow.
+    """Begin what can end before the next phase; when that is due, continue at the pace that it would allow.
 
     A chunk at full speed that runs into the phase would slow it down by itself.
     """

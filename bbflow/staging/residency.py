@@ -123,7 +123,7 @@ class Residency:
         self.changes += not arrives or made or not self._coming
 
     def release(self, url: str) -> None:
-        """Let a file go that a task made here, as soon as it has no user left."""
+        """Release a file that a task made here, as soon as it has no user left."""
         self._entries[url].made = False
         self._settle(url)
         self.changes += 1
@@ -165,7 +165,7 @@ class Residency:
         self._coming -= entry.state is FileState.COMING
 
     def _settle(self, url: str) -> None:
-        """Let a file be idle, or not, from now on."""
+        """Mark a file as idle, or not, from now on."""
         if not self._entries[url].may_go or url in self._users:
             self._unidle(url)
         elif url not in self._idle:

@@ -80,7 +80,7 @@ class Shelf:
         self._lock = os.fdopen(held, "rb", buffering=0)
 
     def close(self) -> None:
-        """Let another process use the directory."""
+        """Unlock the directory for other processes."""
         self._lock.close()
 
     def path(self, url: str) -> Path:
@@ -110,7 +110,7 @@ class Shelf:
         return any(os.path.lexists(f"{self._base}/{part}/{identity}") for part in ("files", "partial"))
 
     def put(self, note: Note, content: bytes) -> Path:
-        """Let a small file appear that nothing is there of: in one go, by as few system calls as can be."""
+        """Publish a small file that nothing is there of: in one go, by as few system calls as can be."""
         self.write_note(note)
         identity = _identity(note.url)
         partial, folder = f"{self._base}/partial/{identity}", f"{self._base}/files/{identity}"
@@ -122,7 +122,7 @@ class Shelf:
         return Path(path)
 
     def finish(self, url: str) -> Path:
-        """Let a file that is whole appear."""
+        """Publish a file that is whole."""
         path = self._with_folder(url)
         self.partial(url).replace(path)
         return path

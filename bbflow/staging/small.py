@@ -21,7 +21,7 @@ class SmallPlaces(Protocol):
         """Whether anything is there of a file."""
 
     def put(self, note: Note, content: bytes) -> Path:
-        """Let a file appear whole, and note what it is a copy of."""
+        """Publish a file whole, and note what it is a copy of."""
 
 
 def copy_batch(files: Sequence[File], sources: Sources, shelf: SmallPlaces, gate: Gate, rank: int) -> SmallBatch:

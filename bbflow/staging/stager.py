@@ -181,7 +181,7 @@ class Stager:
         return future
 
     def final(self, key: str) -> None:
-        """Say that a task will never run again; unless others use its files, they may go.
+        """Declare that a task will never run again; unless others use its files, they may go.
 
         What it has made on the BB stays until it is released.
         """
@@ -199,7 +199,7 @@ class Stager:
         self._settle(settled)
 
     def release(self, url: str) -> None:
-        """Let a file go that a task made, once no known task uses it."""
+        """Release a file that a task made, once no known task uses it."""
         with self._lock:
             self._made.discard(url)
             settled = self._perform(self._waves.release(url))
@@ -352,7 +352,7 @@ class Stager:
         return copy_batch(files, self._sources, self._shelf, self.gate, rank)
 
     def _fetched(self, fetched: Sequence[Fetched]) -> None:
-        """Let the plan go on after a transfer, or after several; a fetcher calls this."""
+        """Continue the plan after a transfer, or after several; a fetcher calls this."""
         self._diary.copied(fetched)
         with self._lock:
             settled: _Settled = []

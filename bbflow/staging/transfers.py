@@ -41,7 +41,7 @@ class Places(Protocol):
         """Note what is going to be copied."""
 
     def finish(self, url: str) -> Path:
-        """Let a file that is whole appear."""
+        """Publish a file that is whole."""
 
 
 class Transfer:

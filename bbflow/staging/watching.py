@@ -32,7 +32,7 @@ class Gated(Protocol):
         """Of everything that has begun to be transferred."""
 
     def apply(self, decision: Decision) -> None:
-        """Let a decision hold from now on."""
+        """Apply a decision from now on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,7 +141,7 @@ class Waves:
         return self._arrived(file.url) + self._advance()
 
     def release(self, url: str) -> list[Action]:
-        """Let a file go that a task made: nobody needs it, or it has been staged out."""
+        """Release a file that a task made: it isn't needed, or has been staged out."""
         if url in self._bb:
             self._bb.release(url)
         return self._advance()

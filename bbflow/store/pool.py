@@ -168,7 +168,7 @@ def map_pool(path: str) -> mmap.mmap:
 
 
 def forget_pools(paths: Iterable[str] = ()) -> None:
-    """Let go of pools that are done with, and of all whose node is gone: the last array that looks at one unmaps it."""
+    """Release pools that are done with, and of all whose node is gone: the last array that looks at one unmaps it."""
     done = set(paths)
     for path, (inode, _) in _pools.copy().items():  # in one step: others map meanwhile
         if path in done or not is_file(path, inode):

@@ -130,7 +130,7 @@ class PlainStore(Protocol):
         """Remove a file, if it is what is known of it; one that isn't there is removed already."""
 
     def move(self, url: str, to: str, known: Expected, over: Expected) -> Facts | None:
-        """Give a file another name in the same store, if it is what is known of it, in place of just `over`.
+        """Rename a file in the same store, if it is what is known of it, in place of just `over`.
 
         Returns
         -------

@@ -213,7 +213,7 @@ class ObjectStore:
         return self._weak[bucket]
 
     def _try_conditions(self, url: str) -> str:
-        """Say which condition a server has ignored, or doesn't know."""
+        """Return which condition a server has ignored, or doesn't know."""
         other = Expected((1, '"0123456789abcdef0123456789abcdef"'))
         store, key = self._open(url)
         with self._refusals(url):

@@ -236,7 +236,7 @@ def _status(error: BaseException | None) -> int | None:
 
 @contextmanager
 def _committed(file: Any) -> Iterator[Any]:
-    """Let what fsspec writes appear whole, or not at all."""
+    """Publish what fsspec writes whole, or not at all."""
     try:
         yield file
         file.close()

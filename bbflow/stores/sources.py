@@ -78,11 +78,11 @@ class Sources:
         self._store(url).remove(url, known)
 
     def move(self, url: str, to: str, known: Expected, over: Expected) -> Facts | None:
-        """Give a file another name in the same store, if it is what is known of it, in place of just `over`."""
+        """Rename a file in the same store, if it is what is known of it, in place of just `over`."""
         return self._store(url).move(url, to, known, over)
 
     def weakness(self, url: str) -> str:
-        """Say what a store can't check in the same instant in which it writes; empty if it can."""
+        """Return what a store can't check in the same instant in which it writes; empty if it can."""
         return self._store(url).weakness(url)
 
     def clear(self, url: str) -> bool:

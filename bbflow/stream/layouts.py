@@ -223,7 +223,7 @@ class Layout:
 
 
 def kept_by_layout(function: Callable[..., T]) -> Callable[..., T]:
-    """Let a function of a layout, and of further values, find its result once for as long as the layout is there.
+    """Cache the result of a function of a layout, and of further values, for as long as the layout is there.
 
     A stream on a thousand nodes has a thousand layouts: a cache of some number of them would hold too many, or too few.
     """

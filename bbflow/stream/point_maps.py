@@ -57,7 +57,7 @@ class PointMap:
         return cls(name, shape, own.size, digest, str(file))
 
     def is_same(self, shape: tuple[int, ...], places: Array) -> bool:
-        """Say whether a map that is told again is this one: much cheaper than to `keep` it again."""
+        """Return whether a map that is told again is this one: much cheaper than to `keep` it again."""
         return shape == self.shape and bool(np.array_equal(_places(self.file), places))
 
     @property

@@ -25,7 +25,7 @@ class Outcome:
 
 
 def mark_incomplete(output: Path, *why: str) -> None:
-    """Let a run's results say that they aren't all, and why, beside what they say already."""
+    """Mark a run's results as incomplete, and why, beside what they say already."""
     results = output / "results.zarr"
     if any(why) and results.exists():
         said = shown_attributes(results).get("bbflow_failure", "")

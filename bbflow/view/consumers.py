@@ -199,7 +199,7 @@ class Consumers:
         return {node: tuple(own.step for own in steps if own.step > after) for node, steps in shown.items()}
 
     def give_up(self) -> None:
-        """Let the nodes end the stream, since ranks that have not opened it never will.
+        """Have the nodes end the stream, since ranks that have not opened it never will.
 
         Raises
         ------
@@ -210,7 +210,7 @@ class Consumers:
             client.request(GiveUpRequest(stream=self._stream), DoneReply)
 
     def drop(self, unaware: Collection[str], hear: Callable[[Sequence[str]], None]) -> None:
-        """Let the nodes forget the stream, which is folded and drained.
+        """Have the nodes forget the stream, which is folded and drained.
 
         Parameters
         ----------

@@ -53,7 +53,7 @@ class Lease:
             return pinned
 
     def unpin(self, node: str, steps: Iterable[int]) -> None:
-        """Let go of some steps."""
+        """Release some steps."""
         with self._lock:
             self._client(node).request(UnpinRequest(steps=tuple(sorted(steps))), DoneReply)
             self._pins[node].difference_update(steps)

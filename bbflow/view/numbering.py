@@ -46,7 +46,7 @@ class Numbering:
         return self._landed[at], self._last[at]
 
     def let_go(self, step: int) -> None:
-        """Let go of landed steps that are done before one that is done."""
+        """Release landed steps that are done before one that is done."""
         at = max(bisect_right(self._last, step) - 1, 0)
         del self._landed[:at], self._last[:at]
 

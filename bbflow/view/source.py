@@ -46,7 +46,7 @@ class Source:
         return vars(self) | {"_lease": None, "_pools": set()}
 
     def close(self) -> None:
-        """Let go of the steps, as soon as no array looks at them any more."""
+        """Release the steps, as soon as no array looks at them any more."""
         self._closed, self._lease = True, None
         forget_pools(self._pools)
 

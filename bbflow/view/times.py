@@ -190,7 +190,7 @@ def told_by(parts: Parts, variable: str) -> ToldTime | None:
 
 @kept_by_layout
 def singles_of(layout: Layout, variable: str) -> tuple[tuple[int, str], ...]:
-    """Say which of a step's values are of a variable, the last one that each rank has Put, and of which types."""
+    """Return which of a step's values are of a variable, the last one that each rank has Put, and of which types."""
     forms = ((number, layout.forms[at]) for number, at in enumerate(layout.singles))
     last = {form.rank: (number, form.type) for number, form in forms if form.name == variable}
     return tuple(own for _, own in sorted(last.items()))

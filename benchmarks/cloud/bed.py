@@ -105,7 +105,7 @@ class Bed:
 
 
 def missing() -> str | None:
-    """Say why the figures can't be taken here, or None if they can."""
+    """Return why the figures can't be taken here, or None if they can."""
     if not os.access("/dev/fuse", os.R_OK | os.W_OK):
         return "there is no /dev/fuse"
     if shutil.which("versitygw") is None:

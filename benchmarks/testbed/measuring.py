@@ -72,7 +72,7 @@ def _repetition(bed: Bed, number: int) -> list[Run]:
 
 @contextmanager
 def ended_by_signal() -> Iterator[None]:
-    """Let SIGTERM and Ctrl-C (which the background jobs of a shell ignore) end the block, so that all is taken down."""
+    """End the block by SIGTERM and Ctrl-C (which a shell's background jobs ignore), so that all is taken down."""
 
     def end(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)

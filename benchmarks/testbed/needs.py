@@ -30,7 +30,7 @@ def server_name() -> str:
 
 
 def missing() -> str | None:
-    """Say why the test bed can't be set up here, or None if it can; the kernel is asked by trying."""
+    """Return why the test bed can't be set up here, or None if it can; the kernel is asked by trying."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     for tool in ("ip", "tc"):

@@ -33,7 +33,7 @@ def set_rate(hosts: Hosts, rate_bits_per_s: int) -> None:
 
 
 def queue_for_many(hosts: Hosts) -> None:
-    """Let very many connections share the link: its device's own queue takes 32 packets.
+    """Make the link's queue long enough for very many connections: its device's own takes 32 packets.
 
     Each of TCP BBR's connections keeps at least four under way; with more than the queue takes, one of them may get
     nothing through for half a minute, and ends.

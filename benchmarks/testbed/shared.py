@@ -29,7 +29,7 @@ exit $code
 
 
 def shared_lacking() -> str | None:
-    """Say why there can be no shared file system here, or None."""
+    """Return why there can be no shared file system here, or None."""
     for tool in ("sshfs", "socat", "rsync"):
         if shutil.which(tool) is None:
             return f"{tool} is missing: apt install {tool}"

@@ -61,7 +61,7 @@ class BurstBufferMixin(ParslExecutor):
             raise
 
     def submit(self, func: Any, resource_specification: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        """Let a task start whose files are there; it has ended when its results are in their own places."""
+        """Start a task whose files are there; it has ended when its results are in their own places."""
         results = self.staging.launch(kwargs.get("outputs", []), [kwargs.get("stdout"), kwargs.get("stderr")])
         if self._node_settings is not None:
             func = on_node(func, args, kwargs, self._node_settings, self.burst_buffer)

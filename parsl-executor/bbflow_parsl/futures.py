@@ -74,7 +74,7 @@ def when_all_done(futures: list[Future[Any]], then: Callable[[], None]) -> None:
 
 
 def settle(future: Future[Any], done: Sequence[Future[Any]]) -> None:
-    """Let a future have the first error of others, or the last one's result."""
+    """Settle a future with the first error of others, or the last one's result."""
     errors = [error for each in done if (error := each.exception()) is not None]
     if errors:
         future.set_exception(errors[0])

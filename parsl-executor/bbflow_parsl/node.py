@@ -265,7 +265,7 @@ class WorkerNode:
 
 
 def _let_appear(entry: Path, path: Path) -> Path:
-    """Let an entry have its file, whole."""
+    """Publish an entry's file, whole."""
     found = entry / WHOLE / path.name
     found.parent.mkdir(exist_ok=True)
     return path.replace(found)

@@ -100,7 +100,7 @@ class NodeFiles:
             self._remove(victims or [])
 
     def rename(self, name: str, new: str) -> None:
-        """Let an entry be known by another name, unless there is one of that name."""
+        """Rename an entry, unless there is one of that name."""
         with locked(self._directory / "room"), suppress(OSError):
             if not self.entry(new).exists():
                 self.entry(name).rename(self.entry(new))

@@ -66,7 +66,7 @@ class NodeTask:
             yield inputs | {route.url: node.output_path(name, route) for name, route in outputs.items()}
 
     def _direct(self) -> Places:
-        """Let a task have its files where they are for all nodes."""
+        """Direct a task to its files where they are for all nodes."""
         for route in (*self.inputs, *self.outputs):
             if "://" in route.place:
                 raise ConfigError(f"{route.place} has no room on the node, and can't be used directly: give it more")

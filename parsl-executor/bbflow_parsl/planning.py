@@ -92,7 +92,7 @@ class TaskStaging:
         return self._versions.setdefault(url, version) == version
 
     def _place_copy(self, arrived: Future[Locations], file: StagedFile) -> None:
-        """Let the task read the copy, unless its source has changed or gone: then that is the task's own business."""
+        """Direct the task to the copy, unless its source has changed or gone: then that is the task's own business."""
         url = absolute(file.file_obj.url)
         is_local = local_path(url) is not None
         try:
@@ -170,7 +170,7 @@ def version_of(url: str) -> Version | None:
 
 
 def read_in_place(file: StagedFile) -> None:
-    """Let the task read a file where it is; Parsl itself would end its path at a ``#`` or ``?``."""
+    """Direct the task to a file where it is; Parsl itself would end its path at a ``#`` or ``?``."""
     path = local_path(file.file_obj.url)
     if path is not None and {"#", "?"} & set(str(path)):
         file.file_obj.local_path = str(path)
@@ -181,7 +181,7 @@ def _source(url: str, version: Version | None) -> File:
 
 
 def _move_to(place: Place, file: StagedFile) -> None:
-    """Let the task read what another made; that is in its own place if it was written there directly."""
+    """Direct the task to what another made; that is in its own place if it was written there directly."""
     if place.state is not FileState.GONE:
         file.file_obj.local_path = str(place.path)
         if not place.is_result:

@@ -111,7 +111,7 @@ class BurstBufferStaging(Staging, RepresentationMixin):
         return place.staged_out if is_result else None
 
     def launch(self, outputs: Iterable[Any], streams: Iterable[Any]) -> list[Place]:
-        """Let a task that starts now write elsewhere what has no room on the burst buffer.
+        """Direct a task that starts now to write elsewhere what has no room on the burst buffer.
 
         Parameters
         ----------

@@ -59,7 +59,7 @@ class Catalog:
         return next((entry for entry in self.entries if self.key(entry) == key), None)
 
     def put(self, key: tuple[str, ...], entry: Mapping[str, Any] | None) -> None:
-        """Let an entry be as given: what is equal stays as it is written. None removes it."""
+        """Set an entry: what is equal stays as it is written. None removes it."""
         there = self.get(key)
         if there is None:
             if entry is not None:

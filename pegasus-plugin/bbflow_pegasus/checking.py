@@ -13,7 +13,7 @@ MODE = "pegasus.data.configuration"
 
 
 def faults(files: Files) -> Iterator[str]:
-    """Say what is missing or wrong, one line each; nothing if all is as it should be.
+    """Yield what is missing or wrong, one line each; nothing if all is as it should be.
 
     Raises
     ------
@@ -33,7 +33,7 @@ def faults(files: Files) -> Iterator[str]:
 
 
 def site_faults(files: Files) -> Iterator[str]:
-    """Say what is missing or wrong of the burst buffer's site, one line each: with such nothing can be planned.
+    """Yield what is missing or wrong of the burst buffer's site, one line each: with such nothing can be planned.
 
     Raises
     ------

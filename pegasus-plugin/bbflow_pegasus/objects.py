@@ -58,7 +58,7 @@ def set_environment(sites: SiteCatalog, name: str, environment: Mapping[str, str
 
 
 def add_transformation(transformations: TransformationCatalog, entry: Mapping[str, Any]) -> None:
-    """Let a program be one of Pegasus's own at some sites.
+    """Make a program one of Pegasus's own at some sites.
 
     Raises
     ------

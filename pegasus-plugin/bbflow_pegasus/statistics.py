@@ -74,7 +74,7 @@ def _url(place: TransferPlace) -> str:
 
 
 def generate_checksums(requests: Sequence[Request], environment: Mapping[str, str]) -> None:
-    """Let pegasus-integrity compute the checksums that Pegasus wants of staged files.
+    """Have pegasus-integrity compute the checksums that Pegasus wants of staged files.
 
     Raises
     ------

@@ -70,7 +70,7 @@ class Target:
         return self._path.exists() or self.partial(url).exists()
 
     def put(self, note: Note, content: bytes) -> Path:
-        """Let the file appear whole; one that came in one piece needs no note, for it is as soon copied again."""
+        """Publish the file whole; one that came in one piece needs no note, for it is as soon copied again."""
         self._write(lambda: self.partial(note.url).write_bytes(content))
         return self.finish(note.url)
 
@@ -83,7 +83,7 @@ class Target:
         self._write(lambda: write_note(self._note, note))
 
     def finish(self, url: str) -> Path:
-        """Let the whole file appear."""
+        """Publish the whole file."""
         if self._source is not None:
             self.partial(url).chmod(stat.S_IMODE(self._source.stat().st_mode) & 0o777)
         self.partial(url).replace(self._path)

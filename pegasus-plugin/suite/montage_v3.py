@@ -59,14 +59,14 @@ class Tiles(ThreadingHTTPServer):
     """Doesn't mind clients that have read enough."""
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
 
 class Quiet(SimpleHTTPRequestHandler):
     """Serves tiles and says nothing."""
 
     def log_message(self, *words: object) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
 
 def serve(tiles: Path) -> str:

@@ -32,7 +32,7 @@ def wishes_of(script: int, pool: Pool | None = None) -> Wishes:
 
 
 def check(script: int, pool: Mapping[str, Any] | None, *, may_read: bool) -> bool:
-    """Say what is wrong with a job script.
+    """Return what is wrong with a job script.
 
     Parameters
     ----------

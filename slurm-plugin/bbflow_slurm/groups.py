@@ -50,7 +50,7 @@ class ControlGroup:
         return self
 
     def join(self) -> None:
-        """Let the calling process belong to it."""
+        """Put the calling process into it."""
         descriptor = os.open(self.path / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
         os.write(descriptor, b"0")
         os.close(descriptor)

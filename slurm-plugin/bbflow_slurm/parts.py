@@ -31,7 +31,7 @@ def end(facts: Facts) -> bool:
 
 
 def fail(facts: Facts) -> None:
-    """Let the job fail, if it has a stream."""
+    """Fail the job, if it has a stream."""
     stream = _stream(facts)
     if stream.is_wanted:
         stream.fail(facts["reason"])

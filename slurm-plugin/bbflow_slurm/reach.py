@@ -56,7 +56,7 @@ class Reach:
             self._check_name(host)
 
     def enforce(self) -> None:
-        """Let all further connections of this process go nowhere else; that can't be taken back."""
+        """Restrict all further connections of this process to these; that can't be taken back."""
         os.environ["AWS_METADATA_ENDPOINT"] = _NOWHERE  # a host's role in a cloud is no user's
         resolve = socket.getaddrinfo
 

@@ -71,11 +71,11 @@ class JobStream:
         write_whole(self.folder / "analysis", str(analysis).encode())
 
     def allow(self, variables: Mapping[str, str]) -> None:
-        """Let the job begin, whose tasks get these variables."""
+        """Start the job, whose tasks get these variables."""
         write_whole(self.folder / "ready", "".join(f"{name}={value}\n" for name, value in variables.items()).encode())
 
     def fail(self, reason: str) -> None:
-        """Let the job fail, with a reason that its user sees; the first one counts."""
+        """Fail the job, with a reason that its user sees; the first one counts."""
         if not self.is_settled:
             write_whole(self.folder / "failed", f"{reason}\n".encode())
 

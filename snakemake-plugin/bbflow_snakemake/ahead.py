@@ -145,7 +145,7 @@ def _first_of(futures: Iterable["Future[Locations]"]) -> Locations:
 
 
 def link(path: Path, copy: Path, changed_s: float) -> None:
-    """Let a copy be found at a path, by a link as old as its source: Snakemake compares them."""
+    """Link a copy at a path, by a link as old as its source: Snakemake compares them."""
     temporary = path.with_name(f".{path.name}.link")
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(copy)

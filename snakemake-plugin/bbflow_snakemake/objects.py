@@ -93,7 +93,7 @@ class StorageObject(StorageObjectRead, StorageObjectWrite, StorageObjectGlob, St
         return None if facts is None else facts.checksum
 
     def retrieve_object(self) -> None:
-        """Let the file be found under its local path: by a link if it was fetched ahead, else it is copied now."""
+        """Put the file under its local path: by a link if it was fetched ahead, else it is copied now."""
         facts, path = self._facts(), self.local_path()
         if facts is None:
             self.provider.copies.fetch_tree(self.query, path)
@@ -123,7 +123,7 @@ class StorageObject(StorageObjectRead, StorageObjectWrite, StorageObjectGlob, St
         self.provider.known.forget(self.query)
 
     def touch(self) -> None:
-        """Let it be as new as now: in an object store it is written again, as there is no other way."""
+        """Make it as new as now: in an object store it is written again, as there is no other way."""
         path = local_path(self.query)
         if path is None:
             self._write_again()

@@ -31,7 +31,7 @@ def parent_of(url: str) -> str | None:
 
 
 def refusal(query: str) -> str | None:
-    """Say why a query is none; None if it is one. It may have wildcards."""
+    """Return why a query is none; None if it is one. It may have wildcards."""
     if not query or _ONLY_SCHEME.match(query):
         return "it names no file: write a path, or a URL such as s3://bucket/key"
     scheme = _SCHEME.match(query)

@@ -70,7 +70,7 @@ class BurstBufferStorage(StorageProviderBase):
 
     @classmethod
     def is_valid_query(cls, query: str) -> StorageQueryValidationResult:
-        """Say whether a query, which may have wildcards, names a file."""
+        """Return whether a query, which may have wildcards, names a file."""
         reason = refusal(query)
         return StorageQueryValidationResult(query, reason is None, reason)
 

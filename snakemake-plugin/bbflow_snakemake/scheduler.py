@@ -84,7 +84,7 @@ class Scheduler(SchedulerBase):
         return now == self._most
 
     def _end(self, known: set[Any], is_idle: bool) -> None:
-        """Let go of jobs that are finished; of those that have failed, once nothing runs any more."""
+        """Release jobs that are finished; of those that have failed, once nothing runs any more."""
         for job in list(self._coming):
             if all(self.dag.finished(each) for each in single_jobs(job)) or (is_idle and job not in known):
                 self._coming.pop(job).final()

@@ -77,7 +77,7 @@ class _Server(socketserver.ThreadingTCPServer):
         self.peers: set[socket.socket] = set()
 
     def end(self) -> None:
-        """Let go of everybody."""
+        """Release everybody."""
         self.server_close()
         for peer in list(self.peers):
             peer.close()

@@ -114,7 +114,7 @@ def _is_whole(name: str) -> bool:
 def shared_room(
     shuffles: Shuffles, capacity_bytes: int, resize: Callable[[int], None], events: EventLog
 ) -> Iterator[None]:
-    """Let shuffles and inputs share the BB for as long as the block lasts.
+    """Share the BB between shuffles and inputs for as long as the block lasts.
 
     Parameters
     ----------

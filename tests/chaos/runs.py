@@ -199,7 +199,7 @@ class Run:
 
 
 def kind_of(process: psutil.Process) -> str | None:
-    """Say what a process is: analysis, rescue, agent, worker; None for others and the simulation's."""
+    """Return what a process is: analysis, rescue, agent, worker; None for others and the simulation's."""
     words = command_of(process)
     if not words or any(name in Path(words[0]).name for name in SIMULATION):
         return None

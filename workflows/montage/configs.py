@@ -43,7 +43,7 @@ def staged_config(workers: int, run_directory: Path, burst_buffer: BurstBufferSe
 def staged_buffer(
     directory: str, capacity: str, survey: str, output: str, events: EventLog | None
 ) -> BurstBufferSettings:
-    """Say what goes over the burst buffer: the tiles in, the mosaic out; what is between stays there.
+    """Return what goes over the burst buffer: the tiles in, the mosaic out; what is between stays there.
 
     Parameters
     ----------

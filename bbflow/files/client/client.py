@@ -240,7 +240,7 @@ class FilesClient(Masters):
             return file.pread(file.size, 0)
 
     def write(self, path: str, content: bytes) -> None:
-        """Let a file have just these bytes."""
+        """Write a file of just these bytes."""
         with self.open(path, "w") as file:
             file.pwrite(content, 0)
 
@@ -273,11 +273,11 @@ class FilesClient(Masters):
         self.each(path, FileReply, lambda below: RefreshRequest(path=below))
 
     def evict(self, path: str = "/") -> int:
-        """Let what the shared storage has go from memory, below a path; return its bytes."""
+        """Evict what the shared storage has, below a path; return its bytes."""
         return sum(reply.bytes for reply in self.each(path, EvictReply, lambda below: EvictRequest(path=below)))
 
     def prefetch(self, tasks: Iterable[str | Iterable[str]], slots: int = 0, lookahead: int = 1) -> int:
-        """Let files come into memory, in this order, and stay until somebody has read them; return how many.
+        """Bring files into memory, in this order, to stay until somebody has read them; return how many.
 
         Parameters
         ----------

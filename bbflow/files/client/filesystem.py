@@ -128,7 +128,7 @@ class BurstBufferFileSystem(AbstractFileSystem):  # type: ignore[misc]
             return file.pread(max(last - first, 0), first)
 
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **_: Any) -> None:
-        """Let a file have just these bytes; directories above it are made."""
+        """Write a file of just these bytes; directories above it are made."""
         if self._intrans:
             with self.open(path, "xb" if mode == "create" else "wb") as deferred:
                 deferred.write(value)
@@ -202,12 +202,12 @@ class DeferredFile(io.BufferedRandom):
         self._client, self._beside, self._path = client, beside, path
 
     def commit(self) -> None:
-        """Let it appear, in place of what is there."""
+        """Publish it, in place of what is there."""
         self.close()
         self._client.rename(self._beside, self._path)
 
     def discard(self) -> None:
-        """Let nothing have happened."""
+        """Undo it all."""
         self.close()
         with suppress(FileNotFoundError):
             self._client.unlink(self._beside)

@@ -258,7 +258,7 @@ class OpenFile:
             self._session.on_node(name, partial(Caller.write, key=key, offset=begin + at, content=part))
 
     def truncate(self, size: int) -> None:
-        """Let the file end at `size`.
+        """Truncate the file at `size`.
 
         Raises
         ------

@@ -55,7 +55,7 @@ class FileStream(io.RawIOBase):
         return count
 
     def truncate(self, size: int | None = None) -> int:
-        """Let it end at a size, or at the position."""
+        """Truncate it at a size, or at the position."""
         size = self._at if size is None else size
         self._file.truncate(size)
         return size

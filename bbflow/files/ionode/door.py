@@ -46,7 +46,7 @@ class Door:
         self._unproven, self._most_unproven = 0, min(max(most // 2, 1), MOST_UNPROVEN)
 
     def run(self) -> None:
-        """Let clients in for as long as the listener is open."""
+        """Accept clients for as long as the listener is open."""
         while self._listener.fileno() >= 0:
             with self._changed:
                 self._changed.wait_for(self._may_let_in)

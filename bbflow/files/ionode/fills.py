@@ -74,7 +74,7 @@ class Fills:
                 threading.Thread(target=self._run, args=(chunks, passage), name=name, daemon=True).start()
 
     def begin(self, fill: Fill, *, urgent: bool) -> None:
-        """Let a piece come."""
+        """Fetch a piece."""
         with self._changed:
             self._pieces.begin(fill.key, fill.size)
             fill.missing = set(range(-(-fill.size // CHUNK_BYTES)))

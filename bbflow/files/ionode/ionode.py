@@ -132,7 +132,7 @@ class IoNode:
         }
 
     def start(self) -> None:
-        """Let clients in, in threads of its own."""
+        """Accept clients, in threads of its own."""
         most = raise_open_files() // INSIDE_PART
         for listener, meet in ((self._unix, self._meet_here), (self._tcp, self._meet_elsewhere)):
             door = Door(listener, most, meet, self._serve)

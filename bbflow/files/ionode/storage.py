@@ -174,7 +174,7 @@ class Storage:
         self._store.move(url, f"{url.rpartition('/')[0]}/{aside}", known, Expected(None))
 
     def weakness(self, path: str) -> str:
-        """Say what can't be checked here in the instant in which it is changed; empty if all can."""
+        """Return what can't be checked here in the instant in which it is changed; empty if all can."""
         try:
             return self._store.weakness(self.url(path))
         except Exception:  # what was done here is done, whatever a trial says
@@ -214,7 +214,7 @@ class Storage:
         return [file for file in whole if file.size_bytes is not None], directories
 
     def refusal(self) -> str | None:
-        """Say why nothing could be read or written here now; None if nothing is known to be wrong.
+        """Return why nothing could be read or written here now; None if nothing is known to be wrong.
 
         Raises
         ------
@@ -251,7 +251,7 @@ class Storage:
         persist(attempt, url, self._retry, failed=failed)
 
     def move(self, path: str, to: str, facts: tuple[int, str], over: Seen, failed: Failed = _ignore) -> tuple[int, str]:
-        """Give an object another name; return its size and version as they are then.
+        """Rename an object; return its size and version as they are then.
 
         Where the other name has it already, an answer was lost before.
 

@@ -247,7 +247,7 @@ def zeros(size: int) -> Iterator[bytes]:
 
 
 def _failed(answer: Answer) -> Failed:
-    """Let the master know of attempts that have failed, while they are repeated here."""
+    """Report failed attempts to the master, while they are repeated here."""
     return lambda reason: answer(TaskAnswer(done=False, error=reason))
 
 

@@ -68,11 +68,11 @@ class Call(Generic[R_co]):
         self.records += records
 
     def undecide(self) -> None:
-        """Let nothing count of what was being decided."""
+        """Discard what was being decided."""
         self.records, self.changes = [], Changes()
 
     def wait(self, event: Event, error: OSError, timeout_s: float, now_s: float) -> NoReturn:
-        """Let the request be tried again when something has happened.
+        """Have the request tried again when something has happened.
 
         Raises
         ------
@@ -143,12 +143,12 @@ class Core:
             ))  # fmt: skip
 
     def _cut(self, inode: Inode) -> Inode:
-        """Say how long the pieces of a file are to be that has none: whoever opens it divides by that."""
+        """Return how long the pieces of a file are to be that has none: whoever opens it divides by that."""
         is_uncut = inode.kind == FILE and not inode.piece_bytes
         return replace(inode, piece_bytes=self.options.piece_bytes) if is_uncut else inode
 
     def commit(self, *records: Record) -> None:
-        """Let something be so from now on: each record is stored, if it is to last, and applied; nobody else does that.
+        """Commit records: each is stored, if it is to last, and applied; no other code does that.
 
         What is stored reaches the disk before any message goes out that follows from it (`Master.take_out`).
         """
@@ -162,7 +162,7 @@ class Core:
                 self.drop(freed)
 
     def count(self, call: AnyCall) -> None:
-        """Let what a request has decided count."""
+        """Apply what a request has decided."""
         if call.records:
             # Taken out first: the next part of a request that is `Unfinished` must not let these count again.
             records, call.records = call.records, []
@@ -190,7 +190,7 @@ class Core:
         return events
 
     def finish(self, call: AnyCall, reply: FileReply) -> None:
-        """Let a request that was `Deferred` have its reply."""
+        """Reply to a request that was `Deferred`."""
         self._finished.append((call, reply))
 
     def take_finished(self) -> list[tuple[AnyCall, FileReply]]:
@@ -294,7 +294,7 @@ class Core:
                 node.place(key, size)
 
     def grant(self, session: Session, name: str, size: int) -> None:
-        """Let a session have room on a node, or less of it (a negative size)."""
+        """Grant a session room on a node, or take some back (a negative size)."""
         session.room[name] = session.room.get(name, 0) + size
         if name in self.nodes:
             self.nodes[name].grant(size)

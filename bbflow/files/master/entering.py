@@ -50,7 +50,7 @@ class Entering:
         self._fleet, self._once, self._ended = fleet, once, ended
 
     def join(self, peer: int, asked: JoinSessionRequest) -> None:
-        """Let a connection be another one of a session."""
+        """Add a connection to a session."""
         core = self._core
         session = core.sessions.by_name.get(asked.session)
         if session is None:
@@ -65,7 +65,7 @@ class Entering:
             core.send(peer, NodesNotice(nodes=self._fleet.told()))
 
     def enter(self, peer: int, asked: SessionRequest, uid: int | None) -> None:
-        """Let a connection begin a session, or come back to it.
+        """Begin a session on a connection, or resume it.
 
         Parameters
         ----------

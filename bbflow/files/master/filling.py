@@ -42,11 +42,11 @@ class Filling:
         return self._held
 
     def hold(self, inos: Iterable[int]) -> None:
-        """Let files that are prefetched stay until somebody has read them."""
+        """Keep prefetched files until somebody has read them."""
         self._held.update(inos)
 
     def let_loose(self, ino: int) -> None:
-        """Let a file go as any other one: somebody has read it, or nobody will."""
+        """Treat a file as any other one from now on: it has been read, or never will be."""
         self._held.discard(ino)
 
     def begin(self, call: AnyCall, inode: Inode) -> bool:
@@ -174,7 +174,7 @@ class Filling:
             self._core.happened(FillBegunEvent(inode.ino))
 
     def let_go(self, inode: Inode) -> None:
-        """Let a file's bytes go from memory; the shared storage has them."""
+        """Drop a file's bytes from memory; the shared storage has them."""
         writer = self._core.image.writer(inode.ino)
         if writer is not None:  # it must not commit a version that goes on from bytes which aren't here
             self._core.commit(HandleRecord(replace(writer, is_cut_off=True)))
@@ -189,13 +189,13 @@ class Filling:
         return inode.kind == FILE and bool(inode.ring and inode.pieces) and inode.state == "clean" and not is_used
 
     def evict(self, ino: int) -> None:
-        """Let a file's bytes go, if nobody uses them."""
+        """Drop a file's bytes, if they are in no use."""
         inode = self._core.image.inodes.get(ino)
         if inode is not None and self._may_go(inode):
             self.let_go(inode)
 
     def make_room(self, node: Node, size: int, spare: Collection[int] = ()) -> None:
-        """Let clean files go from a node until this many bytes come free; write back if they are too few.
+        """Evict clean files from a node until this many bytes come free; write back if they are too few.
 
         The least recently used ones go first; after them those that were prefetched and that nobody has read.
 

@@ -133,7 +133,7 @@ class Fleet:
         return True
 
     def give_up(self) -> Changes:
-        """Let go of what lies on nodes that have been away for too long; return what clients must forget."""
+        """Release what lies on nodes that have been away for too long; return what clients must forget."""
         changes, core = Changes(), self._core
         for node in core.nodes.values():
             if not node.is_lost(core.clock(), core.options.node_loss_s):

@@ -351,7 +351,7 @@ class Master:
         self._tell_nodes()
 
     def _ended(self, session: Session, changes: Changes) -> None:
-        """Let nobody wait for a session that has ended, and tell the others what went with it."""
+        """End all waits for a session that has ended, and tell the others what went with it."""
         self._tellings.let_go(session.name)
         self._tellings.tell(None, changes, lambda: None)
 

@@ -103,7 +103,7 @@ class Namespace(Image):
         return events, _dropped(before, inode.pieces)
 
     def _name(self, before: Inode | None, inode: Inode) -> list[Event]:
-        """Let an inode have another name; a new one that has the old one already keeps it."""
+        """Rename an inode; a new one that has the old name already keeps it."""
         if before is not None:
             self._unname(before)
         if not inode.parent:
@@ -231,7 +231,7 @@ class Namespace(Image):
             self._pins[key] = self._pins.get(key, 0) + 1
 
     def _unpin(self, pieces: Pieces, ino: int) -> list[str]:
-        """Let piece files go again; return those that neither a handle nor the file needs."""
+        """Unpin piece files; return those that neither a handle nor the file needs."""
         free = []
         for key in keys_of(pieces):
             self._pins[key] -= 1

@@ -240,7 +240,7 @@ class FileOpening:
             self._close_well(call, handle, discard=call.asked.dirty)
 
     def undo(self, session: Session, given: Given) -> None:
-        """Let go of what a reply gave that its client doesn't wait for any more."""
+        """Release what a reply gave that its client doesn't wait for any more."""
         handle = self._core.image.handle(session.name, given.handle)
         if handle is not None:
             call = Call(0, session, ClientRequest(), session.who)
@@ -284,7 +284,7 @@ class FileOpening:
         return records
 
     def _discarded(self, inode: Inode, handle: Handle) -> list[Record]:
-        """Let go of what was written and not committed: whole piece files, and what was appended to the last one."""
+        """Release what was written and not committed: whole piece files, and what was appended to the last one."""
         last = len(handle.pieces) - 1
         version, size = handle.pieces[last] if handle.pieces else (0, 0)
         grown = ((key_of(version, last), size),) if version and not inode.is_cut else ()

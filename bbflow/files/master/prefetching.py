@@ -56,7 +56,7 @@ class Prefetching:
         self._prefetches: list[Prefetch] = []
 
     def begin(self, tasks: Sequence[Iterable[Inode]], slots: int = 0, lookahead: int = 1) -> int:
-        """Let the files of tasks come, in their order; return how many.
+        """Fetch the files of tasks, in their order; return how many.
 
         Parameters
         ----------

@@ -103,7 +103,7 @@ class ReadingAhead:
             names -= len(oldest.names)
 
     def _begin(self, run: ReadRun, directory: int, host: str) -> None:
-        """Let files come as far as the window and the bytes allow."""
+        """Fetch files as far as the window and the bytes allow."""
         core = self._core
         left_bytes = min(MOST_BYTES, sum(node.capacity for node in core.nodes.values()) // CAPACITY_SHARE)
         for position in range(run.last + 1, min(run.last + 1 + run.window, len(run.names))):
@@ -117,7 +117,7 @@ class ReadingAhead:
                 run.reached = position + 1
 
     def _start(self, inode: Inode, host: str) -> bool:
-        """Let a file come if it isn't there; return whether there is room."""
+        """Fetch a file if it isn't there; return whether there is room."""
         if not inode.is_cold or not inode.size:
             return True
         try:

@@ -120,7 +120,7 @@ class Replicas:
         return is_whole
 
     def _fetch(self, inode: Inode, index: int, key: str, node: Node, size: int) -> bool:
-        """Let a node get a copy of a piece; return whether it can now."""
+        """Have a node get a copy of a piece; return whether it can now."""
         source = self._elsewhere(inode, index, node.name)
         if source is None or node.peer is None or node.free_bytes < pages(size):
             return False
@@ -170,7 +170,7 @@ class Replicas:
         )
 
     def _replace(self, inode: Inode, name: str) -> None:
-        """Let others have what a lost node had of a file, if they have room for it; its writer knows the old ring."""
+        """Give others what a lost node had of a file, if they have room for it; its writer knows the old ring."""
         up = [node for node in self._core.nodes.values() if node.peer is not None]
         best = sorted(up, key=lambda node: (node.name in inode.ring, -node.free_bytes))
         rings = rings_without(inode.ring, inode.replicas, name, [node.name for node in best])

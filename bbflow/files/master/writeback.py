@@ -249,7 +249,7 @@ class WriteBack:
         return at == ino and len(seen) > 1
 
     def _forget_failures(self) -> None:
-        """Let go of what was refused under names that nothing is to have any more."""
+        """Release what was refused under names that nothing is to have any more."""
         image = self._core.image
         due = {path for path, failure in self.failures.items() if failure.again_s <= self._core.clock()}
         if due:
@@ -311,7 +311,7 @@ class WriteBack:
         return path in self._unsure or (path in doomed and doomed[path] is None)
 
     def _give_way(self, ino: int, path: str) -> None:
-        """Let a file have a name that says so: somebody else has written an object by its own, which stays."""
+        """Rename a file so that it says so: somebody else has written an object by its own name, which stays."""
         core, inode = self._core, self._core.image.inodes.get(ino)
         self.failures.pop(path, None)
         self._unsure.discard(path)
@@ -350,7 +350,7 @@ class WriteBack:
         return inode.ino in self._core.image.dirty and self._core.image.path(inode) == path
 
     def _look_anew(self, path: str) -> None:
-        """Let the directory of an object be looked at when it is used next."""
+        """Have the directory of an object looked at when it is used next."""
         above = self._nearest(path.rpartition("/")[0]) if "/" in path else self._core.image.root
         if above.kind == DIRECTORY:
             self.changes.add(directories=(above.ino,))

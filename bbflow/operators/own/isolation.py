@@ -53,11 +53,11 @@ class Child:
         return self._process.poll() is None
 
     def close(self) -> None:
-        """Let it end."""
+        """End it."""
         let_end(self._process)
 
     def close_if_idle(self) -> bool:
-        """Let it end unless it is called now, which may take any time; return whether it has."""
+        """End it unless it is called now, which may take any time; return whether it has ended."""
         is_idle = self._lock.acquire(blocking=False)
         if is_idle:
             self.close()
@@ -127,7 +127,7 @@ def call(origin: Origin, target: Any, method: str, *arguments: Any, **keys: Any)
 
 @atexit.register
 def close_all() -> None:
-    """Let all processes of users' code end."""
+    """End all processes of users' code."""
     with _lock:
         for child in _children.values():
             child.close()

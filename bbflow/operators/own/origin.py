@@ -33,7 +33,7 @@ class Origin:
         return f"{self.module}:{self.attribute}"
 
     def make_importable(self) -> None:
-        """Let this process find the module where it was found first."""
+        """Have this process find the module where it was found first."""
         if self.directory:
             look_in(self.directory)
 
@@ -58,7 +58,7 @@ BESIDE: ContextVar[str] = ContextVar("BESIDE", default="")
 
 @contextmanager
 def reading(directory: str) -> Iterator[None]:
-    """Let relative paths in what is read meanwhile begin in a directory, that of a configuration file."""
+    """Resolve relative paths in what is read meanwhile from a directory, that of a configuration file."""
     token = BESIDE.set(directory)
     try:
         yield
@@ -68,7 +68,7 @@ def reading(directory: str) -> Iterator[None]:
 
 @contextmanager
 def importing_nothing() -> Iterator[None]:
-    """Let no code of the user's be imported meanwhile, on hosts where it isn't to run."""
+    """Keep code of the user's from being imported meanwhile, on hosts where it isn't to run."""
     token = NOTHING.set(True)
     try:
         yield
@@ -86,7 +86,7 @@ UNTRUSTED: ContextVar[str] = ContextVar("UNTRUSTED", default="")
 
 @contextmanager
 def naming_no_code(where: str) -> Iterator[None]:
-    """Let no name in what is read meanwhile stand for code: somebody else may have written it there.
+    """Take no name in what is read meanwhile for code: somebody else may have written it there.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def check_may_name(text: str) -> None:
 
 
 def look_in(directory: str) -> None:
-    """Let this process find modules in a directory too, after all others."""
+    """Have this process look for modules in a directory too, after all others."""
     if directory not in sys.path:
         sys.path.append(directory)
 

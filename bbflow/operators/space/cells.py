@@ -128,7 +128,7 @@ def uncrossed(corners: Array) -> Array:
 
 
 def crosses(begin: Array, end: Array, other_begin: Array, other_end: Array) -> Array:
-    """Say whether two sides cross: the ends of each lie on both sides of the other."""
+    """Return whether two sides cross: the ends of each lie on both sides of the other."""
     normal, other = np.cross(begin, end), np.cross(other_begin, other_end)
     return np.asarray(
         _apart(dot(other_begin, normal), dot(other_end, normal)) & _apart(dot(begin, other), dot(end, other))
@@ -136,7 +136,7 @@ def crosses(begin: Array, end: Array, other_begin: Array, other_end: Array) -> A
 
 
 def _apart(one: Array, other: Array) -> Array:
-    """Say whether points lie on two sides of a plane, further from it than rounding takes them."""
+    """Return whether points lie on two sides of a plane, further from it than rounding takes them."""
     return np.asarray((np.minimum(one, other) < -ON_A_LINE) & (np.maximum(one, other) > ON_A_LINE))
 
 

@@ -22,7 +22,7 @@ CRS = "crs"
 
 
 def described(mesh: Mesh, taken: frozenset[str]) -> Described:
-    """Say how a mesh is written.
+    """Return how a mesh is written.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ Version = tuple[Path, int, int]
 
 
 def version_of(path: Path, what: str) -> Version:
-    """Say which file it is.
+    """Return which file it is.
 
     Raises
     ------

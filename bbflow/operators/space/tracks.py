@@ -61,7 +61,7 @@ class Track:
         return places // self.factor if self.factor else np.zeros_like(places)
 
     def has_all_of(self, first: int, size: int, places: Array) -> bool:
-        """Say whether places are all that the result's places first to first + size come from."""
+        """Return whether places are all that the result's places first to first + size come from."""
         if not self.factor:
             return len(places) == self.places
         return len(places) == min((first + size) * self.factor, self.places) - first * self.factor

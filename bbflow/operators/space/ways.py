@@ -302,12 +302,12 @@ WAYS: Mapping[str, Way] = {
 
 
 def _any_in_step(found: Array) -> Array:
-    """Say of each step whether anything in it is true."""
+    """Return of each step whether anything in it is true."""
     return np.asarray(found.reshape(len(found), -1).any(axis=1))
 
 
 def _has(fill: Array | None, values: Array) -> Array:
-    """Say of each step whether the fill value is there: most steps of most variables that have one lack it."""
+    """Return of each step whether the fill value is there: most steps of most variables that have one lack it."""
     return np.zeros(len(values), bool) if fill is None else _any_in_step(np.equal(values, fill))
 
 

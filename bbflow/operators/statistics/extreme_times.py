@@ -41,7 +41,7 @@ class ExtremeTime(Family):
         return {name: np.where(taken, right[name], values) for name, values in left.items()}
 
     def _beats(self, block: Array, time: Array, known: Views) -> Array:
-        """Say where values are better than the known ones, or as good and earlier; NaN never is."""
+        """Return where values are better than the known ones, or as good and earlier; NaN never is."""
         better = block < known["value"] if self.extreme == "min" else block > known["value"]
         earlier = time < known["time"]
         if earlier.any():

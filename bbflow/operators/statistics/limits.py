@@ -53,7 +53,7 @@ class ValueLimits:
         return None if lowest is None or highest is None or lowest > highest else (lowest, highest)
 
     def within(self, steps: Steps) -> Array:
-        """Say which values are within; bool of shape (steps, points)."""
+        """Return which values are within; bool of shape (steps, points)."""
         values = steps.values
         met = np.zeros((len(values), values[0].size if len(values) else 0), bool)
         interval = self.interval(values[0].dtype) if len(values) else None

@@ -245,7 +245,7 @@ def shows_gaps(times: Array, attributes: Mapping[str, Any]) -> bool:
 
 
 def _why(unit: str, error: Exception) -> str:
-    """Say what is wrong with units that cftime doesn't take."""
+    """Return what is wrong with units that cftime doesn't take."""
     if unit in UNEVEN:
         return f"{unit} differ in length there; let the program write days or hours since a date"
     return str(error)

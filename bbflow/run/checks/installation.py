@@ -166,7 +166,7 @@ def check_port() -> Finding:
 
 
 def check_extras(name: str = "bbflow") -> list[Finding]:
-    """Say which extras are whole, and which lack packages."""
+    """Return which extras are whole, and which lack packages."""
     try:
         requires = importlib.metadata.requires(name) or []
     except importlib.metadata.PackageNotFoundError:

@@ -144,7 +144,7 @@ def _totals(
 
 
 def _batches(config: Config, step: SeenStep, clock: Clock) -> Iterator[Finding]:
-    """Say which windows end with each step: steps are folded one by one then, at 10 to 20 ms of the driver each."""
+    """Yield which windows end with each step: steps are folded one by one then, at 10 to 20 ms of the driver each."""
     windows = {window.name: window for item in config.diagnostics.values() for window in item.windows}
     windows |= {window.name: window for item in config.diagnostics.values() for window in item.inner_windows}
     interval_s = None if clock.by_steps or step.interval is None else step.interval * clock.unit_s

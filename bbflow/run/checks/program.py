@@ -127,7 +127,7 @@ def check_program(command: Sequence[str]) -> list[Finding]:
 
 
 def why_unseen(command: Sequence[str]) -> str:
-    """Say why nothing was seen of a program's Opens, as far as its files tell."""
+    """Return why nothing was seen of a program's Opens, as far as its files tell."""
     unseen = "no process of it was seen to open anything with ADIOS2"
     reasons = [item.text for item in check_program(command) if item.kind != FINE]
     return f"{unseen} ({'; '.join(reasons)})" if reasons else unseen
@@ -151,7 +151,7 @@ def _finding(path: Path) -> Finding:
 
 
 def _hindrance(path: Path, elf: Elf) -> str:
-    """Say what keeps the engine out of a program for certain; empty if nothing does."""
+    """Return what keeps the engine out of a program for certain; empty if nothing does."""
     mode = path.stat().st_mode
     if elf.bits != 64:
         return f"{path} is a program of {elf.bits} bits; the engine has 64"

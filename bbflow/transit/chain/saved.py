@@ -293,7 +293,7 @@ class StateWriter:
             file.write(np.ascontiguousarray(values).tobytes())
 
     def finish(self) -> SavedState:
-        """Let the file appear, whole and on disk."""
+        """Publish the file, whole and on disk."""
         with self.state.path.open("r+b") as file:
             checked = _checksum(file, self.state.begin)
             size, check = self.state.data_bytes, zlib.crc32(self._header)

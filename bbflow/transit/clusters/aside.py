@@ -9,7 +9,7 @@ YIELDING = 5
 
 
 def yield_to_folds() -> None:
-    """Let this thread come after those that fold, for as long as it lives."""
+    """Make this thread yield to those that fold, for as long as it lives."""
     thread = threading.get_native_id()  # Linux has priorities for each thread
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + YIELDING)

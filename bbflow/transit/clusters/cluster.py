@@ -44,7 +44,7 @@ class SubmittedTask(Protocol[T_co]):
         """Wait, and return what it has raised."""
 
     def release(self) -> None:
-        """Let it not be run again, whoever still has this; its result can't be had any more."""
+        """Keep it from being run again, whoever still has this; its result is gone."""
 
 
 class Cluster(Protocol):

@@ -98,7 +98,7 @@ class DaskTask:
             return found
 
     def release(self) -> None:
-        """Let it not be run again, whoever still has this."""
+        """Keep it from being run again, whoever still has this."""
         self.future.release()
 
 

@@ -30,7 +30,7 @@ def results_of(tasks: Sequence[SubmittedTask[Any]]) -> list[Any]:
 
 
 def let_go(tasks: Iterable[SubmittedTask[Any]]) -> None:
-    """Let tasks not be run again, whoever still has these; there are no results to be had any more."""
+    """Keep tasks from being run again, whoever still has these; their results are gone."""
     for task in tasks:
         task.release()
 

@@ -100,7 +100,7 @@ class CallStage:
 
     @property
     def errors(self) -> list[str]:
-        """Say which functions failed."""
+        """Return which functions failed."""
         return [calling.error for calling in self._all if calling.error]
 
     @property
@@ -188,7 +188,7 @@ class CallStage:
         calling.tasks = TaskBatch(self._run.cluster, call, call_function, [((call,), host)], self._run.wake)
 
     def take(self, seen: Seen) -> None:
-        """Let calls count that are done; functions of spans are called once more with those that were shown again."""
+        """Commit calls that are done; functions of spans are called once more with those that were shown again."""
         for window, index in seen.shown:
             for calling in self._spans:
                 if calling.function.window == window:
@@ -258,7 +258,7 @@ class CallStage:
             self._run.log.add("stop", why=why)
 
     def _tell(self) -> None:
-        """Let the nodes know which steps are done."""
+        """Tell the nodes which steps are done."""
         done = min((calling.done for calling in self._steps), default=math.inf)
         done = int(min(done, self._run.view.frontier))
         if self._steps and done > self._told:

@@ -103,7 +103,7 @@ class DrainStage(PacedStage):
             )
 
     def _submit(self, batch: DrainBatch) -> None:
-        """Let a batch be written, each share of the files when the batch before has written its part of them."""
+        """Have a batch written, each share of the files when the batch before has written its part of them."""
         self._chained = 1 if self.idle else self._chained + 1
         works = [((work,), self._hosts[work.share]) for work in batch.works]
         before = self._before()
@@ -127,7 +127,7 @@ class DrainStage(PacedStage):
         return RawStep(number, math.nan if at is None else at, parts)
 
     def take(self, seen: Seen) -> None:
-        """Let the batches count whose tasks are done, in their order."""
+        """Commit the batches whose tasks are done, in their order."""
         while self._begun:
             done: list[Drained] | None = self._begun[0].results()
             if done is None:

@@ -34,11 +34,11 @@ class Inbox:
         self._closed = False
 
     def wake(self) -> None:
-        """Let the loop look at its tasks."""
+        """Make the loop look at its tasks."""
         self.queue.put((None, None))
 
     def stop(self) -> None:
-        """Let the loop end."""
+        """End the loop."""
         self.queue.put((None, STOP))
 
     def live(self, timeout_s: float) -> "xr.Dataset":
@@ -95,7 +95,7 @@ class Inbox:
             answer.put(dataset)
 
     def close(self) -> None:
-        """Let nobody wait any more."""
+        """End all waits."""
         self._closed = True  # first: who asks after that is found below, or sees it
         while not self.queue.empty():
             source, what = self.queue.get()

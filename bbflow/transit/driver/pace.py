@@ -37,7 +37,7 @@ class Pace:
         self._last, self._began_s = -1, -LONGEST_S
 
     def wait_s(self, ready: ReadySteps, now_s: float) -> float:
-        """Say how long to wait before these steps become a batch; 0 for not at all."""
+        """Return how long to wait before these steps become a batch; 0 for not at all."""
         is_left_over = ready.first <= self._last
         if is_left_over or ready.full or ready.bytes >= self._enough_bytes:
             return 0.0

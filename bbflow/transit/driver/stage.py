@@ -55,7 +55,7 @@ class DriverStage(Protocol):
         """Every step up to this one is done with for good; the nodes know it."""
 
     def take(self, seen: Seen) -> None:
-        """Let count what is done."""
+        """Commit what is done."""
 
     def begin(self, seen: Seen) -> None:
         """Begin what there is to do, if it is time for it."""
@@ -93,7 +93,7 @@ class PacedStage:
         """After this long it may be time to begin a batch, whatever else happens (seconds)."""
 
     def submit_ready(self, get_ready: Callable[[str], None]) -> list[SubmittedTask[None]]:
-        """Let workers get ready for what comes; gives what must be kept until then."""
+        """Prepare workers for what comes; return what must be kept until then."""
         return [
             self.run.cluster.submit(get_ready, node.pool, host=node.host, done=self.run.wake)
             for node in self.run.nodes.values()

@@ -49,7 +49,7 @@ class Attendance:
         return frozenset(name for name, count in self._absent.items() if count == self.steps)
 
     def described(self, unasked: Collection[str] = ()) -> list[str]:
-        """Say which fields were in some steps only, those that were in equally many in one line.
+        """Return which fields were in some steps only, those that were in equally many in one line.
 
         Parameters
         ----------

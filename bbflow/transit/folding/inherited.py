@@ -46,7 +46,7 @@ class Inherited:
         return state_layout_of(diagnostic, slot.level, np.dtype(self.dtype), count)
 
     def free(self, start: tuple[int, ...], count: tuple[int, ...]) -> Array:
-        """Say which points of a region aren't taken; bool of the region's shape."""
+        """Return which points of a region aren't taken; bool of the region's shape."""
         free = np.ones(count, bool)
         for first, size in self.taken:
             axes = zip(first, size, start, count, strict=True)

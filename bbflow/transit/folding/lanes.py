@@ -91,7 +91,7 @@ class Lanes:
         return Path(path).name.startswith(f"{self.run}-{self.epoch}-")
 
     def let_go(self, keys: Iterable[ShardKey]) -> None:
-        """Let others have the places of shards that have no states any more."""
+        """Free the places of shards that have no states any more."""
         for key in keys:
             lane, room = self._known.pop(key, (None, None))
             for level, extent in room.extents.items() if room else ():

@@ -86,7 +86,7 @@ class Losses:
 
     @property
     def described(self) -> list[str]:
-        """Say what was lost."""
+        """Return what was lost."""
         told = sorted(self.nodes - {part.node for part in self.parts})
         before = "was lost before its states were copied: its points lack the steps so far"
         bare = [f"BB node {node} {before}" for node in told]

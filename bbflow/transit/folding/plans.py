@@ -102,7 +102,7 @@ class FoldPlan:
         return np.stack([self.roster.rows["offsets"][rows, at], self.sizes[rows, at]], axis=1)
 
     def ready_work(self, living: Mapping[str, int], ahead: int) -> ReadyWork:
-        """Say which files the lane's next batches need, if they lie as this one.
+        """Return which files the lane's next batches need, if they lie as this one.
 
         Parameters
         ----------

@@ -41,7 +41,7 @@ class Roll:
 
 
 def plan_roll(level: str, windows: Sequence[Window], old: Keys, new: Keys, slots: Iterable[StateSlot]) -> Roll:
-    """Say what becomes of the states of a level.
+    """Return what becomes of the states of a level.
 
     Parameters
     ----------

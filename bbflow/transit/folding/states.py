@@ -306,7 +306,7 @@ def _unmap_gone() -> None:
 
 
 def forget_gone() -> None:
-    """Let go of what this process has mapped and locked on nodes that are gone."""
+    """Release what this process has mapped and locked on nodes that are gone."""
     _unmap_gone()
     for guards in (_making, _folding):
         for path in guards.copy():

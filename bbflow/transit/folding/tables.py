@@ -491,7 +491,7 @@ class CountedStates:
         return [state for own in found for state in own.rows()]
 
     def put(self, states: States) -> None:
-        """Let new states of a lane's shards count, instead of what there was of them in whatever other tables."""
+        """Commit new states of a lane's shards, instead of what there was of them in whatever other tables."""
         if not len(states.roster):
             return
         digest = states.roster.digest
@@ -509,7 +509,7 @@ class CountedStates:
         self._tables[digest] = states
 
     def drop(self, diagnostics: Collection[str]) -> list[ShardState]:
-        """Let go of the states of some diagnostics, and return them."""
+        """Release the states of some diagnostics, and return them."""
         gone = [state for state in self if state.key.diagnostic in diagnostics]
         tables = [table.without(diagnostics) for table in self.tables]
         self._tables = {table.roster.digest: table for table in tables if len(table.roster)}

@@ -176,7 +176,7 @@ class Copying:
         return [f"{self._error}{rest}"]
 
     def _lost(self) -> list[str]:
-        """Say which files have gone that had moved: nobody else has them."""
+        """Return which files have gone that had moved: nobody else has them."""
         try:
             return list(self._gone())
         except Exception as error:  # as above
@@ -243,7 +243,7 @@ class Copying:
         return known is None or _bytes_in(store) >= 2 * known.left_bytes
 
     def _move(self, store: Path) -> None:
-        """Let go of files that are complete, and have arrived."""
+        """Release files that are complete, and have arrived."""
         known = self._known.get(store)
         if known is None or not known.root:
             return

@@ -145,7 +145,7 @@ def _storable(value: Any) -> Any:
 
 
 def encoding_of(array: xr.Variable) -> Mapping[str, Any]:
-    """Say how a variable is stored: results can be missing, coordinates can't."""
+    """Return how a variable is stored: results can be missing, coordinates can't."""
     result = "bbflow_operator" in array.attrs
     missing = np.array(np.nan, array.dtype) if result and array.dtype.kind == "f" else None
     return {"_FillValue": missing} | (DEFLATE if array.ndim > 1 else {})

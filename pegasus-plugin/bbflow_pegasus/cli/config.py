@@ -1,4 +1,4 @@
-"""Let Pegasus stage through a burst buffer: its catalogs and properties change, the workflow doesn't.
+"""Make Pegasus stage through a burst buffer: its catalogs and properties change, the workflow doesn't.
 
 Shows what it changes, then asks. It can be said again with other settings, and taken back by --undo.
 

@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def with_staging_site(words: Sequence[str]) -> list[str]:
-    """Let jobs of all sites stage through the burst buffer, unless the words say something else."""
+    """Have jobs of all sites stage through the burst buffer, unless the words say something else."""
     if _value(words, "--staging-site") is not None:
         return list(words)
     conf = _conf(words)
@@ -90,7 +90,7 @@ def _value(words: Sequence[str], *names: str) -> str | None:
 
 
 def _plan_then_wave(planner: str, words: list[str], reason: str) -> int:
-    """Let Pegasus plan as it does, and return the waves to what comes of it."""
+    """Have Pegasus plan as it does, and return the waves to what comes of it."""
     if any(word in _SUBMITTING for word in words):
         raise ConfigError(f"{reason}, so waves are made after planning: plan without --submit, then pegasus-run")
     print(f"{reason}: the workflow gets its waves after planning", file=sys.stderr)

@@ -122,7 +122,7 @@ class _Rewriting:
             self._change(file, text)
 
     def _make(self, name: str, found: list[tuple[str, Entry]]) -> None:
-        """Let a job do what others did for some files; Pegasus's own jobs before and after those wait the same way."""
+        """Make a job do what others did for some files; Pegasus's own jobs before and after those wait the same way."""
         planned = self._planned
         jobs = dict.fromkeys(job for job, _ in found)
         self._made[name] = (next(iter(jobs)), [entry for _, entry in found])

@@ -31,7 +31,7 @@ def like(text: str, name: str, stem: str, new: str, new_stem: str) -> str:
 
 
 def with_checksums(text: str, instead: Mapping[str, Iterable[str]]) -> str:
-    """Let a job get other files of checksums.
+    """Give a job other files of checksums.
 
     Parameters
     ----------

@@ -167,7 +167,7 @@ class _Drawing:
         return names
 
     def _use(self, number: int, wave: PlannedWave) -> None:
-        """Let jobs wait for who brings their files, and note that they use them."""
+        """Make jobs wait for who brings their files, and note that they use them."""
         for job in (self.facts.jobs[key] for key in wave.tasks):
             for file in dict.fromkeys(job.inputs):
                 if file in self._brought:
@@ -179,7 +179,7 @@ class _Drawing:
                     self._last[file] = number
 
     def _gate(self, number: int, wave: PlannedWave, stage_ins: list[str]) -> None:
-        """Let what takes room with this wave wait for what must be over."""
+        """Make what takes room with this wave wait for what must be over."""
         alone = [key for key in wave.tasks if self._takes_room_alone(key, stage_ins)]
         before = self._removing | (self._pending if stage_ins else {})
         if before and (stage_ins or alone):

@@ -30,7 +30,7 @@ def summary(layout: TransferLayout, limits: Limits) -> list[str]:
 
 
 def nothing_staged(limits: Limits, remote: int) -> str:
-    """Say why there are no waves.
+    """Return why there are no waves.
 
     Parameters
     ----------

@@ -94,7 +94,7 @@ def _share(size_bytes: int, capacity: int | None) -> str:
 
 
 def _status(records: Records, jobs: int) -> tuple[str, str]:
-    """Say how the run ended, in a word and in a sentence."""
+    """Return how the run ended, in a word and in a sentence."""
     own = [ran for ran in records.jobs.values() if ran.kind in USERS_OWN]
     failed = sorted(ran.name for ran in records.jobs.values() if ran.failed)
     if failed:
