@@ -1,6 +1,7 @@
 """Which engine a program gets, and what it is told if there is none."""
 
 import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from testsupport.processes import finish, running
 from testsupport.writers import PREAMBLE, clean_environment, write_config
 
 ADIOS2 = Path(adios2.__file__).parent
+PT_DYNAMIC, DT_NEEDED, DT_STRTAB, DT_DEBUG = 2, 1, 5, 21
 
 
 @pytest.mark.parametrize(("others", "named"), [([], "none"), (["2.9", "2.10", "2.10_old_texts"], "2.10, 2.9")])
@@ -59,6 +61,34 @@ def test_of_two_engines_for_a_version_the_one_that_can_be_loaded_is_taken(node, 
     shutil.copy(bbflow_adios2.library_path(), tmp_path)
     shutil.copy(engine, tmp_path / "libbbflow_engine_2.12_old_texts.so")
     (tmp_path / engine.name).write_text("no library")
+    environment = clean_environment(node.contact) | {"ADIOS2_PLUGIN_PATH": str(tmp_path)}
+    code = PREAMBLE + 'adios2.Stream(io, "out", "w").close()'
+    with running([sys.executable, "-c", code, write_config(tmp_path), "0", "1"], environment) as process:
+        returncode, said = finish(process)
+    assert returncode == 0, said
+
+
+def without_adios2(engine):
+    """Return an engine (ELF, 64 bits, little-endian) that names no library of ADIOS2's, as one for distributions."""
+    data = bytearray(engine.read_bytes())
+    at, size, count = (*struct.unpack_from("<Q", data, 0x20), *struct.unpack_from("<HH", data, 0x36))
+    headers = [struct.unpack_from("<IIQQQQ", data, at + index * size) for index in range(count)]
+    (begin, length) = next((header[2], header[5]) for header in headers if header[0] == PT_DYNAMIC)
+    entries = {place: struct.unpack_from("<qQ", data, place) for place in range(begin, begin + length, 16)}
+    names = next(value for tag, value in entries.values() if tag == DT_STRTAB)
+    for place, (tag, value) in entries.items():
+        if tag == DT_NEEDED and data[names + value :].startswith(b"libadios2"):
+            struct.pack_into("<q", data, place, DT_DEBUG)
+    return bytes(data)
+
+
+def test_an_engine_that_names_no_library_of_adios2_is_loaded_into_python_which_keeps_its_own_to_itself(node, tmp_path):
+    engine = bbflow_adios2.library_path().with_name("libbbflow_engine_2.12.so")
+    shutil.copy(bbflow_adios2.library_path(), tmp_path)
+    (tmp_path / engine.name).write_bytes(without_adios2(engine))
+    listed = subprocess.run(["ldd", tmp_path / engine.name], capture_output=True, text=True, check=False).stdout
+    assert "libadios2" not in listed
+    assert "libstdc++" in listed
     environment = clean_environment(node.contact) | {"ADIOS2_PLUGIN_PATH": str(tmp_path)}
     code = PREAMBLE + 'adios2.Stream(io, "out", "w").close()'
     with running([sys.executable, "-c", code, write_config(tmp_path), "0", "1"], environment) as process:

@@ -127,9 +127,12 @@ std::string VersionsIn(const std::vector<std::string> &folders)
                              ": run 'python -m bbflow_adios2 build --adios2 " + core.Folder + "'");
 }
 
-/** The engine uses ADIOS2's public C++ classes; a program in C or Fortran doesn't have them. */
-void OpenPublicClasses(const Core &core)
+/** The engine uses ADIOS2's public C++ classes; a program in C or Fortran doesn't have them.
+ * With RTLD_GLOBAL an engine that names no library of ADIOS2's finds them where the program has
+ * opened them for itself alone, as Python does: a release's, since distributions rename theirs. */
+void OpenPublicClasses(const Core &core, int scope)
 {
+    dlopen((core.Folder + "/" + core.Name).c_str(), RTLD_NOW | RTLD_NOLOAD | scope);
     const std::string word = "_core.so";
     const size_t at = core.Name.find(word);
     if (at == std::string::npos)
@@ -140,7 +143,7 @@ void OpenPublicClasses(const Core &core)
     {
         std::string name = core.Name;
         name.replace(at, word.size(), binding);
-        if (dlopen((core.Folder + "/" + name).c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr)
+        if (dlopen((core.Folder + "/" + name).c_str(), RTLD_NOW | scope) != nullptr)
         {
             return;
         }
@@ -158,21 +161,28 @@ Engine OpenEngine(const Core &core)
                                  "with ADIOS2's shared libraries");
     }
     const std::vector<std::string> folders = Folders();
-    OpenPublicClasses(core);
     std::string why;
-    for (const std::string &folder : folders)
+    for (const int scope : {RTLD_LOCAL, RTLD_GLOBAL})
     {
-        for (const std::string &version : {core.Version, core.Version + OldTexts})
+        OpenPublicClasses(core, scope);
+        for (const std::string &folder : folders)
         {
-            const std::string path = folder + "/" + EngineName(version);
-            void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-            if (library != nullptr)
+            for (const std::string &version : {core.Version, core.Version + OldTexts})
             {
-                return {reinterpret_cast<Create>(dlsym(library, "EngineCreate")),
-                        reinterpret_cast<Destroy>(dlsym(library, "EngineDestroy"))};
+                const std::string path = folder + "/" + EngineName(version);
+                void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+                if (library != nullptr)
+                {
+                    return {reinterpret_cast<Create>(dlsym(library, "EngineCreate")),
+                            reinterpret_cast<Destroy>(dlsym(library, "EngineDestroy"))};
+                }
+                const std::string error = dlerror();
+                why = why.empty() && error.find("No such file") == std::string::npos ? error : why;
             }
-            const std::string error = dlerror();
-            why = why.empty() && error.find("No such file") == std::string::npos ? error : why;
+        }
+        if (why.find("undefined symbol") == std::string::npos)
+        {
+            break; // what is opened for all stays so: only where it can help
         }
     }
     if (!why.empty())
