@@ -156,6 +156,5 @@ def finished(item: FieldState, moment: Moment) -> dict[str, Array]:
     found = {}
     for operator in item.field.operators:
         values = operator.finalize(item.layout, buffer)
-        lead = () if operator.axis is None else (len(operator.axis.values),)
-        found[operator.name] = values.reshape(*lead, *item.grid.shape)
+        found[operator.name] = values.reshape(*operator.lead, *item.grid.shape)
     return found

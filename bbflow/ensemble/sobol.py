@@ -44,9 +44,9 @@ class PickFreeze:
         axis = Axis("parameter", tuple(float(at) for at in range(len(self.parameters))), told)
         return (
             Operator("sobol", family, first_order, "variance (first-order Sobol' index)",
-                     "first-order Sobol' index", own_units="1", axis=axis),
+                     "first-order Sobol' index", own_units="1", axes=(axis,)),
             Operator("sobol_total", family, total, "variance (total Sobol' index)",
-                     "total Sobol' index", own_units="1", axis=axis),
+                     "total Sobol' index", own_units="1", axes=(axis,)),
             Operator("sobol_groups", family, groups, "sum", "groups of the Sobol' indices", "i4", own_units="1"),
         )  # fmt: skip
 

@@ -294,13 +294,13 @@ class EnsembleStore:
     def _create(self, name: str, item: FieldState, states: WindowStates, operator: Operator, values: Array) -> None:
         field = result_field(item, self._grid)
         dims = item.grid.dims
-        if operator.axis is not None:
-            axis = axis_name(field, operator, operator.axis)
-            if axis not in self._store:
-                for own, (own_dims, own_values, told) in axis_variables(axis, operator.axis, field).items():
+        names = [axis_name(field, operator, axis) for axis in operator.axes]
+        for name_of_axis, axis in zip(names, operator.axes, strict=True):
+            if name_of_axis not in self._store:
+                for own, (own_dims, own_values, told) in axis_variables(name_of_axis, axis, field).items():
                     self._store.create(own, own_dims, own_values.shape, own_values.dtype, told, chunks=own_values.shape)
                     self._store.write(own, 0, own_values)
-            dims = (axis, *dims)
+        dims = (*names, *dims)
         attributes = across_attributes(field, states, operator, self._clock)
         attributes = with_known_references(attributes, self._store)
         self._make(name, states, dims, values, attributes)

@@ -14,7 +14,9 @@ from bbflow.operators.statistics import (
     exceedance,
     extreme_times,
     first_runs,
+    harmonics,
     histogram,
+    joint_histogram,
     percentiles,
     shape,
     shares,
@@ -22,7 +24,7 @@ from bbflow.operators.statistics import (
 )
 
 MODULES = (basic, ends, extreme_times, percentiles, histogram, exceedance, spells, first_runs, comoments, shape, shares,
-           base_period, around_dates)  # fmt: skip
+           base_period, around_dates, harmonics, joint_histogram)  # fmt: skip
 """Each has `KINDS`."""
 
 KINDS: Mapping[str, OperatorKind] = {kind.name: kind for module in MODULES for kind in module.KINDS}

@@ -7,7 +7,7 @@ from bbflow.errors import ConfigError
 from bbflow.operators.catalogue import OwnNames
 from bbflow.operators.diagnostic import VALUE, Diagnostic, Each
 from bbflow.operators.expressions import Expression, of_variable, paired, parse_expression
-from bbflow.operators.file_fields import BesideSteps, parse_fields
+from bbflow.operators.file_fields import BesideSteps, DateField, parse_fields
 from bbflow.operators.filter import Filter
 from bbflow.operators.names.known import expand
 from bbflow.operators.operator import Operator
@@ -113,9 +113,9 @@ def _written(item: Diagnostic) -> Iterator[tuple[str, Any]]:
         for operator in item.operators:
             yield f"{item.name}_{window.name}_{operator.name}", (item.key, window.name, operator.name)
     for operator in item.operators:
-        if operator.axis is not None:
-            axis = f"{item.name}_{operator.name}_{operator.axis.name}"
-            yield from ((name, operator.axis) for name in (axis, f"{axis}_bnds"))
+        for axis in operator.axes:
+            named = f"{item.name}_{operator.name}_{axis.name}"
+            yield from ((name, axis) for name in (named, f"{named}_bnds"))
     yield from ((f"{item.name}_{table.name}", (item.key, table.name)) for table in item.filters)
 
 
@@ -197,7 +197,7 @@ def _parse_each(item: Any) -> Each:
     operators = parse_operators([operator])
     if inner.keeps is None:
         raise ConfigError(f"each: {inner.name} is a climatology, which has no result before the run's end")
-    if len(operators) != 1 or not isinstance(operators[0], Operator) or operators[0].axis is not None:
+    if len(operators) != 1 or not isinstance(operators[0], Operator) or operators[0].axes:
         raise ConfigError(f"each: {operator!r} must give one number for each point")
     return Each(inner, operators[0])
 
@@ -221,6 +221,11 @@ def _check_fields(diagnostic: Diagnostic) -> None:
     for name in diagnostic.fields:
         if name not in used:
             raise ConfigError(f"fields: {name!r} is in no expression, neither of 'of' nor of 'then'")
+    for name, item in diagnostic.fields_after.items():
+        if isinstance(item, DateField) and item.window is None:
+            raise ConfigError(
+                f"fields: {name!r} is the time of a step, which 'of' may have, but not what comes after it"
+            )
     if VALUE in diagnostic.fields:
         raise ConfigError(f"fields: {VALUE!r} is what came out of the parts before: call it otherwise")
     if not set(diagnostic.of.variables) - diagnostic.fields.keys():

@@ -1,13 +1,13 @@
 """What expressions have beside a stream's variables: fields of files, fixed or by day or month, and the date itself."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from hashlib import blake2b
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import cftime  # type: ignore[import-untyped]
 import numpy as np
@@ -32,6 +32,8 @@ CALENDAR: Mapping[str, Any] = {
     "year": "year",
 }  # fmt: skip
 """Parts of a step's date that are numbers, to the window whose keys they are; a season is its first month, DJF 0."""
+TIME = "time"
+"""The step's time itself, as a part of the date."""
 GROUPED: Mapping[str, Any] = {
     "dayofyear": {"clim_dayofyear": "number"}, "month": "clim_month", "season": "clim_season", "hour": "clim_hour",
 }  # fmt: skip
@@ -49,16 +51,29 @@ class DateField:
 
     name: str
     """What expressions call it."""
-    window: Window
-    """Whose key begins with the number."""
+    window: Window | None
+    """Whose key begins with the number; None for the step's time itself, in the stream's units."""
     units = ""
-    dtype: ClassVar[DType] = np.dtype("f4")
 
     def __str__(self) -> str:
-        return self.window.name
+        return TIME if self.window is None else self.window.name
+
+    @property
+    def dtype(self) -> DType:
+        """The type of its values."""
+        return np.dtype("f8" if self.window is None else "f4")
+
+    def steps(
+        self, keys: Mapping[str, Key | None], times: Sequence[float], start: tuple[int, ...], count: tuple[int, ...]
+    ) -> tuple[Array, ...]:
+        """Return what each of some steps of some spans gets of it in a region, of shape (points,)."""
+        if self.window is None:
+            return tuple(np.full(max(prod(count), 1), time) for time in times)
+        return (self.part(keys, start, count),) * len(times)
 
     def part(self, keys: Mapping[str, Key | None], start: tuple[int, ...], count: tuple[int, ...]) -> Array:
         """Return what steps of some spans get of it in a region, of shape (points,)."""
+        assert self.window is not None, "a time is of a step"
         key = keys[self.window.name]
         return np.full(max(prod(count), 1), np.nan if key is None else key[0], self.dtype)
 
@@ -95,6 +110,12 @@ class FileField:
     def dtype(self) -> DType:
         """The type of its values."""
         return np.dtype(self.type)
+
+    def steps(
+        self, keys: Mapping[str, Key | None], times: Sequence[float], start: tuple[int, ...], count: tuple[int, ...]
+    ) -> tuple[Array, ...]:
+        """Return what each of some steps gets of it: the same."""
+        return (self.part(keys, start, count),) * len(times)
 
     def part(self, keys: Mapping[str, Key | None], start: tuple[int, ...], count: tuple[int, ...]) -> Array:
         """Return what steps of some spans get of it in a region, of shape (points,); it must be held.
@@ -264,7 +285,9 @@ def _parse(name: str, closed: str, value: Any) -> BesideSteps:
     if "calendar" in parts:
         if len(parts) > 1:
             raise ConfigError(f"a part of the date has neither of {', '.join(KEYS[:-1])}")
-        part = str(one_of(*CALENDAR)(parts["calendar"]))
+        part = str(one_of(*CALENDAR, TIME)(parts["calendar"]))
+        if part == TIME:
+            return DateField(name, None)
         return DateField(name, _closed(parse_window(CALENDAR[part]), closed))
     if "file" not in parts:
         raise ConfigError("say its file")

@@ -49,7 +49,7 @@ class Operator:
     family: Family
     """What must be kept for it."""
     formula: Callable[..., Array]
-    """Makes the result, of shape (axis, points), of the family's views and the parameters."""
+    """Makes the result, of shape (axes, points), of the family's views and the parameters."""
     cell_method: str
     """The method of CF's cell_methods (CF conventions, appendix E)."""
     long_name: str
@@ -61,8 +61,8 @@ class Operator:
     the unit of the stream's time and {time_units} for its units with the reference date."""
     parameters: tuple[tuple[str, Any], ...] = ()
     """Names and values of what the formula takes besides the views."""
-    axis: Axis | None = None
-    """A further dimension of the result, the first one."""
+    axes: tuple[Axis, ...] = ()
+    """Further dimensions of the result, the first ones."""
     inputs: tuple[str, ...] = ()
     """Expressions of further inputs, such as the other variable of a covariance."""
     min_count: int | None = None
@@ -77,6 +77,11 @@ class Operator:
         """All that must be kept, the counts that decide what is missing included."""
         counted = (Moments.of(COUNT),) if self._counts and self.family.counts is None else ()
         return (self.family, *counted, *(() if self.skipna else (Presence(),)))
+
+    @property
+    def lead(self) -> tuple[int, ...]:
+        """Shape of the result's further dimensions."""
+        return tuple(len(axis.values) for axis in self.axes)
 
     @property
     def _counts(self) -> bool:
@@ -95,14 +100,13 @@ class Operator:
         Returns
         -------
         numpy.ndarray
-            Of shape (points,), or (axis, points); NaN where there was no valid value (a count is 0 there).
+            Of shape (axes, points); NaN where there was no valid value (a count is 0 there).
         """
         views, dtype = layout.views(buffer), layout.dtype
         parts = list(parts_of(layout.points, FINISHED_POINTS)) or [slice(0, 0)]
         if len(parts) == 1:
             return self.finish(views, dtype)
-        lead = () if self.axis is None else (len(self.axis.values),)
-        result = np.empty((*lead, layout.points), self.dtype(dtype))
+        result = np.empty((*self.lead, layout.points), self.dtype(dtype))
         for part in parts:
             tile = {family: part_of(own, part) for family, own in views.items()}
             result[..., part] = self.finish(tile, dtype)

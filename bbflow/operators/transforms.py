@@ -15,8 +15,9 @@ from bbflow.operators.expressions import Expression, parse_expression
 from bbflow.operators.family import StateField
 from bbflow.operators.items import Parameter, item_parts, read_parameters
 from bbflow.operators.steps import Array, DType, Steps, Views
+from bbflow.operators.windows.kinds import QUARTERS
 from bbflow.operators.windows.parse import parse_window
-from bbflow.operators.windows.spans import Run, StepsSpan
+from bbflow.operators.windows.spans import Hours, Key, Months, Run, Seasons, Spans, StepsSpan
 from bbflow.operators.windows.window import Window
 from bbflow.reading.sections import flag, one_of, positive
 
@@ -31,11 +32,21 @@ class Transform(ABC):
 
     @property
     def window(self) -> Window | None:
-        """With each span of which `begin` is called; None if that is never."""
+        """Of whose spans `enter` tells; None if it needs none."""
         return None
 
-    def begin(self, views: Views) -> None:
-        """Let a span of the window begin: change in place what was carried from the one before."""
+    def enter(self, views: Views, key: Key | None, *, begins: bool) -> None:
+        """Change in place what is carried, before each call of `apply`.
+
+        Parameters
+        ----------
+        views
+            As for `apply`.
+        key
+            The span of the window in which the next steps are.
+        begins
+            Whether the steps before were in another one.
+        """
         raise NotImplementedError(f"{self.name} has no window")
 
     @property
@@ -95,9 +106,10 @@ class Deaccumulate(Transform):
         """The one whose spans begin new sums."""
         return self.resets if isinstance(self.resets, Window) else None
 
-    def begin(self, views: Views) -> None:
-        """Nothing was added yet."""
-        views["previous"][...] = 0
+    def enter(self, views: Views, key: Key | None, *, begins: bool) -> None:
+        """Let nothing be added yet where a span begins."""
+        if begins:
+            views["previous"][...] = 0
 
     @property
     def name(self) -> str:
@@ -206,6 +218,100 @@ class Shift(Transform):
 
 
 @dataclass(frozen=True, slots=True)
+class AnomalySoFar(Transform):
+    """Gives what a value differs from the mean of its month, or the like, in all years before.
+
+    The spans that have ended count, and not the one that the step is in: so all steps of one month have one
+    reference. Where there is none yet the anomaly is missing.
+    """
+
+    by: str
+    """Of `BY`."""
+    closed: str = "left"
+    """On which side spans hold their boundary."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return "anomaly_so_far"
+
+    @property
+    def window(self) -> Window:
+        """The one whose spans end the means; its key tells which mean a span belongs to, and of which year it is."""
+        spans, parts, _ = BY[self.by]
+        name = f"anomaly_by_{self.by}{'' if self.closed == 'left' else '_right'}"
+        return Window(name, spans, recurs=("year", *parts), closed=self.closed)
+
+    def fields(self, dtype: DType) -> tuple[StateField, ...]:
+        """Return sums and counts of the spans that have ended, by month or the like, and those of the one that hasn't.
+
+        `span` is the number of that, `NONE` before the first.
+        """
+        *_, rows = BY[self.by]
+        return (
+            StateField("sums", "f8", (rows,)), StateField("counts", "i4", (rows,)),
+            StateField("sum", "f8"), StateField("count", "i4"), StateField("span", "i8"),
+        )  # fmt: skip
+
+    def clear(self, views: Views) -> None:
+        """Nothing so far."""
+        for name in ("sums", "counts", "sum", "count"):
+            views[name][...] = 0
+        views["span"][...] = NONE
+
+    def enter(self, views: Views, key: Key | None, *, begins: bool) -> None:
+        """Let the span that was open count if another one begins, which its number tells."""
+        assert key is not None, "each step is in a span"
+        *_, rows = BY[self.by]
+        span = _number_of(self.by, key)
+        if not views["span"].size or (before := int(views["span"][0])) == span:
+            return
+        if before != NONE:
+            views["sums"][before % rows] += views["sum"]
+            views["counts"][before % rows] += views["count"]
+        views["sum"][...], views["count"][...], views["span"][...] = 0, 0, span
+
+    def apply(self, views: Views, steps: Steps) -> list[Array]:
+        """Subtract step by step."""
+        if not views["span"].size:
+            return [np.empty(0) for _ in steps.values]
+        *_, rows = BY[self.by]
+        row = int(views["span"][0]) % rows
+        made = []
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            mean = views["sums"][row] / views["counts"][row]
+            for at, values in enumerate(steps.values):
+                valid = steps.valid_in(at)
+                made.append(np.where(valid, values - mean, np.nan))
+                np.add(views["sum"], values, out=views["sum"], where=valid)
+                views["count"][...] += valid
+        return made
+
+
+BY: Mapping[str, tuple[Spans, tuple[str, ...], int]] = {
+    "month": (Months(1), ("month",), 12),
+    "season": (Seasons(QUARTERS), ("season",), 4),
+    "dayofyear": (Hours(24), ("month", "day"), 12 * 31),
+    "hour": (Hours(1), ("month", "day", "hour"), 24),
+}
+"""To spans, the parts of a span's begin that tell it from others of the year, and how many means there are."""
+
+
+NONE = np.iinfo("i8").min
+
+
+def _number_of(by: str, key: Key) -> int:
+    """Return a number of a span that no other has; what is left of it by the number of means says which is its own."""
+    year, first, *rest = key
+    if by == "season":
+        return year * 4 + first // 3
+    number = year * 12 + first - 1
+    for part, count in zip(rest, (31, 24), strict=False):
+        number = number * count + part - (1 if count == 31 else 0)
+    return number
+
+
+@dataclass(frozen=True, slots=True)
 class TransformKind:
     """What the configuration may name."""
 
@@ -271,6 +377,16 @@ KINDS: Mapping[str, TransformKind] = {
             Shift,
             {"steps": Parameter(positive, "how many", 1)},
             "shift: {steps: 3}",
+        ),
+        TransformKind(
+            "anomaly_so_far",
+            "what differs from the mean of the same month, or the like, in the years before",
+            AnomalySoFar,
+            {
+                "by": Parameter(one_of(*BY), "whose means", "month"),
+                "closed": Parameter(one_of("left", "right"), "right: steps are stamped with their end", "left"),
+            },
+            "anomaly_so_far: {by: month}",
         ),
     )
 }

@@ -101,8 +101,8 @@ def test_each_year_of_the_base_period_is_judged_by_all_others_in_its_place(calen
     np.testing.assert_allclose(result(operator, values, dates), expected, rtol=1e-9)
     (percentile,) = parse_operators([{"base_percentile": {"base": list(BASE), "q": q, "length": len(plain)}}])
     np.testing.assert_allclose(result(percentile, values, dates), plain, rtol=1e-12)
-    assert operator.axis is not None
-    assert operator.axis.values == tuple(range(FIRST, LAST + 1))
+    assert operator.axes
+    assert operator.axes[0].values == tuple(range(FIRST, LAST + 1))
     spells = {"base": list(BASE), "years": [FIRST, LAST], "q": q, "side": side, "at_least": 2}
     (operator,) = parse_operators([{"base_spell_days": spells}])
     found = result(operator, values, dates)[:, 0]

@@ -17,6 +17,8 @@ OPERATORS = parse_operators(
         {"covariance": {"with": "psl", "ddof": 1, "name": "sample"}},
         {"correlation": {"with": "psl"}},
         {"trend": {"intercept": True}},
+        "detrended_std",
+        {"detrended_var": {"ddof": 2}},
     ]
 )
 
@@ -51,6 +53,11 @@ def assert_trends(results, values, fill, times):
         expected = np.polyfit(t, x, 1) if len(t) > 1 else (np.nan, np.nan)
         np.testing.assert_allclose(results["trend"][point], expected[0], rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(results["intercept"][point], expected[1], rtol=1e-9, atol=1e-9)
+        left = x - np.polyval(expected, t)
+        near = {"rtol": 1e-9, "atol": 1e-7 * max(np.abs(x).max(initial=0), 1)}
+        np.testing.assert_allclose(results["detrended_std"][point], np.std(left) if len(t) > 1 else np.nan, **near)
+        variance = (left**2).sum() / (len(t) - 2) if len(t) > 2 else np.nan
+        np.testing.assert_allclose(results["detrended_var"][point], variance, rtol=1e-9, atol=near["atol"] ** 2 * 1e3)
 
 
 @given(batches(), st.sampled_from(DTYPES), st.sampled_from([None, 3]), st.data())
@@ -123,6 +130,13 @@ def test_the_trend_is_that_of_cdo(tmp_path, fields):
     np.testing.assert_allclose(results[1], intercept["pr"][0], rtol=1e-9)
 
 
+def test_the_spread_about_the_trend_is_that_of_cdos_detrend(tmp_path, fields):
+    for ddof, name in ((0, "timstd"), (1, "timstd1")):
+        (theirs,) = cdo(tmp_path, f"{name} -detrend", fields[0])
+        ours = result_of({"detrended_std": {"ddof": ddof}}, fields[0], times=np.arange(60.0))
+        np.testing.assert_allclose(ours, theirs["pr"][0], rtol=1e-5)
+
+
 @pytest.mark.parametrize("steps_at_once", [1, 50, 500])
 def test_a_small_spread_around_large_offsets_keeps_its_digits(steps_at_once):
     random = np.random.default_rng(1)
@@ -178,7 +192,7 @@ def test_large_numbers_merged_with_nothing_do_not_overflow():
 
 
 def test_the_other_input_and_its_units_are_told():
-    covariance, _, correlation, trend, intercept = OPERATORS
+    covariance, _, correlation, trend, intercept, *_ = OPERATORS
     assert covariance.inputs == correlation.inputs == ("psl",)
     assert trend.inputs == ()
     assert covariance.units("K", other="Pa") == "(K) (Pa)"

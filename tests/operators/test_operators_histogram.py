@@ -63,7 +63,7 @@ def test_given_edges_count_as_numpy_for_any_cuts_and_merges(data, edges):
     layout = layout_of(operators, values)
     parts = [folded(layout, values[part], fill=fill) for part in data.draw(cuts(len(values)))]
     found = results(operators, layout, merged(data, layout, parts))
-    assert operators[0].axis.bounds == tuple(edges)
+    assert operators[0].axes[0].bounds == tuple(edges)
     for point in range(values.shape[1]):
         valid = valid_of(values[:, point], fill)
         counts = [((valid >= a) & (valid < b)).sum() for a, b in pairwise(edges)]

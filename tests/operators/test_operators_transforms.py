@@ -9,6 +9,7 @@ from laws import cuts
 from bbflow.errors import ConfigError
 from bbflow.operators.steps import Steps
 from bbflow.operators.transforms import CumulativeSum, Deaccumulate, parse_transforms
+from bbflow.operators.windows.calendars import Clock
 
 
 def state_of(transform, dtype, points):
@@ -170,3 +171,46 @@ def test_a_shift_gives_the_value_of_steps_before_however_they_come(case, count, 
     ]
     expected = np.concatenate([np.full((count, values.shape[1]), np.nan), masked(values, fill)])[: len(values)]
     np.testing.assert_array_equal(np.array(made).reshape(values.shape), expected)
+
+
+def reference_anomalies(column, keys, rows):
+    """What a point's values differ from the mean of earlier spans of the same row, in Python."""
+    result = []
+    for at, value in enumerate(column):
+        before = [
+            own
+            for own, key, row in zip(column, keys, rows, strict=True)
+            if row == rows[at] and key < keys[at] and not np.isnan(own)
+        ]
+        result.append(value - np.mean(before) if before else np.nan)
+    return result
+
+
+@pytest.mark.parametrize("by", ["month", "season", "dayofyear", "hour"])
+@pytest.mark.parametrize("calendar", ["standard", "noleap", "360_day"])
+def test_anomalies_so_far_are_from_the_means_of_the_spans_that_ended(by, calendar):
+    (transform,) = parse_transforms([{"anomaly_so_far": {"by": by}}])
+    random = np.random.default_rng(6)
+    times = (
+        np.sort(random.choice(np.arange(4 * 366 * 3), 400, replace=False)) / 4 if by != "hour" else np.arange(90) / 8
+    )
+    values = np.where(random.random((len(times), 3)) < 0.1, np.nan, random.normal(280, 9, (len(times), 3)))
+    values[:, 2] = np.nan
+    dates = [Clock("days since 1999-11-05", calendar).date(time) for time in times]
+    keys = [transform.window.key(date) for date in dates]
+    rows = [
+        {"month": date.month, "season": date.month % 12 // 3, "dayofyear": (date.month, date.day), "hour": date.hour}[
+            by
+        ]
+        for date in dates
+    ]
+    views = {field.name: np.empty((*field.inner, 3), field.type) for field in transform.fields(values.dtype)}
+    transform.clear(views)
+    made = []
+    for at, key in enumerate(keys):
+        views = {name: np.array(view) for name, view in views.items()}  # as a worker that takes over has it
+        transform.enter(views, key, begins=at > 0 and key != keys[at - 1])
+        made += transform.apply(views, Steps([values[at]]))
+    expected = np.transpose([reference_anomalies(column, keys, rows) for column in values.T])
+    np.testing.assert_allclose(made, expected, rtol=1e-9, atol=1e-9)
+    assert np.isfinite(made).sum() > 20

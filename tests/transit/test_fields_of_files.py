@@ -38,6 +38,8 @@ def files(tmp_path):
         {"dayofyear": np.arange(1, 367), **places},
     )
     days.to_zarr(tmp_path / "days.zarr", zarr_format=2)
+    line = {"intercept": (DIMS, 280 + 0 * MONTHS[0]), "slope": (DIMS, MONTHS[0] / 1e5)}
+    xr.Dataset(line, places).to_netcdf(tmp_path / "line.nc")
     xr.Dataset({"land": (DIMS, LAT[:, None] + 0 * LON > 0)}, places).astype("f4").to_netcdf(tmp_path / "land.nc")
     return tmp_path
 
@@ -79,6 +81,14 @@ def operators_of(files):
         "TX90p": {"of": "tas", "operators": [{"TX90p": {"thresholds": str(files / "days.zarr"), "window": "run"}}]},
         "lagged": {"of": "tas", "transforms": [{"shift": {"steps": 2}}],
                    "operators": [{"correlation": {"with": "tas"}}]},
+        "detrended": {"of": "tas - (a + b * t)", "operators": ["mean", "std"],
+                      "fields": {"a": {"file": str(files / "line.nc"), "variable": "intercept"},
+                                 "t": {"calendar": "time"},
+                                 "b": {"file": str(files / "line.nc"), "variable": "slope"}}},
+        "so_far": {"of": "tas", "transforms": [{"anomaly_so_far": {"by": "hour"}}], "operators": ["mean", "max"]},
+        "pairs": {"of": "tas", "operators": [
+            {"joint_histogram": {"with": "tas * 2", "bins": [3, 2], "range": [[270, 290], [540, 580]]}},
+            {"harmonics": {"periods": [48, 240]}}, "detrended_std"]},
         "pair": {"of": "tas", "fields": days, "operators": [{"covariance": {"with": "tx90 + 0 * tas"}}]},
     }  # fmt: skip
 
@@ -112,6 +122,25 @@ def test_statistics_with_fields_of_files_are_those_of_all_steps(files, size, nod
     early, late = (part - part.mean(axis=0) for part in (TAS[:-2].astype("f8"), TAS[2:].astype("f8")))
     lagged = (early * late).sum(axis=0) / np.sqrt((early**2).sum(axis=0) * (late**2).sum(axis=0))
     np.testing.assert_allclose(results.lagged_run_correlation[0], lagged, rtol=1e-6)
+    line = 280 + TIMES[:, None, None] * MONTHS[0] / 1e5
+    np.testing.assert_allclose(results.detrended_run_std[0], (TAS - line).std(axis=0), rtol=1e-5)
+    np.testing.assert_allclose(results.detrended_run_mean[0], (TAS - line).mean(axis=0), rtol=1e-4, atol=1e-4)
+    before = np.stack([TAS[at % 2 : at : 2].mean(axis=0, dtype="f8") for at in range(2, STEPS)])
+    np.testing.assert_allclose(results.so_far_run_max[0], (TAS[2:] - before).max(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(results.so_far_run_mean[0], (TAS[2:] - before).mean(axis=0), rtol=1e-4, atol=1e-6)
+    told = results.pairs_run_joint_histogram
+    assert told.dims[1:3] == ("pairs_joint_histogram_bin", "pairs_joint_histogram_other_bin")
+    for at in np.ndindex(SHAPE):
+        column = TAS[:, *at][~np.isnan(TAS[:, *at])].astype("f8")
+        counts = np.histogram2d(column, 2 * column, (3, 2), ((270, 290), (540, 580)))[0]
+        np.testing.assert_array_equal(told[(0, slice(None), slice(None), *at)], counts)
+    angles = 2 * np.pi * TIMES / np.array([[48], [240]])
+    parts = [np.tensordot(wave(angles), TAS - TAS.mean(axis=0), 1) for wave in (np.cos, np.sin)]
+    np.testing.assert_allclose(results.pairs_run_amplitude[0], 2 * np.hypot(*parts) / STEPS, rtol=1e-4)
+    left = TAS - np.polynomial.polynomial.polyval(
+        TIMES, np.polynomial.polynomial.polyfit(TIMES, TAS.reshape(STEPS, -1), 1)
+    ).T.reshape(TAS.shape)
+    np.testing.assert_allclose(results.pairs_run_detrended_std[0], left.std(axis=0), rtol=1e-4)
     pairs = ((TAS - TAS.mean(axis=0)) * (DAYS[DAY_OF] - DAYS[DAY_OF].mean(axis=0))).mean(axis=0)
     np.testing.assert_allclose(results.pair_run_covariance[0], pairs, rtol=1e-5)
 

@@ -29,7 +29,7 @@ def published(operators, seed):
     for name, dims, shape in (("tas", ("lat", "lon"), (2, 3)), ("global_tas", (), ())):
         arrays = {}
         for operator in operators:
-            whole = (len(operator.axis.values), *shape) if operator.axis else shape
+            whole = (*operator.lead, *shape)
             numbers = np.asarray(random.integers(1, 9, whole))
             arrays[operator.name] = numbers.astype(operator.dtype(np.dtype("f4")))
         found[name] = (ResultField(name, "<f4", shape, dims, attributes, {}), operators, arrays)

@@ -14,7 +14,7 @@ _MEMBERS = "statistics across an ensemble's members: ensemble: operators, docs/e
 _VARIABLES = "an expression of the variables: of: (t1 + t2 + t3) / 3"
 _SELECTED = "the variables and the expressions that 'operators' names are selected"
 _BY_INDEX = "space: {isel: {x: [0, 1, 2]}}"
-_TWO_PASSES = "the trend is known at the end only: 'trend: {intercept: true}' gives what is to be subtracted then"
+_TWO_RUNS = "a second run, with the trend of the first one: of: tas - (a + b * t), docs/operators.md"
 _EOF = "covariances of all points with all others are no state of fixed size for each point"
 _SERIES = "all of a point's series is needed at once: keep the raw steps"
 _MOMENTS = "there are no third and fourth moments over space"
@@ -66,6 +66,9 @@ ELSEWHERE: Mapping[str, str] = {
     **dict.fromkeys(("selindexbox", "selindex", "selgridcell", "sellevidx"), _BY_INDEX),
     "consects": "longest_spell, spell_count, spell_steps", "consecsum": "longest_spell, spell_count, spell_steps",
     "regres": "trend, which is by time and not by step", "trend": "{trend: {intercept: true}}",
+    "detrend": f"detrended_std, detrended_var; or {_TWO_RUNS}",
+    **dict.fromkeys(("subtrend", "addtrend"), _TWO_RUNS),
+    **dict.fromkeys(("harmonic", "spectrum", "fourier"), "of given periods: {harmonics: {periods: [12.42, 24]}}"),
     "timrmsd": "of: a - b, operators: [rms]", "varrms": "of: (a - b)**2, space: fldmean, then: value**0.5",
     "fldrms": "of: (a - b)**2, space: fldmean, then: value**0.5",
     "fldcor": "space: {correlation: {with: tos, over: [lat, lon]}}",
@@ -78,9 +81,8 @@ ELSEWHERE: Mapping[str, str] = {
 }  # fmt: skip
 """Name to what says it here."""
 LACKING: Mapping[str, str] = {
-    **dict.fromkeys(("detrend", "subtrend", "addtrend"), _TWO_PASSES),
     **{f"eof{what}": _EOF for what in ("", "3d", "spatial", "time", "3dspatial", "3dtime", "coeff", "coeff3d")},
-    **dict.fromkeys(("timsort", "fourier", "fourier2grid", "harmonic", "bandpass", "highpass", "lowpass", "spectrum"),
+    **dict.fromkeys(("timsort", "fourier2grid", "bandpass", "highpass", "lowpass"),
                     _SERIES),
     **{f"{over}{how}": _MOMENTS for over in ("fld", "zon", "mer", "gridbox") for how in ("skew", "kurt")},
     "gridboxmedian": "'coarsen' has no percentiles",

@@ -173,5 +173,5 @@ def _operator(name: str, found: Any, family: Family) -> Operator:
         long_name=getattr(found, "long_name", name),
         result=result,
         own_units=getattr(found, "units", "{units}"),
-        axis=getattr(found, "axis", None),
+        axes=() if (axis := getattr(found, "axis", None)) is None else (axis,),
     )

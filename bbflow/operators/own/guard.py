@@ -173,14 +173,14 @@ class GuardedFormula:
     """Guards the state; if that is a built-in family's, it does so for the errors only."""
     function: bytes | None
     """The user's function, pickled; None: the family's `finalize`."""
-    length: int | None = None
-    """Length of the result's first axis; None if it has the points' only."""
+    lead: tuple[int, ...] = ()
+    """Shape of the result's further dimensions, before the points."""
 
     def __call__(self, views: Views, **parameters: Any) -> Array:
-        """Return the result, of shape (points,) or (axis, points), of a float type."""
+        """Return the result, of shape (axes, points), of a float type."""
         points = next(iter(views.values())).shape[-1]
         failed = views.get(FAILED.name, np.zeros(points, bool))
-        missing = np.full((points,) if self.length is None else (self.length, points), np.nan)
+        missing = np.full((*self.lead, points), np.nan)
         if points and failed.all():
             return missing
         try:
@@ -215,8 +215,7 @@ def guarded(operator: Operator, origin: Origin, *, isolated: bool) -> Operator:
     """Return an operator whose user's code can't harm the others; state of a built-in family is shared all the same."""
     guard = Guarded(origin, operator.family, isolated, operator.family.commutes)
     is_own = getattr(operator.formula, "__self__", None) == operator.family
-    length = None if operator.axis is None else len(operator.axis.values)
-    formula = GuardedFormula(guard, None if is_own else pickle.dumps(operator.formula), length)
+    formula = GuardedFormula(guard, None if is_own else pickle.dumps(operator.formula), operator.lead)
     return replace(operator, family=operator.family if is_ours(operator.family) else guard, formula=formula)
 
 

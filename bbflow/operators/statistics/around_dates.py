@@ -66,7 +66,7 @@ def _make(what: str, years: tuple[int, int], days: int, q: float | None, ddof: i
     return (
         Operator("around_dates", DailySeries(*years), around_dates, f"point ({text})", text,
                  own_units="({units})2" if what == "var" else "{units}", parameters=tuple(given.items()),
-                 axis=Axis("dayofyear", tuple(map(float, range(1, LEAP + 1))), DATE)),
+                 axes=(Axis("dayofyear", tuple(map(float, range(1, LEAP + 1))), DATE),)),
     )  # fmt: skip
 
 

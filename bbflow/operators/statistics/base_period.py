@@ -331,7 +331,7 @@ def _make_beyond(
     given = {"base": period, "above": side == "above", "bootstrap": bootstrap, "years": kept.years}
     return (
         Operator("beyond_base", kept, share_beyond, f"mean ({text})", f"percentage of days {side} the {_told(base, q)}",
-                 own_units="%", parameters=tuple(given.items()), axis=_axis(kept)),
+                 own_units="%", parameters=tuple(given.items()), axes=(_axis(kept),)),
     )  # fmt: skip
 
 
@@ -343,7 +343,7 @@ def _make_spells(
     given = {"base": period, "above": side == "above", "at_least": at_least, "years": kept.years}
     return (
         Operator("base_spell_days", kept, spell_days, f"sum (of 1 for {text})", text, own_units="1",
-                 parameters=tuple(given.items()), axis=_axis(kept)),
+                 parameters=tuple(given.items()), axes=(_axis(kept),)),
     )  # fmt: skip
 
 
@@ -358,7 +358,7 @@ def _make_percentile(base: tuple[int, int], q: float, days: int, length: int) ->
     given = {"base": period, "length": length}
     return (
         Operator("base_percentile", kept, percentiles_of_days, f"point ({text})", text,
-                 parameters=tuple(given.items()), axis=axis),
+                 parameters=tuple(given.items()), axes=(axis,)),
     )  # fmt: skip
 
 
@@ -371,7 +371,7 @@ def _make_wet(
     given = {"base": period, "wet": wet, "what": what, "years": kept.years}
     return (
         Operator("wet_beyond_base", kept, of_wet_days, f"sum ({words} {text})", f"{words} {text}",
-                 own_units="{units}" if what == "total" else "%", parameters=tuple(given.items()), axis=_axis(kept)),
+                 own_units="{units}" if what == "total" else "%", parameters=tuple(given.items()), axes=(_axis(kept),)),
     )  # fmt: skip
 
 

@@ -78,6 +78,20 @@ def cell_table(edges: tuple[float, ...]) -> CellTable:
     return CellTable(breaks, cells, edges[0], count / extent, bool(not coarse and count == wanted))
 
 
+def checked_edges(edges: tuple[float, ...]) -> tuple[float, ...]:
+    """Return the edges of bins.
+
+    Raises
+    ------
+    ConfigError
+        If they aren't two or more finite numbers that rise.
+    """
+    steps = np.diff(edges)
+    if len(edges) < 2 or not (steps > 0).all() or not np.isfinite(edges[-1] - edges[0]):
+        raise ConfigError("edges must be at least two finite numbers, each greater than the one before")
+    return edges
+
+
 @dataclass(frozen=True, slots=True)
 class Bins(Family):
     """Keeps counts below the first edge, in each bin, and above the last edge."""
@@ -88,9 +102,7 @@ class Bins(Family):
     """Ascending; a bin has its lower edge and not its upper one, but the last bin has both, as in numpy.histogram."""
 
     def __post_init__(self) -> None:
-        steps = np.diff(self.edges)
-        if len(self.edges) < 2 or not (steps > 0).all() or not np.isfinite(self.edges[-1] - self.edges[0]):
-            raise ConfigError("edges must be at least two finite numbers, each greater than the one before")
+        checked_edges(self.edges)
 
     @property
     def name(self) -> str:

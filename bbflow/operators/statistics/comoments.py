@@ -158,6 +158,18 @@ def intercept(views: Views) -> Array:
     return np.asarray(mean - slope(views) * time)
 
 
+def detrended_variance(views: Views, *, ddof: int) -> Array:
+    """Return (xx - xy**2 / yy) / (n - ddof), all about the means: of what is left of x without its line over time."""
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        left = _centred(views, "xx") - _centred(views, "xy") ** 2 / _centred(views, "yy")
+        return np.where(views["count"] > ddof, np.maximum(left, 0) / (views["count"] - ddof), np.nan)
+
+
+def detrended_deviation(views: Views, *, ddof: int) -> Array:
+    """Return the square root of `detrended_variance`."""
+    return np.asarray(np.sqrt(detrended_variance(views, ddof=ddof)))
+
+
 def _covariance(*, ddof: int, **parameters: str) -> tuple[Operator, ...]:
     other = parameters["with"]
     return (
@@ -192,6 +204,26 @@ TREND = Operator(
 INTERCEPT = Operator(
     "intercept", OVER_TIME, intercept, "mean (least-squares line at time 0)", "linear trend at time 0",
 )  # fmt: skip
+OFF_LINE = CoMoments(None, SHARED | {"xx", "yy"})
+NO_LINE = "(of the departures from the least-squares line over time)"
+DETRENDED = (
+    Operator("detrended_std", OFF_LINE, detrended_deviation, f"standard_deviation {NO_LINE}",
+             "standard deviation about the linear trend"),
+    Operator("detrended_var", OFF_LINE, detrended_variance, f"variance {NO_LINE}", "variance about the linear trend",
+             own_units="({units})2"),
+)  # fmt: skip
+
+
+def _detrended(operator: Operator) -> OperatorKind:
+    def make(ddof: int) -> tuple[Operator, ...]:
+        return (replace(operator, parameters=(("ddof", ddof),)),)
+
+    meaning = "0: of the population, as CDO's timstd of detrend; 2: what regression calls the residuals'"
+    return OperatorKind(
+        operator.name, operator.long_name, make, {"ddof": Parameter(whole_number, meaning, 0)}, operator.name
+    )
+
+
 WITH = Parameter(text, "expression of the other variable")
 KINDS = (
     OperatorKind(
@@ -211,4 +243,5 @@ KINDS = (
         {"intercept": Parameter(flag, "if true, the line's value at time 0 too", False)},
         "trend: {intercept: true}",
     ),
+    *map(_detrended, DETRENDED),
 )

@@ -62,7 +62,7 @@ def _given(edges: tuple[float, ...]) -> tuple[Operator, ...]:
     middles = tuple((a + b) / 2 for a, b in pairwise(edges))
     axis = Axis("bin", middles, BIN, edges)
     return (
-        _count("histogram", family, counts, "in each bin", axis=axis),
+        _count("histogram", family, counts, "in each bin", axes=(axis,)),
         _count("histogram_below", family, below, "below the first edge"),
         _count("histogram_above", family, above, "above the last edge"),
     )
@@ -75,7 +75,7 @@ def _automatic(bins: int) -> tuple[Operator, ...]:
     axis = Axis("bin", tuple(map(float, range(bins))), (("long_name", "number of the bin"), ("units", "1")))
     edge = "point ({} of each point's bins)".format
     return (
-        _count("histogram", family, field, "in each bin", parameters=(("name", "counts"),), axis=axis),
+        _count("histogram", family, field, "in each bin", parameters=(("name", "counts"),), axes=(axis,)),
         _count("histogram_below", family, field, "that were -infinity", parameters=(("name", "below"),)),
         _count("histogram_above", family, field, "that were infinity", parameters=(("name", "above"),)),
         Operator("histogram_start", family, start, edge("begin"), "lower edge of the first bin"),
@@ -94,7 +94,8 @@ def _make(bins: int | None, edges: tuple[float, ...] | None, **given: tuple[floa
     return _given(tuple(np.linspace(limits[0], limits[1], (bins or BINS) + 1).tolist()))
 
 
-def _numbers(value: Any) -> tuple[float, ...]:
+def numbers(value: Any) -> tuple[float, ...]:
+    """Read a list of numbers."""
     if not isinstance(value, list | tuple):
         raise ConfigError(f"{value!r} is no list of numbers")
     return tuple(float(number(item)) for item in value)
@@ -103,7 +104,7 @@ def _numbers(value: Any) -> tuple[float, ...]:
 def _limits(value: Any) -> tuple[float, ...] | None:
     if value == "auto":
         return None
-    read = _numbers(value)
+    read = numbers(value)
     if len(read) != 2 or not read[0] < read[1]:
         raise ConfigError(f"{value!r} is no range: give its two ends, the smaller one first, or auto")
     return read
@@ -117,7 +118,7 @@ KINDS = (
         {
             "bins": Parameter(positive, f"number of bins, {BINS} if nothing else says it", None),
             "range": Parameter(_limits, "lower and upper end of even bins; auto: each point finds its own", None),
-            "edges": Parameter(_numbers, "edges of the bins, if they aren't even", None),
+            "edges": Parameter(numbers, "edges of the bins, if they aren't even", None),
         },
         "histogram: {bins: 50, range: [200, 330]}",
     ),

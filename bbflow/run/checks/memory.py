@@ -16,7 +16,6 @@ from bbflow.models.rates import PAGE_BYTES, NodeRates, StreamLoad, stream_balanc
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space.weights import weights_bytes
 from bbflow.run.checks.finding import FINE, NOTE, WRONG, Finding
-from bbflow.transit.folding.finish import lead
 from bbflow.transit.folding.footprint import bytes_per_point
 from bbflow.units import format_bytes
 
@@ -105,7 +104,7 @@ def window_times_s(config: Config, states: float, results: float) -> tuple[float
 
 def result_bytes_per_point(diagnostic: Diagnostic) -> int:
     """Return what a window's end publishes of each point."""
-    sizes = (prod(lead(item)) * item.dtype(np.dtype("f4")).itemsize for item in diagnostic.operators)
+    sizes = (prod(item.lead) * item.dtype(np.dtype("f4")).itemsize for item in diagnostic.operators)
     return sum(sizes)
 
 

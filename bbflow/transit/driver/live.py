@@ -64,11 +64,10 @@ def _open_span(
     coordinates: dict[str, Any] = {time: ((time,), [stamp_of(closing, clock, before)], time_attributes(window, clock))}
     for field, operators, arrays in results.values():
         for operator in operators:
-            own: tuple[str, ...] = ()
-            if operator.axis is not None:
-                own = (axis_name(field, operator, operator.axis),)
-                described = axis_variables(own[0], operator.axis, field)
-                coordinates[own[0]] = described.pop(own[0])
+            own = tuple(axis_name(field, operator, axis) for axis in operator.axes)
+            for axis_of, axis in zip(own, operator.axes, strict=True):
+                described = axis_variables(axis_of, axis, field)
+                coordinates[axis_of] = described.pop(axis_of)
                 variables |= described
             name = result_name(field.name, window.name, operator.name)
             attributes = with_known_references(result_attributes(field, window, operator, clock), known)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bbflow.operators.diagnostic import Diagnostic
-from bbflow.operators.operator import FINISHED_POINTS, Operator
+from bbflow.operators.operator import FINISHED_POINTS
 from bbflow.operators.state import StateLayout
 from bbflow.operators.steps import Array, Views
 from bbflow.transit.folding.partials import Partial, apart, state_layout_of_part
@@ -86,7 +86,7 @@ class Finishing:
     def is_small(self) -> bool:
         """Whether all results together aren't larger than those of a band."""
         points = prod(self._shape)
-        bytes_per_point = sum(prod(lead(item)) * item.dtype(self._point.dtype).itemsize for item in self._operators)
+        bytes_per_point = sum(prod(item.lead) * item.dtype(self._point.dtype).itemsize for item in self._operators)
         return points * bytes_per_point <= BAND_BYTES
 
     def bands(self) -> Iterator[tuple[Band, dict[str, Array]]]:
@@ -103,16 +103,16 @@ class Finishing:
         """Return all results, by operator, of shape (axis, …), or that of the field."""
         arrays = self._arrays(self._shape[0])
         self._fill((0, self._shape[0]), arrays)
-        return {item.name: arrays[item.name].reshape((*lead(item), *self.shape)) for item in self._operators}
+        return {item.name: arrays[item.name].reshape((*item.lead, *self.shape)) for item in self._operators}
 
     def without_values(self) -> dict[str, Array]:
         """Return what a point of a row comes to that has no value, by operator: of shape (axis, 1), or (1,)."""
         arrays = self._arrays(1)
         self._fill_empty(arrays)
-        return {item.name: arrays[item.name].reshape(*lead(item), 1) for item in self._operators}
+        return {item.name: arrays[item.name].reshape(*item.lead, 1) for item in self._operators}
 
     def _arrays(self, rows: int) -> dict[str, Array]:
-        shapes = {item.name: (prod(lead(item)), rows, *self._shape[1:]) for item in self._operators}
+        shapes = {item.name: (prod(item.lead), rows, *self._shape[1:]) for item in self._operators}
         return {item.name: np.empty(shapes[item.name], item.dtype(self._point.dtype)) for item in self._operators}
 
     def _fill(self, band: Band, results: Mapping[str, Array]) -> None:
@@ -151,11 +151,6 @@ def _divisible(shape: tuple[int, ...], regions: Sequence[Region]) -> tuple[tuple
         return (points,), [((0,), (points,))]
     ones = next((at for at, size in enumerate(shape) if size > 1), max(len(shape) - 1, 0))
     return shape[ones:] or (1,), [(start[ones:] or (0,), count[ones:] or (1,)) for start, count in regions]
-
-
-def lead(operator: Operator) -> tuple[int, ...]:
-    """Return the shape of a result's axes before the field's."""
-    return () if operator.axis is None else (len(operator.axis.values),)
 
 
 def cut(first: int, last: int, size: int) -> Iterator[Band]:

@@ -108,7 +108,7 @@ class OneByOne(AlikeFold):
         if self._carried:
             layout, (source, target) = self._layout(CARRIED, at), self._carried[at]
             before = None if source is None else layout.views(source)
-            steps = Carried(steps, self._diagnostic.transforms, before, layout.views(target), self._begun)
+            steps = Carried(steps, self._diagnostic.transforms, before, layout.views(target), self._begun, self._keys)
         return _Opened(inputs, local, steps)
 
     def _told(self, level: str, at: int, opened: _Opened) -> HasTiles:

@@ -62,15 +62,15 @@ class MappedSteps:
             )
         diagnostic = self.plan.diagnostics[shard.key.diagnostic]
         names, files = diagnostic.variables, diagnostic.fields_of_steps
-        parts = {name: item.part(keys, shard.key.start, shard.key.count) for name, item in files.items()}
+        region = shard.key.start, shard.key.count
+        parts = {name: item.steps(keys, times, *region) for name, item in files.items()}
         apart = self.plan.singles.keys() | self.plan.fixed.keys()
         forms = [self.plan.layout.forms[place[1]] for place in shard.places.values() if place not in apart]
         return Inputs(
             numbers,
             times,
             {name: self.plan.encodings[name] for name in names} | dict.fromkeys(files, Encoding()),
-            {name: tuple(self._values(shard, shard.places[name], wanted)) for name in names}
-            | {name: (values,) * len(wanted) for name, values in parts.items()},
+            {name: tuple(self._values(shard, shard.places[name], wanted)) for name in names} | parts,
             extremes=tuple(self._extremes(shard, names[0], at) for at in wanted),
             bytes=sum(form.bytes for form in forms) * len(wanted),
             weights=weights,

@@ -9,6 +9,7 @@ from bbflow.operators.fold import HasTiles
 from bbflow.operators.state import part_of
 from bbflow.operators.steps import Array, Steps, Views
 from bbflow.operators.transforms import Transform
+from bbflow.transit.folding.slots import Keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,8 @@ class Carried:
     """Where that goes."""
     begun: frozenset[int] = frozenset()
     """Positions of those for which a span of their window begins."""
+    keys: Keys = field(default_factory=dict)
+    """In which span of each window the steps are."""
 
     def part(self, points: slice) -> Steps:
         """Transform some of the points; a second time gives the same."""
@@ -35,8 +38,9 @@ class Carried:
                 transform.clear(views)
             else:
                 _copy(part_of(self.source[str(number)], points), views)
-                if number in self.begun:
-                    transform.begin(views)
+            if transform.window is not None:
+                begins = self.source is not None and number in self.begun
+                transform.enter(views, self.keys[transform.window.name], begins=begins)
             values = transform.apply(views, steps)
             steps = Steps(values, None, steps.times, steps.numbers, steps.others)
         return steps

@@ -104,15 +104,15 @@ class PyramidLevels:
 
     def _made(self, operator: Operator, values: Array) -> list[tuple[PyramidLevel, Array]]:
         """Return a result's levels; what has an axis of its own, such as a histogram, has it first."""
-        if operator.axis is None:
-            return list(self._pyramid.made(values))
-        parts = [list(self._pyramid.made(part)) for part in values]
-        return [(level, np.stack([part[at][1] for part in parts])) for at, (level, _) in enumerate(parts[0])]
+        lead = operator.lead
+        parts = [list(self._pyramid.made(part)) for part in values.reshape(-1, *values.shape[len(lead) :])]
+        stacked = ((level, np.stack([part[at][1] for part in parts])) for at, (level, _) in enumerate(parts[0]))
+        return [(level, made.reshape(*lead, *made.shape[1:])) for level, made in stacked]
 
     def _create(self, path: str, level: PyramidLevel, source: str, operator: Operator) -> None:
         """Make the array of one level, with the attributes of the result."""
         dims, shape, attributes = self._results.described(source)
-        first = 1 + (operator.axis is not None) + self._pyramid.at
+        first = 1 + len(operator.axes) + self._pyramid.at
         last = first + len(level.shape)
         kept = {key: value for key, value in attributes.items() if key not in (*PACKING, *NAMING)}
         kept |= level.described.own

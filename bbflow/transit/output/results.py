@@ -319,9 +319,8 @@ class Results:
 
     def _create(self, name: str, field: ResultField, window: Window, operator: Operator) -> None:
         dims, shape = field.dims, field.stored_shape
-        if operator.axis is not None:
-            axis = self._create_operator_axis(field, operator, operator.axis)
-            dims, shape = (axis, *dims), (len(operator.axis.values), *shape)
+        axes = (self._create_operator_axis(field, operator, axis) for axis in operator.axes)
+        dims, shape = (*axes, *dims), (*operator.lead, *shape)
         attributes = with_known_references(result_attributes(field, window, operator, self._clock), self._store)
         dtype = operator.dtype(np.dtype(field.dtype))
         plain = [dim.removeprefix(f"{stored_name(field.name)}_") for dim in dims]
