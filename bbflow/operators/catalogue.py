@@ -11,6 +11,7 @@ from bbflow.operators.statistics import (
     basic,
     comoments,
     ends,
+    eofs,
     exceedance,
     extreme_times,
     first_runs,
@@ -24,7 +25,7 @@ from bbflow.operators.statistics import (
 )
 
 MODULES = (basic, ends, extreme_times, percentiles, histogram, exceedance, spells, first_runs, comoments, shape, shares,
-           base_period, around_dates, harmonics, joint_histogram)  # fmt: skip
+           base_period, around_dates, harmonics, joint_histogram, eofs)  # fmt: skip
 """Each has `KINDS`."""
 
 KINDS: Mapping[str, OperatorKind] = {kind.name: kind for module in MODULES for kind in module.KINDS}

@@ -7,13 +7,15 @@ from bbflow.errors import ConfigError
 from bbflow.operators.catalogue import OwnNames
 from bbflow.operators.diagnostic import VALUE, Diagnostic, Each
 from bbflow.operators.expressions import Expression, of_variable, paired, parse_expression
-from bbflow.operators.file_fields import BesideSteps, DateField, parse_fields
+from bbflow.operators.file_fields import AREA_SHARE, AreaField, BesideSteps, DateField, parse_fields
 from bbflow.operators.filter import Filter
 from bbflow.operators.names.known import expand
 from bbflow.operators.operator import Operator
 from bbflow.operators.parse import FILTER, parse_operators
+from bbflow.operators.space.moves import Gather
 from bbflow.operators.space.parse import KEYS as SPACE_KEYS
 from bbflow.operators.space.parse import REMAP_KEYS, parse_space
+from bbflow.operators.space.space import Space
 from bbflow.operators.statistics.weighting import STEPS, WEIGHTS, weighted
 from bbflow.operators.transforms import parse_transforms
 from bbflow.operators.windows.parse import parse_windows
@@ -128,6 +130,11 @@ def _parse(key: str, name: str, parts: Mapping[str, Any], windows: list[Any]) ->
     fields = parse_fields(_with_dates(parts.get("fields", {}), chosen, each), each.window.closed if each else "left")
     of = parse_expression(str(parts["of"])) if "of" in parts else of_variable(name)
     space = parse_space(parts["space"]) if "space" in parts else None
+    if gathering := {item.family.gathers for item in chosen} - {""}:
+        if len(gathering) > 1:
+            raise ConfigError("the points of one field count by one sort of weights: put the other under another name")
+        space = Space((*(space.moves if space else ()), Gather(gathering.pop())))
+        fields = {**fields, AREA_SHARE: AreaField()}
     if space is not None and space.other is not None:
         if inputs := [text for item in chosen for text in item.inputs]:
             raise ConfigError(f"with: {inputs[0]}: the space is of two fields already: put it under another name")
@@ -197,7 +204,12 @@ def _parse_each(item: Any) -> Each:
     operators = parse_operators([operator])
     if inner.keeps is None:
         raise ConfigError(f"each: {inner.name} is a climatology, which has no result before the run's end")
-    if len(operators) != 1 or not isinstance(operators[0], Operator) or operators[0].axes:
+    if (
+        len(operators) != 1
+        or not isinstance(operators[0], Operator)
+        or operators[0].axes
+        or operators[0].family.gathers
+    ):
         raise ConfigError(f"each: {operator!r} must give one number for each point")
     return Each(inner, operators[0])
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bbflow.operators.expressions import Expression, parse_expression
-from bbflow.operators.file_fields import BesideSteps
+from bbflow.operators.file_fields import AREA_SHARE, BesideSteps
 from bbflow.operators.filter import Filter
 from bbflow.operators.operator import Operator
 from bbflow.operators.space.space import Space
@@ -107,7 +107,7 @@ class Diagnostic:
     @property
     def fields_after(self) -> dict[str, BesideSteps]:
         """Fields of files that go with the values of `then`."""
-        names = {*(() if self.then is None else self.then.variables), *self._dates}
+        names = {*(() if self.then is None else self.then.variables), *self._dates, AREA_SHARE}
         return {name: self.fields[name] for name in names if name in self.fields}
 
     @property

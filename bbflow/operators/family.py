@@ -53,6 +53,9 @@ class Family(ABC):
     dates: tuple[str, ...] = ()
     """Parts of each step's date that `fold` finds among the steps' others (`file_fields.CALENDAR`)."""
 
+    gathers = ""
+    """What a field's points count by (area, none) if all of them belong into one state; empty if each has its own."""
+
     own_tiles = False
     """Whether it cuts any number of points into tiles by itself, as the compiled kernels do."""
 

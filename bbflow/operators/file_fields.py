@@ -7,7 +7,7 @@ from functools import lru_cache, partial
 from hashlib import blake2b
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import cftime  # type: ignore[import-untyped]
 import numpy as np
@@ -32,6 +32,8 @@ CALENDAR: Mapping[str, Any] = {
     "year": "year",
 }  # fmt: skip
 """Parts of a step's date that are numbers, to the window whose keys they are; a season is its first month, DJF 0."""
+AREA_SHARE = "share of the area"
+"""What statistics of whole fields find beside their steps: no expression can name it."""
 TIME = "time"
 """The step's time itself, as a part of the date."""
 GROUPED: Mapping[str, Any] = {
@@ -252,7 +254,32 @@ def _told(window: Window, keys: list[Key]) -> str:
     )
 
 
-BesideSteps = FileField | DateField
+@dataclass(frozen=True, slots=True)
+class AreaField:
+    """Each point's share of a field's area, beside the steps of its statistics."""
+
+    name: str = AREA_SHARE
+    """What statistics call it; nobody else does."""
+    held: str = ""
+    """The file where an analysis holds it, of the field's shape; empty before it does."""
+    window = None
+    units = ""
+    dtype: ClassVar[DType] = np.dtype("f8")
+
+    def part(self, keys: Mapping[str, Key | None], start: tuple[int, ...], count: tuple[int, ...]) -> Array:
+        """Return that of a region, of shape (points,); it must be held."""
+        values = _mapped(*version_of(Path(self.held), WHAT))
+        region = tuple(slice(at, at + size) for at, size in zip(start, count, strict=True))
+        return np.ascontiguousarray(values[region]).reshape(-1)
+
+    def steps(
+        self, keys: Mapping[str, Key | None], times: Sequence[float], start: tuple[int, ...], count: tuple[int, ...]
+    ) -> tuple[Array, ...]:
+        """Return what each of some steps gets of it: the same."""
+        return (self.part(keys, start, count),) * len(times)
+
+
+BesideSteps = FileField | DateField | AreaField
 """What may stand in expressions beside variables."""
 
 

@@ -130,7 +130,7 @@ def fold_tiles(
     # A kernel cuts tiles of its own: it takes all points of steps that are there if it, with the filters, is alone.
     own_tiles = not layout.families or (len(layout.families) == 1 and layout.families[0].own_tiles)
     alone = own_tiles and isinstance(batch, Steps)
-    size = layout.points if alone else tile_points(layout, len(extremes))
+    size = layout.points if alone or layout.gathers else tile_points(layout, len(extremes))
     for part in parts_of(layout.points, size):
         tile = batch.part(part)
         moments: tuple[Views, Views | None] = ({}, None)

@@ -67,6 +67,11 @@ class StateLayout:
         return cls(tuple(families[name] for name in sorted(families)), dtype, int(points))
 
     @property
+    def gathers(self) -> bool:
+        """Whether all points must be folded and merged together."""
+        return any(family.gathers for family in self.families)
+
+    @property
     def commutes(self) -> bool:
         """Whether states may be merged in any order; if not, only from the earlier to the later one."""
         return all(family.commutes for family in self.families)
@@ -174,7 +179,8 @@ class StateLayout:
                 family.clear(into)
             fields = family.fields(self.dtype)
             bytes_per_point = sum(prod(field.inner) * field.dtype(self.dtype).itemsize for field in fields)
-            for part in parts_of(self.points, max(MERGED_BYTES // max(bytes_per_point, 1), 1)) if states else ():
+            size = self.points if family.gathers else max(MERGED_BYTES // max(bytes_per_point, 1), 1)
+            for part in parts_of(self.points, size) if states else ():
                 _merge(family, part_of(into, part), [part_of(side[family.name], part) for side in sides])
 
     def part(self, states: Sequence[Mapping[str, Views]], points: slice, scratch: Any = None) -> dict[str, Views]:

@@ -49,7 +49,7 @@ def test_a_name_is_on_one_list():
 
 
 @pytest.mark.parametrize(
-    ("name", "told"), [("ymonsub", "no operator: of: tas - clim"), ("eoftime", "can't be had here")]
+    ("name", "told"), [("ymonsub", "no operator: of: tas - clim"), ("smooth9", "can't be had here")]
 )
 def test_what_isnt_by_name_is_told_where_it_is_written(name, told):
     with pytest.raises(ConfigError, match=told):

@@ -9,6 +9,7 @@ from laws import folded, layout_of
 
 from bbflow.operators import Filter, parse_operators
 from bbflow.operators.catalogue import KINDS
+from bbflow.operators.file_fields import AREA_SHARE
 from bbflow.operators.steps import Steps
 from bbflow.operators.transforms import KINDS as TRANSFORMS
 from bbflow.operators.transforms import parse_transforms
@@ -22,6 +23,7 @@ def test_the_example_of_every_operator_is_valid_and_gives_results(kind):
     values = np.random.default_rng(0).normal(size=(9, 20)).astype("f4")
     others = {name: Steps(list(values[::-1])) for operator in operators for name in operator.inputs}
     others |= {name: Steps(list(np.full_like(values, 2000))) for item in operators for name in item.family.dates}
+    others |= {AREA_SHARE: Steps(list(np.ones_like(values)))}
     layout = layout_of(operators, values)
     state = folded(layout, values, others=others)
     for operator in operators:
@@ -43,6 +45,7 @@ def test_results_are_no_part_of_the_state(kind):
     operators = parse_operators([yaml.safe_load(kind.example)])
     values = np.ones((3, 4))
     others = {name: Steps(list(values)) for item in operators for name in (*item.inputs, *item.family.dates)}
+    others |= {AREA_SHARE: Steps(list(values))}
     layout = layout_of(operators, values)
     state = folded(layout, values, others=others)
     results = [operator.finalize(layout, state) for operator in operators]

@@ -15,7 +15,6 @@ _VARIABLES = "an expression of the variables: of: (t1 + t2 + t3) / 3"
 _SELECTED = "the variables and the expressions that 'operators' names are selected"
 _BY_INDEX = "space: {isel: {x: [0, 1, 2]}}"
 _TWO_RUNS = "a second run, with the trend of the first one: of: tas - (a + b * t), docs/operators.md"
-_EOF = "covariances of all points with all others are no state of fixed size for each point"
 _SERIES = "all of a point's series is needed at once: keep the raw steps"
 _MOMENTS = "there are no third and fourth moments over space"
 _CELLS = "statistics of the source's cells in each target cell: 'coarsen' has them for boxes of points"
@@ -66,6 +65,10 @@ ELSEWHERE: Mapping[str, str] = {
     **dict.fromkeys(("selindexbox", "selindex", "selgridcell", "sellevidx"), _BY_INDEX),
     "consects": "longest_spell, spell_count, spell_steps", "consecsum": "longest_spell, spell_count, spell_steps",
     "regres": "trend, which is by time and not by step", "trend": "{trend: {intercept: true}}",
+    **{f"eof{what}": "{eof: {modes: 5}}, whose patterns have the variances in them, docs/operators.md"
+       for what in ("", "3d", "spatial", "time", "3dspatial", "3dtime")},
+    **dict.fromkeys(("eofcoeff", "eofcoeff3d"), "a second run, with a file of each pattern: of: (tas - m) * e, "
+                    "space: fldmean"),
     "detrend": f"detrended_std, detrended_var; or {_TWO_RUNS}",
     **dict.fromkeys(("subtrend", "addtrend"), _TWO_RUNS),
     **dict.fromkeys(("harmonic", "spectrum", "fourier"), "of given periods: {harmonics: {periods: [12.42, 24]}}"),
@@ -81,7 +84,6 @@ ELSEWHERE: Mapping[str, str] = {
 }  # fmt: skip
 """Name to what says it here."""
 LACKING: Mapping[str, str] = {
-    **{f"eof{what}": _EOF for what in ("", "3d", "spatial", "time", "3dspatial", "3dtime", "coeff", "coeff3d")},
     **dict.fromkeys(("timsort", "fourier2grid", "bandpass", "highpass", "lowpass"),
                     _SERIES),
     **{f"{over}{how}": _MOMENTS for over in ("fld", "zon", "mer", "gridbox") for how in ("skew", "kurt")},

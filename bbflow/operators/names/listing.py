@@ -50,6 +50,7 @@ SPACES: Mapping[str, tuple[str, str]] = {
     "median": ("the middle value over dimensions", "median: [lat, lon]"),
     "cumsum": ("sums that grow along a dimension", "cumsum: lat"),
     "anomaly": ("the field without its mean over dimensions", "anomaly: [lon]"),
+    "wavenumbers": ("the variance of each wavenumber along a dimension", "wavenumbers: {over: lon, most: 20}"),
     "remap": ("another grid, by a file of weights", "remap: weights.nc"),
     "remapcon": ("the same, of conservative weights", "remapcon: r360x180"),
     "remapbil": ("the same, of bilinear ones", "remapbil: r360x180"),

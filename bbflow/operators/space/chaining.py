@@ -12,12 +12,18 @@ from typing import Any
 import numpy as np
 
 from bbflow.errors import ConfigError
+from bbflow.operators.space.cells import cells_of
 from bbflow.operators.space.columns import Column
-from bbflow.operators.space.grid import LAT, Grid, area_weights
-from bbflow.operators.space.moves import Anomaly, Cumulate, SpacePercentile
+from bbflow.operators.space.grid import LAT, LON, Grid, area_weights
+from bbflow.operators.space.moves import Cumulate, Gather, SpacePercentile, Wavenumbers, Whole
 from bbflow.operators.space.placement import Local, Placement
 from bbflow.operators.space.weights import Weights
 from bbflow.operators.steps import Array, DType, Steps
+
+WAVENUMBER = "wavenumber"
+"""Name of the dimension of wavenumbers."""
+UNEVEN = 1e-3
+"""Longitudes whose distances differ by more than this part aren't even."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,6 +52,26 @@ class Made(ABC):
     def shape(self) -> tuple[int, ...]:
         """Return their sizes."""
         return tuple(self.grid.shape[axis] for axis in self.kept)
+
+    @property
+    def coordinates(self) -> Mapping[str, Array]:
+        """Return those of dimensions that the fields don't have."""
+        return {}
+
+    @property
+    def coordinate_dims(self) -> Mapping[str, tuple[str, ...]]:
+        """Return the dimensions of each of them."""
+        return {}
+
+    @property
+    def coordinate_attributes(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return what is known of them."""
+        return {}
+
+    @property
+    def own_dims(self) -> frozenset[str]:
+        """Return the dimensions that the fields don't have."""
+        return frozenset(self.coordinates)
 
     @abstractmethod
     def make(self, fields: Array) -> Array:
@@ -112,7 +138,80 @@ class Departure(Made):
             return np.asarray(fields - mean.sum(axis=axes, keepdims=True) / weights.sum(axis=axes, keepdims=True))
 
 
-def made_of(move: SpacePercentile | Cumulate | Anomaly, grid: Grid) -> Made:
+@dataclass(frozen=True, slots=True, eq=False)
+class WaveVariances(Made):
+    """The variance of each wavenumber along a dimension: the squares of the Fourier transform's parts.
+
+    They add up to the mean square (Parseval). A circle with a missing value has none.
+    """
+
+    most: int = 0
+    """The largest wavenumber."""
+    own_units = "({units})2"
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """Return the fields', with wavenumbers in the place of the dimension."""
+        return tuple(WAVENUMBER if axis in self.axes else dim for axis, dim in enumerate(self.grid.dims))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return their sizes."""
+        return tuple(self.most + 1 if axis in self.axes else size for axis, size in enumerate(self.grid.shape))
+
+    @property
+    def coordinates(self) -> Mapping[str, Array]:
+        """Return the wavenumbers."""
+        return {WAVENUMBER: np.arange(self.most + 1.0)}
+
+    @property
+    def coordinate_dims(self) -> Mapping[str, tuple[str, ...]]:
+        """Return their dimension."""
+        return {WAVENUMBER: (WAVENUMBER,)}
+
+    @property
+    def coordinate_attributes(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return what they are."""
+        (axis,) = self.axes
+        return {WAVENUMBER: {"units": "1", "long_name": f"wavenumber along {self.grid.dims[axis]}"}}
+
+    def make(self, fields: Array) -> Array:
+        """Return it."""
+        (axis,) = self.axes
+        size = self.grid.shape[axis]
+        with np.errstate(invalid="ignore", over="ignore"):
+            parts = np.abs(np.fft.rfft(fields, axis=axis + 1, norm="forward")) ** 2
+        twice = np.where(
+            (np.arange(parts.shape[axis + 1]) % size == 0) | (2 * np.arange(parts.shape[axis + 1]) == size), 1, 2
+        )
+        parts *= twice.reshape([-1 if at == axis + 1 else 1 for at in range(parts.ndim)])
+        return np.take(parts, range(self.most + 1), axis=axis + 1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gathered(Made):
+    """The fields as they are, with the points' shares of the area."""
+
+    weights: Array | None = None
+    """Of the points, float64 that broadcasts against the grid; None if all weigh the same."""
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """Return all axes."""
+        return tuple(range(len(self.grid.dims)))
+
+    @property
+    def shares(self) -> Array:
+        """Return each point's share, of the grid's shape; their sum is 1."""
+        weights = np.broadcast_to(1.0 if self.weights is None else self.weights, self.grid.shape)
+        return np.asarray(weights / weights.sum())
+
+    def make(self, fields: Array) -> Array:
+        """Return them."""
+        return fields
+
+
+def made_of(move: Whole, grid: Grid) -> Made:
     """Find what a move works on in the grid of whole fields.
 
     Raises
@@ -129,11 +228,53 @@ def made_of(move: SpacePercentile | Cumulate | Anomaly, grid: Grid) -> Made:
         return Ranked(grid, axes, f"{names}{method}", move.q)
     if isinstance(move, Cumulate):
         return Cumulated(grid, axes, f"{names}sum (from the begin of the dimension)")
-    weights = None
+    if isinstance(move, Wavenumbers):
+        return _waves(move, grid, axes)
+    if isinstance(move, Gather):
+        return Gathered(grid, (), "", _areas(grid) if move.weights == "area" else None)
+    return Departure(grid, axes, f"{names}mean (subtracted)", _by_latitude(grid, axes))
+
+
+def _by_latitude(grid: Grid, axes: Iterable[int]) -> Array | None:
+    """Return the weights of latitudes among some axes, that broadcast against the grid; None if there are none."""
     for axis in axes:
         if grid.kind(axis) == LAT and (shares := area_weights(grid, axis)).any():
-            weights = shares.reshape([-1 if place == axis else 1 for place in range(len(grid.dims))])
-    return Departure(grid, axes, f"{names}mean (subtracted)", weights)
+            return shares.reshape([-1 if place == axis else 1 for place in range(len(grid.dims))])
+    return None
+
+
+def _areas(grid: Grid) -> Array | None:
+    """Return what the points of a whole grid weigh; None if they have no place on the globe, and so weigh the same.
+
+    Raises
+    ------
+    ConfigError
+        If they have one, but their areas aren't known.
+    """
+    if (weights := _by_latitude(grid, range(len(grid.dims)))) is not None:
+        return weights
+    if (cells := cells_of(grid)) is not None:
+        return cells.areas()
+    if grid.auxiliary_shapes(LAT):
+        raise ConfigError(
+            "the areas of the points aren't known: let the stream have their corners, or say weights: none"
+        )
+    return None
+
+
+def _waves(move: Wavenumbers, grid: Grid, axes: tuple[int, ...]) -> WaveVariances:
+    (axis,) = axes
+    size = grid.shape[axis]
+    if grid.kind(axis) == LON:
+        apart = np.diff(np.unwrap(np.asarray(grid.coordinate(axis), "f8"), period=360))
+        if size < 2 or np.any(np.abs(np.abs(apart) * size - 360) > UNEVEN * 360):
+            raise ConfigError(
+                f"wavenumbers: the points of {grid.dims[axis]!r} don't go around the globe at even distances"
+            )
+    most = size // 2 if move.most is None else move.most
+    if most > size // 2:
+        raise ConfigError(f"wavenumbers: {size} points along {grid.dims[axis]!r} have none beyond {size // 2}")
+    return WaveVariances(grid, axes, f"{grid.dims[axis]}: variance (of each wavenumber)", most)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,8 +300,7 @@ class Chained(Placement):
     @property
     def coordinate_attributes(self) -> Mapping[str, Mapping[str, Any]]:
         """Return those of both."""
-        own = self.second.coordinate_attributes if isinstance(self.second, Placement) else {}
-        return {**self.first.coordinate_attributes, **own}
+        return {**self.first.coordinate_attributes, **self.second.coordinate_attributes}
 
     @property
     def attributes(self) -> Mapping[str, str]:
@@ -170,8 +310,7 @@ class Chained(Placement):
     @property
     def own_dims(self) -> frozenset[str]:
         """Return those of both."""
-        own = self.second.own_dims if isinstance(self.second, Placement) else frozenset()
-        return self.first.own_dims | own
+        return self.first.own_dims | self.second.own_dims
 
     def dtype(self, dtype: DType) -> DType:
         """Return float64: that is what is joined."""
@@ -217,9 +356,7 @@ def chained(first: Placement, second: Placement | Made, units: str, source: tupl
     source
         The variable's shape.
     """
-    own = second.coordinate_dims if isinstance(second, Placement) else {}
-    values = second.coordinates if isinstance(second, Placement) else {}
-    there = {*second.dims, "bnds"}
+    own, values, there = second.coordinate_dims, second.coordinates, {*second.dims, "bnds"}
     kept = {name: dims for name, dims in first.coordinate_dims.items() if name not in own and there >= {*dims}}
     return Chained(
         dims=second.dims,

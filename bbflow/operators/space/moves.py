@@ -157,7 +157,28 @@ class Anomaly:
     key = "anomaly"
 
 
-Whole = SpacePercentile | Cumulate | Anomaly
+@dataclass(frozen=True, slots=True)
+class Wavenumbers:
+    """The variance of each wavenumber along a dimension that goes around."""
+
+    dims: tuple[str, ...]
+    """The dimension."""
+    most: int | None = None
+    """The largest one; None for half the points."""
+    key = "wavenumbers"
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """Brings all points of a field together as they are: some statistics need them so."""
+
+    weights: str
+    """By what points count: area or none."""
+    dims: tuple[str, ...] = ()
+    key = "gather"
+
+
+Whole = SpacePercentile | Cumulate | Anomaly | Wavenumbers | Gather
 """Moves that need the whole of a field."""
 Move = Levels | Box | Points | Select | SelectIndex | Mask | Reduce | Remap | Whole
 

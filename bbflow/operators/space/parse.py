@@ -24,6 +24,7 @@ from bbflow.operators.space.moves import (
     Select,
     SelectIndex,
     SpacePercentile,
+    Wavenumbers,
     named,
     percentage,
 )
@@ -37,7 +38,7 @@ REMAPS = {"remap": "", "remapcon": "con", "remapbil": "bil", "remapnn": "nn", "r
 """By CDO's names, the method that the weights must be of."""
 WITH_TEXT = (*REMAPS, "healpix")
 """What may be a name with a text after a comma, as CDO has it."""
-WHOLES = ("percentile", "median", "cumsum", "anomaly")
+WHOLES = ("percentile", "median", "cumsum", "anomaly", "wavenumbers")
 """What needs the whole of a field."""
 KEYS = (*SELECTIONS, *REMAPS, "healpix", "regions", *HOWS, *OF_PAIRS, "coarsen", *WHOLES, *OPTIONS)
 
@@ -166,6 +167,12 @@ def _whole(key: str, item: Mapping[str, Any]) -> Move:
         if own.keys() != {"q", "over"}:
             raise ConfigError("percentile: write it like percentile: {q: 90, over: [lat, lon]}")
         return SpacePercentile(_names(key, own["over"]), percentage(number(own["q"])))
+    if key == "wavenumbers":
+        own = item[key] if isinstance(item[key], Mapping) else {"over": item[key]}
+        check_keys(own, ("over", "most"))
+        if "over" not in own or len(over := _names(key, own["over"])) > 1:
+            raise ConfigError("wavenumbers: write it like wavenumbers: lon, or wavenumbers: {over: lon, most: 20}")
+        return Wavenumbers(over, None if own.get("most") is None else positive(own["most"]))
     dims = _names(key, item[key])
     if key == "cumsum" and len(dims) > 1:
         raise ConfigError(f"cumsum: {', '.join(dims)}: name one dimension, along which sums grow")

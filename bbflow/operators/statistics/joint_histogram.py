@@ -81,13 +81,15 @@ def outside(views: Views) -> Array:
 
 def _make(bins: tuple[int, int] | None, edges: Edges | None, **given: Any) -> tuple[Operator, ...]:
     limits, other = given["range"], given["with"]
-    if (edges is None) == (bins is None or limits is None):
-        raise ConfigError("say the bins of both, either by 'edges', or by 'bins' and 'range'")
-    if edges is None:
-        assert bins is not None
-        edges = tuple(tuple(np.linspace(*own, count + 1).tolist()) for own, count in zip(limits, bins, strict=True))
-    elif bins is not None or limits is not None:
+    if edges is not None and (bins is not None or limits is not None):
         raise ConfigError("edges say everything: leave out 'bins' and 'range'")
+    if edges is None:
+        if bins is None or limits is None:
+            raise ConfigError("say the bins of both, either by 'edges', or by 'bins' and 'range'")
+        first, second = (
+            np.linspace(own[0], own[1], count + 1).tolist() for own, count in zip(limits, bins, strict=True)
+        )
+        edges = tuple(first), tuple(second)
     family = JointBins(other, (checked_edges(edges[0]), checked_edges(edges[1])))
     if prod(family.shape) > MOST_CELLS:
         raise ConfigError(

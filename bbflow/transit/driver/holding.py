@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from hashlib import blake2b
 
 import numpy as np
 
@@ -9,8 +10,10 @@ from bbflow.errors import ConfigError
 from bbflow.host.atomic import replacing
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.evaluation import unlike
-from bbflow.operators.file_fields import BesideSteps, DateField, FileField
+from bbflow.operators.file_fields import AreaField, BesideSteps, DateField, FileField
 from bbflow.operators.names.indices import same_units
+from bbflow.operators.operator import FINISHED_POINTS
+from bbflow.operators.space.chaining import Chained, Gathered
 from bbflow.operators.space.placement import Placement
 from bbflow.operators.steps import Array
 from bbflow.operators.windows.calendars import Clock
@@ -67,6 +70,9 @@ def _held(
     for name, item in diagnostic.fields.items():
         if isinstance(item, DateField):
             continue
+        if isinstance(item, AreaField):
+            held[name] = _hold_shares(item, diagnostic, placement, arrays)
+            continue
         item.check_calendar(clock.calendar)
         grids = [own for own, used in ((stream, diagnostic.fields_of_steps), (after, diagnostic.fields_after))
                  if name in used]  # fmt: skip
@@ -74,6 +80,24 @@ def _held(
             raise ConfigError(f"{name} goes with the field before 'space' and with that after it: give it two names")
         held[name] = _hold(item, grids[0], arrays)
     return held
+
+
+def _hold_shares(
+    item: AreaField, diagnostic: Diagnostic, placement: Placement | None, arrays: StreamArrays
+) -> AreaField:
+    assert isinstance(placement, Chained)
+    assert isinstance(placement.second, Gathered)
+    shares = placement.second.shares
+    if shares.size > FINISHED_POINTS:
+        raise ConfigError(
+            f"{', '.join(own.name for own in diagnostic.operators)}: a field of {shares.size} points is too large, "
+            f"{FINISHED_POINTS} are taken at most: coarsen it first, as space: {{coarsen: {{lat: 4, lon: 4}}}}"
+        )
+    path = arrays.directory / f"shares-{blake2b(diagnostic.key.encode(), digest_size=12).hexdigest()}.npy"
+    if not path.exists():
+        with replacing(path) as temporary, temporary.open("wb") as new:
+            np.save(new, shares)
+    return replace(item, held=str(path))
 
 
 def _hold(item: FileField, grid: GridOf, arrays: StreamArrays) -> FileField:

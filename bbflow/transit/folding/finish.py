@@ -84,7 +84,9 @@ class Finishing:
 
     @property
     def is_small(self) -> bool:
-        """Whether all results together aren't larger than those of a band."""
+        """Whether all results together aren't larger than those of a band, or must be made together."""
+        if self._point.gathers:
+            return True
         points = prod(self._shape)
         bytes_per_point = sum(prod(item.lead) * item.dtype(self._point.dtype).itemsize for item in self._operators)
         return points * bytes_per_point <= BAND_BYTES

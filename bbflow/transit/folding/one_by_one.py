@@ -114,7 +114,7 @@ class OneByOne(AlikeFold):
     def _told(self, level: str, at: int, opened: _Opened) -> HasTiles:
         """Return a shard's steps as a level's statistics take them."""
         steps, diagnostic = opened.steps, self._diagnostic
-        if level == OUTER and diagnostic.then is not None:
+        if level == OUTER and (diagnostic.then is not None or diagnostic.fields_after):
             steps = Then(steps, diagnostic.then, diagnostic.parts_after(self._keys, *self._members[at][1]))
         if diagnostic.weights:
             steps = WeighedSteps(steps, np.array(opened.inputs.weights[diagnostic.weights]))

@@ -1,0 +1,157 @@
+import os
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+import xarray as xr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from laws import cuts, folded, layout_of, merged
+
+from bbflow.errors import ConfigError
+from bbflow.operators import parse_operators
+from bbflow.operators.file_fields import AREA_SHARE
+from bbflow.operators.steps import Steps
+
+
+def oscillating(steps, points, modes=4, noise=0.05, seed=0):
+    """A field of a few patterns, each half as strong as the one before, and noise, far from zero."""
+    random = np.random.default_rng(seed)
+    patterns = np.linalg.qr(random.normal(size=(points, modes)))[0] * 2.0 ** -np.arange(modes)
+    return (
+        280
+        + random.normal(size=(steps, modes)) @ patterns.T * np.sqrt(points)
+        + random.normal(0, noise, (steps, points))
+    )
+
+
+def expected(values, shares, modes):
+    """Variances, and patterns times the standard deviations of their series, by numpy's singular values."""
+    root = np.sqrt(shares)
+    _, sizes, directions = np.linalg.svd((values - values.mean(axis=0)) * root, full_matrices=False)
+    patterns = directions[:modes] * sizes[:modes, None] / np.sqrt(len(values)) / root
+    signs = np.sign(patterns[np.arange(modes), np.abs(patterns).argmax(axis=1)])
+    return (sizes[:modes] ** 2) / len(values), patterns * signs[:, None]
+
+
+def shares_of(points):
+    areas = np.cos(np.linspace(-1.4, 1.4, points))
+    return areas / areas.sum()
+
+
+def others_of(values):
+    return {AREA_SHARE: Steps([shares_of(values.shape[1])] * len(values))}
+
+
+def result(operators, values, **more):
+    layout = layout_of(operators, values)
+    state = folded(layout, values, others=others_of(values), **more)
+    return [operator.finalize(layout, state) for operator in operators]
+
+
+@given(st.integers(0, 30), st.integers(1, 12), st.integers(0, 99), st.data())
+@settings(deadline=None, max_examples=60)
+def test_any_split_and_any_merge_is_within_its_bound_of_all_steps(steps, points, seed, data):
+    values = np.random.default_rng(seed).integers(-9, 9, (steps, points)).astype("f8")
+    operators = parse_operators([{"eof": {"modes": 2, "rank": 4, "bound": True}}])
+    layout, shares = layout_of(operators, values), shares_of(points)
+    states = [folded(layout, values[part], others=others_of(values[part])) for part in data.draw(cuts(steps))]
+    state = merged(data, layout, states)
+    eof, error = (operator.finalize(layout, state) for operator in operators)
+    assert eof.shape == (2, points)
+    if not steps:
+        assert np.isnan(eof).all()
+        return
+    count = min(2, steps, points)
+    variances, _ = expected(values, shares, count)
+    found, missed = (eof[:count] ** 2 @ shares), error[0] + 1e-9 * (1 + variances[0])
+    assert (found <= variances + missed * 1e-3 + 1e-9).all()
+    assert (found >= variances - missed).all()
+    total = ((values - values.mean(axis=0)) ** 2 @ shares).mean()
+    assert error[0] <= total / 5 + 1e-9
+    if steps < 8 or points <= 4:  # nothing was lost
+        np.testing.assert_allclose(found, variances, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_few_steps_have_the_patterns_of_numpy(parts):
+    values = oscillating(90, 200)
+    operators = parse_operators(["eof"])
+    layout = layout_of(operators, values)
+    state = None
+    for part in np.array_split(np.arange(90), parts):
+        own = folded(layout, values[part], others=others_of(values[part]))
+        if state is not None:
+            layout.combine(state, own, own)
+        state = own
+    variances, patterns = expected(values, shares_of(200), 4)
+    found = operators[0].finalize(layout, state)[:4]
+    np.testing.assert_allclose(found, patterns, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(found**2 @ shares_of(200), variances, rtol=1e-9)
+
+
+def test_many_steps_have_them_to_what_is_told():
+    values = oscillating(2000, 300)
+    (eof, error) = result(parse_operators([{"eof": {"modes": 4, "rank": 20, "bound": True}}]), values)
+    variances, patterns = expected(values, shares_of(300), 4)
+    found = eof**2 @ shares_of(300)
+    assert (found <= variances * (1 + 1e-9)).all()
+    assert (found >= variances - error[0] * (1 + 1e-9)).all()
+    assert 0 < error[0] < 1e-3 * variances[0]
+    np.testing.assert_allclose(eof, patterns, atol=0.02 * np.abs(patterns).max())
+
+
+def test_points_that_miss_a_value_are_left_out_and_steps_without_any_are_none():
+    values = oscillating(60, 40)
+    values[5, 3], values[30:, 8], values[:, 9], values[7, 11] = np.nan, np.nan, np.nan, np.inf
+    values[20] = np.nan
+    (eof,) = result(parse_operators([{"eof": {"modes": 3}}]), values)
+    gone = [3, 8, 9, 11]
+    assert np.isnan(eof[:, gone]).all()
+    kept = np.delete(np.delete(values, 20, axis=0), gone, axis=1)
+    _, patterns = expected(kept, np.delete(shares_of(40), gone), 3)
+    np.testing.assert_allclose(np.delete(eof, gone, axis=1), patterns, rtol=1e-6, atol=1e-7)
+
+
+def test_a_constant_varies_in_no_mode_and_one_step_too():
+    (eof,) = result(parse_operators([{"eof": {"modes": 2}}]), np.full((9, 5), 0.1))
+    np.testing.assert_array_equal(eof, 0)
+    (eof,) = result(parse_operators([{"eof": {"modes": 2}}]), np.arange(5.0)[None])
+    np.testing.assert_array_equal(eof, 0)
+
+
+def test_more_modes_than_the_rank_are_refused():
+    with pytest.raises(ConfigError, match="6 modes need a rank"):
+        parse_operators([{"eof": {"modes": 6, "rank": 5}}])
+
+
+@pytest.mark.skipif(shutil.which("cdo") is None, reason="needs the program cdo (Debian's package of that name)")
+def test_variances_and_patterns_are_those_of_cdo(tmp_path):
+    values = oscillating(50, 36).reshape(50, 6, 6)
+    lat, lon = np.linspace(-75, 75, 6), np.arange(6) * 60.0
+    places = {"lat": ("lat", lat, {"units": "degrees_north"}), "lon": ("lon", lon, {"units": "degrees_east"})}
+    time = ("time", np.arange(50.0), {"units": "days since 2001-01-01"})
+    data = xr.Dataset({"tas": (("time", "lat", "lon"), values - values.mean(axis=0))}, {"time": time, **places})
+    data.to_netcdf(tmp_path / "in.nc", engine="scipy")
+    run = {"cwd": tmp_path, "check": True, "timeout": 60}
+    subprocess.run(["cdo", "-s", "-b", "F64", "gridweights", "in.nc", "weights.nc"], **run)  # sides are great circles
+    with xr.open_dataset(tmp_path / "weights.nc", engine="scipy", decode_times=False) as weights_file:
+        shares = {"none": np.full(36, 1 / 36), "area": weights_file.cell_weights.values.reshape(-1)}
+    for weights, told in (("none", "off"), ("area", "on")):
+        command = "cdo -s -O -b F64 eofspatial,3 in.nc values.nc patterns.nc"
+        environment = os.environ | {"CDO_WEIGHT_MODE": told}
+        subprocess.run(command.split(), env=environment, **run)
+        with (
+            xr.open_dataset(tmp_path / "values.nc", engine="scipy", decode_times=False) as values_file,
+            xr.open_dataset(tmp_path / "patterns.nc", engine="scipy", decode_times=False) as patterns_file,
+        ):
+            variances, patterns = values_file.tas.values[:3].reshape(-1), patterns_file.tas.values.reshape(3, 36)
+        operators = parse_operators([{"eof": {"modes": 3, "weights": weights}}])
+        layout = layout_of(operators, values.reshape(50, 36))
+        steps = {AREA_SHARE: Steps([shares[weights]] * 50)}
+        (eof,) = (own.finalize(layout, folded(layout, values.reshape(50, 36), others=steps)) for own in operators)
+        ours = eof**2 @ shares[weights]
+        np.testing.assert_allclose(ours / ours[0], variances / variances[0], rtol=1e-5, err_msg=weights)
+        for mode in range(3):
+            assert abs(np.corrcoef(eof[mode], patterns[mode])[0, 1]) == pytest.approx(1, abs=1e-5)
