@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from bbflow.ensemble.gathering import EnsembleFold
-from bbflow.ensemble.places import STATUS, UP
+from bbflow.ensemble.places import HOST, STATUS, UP
 from bbflow.ensemble.roster import Member
 from bbflow.ensemble.settings import EnsembleAnalysis
 from bbflow.errors import ConfigError
@@ -95,7 +95,7 @@ def _why(member: Member) -> str:
 def is_kept_here(output: Path) -> bool:
     """Whether the process that keeps the ensemble, or did so last, is one of this host."""
     try:
-        return (output / UP).read_text() == socket.gethostname()
+        return (output / HOST).read_text() == socket.gethostname()
     except OSError:
         return False
 

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from bbflow.ensemble.gathering import EnsembleFold
-from bbflow.ensemble.places import CONTACT, DOWN, LOCK, LOG, RESULTS, STATUS, UP, claim_ensemble
+from bbflow.ensemble.places import CONTACT, DOWN, HOST, LOCK, LOG, RESULTS, STATUS, UP, claim_ensemble
 from bbflow.ensemble.roster import Verdict
 from bbflow.ensemble.settings import EnsembleAnalysis
 from bbflow.ensemble.status import read_status, write_status
@@ -277,7 +277,7 @@ def _begin_keeping(output: Path) -> None:
         time.sleep(TURN_S)
     os.close(held)
     (output / STATUS).unlink(missing_ok=True)  # that analysis may have written it since 'up' removed it
-    (output / UP).write_text(socket.gethostname())
+    write_whole(output / HOST, socket.gethostname())
 
 
 def _keep_serving(words: Sequence[str], environment: Mapping[str, str], output: Path) -> int:
