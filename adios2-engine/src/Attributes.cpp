@@ -52,7 +52,7 @@ bool IsExact(const adios2::Params &description)
 
 } // namespace
 
-Value::Array Attributes::TakeChanged(adios2::IO &io)
+Value::Array Attributes::TakeChanged(adios2::IO &io, const size_t step)
 {
     Value::Array changed;
     for (const auto &[name, description] : io.AvailableAttributes())
@@ -68,12 +68,26 @@ Value::Array Attributes::TakeChanged(adios2::IO &io)
         std::string encoded = EncodeMessagePack(value);
         if (!looksAsBefore || sent.Encoded != encoded)
         {
-            sent = {description, std::move(encoded)};
-            changed.push_back(
-                Value::Map{{"name", name}, {"type", type}, {"value", std::move(value)}});
+            sent.Description = description;
+            sent.Encoded = std::move(encoded);
+            Value::Map told = {{"name", name}, {"type", type}, {"value", std::move(value)}};
+            changed.push_back(told);
+            told.emplace_back("since", uint64_t{step});
+            sent.Told.resize(std::min<size_t>(sent.Told.size(), 2));
+            sent.Told.push_back(std::move(told));
         }
     }
     return changed;
+}
+
+Value::Array Attributes::Told() const
+{
+    Value::Array all;
+    for (const auto &[name, sent] : m_Sent)
+    {
+        all.insert(all.end(), sent.Told.begin(), sent.Told.end());
+    }
+    return all;
 }
 
 } // end namespace bbflow

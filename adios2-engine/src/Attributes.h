@@ -6,6 +6,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 namespace bbflow
 {
@@ -15,7 +16,12 @@ namespace bbflow
 class Attributes
 {
 public:
-    Value::Array TakeChanged(adios2::IO &io);
+    /** @param step of which they are first told */
+    Value::Array TakeChanged(adios2::IO &io, size_t step);
+
+    /** All that were told, for a node that hasn't heard of them, with the steps of which they were
+     *  told: what has changed as it was first, as it was then, and as it is. */
+    Value::Array Told() const;
 
 private:
     struct Sent
@@ -23,6 +29,8 @@ private:
         /** As ADIOS2 describes it, and its value as it went over the wire. */
         adios2::Params Description;
         std::string Encoded;
+        /** As it was told first, when it first changed, and last. */
+        std::vector<Value> Told;
     };
 
     std::map<std::string, Sent> m_Sent; // by name

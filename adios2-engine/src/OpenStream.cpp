@@ -33,8 +33,13 @@ bool OpenStream::Begin(const Deadline &deadline)
 
 void OpenStream::EndStep(adios2::IO &io)
 {
-    CollectAttributes(io);
-    if (m_Session.Commit(m_Unsent))
+    // A node to which the rank moves while it commits must hear all with the first step there.
+    const auto unsent = [&]
+    {
+        CollectAttributes(io);
+        return m_Unsent;
+    };
+    if (m_Session.Commit(unsent))
     {
         m_Unsent.clear();
     }
@@ -52,11 +57,10 @@ void OpenStream::CollectAttributes(adios2::IO &io)
     }
     if (m_Session.TakeNewNode())
     {
-        m_Attributes = {};
-        m_Unsent.clear();
+        m_Unsent = m_Attributes.Told();
         m_FileSent.clear();
     }
-    for (Value &attribute : m_Attributes.TakeChanged(io))
+    for (Value &attribute : m_Attributes.TakeChanged(io, m_Steps))
     {
         m_Unsent.push_back(std::move(attribute));
     }

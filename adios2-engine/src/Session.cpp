@@ -263,7 +263,7 @@ void Session::LandWaiting()
     }
 }
 
-bool Session::Commit(const Value::Array &attributes)
+bool Session::Commit(const std::function<Value::Array()> &attributes)
 {
     Persist(
         [&]
@@ -271,7 +271,7 @@ bool Session::Commit(const Value::Array &attributes)
             LandWaiting();
             if (!m_Course.IsDropped())
             {
-                SendCommit(attributes);
+                SendCommit(attributes());
             }
         });
     const bool isCommitted = !m_Course.IsDropped();

@@ -9,6 +9,7 @@
 #include "StepCourse.h"
 #include "ToldLayouts.h"
 
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -51,8 +52,9 @@ public:
     /** Lands all blocks that still wait. */
     void PerformPuts();
 
-    /** Makes this rank's step final; false if the step was dropped, with its attributes. */
-    bool Commit(const Value::Array &attributes);
+    /** Makes this rank's step final; false if the step was dropped, with its attributes.
+     *  @param attributes gives them, once more when another node has taken over */
+    bool Commit(const std::function<Value::Array()> &attributes);
 
     void Close(size_t steps, const Value::Array &attributes);
     void Abort();

@@ -136,6 +136,28 @@ def test_attributes_come_again_with_a_rank_that_moved(faulty_nodes, tmp_path):
     assert sent.count("units") == 1
 
 
+@pytest.mark.parametrize("moment", PAUSES)
+def test_a_rank_that_moved_says_of_which_steps_it_had_told_attributes(faulty_nodes, tmp_path, moment):
+    """Also where the node is gone when the step is committed: the first step on the new one tells all."""
+    nodes = faulty_nodes(2, 4 << 20)
+    config = write_config(tmp_path, NodeLossTimeoutSecs="0.5")
+    code = STEPS.replace("    engine.begin_step()", "    again('stepwise', step)\n    engine.begin_step()")
+    code = code.replace(
+        "    engine.end_step()", "    step == 1 and io.define_attribute('late', 9.0)\n    engine.end_step()"
+    )
+    again = "def again(name, value):\n    io.remove_attribute(name)\n    io.define_attribute(name, value)\n"
+    with writing(nodes.contact, 'io.define_attribute("units", "K")\n' + again + code, config) as process:
+        run_through(process, tmp_path, {moment: lambda: nodes.kill("bb0")})
+    second = ask_once(nodes.nodes[1], "watch", stream="model", after=-1, change=-1, limit=1000, extremes=True)
+    first, *others = second["steps"]
+    told = {(item["name"], item.get("since", first["step"]), item["value"]) for item in first["attributes"]}
+    stepwise = {("stepwise", step, step) for step in (0, 1, first["step"])}
+    if moment == "ended":
+        told.discard(("stepwise", 2, 2))  # of a rank that has heard of the loss before it told what follows
+    assert told == stepwise | {("late", 1, 9.0), ("units", 0, "K")}
+    assert all(item.get("since") is None for step in others for item in step["attributes"])
+
+
 def test_without_another_node_the_loss_is_an_error_that_says_so(faulty_nodes, tmp_path):
     nodes = faulty_nodes(1, 4 << 20)
     config = write_config(tmp_path, NodeLossTimeoutSecs="0.5")

@@ -8,7 +8,7 @@ namespace bbflow
 {
 
 /** Of the format (FORMAT.md): contact files have it, and peers tell each other theirs. */
-constexpr uint64_t FormatVersion = 4;
+constexpr uint64_t FormatVersion = 5;
 
 /** What one direction of a connection is checked by (FORMAT.md, "Seal"); both sides have one each,
  *  which count alike. */

@@ -67,7 +67,7 @@ def show(stream: Stream, asked: WatchRequest, change: int, told: Told, file: str
         status=stream.status,
         writers=stream.writers,
         local_writers=stream.local_writers,
-        base=tuple(stream.base.values()),
+        base=tuple(stream.base_of(asked.after).values()),
         attributes=tuple(stream.attributes.values()),
         steps=tuple(shown),
         more=more,

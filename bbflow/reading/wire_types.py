@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal, Protocol
 
-from msgspec import Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
-VERSION = 4
+VERSION = 5
 """Of the format: contact files have it, and peers tell each other theirs."""
 MAX_INTEGER = (1 << 63) - 1
 """Largest count, place and number."""
@@ -56,6 +56,8 @@ class Attribute(Struct, frozen=True):
     """ADIOS2's name of its type."""
     value: Named
     """Its value."""
+    since: Count | UnsetType = UNSET
+    """The step of which another node was told this, which is lost; unset if it is told with its own step."""
 
 
 class Content(Protocol):

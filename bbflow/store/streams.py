@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
+from msgspec import UNSET, structs
+
 from bbflow.reading.wire_types import Attribute, Status
 from bbflow.store.entries import (
     AbortRecord,
@@ -273,9 +275,16 @@ class Stream:
         passed = (step for number, step in self.steps.items() if number <= self.read_through)
         return next((step for step in passed if not self.is_read(step.number)), None)
 
+    def base_of(self, after: int) -> dict[str, Attribute]:
+        """Return the attributes as they were before the first step above `after`; readers may hold steps up to it."""
+        base = dict(self.base)
+        for step in takewhile(lambda step: step.number <= after, self.steps.values()):
+            _hear(base, step)
+        return base
+
     def _forget(self, number: int) -> list[Extent]:
         step = self.steps.pop(number)
-        self.base.update(_by_name(step.attributes))
+        _hear(self.base, step)
         self._forget_files([step])
         return extents_of(step)
 
@@ -284,7 +293,7 @@ class Stream:
         """The newest attributes by name."""
         newest = dict(self.base)
         for step in self.steps.values():
-            newest.update(_by_name(step.attributes))
+            _hear(newest, step)
         return newest | self.final
 
     def is_written_anew(self) -> None:
@@ -330,6 +339,14 @@ def extents_in(layout: Layout, sources: bytes) -> list[Extent]:
 
 def _spilled_bytes(part: Step) -> int:
     return sum(align(form.bytes) for form in part.layout.forms if form.spilled) if part.files else 0
+
+
+def _hear(known: dict[str, Attribute], step: Step) -> None:
+    """Take a step's attributes in. Those of a later one stay: readers hold steps that others have outlived."""
+    for item in step.attributes:
+        before = known.get(item.name)
+        if before is None or before.since is UNSET or before.since <= step.number:
+            known[item.name] = structs.replace(item, since=step.number)
 
 
 def _by_name(attributes: Iterable[Attribute]) -> dict[str, Attribute]:

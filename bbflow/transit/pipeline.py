@@ -101,9 +101,9 @@ class Pipeline:
         owner = owner_of(config.output)
         self._consumers = Consumers(nodes, config.stream, consumers_of(config), owner, take_over=takes_over)
         done = self._consumers.done_before()
-        self._view = StreamView(list(self._nodes), done, whole=not lost)
-        if lost:
-            self._view.attributes.update(read_safe_copy(config.output).attributes)
+        safe = read_safe_copy(config.output)
+        before = safe.attributes if lost and safe.states else None
+        self._view = StreamView(list(self._nodes), done, whole=not lost, before=before)
         landed = self._consumers.landed_before()
         self._adapting = Adapting(
             list(self._nodes),
@@ -294,6 +294,13 @@ class Pipeline:
         is_over = self._view.ended or (self._view.is_known and not self._folds)
         if not ready and not (is_over and folding.timeline.begun and folding.cursor >= 0):
             return False
+        if not self._view.is_told:
+            if not is_over:
+                return False
+            raise StreamError(
+                "rank 0, which alone tells attributes, landed on a BB node that is gone for good, and no safe copy has "
+                "them: without units and packing what others landed can't be read"
+            )
         first = ready[0] if ready else None
         self._opened.open(first, self._fold, self._drain, self._calls, new=self._cursor < 0)
         return True

@@ -9,6 +9,8 @@ from tempfile import mkdtemp
 from typing import Any
 from weakref import finalize
 
+from msgspec import UNSET, UnsetType
+
 from bbflow.configuring.step_time import TimeConfig
 from bbflow.errors import StreamError
 from bbflow.host.atomic import write_whole
@@ -203,7 +205,7 @@ class Adapting:
             for parts in frames or ():
                 last += 1
                 for node, step in parts.items():
-                    own = replace(_with_renamed(schema, step), number=last, landed=number)
+                    own = replace(_with_renamed(schema, step, self._firsts), number=last, landed=number)
                     found.setdefault(node, []).append(own)
             if frames is None:  # one that was dropped, or is torn, counts as one
                 last += 1
@@ -256,7 +258,21 @@ def _renamed(schema: Schema, attributes: Mapping[str, Any]) -> dict[str, Any]:
     return dict(item for name, value in attributes.items() for item in schema.attributes(name, value))
 
 
-def _with_renamed(schema: Schema, step: Step) -> Step:
-    """Return a step whose attributes have their names by the CF conventions."""
-    told = _renamed(schema, {item.name: meant(item) for item in step.attributes})
-    return replace(step, attributes=tuple(Attribute(name, "", value) for name, value in told.items()))
+def _with_renamed(schema: Schema, step: Step, firsts: Mapping[int, int] | None = None) -> Step:
+    """Return a step whose attributes have their names by the CF conventions.
+
+    Parameters
+    ----------
+    schema
+        It knows them.
+    step
+        As it has landed.
+    firsts
+        For steps that have landed, the first that lies in each; None if each is one.
+    """
+    told: dict[tuple[str, int | UnsetType], Any] = {}
+    for item in step.attributes:
+        # What isn't known was looked at by an analysis before this one.
+        since = item.since if firsts is None or item.since is UNSET else firsts.get(item.since, 0)
+        told.update(((name, since), value) for name, value in schema.attributes(item.name, meant(item)))
+    return replace(step, attributes=tuple(Attribute(name, "", value, at) for (name, at), value in told.items()))

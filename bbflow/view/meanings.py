@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from msgspec import UNSET
+
 from bbflow.stream.attributes import DIMENSIONS, meant
 from bbflow.stream.layouts import Layout
 from bbflow.stream.records import Step
@@ -57,21 +59,19 @@ class ToldMeanings:
     ----------
     attributes
         Gets what was told first, without what came too late for some steps.
+    through
+        Step up to which an earlier analysis has used the numbers: what the next one has, they had.
     """
 
-    def __init__(self, attributes: dict[str, Any]) -> None:
-        self._attributes = attributes
+    def __init__(self, attributes: dict[str, Any], through: float = -1) -> None:
+        self._attributes, self._through = attributes, through
         self._told: dict[str, dict[str, Any]] = {}
         """Node to what its ranks have told so far."""
         self._layouts: dict[str, Layout] = {}
         self._since: dict[str, int] = {}
         """Variable to the first step that has it."""
-        self._values: dict[str, dict[str, dict[str, tuple[int, bool, Any]]]] = {}
-        """Variable to its attributes' names to values as text: by which step a node has told one first, and it.
-
-        And whether it may be older, since that was the first step that was heard of the node: ranks that come to it, or
-        that find it emptied, tell all once more.
-        """
+        self._values: dict[str, dict[str, dict[str, tuple[int, Any]]]] = {}
+        """Variable to its attributes' names to values as text: the first step of which a node has told one, and it."""
         self._changed: dict[str, dict[int, MeaningChange]] = {}
         """Name to what a node has told as a change, by its step."""
         self._changes: dict[str, Mapping[int, MeaningChange]] = {}
@@ -86,17 +86,19 @@ class ToldMeanings:
                 told[name] = value
                 self._note(MeaningChange(-1, name, None, value))
 
-    def take(self, node: str, step: Step, *, repeats: bool = False) -> None:
-        """Take a step of a node in; what nobody knows of is repeated in it if it was told to a node that is lost."""
-        is_first = node not in self._layouts
+    def take(self, node: str, step: Step) -> None:
+        """Take a step of a node in, and what was told of earlier ones to a node that is lost."""
         if step.layout is not self._layouts.get(node):
             self._layouts[node] = step.layout
             for form in step.layout.forms:
                 self._see(form.name, step.number)
-        values = {item.name: meant(item) for item in step.attributes}
-        if repeats:
-            self.begin(node, values)
-        self._tell(node, step.number, values, is_first=is_first)
+        told = self._told.setdefault(node, {})
+        for item in step.attributes:
+            if item.since is UNSET:
+                self._tell(node, step.number, {item.name: meant(item)})
+            elif tells_meaning(item.name):
+                told[item.name] = meant(item)
+                self._note(MeaningChange(min(item.since, step.number), item.name, None, meant(item)))
 
     def end(self, node: str, number: int, attributes: Mapping[str, Any]) -> None:
         """Take in what was told at the end, after some step."""
@@ -111,25 +113,26 @@ class ToldMeanings:
         return self._sorted
 
     def _see(self, variable: str, number: int) -> None:
+        number = -1 if 0 <= self._through >= number - 1 else number
         if number < self._since.get(variable, math.inf):
             self._since[variable] = number
             for name in self._values.get(variable, ()):
                 self._settle(variable, name)
 
-    def _tell(self, node: str, number: int, attributes: Mapping[str, Any], *, is_first: bool = False) -> None:
+    def _tell(self, node: str, number: int, attributes: Mapping[str, Any]) -> None:
         told = self._told.setdefault(node, {})
         for name, value in attributes.items():
             before = told.get(name)
             if tells_meaning(name) and not _same(before, value):
                 told[name] = value
-                self._note(MeaningChange(number, name, before, value), may_be_older=is_first)
+                self._note(MeaningChange(number, name, before, value))
 
-    def _note(self, told: MeaningChange, *, may_be_older: bool = False) -> None:
+    def _note(self, told: MeaningChange) -> None:
         variable, _, own = told.name.rpartition("/")
         values, as_text = self._values.setdefault(variable, {}).setdefault(own, {}), repr(told.after)
-        is_new = as_text not in values or (told.step, may_be_older) < values[as_text][:2]
+        is_new = as_text not in values or told.step < values[as_text][0]
         if is_new:
-            values[as_text] = told.step, may_be_older, told.after
+            values[as_text] = told.step, told.after
         if told.before is not None and told.step not in self._changed.setdefault(told.name, {}):
             self._changed[told.name][told.step], is_new = told, True
         if is_new:
@@ -137,11 +140,11 @@ class ToldMeanings:
 
     def _settle(self, variable: str, own: str) -> None:
         name, values = f"{variable}/{own}", self._values[variable][own].values()
-        first, may_be_older, value = min(values, key=itemgetter(0, 1))
+        first, value = min(values, key=itemgetter(0))
         # A node to which a rank has come hears a change as the first that it hears at all.
-        found = {step: MeaningChange(step, name, value, after) for step, _, after in values if step > first}
+        found = {step: MeaningChange(step, name, value, after) for step, after in values if step > first}
         found.update(self._changed.get(name, {}))
-        if own not in LATE and not may_be_older and first > self._since.get(variable, math.inf):
+        if own not in LATE and first > self._since.get(variable, math.inf):
             found[first] = MeaningChange(first, name, None, value)
             self._attributes.pop(name, None)
         else:

@@ -157,15 +157,31 @@ class StreamView:
         For each node, the step up to which an earlier analysis has folded and drained it.
     whole
         Whether all nodes of the stream are among them; otherwise those ranks take part that are known.
+    before
+        Attributes that an earlier analysis of a stream that isn't whole has kept; None if it has kept nothing.
     """
 
-    def __init__(self, nodes: Sequence[str], done: Mapping[str, int], *, whole: bool = True) -> None:
+    def __init__(
+        self,
+        nodes: Sequence[str],
+        done: Mapping[str, int],
+        *,
+        whole: bool = True,
+        before: Mapping[str, Any] | None = None,
+    ) -> None:
         self._whole = whole
+        self.is_told = whole or before is not None
+        """Whether rank 0 was heard, which alone tells attributes: a node that is lost may have been its."""
         self._nodes = {name: NodeView(last=done[name]) for name in nodes}
         self._done = dict(done)
         self.attributes: dict[str, Any] = {}
         """Attributes of the stream, the newest of any node; those by which numbers are read as they were first told."""
-        self._meanings = ToldMeanings(self.attributes)
+        through = max(done.values(), default=-1)
+        was_used = before is not None or (through >= 0 and not whole)
+        self._meanings = ToldMeanings(self.attributes, math.inf if was_used else through)
+        if before is not None:
+            self.attributes.update(before)
+            self._meanings.begin("", before)
         self._unheard = set(nodes)
         self._standing: StreamStanding | None = None
         """Found when it is asked for: with a thousand nodes each look at all takes longer than the news of one."""
@@ -187,10 +203,10 @@ class StreamView:
         if node in self._unheard or view.standing != before:
             self._unheard.discard(node)
             self._standing = None
-        # Ranks tell all they have told once more where they come to, and we haven't heard what they told before.
-        came = math.inf if self._whole else min((arrival.first for arrival in view.arrivals), default=math.inf)
         for step in news.steps:
-            self._meanings.take(node, step, repeats=step.number >= came)
+            self._meanings.take(node, step)
+            self.is_told = self.is_told or any(form.rank == 0 for form in step.layout.forms)
+        self.is_told = self.is_told or bool(news.base or news.attributes)
         if news.status in ENDED and not news.more:
             self._meanings.end(node, view.last, news.attributes)
         if news.attributes != view.attributes:

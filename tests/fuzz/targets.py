@@ -57,7 +57,7 @@ def handshake(data):
     dice = Dice(data)
     node = NodeHandshake(KEY, WelcomeReply(name="bb0", host="h"))
     messages = [
-        {"op": "hello", "versions": [4, 4], "nonce": "0" * 32},
+        {"op": "hello", "versions": [5, 5], "nonce": "0" * 32},
         {"op": "prove", "proof": "0" * 64},
     ]
     with contextlib.suppress(ProtocolError):

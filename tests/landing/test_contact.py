@@ -102,7 +102,7 @@ def test_a_missing_file_says_how_to_make_one(tmp_path):
         read_contact(tmp_path / "contact.json")
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[1]", "not json", '{"format": "bbflow-contact", "version": 4}'])
+@pytest.mark.parametrize("text", ["", "{}", "[1]", "not json", '{"format": "bbflow-contact", "version": 5}'])
 def test_another_file_is_refused(tmp_path, text):
     path = tmp_path / "contact.json"
     path.write_text(text)

@@ -120,6 +120,25 @@ def test_attributes_of_steps_that_are_gone_are_the_base_of_those_that_are_kept(b
     assert [item["value"] for item in bench.watch()["attributes"]] == [9]
 
 
+def test_what_a_reader_holds_back_is_told_to_an_analysis_that_goes_on_behind_it(bench):
+    """It is told of no step that is done with, and needs what came with them; what is newer counts."""
+    bench.open()
+    for step in range(3):
+        bench.begin(0, step)
+        named = {"own": 7.0, "n": 0.0} if step == 0 else {"n": float(step)}
+        attributes = [{"name": name, "type": "double", "value": value} for name, value in named.items()]
+        bench.commit(0, step, attributes=attributes)
+    join(bench, after=9)
+    assert bench.say(READER, "pin", steps=[0])["pinned"] == [0]
+    bench.done(1, bench.attach("fold")["epoch"])
+    for act in (lambda: None, lambda: bench.say(READER, "unpin", steps=[0]), bench.reopen):
+        act()
+        reply = bench.watch(after=1)
+        assert {item["name"]: item["value"] for item in reply["base"]} == {"own": 7.0, "n": 1.0}
+        assert {item["name"]: item["value"] for item in reply["attributes"]} == {"own": 7.0, "n": 2.0}
+    assert steps_of(bench.watch()) == [2]
+
+
 def test_bytes_are_given_out_of_the_blocks_of_a_held_step_only(written):
     join(written, after=1)
     ((offset, size),) = extents_of(written.store.streams[STREAM].steps[2])

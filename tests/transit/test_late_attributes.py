@@ -5,11 +5,12 @@ import pytest
 import streams
 import xarray as xr
 
-from bbflow import start_nodes
+from bbflow import connect, start_nodes
 from bbflow.errors import ConfigError, StreamError
 from bbflow.landing.client import status_of
+from testsupport.processes import finish
 from testsupport.waiting import until
-from testsupport.writers import write, write_config, writing
+from testsupport.writers import wait_for_file, write, write_config, writing
 
 WRITER = """
 io.define_attribute("time/units", "days since 2000-01-01")
@@ -154,3 +155,50 @@ def test_weights_that_change_are_said_and_the_results_are_not_complete(tmp_path,
         assert results.attrs["bbflow_status"] == ("incomplete" if changed else "complete")
         assert results.attrs.get("bbflow_failure", "").startswith("w changes with time" if changed else "")
         assert ("bbflow_failure" in results.attrs) == changed
+
+
+PARTS = """
+part = io.define_variable("a", np.empty(0), [2], [rank], [1], True)
+engine = io.open("out", Mode.Write)
+for step in range(5):
+    engine.begin_step()
+    if rank == 0 and step == 3:
+        tell("lost")
+        wait_for("killed")
+    engine.put(part, np.array([float(step)]), Mode.Sync)
+    if rank == 0 and step == 2 and LATE:
+        io.define_attribute("a/scale_factor", 10.0)
+    engine.end_step()
+tell("done") if rank == 0 else wait_for("done")
+engine.close()
+"""
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_what_only_a_lost_node_was_told_in_time_is_refused_if_it_came_late(faulty_nodes, tmp_path, late):
+    """The node that takes over is told it with its first step, while the other rank's steps before lie there."""
+    nodes = faulty_nodes(2, "8MiB")
+    code = PARTS.replace("LATE", str(late))
+    code = code if late else code.replace("engine = ", "io.define_attribute('a/scale_factor', 10.0)\nengine = ", 1)
+    configs = [write_config(tmp_path, Rank=str(rank), Writers="2", NodeLossTimeoutSecs="0.5") for rank in range(2)]
+    with (
+        writing(nodes.contact, code, configs[0], rank=0, writers=2) as first,
+        writing(nodes.contact, code, configs[1], rank=1, writers=2) as second,
+    ):
+        wait_for_file(tmp_path / "lost")
+        nodes.kill("bb0")
+        (tmp_path / "killed").touch()
+        assert [finish(process)[0] for process in (first, second)] == [0, 0]
+    config = {
+        "stream": "model", "output": str(tmp_path / "out"), "windows": ["run"], "raw": "none",
+        "operators": {"a": ["sum"]}, "time": {"start": "2000-01-01", "interval": "1d"}, "workers": {"processes": 0},
+    }  # fmt: skip
+    with connect(nodes.contact).analyse(config, lost=["bb0"]) as analysis:
+        if late:
+            with pytest.raises(ConfigError, match="a/scale_factor comes with step 2, after steps that have a"):
+                analysis.wait(60)
+        else:
+            assert not analysis.wait(60).complete
+    if not late:
+        with xr.open_zarr(tmp_path / "out/results.zarr") as results:
+            assert results.a_run_sum.values.tolist() == [[70.0, 100.0]]

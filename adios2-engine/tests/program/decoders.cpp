@@ -95,7 +95,7 @@ std::vector<std::string> Seeds()
                            {"text", std::string(300, 'x')}};
     const std::string message = bbflow::EncodeMessagePack(reply);
     return {message, bbflow::EncodeFrame(reply),
-            R"({"format": "bbflow-contact", "version": 4, "key": "ab\u00e9\ud83d\ude00\n", "nodes":
+            R"({"format": "bbflow-contact", "version": 5, "key": "ab\u00e9\ud83d\ude00\n", "nodes":
                 [{"name": "bb0", "tls": "", "x": [-1, 2.5e-3, true, false, null]}]})"};
 }
 
