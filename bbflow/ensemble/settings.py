@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bbflow.configuring.settings import Config
+from bbflow.configuring.settings import Config, ResultsConfig
 from bbflow.ensemble.scoring import KeptMembers
 from bbflow.ensemble.sobol import PickFreeze
 from bbflow.operators.family import Family
@@ -20,6 +20,8 @@ STANDARD_ERROR = "standard_error"
 """What stands among the operators for the standard error of the mean, and CF's modifier of a standard name."""
 MEMBERS = "members"
 """Below the output: a directory for each member."""
+FIELD_FILES = ResultsConfig({"time": 1})
+"""Members' results are a file for each field, which goes when it is folded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +206,7 @@ class EnsembleAnalysis:
             stream=self.stream_of(member, attempt),
             output=output,
             time=time,
+            results=FIELD_FILES,
             continued=output if continues else None,
         )
 

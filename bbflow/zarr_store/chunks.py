@@ -1,5 +1,6 @@
 """Chunks of Zarr arrays: files that are written and read without their array's metadata, wherever the values are."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -57,13 +58,36 @@ class Chunks:
         if self.dtype == TEXT:
             content = _texts().encode(np.array(values, object).reshape(-1))
         else:
-            content = np.ascontiguousarray(values, self.stored).reshape(-1).view("u1").data
+            content = self._bytes_of(values)
         path = self.path(index)
         try:
             write_whole(path, content)
         except FileNotFoundError:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(path, content)
+
+    def write_part(self, index: int, first: int, values: Array) -> bool:
+        """Write some rows of a chunk where they lie, if its file is there; readers may see any part of them meanwhile.
+
+        A file is made whole by `write`: axes grow by a row again and again, and ext4 begins to write out what replaces
+        another file.
+        """
+        if self.dtype == TEXT:
+            return False
+        path, left = str(self.path(index)), self._bytes_of(values)
+        offset = first * prod(self.shape[1:]) * self.stored.itemsize
+        try:
+            descriptor = os.open(path, os.O_WRONLY)
+        except FileNotFoundError:
+            return False
+        try:
+            with naming(path):
+                while left:
+                    written = os.pwrite(descriptor, left, offset)
+                    offset, left = offset + written, left[written:]
+        finally:
+            os.close(descriptor)
+        return True
 
     def write_rows(self, file: BinaryIO, first: int, values: Array) -> None:
         """Write some rows of a chunk into its file.
@@ -81,7 +105,10 @@ class Chunks:
         row = prod(values.shape[2:])
         for number, rows in enumerate(values):
             file.seek((number * field + first * row) * self.stored.itemsize)
-            file.write(np.ascontiguousarray(rows, self.stored).reshape(-1).view("u1").data)
+            file.write(self._bytes_of(rows))
+
+    def _bytes_of(self, values: Array) -> memoryview:
+        return np.ascontiguousarray(values, self.stored).reshape(-1).view("u1").data
 
     def read(self, index: int) -> Array:
         """Return a chunk's values."""

@@ -29,8 +29,6 @@ STORE_ID = "bbflow_store"
 """Attribute that tells a store from all others, also from those of its name; it stays as long as the store does."""
 FLAT = {"name": "default", "configuration": {"separator": "."}}
 """How new arrays' files are named: they lie in the array's own directory, not in one for each dimension."""
-TAIL_BYTES = 1 << 14
-"""A chunk that isn't full is kept in memory if it isn't larger."""
 LENGTH_AT, LENGTH_DIGITS = 16, 8
 """Where an array's metadata have its length: one aligned word, which no reader finds half written."""
 
@@ -57,8 +55,8 @@ class GrowingZarr:
         self._chunks: dict[str, Chunks] = {}
         self._changed: dict[str, None] = {}
         self._lengths: dict[str, int] = {}
-        self._tails: dict[str, tuple[int, Array]] = {}
-        """Array to the last chunk of it that isn't full, and its values: axes grow by one again and again."""
+        self._shown = {name: node["shape"][0] for name, node in self._nodes.items() if node.get("shape")}
+        """Array to how long readers see it."""
         self._laid_out: set[str] = set()
 
     @property
@@ -127,15 +125,15 @@ class GrowingZarr:
             begin, last = max(start, first), min(end, first + rows)
             values = data[begin - start : last - start]
             if len(values) < rows:
+                # Beyond what readers see, and next to what was written, it may be written where it lies.
+                is_next = begin == known > first and begin >= self._shown.get(name, 0)
+                if is_next and chunks.write_part(index, begin - first, values):
+                    continue
                 whole = np.full(chunks.shape, chunks.fill, chunks.stored)
                 if known > first:  # what lies beyond was left by a writer that died
-                    last_index, tail = self._tails.get(name, (-1, None))
-                    old = tail if tail is not None and last_index == index else chunks.read(index)
-                    whole[: known - first] = old[: known - first]
+                    whole[: known - first] = chunks.read(index)[: known - first]
                 whole[begin - first : last - first] = values
                 values = whole
-                if values.nbytes <= TAIL_BYTES:
-                    self._tails[name] = index, values
             chunks.write(index, values)
 
     def write_cell(self, name: str, row: int, column: int, data: Array) -> None:
@@ -250,6 +248,8 @@ class GrowingZarr:
                 _lengthen(self._root / name, length)
         for name in self._changed:
             _replace(self._root / name, self._texts[name])
+        changed = ((name, self._nodes[name].get("shape")) for name in (*self._changed, *self._lengths))
+        longer = {name: shape[0] for name, shape in changed if shape}
         self._laid_out |= self._changed.keys()
         self._changed, self._lengths = {}, {}
         # Last, and in one rename: all that it names is there by now, and readers see the whole commit or none of it.
@@ -257,6 +257,7 @@ class GrowingZarr:
         inside = f'{{"kind": "inline", "must_understand": false, "metadata": {{{members}}}}}'
         root = _json(GROUP | {"attributes": self._attributes})
         _replace(self._root, f'{root[:-1]}, "consolidated_metadata": {inside}}}')
+        self._shown |= longer
         if self._is_new:
             self._root.rename(self.path)
             self._root, self._is_new = self.path, False

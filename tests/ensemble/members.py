@@ -5,6 +5,7 @@ import numpy as np
 from bbflow.ensemble.gathering import EnsembleFold
 from bbflow.ensemble.places import RESULTS, claim_ensemble
 from bbflow.ensemble.roster import MemberRoster, Verdict
+from bbflow.ensemble.settings import FIELD_FILES
 from bbflow.operators.parse import parse_operators
 from bbflow.operators.windows.calendars import STEP_CLOCK, Clock
 from bbflow.operators.windows.parse import parse_window
@@ -51,7 +52,9 @@ class MemberStreams:
         self._attempts[member] = self.roster.begin(member)
         folder = self.analysis.output_of(member)
         folder.mkdir(parents=True, exist_ok=True)
-        self._results[member] = Results(folder / RESULTS, "model", StreamAttributes({}), clock or self._clock)
+        self._results[member] = Results(
+            folder / RESULTS, "model", StreamAttributes({}), clock or self._clock, FIELD_FILES
+        )
         for name, told in self._coordinates.items():
             values, own = told if isinstance(told, tuple) else (told, {})
             if not self._results[member].has(name):

@@ -24,7 +24,7 @@ from bbflow.stores.objects import upload_parts
 from bbflow.stores.sources import Sources
 from bbflow.transit.output import copying
 from bbflow.transit.output.copying import Copying, check_copy, check_output
-from bbflow.transit.output.moving import Digest, give_up
+from bbflow.transit.output.moving import WINDOW, Digest, Settled, give_up
 from bbflow.zarr_store.growing import GrowingZarr
 from testsupport.object_server import credentials_of, object_server, objects_in, refusing_keys
 
@@ -87,14 +87,15 @@ STORES = ("results.zarr", "raw.zarr", "functions/halves.zarr")
 
 
 WHOLE_OR_CUT = pytest.mark.parametrize(
-    "chunks", [pytest.param({}, marks=pytest.mark.slow, id="whole"), pytest.param({"time": 4, "lat": 4}, id="cut")]
+    "chunks",
+    [pytest.param({"time": 1}, marks=pytest.mark.slow, id="whole"), pytest.param({"time": 4, "lat": 4}, id="cut")],
 )
 
 
 @WHOLE_OR_CUT
 def test_an_output_in_a_bucket_has_what_one_on_a_file_system_has_and_that_is_not_here(server, tmp_path, chunks):
     (tmp_path / "halving.py").write_text(FUNCTION)
-    name, config = f"both{len(chunks)}", WHOLE | {"results": {"chunks": chunks, "shard": "4KiB"} if chunks else {}}
+    name, config = f"both{len(chunks)}", WHOLE | {"results": {"chunks": chunks, "shard": "4KiB"}}
     for folder, own in (("here", {}), ("there", {"output": f"s3://bucket/{name}"})):
         streams.store(tmp_path / folder, FIELDS, HOURS, ATTRIBUTES, steady=("lat", "lon"))
         if own:
@@ -115,7 +116,7 @@ def test_an_output_in_a_bucket_has_what_one_on_a_file_system_has_and_that_is_not
     left = {path.parent.name for path in work.rglob("c.*") if not is_moved(path)}
     fields = {name for name in left if re.match(r"(tas|grid)_(day|run|mean)|half", name)}
     last = {f"{name}_{window}" for name in ("tas", "grid") for window in ("run_mean", "run_max", "day_mean", "day_max")}
-    assert fields <= (last if chunks else set()), "of files of several spans the last isn't complete"
+    assert fields <= (last if len(chunks) > 1 else set()), "of files of several spans the last isn't complete"
     assert [path.name for path in (work / "raw.zarr" / "tas").glob("c.*") if not is_moved(path)] == ["c.1.0.0"]
     # What reads its own store goes on, and no other reader takes what isn't here for values.
     xr.testing.assert_equal(open_results(str(work / "results.zarr")).load(), open_results(here / "results.zarr").load())
@@ -131,7 +132,7 @@ def test_a_chained_job_goes_on_in_its_objects_in(server, tmp_path, chunks):
     config = {
         "operators": {"tas": {"operators": ["mean"]}},
         "windows": ["day", "clim_hour"],
-        "results": {"chunks": chunks, "shard": "4KiB"} if chunks else {},
+        "results": {"chunks": chunks, "shard": "4KiB"},
     }
     for name, own in (("here", {}), (f"chain{len(chunks)}", {"output": f"s3://bucket/chain{len(chunks)}"})):
         for steps in (slice(0, 10), slice(10, 24)):  # the second begins within a day
@@ -164,6 +165,16 @@ def test_only_what_is_complete_and_not_needed_goes(server, tmp_path):
     assert place_of(tmp_path / "results.zarr") == "s3://bucket/needed/results.zarr"
     bring(tmp_path / "results.zarr" / "v" / "c.3.0")
     assert (GrowingZarr(tmp_path / "results.zarr").chunks("v").read(3) == 3).all()
+
+
+def test_a_file_of_several_spans_goes_once_all_are_shown_but_axes_stay(tmp_path):
+    store = written(tmp_path / "results.zarr", 5)
+    store.create("packed", ["time", "x"], (5, 3), "f4", {WINDOW: "day"}, (2, 3))
+    store.commit()
+    settled = Settled((store.path / "zarr.json").read_bytes(), lambda _: 5)
+    names = [f"packed/c.{at}.0" for at in range(3)] + ["time/c.0"]
+    assert list(filter(settled.has, names)) == names[:2]
+    assert settled.stub_bytes(names[0]) == 0
 
 
 def test_a_file_that_took_the_place_of_the_one_that_was_copied_stays(tmp_path):

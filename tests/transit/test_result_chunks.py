@@ -18,7 +18,15 @@ from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.folding.timeline import Closing, Span
 from bbflow.transit.output.fields import ResultField
 from bbflow.transit.output.results import Results
-from bbflow.transit.output.tiles import Tiles, tiled_storage, tiles_of
+from bbflow.transit.output.tiles import (
+    MOST_PACKED,
+    PACKED_BYTES,
+    SpanFiles,
+    Tiles,
+    packed_rows,
+    tiled_storage,
+    tiles_of,
+)
 from bbflow.zarr_store.growing import GrowingZarr
 
 STEPS, LATS, LONS = 96, 10, 12
@@ -59,6 +67,42 @@ def test_spans_that_are_written_in_any_order_and_again_are_read_by_zarr(tmp_path
         assert array.chunks == (layout.chunks["time"], *tiles.cut.chunk)
 
 
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(st.integers(1, 40), max_size=2).map(tuple),
+    st.sampled_from(["i4", "f8"]),
+    st.lists(st.integers(0, 700), min_size=1, max_size=9, unique=True),
+)
+def test_spans_of_small_results_share_files(tmp_path_factory, shape, dtype, order):
+    path, dims = tmp_path_factory.mktemp("packed") / "v.zarr", [f"d{axis}" for axis in range(len(shape))]
+    (window,), dtype = parse_windows(["day"]), np.dtype(dtype)
+    rows = packed_rows(window, shape, dtype, ResultsConfig())
+    assert rows == min(max(PACKED_BYTES // (int(np.prod(shape)) * dtype.itemsize), 1), MOST_PACKED)
+    store = GrowingZarr(path)
+    store.create("v", ["time", *dims], (0, *shape), dtype, {}, (rows, *shape))
+    store.commit()
+    files = tiles_of(store.metadata("v"), store.chunks("v"))
+    expected = np.full((max(order) + 1, *shape), files.fill, dtype)
+    for at in (*order, *order[:2]):
+        if isinstance(files, SpanFiles):
+            files.make_room(at)
+        expected[at] = at
+        files.write(at, expected[at])
+        np.testing.assert_array_equal(files.read(at)[0], expected[at])
+    store.resize("v", len(expected))
+    store.commit()
+    np.testing.assert_array_equal(zarr.open_group(path, mode="r")["v"][...], expected)
+    assert len(list((path / "v").glob("c.*"))) == len({at // rows for at in order})
+
+
+def test_what_comes_once_or_was_asked_for_in_chunks_shares_no_file():
+    day, run = parse_windows(["run", "day"])
+    assert packed_rows(run, (2,), np.dtype("f4"), ResultsConfig()) == 1
+    assert packed_rows(day, (2,), np.dtype("f4"), ResultsConfig({"time": 1})) == 1
+    assert packed_rows(day, (2, 0), np.dtype("f4"), ResultsConfig()) == 1
+    assert packed_rows(day, (PACKED_BYTES,), np.dtype("f4"), ResultsConfig()) == 1
+
+
 def prepared(tmp_path):
     values = np.random.default_rng(5).normal(280, 4, (STEPS, LATS, LONS)).astype("f4")
     lat, lon = np.linspace(-81, 81, LATS), np.arange(LONS) * 30.0
@@ -92,9 +136,10 @@ def test_results_that_are_cut_are_those_that_are_not(tmp_path):
     assert len(files) == -(-STEPS // arrays["tas_hour_mean"].shards[0])
 
 
-def test_readers_see_a_span_that_is_written_again_as_it_was_until_all_is_shown(tmp_path):
+@pytest.mark.parametrize("layout", [ResultsConfig(), ResultsConfig({"time": 4, "x": 2}, 1 << 20)])
+def test_readers_see_a_span_that_is_written_again_as_it_was_until_all_is_shown(tmp_path, layout):
     (window,), operators = parse_windows(["month"]), parse_operators(["mean"])
-    clock, layout = Clock("days since 2001-01-01", "noleap"), ResultsConfig({"time": 4, "x": 2}, 1 << 20)
+    clock = Clock("days since 2001-01-01", "noleap")
     results = Results(tmp_path / "results.zarr", "s", StreamAttributes({}), clock, layout)
     field = ResultField("v", "<f8", (5,), ("x",), {}, {})
 

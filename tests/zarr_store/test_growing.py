@@ -115,6 +115,26 @@ def test_a_store_is_carried_on_after_a_crash(tmp_path):
     Reader(path).look()
 
 
+def test_axes_grow_in_their_files_but_what_readers_see_is_replaced(tmp_path):
+    store, path = create(tmp_path / "results.zarr"), tmp_path / "results.zarr" / "time" / "c.0"
+    write(store, 0)
+    store.commit()
+    first = path.stat().st_ino
+    write(store, 1)
+    assert path.stat().st_ino == first
+    store.commit()
+    held = path.open("rb")  # so that no other file gets its number
+    store.shorten("time", 1)
+    store.write("time", 1, np.array([9.0]))  # readers see the old one until the commit
+    assert path.stat().st_ino != first
+    assert np.frombuffer(held.read(), "f8")[1] == 1
+    held.close()
+    store.write("time", 3, np.array([3.0]))
+    store.resize("v", 4)
+    store.commit()
+    np.testing.assert_array_equal(zarr.open_group(store.path, mode="r")["time"][...], [0, 9, np.nan, 3])
+
+
 def test_a_store_with_a_directory_for_each_dimension_is_carried_on(tmp_path, monkeypatch):
     path = tmp_path / "results.zarr"
     with monkeypatch.context() as before:

@@ -74,7 +74,7 @@ class FoldStage(PacedStage):
         self._taken: Sequence[SubmittedTask[FoldReceipt]] = ()
         """The last batch's tasks, until the next ones are submitted: Dask's client says at most one thing in 10 ms, and
         that a task must not run again is said behind what follows it, in one message."""
-        self._publications: list[Publication] = []
+        self._publication: Publication | None = None
         self._ended: Kept | None = None
         """What is published meanwhile, as it was when it ended; until it is shown, the checkpoint that has it stays."""
         self._next: Batch | None = None
@@ -128,7 +128,7 @@ class FoldStage(PacedStage):
     @property
     def idle(self) -> bool:
         """Whether no task runs."""
-        return self._tasks is None and self._next is None and not self._publications
+        return self._tasks is None and self._next is None and self._publication is None
 
     def arrays(self, first: FirstStep) -> StreamArrays:
         """Return the variables of a step, and what is known of earlier ones."""
@@ -165,7 +165,7 @@ class FoldStage(PacedStage):
         self._next = self._next or self._next_batch(clock)
         if self._next is None:
             return
-        batch, is_pending = self._next, bool(self._publications)
+        batch, is_pending = self._next, self._publication is not None
         ended = self.folding.timeline.closing(batch.keys) if batch.steps else ()
         ended = [closing for closing in ended if not self.folding.was_published(closing)]
         moved = self.folding.moved(batch)
@@ -182,7 +182,7 @@ class FoldStage(PacedStage):
             self._know(pattern.layouts, attributes, clock)
         self._begin_folding(batch, attributes)
         if self._ended is not None and not is_pending:
-            self._publications = self.publishing.begin(ended, self._ended)
+            self._publication = self.publishing.begin(ended, self._ended)
 
     def _knows_fixed(self, attributes: StreamAttributes) -> bool:
         """Find the fixed fields: what expressions need, and the second step lacks. False as long as it isn't known."""
@@ -233,7 +233,7 @@ class FoldStage(PacedStage):
             raise ConfigError(f"{change}: let the program define it before the first step that has the variable ends")
         if batch is None and self.folding.is_held_back:
             self._check_room_for_two()
-        if batch is None and not self._publications:
+        if batch is None and self._publication is None:
             self._pass_discarded()
         return batch
 
@@ -268,7 +268,7 @@ class FoldStage(PacedStage):
                 )
 
     def _begin_folding(self, batch: Batch, attributes: StreamAttributes) -> None:
-        site, holds = self._site(attributes), bool(self._publications) or self._ended is not None
+        site, holds = self._site(attributes), self._publication is not None or self._ended is not None
         self._begin(batch, lambda: self._lane_works(batch, site, holds=holds))
 
     def _site(self, attributes: StreamAttributes) -> FoldSite:
@@ -313,7 +313,7 @@ class FoldStage(PacedStage):
         self._making.append(self.run.cluster.submit(make_ready, work, host=host, done=lambda: None, beside=True))
 
     def _series_works(self, batch: Batch, receipts: Sequence[FoldReceipt], site: FoldSite) -> list[Work]:
-        work, plans = self.folding.series_work(batch, receipts, site, holds=bool(self._publications))
+        work, plans = self.folding.series_work(batch, receipts, site, holds=self._publication is not None)
         return [((work, *plans), self.run.nodes[plans[0].node].host)]
 
     def _resident(self, plan: FoldPlan, host: str) -> SubmittedTask[FoldPlan]:
@@ -364,7 +364,7 @@ class FoldStage(PacedStage):
 
     def take(self, seen: Seen) -> None:
         """Let the batch count if its tasks are done."""
-        if self._publications and all(item.is_done for item in self._publications):
+        if self._publication is not None and self._publication.is_done:
             self._show()
         receipts: list[FoldReceipt] | None = self._tasks.results() if self._tasks else None
         if self._tasks is None or receipts is None:
@@ -387,11 +387,11 @@ class FoldStage(PacedStage):
             self._coordinates.look(landed)  # those that were left out, too: a restart may write another mask
         self._taken, self._tasks, self._receipts = self._tasks.tasks, None, []
         # A checkpoint past states that are still being published would let them go: `_show` commits then.
-        if not self._publications:
+        if self._publication is None:
             self._commit()
         if batch.steps:
             self.log_batch("fold", batch.steps, started_s, ended_s, size)
-        if self._safe.is_due and not self._publications:
+        if self._safe.is_due and self._publication is None:
             self._keep_safe()
 
     def _keep_safe(self) -> None:
@@ -407,16 +407,17 @@ class FoldStage(PacedStage):
 
     def _show(self) -> None:
         """Show the spans that were published beside batches, one of which may still be folded."""
-        assert self._ended is not None
-        begun, kept = self._publications, self._ended
-        self._publications, self._ended = [], None
+        begun, kept = self._publication, self._ended
+        assert begun is not None
+        assert kept is not None
+        self._publication, self._ended = None, None
         try:
             errors = self.publishing.finish(begun, self.folding.errors)
         except TaskLostError:  # perhaps by a user's code; what the worker had written is lost
             self.folding.isolate()
             kept = replace(kept, config=self.folding.config)
             self._await_batch()  # what is folded meanwhile may have killed it, and would kill it again
-            errors = self.publishing.publish([item.span.closing for item in begun], kept)
+            errors = self.publishing.publish(begun.closings, kept)
         self.folding.fail(errors)
         if self.folding.cursor > self.cursor:
             self._commit()

@@ -2,6 +2,7 @@
 
 import itertools
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,10 +17,11 @@ from bbflow.transit.chain.saved import SavedState
 from bbflow.transit.chain.saving import Saving
 from bbflow.transit.clusters.cluster import ASIDE_THREADS, SubmittedTask, Work
 from bbflow.transit.clusters.tasks import take
-from bbflow.transit.driver.reducing import Reducing
+from bbflow.transit.driver.reducing import Reducing, submit, together
 from bbflow.transit.driver.run_context import Running
 from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.publish import PublishReceipt, publish_fields, reduce_fields
+from bbflow.transit.folding.reduce import SpanKey
 from bbflow.transit.folding.shards import ShardState
 from bbflow.transit.folding.timeline import Closing
 from bbflow.transit.output.claiming import STATE_FILE
@@ -34,14 +36,19 @@ SETTLED_DIRECTORY = ".settled"
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """A window's span that workers are writing."""
+    """Spans that end together, and that workers are writing."""
 
-    span: Prepared
-    """Where it goes."""
+    spans: Sequence[Prepared]
+    """Where they go."""
     tasks: Sequence[SubmittedTask[PublishReceipt]]
     """The tasks."""
     started_s: float
     """When it was begun (seconds since the epoch)."""
+
+    @property
+    def closings(self) -> list[Closing]:
+        """Which spans."""
+        return [span.closing for span in self.spans]
 
     @property
     def is_done(self) -> bool:
@@ -134,46 +141,44 @@ class Publishing:
         """Write windows' spans, and show all of them at once; gives what failed in users' operators."""
         return self.finish(self.begin(closings, kept), kept.errors)
 
-    def begin(self, closings: Sequence[Closing], kept: Kept) -> list["Publication"]:
+    def begin(self, closings: Sequence[Closing], kept: Kept) -> Publication:
         """Let the workers write what spans have come to; what is kept must stay as it is until they have done so."""
         assert self.results is not None
         started_s = time.time()
         reducing = [self._reducing(closing, kept) for closing in closings]
         spans = self.results.prepare([(own, each.fields) for own, each in zip(closings, reducing, strict=True)])
-        return [
-            Publication(span, each.submit(publish_fields, span.targets), started_s)
-            for span, each in zip(spans, reducing, strict=True)
-        ]
+        homes = [home for span, each in zip(spans, reducing, strict=True) for home in each.homes(span.targets)]
+        return Publication(spans, submit(self._submit_beside, publish_fields, together(homes)), started_s)
 
-    def finish(self, publications: Sequence["Publication"], known: Mapping[str, str]) -> dict[str, str]:
+    def finish(self, publication: Publication, known: Mapping[str, str]) -> dict[str, str]:
         """Wait until the workers have written spans, and show them; gives what failed in users' operators.
 
         Parameters
         ----------
-        publications
+        publication
             What was begun.
         known
             What had failed before.
         """
         assert self.results is not None
         errors: dict[str, str] = {}
-        receipts = [publication.take() for publication in publications]
-        for receipt in itertools.chain(*receipts):
+        sizes: Counter[SpanKey] = Counter()
+        for receipt in publication.take():
             errors.update(receipt.errors)
-        for publication in publications:
-            self._settled.pop(publication.span.closing.window.name, None)
-        self.results.show([publication.span for publication in publications], {**known, **errors})
-        for publication in publications:
-            span, name = publication.span, publication.span.closing.window.name
+            sizes.update(receipt.bytes)
+        for closing in publication.closings:
+            self._settled.pop(closing.window.name, None)
+        self.results.show(publication.spans, {**known, **errors})
+        for span in publication.spans:
+            name = span.closing.window.name
             self._pyramids.follow(self.results, span.closing.window, span.fields.values(), span.index)
             self._shown.append((name, span.index))
             self._settled[name] = self.results.shown(name)
-        for publication, own in zip(publications, receipts, strict=True):
-            window, whole = publication.span.closing.window.name, publication.span.closing.whole
+        for closing in publication.closings:
+            window, whole = closing.window.name, closing.whole
             label = "-".join(f"{number:02d}" for number in whole.key) or window
-            size = sum(receipt.bytes for receipt in own)
             times = {"started_s": publication.started_s, "ended_s": time.time()}
-            self._run.log.add("publish", window=window, label=label, bytes=size, **times)
+            self._run.log.add("publish", window=window, label=label, bytes=sizes[window, closing.keys], **times)
         return errors
 
     def reduce(self, closing: Closing, kept: Kept) -> tuple[dict[str, Published], dict[str, str]]:
@@ -188,13 +193,15 @@ class Publishing:
         reducing = self._reducing(closing, kept)
         found: dict[str, dict[str, Array]] = {}
         errors: dict[str, str] = {}
-        for job, (results, own) in zip(reducing.jobs, take(reducing.submit(reduce_fields)), strict=True):
+        for job, (results, own) in zip(
+            reducing.jobs, take(submit(self._submit_beside, reduce_fields, reducing.homes())), strict=True
+        ):
             errors.update(own)
             found.update(zip(job.keys, results, strict=True))
         return {key: (*reducing.fields[key], found[key]) for key in reducing.fields}, errors
 
     def _reducing(self, closing: Closing, kept: Kept) -> Reducing:
-        return Reducing(closing, kept, self.fields, self._run.nodes, self._lanes, self._submit_beside)
+        return Reducing(closing, kept, self.fields, self._run.nodes, self._lanes)
 
     @property
     def _lanes(self) -> int:

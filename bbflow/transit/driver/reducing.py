@@ -1,6 +1,6 @@
 """Which host reduces which fields of a window's span, and what the others hand to it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -19,6 +19,9 @@ from bbflow.transit.folding.timeline import Closing
 from bbflow.transit.output.fields import ResultField
 from bbflow.transit.output.results import Described
 from bbflow.zarr_store.chunks import Chunk
+
+FEW_POINTS = 1 << 16
+"""Fields of so many points together are small."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +51,6 @@ class Reducing:
         Addresses by name.
     lanes
         How many tasks share a node's fields.
-    submit_all
-        Runs a function with each of some arguments, on their hosts, beside the folds.
     """
 
     def __init__(
@@ -59,10 +60,9 @@ class Reducing:
         fields: Mapping[str, ResultField],
         nodes: Mapping[str, NodeAddress],
         lanes: int,
-        submit_all: Callable[[Callable[..., Any], Sequence[Work]], Sequence[SubmittedTask[Any]]],
     ) -> None:
         self._closing, self._kept, self._fields = closing, kept, fields
-        self._nodes, self._lanes, self._submit_all = nodes, lanes, submit_all
+        self._nodes, self._lanes = nodes, lanes
         self._order = {node: number for number, node in enumerate(sorted(nodes))}
         self._shards = {key: _by_node(kept.of(key)) for key in kept.config.diagnostics}
 
@@ -119,23 +119,78 @@ class Reducing:
         field = self._fields[key]
         return FieldWork(diagnostic, field.shape, span, shards, self._order[node], directory, rest, spread=field.map)
 
-    def submit(
-        self, function: Callable[..., Any], targets: Mapping[str, Mapping[str, Chunk]] | None = None
-    ) -> Sequence[SubmittedTask[Any]]:
-        """Run a task for each job: `function` gets the works of its node, and what the others hand over."""
-        homes, handed = [], []
+    def homes(self, targets: Mapping[str, Mapping[str, Chunk]] | None = None) -> list["Home"]:
+        """Return what each job's own node has, and who hands over the rest.
+
+        Parameters
+        ----------
+        targets
+            Diagnostic to where its results go, if they are written.
+        """
+        found = []
         for job in self.jobs:
-            own: Sequence[FieldWork] = job.works[job.node]
+            own = job.works[job.node]
             if targets is not None:
-                own = [replace(work, targets=targets[key]) for key, work in zip(job.keys, own, strict=True)]
-            homes.append((own, self._nodes[job.node].host))
-            handed += [((works,), self._nodes[node].host) for node, works in job.works.items() if node != job.node]
-        others = iter(self._submit_all(hand_over, handed))
-        counts = [len(job.works) - 1 for job in self.jobs]
-        return self._submit_all(
-            function,
-            [((own, *islice(others, count)), host) for (own, host), count in zip(homes, counts, strict=True)],
-        )
+                own = tuple(replace(work, targets=targets[key]) for key, work in zip(job.keys, own, strict=True))
+            handed = [((works,), self._nodes[node].host) for node, works in job.works.items() if node != job.node]
+            found.append(Home(job.node, self._nodes[job.node].host, own, tuple(handed)))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """What one task reduces, of one span or, if they are small, of several."""
+
+    node: str
+    """Where it runs."""
+    host: str
+    """Of that node."""
+    works: tuple[FieldWork, ...]
+    """What the node has of each field."""
+    handed: tuple[Work, ...] = ()
+    """What hands the other nodes' share over."""
+
+    @property
+    def points(self) -> int:
+        """Points of all fields."""
+        return sum(prod(work.shape) for work in self.works)
+
+
+def together(homes: Iterable[Home]) -> list[Home]:
+    """Put small works of a node together: a task, and its turn among threads, takes longer than they do."""
+    found: dict[str, Home] = {}
+    alone = []
+    for home in homes:
+        known = found.get(home.node)
+        if home.handed or home.points > FEW_POINTS:
+            alone.append(home)
+        elif known is not None and known.points + home.points <= FEW_POINTS:
+            found[home.node] = replace(known, works=known.works + home.works)
+        else:
+            alone += [] if known is None else [known]
+            found[home.node] = home
+    return [*found.values(), *alone]
+
+
+def submit(
+    submit_all: Callable[[Callable[..., Any], Sequence[Work]], Sequence[SubmittedTask[Any]]],
+    function: Callable[..., Any],
+    homes: Sequence[Home],
+) -> Sequence[SubmittedTask[Any]]:
+    """Run a task for each: `function` gets the works of its node, and what the others hand over.
+
+    Parameters
+    ----------
+    submit_all
+        Runs a function with each of some arguments, on their hosts, beside the folds.
+    function
+        What to call.
+    homes
+        With what.
+    """
+    others = iter(submit_all(hand_over, [work for home in homes for work in home.handed]))
+    works = [((home.works, *islice(others, len(home.handed))), home.host) for home in homes]
+    return submit_all(function, works)
 
 
 def _by_node(states: Sequence[FieldStates]) -> dict[str, list[FieldStates]]:

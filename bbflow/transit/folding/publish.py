@@ -1,5 +1,6 @@
 """The tasks that publish: what one host reduces of some fields, and the chunks that it writes of them."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,7 @@ from bbflow.stream.point_maps import PointMap
 from bbflow.transit.folding.finish import Finishing
 from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.partials import Partial, state_layout_of_part
-from bbflow.transit.folding.reduce import ReducedSpan, partials_of, remainder_of
+from bbflow.transit.folding.reduce import ReducedSpan, SpanKey, partials_of, remainder_of
 from bbflow.transit.folding.tables import FieldStates
 from bbflow.zarr_store.chunks import Chunk
 
@@ -62,8 +63,8 @@ class Handed:
 class PublishReceipt:
     """What a task has written; readers see it once the driver has committed."""
 
-    bytes: int
-    """Bytes of the results."""
+    bytes: Mapping[SpanKey, int]
+    """Bytes of each span's results."""
     errors: Mapping[str, str]
     """What failed in users' operators."""
 
@@ -92,8 +93,10 @@ def publish_fields(works: Sequence[FieldWork], *others: Handed) -> PublishReceip
         What other nodes have of the same fields.
     """
     with _all_errors(works, others) as errors:
-        size = sum(_write(work, finishing) for work, finishing in _finishing(works, others))
-    return PublishReceipt(size, errors)
+        sizes: Counter[SpanKey] = Counter()
+        for work, finishing in _finishing(works, others):
+            sizes[work.span.key] += _write(work, finishing)
+    return PublishReceipt(sizes, errors)
 
 
 def reduce_fields(works: Sequence[FieldWork], *others: Handed) -> tuple[list[dict[str, Array]], Mapping[str, str]]:

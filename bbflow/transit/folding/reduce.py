@@ -26,6 +26,10 @@ GATHERED_BYTES = 8 << 20
 """About how many bytes of states are taken together."""
 
 
+SpanKey = tuple[str, tuple[WindowKey, ...]]
+"""A window's name, and the units of its span."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReducedSpan:
     """What of a window is to be reduced."""
@@ -38,6 +42,11 @@ class ReducedSpan:
     """Whether what `each` makes of the steps so far belongs to it."""
     off: Mapping[str, str]
     """Users' operators that have failed, and are called no more."""
+
+    @property
+    def key(self) -> SpanKey:
+        """Which span of which window."""
+        return self.window.name, self.keys
 
 
 def partial_of(diagnostic: Diagnostic, span: ReducedSpan, shard: ShardState, order: int = 0) -> Partial:

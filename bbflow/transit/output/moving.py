@@ -16,6 +16,8 @@ from bbflow.stores.sources import Sources
 from bbflow.zarr_store.growing import members_of
 
 PART_BYTES = 8 << 20
+WINDOW = "bbflow_window"
+"""An attribute that all results have, and no coordinate."""
 
 
 class Digest:
@@ -101,13 +103,14 @@ class Settled:
 
 
 def _growing(members: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Go through the arrays along an axis that grows, whose files are each of one index, or shards."""
+    """Go through the arrays along an axis that grows, whose files are each of one index, shards, or results'."""
     for path, node in members.items():
         if node["node_type"] != "array" or not node["shape"] or not node.get("dimension_names"):
             continue
         axis = members.get(str(PurePosixPath(path).parent / str(node["dimension_names"][0])))
         # Coordinates that don't grow are one chunk each, whose axis may have a single point.
-        if axis is not None and axis.get("shape") and _rows(axis) > 1 and (is_shard(node) or _rows(node) == 1):
+        goes = is_shard(node) or _rows(node) == 1 or WINDOW in node["attributes"]
+        if axis is not None and axis.get("shape") and _rows(axis) > 1 and goes:
             yield path, node
 
 

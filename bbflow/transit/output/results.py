@@ -27,7 +27,7 @@ from bbflow.transit.output.attributes import (
 )
 from bbflow.transit.output.fields import ResultField
 from bbflow.transit.output.stamps import bounds_of, count_variables, stamp_of, time_attributes
-from bbflow.transit.output.tiles import Tiles, tiled_storage, tiles_of
+from bbflow.transit.output.tiles import SpanFiles, packed_rows, tiled_storage, tiles_of
 from bbflow.zarr_store.chunks import TEXT, Chunk, Chunks
 from bbflow.zarr_store.growing import GrowingZarr
 from bbflow.zarr_store.stored_names import stored_name
@@ -97,7 +97,7 @@ class Results:
     ) -> None:
         self.path = path
         self._dividing = dividing
-        self._aside: dict[Path, Tiles] = {}
+        self._aside: dict[Path, SpanFiles] = {}
         self._writers: dict[str, tuple[Chunks, Chunks]] = {}
         self._store = GrowingZarr(path)
         self._attributes = attributes
@@ -222,7 +222,7 @@ class Results:
         targets = {}
         for name, _, operator in _named(closing, {key: fields[key]}):
             chunks = self._chunks(name)
-            if isinstance(chunks, Tiles):
+            if isinstance(chunks, SpanFiles):
                 chunks = self._aside.get(chunks.path(at), chunks)
                 chunks.make_room(at)
             targets[operator.name] = Chunk(chunks, at)
@@ -231,7 +231,7 @@ class Results:
     def _put_aside(self, name: str, at: int) -> None:
         """Let a file whose span is written once more, and that readers see, be written as a copy until all is shown."""
         chunks = self._chunks(name)
-        if isinstance(chunks, Tiles) and at < self._store.metadata(name)["shape"][0]:
+        if isinstance(chunks, SpanFiles) and at < self._store.metadata(name)["shape"][0]:
             path = chunks.path(at)
             if path not in self._aside and path.exists():
                 self._aside[path] = chunks.put_aside(at)
@@ -325,7 +325,8 @@ class Results:
         dtype = operator.dtype(np.dtype(field.dtype))
         plain = [dim.removeprefix(f"{stored_name(field.name)}_") for dim in dims]
         storage = tiled_storage(plain, shape, dtype, self._dividing) if 0 not in shape else None
-        self._store.create(name, (f"time_{window.name}", *dims), (0, *shape), dtype, attributes, storage=storage)
+        chunk = packed_rows(window, shape, dtype, self._dividing), *shape
+        self._store.create(name, (f"time_{window.name}", *dims), (0, *shape), dtype, attributes, chunk, storage)
 
     def _create_operator_axis(self, field: ResultField, operator: Operator, axis: Axis) -> str:
         name = axis_name(field, operator, axis)

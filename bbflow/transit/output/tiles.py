@@ -1,14 +1,16 @@
-"""Results that are cut into chunks: files of many spans, each chunk at its own place in them from the start.
+"""Files of many spans of a result: each span, and each chunk that it is cut into, has its place there from the start.
 
-A file is a shard of Zarr 3 whose index stands at its begin. Chunks aren't compressed, so all have one size, and where
-one lies follows from its place in the array. So tasks write spans side by side, in any order, and once more after a
-crash: the same bytes to the same places. Readers look at a span when the array's shape takes it in.
+Spans of a small result lie one behind the other in a chunk. Of results that are cut a file is a shard of Zarr 3 whose
+index stands at its begin; chunks aren't compressed, so all have one size, and where one lies follows from its place in
+the array. So tasks write spans side by side, in any order, and once more after a crash: the same bytes to the same
+places. Readers look at a span when the array's shape takes it in.
 """
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
 from shutil import copyfile
@@ -21,9 +23,14 @@ from bbflow.drain.encoding import BYTES
 from bbflow.drain.shards import ENTRY_BYTES, NOTHING, header_bytes, make_once, write_at
 from bbflow.errors import naming
 from bbflow.host.atomic import beside
+from bbflow.operators.windows.spans import Run
+from bbflow.operators.windows.window import Window
 from bbflow.stores.moved import bring, is_moved
 from bbflow.zarr_store.chunks import Array, Chunks
 
+PACKED_BYTES, MOST_PACKED = 32 << 10, 512
+"""Spans of a small result share a file of up to so many bytes, so many at most: some file systems take a tenth of a
+millisecond or more to make one."""
 MOST_CHUNKS = 1 << 14
 """Chunks in a file: whoever reads one of them reads the index of all."""
 
@@ -57,17 +64,30 @@ def tiled_storage(
     return {"chunk_grid": grid, "codecs": [{"name": "sharding_indexed", "configuration": own}]}
 
 
+def packed_rows(window: Window, shape: Sequence[int], dtype: np.dtype[Any], dividing: Dividing) -> int:
+    """Return how many spans of a new array are in a chunk, which is a file, where nothing else was asked for.
+
+    Parameters
+    ----------
+    window
+        Whose spans these are.
+    shape, dtype
+        Of one span.
+    dividing
+        What the configuration says.
+    """
+    if dividing.chunks is not None or isinstance(window.spans, Run) or 0 in shape:
+        return 1
+    return max(min(PACKED_BYTES // (prod(shape) * dtype.itemsize), MOST_PACKED), 1)
+
+
 @dataclass(frozen=True, slots=True)
-class Tiles(Chunks):
-    """The files of a result that is cut: `shape` is that of one span, (1, …), as it is written band by band."""
+class SpanFiles(Chunks, ABC):
+    """Files of several spans each: `shape` is that of one, (1, …), as it is written band by band."""
 
     spans: int
     """Spans in a file."""
-    rows: int
-    """Spans in a chunk."""
-    cut: ChunkGrid
-    """The chunks of a span."""
-    aside: Path | None = None
+    aside: Path | None = field(default=None, kw_only=True)
     """A copy of the file that is written in its place: the file has spans that readers see, and that are replaced."""
 
     def path(self, index: int) -> Path:
@@ -84,6 +104,75 @@ class Tiles(Chunks):
             if is_moved(path) or copy.stat().st_size < size:  # it has moved, perhaps just now
                 bring(path, copy)
         return replace(self, aside=copy)
+
+    @abstractmethod
+    def make_room(self, index: int) -> None:
+        """Make a span's file where it is the first one in it: one process does so."""
+
+    @abstractmethod
+    def _put(self, index: int, values: Array) -> None:
+        """Write a whole span where it lies."""
+
+    def write(self, index: int, values: Array) -> None:
+        """Write a whole span."""
+        with naming(str(self.path(index))):
+            self._put(index, np.ascontiguousarray(values, self.stored).reshape(self.shape[1:]))
+
+    @contextmanager
+    def replacing(self, index: int) -> Iterator[BinaryIO]:
+        """Give a file for the whole span, which is put where it lies when the ``with`` ends well."""
+        temporary = beside(self.path(index).with_name(f"{self.path(index).name}.{index}"))
+        with naming(str(self.path(index))):
+            try:
+                with temporary.open("w+b") as file:
+                    yield file
+                    file.flush()
+                    self._put(index, np.memmap(file, self.stored, "r", shape=self.shape[1:] or (1,)))
+            finally:
+                temporary.unlink(missing_ok=True)
+
+    def _file(self, index: int) -> Path:
+        return self.path(index) if self.aside is None else self.aside
+
+    @contextmanager
+    def _opened(self, index: int) -> Iterator[int]:
+        descriptor = os.open(self._file(index), os.O_RDWR)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+
+@dataclass(frozen=True, slots=True)
+class Packed(SpanFiles):
+    """The files of a small result: a chunk of several spans each."""
+
+    def make_room(self, index: int) -> None:
+        """Make a span's file, if it isn't there: it reads as if nothing was written."""
+        if not self._file(index).exists():
+            self._chunks.write(index // self.spans, np.full(self._chunks.shape, self.fill, self.stored))
+
+    def read(self, index: int) -> Array:
+        """Return a span's values, of shape (1, …)."""
+        return self._chunks.read(index // self.spans)[index % self.spans][np.newaxis]
+
+    @property
+    def _chunks(self) -> Chunks:
+        return Chunks(self.directory, (self.spans, *self.shape[1:]), self.dtype, self.separator, self.fill)
+
+    def _put(self, index: int, values: Array) -> None:
+        with self._opened(index) as descriptor:
+            write_at(descriptor, [values.reshape(-1).view("u1")], index % self.spans * values.nbytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles(SpanFiles):
+    """The files of a result that is cut: shards of many chunks."""
+
+    rows: int
+    """Spans in a chunk."""
+    cut: ChunkGrid
+    """The chunks of a span."""
 
     def make_room(self, index: int) -> None:
         """Make a span's file, and fill its chunks where it is the first of several in them: one process does so."""
@@ -103,30 +192,12 @@ class Tiles(Chunks):
                         write_at(descriptor, [filled], self._place(first + piece))
                     self._show(descriptor, first)
 
-    def write(self, index: int, values: Array) -> None:
-        """Write a whole span."""
-        with naming(str(self.path(index))):
-            self._cut(index, np.ascontiguousarray(values, self.stored).reshape(self.cut.shape))
-
-    @contextmanager
-    def replacing(self, index: int) -> Iterator[BinaryIO]:
-        """Give a file for the whole span, of which the chunks are cut when the ``with`` ends well."""
-        temporary = beside(self.path(index).with_name(f"{self.path(index).name}.{index}"))
-        with naming(str(self.path(index))):
-            try:
-                with temporary.open("w+b") as file:
-                    yield file
-                    file.flush()
-                    self._cut(index, np.memmap(file, self.stored, "r", shape=self.cut.shape))
-            finally:
-                temporary.unlink(missing_ok=True)
-
-    def _cut(self, index: int, field: Array) -> None:
+    def _put(self, index: int, values: Array) -> None:
         first, row_bytes = self._first(index), prod(self.cut.chunk) * self.stored.itemsize
         with self._opened(index) as descriptor:
-            for piece, values in enumerate(self.cut.parts(field, self.fill)):
+            for piece, own in enumerate(self.cut.parts(values.reshape(self.cut.shape), self.fill)):
                 place = self._place(first + piece) + index % self.rows * row_bytes
-                write_at(descriptor, [values.reshape(-1).view("u1")], place)
+                write_at(descriptor, [own.reshape(-1).view("u1")], place)
             if self.rows == 1:
                 self._show(descriptor, first)
 
@@ -150,9 +221,6 @@ class Tiles(Chunks):
     def _entries(self) -> int:
         return self.spans // self.rows * self.cut.pieces
 
-    def _file(self, index: int) -> Path:
-        return self.path(index) if self.aside is None else self.aside
-
     def _first(self, index: int) -> int:
         """Return which entry of its file a span's first chunk has."""
         return index % self.spans // self.rows * self.cut.pieces
@@ -171,17 +239,9 @@ class Tiles(Chunks):
         entries[:, 1] = self._chunk_bytes
         write_at(descriptor, [entries.reshape(-1).view("u1")], first * ENTRY_BYTES)
 
-    @contextmanager
-    def _opened(self, index: int) -> Iterator[int]:
-        descriptor = os.open(self._file(index), os.O_RDWR)
-        try:
-            yield descriptor
-        finally:
-            os.close(descriptor)
-
 
 def tiles_of(node: Mapping[str, Any], plain: Chunks) -> Chunks:
-    """Return what writes the spans of an array: `plain`, unless it is cut.
+    """Return what writes the spans of an array: `plain`, unless several are in a file.
 
     Parameters
     ----------
@@ -192,7 +252,9 @@ def tiles_of(node: Mapping[str, Any], plain: Chunks) -> Chunks:
     """
     codec = node["codecs"][0]
     if codec["name"] != "sharding_indexed":
-        return plain
+        spans, *shape = plain.shape
+        own = plain.directory, (1, *shape), plain.dtype, plain.separator, plain.fill
+        return plain if spans == 1 else Packed(*own, spans)
     spans = node["chunk_grid"]["configuration"]["chunk_shape"][0]
     rows, *chunk = codec["configuration"]["chunk_shape"]
     shape = tuple(max(size, 1) for size in node["shape"][1:])
