@@ -51,7 +51,7 @@ COMMANDS = {
     "merge": "merge the states of separate runs, and publish the result",
     "rescue": "write the steps that BB nodes hold of a stream to raw.zarr, and fold nothing",
     "replay": "write the steps of a raw.zarr again, to have statistics of them",
-    "drop": "forget an ended stream that nobody wants to fold",
+    "drop": "forget an ended stream, with steps that were not folded",
 }
 EXIT_CODES = {
     ConfigError: os.EX_USAGE,

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from bbflow.cli import Program
 
 COMMANDS = {
-    "config": "let Pegasus stage through a burst buffer: change its catalogs and properties, or change them back",
+    "config": "make Pegasus stage through a burst buffer: change its catalogs and properties, or change them back",
     "plan": "run pegasus-plan so that its workflow has waves",
-    "wave": "give a planned workflow its waves",
+    "wave": "divide a planned workflow into waves",
     "report": "show what a run did: waves, transfers, holds, jobs, and bytes on the burst buffer",
     "layout": "plan waves for the refiner (pegasus-plan runs this)",
     "transfer": "transfer files as pegasus-transfer does, giving way to I/O phases (Pegasus runs this)",
