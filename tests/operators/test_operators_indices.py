@@ -52,6 +52,22 @@ def statistic(operator, values):
     return operator.finalize(layout, state)
 
 
+def in_parts(operator, values):
+    """Fold points as two blocks, the one on from a stored state, the other as two states that are merged."""
+    found, half = [], len(values) // 2
+    for points, goes_on in ((slice(0, 2), True), (slice(2, None), False)):
+        own = np.ascontiguousarray(values[:, points])
+        layout = StateLayout.of([operator], dtype=own.dtype, points=own.shape[1])
+        first, state = bytearray(layout.nbytes), bytearray(layout.nbytes)
+        fold_steps(layout, None, first, list(own[:half]), steps=range(half))
+        stored = bytes(first)
+        fold_steps(layout, stored if goes_on else None, state, list(own[half:]), steps=range(half, len(own)))
+        if not goes_on:
+            layout.combine(stored, state, state)
+        found.append(operator.finalize(layout, state))
+    return np.concatenate(found, axis=-1)
+
+
 def spans(window, dates):
     """Which steps are in each unit span, and the dates of the last one."""
     keys = [window.key(date, step) for step, date in enumerate(dates)]
@@ -102,7 +118,7 @@ def evaluate(means, values):
         days = np.stack(diagnostic.then.evaluate({"value": Steps(list(days)), **fields}))
     outer = spans(diagnostic.windows[0], [dates[units[last][-1]] for last in lasts])
     (operator,) = diagnostic.operators
-    return np.stack([statistic(operator, days[steps]) for steps in outer.values()])
+    return np.stack([in_parts(operator, days[steps]) for steps in outer.values()])
 
 
 def write(path, values, units, times=TIMES):

@@ -1,5 +1,6 @@
 """The lines of docs/scripts.md, against what the scripts that they stand for run: CDO on the same fields."""
 
+import importlib
 import os
 import re
 import shutil
@@ -72,13 +73,18 @@ def cdo(folder, chain):
         return next(values.values for values in data.data_vars.values() if "lat" in values.dims)
 
 
-@pytest.mark.skipif(shutil.which("cdo") is None, reason="needs the program cdo (Debian's package of that name)")
-def test_the_lines_of_the_page_give_what_the_scripts_give(tmp_path):
+@pytest.fixture(scope="module")
+def made():
+    return fields()
+
+
+@pytest.fixture(scope="module")
+def ran(made, tmp_path_factory):
+    """What the page's lines give."""
+    folder = tmp_path_factory.mktemp("run")
     (block,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
     config = yaml.safe_load(block) | {"time": {"variable": "time"}}
     assert set(re.findall(r"\| `(\w+)` \|", PAGE.read_text())) == set(config["operators"])
-    made = fields()
-    written(tmp_path / "in.nc", made)
     attributes = {f"{name}/_ARRAY_DIMENSIONS": list(DIMS) for name in made}
     attributes |= {"time/units": UNITS, "time/calendar": "standard", "tas/units": "K", "pr/units": "kg m-2 s-1"}
     attributes |= {"lat/units": "degrees_north", "lon/units": "degrees_east"}
@@ -87,12 +93,54 @@ def test_the_lines_of_the_page_give_what_the_scripts_give(tmp_path):
         [*(places if day == 0 else []), ("time", float(day)), *((name, values[day]) for name, values in made.items())]
         for day in range(DAYS)
     ]
-    ran = run_program(tmp_path, [steps], config, attributes, capacity="64MiB")
+    ran = run_program(folder, [steps], config, attributes, capacity="64MiB")
     assert (ran.outcome.complete, ran.told) == (True, "")
+    return ran.results
+
+
+@pytest.mark.skipif(shutil.which("cdo") is None, reason="needs the program cdo (Debian's package of that name)")
+def test_the_lines_of_the_page_give_what_the_scripts_give(tmp_path, made, ran):
+    written(tmp_path / "in.nc", made)
     for name, chain in CHAINS.items():
-        ours, theirs = ran.results[name].values, cdo(tmp_path, chain)
+        ours, theirs = ran[name].values, cdo(tmp_path, chain)
         ours = ours[-1:] if "selyear,2000" in chain else ours
         rough = 1e-3 if "pctl" in chain else 2e-5  # CDO's percentiles are those of bins
         np.testing.assert_allclose(ours[: len(theirs)], theirs, rtol=rough, atol=1e-9, err_msg=name)
         assert np.nanstd(theirs) > 0, name
-    assert set(CHAINS) == {name for name in ran.results.data_vars if ran.results[name].ndim == 3}
+    assert set(CHAINS) == {name for name in ran.data_vars if ran[name].ndim == 3} - RECIPES
+
+
+RECIPES = {"january_season_j_mean", "hotspot_season_mean"}
+"""Maps of ESMValTool's recipes."""
+
+
+def daily(iris, values):
+    """Days as a cube with the number of the month and the like, as ESMValTool's preprocessor adds them."""
+    units = importlib.import_module("cf_units").Unit(UNITS, "standard")
+    axes = [(np.arange(float(DAYS)), "time", units), (LAT, "latitude", "degrees"), (LON, "longitude", "degrees")]
+    coords = [(iris.coords.DimCoord(own, name, units=told), at) for at, (own, name, told) in enumerate(axes)]
+    cube = iris.cube.Cube(np.ma.masked_invalid(values.astype("f8")), dim_coords_and_dims=coords)
+    for add in ("month_number", "year"):
+        getattr(iris.coord_categorisation, f"add_{add}")(cube, "time")
+    for axis in ("latitude", "longitude"):
+        cube.coord(axis).guess_bounds()
+    return cube
+
+
+@pytest.mark.filterwarnings("ignore:You are using legacy date precision", "ignore:Using DEFAULT_SPHERICAL")
+def test_the_lines_of_recipes_give_what_the_preprocessor_gives(made, ran):
+    iris = pytest.importorskip("iris", reason="needs iris, with which ESMValTool works: pip install scitools-iris")
+    for name in ("analysis.cartography", "coord_categorisation"):
+        importlib.import_module(f"iris.{name}")
+    mean, each_month = iris.analysis.MEAN, ["month_number", "year"]
+    tas, pr = (daily(iris, made[name]) for name in ("tas", "pr"))
+    january = tas.aggregated_by(each_month, mean).extract(iris.Constraint(month_number=1)).data
+    np.testing.assert_allclose(ran.january_season_j_mean[0], january.filled(np.nan), rtol=1e-6)
+    areas = iris.analysis.cartography.area_weights(tas)
+    whole = tas.collapsed(["longitude", "latitude"], mean, weights=areas).aggregated_by(each_month, mean)
+    np.testing.assert_allclose(ran.annual_global_year_mean, whole.aggregated_by("year", mean).data, rtol=1e-5)
+    months = pr.aggregated_by(each_month, mean)
+    for add in ("season", "season_year"):
+        getattr(iris.coord_categorisation, f"add_{add}")(months, "time")
+    seasons = months.aggregated_by(["season", "season_year"], mean).data
+    np.testing.assert_allclose(ran.hotspot_season_mean, seasons.filled(np.nan), rtol=1e-6)
