@@ -1,5 +1,6 @@
 """What CDO's `remap` makes of a field with a file of weights; CDO is no dependency: without it these are skipped."""
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from bbflow.errors import ConfigError
 from bbflow.operators.space import parse_space
 from bbflow.operators.space.regridding import place_space
 from bbflow.operators.steps import Steps
@@ -84,3 +86,64 @@ def test_the_product_is_that_of_cdo_with_the_same_weights(source, method, least,
         np.testing.assert_array_equal(np.isnan(found), np.isnan(theirs))
         np.testing.assert_allclose(found, theirs, rtol=1e-12)
         np.testing.assert_allclose(placement.coordinates["lat"], data["lat"].values, atol=1e-9)
+
+
+def of_blocks(field, item, cuts):
+    """What blocks that are cut along the first horizontal dimension make of whole fields."""
+    dims, shape = field["ta"].dims[1:], field["ta"].shape[1:]
+    names = [name for name in ("lat", "lon", "plev", "lat_bnds", "lon_bnds") if name in field.variables]
+    known, attributes = {name: field[name].values for name in names}, {name: field[name].attrs for name in names}
+    placement = place_space(parse_space(item), dims, shape, known, {}.__getitem__, attributes)
+    parts = []
+    for first, last in itertools.pairwise((0, *cuts, shape[1])):
+        own = np.ascontiguousarray(field["ta"].values[0][:, first:last])
+        local = placement.local((0, first, *(0 for _ in shape[2:])), own.shape)
+        parts.append((local, local.partial(Steps([own.reshape(-1)] * 2))))
+    found = placement.finish(placement.assemble(2, parts))
+    np.testing.assert_array_equal(found[0], found[1])
+    return placement, found[0].reshape(placement.shape)
+
+
+@pytest.mark.parametrize("cuts", [(), (5, 11)], ids=["one block", "three blocks"])
+@pytest.mark.parametrize("method", ["bic", "con2", "laf"])
+def test_remaps_of_whole_fields_are_those_of_cdo_with_its_weights_and_with_ours(source, method, cuts):
+    """Of gradients beside missing values, and of values that several cells have; CDO's weights are of valid ones."""
+    kind, field, file = source
+    if kind == "unstructured" and method != "laf":
+        pytest.skip("lists of cells have no gradients")
+    if method == "laf":
+        field = field.assign(ta=(field["ta"] / 20).round())
+    weights, result, valid, grid = (file.with_name(name) for name in ("w.nc", "result.nc", "valid.nc", "target.txt"))
+    grid.write_text(TARGET)
+    field.to_netcdf(valid, encoding={"ta": {"_FillValue": FILL}})
+    cdo(f"gen{method},{grid}", file.with_name("source.nc"), weights)
+    cdo(f"remap{method},{grid}", valid, result)
+    with xr.open_dataset(result, decode_times=False) as data:
+        theirs = data["ta"].values[0]
+    target = file.with_name("target.nc")
+    cdo(f"-const,1,{grid}", target)
+    items = [{"remap": str(weights)}, {f"remap{method}": str(weights)}]
+    if method != "con2" and (kind, method) not in (("gaussian", "laf"), ("unstructured", "laf")):  # other cells
+        items.append({f"remap{method}": {"grid": str(target)}})
+    for item in items:
+        placement, found = of_blocks(field, item, cuts)
+        assert placement.dims == ("plev", "lat", "lon")
+        np.testing.assert_array_equal(np.isnan(found), np.isnan(theirs))
+        np.testing.assert_allclose(found, theirs, rtol=1e-11)
+        north, area = of_blocks(field, [item, {"box": {"lat": [0, 90]}}, "fldmean"], cuts)
+        weight = np.broadcast_to(np.cos(np.deg2rad(placement.coordinates["lat"]))[:, np.newaxis], theirs.shape[1:])
+        weight = np.where(np.isnan(theirs), 0, weight) * (placement.coordinates["lat"] >= 0)[:, np.newaxis]
+        np.testing.assert_allclose(area, np.nansum(theirs * weight, axis=(1, 2)) / weight.sum(axis=(1, 2)), rtol=2e-3)
+        assert north.dims == ("plev",)
+
+
+def test_what_only_sums_of_weights_have_is_refused_for_whole_fields(source):
+    kind, field, _ = source
+    for item, told in (
+        ({"remapbic": {"grid": "r20x10", "area_min": 0.5}}, "area_min is for other methods than remapbic"),
+        ({"remaplaf": {"grid": "r20x10"}, "pyramid": True}, "pyramid is for other methods"),
+        ({"remapcon2": "r20x10"}, "name a file, such as of 'cdo gencon2,GRID FIELD weights.nc'"),
+        *([({"remapbic": "r20x10"}, "remapbic can be made here of grids of lat")] if kind == "unstructured" else []),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            of_blocks(field, item, ())

@@ -171,10 +171,10 @@ def test_methods_are_known_by_what_cdo_and_esmf_write_of_them(tmp_path, word, at
         weights_bytes(Path(path), other)
 
 
-@pytest.mark.parametrize("told", ["Bicubic remapping", "Largest area fraction"])
-def test_methods_that_are_no_weighted_sums_are_refused(tmp_path, told):
+@pytest.mark.parametrize(("told", "wanted"), [("Bicubic remapping", 4), ("Conservative remapping, second order", 3)])
+def test_methods_of_gradients_without_their_weights_are_refused(tmp_path, told, wanted):
     path = written(tmp_path / "weights.nc", scrip(), map_method=told)
-    with pytest.raises(ConfigError, match=f"is for '{told}'"):
+    with pytest.raises(ConfigError, match=f"1 weights for each link, {wanted} are what its method has"):
         placed(path)
 
 
@@ -244,7 +244,7 @@ def test_grids_that_cant_be_had_are_refused_with_the_configuration(item, says):
 
 @pytest.mark.parametrize(("item", "says"), [
     ({"remap": {}}, "name a file of weights"),
-    ({"remap": "r360x180"}, "weights can be made for remapnn, remapdis, remapbil, remapcon: name a file"),
+    ({"remap": "r360x180"}, "weights are made here for remapnn, .*: name a file, such as of 'cdo gencon,"),
     ({"healpix": {"zom": 3}}, "did you mean 'zoom'"),
     ({"healpix": {}}, "name a zoom"),
     ({"remap": {"weights": "w.nc", "areamin": 0.5}}, "did you mean 'area_min'"),

@@ -5,6 +5,9 @@ import pytest
 import streams
 import xarray as xr
 
+from bbflow.operators.space import parse_space
+from bbflow.operators.space.regridding import place_space
+from bbflow.operators.steps import Steps
 from bbflow.transit.folding import bookkeeping
 
 STEPS, LEVELS, LATS, LONS = 40, 2, 6, 8
@@ -228,3 +231,39 @@ def test_steps_are_folded_as_their_mean_until_values_come_and_go(tmp_path, monke
     assert all(parts == steps for steps, parts in sizes[noticed:])
     wanted = product(values["tas"].astype("f8")).reshape(-1, 4, *TARGET).mean(axis=1)
     np.testing.assert_allclose(results["means_day_mean"], wanted, rtol=1e-13)
+
+
+def test_whole_fields_of_two_ranks_are_remapped_step_by_step(tmp_path):
+    """Where values have gradients, and where the one with most of a cell counts, which no mean of steps tells."""
+    random, shape = np.random.default_rng(6), (STEPS, LATS, LONS)
+    values = {"smooth": random.normal(290, 10, shape).astype("f4"), "kinds": random.integers(0, 3, shape).astype("f4")}
+    values["smooth"][20:31:2, 5, 7] = np.nan
+    spaces = {"smooth": {"remapbic": "r12x6"}, "kinds": {"remaplaf": "r4x3"}}
+    config = {
+        "windows": ["day", "run"],
+        "operators": {
+            **{name: {"space": item, "operators": ["mean", "max", "count"]} for name, item in spaces.items()},
+            "pixels": {"of": "kinds", "space": [{"remaplaf": "hpz0"}, "fldmax"], "operators": ["max"]},
+        },
+    }
+    attributes = ATTRIBUTES | {f"{name}/_ARRAY_DIMENSIONS": ["lat", "lon"] for name in values}
+    steady = {"lat": LAT, "lon": LON}
+    streams.store(tmp_path, values | steady, 6.0 * np.arange(STEPS), attributes, steady=tuple(steady))
+    outcome, results = streams.analysed(tmp_path, config, ranks=2, nodes=2)
+    assert outcome.complete
+    for name, item in spaces.items():
+        placement = place_space(
+            parse_space(item), ("lat", "lon"), shape[1:], steady, {}.__getitem__,
+            {own: {"units": ATTRIBUTES[f"{own}/units"]} for own in steady},
+        )  # fmt: skip
+        local = placement.local((0, 0), shape[1:])
+        parts = local.partial(Steps(list(values[name].reshape(STEPS, -1))))
+        steps = placement.finish(placement.assemble(STEPS, [(local, parts)])).reshape(STEPS, *placement.shape)
+        counts = np.isfinite(steps).sum(axis=0)
+        np.testing.assert_array_equal(results[f"{name}_run_count"][0], counts)
+        np.testing.assert_allclose(results[f"{name}_run_mean"][0], np.nansum(steps, axis=0) / counts, rtol=1e-9)
+        np.testing.assert_allclose(results[f"{name}_run_max"][0], np.nanmax(steps, axis=0), rtol=1e-12)
+        assert results[f"{name}_run_mean"].dims[1:] == results[f"{name}_day_mean"].dims[1:]
+        assert counts.min() > 0
+    assert results["kinds_day_mean"].attrs["cell_methods"].startswith("area: mode")
+    assert results["pixels_run_max"].values.item() == 2

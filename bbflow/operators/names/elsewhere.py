@@ -41,8 +41,8 @@ ELSEWHERE: Mapping[str, str] = {
     **{name: f"{own}, whose runs end with the year; CDO's go on into the next one and count there"
        for name, own in CROSSING.items()},
     **dict.fromkeys(("dtr", "eca_dtr"), "of shorter steps or daily extremes: DTR"),
-    **{f"remap{how}": _REMAP.format(f"remap{how}") for how in ("con", "nn", "bil", "dis")},
-    **{f"remap{how}": _REMAP_BY_FILE for how in ("", "bic", "con2", "ycon", "scon", "laf")},
+    **{f"remap{how}": _REMAP.format(f"remap{how}") for how in ("con", "nn", "bil", "dis", "bic", "laf")},
+    **{f"remap{how}": _REMAP_BY_FILE for how in ("", "con2", "ycon", "scon")},
     **dict(_by_rows()),
     "anomaly": "of: tas - clim, fields: {clim: FILE}, as ymonsub",
     **{f"{over}avg": "the same with mean for avg, which is equal where nothing is missing"
@@ -95,7 +95,7 @@ LACKING: Mapping[str, str] = {
     **dict.fromkeys(("meandiff2test", "varquot2test"), "'mean', 'std' and 'count' are what the test needs"),
     **dict.fromkeys(("smooth", "smooth9"), "a point has no neighbours in other ranks' blocks: coarsen or remap"),
     **dict.fromkeys(("genbic", "gencon2", "genlaf", "genycon", "genscon"),
-                    "such weights aren't made here: a file of CDO's or ESMF's is read"),
+                    "such files aren't written here: those of CDO and ESMF are read"),
     **dict.fromkeys(("remapeta", "remapeta_s", "remapeta_z"), "levels go to pressures or heights, not to hybrid ones"),
     "vertcumhl": "sums lie on the levels themselves: vertcum",
     "wct": "of two daily means, by their formula: an expression",

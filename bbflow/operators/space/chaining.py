@@ -73,6 +73,16 @@ class Made(ABC):
         """Return the dimensions that the fields don't have."""
         return frozenset(self.coordinates)
 
+    @property
+    def attributes(self) -> Mapping[str, str]:
+        """Return attributes of the result that name coordinates."""
+        return {}
+
+    @property
+    def remapping_weights(self) -> Weights | None:
+        """Return those of a remap."""
+        return None
+
     @abstractmethod
     def make(self, fields: Array) -> Array:
         """Make the results of fields, float64 of shape (steps, *grid.shape), NaN where they are missing."""
@@ -294,8 +304,7 @@ class Chained(Placement):
     @property
     def remapping_weights(self) -> Weights | None:
         """Return those of the remap among them."""
-        own = self.second.remapping_weights if isinstance(self.second, Placement) else None
-        return self.first.remapping_weights or own
+        return self.first.remapping_weights or self.second.remapping_weights
 
     @property
     def coordinate_attributes(self) -> Mapping[str, Mapping[str, Any]]:
@@ -305,7 +314,7 @@ class Chained(Placement):
     @property
     def attributes(self) -> Mapping[str, str]:
         """Return those of what came last."""
-        return self.second.attributes if isinstance(self.second, Placement) else {}
+        return self.second.attributes
 
     @property
     def own_dims(self) -> frozenset[str]:

@@ -1,7 +1,7 @@
 """Weights that are made here: of neighbours of any centres, bilinear ones along parallels, and conservative ones."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,7 +28,7 @@ def make_weights(method: str, source: Mesh, target: Mesh) -> Weights:
     Parameters
     ----------
     method
-        One of `MADE`.
+        One of `MADE` or `MADE_OF_WHOLE`.
     source, target
         Grids whose centres are known; for con both along parallels and meridians, for bil the source, around the globe.
 
@@ -37,7 +37,7 @@ def make_weights(method: str, source: Mesh, target: Mesh) -> Weights:
     ConfigError
         If centres aren't known, or the method isn't to be had of these grids.
     """
-    return MADE[method](source, target)
+    return {**MADE, **MADE_OF_WHOLE}[method](source, target)
 
 
 def _nearest(source: Mesh, target: Mesh) -> Weights:
@@ -94,19 +94,61 @@ def _inverse(distances: Array) -> Array:
     return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Corners:
+    """Where points lie between two parallels and two meridians of a grid."""
+
+    there: Array
+    """The points that have a place, of shape (points,)."""
+    inside: Array
+    """Whether they lie between the first and the last parallel."""
+    found: Array
+    """The four corners: south-west, south-east, north-west, north-east; of shape (points, 4)."""
+    north: Array
+    """How far each is on the way from one parallel to the other, from 0 to 1."""
+    east: Array
+    """The same between the meridians."""
+
+
 def _bilinear(source: Mesh, target: Mesh) -> Weights:
     """Interpolate between two parallels and two meridians; beyond the last parallel by distance, as CDO's remapbil.
 
     There any of the four nearest points will do; between parallels all four corners must be valid, also where the point
     lies on a side, so that some have no weight.
     """
+    own = _corners_of("bil", source, target)
+    up, right = (np.stack([1 - at, at], axis=1) for at in (own.north, own.east))
+    shares = np.maximum((up[:, :, np.newaxis] * right[:, np.newaxis]).reshape(-1, NEIGHBOURS), UNWEIGHTED)
+    return _of_corners("bil", source, target, own, shares, None)
+
+
+def _bicubic(source: Mesh, target: Mesh) -> Weights:
+    """Interpolate so between values and gradients, which are differences of neighbours in the order of the grid.
+
+    The weights are Hermite's polynomials of both ways (Jones, 1998, A User's Guide for SCRIP, section 2.4).
+    """
+    own, axes = _corners_of("bic", source, target), source.axes()
+    assert axes is not None
+    up, right = ((1 - at**2 * (3 - 2 * at), at**2 * (3 - 2 * at)) for at in (own.north, own.east))
+    grow, turn = ((at * (at - 1) ** 2, at**2 * (at - 1)) for at in (own.north, own.east))
+    down = 1.0 if axes[0][0] < axes[0][-1] else -1.0
+    back = float(np.sign(np.median(np.diff(np.unwrap(axes[1], period=360)))))
+
+    def product(rows: tuple[Array, Array], columns: tuple[Array, Array]) -> Array:
+        return np.stack([rows[at] * columns[more] for at in (0, 1) for more in (0, 1)], axis=1)
+
+    gradients = np.stack([back * product(up, turn), down * product(grow, right), back * down * product(grow, turn)], -1)
+    return _of_corners("bic", source, target, own, product(up, right), gradients)
+
+
+def _corners_of(method: str, source: Mesh, target: Mesh) -> _Corners:
     axes = source.axes()
     if axes is None or not all(_spans_globe(*axes)):
         raise ConfigError(
-            "remapbil can be made here of grids of latitudes and longitudes that go around the globe: write weights "
-            "with CDO ('cdo genbil,GRID FILE weights.nc') and name the file"
+            f"remap{method} can be made here of grids of latitudes and longitudes that go around the globe: write "
+            f"weights with CDO ('cdo gen{method},GRID FILE weights.nc') and name the file"
         )
-    (lat, lon), (there, wanted) = axes, _placed(target)
+    (lat, lon), (there, _) = axes, _placed(target)
     y, x = target.centres[0][there], target.centres[1][there]
     rows, parallels = np.argsort(lat), np.sort(lat)
     lon = lon if np.ptp(lon) < 360 else lon % 360
@@ -121,19 +163,29 @@ def _bilinear(source: Mesh, target: Mesh) -> Weights:
     north = np.clip((y - parallels[upper - 1]) / (parallels[upper] - parallels[upper - 1]), 0, 1)
     right = np.clip(np.searchsorted(meridians, x), 1, len(lon))
     east = np.clip((x - meridians[right - 1]) / (meridians[right] - meridians[right - 1]), 0, 1)
-    rows_of, columns_of = np.stack([upper - 1, upper]), np.stack([right - 1, right])
-    shares_of, sides = np.stack([1 - north, north]), np.stack([1 - east, east])
-    corners = [(up, more) for up in (0, 1) for more in (0, 1)]
-    found = np.stack([rows[rows_of[up]] * len(lon) + columns[columns_of[more]] for up, more in corners], axis=1)
-    shares = np.maximum(np.stack([shares_of[up] * sides[more] for up, more in corners], axis=1), UNWEIGHTED)
+    corners = [(rows[upper - 1 + up], columns[right - 1 + more]) for up in (0, 1) for more in (0, 1)]
+    found = np.stack([row * len(lon) + column for row, column in corners], axis=1)
+    return _Corners(there, inside, found, north, east)
+
+
+def _of_corners(
+    method: str, source: Mesh, target: Mesh, own: _Corners, shares: Array, gradients: Array | None
+) -> Weights:
+    """Return the weights of corners, and beyond the last parallel those by distance."""
+    there, found, outside = own.there, own.found, ~own.inside
     needs = np.zeros(target.size)
-    needs[there[inside]] = CORNERS
-    if not inside.all():
+    needs[there[own.inside]] = CORNERS
+    if outside.any():
         here, places = _placed(source)
-        chords, near = _neighbours(places, wanted[~inside], NEIGHBOURS)
-        found[~inside], shares[~inside] = here[near], _inverse(2 * np.arcsin(chords / 2))
+        _, wanted = _placed(target)
+        chords, near = _neighbours(places, wanted[outside], NEIGHBOURS)
+        found[outside], shares[outside] = here[near], _inverse(2 * np.arcsin(chords / 2))
+        if gradients is not None:
+            gradients[outside] = 0.0
     links = found.reshape(-1), np.repeat(there, NEIGHBOURS), shares.reshape(-1)
-    made = sparse("weights of remapbil", "bil", (source, target), (source.size, target.size), links)
+    more = None if gradients is None else gradients.reshape(len(links[0]), -1)
+    sizes = source.size, target.size
+    made = sparse(f"weights of remap{method}", method, (source, target), sizes, links, gradients=more)
     return replace(made, needs=needs)
 
 
@@ -254,7 +306,13 @@ def _shared_meridians(one: Array, other: Array) -> tuple[Array, Array, Array]:
     return own, theirs, np.deg2rad(length)
 
 
+def _largest(source: Mesh, target: Mesh) -> Weights:
+    return replace(_conservative(source, target), name="weights of remaplaf", method="laf")
+
+
 MADE: Mapping[str, Callable[[Mesh, Mesh], Weights]] = {
     "nn": _nearest, "dis": _by_distance, "bil": _bilinear, "con": _conservative,
 }  # fmt: skip
 """The methods."""
+MADE_OF_WHOLE: Mapping[str, Callable[[Mesh, Mesh], Weights]] = {"bic": _bicubic, "laf": _largest}
+"""Those of whole fields."""

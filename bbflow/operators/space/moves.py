@@ -96,6 +96,10 @@ class Regions:
     """mean or sum."""
 
 
+OF_WHOLE_FIELDS = ("bic", "laf", "con2")
+"""Methods of remaps that are no sums of weighted values: they need gradients of the field, or compare its values."""
+
+
 @dataclass(frozen=True, slots=True)
 class Remap:
     """Puts the field on another grid, by weights."""
@@ -103,7 +107,7 @@ class Remap:
     weights: str = ""
     """A file of weights, as it is written; empty if they are made."""
     method: str = ""
-    """con, bil, nn or dis; empty for whatever the file is of."""
+    """con, bil, nn, dis or one of `OF_WHOLE_FIELDS`; empty for whatever the file is of."""
     area_min: float | None = None
     """Share of a point's area that must be valid; None for what the method has."""
     fraction: str | None = None

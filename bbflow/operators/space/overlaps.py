@@ -115,7 +115,7 @@ def _over_pole(begin: Array, end: Array) -> Array:
     passes = np.abs(normal[..., 2]) < OVER_POLE * np.linalg.norm(normal, axis=-1)
     passes &= dot(here, there) < 0
     near, far = np.linalg.norm(here, axis=-1), np.linalg.norm(there, axis=-1)
-    return np.divide(near, near + far, out=np.zeros(near.shape), where=passes)
+    return np.asarray(np.divide(near, near + far, out=np.zeros(near.shape), where=passes))
 
 
 ROWS, TURNS = np.repeat([2, 3, 4], 4), np.array([1, 3, 5, 7, 0, 2, 4, 6, 1, 3, 5, 7])

@@ -7,7 +7,7 @@ from bbflow.errors import ConfigError, nearest
 from bbflow.operators.expressions import parse_expression
 from bbflow.operators.own.origin import beside
 from bbflow.operators.space.levels import Levels, parse_levels
-from bbflow.operators.space.making import MADE
+from bbflow.operators.space.making import MADE, MADE_OF_WHOLE
 from bbflow.operators.space.moves import (
     HOWS,
     NAMES,
@@ -34,7 +34,10 @@ from bbflow.reading.sections import check_keys, number, one_of, positive, text, 
 
 SELECTIONS = ("box", "points", "mask", "levels", "select", "isel")
 OPTIONS = ("weights", "how", "pyramid")
-REMAPS = {"remap": "", "remapcon": "con", "remapbil": "bil", "remapnn": "nn", "remapdis": "dis"}
+REMAPS = {
+    "remap": "", "remapcon": "con", "remapbil": "bil", "remapnn": "nn", "remapdis": "dis",
+    "remapbic": "bic", "remaplaf": "laf", "remapcon2": "con2",
+}  # fmt: skip
 """By CDO's names, the method that the weights must be of."""
 WITH_TEXT = (*REMAPS, "healpix")
 """What may be a name with a text after a comma, as CDO has it."""
@@ -218,8 +221,11 @@ def _remap(method: str) -> Callable[[Any], tuple[Move, ...]]:
         check_keys(own, REMAP_KEYS)
         if "weights" not in own and "grid" not in own:
             raise ConfigError("name a file of weights, or a grid such as r360x180 to make them for")
-        if "weights" not in own and method not in MADE:
-            raise ConfigError(f"weights can be made for {', '.join(f'remap{name}' for name in MADE)}: name a file")
+        if "weights" not in own and method not in (known := [*MADE, *MADE_OF_WHOLE]):
+            raise ConfigError(
+                f"weights are made here for {', '.join(f'remap{name}' for name in known)}: name a file, such as of "
+                f"'cdo gen{method or 'con'},GRID FIELD weights.nc'"
+            )
         others: dict[str, Any] = {
             key: text(own[key]) for key in ("weights", "fraction", "grid") if own.get(key) is not None
         }

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 
 from bbflow.errors import ConfigError
-from bbflow.operators.space.chaining import chained, made_of
+from bbflow.operators.space.chaining import Chained, Made, chained, made_of
 from bbflow.operators.space.coarsening import pyramid_of
 from bbflow.operators.space.described import AREA, CORNERS, CRS, described, horizontal_axes, mesh_of
 from bbflow.operators.space.grid import EARTH_RADIUS_M, LAT, LON, Grid, checked_weights, fitted, kind_of
+from bbflow.operators.space.interpolation import Interpolated
 from bbflow.operators.space.making import UNWEIGHTED
 from bbflow.operators.space.meshes import Described, Mesh, sized, strays
-from bbflow.operators.space.moves import Move, Reduce, Remap, Whole
+from bbflow.operators.space.moves import OF_WHOLE_FIELDS, Move, Reduce, Remap, Whole
 from bbflow.operators.space.placement import Placement, TrackPlacement
 from bbflow.operators.space.pyramids import Pyramid
 from bbflow.operators.space.region_files import weighed
@@ -21,7 +22,7 @@ from bbflow.operators.space.remapping import Ending, Remapped
 from bbflow.operators.space.resolve import resolve
 from bbflow.operators.space.sources import weights_for
 from bbflow.operators.space.space import Space
-from bbflow.operators.space.weights import Weights
+from bbflow.operators.space.weights import Weights, read_weights
 from bbflow.operators.steps import Array
 
 Variables = Callable[[str], Array]
@@ -78,10 +79,16 @@ def resolve_chain(moves: Sequence[Move], grid: Grid, variables: Variables) -> Pl
     """Find the points; see `Space.resolve`."""
     own, *others = _groups(moves)
     placed: Placement = _place_group(own, grid, variables)
+    given = grid
     for group in others:
-        given = _result_grid(grid, placed)
+        given = _result_grid(given, placed)
         (move, *_) = group
-        second = made_of(move, given) if isinstance(move, Whole) else _place_group(group, given, variables)
+        second: Placement | Made
+        if isinstance(move, Remap) and _is_of_whole(move):
+            second = _interpolated(move, given)
+            variables = _with_target(second.target, second.meshes[1], variables)
+        else:
+            second = made_of(move, given) if isinstance(move, Whole) else _place_group(group, given, variables)
         placed = chained(placed, second, _units([placed.own_units, second.own_units]), grid.shape)
     return placed
 
@@ -89,12 +96,35 @@ def resolve_chain(moves: Sequence[Move], grid: Grid, variables: Variables) -> Pl
 def _groups(moves: Sequence[Move]) -> list[list[Move]]:
     """Cut a chain into parts, of which each but the first is made of the whole results of those before it."""
     groups: list[list[Move]] = [[]]
+    closed = False
     for move in moves:
-        is_further = isinstance(move, Reduce) and any(isinstance(known, Reduce | Whole) for known in groups[-1])
-        if isinstance(move, Whole) or is_further or any(isinstance(known, Whole) for known in groups[-1]):
+        is_whole = isinstance(move, Whole) or (isinstance(move, Remap) and _is_of_whole(move))
+        is_further = isinstance(move, Reduce) and any(isinstance(known, Reduce) for known in groups[-1])
+        if is_whole or is_further or closed:
             groups.append([])
         groups[-1].append(move)
+        closed = is_whole
     return groups
+
+
+def _is_of_whole(move: Remap) -> bool:
+    """Whether a remap needs whole fields, by its method or by that of its file."""
+    told = read_weights(move.file).method if move.file is not None and not move.method else move.method
+    return told in OF_WHOLE_FIELDS
+
+
+def _interpolated(move: Remap, given: Grid) -> Interpolated:
+    for key, value in (("area_min", move.area_min), ("fraction", move.fraction), ("pyramid", move.pyramid)):
+        if value is not None:
+            raise ConfigError(f"{key} is for other methods than {', '.join(f'remap{own}' for own in OF_WHOLE_FIELDS)}")
+    axes = horizontal_axes(given)
+    weights = fitted_weights(move, given, axes)
+    assert weights.target is not None
+    if weights.gradients is not None and len(axes) != 2:
+        raise ConfigError(f"{weights.name} needs gradients, and so a grid of rows and columns, not a list of cells")
+    target = described(weights.target, frozenset(dim for axis, dim in enumerate(given.dims) if axis not in axes))
+    result = _target_grid(given, axes, target, weights.target)
+    return Interpolated(given, axes, METHODS.get(weights.method, ""), weights, target, result)
 
 
 def _place_group(moves: Sequence[Move], grid: Grid, variables: Variables) -> TrackPlacement | Remapped:
@@ -123,6 +153,8 @@ def _cut(moves: Sequence[Move], grid: Grid, variables: Variables) -> TrackPlacem
 
 def _result_grid(grid: Grid, before: Placement) -> Grid:
     """Return the grid of what comes out of a placement."""
+    if isinstance(before, Chained) and isinstance(before.second, Interpolated):
+        return before.second.result
     kept = {name: values for name, values in grid.coordinates.items() if name not in before.coordinates}
     attributes = {**grid.attributes, **before.coordinate_attributes}
     return Grid(before.dims, before.shape, {**kept, **before.coordinates}, attributes)
@@ -262,7 +294,7 @@ def sums_units(move: Remap) -> str:
     return {"": "{units} m2", "none": "{units}"}.get(weights, "")
 
 
-METHODS = {"con": "area: mean", "regions": "area: mean"}
+METHODS = {"con": "area: mean", "con2": "area: mean", "laf": "area: mode", "regions": "area: mean"}
 """CF's cell methods of remapping: what interpolates gives values at points, and changes none."""
 
 

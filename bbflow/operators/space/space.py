@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from bbflow.operators.expressions import Expression
 from bbflow.operators.space.levels import Levels
-from bbflow.operators.space.moves import Mask, Move, Reduce, Remap, Whole
+from bbflow.operators.space.moves import OF_WHOLE_FIELDS, Mask, Move, Reduce, Remap, Whole
 
 OWN_WEIGHTS = ("area", "thickness", "none")
 """Weights that are no variable."""
@@ -60,7 +60,9 @@ class Space:
 
         That is so as long as the same points are missing in all of them.
         """
-        if self.remap is None or any(isinstance(move, Whole) for move in self.moves):
+        if self.remap is None or self.remap.method in OF_WHOLE_FIELDS:
+            return False
+        if any(isinstance(move, Whole) for move in self.moves):
             return False
         after = self.moves[self.moves.index(self.remap) + 1 :]
         return all(move.how in ("mean", "sum") for move in after if isinstance(move, Reduce))

@@ -1,7 +1,7 @@
 """Files of weights: what SCRIP, CDO, ESMF, TempestRemap, E3SM and xESMF write, as one sparse matrix."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import blake2b
 from math import prod
@@ -21,18 +21,15 @@ if TYPE_CHECKING:
     import xarray as xr
 
 METHODS = {
+    "bic": ("bicubic",),
+    "laf": ("largest area",),
+    "con2": ("second order",),
     "con": ("conserv",),
     "bil": ("bilinear", "patch"),
     "dis": ("distance",),  # CDO's 'Distance weighted avg of nearest neighbors' is no nearest one
     "nn": ("nearest",),
 }
 """By the names that CDO has for them: words that files have for the method, in small letters; the first counts."""
-UNPLAIN = {
-    "bicubic": "needs the field's gradients",
-    "largest area": "takes the value that most of a cell has, which is no mean",
-    "second order": "needs the field's gradients",
-}
-"""Methods that are no sums of weighted values, and why."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -59,19 +56,26 @@ class Weights:
     """Of each row the share of its area that the source covers; float64, the same."""
     needs: Array | None = None
     """Of each row the share of its weights that must be valid; None for what the method has."""
+    gradients: Array | None = None
+    """Weights of the field's gradients, float64 of shape (links, 2 or 3); None of other methods."""
 
     @property
     def digest(self) -> str:
         """Tell them from others."""
         found = blake2b(digest_size=16)
-        for item in (self.starts, self.rows, self.values, self.cover, self.share):
+        for item in self._arrays:
             found.update(np.ascontiguousarray(item).view("u1").data)
         return found.hexdigest()
 
     @property
     def nbytes(self) -> int:
         """Return the bytes of its arrays."""
-        return sum(item.nbytes for item in (self.starts, self.rows, self.values, self.cover, self.share))
+        return sum(item.nbytes for item in self._arrays)
+
+    @property
+    def _arrays(self) -> list[Array]:
+        arrays = [self.starts, self.rows, self.values, self.cover, self.share]
+        return arrays if self.gradients is None else [*arrays, self.gradients]
 
 
 def sparse(
@@ -81,6 +85,7 @@ def sparse(
     sizes: tuple[int, int],
     links: tuple[Array, Array, Array],
     share: Array | None = None,
+    gradients: Array | None = None,
 ) -> Weights:
     """Put links into the order of their columns.
 
@@ -94,6 +99,8 @@ def sparse(
         Columns and rows from 0, and weights; each of shape (links,).
     share
         How much of each row's area is covered; None for all where there is any weight.
+    gradients
+        Weights of the field's gradients, of shape (links, 2 or 3); None of methods without.
 
     Raises
     ------
@@ -105,14 +112,16 @@ def sparse(
         wrong = int(((places < 0) | (places >= size)).sum())
         if wrong:
             raise ConfigError(f"{name}: {wrong} of {len(places)} links lead out of its {what} grid of {size} points")
-    if broken := int((~np.isfinite(values)).sum()):
-        raise ConfigError(f"{name}: {broken} of {len(values)} weights are no finite numbers")
+    of_links = values if gradients is None else np.column_stack([values, gradients])
+    if broken := int((~np.isfinite(of_links)).sum()):
+        raise ConfigError(f"{name}: {broken} of {of_links.size} weights are no finite numbers")
     order = np.argsort(columns, kind="stable")
     starts = np.zeros(sizes[0] + 1, np.int64)
     np.cumsum(np.bincount(columns, minlength=sizes[0]), out=starts[1:])
     cover = np.bincount(rows, values, sizes[1])
     whole = (cover != 0).astype("f8") if share is None else share
-    return Weights(name, method, *meshes, starts, rows[order].astype("i4"), values[order], cover, whole)
+    more = None if gradients is None else gradients[order]
+    return Weights(name, method, *meshes, starts, rows[order].astype("i4"), values[order], cover, whole, gradients=more)
 
 
 WHAT = "the weights"
@@ -124,7 +133,7 @@ def read_weights(path: Path) -> Weights:
     Raises
     ------
     ConfigError
-        If it can't be read, isn't such a file or is damaged, or has weights that are no plain sums.
+        If it can't be read, isn't such a file, or is damaged.
     """
     return _read(*version_of(path, WHAT))
 
@@ -172,7 +181,7 @@ def weights_bytes(path: Path, method: str = "") -> tuple[int, int]:
         If it can't be read, isn't such a file, or is of another method, as far as its header tells.
     """
     lengths, attributes = header_of(*version_of(path, WHAT))
-    check_method(_name(path), _method(_name(path), attributes), method)
+    check_method(_name(path), _method(attributes), method)
     links = next((lengths[name] for name in ("num_links", "n_s") if name in lengths), None)
     if links is None:
         raise ConfigError(f"{path} has no weights: neither num_links (SCRIP, CDO) nor n_s (ESMF and others) in it")
@@ -189,13 +198,10 @@ def _name(path: Path) -> str:
 def _scrip(name: str, data: "xr.Dataset") -> Weights:
     """Read what CDO and SCRIP write."""
     matrix = _numbers(name, data, "remap_matrix")
-    method = _method(name, data.attrs)
-    if matrix.ndim == 2 and matrix.shape[1] != 1:
-        raise ConfigError(
-            f"{name} has {matrix.shape[1]} weights for each link, which need the field's gradients: make weights of "
-            "the first order, such as CDO's gencon or genbil"
-        )
-    matrix = matrix.reshape(-1)
+    method = _method(data.attrs)
+    matrix = matrix.reshape(len(matrix), -1)
+    if matrix.shape[1] != (own := {"bic": 4, "con2": 3}.get(method, 1)):
+        raise ConfigError(f"{name} has {matrix.shape[1]} weights for each link, {own} are what its method has")
     source, target = (
         Mesh(
             _dims(name, data, f"{side}_grid_dims", len(data[f"{side}_grid_center_lat"])),
@@ -208,15 +214,30 @@ def _scrip(name: str, data: "xr.Dataset") -> Weights:
         for side in ("src", "dst")
         if _has(name, data, f"{side}_grid_center_lat", f"{side}_grid_dims")
     )
-    links = _links(name, data, "src_address", "dst_address", matrix)
-    share = _optional(name, data, "dst_grid_frac") if method == "con" else None
-    return sparse(name, method, (source, target), (source.size, target.size), links, share)
+    links = _links(name, data, "src_address", "dst_address", matrix[:, 0])
+    share = _optional(name, data, "dst_grid_frac") if method in ("con", "con2", "laf") else None
+    more = matrix[:, 1:] if matrix.shape[1] > 1 else None
+    made = sparse(name, method, (source, target), (source.size, target.size), links, share, more)
+    return replace(made, needs=_needs(made)) if method == "bic" else made
+
+
+def _needs(weights: Weights) -> Array:
+    """Return 1 for points that need all their corners, 0 for those beyond the last parallel: by distance, no gradients.
+
+    A point that is a corner has no gradients either, but the whole weight.
+    """
+    plain, largest = np.ones(len(weights.cover), bool), np.zeros(len(weights.cover))
+    assert weights.gradients is not None
+    plain[weights.rows[weights.gradients.any(axis=1)]] = False
+    np.maximum.at(largest, weights.rows, weights.values)
+    return np.where(plain & (largest < 1 - 1e-9), 0.0, 1.0)
 
 
 def _esmf(name: str, data: "xr.Dataset") -> Weights:
     """Read what ESMF_RegridWeightGen, TempestRemap and E3SM's tools write, or xESMF, which leaves the grids out."""
     links = _links(name, data, "col", "row", _numbers(name, data, "S"))
-    method = _method(name, data.attrs)
+    # Where there is one weight for each link, gradients are in it, as ESMF's of the second order have them.
+    method = {"con2": "con", "bic": ""}.get(own := _method(data.attrs), own)
     if not {"n_a", "n_b"} <= set(data.sizes):
         sizes = tuple(int(places.max(initial=-1)) + 1 for places in links[:2])
         return sparse(name, method, (None, None), (sizes[0], sizes[1]), links)
@@ -237,14 +258,11 @@ def _esmf(name: str, data: "xr.Dataset") -> Weights:
     return sparse(name, method, (source, target), (source.size, target.size), links, share)
 
 
-def _method(name: str, attributes: Mapping[str, Any]) -> str:
+def _method(attributes: Mapping[str, Any]) -> str:
     """Return the method; ESMF says 'Bilinear remapping' as `map_method` of nearest neighbours too."""
-    told = str(attributes.get("ESMF_regrid_method") or attributes.get("map_method", ""))
-    words = told.lower()
-    for word, why in UNPLAIN.items():
-        if word in words:
-            raise ConfigError(f"{name} is for {told!r}, which {why}: make weights of another method, such as con")
-    return next((method for method, known in METHODS.items() if any(word in words for word in known)), "")
+    words = str(attributes.get("ESMF_regrid_method") or attributes.get("map_method", "")).lower()
+    method = next((method for method, known in METHODS.items() if any(word in words for word in known)), "")
+    return "con2" if method == "con" and attributes.get("remap_order") == 2 else method
 
 
 def _has(name: str, data: "xr.Dataset", *wanted: str) -> bool:
