@@ -94,7 +94,7 @@ class SpanFiles(Chunks, ABC):
         """Return the file of a span."""
         return self.directory / self.separator.join(["c", str(index // self.spans), *("0" for _ in self.shape[1:])])
 
-    def put_aside(self, index: int) -> "Tiles":
+    def put_aside(self, index: int) -> "SpanFiles":
         """Return the same that writes into a copy of a span's file."""
         path = self.path(index)
         copy = beside(path)
@@ -154,7 +154,8 @@ class Packed(SpanFiles):
 
     def read(self, index: int) -> Array:
         """Return a span's values, of shape (1, …)."""
-        return self._chunks.read(index // self.spans)[index % self.spans][np.newaxis]
+        span: Array = self._chunks.read(index // self.spans)[index % self.spans]
+        return span[np.newaxis]
 
     @property
     def _chunks(self) -> Chunks:
@@ -252,9 +253,8 @@ def tiles_of(node: Mapping[str, Any], plain: Chunks) -> Chunks:
     """
     codec = node["codecs"][0]
     if codec["name"] != "sharding_indexed":
-        spans, *shape = plain.shape
-        own = plain.directory, (1, *shape), plain.dtype, plain.separator, plain.fill
-        return plain if spans == 1 else Packed(*own, spans)
+        own = plain.directory, (1, *plain.shape[1:]), plain.dtype, plain.separator, plain.fill
+        return plain if plain.shape[0] == 1 else Packed(*own, plain.shape[0])
     spans = node["chunk_grid"]["configuration"]["chunk_shape"][0]
     rows, *chunk = codec["configuration"]["chunk_shape"]
     shape = tuple(max(size, 1) for size in node["shape"][1:])
