@@ -64,7 +64,7 @@ class Expected:
 
 
 @dataclass(slots=True)
-class Target:
+class Arriving:
     """A file on its way to where only what is expected may be."""
 
     file: Any
@@ -119,7 +119,7 @@ class PlainStore(Protocol):
     def create(self, url: str, size_bytes: int, over: Expected | None = None) -> AbstractContextManager[Any]:
         """Open a file of this many bytes for writing; it appears whole when the ``with`` ends well, else never.
 
-        With `over`, it is a `Target`, and takes the place of just that; the ``with`` ends by a `ConflictError` where
+        With `over`, it is an `Arriving`, and takes the place of just that; the ``with`` ends by a `ConflictError` where
         something else is.
         """
 

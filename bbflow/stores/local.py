@@ -12,11 +12,11 @@ from bbflow.errors import ConflictError, DirectorySourceError, SourceError
 from bbflow.host.atomic import beside, replacing
 from bbflow.host.renaming import EXCHANGE, NOREPLACE, renamed
 from bbflow.stores.facts import (
+    Arriving,
     Expected,
     Facts,
     Listed,
     Reader,
-    Target,
     changed,
     conflict,
     forbidden,
@@ -95,7 +95,7 @@ class LocalFiles:
             aside = beside(path)
             try:
                 with aside.open("wb") as file:
-                    target = Target(file)
+                    target = Arriving(file)
                     yield target
                 target.facts, _ = self._place(str(aside), str(path), over, url)
             finally:

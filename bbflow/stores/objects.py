@@ -20,7 +20,6 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from bbflow.errors import (
-    ChangedSourceError,
     ConfigError,
     ConflictError,
     MissingSourceError,
@@ -29,16 +28,16 @@ from bbflow.errors import (
     nearest,
 )
 from bbflow.host.atomic import beside
+from bbflow.stores.answers import absence, answer, archived, bucket_missing, bucket_of, refusal
 from bbflow.stores.facts import (
+    Arriving,
     Expected,
     Facts,
     Listed,
     Reader,
-    Target,
     changed,
     conflict,
     forbidden,
-    impossible,
     missing,
 )
 from bbflow.stores.keys import TIMEOUT_S, list_keys
@@ -60,20 +59,10 @@ PAGE = 1000
 LEAST_FOR_LISTING = 10
 """Objects for whose sizes a page is listed: below that, each is asked for."""
 _ENDPOINT = re.compile(r"https?://([\w.-]+|\[[\da-f:.]+\])(:\d{1,5})?(/\S*)?", re.ASCII | re.IGNORECASE)
-_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
-"""What Amazon takes as a bucket's name ("Bucket naming rules"); other servers, and old buckets, have others too."""
 _BUCKET = re.compile(r"[\w.-]+", re.ASCII)
 """What isn't like these ends obstore by a panic, which is no exception."""
 _NO_KEY = re.compile(r"[\x00-\x1f\x7f]|(^|/)\.{0,2}(/|$)")
 """What is in no key that obstore takes: control characters, and names that are empty or mean a directory."""
-_NO_ANSWER = re.compile(
-    r"Error performing \w+ (https?://[^/\s]+).*? in (?:(\d+)\.\d*s\b)?.*error sending request", re.DOTALL
-)
-_ANSWER = re.compile(r"status code: (\d{3}) ?([\w ]*)")
-_TOLD = re.compile(r"<Code>([^<]*)</Code>(?:.*?<Message>([^<]*)</Message>)?", re.DOTALL)
-_STORAGE_CLASS = re.compile(r"<(?:StorageClass|AccessTier)>(\w+)</")
-_ROLES = "//169.254.169.254/"
-"""Where hosts of a cloud ask for their role's keys, which is done where no others are given."""
 MOST_PARTS = 10_000
 LEAST_PART_BYTES = 10 << 20
 IN_MEMORY_BYTES = 12 * LEAST_PART_BYTES
@@ -157,14 +146,14 @@ class ObjectStore:
             return
         writing = self._obstore.open_writer(bucket, key, buffer_size=part, max_concurrency=at_once)
         with self._refusals(url), writing as writer:
-            yield writer if over is None else Target(writer)
+            yield writer if over is None else Arriving(writer)
             if over is not None:
                 over.check(url, self._facts_or_none(url))
 
     @contextmanager
     def _at_once(self, url: str, over: Expected) -> Iterator[Any]:
         content = io.BytesIO()
-        target = Target(content)
+        target = Arriving(content)
         yield target
         target.facts = self._put(url, content.getvalue(), over)
 
@@ -172,7 +161,7 @@ class ObjectStore:
     def _joined(self, url: str, over: Expected, size_bytes: int) -> Iterator[Any]:
         upload = Upload(partial(self._request, url), *upload_parts(size_bytes))
         try:
-            target = Target(upload)
+            target = Arriving(upload)
             yield target
             over.check(url, self._facts_or_none(url))
             try:
@@ -203,7 +192,7 @@ class ObjectStore:
 
     def weakness(self, url: str) -> str:
         """Try, once for each bucket, whether its server heeds conditions, and say so if it doesn't."""
-        bucket = _bucket_of(url)
+        bucket = bucket_of(url)
         if bucket not in self._weak:
             trial = beside(Path(f"{os.urandom(8).hex()}.bbflow-conditions"))
             try:
@@ -333,7 +322,7 @@ class ObjectStore:
         """
         bucket, key = self._open(url)
         if query:
-            signed = self._sign(_bucket_of(url), query, key, method)
+            signed = self._sign(bucket_of(url), query, key, method)
         else:
             signed = self._obstore.sign(bucket, method, key, timedelta(seconds=TIMEOUT_S))
         kind = {"Content-Type": "application/octet-stream"} if content else {}
@@ -350,7 +339,7 @@ class ObjectStore:
                     raise OSError(f"the S3 server says {error.code}: {error.reason}") from error
                 if error.code == 404 and b"NoSuchBucket" not in told:
                     raise missing(url) from error
-                raise _refusal(url, error.code, error.reason) from error
+                raise refusal(url, error.code, error.reason) from error
         except HTTPException as error:
             raise OSError(f"the S3 server's answer was cut off: {error!r}") from error
 
@@ -466,77 +455,24 @@ class ObjectStore:
         try:
             yield
         except (FileNotFoundError, errors.NotFoundError) as error:
-            raise (_bucket_missing(url, error) or missing(url)) from error
+            raise (bucket_missing(url, error) or missing(url)) from error
         except (errors.PermissionDeniedError, errors.UnauthenticatedError) as error:
-            raise (_archived(url, error) or forbidden(url)) from error
+            raise (archived(url, error) or forbidden(url)) from error
         except (errors.InvalidPathError, errors.NotSupportedError) as error:
             raise SourceError(f"{url} can't be used: {' '.join(str(error).split())[:200]}") from error
         except (OSError, errors.GenericError) as error:
-            if no_bucket := _bucket_missing(url, error):
-                raise no_bucket from error
-            if archived := _archived(url, error):
-                raise archived from error
-            if reason := _absence(str(error)):
+            if known := bucket_missing(url, error) or archived(url, error):
+                raise known from error
+            if reason := absence(str(error)):
                 raise ConnectionError(reason) from None
-            if (answer := _answer(str(error))) is None:
+            if (found := answer(str(error))) is None:
                 raise
-            raise _refusal(url, *answer) from None
-
-
-def _answer(words: str) -> tuple[int, str] | None:
-    """Return the status with which a server refused, and its reason without the XML around it; None if it didn't."""
-    if (found := _ANSWER.search(words)) is None:
-        return None
-    told = _TOLD.search(words)
-    reason = ": ".join(filter(None, told.groups())) if told else found[2].strip()
-    return int(found[1]), reason
-
-
-def _refusal(url: str, status: int, reason: str) -> Exception:
-    """Return the error for what a server refused; one that may pass is an `OSError`."""
-    if status in (401, 403):  # what ends a writer gives is no PermissionDeniedError
-        return forbidden(url)
-    if status == 416:
-        return ChangedSourceError(f"{url} has become shorter than it was: refresh it with 'bbflow files refresh'")
-    if reason.startswith("InvalidBucketName") or (status == 400 and not _NAME.fullmatch(_bucket_of(url))):
-        rule = "which has 3 to 63 of a-z, 0-9, '-' and '.'"
-        return MissingSourceError(f"{url}: {_bucket_of(url)!r} can't be a bucket's name, {rule}: check the URL")
-    return impossible(url, OSError(reason), status) or OSError(f"the S3 server says {status}: {reason}")
+            raise refusal(url, *found) from None
 
 
 def _made(size_bytes: int, version: str | None) -> Facts | None:
     """Return what a server tells of an object that it has taken, if it names the version as later answers do."""
     return Facts(size_bytes, version) if version and version.endswith('"') else None
-
-
-def _bucket_of(url: str) -> str:
-    return url.partition("://")[2].partition("/")[0]
-
-
-def _bucket_missing(url: str, error: Exception) -> SourceError | None:
-    if "<Code>NoSuchBucket</Code>" not in str(error):
-        return None
-    return MissingSourceError(f"{url}: there is no bucket {_bucket_of(url)!r}: make it, or check the URL")
-
-
-def _archived(url: str, error: Exception) -> SourceError | None:
-    if "<Code>InvalidObjectState</Code>" not in str(error):
-        return None
-    found = _STORAGE_CLASS.search(str(error))
-    kind = f" ({found[1]})" if found else ""
-    return SourceError(
-        f"{url} is archived{kind}: restore it first, as by 'aws s3api restore-object', and wait for that"
-    )
-
-
-def _absence(words: str) -> str | None:
-    """Say who isn't there of those whom a request needs, and what to do; None if it failed for something else."""
-    if _ROLES in words:
-        return "no keys, and no role of this host: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-    found = _NO_ANSWER.search(words)
-    if found and found[2]:  # the seconds after which it was given up
-        return f"the S3 server at {found[1]} gave no answer in {found[2]} s: it hangs, or the way there is too slow"
-    return f"no S3 server answers at {found[1]}: start it, or name another in AWS_ENDPOINT_URL" if found else None
 
 
 class _Ranges:

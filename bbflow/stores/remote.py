@@ -19,7 +19,7 @@ from bbflow.errors import (
     MissingToolError,
     SourceError,
 )
-from bbflow.stores.facts import Expected, Facts, Listed, Reader, Target, changed, forbidden, impossible, missing
+from bbflow.stores.facts import Arriving, Expected, Facts, Listed, Reader, changed, forbidden, impossible, missing
 from bbflow.stores.urls import HTTP, below, is_name
 from bbflow.stores.web import WebFacts, children
 
@@ -83,7 +83,7 @@ class RemoteFiles:
             self._check(url, over)
             system.makedirs(system._parent(path), exist_ok=True)
             with _committed(system.open(path, "wb", autocommit=False)) as file:
-                yield file if over is None else Target(file)
+                yield file if over is None else Arriving(file)
                 self._check(url, over)
 
     def _check(self, url: str, known: Expected | None) -> None:

@@ -60,7 +60,7 @@ class Sources:
     def create(self, url: str, size_bytes: int = 0, over: Expected | None = None) -> AbstractContextManager[Any]:
         """Open a file of this many bytes for writing; it appears whole when the ``with`` ends well, else never.
 
-        With `over`, it is a `Target`, and takes the place of just that; the ``with`` ends by a `ConflictError` where
+        With `over`, it is an `Arriving`, and takes the place of just that; the ``with`` ends by a `ConflictError` where
         something else is.
         """
         return self._store(url).create(url, size_bytes, over)

@@ -45,8 +45,8 @@ def nothing_staged(limits: Limits, remote: int) -> str:
             "auxillary.local (Pegasus spells it so) isn't 'true'; 'bbflow-pegasus config' sets it"
         )
     return (
-        f"there are no waves: Pegasus stages nothing in to site {limits.site!r}, and what jobs make isn't kept within its "
-        "room"
+        f"there are no waves: Pegasus stages nothing in to site {limits.site!r}, "
+        "and what jobs make isn't kept within its room"
     )
 
 
