@@ -22,7 +22,7 @@ demo: $(if $(wildcard $(VENV)/.installed),$(VENV)/.installed,$(VENV)/.demo)
 
 # Tests wait for processes half of their time: twice as many run as there are CPUs. What a file's tests share, or what a
 # machine has once, stays in one of them.
-PYTEST = $(BIN)/python -m pytest --numprocesses $$((2 * $$(nproc))) --maxprocesses 8 --dist loadgroup
+PYTEST = $(TOOLS) $(BIN)/python -m pytest --numprocesses $$((2 * $$(nproc))) --maxprocesses 8 --dist loadgroup
 test: $(VENV)/.test
 	$(PYTEST) -m 'not slow and not readers'
 
