@@ -47,6 +47,7 @@ def peer_context(authority: str) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=authority)
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(f"the authority's certificate {authority} can't be read: {error}") from None
-    # From Python 3.13 on an authority that names no use of its key is refused, as `openssl req -x509` makes them.
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    # As before Python 3.13, and in the engine: an authority may name no use of its key, as from `openssl req -x509`,
+    # and a node's own certificate is none.
+    context.verify_flags &= ~(ssl.VERIFY_X509_STRICT | ssl.VERIFY_X509_PARTIAL_CHAIN)
     return context
