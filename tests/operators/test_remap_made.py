@@ -367,11 +367,8 @@ def turned(mesh, angle):
     return Mesh(mesh.shape, *centres, *corners)
 
 
-@settings(max_examples=20, deadline=None)
-@given(
-    angle=st.floats(0, 1.5) | st.sampled_from([1e-3, 0.3, 0.775, 1.0]),
-    off=st.floats(0, 10) | st.sampled_from([0, 3e-15, -1e-13, 1e-9, 1e-6]),
-)
+@pytest.mark.parametrize("off", [0, 3e-15])
+@pytest.mark.parametrize("angle", [0.3, 1.0, np.deg2rad(7.77)])
 def test_cells_with_a_side_over_a_pole_share_out_the_globe_too(angle, off):
     pytest.importorskip("shapely")
     source = turned(with_corners(rectilinear(np.linspace(-90, 90, 19), np.linspace(off, 360 + off, 37))), angle)
