@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import shards
 import yaml
@@ -63,3 +64,17 @@ def test_three_runs_of_other_blocks_that_go_on_come_to_the_same(whole, tmp_path)
         saved = shards.run(own, CONFIG, values()[first:end], HOURS[first:end], placed, before=before, batch_steps=4)
         before = own
     assert_same(saved, whole)
+
+
+def test_one_month_can_be_selected_for_every_operator(tmp_path):
+    selection = {"of": "where(m == 2, x, nan)", "fields": {"m": {"calendar": "month"}}}
+    selected = {"operators": {name: {**own, **selection} for name, own in diagnostics().items()}}
+    months = np.array([shards.CLOCK.date(hour).month for hour in HOURS])
+    field = values()
+    found = shards.statistics(shards.run(tmp_path / "selected", selected, field, HOURS, ROWS))
+    field[months != 2] = np.nan
+    expected = shards.statistics(shards.run(tmp_path / "masked", CONFIG, field, HOURS, ONE))
+    assert set(months) == {1, 2}
+    assert found.keys() == expected.keys()
+    for place, result in expected.items():
+        np.testing.assert_allclose(found[place], result, rtol=1e-9, atol=1e-12, err_msg=str(place))
