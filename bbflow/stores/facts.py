@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ LASTING = {
     errno.EROFS,
 }
 """Errors of a file system that don't pass by themselves, beside a missing file and a missing permission."""
+_ETAG_OF_BYTES = re.compile(r'"[\da-f]{32}"')
 PASSING_STATUS = {408, 425, 429}
 """What HTTP servers say to a client that may come again; other numbers from 400 to 499 don't pass by themselves."""
 
@@ -161,6 +163,20 @@ class Store(PlainStore, Protocol):
 
     def disproves(self, url: str) -> bool:
         """Whether a content that differs from the store's own checksum is damaged for certain."""
+
+
+def may_be_moved(before: tuple[int, str], found: Facts) -> bool:
+    """Whether a file can be one that had another name: as far as the versions of its store tell.
+
+    A rename leaves a local file all but the last part of its version, its ctime. The ETag of an object that came by one
+    request belongs to its bytes; one of several parts is another once the object is copied.
+    """
+    version, now = before[1], found.version or ""
+    if version.startswith("mtime:"):
+        version, now = version.rpartition(":")[0], now.rpartition(":")[0]
+    elif not _ETAG_OF_BYTES.fullmatch(version):
+        now = version
+    return (found.size_bytes, now) == (before[0], version)
 
 
 def conflict(url: str) -> ConflictError:

@@ -223,6 +223,9 @@ def test_an_object_that_was_moved_already_counts_as_moved_only_if_it_is_that_one
         storage.move("old", "new", (5, ""), None)
     with pytest.raises(SourceError, match="old isn't there"):
         storage.move("old", "nowhere", facts, None)
+    new.write_bytes(b"them")
+    with pytest.raises(SourceError, match="old isn't there"):
+        storage.move("old", "new", facts, None)
 
 
 def test_an_object_that_can_not_be_moved_is_told_to_have_its_old_name(tmp_path):

@@ -21,7 +21,7 @@ from bbflow.files.names import conflict_name
 from bbflow.files.wire import Seen
 from bbflow.host.atomic import is_beside
 from bbflow.staging.retry import Retry, persist, reason_of
-from bbflow.stores.facts import Expected, Facts, Listed, PlainStore
+from bbflow.stores.facts import Expected, Facts, Listed, PlainStore, may_be_moved
 from bbflow.stores.sources import Sources
 from bbflow.stores.urls import below
 
@@ -292,7 +292,7 @@ class Storage:
             moved = self._store.move(url, target, Expected(facts), Expected(over))
         except MissingSourceError as error:
             found = self._facts(target)
-            if found is not None and found.size_bytes == facts[0]:
+            if found is not None and may_be_moved(facts, found):
                 return found
             raise error
         except ConflictError:

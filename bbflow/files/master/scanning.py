@@ -175,6 +175,7 @@ class Scanning:
             inode = child
         if not inode.master:  # else that one shows it
             what = {DIRECTORY: "a directory", FILE: "a file"}.get(inode.kind, "a symbolic link")
+            what = "a file whose bytes are lost" if inode.lost else what
             reason = f"{what} has the name {image.path(inode)!r}"
             self._core.commit(HideRecord(name, Hidden(directory, reason)))
 
@@ -217,7 +218,7 @@ class Scanning:
         if known is None:
             mode, piece_bytes = image.root.mode & 0o666, self._core.options.piece_bytes
             known = replace(self._new(directory.ino, name, FILE, mode, mtime_s), piece_bytes=piece_bytes)
-        elif known.kind != FILE:
+        elif known.kind != FILE or known.lost:
             self._hide(path, image.path(directory))
             return
         elif not self._is_another(known, facts, began_s):

@@ -15,8 +15,8 @@ public:
      *  @throws std::runtime_error if there is no master */
     NodeFiles(const std::string &contact, double patience);
 
-    /** @param kernel whom to tell what has changed elsewhere; from then on it keeps something */
-    void SetKernel(KernelMemory kernel) { m_Kernel = std::move(kernel); }
+    /** Is told what has changed elsewhere. */
+    KernelMemory &Kernel() { return m_Kernel; }
 
     double KeptSecs(const FileId id) override { return VolumeOf(id).Link().KernelSecs(); }
     void LookAgain(const Caller &caller, FileId id) override;

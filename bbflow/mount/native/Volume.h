@@ -1,6 +1,7 @@
 #pragma once
 
 #include "Ionodes.h"
+#include "KernelMemory.h"
 #include "Layout.h"
 #include "LingeringOpens.h"
 #include "MasterLink.h"
@@ -20,15 +21,6 @@ struct OpenHandle
     FileId Id;
     uint64_t Version;
     bool IsForWriting;
-};
-
-/** How the kernel is made to forget what it keeps. */
-struct KernelMemory
-{
-    /** The attributes of a file. */
-    std::function<void(FileId)> ForgetAttributes = [](FileId) {};
-    /** All names. */
-    std::function<void()> ForgetNames = [] {};
 };
 
 /** One master's part of the namespace as this client sees it: the session, the room, the nodes and

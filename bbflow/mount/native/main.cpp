@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <getopt.h>
 #include <iostream>
+#include <memory>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -112,14 +113,16 @@ sigset_t BlockSignals()
     return signals;
 }
 
-int Serve(const Options &options, const sigset_t &signals, Files &files,
-          const std::function<void(FuseSession &)> &begin)
+int Serve(
+    const Options &options, const sigset_t &signals, Files &files,
+    const std::function<void(FuseSession *)> &tell = [](FuseSession *) {})
 {
     Mounting mounting(options.Mount);
     FuseSession session(mounting.Device(), files, options.Session);
+    const std::shared_ptr<void> ending(nullptr, [&tell](void *) { tell(nullptr); });
     session.Begin();
     mounting.ReadAhead(ReadAheadBytes);
-    begin(session);
+    tell(&session);
     {
         const MountWatch watch(mounting, session, signals);
         std::cerr << "bbflow-mount: ready on " << options.Mount.Directory << std::endl;
@@ -140,15 +143,11 @@ int Serve(const Options &options)
     if (!options.Directory.empty())
     {
         DirectoryFiles files(options.Directory);
-        return Serve(options, signals, files, [](FuseSession &) {});
+        return Serve(options, signals, files);
     }
     NodeFiles files(options.Contact, options.PatienceSecs);
     return Serve(options, signals, files,
-                 [&files](FuseSession &session)
-                 {
-                     files.SetKernel({[&session](const FileId id) { session.Invalidate(id); },
-                                      [&session] { session.InvalidateNames(); }});
-                 });
+                 [&files](FuseSession *session) { files.Kernel().Take(session); });
 }
 
 } // end empty namespace
