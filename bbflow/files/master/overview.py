@@ -96,7 +96,8 @@ class Overview:
         lost = [image.path(inode) for inode in files if inode.lost and inode.parent]
         oldest = next(iter(image.dirty), None)
         failures = list(self._write_back.failures.items())[:MAX_LISTED]
-        failed = (self._scanning.failures, self._filling.failed, self._write_back.losses)
+        losses = {ino: why for ino, why in self._write_back.losses.items() if self._is_lost(ino)}
+        failed = (self._scanning.failures, self._filling.failed, losses)
         unread = islice(chain.from_iterable(errors.items() for errors in failed), MAX_LISTED)
         hidden = list(image.hidden.items())[:MAX_LISTED]
         return OverviewReply(
@@ -132,6 +133,10 @@ class Overview:
             return "coming"
         is_moving = inode.state in ("clean", "cold") and inode.ino in self._core.image.misplaced
         return "moving" if is_moving else inode.state
+
+    def _is_lost(self, ino: int) -> bool:
+        """Whether nobody has written a file anew since its bytes were lost."""
+        return ino in self._core.image.inodes and self._core.image.inodes[ino].lost
 
     def _since_s(self, ino: int | None) -> float:
         """For how long a file has waited to be written back (seconds)."""
