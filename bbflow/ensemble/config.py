@@ -45,9 +45,10 @@ ONE_VALUE = "max"
 SAMPLES = ("std", "var", "covariance")
 """Operators that divide by n - 1 unless the configuration says otherwise: members are a sample."""
 ORDERED = frozenset(
-    ("first", "last", "instant", "argmin", "argmax", "trend", "longest_spell", "spell_count", "spell_steps")
-)
-"""Operators that go by the order of what they fold."""
+    ("first", "last", "instant", "argmin", "argmax", "trend", "detrended_std", "detrended_var", "harmonics",
+     "longest_spell", "spell_count", "spell_steps")
+)  # fmt: skip
+"""Operators that go by the order, or the times, of what they fold."""
 SOBOL = "sobol"
 """What stands among the operators for Sobol' indices."""
 NOT_HERE = ("functions", "publication", "netcdf", "copy_to", "work", "continue", "results")

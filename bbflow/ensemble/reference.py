@@ -168,7 +168,7 @@ class ScoreReference:
 
     def _step_near(self, begin: int, end: int) -> float:
         """Return the usual time between those of a span and their neighbours, in microseconds; of one alone, no end."""
-        known = np.sort(self._instants)
+        known = np.unique(self._instants)  # of times that are there twice none is apart
         first, last = np.searchsorted(known, (begin, end))
         gaps = np.diff(known[max(first - 1, 0) : last + 1])
         return float(np.median(gaps)) if len(gaps) else float("inf")

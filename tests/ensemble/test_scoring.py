@@ -453,6 +453,12 @@ def test_scores_that_cannot_be_are_refused(tmp_path, scores, message):
         analysis_in(tmp_path, 2, {"tas": {"operators": ["mean"], "scores": scores}}, truth="truth")
 
 
+@pytest.mark.parametrize("item", ["detrended_std", "detrended_var", {"harmonics": {"periods": [24]}}])
+def test_what_goes_by_the_times_of_steps_is_refused_across_members(tmp_path, item):
+    with pytest.raises(ConfigError, match="means nothing across members"):
+        analysis_in(tmp_path, 2, {"tas": {"operators": [item]}})
+
+
 @pytest.mark.parametrize("name", ["beyond_base", "wet_beyond_base", "base_percentile"])
 def test_what_needs_each_day_of_years_is_refused_across_members(tmp_path, name):
     with pytest.raises(ConfigError, match=f"{name}.* means nothing across members"):

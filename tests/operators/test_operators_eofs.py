@@ -12,6 +12,10 @@ from laws import cuts, folded, layout_of, merged
 from bbflow.errors import ConfigError
 from bbflow.operators import parse_operators
 from bbflow.operators.file_fields import AREA_SHARE
+from bbflow.operators.space.chaining import made_of
+from bbflow.operators.space.described import LAT_ATTRIBUTES, LON_ATTRIBUTES
+from bbflow.operators.space.grid import Grid
+from bbflow.operators.space.moves import Gather, Wavenumbers
 from bbflow.operators.steps import Steps
 
 
@@ -119,6 +123,39 @@ def test_a_constant_varies_in_no_mode_and_one_step_too():
     np.testing.assert_array_equal(eof, 0)
     (eof,) = result(parse_operators([{"eof": {"modes": 2}}]), np.arange(5.0)[None])
     np.testing.assert_array_equal(eof, 0)
+
+
+@pytest.mark.parametrize("dims", [("lat", "lon"), ("lon", "lev", "lat")])
+def test_areas_are_the_products_of_both_widths(dims):
+    places = {"lat": np.array([-45.0, 45.0, 75.0]), "lon": np.array([0.0, 10.0, 30.0, 90.0])}
+    attributes = {"lat": LAT_ATTRIBUTES, "lon": LON_ATTRIBUTES}
+    sizes = {"lat": 3, "lon": 4, "lev": 2}
+    made = made_of(Gather("area"), Grid(dims, tuple(sizes[dim] for dim in dims), places, attributes))
+    lat = np.diff(np.sin(np.deg2rad([-90, 0, 60, 90])))
+    whole = xr.DataArray(lat, dims="lat") * xr.DataArray([10.0, 15.0, 40.0, 60.0], dims="lon")
+    whole = (whole * xr.DataArray([1.0, 1.0], dims="lev") if "lev" in dims else whole).transpose(*dims)
+    np.testing.assert_allclose(made.shares, whole / whole.sum(), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("lon", "goes_around"),
+    [
+        (np.arange(1440) * 0.25, True),
+        ((np.arange(36000) * 0.01).astype("f4"), True),  # rounded by more than a thousandth of their distance
+        (np.r_[np.arange(0, 180, 30.0), np.arange(-180, 0, 30.0)], True),
+        (np.arange(12)[::-1] * 30.0, True),
+        (np.linspace(0, 360, 1441), False),  # the first point again
+        (np.arange(1439) * 0.25, False),
+        (np.array([0.0, 30.0] * 6), False),
+    ],
+)
+def test_wavenumbers_need_longitudes_all_around_each_once(lon, goes_around):
+    grid = Grid(("lon",), lon.shape, {"lon": lon}, {"lon": LON_ATTRIBUTES})
+    if goes_around:
+        assert made_of(Wavenumbers(("lon",), 3), grid).shape == (4,)
+    else:
+        with pytest.raises(ConfigError, match="don't go around"):
+            made_of(Wavenumbers(("lon",), 3), grid)
 
 
 def test_more_modes_than_the_rank_are_refused():

@@ -6,6 +6,7 @@ Blocks contribute to the field before it, step by step; where that is whole, the
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 from math import prod
 from typing import Any
 
@@ -22,8 +23,8 @@ from bbflow.operators.steps import Array, DType, Steps
 
 WAVENUMBER = "wavenumber"
 """Name of the dimension of wavenumbers."""
-UNEVEN = 1e-3
-"""Longitudes whose distances differ by more than this part aren't even."""
+UNEVEN = 0.02
+"""Longitudes that lie by more than this part of their distance from where even ones are aren't even."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -261,8 +262,11 @@ def _areas(grid: Grid) -> Array | None:
     ConfigError
         If they have one, but their areas aren't known.
     """
-    if (weights := _by_latitude(grid, range(len(grid.dims)))) is not None:
-        return weights
+    axes = [axis for axis in range(len(grid.dims)) if grid.kind(axis) in (LAT, LON)]
+    if axes:
+        shares = {axis: area_weights(grid, axis) for axis in axes}
+        known = {axis: own for axis, own in shares.items() if own.any()}  # a single place tells no width
+        return np.asarray(reduce(np.multiply.outer, (known.get(at, np.ones(n)) for at, n in enumerate(grid.shape))))
     if (cells := cells_of(grid)) is not None:
         return cells.areas()
     if grid.auxiliary_shapes(LAT):
@@ -276,8 +280,10 @@ def _waves(move: Wavenumbers, grid: Grid, axes: tuple[int, ...]) -> WaveVariance
     (axis,) = axes
     size = grid.shape[axis]
     if grid.kind(axis) == LON:
-        apart = np.diff(np.unwrap(np.asarray(grid.coordinate(axis), "f8"), period=360))
-        if size < 2 or np.any(np.abs(np.abs(apart) * size - 360) > UNEVEN * 360):
+        turned = np.unwrap(np.asarray(grid.coordinate(axis), "f8"), period=360)
+        # By place, not by distance: one point too many of 1,441 changes each distance by a thousandth only.
+        off = np.abs((turned - turned[0]) * size / 360) - np.arange(size)
+        if size < 2 or not np.all(np.abs(off) <= UNEVEN):
             raise ConfigError(
                 f"wavenumbers: the points of {grid.dims[axis]!r} don't go around the globe at even distances"
             )
