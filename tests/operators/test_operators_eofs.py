@@ -12,10 +12,12 @@ from laws import cuts, folded, layout_of, merged
 from bbflow.errors import ConfigError
 from bbflow.operators import parse_operators
 from bbflow.operators.file_fields import AREA_SHARE
+from bbflow.operators.space import parse_space
 from bbflow.operators.space.chaining import made_of
 from bbflow.operators.space.described import LAT_ATTRIBUTES, LON_ATTRIBUTES
 from bbflow.operators.space.grid import Grid
-from bbflow.operators.space.moves import Gather, Wavenumbers
+from bbflow.operators.space.moves import Anomaly, Gather, Wavenumbers
+from bbflow.operators.space.resolve import resolve
 from bbflow.operators.steps import Steps
 
 
@@ -135,6 +137,18 @@ def test_areas_are_the_products_of_both_widths(dims):
     whole = xr.DataArray(lat, dims="lat") * xr.DataArray([10.0, 15.0, 40.0, 60.0], dims="lon")
     whole = (whole * xr.DataArray([1.0, 1.0], dims="lev") if "lev" in dims else whole).transpose(*dims)
     np.testing.assert_allclose(made.shares, whole / whole.sum(), rtol=1e-12)
+
+
+def test_anomalies_are_from_the_mean_over_areas_that_a_space_has_too():
+    places = {"lat": np.array([-45.0, 45.0, 75.0]), "lon": np.array([0.0, 10.0, 30.0, 90.0])}
+    grid = Grid(("lat", "lon"), (3, 4), places, {"lat": LAT_ATTRIBUTES, "lon": LON_ATTRIBUTES})
+    values = np.random.default_rng(5).normal(280, 9, (1, 3, 4))
+    for over in (["lat", "lon"], ["lat"], ["lon"]):
+        mean = resolve(parse_space({"mean": over}).moves, grid, {}.__getitem__)
+        (found,) = mean.local((0, 0), (3, 4)).values(Steps([values.reshape(-1)]))
+        shape = [1 if dim in over else size for dim, size in zip(grid.dims, grid.shape, strict=True)]
+        made = made_of(Anomaly(tuple(over)), grid).make(values)
+        np.testing.assert_allclose(made[0], values[0] - found.reshape(shape), rtol=1e-12, err_msg=str(over))
 
 
 @pytest.mark.parametrize(

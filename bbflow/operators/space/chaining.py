@@ -243,15 +243,16 @@ def made_of(move: Whole, grid: Grid) -> Made:
         return _waves(move, grid, axes)
     if isinstance(move, Gather):
         return Gathered(grid, (), "", _areas(grid) if move.weights == "area" else None)
-    return Departure(grid, axes, f"{names}mean (subtracted)", _by_latitude(grid, axes))
+    by_area = LAT in {grid.kind(axis) for axis in axes}
+    return Departure(grid, axes, f"{names}mean (subtracted)", _widths(grid, axes) if by_area else None)
 
 
-def _by_latitude(grid: Grid, axes: Iterable[int]) -> Array | None:
-    """Return the weights of latitudes among some axes, that broadcast against the grid; None if there are none."""
-    for axis in axes:
-        if grid.kind(axis) == LAT and (shares := area_weights(grid, axis)).any():
-            return shares.reshape([-1 if place == axis else 1 for place in range(len(grid.dims))])
-    return None
+def _widths(grid: Grid, axes: Iterable[int]) -> Array:
+    """Return the products of points' widths along latitudes and longitudes among some axes, that broadcast."""
+    shares = {axis: area_weights(grid, axis) for axis in axes if grid.kind(axis) in (LAT, LON)}
+    places = range(len(grid.dims))
+    known = (own.reshape([-1 if at == axis else 1 for at in places]) for axis, own in shares.items() if own.any())
+    return reduce(np.multiply, known, np.ones([1 for _ in places]))  # of a single place no width is known
 
 
 def _areas(grid: Grid) -> Array | None:
@@ -262,11 +263,9 @@ def _areas(grid: Grid) -> Array | None:
     ConfigError
         If they have one, but their areas aren't known.
     """
-    axes = [axis for axis in range(len(grid.dims)) if grid.kind(axis) in (LAT, LON)]
-    if axes:
-        shares = {axis: area_weights(grid, axis) for axis in axes}
-        known = {axis: own for axis, own in shares.items() if own.any()}  # a single place tells no width
-        return np.asarray(reduce(np.multiply.outer, (known.get(at, np.ones(n)) for at, n in enumerate(grid.shape))))
+    axes = range(len(grid.dims))
+    if {LAT, LON} & {grid.kind(axis) for axis in axes}:
+        return _widths(grid, axes)
     if (cells := cells_of(grid)) is not None:
         return cells.areas()
     if grid.auxiliary_shapes(LAT):
