@@ -11,12 +11,14 @@ from laws import cuts, folded, layout_of, merged
 
 from bbflow.errors import ConfigError
 from bbflow.operators import parse_operators
+from bbflow.operators.configured import parse_diagnostics
 from bbflow.operators.file_fields import AREA_SHARE
 from bbflow.operators.space import parse_space
 from bbflow.operators.space.chaining import made_of
 from bbflow.operators.space.described import LAT_ATTRIBUTES, LON_ATTRIBUTES
 from bbflow.operators.space.grid import Grid
 from bbflow.operators.space.moves import Anomaly, Gather, Wavenumbers
+from bbflow.operators.space.regridding import place_space
 from bbflow.operators.space.resolve import resolve
 from bbflow.operators.steps import Steps
 
@@ -111,9 +113,10 @@ def test_many_steps_have_them_to_what_is_told():
 def test_points_that_miss_a_value_are_left_out_and_steps_without_any_are_none():
     values = oscillating(60, 40)
     values[5, 3], values[30:, 8], values[:, 9], values[7, 11] = np.nan, np.nan, np.nan, np.inf
+    values[[9, 10], 12] = np.finfo("f8").max, np.finfo("f8").min
     values[20] = np.nan
     (eof,) = result(parse_operators([{"eof": {"modes": 3}}]), values)
-    gone = [3, 8, 9, 11]
+    gone = [3, 8, 9, 11, 12]
     assert np.isnan(eof[:, gone]).all()
     kept = np.delete(np.delete(values, 20, axis=0), gone, axis=1)
     _, patterns = expected(kept, np.delete(shares_of(40), gone), 3)
@@ -149,6 +152,30 @@ def test_anomalies_are_from_the_mean_over_areas_that_a_space_has_too():
         shape = [1 if dim in over else size for dim, size in zip(grid.dims, grid.shape, strict=True)]
         made = made_of(Anomaly(tuple(over)), grid).make(values)
         np.testing.assert_allclose(made[0], values[0] - found.reshape(shape), rtol=1e-12, err_msg=str(over))
+
+
+def placed(space, operators):
+    (diagnostic,) = parse_diagnostics({"tas": {"space": space, "operators": operators}}, ["run"]).values()
+    places = {"lat": np.linspace(-80, 80, 9), "lon": np.arange(12) * 30.0}
+    attributes = {"lat": LAT_ATTRIBUTES, "lon": LON_ATTRIBUTES}
+    return place_space(diagnostic.space, ("lat", "lon"), (9, 12), places, places.__getitem__, attributes)
+
+
+@pytest.mark.parametrize(
+    ("space", "operators"),
+    [
+        ({"remapnn": "r8x4", "pyramid": True}, ["mean", "eof"]),
+        ([{"remapnn": "r8x4", "pyramid": True}, {"anomaly": ["lon"]}], ["mean"]),
+        ([{"anomaly": ["lon"]}, {"remapnn": "r8x4", "pyramid": True}], ["mean"]),
+    ],
+)
+def test_pyramids_of_what_is_made_of_whole_fields_are_refused(space, operators):
+    with pytest.raises(ConfigError, match="pyramid: levels are of a field that is remapped as it lies"):
+        placed(space, operators)
+
+
+def test_cells_of_healpix_have_equal_shares():
+    np.testing.assert_array_equal(placed({"healpix": {"zoom": 1}}, ["eof"]).second.shares, np.full(48, 1 / 48))
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,11 @@ def resolve_chain(moves: Sequence[Move], grid: Grid, variables: Variables) -> Pl
             variables = _with_target(second.target, second.meshes[1], variables)
         else:
             second = made_of(move, given) if isinstance(move, Whole) else _place_group(group, given, variables)
+        if any(isinstance(own, Placement) and own.pyramid is not None for own in (placed, second)):
+            raise ConfigError(
+                "pyramid: levels are of a field that is remapped as it lies: take out what needs whole fields: other "
+                "items of the space, or eof"
+            )
         placed = chained(placed, second, _units([placed.own_units, second.own_units]), grid.shape)
     return placed
 
@@ -157,7 +162,16 @@ def _result_grid(grid: Grid, before: Placement) -> Grid:
         return before.second.result
     kept = {name: values for name, values in grid.coordinates.items() if name not in before.coordinates}
     attributes = {**grid.attributes, **before.coordinate_attributes}
-    return Grid(before.dims, before.shape, {**kept, **before.coordinates}, attributes)
+    return Grid(before.dims, before.shape, {**kept, **before.coordinates}, attributes, healpix=_cells_of(grid, before))
+
+
+def _cells_of(grid: Grid, before: Placement) -> str:
+    """Return the dimension of all of HEALPix' cells in what comes out of a placement; empty for none."""
+    if isinstance(before, Remapped):
+        mesh = before.weights.target
+        return before.target.dims[0] if before.after is None and mesh is not None and mesh.zoom is not None else ""
+    is_whole = isinstance(before, TrackPlacement) and grid.healpix in before.unchanged & {*before.dims}
+    return grid.healpix if is_whole else ""
 
 
 def fitted_weights(move: Remap, grid: Grid, axes: tuple[int, ...]) -> Weights:

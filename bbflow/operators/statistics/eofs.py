@@ -21,6 +21,9 @@ from bbflow.operators.operator import Axis, Operator, OperatorKind
 from bbflow.operators.steps import Array, DType, Steps, Views
 from bbflow.reading.sections import flag, one_of, positive
 
+LARGEST = 1e140
+"""The squares of larger values, summed, are infinite: a single one would leave no mode of any point."""
+
 
 @dataclass(frozen=True, slots=True)
 class FieldSketch(Family):
@@ -55,7 +58,7 @@ class FieldSketch(Family):
             return
         views["weight"][...] = np.sqrt(steps.others[AREA_SHARE].values[0]) if len(steps.values) else views["weight"]
         for at, values in enumerate(steps.values):
-            valid = steps.valid_in(at) & np.isfinite(values)
+            valid = steps.valid_in(at) & (np.abs(values) < LARGEST)
             if valid.any():
                 views["count"][...] += valid
                 views["gone"][...] |= ~valid
