@@ -40,7 +40,12 @@ def test_each_and_transforms_keep_states_of_their_own():
     assert states_of(nested) == {"outer": 1, "each": 1}
 
 
-NEEDS = {"bb0": [Footprint("tas", 100, 2 << 20, 3 << 20, 1 << 20), Footprint("pr", 100, 1 << 20, 1 << 20, 1 << 19)]}
+NEEDS = {
+    "bb0": [
+        Footprint("tas", 100, np.dtype("f4"), 2 << 20, 3 << 20, 1 << 20),
+        Footprint("pr", 100, np.dtype("f4"), 1 << 20, 1 << 20, 1 << 19),
+    ]
+}
 
 
 def test_states_above_their_capacity_or_what_is_free_are_refused_with_the_largest_field():

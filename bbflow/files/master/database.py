@@ -92,7 +92,8 @@ class Database:
             ReplyRecord: self._reply,
             LocksRecord: self._lock,
         }
-        self._connection = sqlite3.connect(path, isolation_level=None)
+        # Whoever collects the garbage may be another thread than the master's, which alone works with it.
+        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self.close = weakref.finalize(self, self._connection.close)
         """Closes the database, which is closed too where nobody has it any more."""
         try:
