@@ -122,7 +122,10 @@ def _written(item: Diagnostic) -> Iterator[tuple[str, Any]]:
 
 
 def _parse(key: str, name: str, parts: Mapping[str, Any], windows: list[Any]) -> Diagnostic:
-    operators = parse_operators(as_list(parts.get("operators"), "operators"))
+    items = as_list(parts.get("operators"), "operators")
+    if not items and "space" in parts:
+        raise ConfigError("a space says what becomes of each step: add an operator over time, such as mean")
+    operators = parse_operators(items)
     filters = tuple(item for item in operators if isinstance(item, Filter))
     weights = _parse_weights(parts)
     each = _parse_each(parts["each"]) if "each" in parts else None

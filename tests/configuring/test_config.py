@@ -39,6 +39,7 @@ def test_a_stream_and_its_operators_are_enough():
         ({"operators": {"tas": {"operators": ["mean"], "windows": ["ruun"]}}}, "did you mean 'run'?"),
         ({"operators": {"tas": {"operator": ["mean"]}}}, "unknown key 'operator'; did you mean 'operators'?"),
         ({"operators": {"tas": []}}, "no operators are given"),
+        ({"operators": {"tas": ["fldstd"]}}, "add an operator over time"),
         ({"operators": ["tas"]}, "must be a map from variable"),
         ({"operators": {}}, "the key 'operators' is missing"),
         ({"stream": ""}, "the key 'stream' is missing"),
