@@ -21,7 +21,7 @@ from bbflow.operators.operator import Axis, Operator, OperatorKind
 from bbflow.operators.steps import Array, DType, Steps, Views
 from bbflow.reading.sections import flag, one_of, positive
 
-LARGEST = 1e140
+LARGEST = np.float64(1e140)
 """The squares of larger values, summed, are infinite: a single one would leave no mode of any point."""
 
 
