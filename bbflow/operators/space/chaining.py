@@ -112,13 +112,18 @@ class Ranked(Made):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cumulated(Made):
-    """The sum of all values from the begin of a dimension on; missing ones count as 0, and stay missing."""
+class OfAllDims(Made):
+    """What has all dimensions of the fields."""
 
     @property
     def kept(self) -> tuple[int, ...]:
         """Return all axes."""
         return tuple(range(len(self.grid.dims)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cumulated(OfAllDims):
+    """The sum of all values from the begin of a dimension on; missing ones count as 0, and stay missing."""
 
     def make(self, fields: Array) -> Array:
         """Return them."""
@@ -128,16 +133,11 @@ class Cumulated(Made):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Departure(Made):
+class Departure(OfAllDims):
     """What is left of a field without its mean over some dimensions, such as the eddies of a zonal mean."""
 
     weights: Array | None = None
     """Of the points, float64 that broadcasts against the grid; None if all weigh the same."""
-
-    @property
-    def kept(self) -> tuple[int, ...]:
-        """Return all axes."""
-        return tuple(range(len(self.grid.dims)))
 
     def make(self, fields: Array) -> Array:
         """Return it."""
@@ -192,24 +192,18 @@ class WaveVariances(Made):
         size = self.grid.shape[axis]
         with np.errstate(invalid="ignore", over="ignore"):
             parts = np.abs(np.fft.rfft(fields, axis=axis + 1, norm="forward")) ** 2
-        twice = np.where(
-            (np.arange(parts.shape[axis + 1]) % size == 0) | (2 * np.arange(parts.shape[axis + 1]) == size), 1, 2
-        )
+        numbers = np.arange(parts.shape[axis + 1])
+        twice = np.where((numbers % size == 0) | (2 * numbers == size), 1, 2)
         parts *= twice.reshape([-1 if at == axis + 1 else 1 for at in range(parts.ndim)])
         return np.take(parts, range(self.most + 1), axis=axis + 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Gathered(Made):
+class Gathered(OfAllDims):
     """The fields as they are, with the points' shares of the area."""
 
     weights: Array | None = None
     """Of the points, float64 that broadcasts against the grid; None if all weigh the same."""
-
-    @property
-    def kept(self) -> tuple[int, ...]:
-        """Return all axes."""
-        return tuple(range(len(self.grid.dims)))
 
     @property
     def shares(self) -> Array:
