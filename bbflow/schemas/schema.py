@@ -81,6 +81,17 @@ class Schema(Protocol):
     def remember(self, memory: bytes) -> None:
         """Go on with the `memory` of another object of the same stream."""
 
+    def found(self, through: int, told: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return attributes that lie in the values of steps, also of those that it remembers.
+
+        Parameters
+        ----------
+        through
+            The last landed step that counts.
+        told
+            The attributes that the program tells as such; it names them as these are to be named.
+        """
+
     def steps(self, landed: LandedStep) -> Sequence[Parts]:
         """Return the steps of the stream that lie in a step that has landed: one, or as many as it has frames.
 
@@ -113,3 +124,7 @@ class Stateless:
 
     def remember(self, memory: bytes) -> None:
         """Take nothing."""
+
+    def found(self, through: int, told: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return nothing: all attributes are told as such."""
+        return {}

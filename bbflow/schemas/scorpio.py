@@ -9,7 +9,6 @@ import msgspec
 import numpy as np
 
 from bbflow.errors import StreamError
-from bbflow.reading.wire_types import Attribute
 from bbflow.schemas.cutting import NEW, Cut
 from bbflow.schemas.schema import Array, LandedStep, Parts
 from bbflow.stream.attributes import DIMENSIONS
@@ -62,7 +61,8 @@ class Scorpio:
     maps: dict[str, PointMap] = field(default_factory=dict)
     _decomps: dict[str, PointMap] = field(default_factory=dict)
     _dims: dict[str, int] = field(default_factory=dict)
-    _fill: dict[str, list[float]] = field(default_factory=dict)
+    _fill: dict[str, dict[float, int]] = field(default_factory=dict)
+    """Variable to what stands for its missing values: each with the landed step that had it first."""
     _kept: frozenset[str] = frozenset()
     _cuts: dict[tuple[Any, ...], tuple[Cut, tuple[str, ...]]] = field(default_factory=dict)
 
@@ -101,6 +101,17 @@ class Scorpio:
         self._decomps = {name: PointMap(name, tuple(shape), *rest) for name, (shape, *rest) in decomps.items()}
         self.maps.update({name: self._decomps[decomp] for name, decomp in maps.items()})
 
+    def found(self, through: int, told: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what stands for missing values of fields: the fill values that they were put with, too."""
+        found: dict[str, float | list[float]] = {}
+        for variable, fills in self._fill.items():
+            name = f"{VAR}{variable}/missing_value"
+            own = [] if isinstance(told.get(name, ""), str) else np.ravel(told[name]).tolist()
+            further = [value for value, first in fills.items() if first <= through and value not in own]
+            if further:
+                found[name] = [*own, *further] if own or len(further) > 1 else further[0]
+        return found
+
     def steps(self, landed: LandedStep) -> Sequence[Parts]:
         """Return a step for each frame that is in a landed one; what has no frame is in the first, or is one itself."""
         blocks = _by_name(landed.parts)
@@ -109,18 +120,13 @@ class Scorpio:
         for name in sorted(name for name in blocks if name.startswith(VAR)):
             puts += self._puts(landed, name.removeprefix(VAR), blocks)
         frames = sorted({put.frame for put in puts if put.frame >= 0}) or [-1] * bool(puts)
-        told = self._fills(landed, blocks)
-        found = []
+        self._learn_fills(landed, blocks)
+        found: list[Parts] = []
         for frame in frames:
             wanted = (frame, -1) if frame == frames[0] else (frame,)
             own = [put for put in puts if put.frame in wanted]
             found.append({node: self._cut(node, step, own) for node, step in landed.parts.items()})
-        if found:
-            node = next(iter(landed.parts))
-            found[0][node] = replace(found[0][node], attributes=(*found[0][node].attributes, *told))
-            for later in found[1:]:
-                later.update({node: replace(step, attributes=()) for node, step in later.items()})
-        return found
+        return [*found[:1], *({node: replace(step, attributes=()) for node, step in own.items()} for own in found[1:])]
 
     def _cut(self, node: str, step: Step, puts: Sequence[Put]) -> Step:
         puts = [put for put in puts if put.node == node]
@@ -263,16 +269,15 @@ class Scorpio:
         )  # fmt: skip
         yield Put(node, at, new, frame)
 
-    def _fills(self, landed: LandedStep, blocks: Mapping[str, Sequence[Placed]]) -> list[Attribute]:
-        """Return what stands for missing values of fields, as attributes: the fill values that they were put with."""
+    def _learn_fills(self, landed: LandedStep, blocks: Mapping[str, Sequence[Placed]]) -> None:
+        """Note the fill values that fields were put with."""
+        number = next(iter(landed.parts.values())).number
         for name in blocks:
             if name.startswith(FILL_ID):
+                known = self._fill.setdefault(name.removeprefix(FILL_ID), {})
                 values = np.concatenate([_read(landed, placed) for placed in blocks[name]])
-                known = self._fill.setdefault(name.removeprefix(FILL_ID), [])
-                known += [value for value in dict.fromkeys(values.tolist()) if value == value and value not in known]
-        return [
-            Attribute(f"{VAR}{name}/missing_value", "", list(values)) for name, values in self._fill.items() if values
-        ]
+                for value in values[values == values].tolist():
+                    known.setdefault(value, number)
 
 
 def _by_name(parts: Parts) -> dict[str, list[Placed]]:

@@ -100,7 +100,8 @@ class Adapting:
         self._discarded: set[int] = set()
         self._firsts: dict[int, int] = {}
         self._memory = b""
-        self._added: dict[str, Any] = {}
+        self._before = max(self._seen, 0)
+        """Landed step up to which what lies in values holds from the beginning."""
         self.maps: dict[str, PointMap] = {}
         """Variable to where its points lie, of those whose blocks have them in an order of their own; it grows."""
 
@@ -230,8 +231,8 @@ class Adapting:
                 Arrival(item.rank, item.origin, self._firsts.get(item.first, self._numbering.last + 1))
                 for item in news.arrivals
             ),
-            base=_renamed(schema, news.base),
-            attributes=_renamed(schema, news.attributes) | self._added,
+            base=_renamed(schema, {**news.base, **self._found(self._before)}),
+            attributes=_renamed(schema, {**news.attributes, **self._found(self._seen)}),
         )
 
     def _frames(self, number: int) -> Sequence[Parts]:
@@ -242,9 +243,10 @@ class Adapting:
         parts = {node: step for node, step in steps if step is not None}
         landed = LandedStep(parts, self._read, self._landed.attributes, self._folder, self._config.time.variable)
         frames = self._schema.steps(landed)
-        told = (item for frame in frames for step in frame.values() for item in step.attributes)
-        added = {item.name: meant(item) for item in told if item.name not in self._landed.attributes}
-        self._added.update(_renamed(self._schema, added))
+        told = tuple(Attribute(name, "", value) for name, value in self._found(number).items())
+        if frames and told:
+            node, step = next(iter(frames[0].items()))
+            frames = [{**frames[0], node: replace(step, attributes=(*step.attributes, *told))}, *frames[1:]]
         self.maps.update(self._schema.maps)
         memory = self._schema.memory()
         if memory != self._memory and self._folder is not None:
@@ -252,6 +254,12 @@ class Adapting:
             write_whole(self._folder / MEMORY_FILE, memory)
             self._memory = memory
         return frames
+
+    def _found(self, through: int) -> Mapping[str, Any]:
+        """Return the attributes that lie in the values of steps; those of the first one hold from the beginning."""
+        assert self._landed is not None
+        assert self._schema is not None
+        return self._schema.found(through, self._landed.attributes)
 
 
 def _renamed(schema: Schema, attributes: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,7 +27,9 @@ from bbflow.view.numbering import Numbering
 RANKS, FRAMES, FILL = 2, (5, 1, 6), 1e20
 DAYS = sum(FRAMES)
 PROGRAM = """
+import os
 import sys
+import time
 import adios2
 import numpy as np
 from adios2.bindings import Mode
@@ -66,6 +68,8 @@ for name, own in (("time", ["time"]), ("time_bnds", ["time", "nbnd"]), ("lev", [
     note(f"/__pio__/var/{name}/def/dims", own)
     note(f"/__pio__/var/{name}/def/adiostype", np.array([2], "i4"))
     note(f"/__pio__/var/{name}/def/ncop", "put_var")
+if "missing" in told:
+    note("/__pio__/var/T/missing_value", told["missing"])
 note("/__pio__/var/time/units", "days since 2001-01-25")
 note("/__pio__/var/time/calendar", "noleap")
 for name, lengths in (("512", [4, 6]), ("513", [6])):
@@ -91,6 +95,8 @@ def track(kind, name, numbers, writer):
 
 engine, first = io.open("h0", Mode.Write), 0
 for file, count in enumerate(told["frames"].tolist()):
+    while file == told.get("held", -1) and not os.path.exists(f"{folder}/go") and os.path.exists(folder):
+        time.sleep(0.01)
     engine.begin_step()
     for name, length in dims.items():
         engine.put(lengths[name], np.array([length], "u8"), Mode.Sync)
@@ -149,6 +155,14 @@ def config_of(folder, **changes):
 @contextmanager
 def written(folder, fields, contact):
     """Let two ranks write the whole stream."""
+    with writing(folder, fields, contact) as ranks:
+        assert [rank.wait(300) for rank in ranks] == [0] * RANKS
+        yield
+
+
+@contextmanager
+def writing(folder, fields, contact):
+    """Two ranks write the stream; those that aren't done at the end are killed."""
     np.savez(folder / "fields.npz", **fields)
     (folder / "engine.xml").write_text(bbflow_adios2.engine_xml("h0"))
     (folder / "program.py").write_text(PROGRAM)
@@ -159,8 +173,7 @@ def written(folder, fields, contact):
         for rank in range(RANKS)
     ]
     try:
-        assert [rank.wait(300) for rank in ranks] == [0] * RANKS
-        yield
+        yield ranks
     finally:
         for rank in ranks:
             rank.kill()
@@ -288,6 +301,31 @@ def test_an_analysis_that_is_killed_between_two_nodes_takes_no_frame_twice(tmp_p
             outcome = analysis.wait(300)
     assert (outcome.complete, outcome.steps) == (True, DAYS)
     assert_is_right(tmp_path, fields)
+
+
+@pytest.mark.parametrize("own", [None, 1e20, [-999.0]])
+def test_what_stands_for_missing_values_is_known_after_a_kill(tmp_path, fields, monkeypatch, own):
+    """SCORPIO tells it in values of steps, the first of which are gone; the program may tell the same or another."""
+    fields = fields | {"held": np.array(2)} | ({} if own is None else {"missing": np.array(own, "f4")})
+    ask = NodeClient.ask
+
+    def killed(self, asked, **more):
+        ask(self, asked, **more)
+        if isinstance(asked, DoneRequest) and asked.consumer == FOLD and asked.step >= 0:
+            self.answer(DoneReply)
+            raise KilledError
+
+    with start_nodes(2, "16MiB") as buffer, writing(tmp_path, fields, buffer.contact) as ranks:
+        with monkeypatch.context() as patch:
+            patch.setattr(NodeClient, "ask", killed)
+            with buffer.analyse(config_of(tmp_path, raw="none")) as analysis, pytest.raises(KilledError):
+                analysis.wait(300)
+        (tmp_path / "go").touch()
+        with buffer.analyse(config_of(tmp_path, raw="none")) as analysis:
+            assert analysis.wait(300).complete
+        assert [rank.wait(300) for rank in ranks] == [0] * RANKS
+    with open_results(tmp_path / "out" / "results.zarr") as results:
+        np.testing.assert_array_equal(results.T_run_max[0], expected(fields).T.max("time"))
 
 
 @pytest.mark.parametrize(
