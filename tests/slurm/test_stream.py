@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import bbflow_adios2
 import numpy as np
@@ -231,13 +232,19 @@ def test_a_simulation_that_never_opened_its_stream_is_told_in_the_log(one, place
 
 
 def test_a_controller_that_is_started_again_ends_the_stream_with_its_job(one, place):
-    job = submit(one, place, script(place, f'srun ./model model.xml\ntouch "{place}/written"\nsleep 15'))
+    waits = f'for _ in $(seq 600); do [ -e "{place}/go" ] && break; sleep 0.2; done'
+    job = submit(one, place, script(place, f'srun ./model model.xml\ntouch "{place}/written"\n{waits}'))
     until((place / "written").exists, one)
+    # One that is killed before it has stored that the job runs starts it again.
+    asked_s, state = time.time(), one.folder / "state" / "job_state"
+    one.run("scontrol", "update", f"JobId={job}", "Comment=stored")
+    until(lambda: state.exists() and state.stat().st_mtime > asked_s, one)
     os.kill(int((one.folder / "slurmctld.pid").read_text()), signal.SIGKILL)
     words = one.inside("login", "slurmctld", "-D", "-f", one.folder / "slurm.conf")
     with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=one.environment) as again:
         try:
             until(lambda: one.run("scontrol", "ping", code=None).count("UP"), one)
+            (place / "go").touch()
             assert one.wait_for(job) == ("COMPLETED", "0:0"), said(place) + one.logs()
             assert_nothing_left(one)
             assert results(place)[0] == "complete"
