@@ -6,6 +6,7 @@
 import os
 import secrets
 import shutil
+import sys
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -15,6 +16,8 @@ from testsupport.once import directory_of_run
 from testsupport.stores import Stores, assert_opens
 
 pytest_plugins = ["testsupport.nodes"]
+# What builds their programs is beside this Python, and need not be in the system.
+os.environ["PATH"] = f"{os.environ.get('PATH', os.defpath)}:{os.path.dirname(sys.executable)}"
 # Programs that tests build anew in each run are compiled once where there is ccache.
 if found := shutil.which("ccache"):
     os.environ.setdefault("CMAKE_CXX_COMPILER_LAUNCHER", found)

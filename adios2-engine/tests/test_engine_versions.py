@@ -1,5 +1,6 @@
 """Which engine a program gets, and what it is told if there is none."""
 
+import os
 import shutil
 import struct
 import subprocess
@@ -94,6 +95,41 @@ def test_an_engine_that_names_no_library_of_adios2_is_loaded_into_python_which_k
     with running([sys.executable, "-c", code, write_config(tmp_path), "0", "1"], environment) as process:
         returncode, said = finish(process)
     assert returncode == 0, said
+
+
+CORE = """
+#include <dlfcn.h>
+#include <cstdio>
+#include <exception>
+extern "C" int open_plugin(const char *loader)
+{
+    using Create = void *(*)(void *, void *, int, void *);
+    const auto create = reinterpret_cast<Create>(dlsym(dlopen(loader, RTLD_NOW), "EngineCreate"));
+    try { create(nullptr, nullptr, 0, nullptr); }
+    catch (const std::exception &error) { std::puts(error.what()); }
+    return std::fflush(stdout);
+}
+"""
+"""Calls a plugin as ADIOS2's core does."""
+
+
+def test_a_program_whose_adios2_has_no_library_for_cxx_is_told_so(tmp_path):
+    core, cxx = tmp_path / "libadios2_serial_core.so.2.10", tmp_path / "libadios2_serial_cxx11.so.2.10"
+    words = ["g++", "-x", "c++", "-shared", "-fPIC", "-", "-o", str(core)]
+    subprocess.run(words, input=CORE, text=True, check=True, timeout=100)
+    engine = tmp_path / "libbbflow_engine_2.10.so"
+    engine.write_text("no library")
+
+    def said():
+        code = "import ctypes, sys; ctypes.CDLL(sys.argv[1]).open_plugin(sys.argv[2].encode())"
+        words = [sys.executable, "-c", code, core, bbflow_adios2.library_path()]
+        environment = os.environ | {"ADIOS2_PLUGIN_PATH": str(tmp_path)}
+        return subprocess.run(words, env=environment, capture_output=True, text=True, check=True, timeout=100).stdout
+
+    begin = f"bbflow: the program has ADIOS2 2.10 ({core}), but"
+    assert said().startswith(f"{begin} not its C++ library, {cxx} (or _cxx): install that part of ADIOS2")
+    cxx.touch()
+    assert said().startswith(f"{begin} bbflow's engine for it can't be loaded ({engine}: file too short)")
 
 
 @pytest.mark.parametrize("where", ["", "cmake/adios2"])

@@ -14,7 +14,8 @@ from bbflow.run.checks.finding import FINE, NOTE, WRONG
 def foreign(tmp_path):
     """Folder of what looks like an ADIOS2 2.99, and the environment in which it is found."""
     (tmp_path / "lib").mkdir()
-    (tmp_path / "lib" / "libadios2_core.so.2.99").symlink_to(bbflow_adios2.preload_path())
+    for name in ("core", "cxx11"):
+        (tmp_path / "lib" / f"libadios2_{name}.so.2.99").symlink_to(bbflow_adios2.preload_path())
     return tmp_path / "lib", {"LD_LIBRARY_PATH": str(tmp_path / "lib"), "ADIOS2_PLUGIN_PATH": str(tmp_path)}
 
 
@@ -33,6 +34,23 @@ def test_an_engine_that_cannot_be_loaded_is_wrong(foreign, tmp_path):
     (found,) = [item for item in installation.check_engines(foreign[1]) if "2.99" in item.text]
     assert found.kind == WRONG
     assert "libbbflow_engine_2.99.so: file too short: run 'python -m bbflow_adios2 build" in found.text
+
+
+def test_an_adios2_without_its_library_for_cxx_is_told_what_is_missing(foreign, tmp_path):
+    (tmp_path / "libbbflow_engine_2.99.so").write_text("no library")
+    missing = foreign[0] / "libadios2_cxx11.so.2.99"
+    missing.unlink()
+    (found,) = [item for item in installation.check_engines(foreign[1]) if "2.99" in item.text]
+    assert found.kind == WRONG
+    assert f"its C++ library, {missing} (or _cxx), is missing: install" in found.text
+
+
+def test_an_engine_that_is_not_loaded_in_time_does_not_end_the_command(foreign, tmp_path, monkeypatch):
+    os.mkfifo(tmp_path / "libbbflow_engine_2.99.so")  # nobody writes: to open it takes for ever
+    monkeypatch.setattr(installation, "LOAD_S", 1)
+    (found,) = [item for item in installation.check_engines(foreign[1]) if "2.99" in item.text]
+    assert found.kind == WRONG
+    assert "no answer in 1 s: try again" in found.text
 
 
 @pytest.mark.parametrize("variable", ["ADIOS2_DIR", "CMAKE_PREFIX_PATH"])

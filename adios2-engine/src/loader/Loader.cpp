@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -120,11 +121,29 @@ std::string VersionsIn(const std::vector<std::string> &folders)
     return list.empty() ? "none" : list;
 }
 
-[[noreturn]] void Refuse(const Core &core, const std::string &reason)
+[[noreturn]] void Refuse(const Core &core, const std::string &reason, const std::string &remedy)
 {
     throw std::runtime_error("bbflow: the program has ADIOS2 " + core.Version + " (" + core.Folder +
-                             "/" + core.Name + "), " + reason +
-                             ": run 'python -m bbflow_adios2 build --adios2 " + core.Folder + "'");
+                             "/" + core.Name + "), " + reason + ": " + remedy);
+}
+
+const std::string CoreWord = "_core.so";
+
+/** What the library of ADIOS2's public C++ classes may be called; none if the core's name has
+ *  nothing to go by. */
+std::vector<std::string> PublicClasses(const Core &core)
+{
+    std::vector<std::string> names;
+    const size_t at = core.Name.find(CoreWord);
+    for (const char *binding : {"_cxx11.so", "_cxx.so"})
+    {
+        if (at != std::string::npos)
+        {
+            names.push_back(core.Folder + "/" +
+                            std::string(core.Name).replace(at, CoreWord.size(), binding));
+        }
+    }
+    return names;
 }
 
 /** The engine uses ADIOS2's public C++ classes; a program in C or Fortran doesn't have them.
@@ -133,20 +152,24 @@ std::string VersionsIn(const std::vector<std::string> &folders)
 void OpenPublicClasses(const Core &core, int scope)
 {
     dlopen((core.Folder + "/" + core.Name).c_str(), RTLD_NOW | RTLD_NOLOAD | scope);
-    const std::string word = "_core.so";
-    const size_t at = core.Name.find(word);
-    if (at == std::string::npos)
+    for (const std::string &path : PublicClasses(core))
     {
-        return; // the engine's own needs find them, or say what is missing
-    }
-    for (const char *binding : {"_cxx.so", "_cxx11.so"})
-    {
-        std::string name = core.Name;
-        name.replace(at, word.size(), binding);
-        if (dlopen((core.Folder + "/" + name).c_str(), RTLD_NOW | scope) != nullptr)
+        if (dlopen(path.c_str(), RTLD_NOW | scope) != nullptr)
         {
-            return;
+            return; // else the engine's own needs find them, or say what is missing
         }
+    }
+}
+
+/** Distributions have them in a package of their own. */
+void RefuseWithoutPublicClasses(const Core &core)
+{
+    const std::vector<std::string> names = PublicClasses(core);
+    const auto isThere = [](const std::string &path) { return access(path.c_str(), F_OK) == 0; };
+    if (!names.empty() && std::none_of(names.begin(), names.end(), isThere))
+    {
+        Refuse(core, "but not its C++ library, " + names.front() + " (or _cxx)",
+               "install that part of ADIOS2 too (on Debian 'apt search libadios2-.*c++' names it)");
     }
 }
 
@@ -185,11 +208,13 @@ Engine OpenEngine(const Core &core)
             break; // what is opened for all stays so: only where it can help
         }
     }
+    const std::string remedy = "run 'python -m bbflow_adios2 build --adios2 " + core.Folder + "'";
     if (!why.empty())
     {
-        Refuse(core, "but bbflow's engine for it can't be loaded (" + why + ")");
+        RefuseWithoutPublicClasses(core);
+        Refuse(core, "but bbflow's engine for it can't be loaded (" + why + ")", remedy);
     }
-    Refuse(core, "but bbflow's engine is built for " + VersionsIn(folders));
+    Refuse(core, "but bbflow's engine is built for " + VersionsIn(folders), remedy);
 }
 
 } // end empty namespace

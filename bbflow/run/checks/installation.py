@@ -33,6 +33,8 @@ ctypes.CDLL(str(engine))
 """
 """Opens an engine as in a program that has this ADIOS2."""
 FOR_DEVELOPERS = {"all", "bench", "docs", "lint", "readers", "release", "test"}
+LOAD_S = 60
+"""Another process that takes longer to load a library, or to say where libraries are, has no answer."""
 SMALL_BYTES = 1 << 30
 REMEDY = "nodes for several hosts need an address that those reach, such as --listen 10.0.0.1"
 
@@ -82,7 +84,7 @@ def _folders(environment: Mapping[str, str]) -> Iterator[Path]:
 def _linked() -> Iterator[Path]:
     tool = shutil.which("ldconfig", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
     if tool is not None:
-        said = subprocess.run([tool, "-p"], capture_output=True, text=True, check=False, timeout=60).stdout
+        said = _run(tool, "-p").stdout
         yield from (Path(line.rpartition(" => ")[2]) for line in said.splitlines() if "libadios2" in line)
 
 
@@ -108,12 +110,30 @@ def _engine(core: Path, version: str, engines: Iterable[Path]) -> Finding:
     why = "there is no engine for it"
     for engine in engines:
         if engine.stem.split("_")[2] == version:
-            words = [sys.executable, "-c", LOAD, str(core), str(engine)]
-            done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+            done = _run(sys.executable, "-c", LOAD, str(core), str(engine))
             if done.returncode == 0:
                 return Finding(FINE, "engine", f"ADIOS2 {version} in {core.parent}: {engine}")
-            why = (done.stderr.strip().splitlines() or [f"{engine} ends its process"])[-1]
+            if done.returncode == os.EX_TEMPFAIL:
+                why, remedy = f"{engine}: {done.stderr}", "try again, or see what holds the file system up"
+            elif not any(path.exists() for path in _public_classes(core)):
+                # Distributions have them in a package of their own.
+                why = f"its C++ library, {_public_classes(core)[0]} (or _cxx), is missing"
+                remedy = "install that part of ADIOS2 too (on Debian 'apt search libadios2-.*c++' names it)"
+            else:
+                why = (done.stderr.strip().splitlines() or [f"{engine} ends its process"])[-1]
     return Finding(WRONG, "engine", f"ADIOS2 {version} in {core.parent}: {why}: {remedy}")
+
+
+def _public_classes(core: Path) -> list[Path]:
+    return [core.with_name(core.name.replace("_core.", word)) for word in ("_cxx11.", "_cxx.")]
+
+
+def _run(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command; one that doesn't end has the exit code of what may work another time."""
+    try:
+        return subprocess.run(words, capture_output=True, text=True, check=False, timeout=LOAD_S)
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(words, os.EX_TEMPFAIL, "", f"no answer in {LOAD_S} s")
 
 
 def check_memory(directory: Path = Path("/dev/shm")) -> Finding:
