@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bbflow.operators.family import Family, StateField
+from bbflow.operators.space.ways import ROUNDING
 from bbflow.operators.steps import Array, DType, Steps, Views
 
 
@@ -200,8 +201,11 @@ def anomaly_correlation(forecast: Array, reference: Array, climatology: Array, w
     if not w.sum():
         return float("nan")
     x, y = x - (w * x).sum() / w.sum(), y - (w * y).sum() / w.sum()
-    spread = np.sqrt((w * x * x).sum() * (w * y * y).sum())
-    return float((w * x * y).sum() / spread) if spread else float("nan")
+    spreads = [np.sqrt((w * own * own).sum()) for own in (x, y)]
+    # Anomalies that are the same everywhere have no correlation, however their differences are rounded.
+    least = [ROUNDING * np.abs(own[valid]).max() * np.sqrt(w.sum()) for own in (forecast, reference)]
+    varies = all(spread > bound for spread, bound in zip(spreads, least, strict=True))
+    return float((w * x * y).sum() / (spreads[0] * spreads[1])) if varies else float("nan")
 
 
 def spread_skill(variance: float, mse: float, members: int) -> float:

@@ -148,6 +148,13 @@ def test_the_anomaly_correlation_is_pearsons_of_anomalies():
     np.testing.assert_allclose(scoring.anomaly_correlation(x, y, normal, weights), wanted, rtol=1e-12)
 
 
+def test_anomalies_that_are_the_same_everywhere_have_no_correlation():
+    random = np.random.default_rng(4)
+    normal, other, weights = random.normal(280, 30, 500), random.normal(280, 30, 500), random.random(500)
+    for warmer in random.normal(0, 2, 20):
+        assert np.isnan(scoring.anomaly_correlation(normal + warmer, other, normal, weights))
+
+
 LATITUDES, LONGITUDES = np.array([-60.0, 0.0, 60.0]), np.array([0.0, 90.0, 180.0, 270.0])
 COORDINATES = {
     "dim0": (LATITUDES, {"units": "degrees_north"}),

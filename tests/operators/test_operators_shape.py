@@ -34,6 +34,12 @@ def test_a_small_spread_around_a_large_value_keeps_its_digits():
         np.testing.assert_allclose(result_of(item, values), oracle(exact, axis=0), rtol=1e-6)
 
 
+def test_values_that_are_all_the_same_have_no_skewness_however_they_are_rounded():
+    values = np.full((7, 500), np.random.default_rng(3).normal(280, 30, 500))
+    assert np.isnan(result_of("skewness", values)).all()
+    assert np.isnan(result_of("kurtosis", values)).all()
+
+
 @pytest.mark.parametrize("dtype", ["f4", "i2"])
 def test_types_that_are_narrow_are_folded_in_float64(dtype):
     values = np.array([[30000], [30001], [30005]], dtype)

@@ -70,6 +70,13 @@ def test_blocks_make_the_covariance_of_the_whole(how, cuts, over, seed):
     assert placement.own_units == ("1" if how == "correlation" else "")
 
 
+def test_a_field_that_is_the_same_everywhere_has_no_correlation_however_its_mean_is_rounded():
+    u, v = fields()
+    for value in np.random.default_rng(3).normal(280, 30, 40):
+        _, found = of_blocks({"correlation": {"with": "v", "over": ["lat", "lon"]}}, np.full_like(u, value), v)
+        assert np.isnan(found).all()
+
+
 def test_selections_come_before_a_covariance():
     u, v = fields()
     placement, found = of_blocks({"box": {"lat": [0, 90]}, "covariance": {"with": "2 * v", "over": ["lon"]}}, u, v)

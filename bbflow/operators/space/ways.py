@@ -12,6 +12,8 @@ from bbflow.operators.steps import Array, DType
 
 quietly = np.errstate(invalid="ignore", divide="ignore")
 """Decorates what calls a way."""
+ROUNDING = 100 * np.finfo("f8").eps
+"""A standard deviation that is a smaller part of the mean than this comes of the mean's own rounding."""
 SMALL_GROUP = 16
 """Groups of up to this many places are reduced faster member by member than one by one."""
 
@@ -227,9 +229,12 @@ class Covariance(Way):
         )
 
     def finish(self, parts: Array) -> Array:
-        """Divide the products."""
-        whole, first, second, both = (parts[..., at, :] for at in (0, 3, 4, 5))
-        divisor = np.sqrt(first * second) if self.scaled else whole
+        """Divide the products; a field that is the same everywhere, but for its mean's rounding, has no correlation."""
+        whole, *means, first, second, both = (parts[..., at, :] for at in range(6))
+        if not self.scaled:
+            return np.where(whole > 0, both / whole, np.nan)
+        least = [whole * (ROUNDING * mean) ** 2 for mean in means]
+        divisor = np.where((first > least[0]) & (second > least[1]), np.sqrt(first * second), 0.0)
         return np.where(divisor > 0, both / divisor, np.nan)
 
 

@@ -41,8 +41,12 @@ class CentralMoments(Family):
         valid, values = steps.valid(), steps.stacked().astype("f8")
         count = np.add.reduce(valid, axis=0, dtype="i4")
         with np.errstate(invalid="ignore", over="ignore"):  # infinite values: as in IEEE 754
-            mean = np.where(valid, values, 0).sum(0) / np.maximum(count, 1)
-            apart = np.where(valid, values - mean, 0.0)
+            # About the first valid one, so that values that are all the same have no spread at all.
+            first = np.take_along_axis(values, valid.argmax(0)[np.newaxis], 0)[0]
+            apart = np.where(valid, values - first, 0.0)
+            shift = apart.sum(0) / np.maximum(count, 1)
+            apart = np.where(valid, apart - shift, 0.0)
+            mean = np.where(count > 0, first + shift, 0.0)
             powers = {f"m{power}": (apart**power).sum(0) for power in (2, 3, 4)}
         for name, merged in self.combine(views, {"count": count, "mean": mean, **powers}).items():
             views[name][...] = merged
