@@ -99,7 +99,7 @@ def test_a_dataset_that_waits_sees_the_steps_that_are_written_meanwhile(two_node
 
 
 def test_the_loop_of_the_docs_follows_a_run_to_its_end(two_nodes, tmp_path):
-    page = (Path(__file__).parents[2] / "docs" / "view.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "python.md").read_text()
     loop = page.partition("open the next ones:\n\n```python\n")[2].partition("```")[0].replace('"climate"', '"model"')
     loop = loop.replace('"contact.json"', repr(str(two_nodes.contact)))
     follow = [sys.executable, "-u", "-c", f"import xarray as xr\n{loop}"]

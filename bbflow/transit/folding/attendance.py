@@ -67,5 +67,5 @@ class Attendance:
         of = ", which its statistics are of" if count else ""
         return (
             f"{names[0]!r}{more}: in {count} of {self.steps} steps only{of}; if that is meant, say absent: skip there; "
-            "if the program gives it another name in each step, see docs/schemas.md"
+            "if the program gives it another name in each step, see docs/models.md#schemas"
         )
