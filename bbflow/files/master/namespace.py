@@ -117,7 +117,7 @@ class Namespace(Image):
         if before is not None and self.has_storage:
             for file in self.below(inode):
                 if file.kind == FILE and file.stored_path:
-                    self._misplaced[file.ino] = None
+                    self._see_place(file)
             events.append(StorageEvent())
         return events
 
@@ -140,9 +140,13 @@ class Namespace(Image):
         if not inode.stored_path or not inode.parent:
             self._misplaced.pop(inode.ino, None)
         elif was != inode.stored_path or inode.ino in self._misplaced:
-            self._misplaced.pop(inode.ino, None)
-            if inode.stored_path != self.path(inode):
-                self._misplaced[inode.ino] = None
+            self._see_place(inode)
+
+    def _see_place(self, file: Inode) -> None:
+        """Note whether an object is to be moved to the name of its file, behind those that are to be moved before."""
+        self._misplaced.pop(file.ino, None)
+        if file.stored_path != self.path(file):
+            self._misplaced[file.ino] = None
 
     def _let_object_go(self, ino: int, path: str) -> None:
         if self._stored.get(path) == ino:
