@@ -1,5 +1,6 @@
 """Every command is on its page; the site's build adds their options."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -17,3 +18,18 @@ def test_the_site_gets_each_option_as_its_help_has_it():
     options = commands_page.options()
     assert "### bbflow run\n" in options
     assert "| `--take-over` | also if the stream belongs to an analysis with another output |" in options
+
+
+COMMAND = re.compile(r"\bbbflow(?:-pegasus)? [a-z]+ [^`\n|]*")
+OPTION = re.compile(r"(?<=\s)--[a-z][a-z-]*")
+PASSED_ON = {"--sites", "--staging-site", "--output-sites"}
+"""Those of pegasus-plan, which 'bbflow-pegasus plan' takes."""
+
+
+def test_options_in_the_command_lines_of_all_pages_are_there():
+    texts = [page.read_text().replace("\\\n", " ") for page in (DOCS.parent / "README.md", *DOCS.glob("*.md"))]
+    lines = [command.partition(" -- ")[0] for text in texts for command in COMMAND.findall(text)]
+    named = {option for line in lines for option in OPTION.findall(line)}
+    known = set(re.findall(r"`(--[a-z-]+)", commands_page.options()))
+    assert len(named) > 50
+    assert sorted(named - known - PASSED_ON) == []

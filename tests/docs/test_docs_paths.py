@@ -43,3 +43,22 @@ def test_files_of_the_project_that_pages_name_are_there():
     named = {(page.name, name) for page in PAGES for name in NAMED.findall(page.read_text())}
     assert len(named) > 30
     assert not [each for each in sorted(named) if not any((above / each[1]).is_file() for above in ABOVE)]
+
+
+SOURCES = ("bbflow", "adios2-engine", "pegasus-plugin", "slurm-plugin", "spark-plugin", "workflows")
+VARIABLE = re.compile(r"\bBBFLOW_[A-Z_]+\b")
+TARGET = re.compile(r"`make ([a-z-]+)[`\s]|^make ([a-z-]+)", re.MULTILINE)
+
+
+def test_variables_and_targets_that_pages_name_are_there():
+    texts = [page.read_text() for page in (ROOT / "README.md", *PAGES)]
+    files = (path for folder in SOURCES for path in (ROOT / folder).rglob("*"))
+    code = "\n".join(path.read_text() for path in files if path.suffix in {".py", ".cpp", ".h", ".lua"})
+    code += (ROOT / "setup.py").read_text()
+    makefile = (ROOT / "Makefile").read_text()
+    variables = {name for text in texts for name in VARIABLE.findall(text)}
+    targets = {first or second for text in texts for first, second in TARGET.findall(text)}
+    assert len(variables) > 10
+    assert len(targets) > 20
+    assert not [name for name in sorted(variables) if name not in code]
+    assert not [target for target in sorted(targets) if not re.search(rf"^{target}:", makefile, re.MULTILINE)]
