@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from types import SimpleNamespace
 
+import dask
 import numpy as np
 import pytest
 from distributed import LocalCluster
@@ -100,6 +101,19 @@ def test_what_was_taken_is_not_run_again_when_its_worker_dies(empty, tmp_path):
     assert second != first
     take([cluster.submit(note, tmp_path / "other", host=host, done=lambda: None)])
     assert path.read_text().split() == [str(first)]
+
+
+def test_a_worker_that_is_long_in_coming_back_is_not_given_up():
+    """Dask's own patience ends when another death falls into it."""
+    with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "0 s"}),
+        local_cluster(WorkersConfig(processes=1)) as cluster,
+    ):
+        host = socket.gethostname()
+        [first] = take([cluster.submit(os.getpid, host=host, done=lambda: None)])
+        os.kill(first, signal.SIGKILL)
+        [second] = take([cluster.submit(os.getpid, host=host, done=lambda: None)])
+    assert second != first
 
 
 def test_a_scheduler_without_tls_is_refused_where_there_is_a_certificate(tmp_path):

@@ -38,6 +38,9 @@ WORKER_TIMEOUT_S = 60.0
 POLL_S = 0.2
 COUNT_EVERY_S = 5.0
 """How often the scheduler is asked how many threads there are: each time costs a batch some milliseconds."""
+PATIENT = {"distributed.deploy.lost-worker-timeout": "1000 days"}
+"""Else Dask gives up a worker for good that isn't there 15 s after an earlier one has died: on a busy host one that is
+killed again is being started just then."""
 UNWARNED = {"distributed.admin.large-graph-warning-threshold": "1PiB"}
 """Dask warns of large tasks, and says how its users would avoid them: the plan of many blocks is sent once."""
 
@@ -295,6 +298,7 @@ def dask_here(workers: WorkersConfig) -> Iterator[DaskCluster]:
         If a worker doesn't start.
     """
     with (
+        dask.config.set(PATIENT),
         scratch() as directory,
         _start(workers, directory) as local,
         # Results come straight from the workers: each way over the scheduler would hold up the next batch. Nothing but
