@@ -167,6 +167,7 @@ def test_a_reader_goes_on_when_the_node_has_lost_what_it_opened(servers):
         until(lambda: not servers.up(client), "the end of the node")
         shutil.rmtree(servers.directory / "master-io0/pieces")
         servers.spawn(*servers.processes["master-io0"][1])
+        until(lambda: servers.up(client), "the node again")
         assert file.pread(400_000, 0) == content
     assert client.read("/f") == content
 
