@@ -431,7 +431,7 @@ def test_a_reference_s_times_in_a_span_are_averaged_for_means_alone(tmp_path):
 @pytest.mark.filterwarnings("ignore:Consolidated metadata")
 def test_a_reference_of_months_covers_months_and_years_and_a_gap_covers_none(tmp_path):
     dates = np.arange("2001-01", "2003-07", dtype="datetime64[M]").astype("datetime64[h]")
-    hours = (dates + 15 * 24 - np.datetime64("2001-01-01T00", "h")).astype(int)
+    hours = (dates + np.timedelta64(15 * 24, "h") - np.datetime64("2001-01-01T00", "h")).astype(int)
     kept = np.delete(hours, 18)
     path = Path(stored(tmp_path / "truth.zarr", np.ones((len(kept), 3, 4)), hours=kept))
     grid = CommonGrid(member="1", units="days since 2001-01-01", calendar="standard", fields={}, coordinates={})
