@@ -115,18 +115,15 @@ class Adapting:
         ConfigError
             If several schemas recognise the stream.
         """
+        was_known = self._landed is not None and self._landed.is_known
         if self._landed is not None:
             self._landed.update(node, news)
         if not self._is_found:
             self._held.append((node, news))
-            assert self._landed is not None
-            ready = self._landed.steps_after(self._seen, 1)
-            # Steps that are settled and gone tell no names any more: attributes must do.
-            gone = self._landed.is_known and self._landed.frontier > self._seen
-            if not ready and not gone and not self._landed.ended:
+            if (was_known and self._is_opening(news)) or not self._is_ready():
                 yield node, replace(news, steps=(), last=-1, base={}, attributes={})
                 return
-            self._find(ready)
+            self._find()
         held, self._held = [*self._held] or [(node, news)], []
         if self._landed is None:
             for name, own in held:
@@ -135,9 +132,25 @@ class Adapting:
             self._latest.update(held)
             yield from self._together()
 
-    def _find(self, ready: Sequence[int]) -> None:
+    def _is_opening(self, news: News) -> bool:
+        """Whether news say only that ranks have opened the stream: with that no step is ready.
+
+        A thousand nodes tell of each rank, and each look at all of them takes a millisecond.
+        """
+        is_ending = news.status in ENDED or bool(news.arrivals)
+        return bool(news.local_writers) and not is_ending and not news.steps and news.last <= self._seen
+
+    def _is_ready(self) -> bool:
+        """Whether a step is whole, or none will be."""
+        assert self._landed is not None
+        # Steps that are settled and gone tell no names any more: attributes must do.
+        gone = self._landed.is_known and self._landed.frontier > self._seen
+        return bool(self._landed.steps_after(self._seen, 1)) or gone or self._landed.ended
+
+    def _find(self) -> None:
         """Find the schema by which the stream is written."""
         assert self._landed is not None
+        ready = self._landed.steps_after(self._seen, 1)
         self._is_found = True
         if self._config.schema is not None:
             self._schema = named(self._config.schema)

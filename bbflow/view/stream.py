@@ -119,8 +119,8 @@ class NodeView:
 
     @property
     def standing(self) -> tuple[Any, ...]:
-        """What of it counts for how the stream stands over all nodes."""
-        return self.status, self.writers, self.local_writers, self.last, self.more, self.arrivals
+        """What of it counts for how the stream stands over all nodes, besides `last`."""
+        return self.status, self.writers, self.local_writers, self.more, self.arrivals
 
     def ranks_in(self, step: int) -> int:
         """How many ranks land a part of a step here, if it lands."""
@@ -185,12 +185,15 @@ class StreamView:
         self._unheard = set(nodes)
         self._standing: StreamStanding | None = None
         """Found when it is asked for: with a thousand nodes each look at all takes longer than the news of one."""
+        self._hindmost: set[str] = set()
+        """Nodes that hold the frontier back: it is found anew once all of them have gone on."""
         self._known_whole: set[int] = set()
+        self._known_room: dict[int, int] = {}
 
     def update(self, node: str, news: News) -> None:
         """Take news of a node in."""
         view = self._nodes[node]
-        before = view.standing
+        before, last = view.standing, view.last
         view.status, view.writers, view.local_writers = news.status, news.writers, news.local_writers
         view.discarded, view.arrivals, view.more = news.discarded, news.arrivals, news.more
         view.refused, view.file = news.refused or view.refused, news.file or view.file
@@ -203,6 +206,10 @@ class StreamView:
         if node in self._unheard or view.standing != before:
             self._unheard.discard(node)
             self._standing = None
+        elif view.last > last and node in self._hindmost:
+            self._hindmost.discard(node)
+            if not self._hindmost:
+                self._standing = None
         for step in news.steps:
             self._meanings.take(node, step)
             self.is_told = self.is_told or any(form.rank == 0 for form in step.layout.forms)
@@ -246,7 +253,9 @@ class StreamView:
         part = nodes if opened == writers or aborted or (ended and not self._whole) else {}
         left = Counter(arrival.origin for arrival in self._arrivals)
         landing = {name: view for name, view in part.items() if left[name] < view.local_writers}
-        last = min((view.last for name, view in part.items() if name in landing or view.more), default=-1)
+        lasts = {name: view.last for name, view in part.items() if name in landing or view.more}
+        last = min(lasts.values(), default=-1)
+        self._hindmost = {name for name, own in lasts.items() if own == last}
         statuses = {view.status for view in landing.values()}
         status = next((each for each in ("aborted", "open", "expected", "closed") if each in statuses), "expected")
         return StreamStanding(part, landing, writers if part else 0, lacks_ranks, -1 if lacks_ranks else last, status)
@@ -353,8 +362,13 @@ class StreamView:
 
     def room_of(self, number: int) -> int:
         """Bytes that a step takes in the pool where it takes most: those of its blocks, in whole pages."""
+        if number in self._known_room:
+            return self._known_room[number]
         parts = (self.step(node, number) for node in self.taking_part)
-        return max((_room_of(part.layout) for part in parts if part is not None), default=0)
+        room = max((_room_of(part.layout) for part in parts if part is not None), default=0)
+        if self.is_whole(number):
+            self._known_room[number] = room
+        return room
 
     def blocks(self, number: int) -> list[tuple[str, Block]]:
         """Return all blocks of a step, each with the name of its node."""
@@ -390,6 +404,7 @@ class StreamView:
     def forget(self, through: int) -> None:
         """Let go of the steps up to `through`, which are done with."""
         self._known_whole = {number for number in self._known_whole if number > through}
+        self._known_room = {number: room for number, room in self._known_room.items() if number > through}
         for view in self._nodes.values():
             for number in [number for number in view.steps if number <= through]:
                 del view.steps[number]

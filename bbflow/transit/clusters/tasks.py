@@ -1,5 +1,6 @@
 """Batches of tasks that are in flight, and what is done when their workers die."""
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
@@ -49,7 +50,7 @@ class TaskBatch(Generic[B]):
     works
         Its arguments, and the host that it must run on, for each task.
     done
-        Called, in another thread, whenever a task is done.
+        Called, in another thread, when all tasks are done.
     guarded
         Gives the works once more, made safer, for a batch whose workers have died; the same ones if None.
     beside
@@ -74,13 +75,24 @@ class TaskBatch(Generic[B]):
         self._cluster, self._function, self._works, self._done = cluster, function, works, done
         self._deaths, self._beside = 0, beside
         self._guarded = guarded
+        self._pending = 0
+        self._counting = threading.Lock()
         self.tasks = self._submit()
         """For each of the works what is to come of it."""
         if not works:
             done()
 
     def _submit(self) -> Sequence[SubmittedTask[Any]]:
-        return self._cluster.submit_all(self._function, self._works, self._done, beside=self._beside)
+        self._pending = len(self._works)
+        return self._cluster.submit_all(self._function, self._works, self._count, beside=self._beside)
+
+    def _count(self) -> None:
+        """Tell of the last task that is done: to look at a thousand with each of them takes longer than they do."""
+        with self._counting:
+            self._pending -= 1
+            is_last = self._pending == 0
+        if is_last:
+            self._done()
 
     def results(self) -> list[Any] | None:
         """Return the results; None while a task runs.
@@ -92,7 +104,7 @@ class TaskBatch(Generic[B]):
         NodeError
             If that happens again and again.
         """
-        if not all(task.done() for task in self.tasks):
+        if self._pending > 0 or not all(task.done() for task in self.tasks):
             return None
         try:
             return results_of(self.tasks)

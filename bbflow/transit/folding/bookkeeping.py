@@ -9,7 +9,7 @@ from functools import partial
 from itertools import islice
 
 import cftime  # type: ignore[import-untyped]
-from msgspec import structs
+from msgspec import Raw, structs
 
 from bbflow.configuring.settings import Config
 from bbflow.errors import ConfigError, StreamError
@@ -543,7 +543,9 @@ class Folding:
             attendance=self._attendance.record,
             settled={key: (item.number, item.path) for key, item in self.origins.settled.items()},
         )
-        return lambda node: pack(structs.replace(common, states=states.get(node, {})))
+        # What holds for all nodes is packed once: it has the names of all of them.
+        packed = {name: Raw(pack(getattr(common, name))) for name in common.__struct_fields__}
+        return lambda node: pack(structs.replace(common, **packed | {"states": states.get(node, {})}))
 
     def _restore(self, checkpoints: Iterable[tuple[int, Checkpoint]], rosters: Mapping[str, Roster]) -> None:
         for step, checkpoint in checkpoints:

@@ -25,8 +25,8 @@ class _Versioned(msgspec.Struct):
 W = TypeVar("W", bound=Written)
 
 
-def pack(written: msgspec.Struct) -> bytes:
-    """Return the bytes of something that is written, in MessagePack."""
+def pack(written: object) -> bytes:
+    """Return the bytes of something that is written, or of a part of it, in MessagePack."""
     return msgspec.msgpack.encode(written, enc_hook=_plain)
 
 
