@@ -20,6 +20,7 @@ from benchmarks import (
     main_job,
     memory,
     mount,
+    names,
     publishing,
     reading,
     remap,
@@ -47,6 +48,7 @@ FIGURES = {
     "scale_steps": scale_steps,
     "scale_runs": scale_runs,
     "emulate": sizes,
+    "names": names,
     "windows": windows,
     "workers": workers,
     "control": control,
@@ -86,8 +88,8 @@ def main() -> None:
     options = parser.parse_args()
     groups: dict[str, list[Row]] = {}
     options.output.mkdir(parents=True, exist_ok=True)
-    names = [part for name in options.names for part in (CLOUD if name == "cloud" else [name])]
-    for name in names or FIGURES:
+    wanted = [part for name in options.names for part in (CLOUD if name == "cloud" else [name])]
+    for name in wanted or FIGURES:
         title = (FIGURES[name].__doc__ or name).strip()
         extra = {"output": options.output} if name in DRAWN else {}
         groups[title] = FIGURES[name].measure(quick=options.quick, **extra)

@@ -1,6 +1,7 @@
 """See what would keep a run from its end, without starting anything: configuration, XML, memory, nodes, Dask.
 
-The exit code is 64 if something is wrong.
+The exit code is 64 if something is wrong. With --site it measures this host, two minutes at most, and says what a
+scenario of `bbflow simulate` has otherwise.
 
 Example:
   bbflow check analysis.yml --xml model.xml
@@ -8,15 +9,18 @@ Example:
   bbflow check analysis.yml --like run.bp
   bbflow check analysis.yml -- mpiexec -n 4 ./model
   bbflow check ensemble.yml --like member.nc --times 365
+  bbflow check --site exascale --storage /scratch
 """
 
 import argparse
 import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bbflow.cli.analysing import add_continue, configured
 from bbflow.errors import ConfigError
+from bbflow.host.leftovers import SHARED_MEMORY
 from bbflow.run.checks.before import check_before, check_engine, check_run, check_select, check_xml
 from bbflow.run.checks.finding import FINE, WRONG, Finding
 from bbflow.run.checks.memory import check_windows
@@ -28,7 +32,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("config", type=Path, metavar="CONFIG.yml", help="what to compute, of which stream")
+    parser.add_argument("config", type=Path, nargs="?", metavar="CONFIG.yml", help="what to compute, of which stream")
     parser.add_argument("--xml", type=Path, metavar="ADIOS2.xml", help="what the simulation reads")
     parser.add_argument("--contact", type=Path, help="contact file of running BB nodes")
     parser.add_argument("--scheduler", help="a Dask scheduler's address or scheduler file")
@@ -40,11 +44,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a NetCDF or BP file whose first step is like the stream's: grids, levels, units, weights, blocks, memory",
     )
     parser.add_argument("--times", type=int, help="of an ensemble, a run's times that are open at once: in waves, all")
+    parser.add_argument(
+        "--site", metavar="SCENARIO", help="compare this host with one of a scenario, a file or name"
+    )
+    parser.add_argument(
+        "--storage", type=Path, default=Path(), metavar="DIR", help="on the site's shared storage (default: here)"
+    )
     add_continue(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
+    if options.config is None:
+        return _print(_site(options.site, options.storage))
+    if options.site is not None:
+        raise ConfigError("--site looks at this host, and needs no configuration: leave one of both out")
     found = [Finding(FINE, "configuration", f"{options.config} can be read")]
     ensemble = _ensemble(options)
     config = configured(options) if ensemble is None else ensemble.member
@@ -65,9 +79,26 @@ def run(options: argparse.Namespace) -> int:
         from bbflow.run.checks.ensembles import check_ensemble
 
         found += check_ensemble(ensemble, states, options.times)
+    return _print(found)
+
+
+def _print(found: Iterable[Finding]) -> int:
+    """Print each thing that was found, as soon as it is there, and return the exit code."""
+    kinds = []
     for item in found:
-        print(item)
-    return os.EX_USAGE if any(item.kind == WRONG for item in found) else 0
+        print(item, flush=True)
+        kinds.append(item.kind)
+    return os.EX_USAGE if WRONG in kinds else 0
+
+
+def _site(name: str | None, storage: Path) -> Iterator[Finding]:
+    """Measure this host."""
+    if name is None:
+        raise ConfigError("name a configuration, or --site with a scenario to compare this host with")
+    from bbflow.cli.simulate import find  # late: it needs what draws
+    from bbflow.run.checks.site import check_site
+
+    return check_site(find(name), SHARED_MEMORY, storage)
 
 
 def _ensemble(options: argparse.Namespace) -> "EnsembleAnalysis | None":
