@@ -11,7 +11,7 @@ SOURCES := setup.cfg setup.py pyproject.toml CMakeLists.txt \
 	$(wildcard adios2-engine/CMakeLists.txt adios2-engine/src/* adios2-engine/src/*/* adios2-engine/wire/* adios2-engine/preload/* \
 	bbflow/operators/native/* bbflow/mount/native/* bbflow/landing/native/*)
 
-.PHONY: demo test test-slow sanitize docs fuzz fuzz-runs chaos waves lint bench conformance test-mpi test-versions models-suite chaos-mount parsl-suite pegasus-suite spark-suite slurm-suite security-suite readers-suite test-install release clean check-tools structure
+.PHONY: demo test test-slow sanitize docs fuzz fuzz-runs chaos waves lint bench conformance test-mpi test-versions models-suite chaos-mount parsl-suite pegasus-suite spark-suite slurm-suite hosts-suite security-suite readers-suite test-install release clean check-tools structure
 .DELETE_ON_ERROR:
 # With it, each of the many processes that a run or a test starts would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -127,6 +127,10 @@ parsl-suite: | check-tools
 # The scripts of docs/cluster.md on Debian's Slurm; skips with a reason without root or its packages.
 slurm-suite: $(VENV)/.test
 	$(TOOLS) $(BIN)/python -m pytest $(LONG) tests/slurm
+
+# Sixteen hosts as network namespaces: slow, far, cut off, gone, and what each costs; skips with a reason without root.
+hosts-suite: $(VENV)/.test
+	$(BIN)/python -m pytest -s --timeout 900 tests/network/test_many_hosts.py
 
 # What one user could do to another or to root, by two real users; skips with a reason without root.
 security-suite: $(VENV)/.test

@@ -30,8 +30,8 @@ IN_DIRECTORY = 1_000
 """Names in each directory."""
 GROUP = 20_000
 """Names that are stored together."""
-SIZES = {"quick": (10_000, 100, 1_000, 10_000), "full": (10_000_000, 1_000, 10_000, 100_000)}
-"""Names, clients that ask, clients that only beat, inputs of a wave."""
+SIZES = {"quick": (10_000, 100, 1_000, 10_000), "full": (1_000_000, 1_000, 10_000, 100_000)}
+"""Names (a million takes 1 GiB), clients that ask, clients that only beat, inputs of a wave."""
 ASKED = 20_000
 
 

@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
@@ -146,6 +147,7 @@ class DaskCluster:
         self._watcher = threading.Thread(target=self._watch, name="watch-dask", daemon=True)
         self._watcher.start()
         self._known: Mapping[str, int] = {}
+        self._counts: Counter[str | None] = Counter()
         self._counted_s = -COUNT_EVERY_S
         self._token, self._numbers = uuid.uuid4().hex, count()
         self._groups: dict[str, Future[Any]] = {}
@@ -166,13 +168,14 @@ class DaskCluster:
         if time.monotonic() > self._counted_s + COUNT_EVERY_S:
             with _failures():
                 self._known = self.client.nthreads()
+            self._counts = Counter(urlparse(worker).hostname for worker in self._known)
             self._counted_s = time.monotonic()
         return self._known
 
     def processes(self, host: str) -> int:
         """Worker processes on a host; one if none has come yet."""
-        known = self._hosts.get(host, set())
-        return sum(urlparse(worker).hostname in known for worker in self._workers()) or 1
+        self._workers()
+        return sum(self._counts[address] for address in self._hosts.get(host, ())) or 1
 
     def has(self, host: str) -> bool:
         """Whether a worker is known to run on a host."""

@@ -1,0 +1,119 @@
+"""Dask with many workers: a real scheduler and real TCP; workers are many in a process, tasks do nothing."""
+
+import asyncio
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import psutil
+from distributed import Client, Worker
+
+from bbflow.errors import NodeError
+from bbflow.transit.clusters.dask_cluster import users_cluster
+from bbflow.transit.clusters.tasks import TaskBatch
+from benchmarks.rows import Row
+
+COUNTS = {True: (50,), False: (100, 1_000)}
+IN_PROCESS = 100
+BATCHES = 5
+PATIENCE_S = 300.0
+
+
+def measure(*, quick: bool) -> list[Row]:
+    """Measure batches of one task for each worker, as the fold has one for each node."""
+    return [row for count in COUNTS[quick] for row in _rows(count)]
+
+
+def _rows(count: int) -> list[Row]:
+    name = f"{count:,} workers"
+    with _scheduler() as (process, address), ExitStack() as stack:
+        began_s = time.perf_counter()
+        for first in range(0, count, IN_PROCESS):
+            stack.enter_context(_process("workers", address, str(min(IN_PROCESS, count - first))))
+        with Client(address, set_as_default=False) as client:
+            client.wait_for_workers(count, timeout=PATIENCE_S)
+            joined_s = time.perf_counter() - began_s
+            with users_cluster(client) as cluster:
+                works = [((number,), socket.gethostname()) for number in range(count)]
+                _run(TaskBatch(cluster, None, int, works, lambda: None))  # whoever is new is met
+                before, own_s, began_s = process.cpu_times(), time.process_time(), time.perf_counter()
+                for _ in range(BATCHES):
+                    _run(TaskBatch(cluster, None, int, works, lambda: None))
+                after = process.cpu_times()
+                took_s, own_s = time.perf_counter() - began_s, time.process_time() - own_s
+                memory = process.memory_info().rss
+                lost = TaskBatch(cluster, None, time.sleep, [((60.0,), socket.gethostname())] * 2, lambda: None)
+                process.kill()
+                began_s = time.perf_counter()
+                ended = _end_of(lost)
+                gone_s = time.perf_counter() - began_s
+    used = after.user + after.system - before.user - before.system
+    return [
+        Row(f"{name}: until all have joined", joined_s, "s"),
+        Row(f"{name}: a batch of a task for each", took_s / BATCHES, "s"),
+        Row(f"{name}: scheduler's CPU time, each task", 1e3 * used / BATCHES / count, "ms"),
+        Row(f"{name}: client's CPU time, each task", 1e3 * own_s / BATCHES / count, "ms"),
+        Row(f"{name}: scheduler's memory", memory / 2**20, "MiB"),
+        Row(f"{name}: scheduler killed: {ended}", gone_s, "s"),
+    ]
+
+
+def _run(batch: TaskBatch[None]) -> None:
+    until_s = time.monotonic() + PATIENCE_S
+    while batch.results() is None:
+        if time.monotonic() > until_s:
+            raise RuntimeError("the tasks don't end")
+        time.sleep(0.001)
+    for task in batch.tasks:
+        task.release()
+
+
+def _end_of(batch: TaskBatch[None]) -> str:
+    """Return how a batch ends whose scheduler is gone."""
+    try:
+        _run(batch)
+    except NodeError as error:
+        return type(error).__name__
+    return "the tasks have ended"
+
+
+@contextmanager
+def _scheduler() -> Iterator[tuple[psutil.Process, str]]:
+    with _process("scheduler") as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        yield psutil.Process(process.pid), address
+
+
+@contextmanager
+def _process(*words: str) -> Iterator["subprocess.Popen[str]"]:
+    command = [sys.executable, "-m", "benchmarks.many_workers", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+async def _serve_scheduler() -> None:
+    from distributed import Scheduler
+
+    async with Scheduler(host="127.0.0.1", port=0, dashboard=False) as scheduler:
+        print(scheduler.address, flush=True)
+        await scheduler.finished()
+
+
+async def _serve_workers(address: str, count: int) -> None:
+    async with asyncio.TaskGroup() as group:
+        for _ in range(count):
+            worker = Worker(address, nthreads=1, memory_limit=0, dashboard=False)
+            await worker
+            group.create_task(worker.finished())
+
+
+if __name__ == "__main__":
+    what, *given = sys.argv[1:]
+    asyncio.run(_serve_scheduler() if what == "scheduler" else _serve_workers(given[0], int(given[1])))

@@ -1,0 +1,172 @@
+"""Hosts with a BB node and a Dask worker on each, ranks on another: what is slow, cut off or gone, and its cost.
+
+`make hosts-suite` takes sixteen hosts and 64 ranks, and says how long each took.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, contextmanager
+
+import bbflow_adios2
+import numpy as np
+import pytest
+import yaml
+
+from bbflow.errors import NodeError
+from bbflow.events import read_events
+from bbflow.net.contact import read_contact
+from bbflow.run.course import INCOMPLETE
+from bbflow.transit.output.decoding import open_results
+from benchmarks.namespaces import joined_hosts, missing
+from testsupport.ranks import field, shape_of
+from testsupport.waiting import until
+
+pytestmark = [pytest.mark.xdist_group("network namespaces"), pytest.mark.timeout(900)]
+
+STEPS, EVERY_S = 48, 0.5
+PATIENCE_S = 600.0
+CUT_S = 8.0
+SLOW = "rate 2mbit burst 32kb latency 200ms"
+FAR = "delay 5ms 1ms loss 0.5%"
+EXACT = ("min", "max", "count")
+
+
+def plain(hosts, names, servers):
+    """Harm nothing."""
+
+
+def slow(hosts, names, servers):
+    """Let one host's link have a thousandth of what the others' have."""
+    hosts.run(names[1], f"tc qdisc add dev eth0 root tbf {SLOW}")
+    hosts.run("bridge", f"tc qdisc add dev {names[1]} root tbf {SLOW}")
+
+
+def far(hosts, names, servers):
+    """Let all links have a delay, and lose packets."""
+    for name in names:
+        try:
+            hosts.run(name, f"tc qdisc add dev eth0 root netem {FAR}")
+        except subprocess.CalledProcessError as error:
+            pytest.skip(f"the kernel has no netem: {error.stderr.strip()}")
+
+
+def cut(hosts, names, servers):
+    """Take one host's cable out for a while."""
+    hosts.run("bridge", f"ip link set {names[-1]} down")
+    time.sleep(CUT_S)
+    hosts.run("bridge", f"ip link set {names[-1]} up")
+
+
+def vanish(hosts, names, servers):
+    """Let a host be gone for good, with all that is on it."""
+    hosts.run("bridge", f"ip link set {names[-1]} down")
+    for server in servers[names[-1]]:
+        server.kill()
+
+
+@contextmanager
+def many_hosts(count):
+    """Yield hosts, the names of those with nodes, and all addresses."""
+    if reason := missing():
+        pytest.skip(reason)
+    names = [f"bbn{number}" for number in range(count)]
+    addresses = {name: f"10.77.0.{number}" for number, name in enumerate(["compute", "head", *names], 1)}
+    with joined_hosts(addresses, own_memory=True) as hosts:
+        yield hosts, names, addresses
+
+
+def nodes_in(contact):
+    try:
+        return len(read_contact(contact))
+    except NodeError:
+        return 0
+
+
+def serve(stack, hosts, names, addresses, folder):
+    """Start a node and a worker on each host; give contact and scheduler file, and the processes by their host."""
+    contact, scheduler = folder / "contact.json", folder / "scheduler.json"
+    dask, servers = ["--contact", contact, "--scheduler-file", scheduler], {}
+    log = stack.enter_context((folder / "log").open("ab"))
+
+    def start(host, *words):
+        command = hosts.inside(host, sys.executable, "-m", "bbflow", *map(str, words))
+        process = stack.enter_context(subprocess.Popen(command, stdout=log, stderr=log))
+        stack.callback(process.kill)
+        servers.setdefault(host, []).append(process)
+
+    start("head", "dask", "scheduler", *dask, "--listen", addresses["head"])
+    for name in names:
+        words = ["--name", name, "--capacity", "1MiB", "--contact", contact]
+        start(name, "node", *words, "--listen", addresses[name])
+    until(lambda: scheduler.exists() and nodes_in(contact) == len(names), "nodes and scheduler don't start")
+    for name in names:
+        words = ["--threads", 1, "--listen", addresses[name], "--", "--local-directory", folder / name]
+        start(name, "dask", "worker", *dask, *words)
+    return contact, scheduler, servers
+
+
+def job(folder, count, ranks, harm):
+    """Run ranks and their analysis, and harm them once something is folded; give exit code and seconds."""
+    config, output = folder / "analysis.yml", folder / "out"
+    content = {
+        "stream": "model", "output": str(output), "operators": {"tas": ["mean", "min", "max", "count"]},
+        "windows": ["day", "run"], "safe_every_s": 1.0, "nodes": {"back_s": 20}, "workers": {"batch_steps": 4},
+    }  # fmt: skip
+    config.write_text(yaml.safe_dump(content))
+    with ExitStack() as stack:
+        hosts, names, addresses = stack.enter_context(many_hosts(count))
+        contact, scheduler, servers = serve(stack, hosts, names, addresses, folder)
+        words = ["bbflow", "run", config, "--contact", contact, "--scheduler", scheduler, "--no-report", "--"]
+        words += [sys.executable, "-m", "testsupport.ranks", "model", ranks, STEPS, EVERY_S]
+        words += [f"RanksPerNode={ranks // count}", "NodeLossTimeoutSecs=15"]
+        command = hosts.inside("compute", sys.executable, "-m", *map(str, words))
+        environment = os.environ | bbflow_adios2.environment(contact)
+        began_s = time.monotonic()
+        with (folder / "said").open("wb") as said:
+            process = subprocess.Popen(command, stdout=said, stderr=said, env=environment)
+        stack.callback(process.kill)
+        harm_after = lambda: any(event["event"] == "safe" for event in read_events(output))  # noqa: E731
+        until(lambda: process.poll() is not None or harm_after(), "nothing is folded")
+        harm(hosts, names, servers)
+        code = process.wait(PATIENCE_S)
+        return code, time.monotonic() - began_s, (folder / "said").read_text() + (folder / "log").read_text()
+
+
+def expected(ranks, first, last):
+    steps = np.array([field(step, ranks) for step in range(first, last)])
+    count = np.full(shape_of(ranks), last - first)
+    return {"mean": steps.mean(axis=0, dtype="f8"), "min": steps.min(axis=0), "max": steps.max(axis=0), "count": count}
+
+
+@pytest.mark.parametrize(
+    ("count", "ranks", "harm"),
+    [
+        (2, 4, cut),
+        *(pytest.param(16, 64, harm, marks=pytest.mark.slow) for harm in (plain, slow, far, cut)),
+    ],
+)
+def test_results_are_right_whatever_the_network_does(tmp_path, count, ranks, harm):
+    code, took_s, said = job(tmp_path, count, ranks, harm)
+    assert code == 0, said
+    with open_results(tmp_path / "out" / "results.zarr") as results:
+        for window, at, first, last in (("run", 0, 0, STEPS), ("day", 0, 0, 24), ("day", 1, 24, STEPS)):
+            for name, values in expected(ranks, first, last).items():
+                found = results[f"tas_{window}_{name}"].values[at]
+                np.testing.assert_allclose(found, values, rtol=0 if name in EXACT else 1e-6)
+    print(f"{count} hosts, {ranks} ranks, {harm.__name__}: {took_s:.0f} s")
+
+
+@pytest.mark.slow
+def test_a_host_that_is_gone_costs_its_own_points_and_no_others(tmp_path):
+    count, ranks = 16, 64
+    code, took_s, said = job(tmp_path, count, ranks, vanish)
+    assert code == INCOMPLETE, said
+    with open_results(tmp_path / "out" / "results.zarr") as results:
+        whole = results["tas_run_count"].values[0] == STEPS
+        assert whole.mean() >= 1 - 1 / count
+        for name, values in expected(ranks, 0, STEPS).items():
+            found = results[f"tas_run_{name}"].values[0]
+            np.testing.assert_allclose(found[whole], values[whole], rtol=0 if name in EXACT else 1e-6)
+    print(f"{count} hosts, {ranks} ranks, a host is gone: {took_s:.0f} s, {whole.mean():.0%} of the points whole")
