@@ -15,7 +15,7 @@ from tempfile import TemporaryFile
 import numpy as np
 
 from bbflow.errors import ConfigError, describe
-from bbflow.operators import StateLayout, fold_steps, parse_operators
+from bbflow.operators import Operator, StateLayout, fold_steps, parse_operators
 from bbflow.run.checks.finding import FINE, NOTE, Finding
 from bbflow.simulate.scenario import load_scenario
 from bbflow.simulate.transit import TransitScenario
@@ -136,7 +136,8 @@ def _copying(memory: Path) -> float:
 
 def _folding() -> float:
     points = MEMORY_BYTES // 64
-    layout = StateLayout.of(parse_operators(["mean", "std", "min", "max"]), dtype=np.dtype("f4"), points=points)
+    operators = [item for item in parse_operators(["mean", "std", "min", "max"]) if isinstance(item, Operator)]
+    layout = StateLayout.of(operators, dtype=np.dtype("f4"), points=points)
     state, block = np.zeros(layout.nbytes, np.uint8), np.linspace(0, 1, points, dtype="f4")
     blocks = [block + np.float32(step) for step in range(8)]
     fold_steps(layout, None, state, blocks)
