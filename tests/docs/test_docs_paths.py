@@ -62,3 +62,11 @@ def test_variables_and_targets_that_pages_name_are_there():
     assert len(targets) > 20
     assert not [name for name in sorted(variables) if name not in code]
     assert not [target for target in sorted(targets) if not re.search(rf"^{target}:", makefile, re.MULTILINE)]
+
+
+def test_tests_that_pages_name_are_there():
+    named = {name for page in PAGES for name in re.findall(r"`(test_\w+)`", page.read_text())}
+    folders = (ROOT / "tests", *ROOT.glob("*-*/tests"))  # of engine and plugins
+    code = "\n".join(path.read_text() for folder in folders for path in folder.rglob("test_*.py"))
+    assert len(named) > 40
+    assert sorted(named - set(re.findall(r"def (test_\w+)", code))) == []
