@@ -1,6 +1,7 @@
 """libfabric, where this host has it: its software providers are on every host that does."""
 
 import ctypes
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,11 @@ def has_libfabric():
     except OSError:
         return False
     return True
+
+
+def has_fast_network():
+    """Whether a device of this host may be better than TCP."""
+    return any(Path("/sys/class", name).is_dir() for name in ("infiniband", "cxi"))
 
 
 NEEDS_LIBFABRIC = pytest.mark.skipif(not has_libfabric(), reason="needs libfabric (Debian: libfabric1)")

@@ -103,6 +103,10 @@ class Nodes:
         self._processes[name].kill()
         self._processes[name].wait()
 
+    def signal(self, name, number):
+        """Send a signal to a node's agent."""
+        self._processes[name].send_signal(number)
+
     def log(self, name):
         """What a node has said."""
         return (self._root / f"{name}.log").read_text()

@@ -30,6 +30,13 @@ std::string Text(const double seconds)
     return text.str();
 }
 
+/** An error's words for a line that begins with the program's name already. */
+std::string Why(const std::exception &error)
+{
+    const std::string text = error.what(), name = "bbflow: ";
+    return text.rfind(name, 0) == 0 ? text.substr(name.size()) : text;
+}
+
 /** Path of an offer's link; it lies beside the pool. */
 std::string OfferLink(const std::string &pool, const std::string &name)
 {
@@ -108,14 +115,7 @@ Value NodeLink::Open(const Contact &contact, const size_t number, const int64_t 
 {
     const Node &node = contact.Nodes[number];
     const bool isShared = WayTo(node, m_Parameters.Transport) == Transport::SharedMemory;
-    // What goes by libfabric isn't encrypted: a node with TLS gets that only where the program says
-    // so.
-    const bool mayWrite =
-        !isShared && (node.Tls.empty() || m_Parameters.Transport == Transport::Fabric);
-    if (mayWrite)
-    {
-        FindProviders();
-    }
+    const bool mayWrite = !isShared && MayUseFabric(node);
     auto channel =
         std::make_unique<Channel>(ConnectTo(node, contact.Key, m_Parameters.Transport, deadline));
     const bool mayBeKnown = m_AskedNode == node.Name;
@@ -199,40 +199,54 @@ void NodeLink::TakeKeys(const Value &reply)
     }
 }
 
-/** Looks once which providers of libfabric this host has, if one may be used. */
+/** Whether blocks may go to a node by libfabric; looks once which providers this host has. */
+bool NodeLink::MayUseFabric(const Node &node)
+{
+    // What goes by libfabric isn't encrypted: a node with TLS gets that only where the program says
+    // so.
+    const bool mayUse = node.Tls.empty() || m_Parameters.Transport == Transport::Fabric;
+    if (mayUse && !m_Providers)
+    {
+        FindProviders();
+    }
+    return mayUse;
+}
+
 void NodeLink::FindProviders()
 {
-    if (m_Providers)
-    {
-        return;
-    }
     m_Providers.emplace();
     const Transport transport = m_Parameters.Transport;
+    const std::string &only = m_Parameters.FabricProvider;
     if (transport != Transport::Auto && transport != Transport::Fabric)
     {
         return;
     }
+    std::string why = "libfabric has no " +
+                      (only.empty() ? "provider that is better than TCP" : "provider " + only) +
+                      " on this host";
     try
     {
-        for (const std::string &provider : ProvidersHere(m_Parameters.FabricProvider))
+        for (const std::string &provider : ProvidersHere(only))
         {
             m_Providers->emplace_back(provider);
         }
     }
-    catch (const std::invalid_argument &)
+    catch (const std::invalid_argument &error)
     {
-        if (transport == Transport::Fabric)
-        {
-            throw;
-        }
+        why = Why(error);
     }
-    if (transport == Transport::Fabric && m_Providers->empty())
+    if (!m_Providers->empty())
     {
-        const std::string &only = m_Parameters.FabricProvider;
-        throw std::invalid_argument(
-            "bbflow: Transport=fabric, but libfabric has no " +
-            (only.empty() ? "provider that is better than TCP" : "provider " + only) +
-            " on this host: set Transport=auto, or name another FabricProvider");
+        return;
+    }
+    if (transport == Transport::Fabric)
+    {
+        throw std::invalid_argument("bbflow: Transport=fabric: " + why +
+                                    ": set Transport=auto, or name another FabricProvider");
+    }
+    if (Rank() == 0 && MayHaveFabric(only))
+    {
+        TellWay("TCP, since " + why);
     }
 }
 
@@ -252,6 +266,10 @@ bool NodeLink::OpenRoute(const std::string &node, const Value &reply)
         m_Route = std::make_unique<FabricRoute>(*told, m_Channel->Descriptor(),
                                                 m_Parameters.FabricChecks);
         m_Route->TakeKeys(reply);
+        if (!isForced && Rank() == 0 && m_NodeName.empty())
+        {
+            TellWay("libfabric (" + told->StringAt("provider") + ")");
+        }
         return true;
     }
     catch (const FabricError &error)
@@ -260,7 +278,7 @@ bool NodeLink::OpenRoute(const std::string &node, const Value &reply)
         {
             throw;
         }
-        LeaveFabric(error.what());
+        LeaveFabric(Why(error));
         return told == nullptr || told->IsNil();
     }
 }
@@ -269,8 +287,13 @@ void NodeLink::LeaveFabric(const std::string &why)
 {
     m_Route.reset();
     m_Providers->clear();
+    TellWay("TCP, since libfabric doesn't work: " + why);
+}
+
+void NodeLink::TellWay(const std::string &way) const
+{
     std::cerr << "bbflow: stream '" + m_Share.Stream + "', rank " + std::to_string(Rank()) +
-                     ": blocks go by TCP, since libfabric doesn't work: " + why + "\n"
+                     ": blocks go by " + way + "\n"
               << std::flush;
 }
 

@@ -83,9 +83,11 @@ private:
     Value Ask(Channel &channel, Value::Map open) const;
     Value SpillAlone(int64_t settled, const std::string &lost);
     void UsePool(const Value &reply, bool isShared);
+    bool MayUseFabric(const Node &node);
     void FindProviders();
     bool OpenRoute(const std::string &node, const Value &reply);
     void LeaveFabric(const std::string &why);
+    void TellWay(const std::string &way) const;
     Value MoveOn(int64_t settled, const std::string &why);
 };
 

@@ -4,15 +4,18 @@ import mmap
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
+from random import Random, randrange
 
 import pytest
 from test_engine_faults import DIE_IN_STEP_2, ONE_STEP
-from test_engine_takeover import STEPS, all_nodes, run_through, values_of
-from test_engine_tcp import FABRIC, LARGE_BLOCKS, check_large_blocks
+from test_engine_takeover import PAUSES, STEPS, all_nodes, run_through, values_of
+from test_engine_tcp import FABRIC, LARGE_BLOCKS, TCP, check_large_blocks
 
 from bbflow.landing.fabric import OPENED, FabricGates
-from testsupport.fabrics import NEEDS_LIBFABRIC, PROVIDER
+from testsupport.connections import break_connections
+from testsupport.fabrics import NEEDS_LIBFABRIC, PROVIDER, has_fast_network
 from testsupport.processes import finish
 from testsupport.writers import (
     arrays_of,
@@ -107,11 +110,38 @@ def test_a_writer_goes_on_by_libfabric_with_an_agent_that_was_killed(faulty_node
 
     with writing(nodes.contact, STEPS, write_config(tmp_path, **FABRIC)) as process:
         run_through(process, tmp_path, {moment: kill_and_start})
+    check_steps(nodes)
+
+
+def check_steps(nodes):
+    """See that all of `STEPS` has landed, once."""
     (shown,) = all_nodes(nodes)
     steps = steps_of(shown)
     assert (shown["status"], [step.number for step in steps]) == ("closed", [0, 1, 2, 3])
     for step in steps:
         assert values_of(nodes.nodes[0], step) == [("field", step.number), ("fine", 10.0 * step.number)]
+
+
+def break_fabric(nodes, process):
+    """Break what libfabric has between a writer and its node; the connection for all else stays."""
+    port = int(nodes.nodes[0].tcp.rpartition(":")[2])
+    assert break_connections(process, port) > 0
+
+
+@pytest.mark.parametrize("moment", PAUSES)
+def test_a_fabric_that_fails_between_writes_is_opened_again(node, tmp_path, moment):
+    with writing(node.contact, STEPS, write_config(tmp_path, **FABRIC)) as process:
+        run_through(process, tmp_path, {moment: lambda: break_fabric(node, process)})
+    check_steps(node)
+
+
+def test_a_fabric_that_fails_again_and_again_is_left_for_tcp(big_node, tmp_path):
+    config = write_config(tmp_path, FabricProvider=PROVIDER)
+    code = STEPS.replace("65536", str(1 << 20))  # so large that each Put waits until all has arrived
+    with writing(elsewhere(big_node, tmp_path), code, config) as process:
+        said = run_through(process, tmp_path, dict.fromkeys(PAUSES, lambda: break_fabric(big_node, process)))
+    assert said.count("blocks go by TCP, since libfabric doesn't work") == 1
+    check_steps(big_node)
 
 
 def test_a_killed_writer_s_room_is_another_s_and_stays_as_that_one_left_it(node, tmp_path):
@@ -128,6 +158,57 @@ def test_a_killed_writer_s_room_is_another_s_and_stays_as_that_one_left_it(node,
     assert set(arrays_of(node, step)[0][1].tolist()) == {1.0}
 
 
+UNTIL_STOPPED = """
+part, fine = field(6000), io.define_variable("fine", np.empty(0), [8], [0], [8], True)
+engine, step = io.open("out", Mode.Write), 0
+tell("open")
+while not (here / "stop").exists():
+    engine.begin_step()
+    engine.put(part, np.full(6000, float(step)), Mode.Sync if step % 2 else Mode.Deferred)
+    engine.put(fine, np.full(8, 10.0 * step))
+    engine.end_step()
+    step += 1
+    time.sleep(0.1)
+engine.close()
+print(step)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [TCP, FABRIC], ids=["tcp", "fabric"])
+def test_a_hundred_faults_at_random_lose_and_double_nothing(faulty_nodes, tmp_path, options):
+    nodes, seed = faulty_nodes(1, 256 << 20), randrange(1 << 32)
+    dice = Random(seed)
+
+    def restart():
+        nodes.kill("bb0")
+        nodes.start("bb0")
+
+    def hang():
+        nodes.signal("bb0", signal.SIGSTOP)
+        time.sleep(dice.uniform(0, 0.3))
+        nodes.signal("bb0", signal.SIGCONT)
+
+    with writing(nodes.contact, UNTIL_STOPPED, write_config(tmp_path, **options)) as process:
+        wait_for_file(tmp_path / "open")
+        for number in range(100):
+            if (fault := dice.choice([restart, hang, break_connections])) == break_connections:
+                port = int(nodes.nodes[0].tcp.rpartition(":")[2])
+                break_connections(process, dice.choice([None, port]))
+            else:
+                fault()
+            time.sleep(dice.uniform(0, 0.2))
+            assert process.poll() is None, (seed, number, finish(process))
+        (tmp_path / "stop").touch()
+        returncode, said = finish(process)
+    assert returncode == 0, (seed, said)
+    (shown,) = all_nodes(nodes)
+    steps = steps_of(shown)
+    assert (shown["status"], [step.number for step in steps]) == ("closed", list(range(int(said.split()[-1])))), seed
+    for step in steps:
+        assert values_of(nodes.nodes[0], step) == [("field", step.number), ("fine", 10.0 * step.number)], seed
+
+
 def elsewhere(node, tmp_path):
     """A contact file in which the node is on another host, as far as its name tells."""
     contact = tmp_path / "elsewhere.json"
@@ -141,7 +222,7 @@ def test_auto_takes_the_provider_that_is_named_for_ranks_of_other_hosts(big_node
         wait_for_file(tmp_path / "there")
         assert node_status(big_node)["streams"]["model"]["ranks"] == [[0, "fabric"]]
         (tmp_path / "go").touch()
-        assert finish(process) == (0, "")
+        assert finish(process) == (0, f"bbflow: stream 'model', rank 0: blocks go by libfabric ({PROVIDER})\n")
     check_large_blocks(big_node)
 
 
@@ -158,6 +239,22 @@ def test_a_node_without_the_provider_gets_blocks_by_tcp_and_one_line_says_so(fau
     returncode, said = run_writer(nodes.contact, LARGE_BLOCKS, config)
     assert returncode != 0
     assert "BB node bb0 has none of the providers" in said
+
+
+def test_auto_says_why_blocks_go_by_tcp_where_a_provider_is_named(big_node, tmp_path):
+    config = write_config(tmp_path, FabricProvider="psmx9")
+    returncode, said = run_writer(elsewhere(big_node, tmp_path), LARGE_BLOCKS, config)
+    why = "libfabric has no provider psmx9 on this host"
+    assert (returncode, said) == (0, f"bbflow: stream 'model', rank 0: blocks go by TCP, since {why}\n")
+    check_large_blocks(big_node)
+
+
+@pytest.mark.skipif(has_fast_network(), reason="this host has a network that libfabric is loaded for")
+@pytest.mark.parametrize("transport", ["shm", "tcp", "auto"])
+def test_libfabric_is_not_loaded_where_it_is_not_used(node, tmp_path, transport):
+    code = "engine = io.open('out', Mode.Write)\nassert 'libfabric' not in pathlib.Path('/proc/self/maps').read_text()"
+    contact = elsewhere(node, tmp_path) if transport == "auto" else node.contact
+    write(contact, f"{code}\nengine.close()", write_config(tmp_path, Transport=transport))
 
 
 def test_a_host_without_a_fabric_better_than_tcp_is_told_so(node, tmp_path):

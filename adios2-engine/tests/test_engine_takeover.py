@@ -2,6 +2,7 @@ import pytest
 
 from bbflow.store.pool import read_block
 from testsupport.asking import ask_once
+from testsupport.fabrics import NEEDS_LIBFABRIC, PROVIDER
 from testsupport.processes import finish
 from testsupport.writers import steps_of, wait_for_file, watch_until, write_config, writing
 
@@ -96,11 +97,16 @@ engine.close()
 
 
 @pytest.mark.parametrize(
-    ("transport", "moment"), [("shm", "begun"), ("shm", "put"), ("tcp", "begun"), ("tcp", "put"), ("shm", "ended")]
-)
+    ("transport", "moment"),
+    [
+        ("shm", "begun"), ("shm", "put"), ("tcp", "begun"), ("tcp", "put"), ("shm", "ended"),
+        pytest.param("fabric", "put", marks=NEEDS_LIBFABRIC),
+    ],
+)  # fmt: skip
 def test_a_rank_whose_node_is_gone_moves_to_the_next(faulty_nodes, tmp_path, transport, moment):
     nodes = faulty_nodes(2, 4 << 20)
-    config = write_config(tmp_path, Transport=transport, NodeLossTimeoutSecs="0.5")
+    provider = {"FabricProvider": PROVIDER} if transport == "fabric" else {}
+    config = write_config(tmp_path, Transport=transport, NodeLossTimeoutSecs="0.5", **provider)
     with writing(nodes.contact, STEPS, config) as process:
         run_through(process, tmp_path, {moment: lambda: nodes.kill("bb0")})
     second = ask_once(nodes.nodes[1], "watch", stream="model", after=-1, change=-1, limit=1000, extremes=True)

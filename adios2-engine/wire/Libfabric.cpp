@@ -1,10 +1,11 @@
 #include "Libfabric.h"
 #include "KeptSignals.h"
 
+#include <algorithm>
 #include <cstring>
 #include <dlfcn.h>
+#include <filesystem>
 #include <stdexcept>
-#include <unistd.h>
 
 namespace bbflow
 {
@@ -44,8 +45,7 @@ Libfabric::Libfabric()
     void *library = dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr)
     {
-        throw std::invalid_argument(std::string("bbflow: Transport=fabric needs libfabric: ") +
-                                    dlerror());
+        throw std::invalid_argument(std::string("bbflow: libfabric can't be loaded: ") + dlerror());
     }
     bbflow::Find(library, "fi_getinfo", "FABRIC_1.3", m_GetInfo);
     bbflow::Find(library, "fi_freeinfo", "FABRIC_1.3", m_FreeInfo);
@@ -62,7 +62,8 @@ Libfabric::Infos Libfabric::Find(const std::string &provider, const std::string 
     hints->Endpoint->Type = ofi::ReliableDatagram;
     hints->Domain->MemoryMode = ofi::LocalMemory | ofi::VirtualAddress | ofi::Allocated |
                                 ofi::ProviderKey | ofi::OfEndpoint;
-    hints->Fabric->Provider = strdup(provider.c_str()); // which goes with the hints
+    hints->Fabric->Provider = // which goes with the hints
+        provider.empty() ? nullptr : strdup(provider.c_str());
     // A write counts as done when the other host's memory has it. Where a provider can't tell, a
     // read behind it does, if it comes after it.
     hints->Transmit->OpFlags = ofi::DeliveryComplete;
@@ -88,33 +89,46 @@ Libfabric::Infos Libfabric::Ask(const ofi::Info &hints, const std::string &sourc
     return Infos(found, m_FreeInfo);
 }
 
+bool MayHaveFabric(const std::string &only)
+{
+    const auto hasEntries = [](const char *path)
+    {
+        std::error_code isMissing;
+        return std::filesystem::directory_iterator(path, isMissing) !=
+               std::filesystem::directory_iterator();
+    };
+    return !only.empty() || std::any_of(std::begin(Devices), std::end(Devices), hasEntries);
+}
+
 std::vector<std::string> ProvidersHere(const std::string &only)
 {
-    std::vector<std::string> here;
-    const auto add = [&](const std::string &provider)
+    if (!MayHaveFabric(only))
     {
-        if (Libfabric::Load().Find(provider, ""))
-        {
-            here.push_back(provider);
-        }
-    };
+        return {};
+    }
+    std::vector<std::string> here(std::begin(BetterThanTcp), std::end(BetterThanTcp));
     if (!only.empty())
     {
-        add(only);
-        return here;
+        here = {only};
     }
-    for (const char *path : Devices)
+    const auto isMissing = [](const std::string &provider)
+    { return !Libfabric::Load().Find(provider, ""); };
+    here.erase(std::remove_if(here.begin(), here.end(), isMissing), here.end());
+    return here;
+}
+
+std::vector<std::string> AllProviders()
+{
+    std::vector<std::string> all;
+    const Libfabric::Infos found = Libfabric::Load().Find("", "");
+    for (const ofi::Info *info = found.get(); info != nullptr; info = info->Next)
     {
-        if (access(path, F_OK) == 0)
+        if (std::find(all.begin(), all.end(), info->Fabric->Provider) == all.end())
         {
-            for (const char *provider : BetterThanTcp)
-            {
-                add(provider);
-            }
-            break;
+            all.emplace_back(info->Fabric->Provider);
         }
     }
-    return here;
+    return all;
 }
 
 } // end namespace bbflow

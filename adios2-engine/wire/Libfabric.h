@@ -19,6 +19,7 @@ public:
     static const Libfabric &Load();
 
     /** What a provider has for one-sided writes between hosts; nothing if it can't.
+     *  @param provider empty: each of them
      *  @param source host or address that the endpoint is to have; empty: as it chooses */
     Infos Find(const std::string &provider, const std::string &source) const;
 
@@ -41,8 +42,17 @@ private:
     Infos Ask(const ofi::Info &hints, const std::string &source) const;
 };
 
+/** Whether it is worth a look which providers there are: this host has a network that is better
+ * than TCP, or one is named. Without, libfabric isn't loaded. */
+bool MayHaveFabric(const std::string &only);
+
 /** The providers of libfabric that this host has, the fastest first.
- *  @param only the one that counts; empty: those that are better than TCP */
+ *  @param only the one that counts; empty: those that are better than TCP
+ *  @throws std::invalid_argument if the host has no libfabric, and may need it */
 std::vector<std::string> ProvidersHere(const std::string &only);
+
+/** All that can write another's memory, in libfabric's own order.
+ *  @throws std::invalid_argument if the host has no libfabric */
+std::vector<std::string> AllProviders();
 
 } // end namespace bbflow

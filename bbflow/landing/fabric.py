@@ -114,6 +114,25 @@ class FabricGates:
             self._handle = None
 
 
+def providers(*, slow: bool = False) -> list[str]:
+    """Return libfabric's providers on this host that are better than TCP, the best first.
+
+    Parameters
+    ----------
+    slow
+        All that can write another host's memory, in libfabric's own order.
+
+    Raises
+    ------
+    NodeError
+        If there is no libfabric, and it is needed.
+    """
+    names, why = ctypes.create_string_buffer(TEXT_BYTES), ctypes.create_string_buffer(TEXT_BYTES)
+    if not _library().bbflow_gates_providers(slow, names, why):
+        raise NodeError(why.value.decode())
+    return names.value.decode().splitlines()
+
+
 @cache
 def _library() -> ctypes.CDLL:
     try:
@@ -128,6 +147,7 @@ def _library() -> ctypes.CDLL:
         "close": ([pointer, pointer], None),
         "grant": ([pointer, pointer, size, text, text], ctypes.c_bool),
         "revoke": ([pointer], None),
+        "providers": ([ctypes.c_bool, text, text], ctypes.c_bool),
     }
     for name, (arguments, result) in signatures.items():
         function = getattr(library, f"bbflow_gates_{name}")

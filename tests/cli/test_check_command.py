@@ -2,6 +2,7 @@
 
 import os
 import re
+from dataclasses import replace
 
 import bbflow_adios2
 import numpy as np
@@ -13,7 +14,10 @@ from bbflow import start_nodes
 from bbflow.cli import main
 from bbflow.configuring.config import load_config
 from bbflow.errors import ConfigError
+from bbflow.net.contact import read_contact
+from bbflow.run.checks import transport
 from bbflow.run.checks.before import tell_before
+from bbflow.run.checks.transport import check_transport
 from bbflow.transit.clusters import dask_cluster
 
 BP5 = {"AsyncWrite": "true", "NumAggregators": "2"}
@@ -177,3 +181,21 @@ def test_an_ensemble_is_told_what_members_times_times_come_to_and_what_makes_les
         assert f"ok    ensemble: {line}" in said
     said = bbflow("check", *written()[:1], "--times", "3", code=os.EX_USAGE)
     assert "--times is for an ensemble" in said
+
+
+def test_it_says_by_which_way_blocks_would_go(bbflow, written, monkeypatch):
+    monkeypatch.setattr(transport, "providers", lambda: [])
+    assert "transport: shared memory" in bbflow("check", *written())
+    with start_nodes(capacity="1MiB") as buffer:
+        text = buffer.contact.read_text()
+        here = f'"host": "{os.uname().nodename}"'
+        assert "transport: bb0: shared memory" in bbflow("check", *written(), "--contact", buffer.contact)
+        contact = buffer.contact.with_name("elsewhere.json")
+        contact.write_text(text.replace(here, '"host": "n017"'))
+        (node,) = read_contact(contact)
+        assert "bb0: TCP; this host has no faster network" in str(*check_transport([node]))
+        assert "bb0: not from this host" in str(*check_transport([replace(node, tcp="")]))
+        monkeypatch.setattr(transport, "providers", lambda: ["cxi"])
+        said = str(*check_transport([replace(node, tls="authority.pem")]))
+        assert "bb0: libfabric (cxi) if they have it too, else TCP; each extent of a pool is registered" in said
+        assert said.endswith("; TCP to those with TLS (bb0)")

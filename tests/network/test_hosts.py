@@ -11,12 +11,14 @@ import bbflow_adios2
 import pytest
 
 from bbflow.net.contact import read_contact
+from testsupport.fabrics import NEEDS_LIBFABRIC, PROVIDER
 from testsupport.hosts import hosts_with, launcher
 from testsupport.processes import finish_well, running
 from testsupport.waiting import until
 
 ADDRESSES = {"compute": "10.77.0.1", "bbn1": "10.77.0.2", "bbn2": "10.77.0.3", "desk": "10.77.0.4"}
 
+FABRIC = {"Transport": "fabric", "FabricProvider": PROVIDER}
 WRITER = """
 import sys
 import numpy as np, adios2
@@ -108,8 +110,9 @@ def write(hosts, contact, xml, steps=5, writers=2):
             finish_well(process)
 
 
-def test_steps_of_another_host_land_on_both_nodes_and_are_read_on_a_third_host(hosts, cluster, tmp_path):
-    xml = config(tmp_path)
+@pytest.mark.parametrize("options", [{}, pytest.param(FABRIC, marks=NEEDS_LIBFABRIC)], ids=["tcp", "fabric"])
+def test_steps_of_another_host_land_on_both_nodes_and_are_read_on_a_third_host(hosts, cluster, tmp_path, options):
+    xml = config(tmp_path, **options)
     write(hosts, cluster, xml)
     nodes = read_contact(cluster)
     assert {node.host for node in nodes} == {"bbn1", "bbn2"}

@@ -79,5 +79,23 @@ extern "C"
         return Try(why, [&] { *opened = Told(gate->Grant(memory, bytes)); });
     }
 
+    /** @param areAll whether slow ones count too
+     *  @param names gets them, one a line (512 bytes)
+     *  @return false if there can be none; `why` says why */
+    bool bbflow_gates_providers(bool areAll, char *names, char *why)
+    {
+        return Try(why,
+                   [&]
+                   {
+                       std::string lines;
+                       for (const auto &name :
+                            areAll ? bbflow::AllProviders() : bbflow::ProvidersHere(""))
+                       {
+                           lines += name + "\n";
+                       }
+                       names[lines.copy(names, TextBytes - 1)] = '\0';
+                   });
+    }
+
     void bbflow_gates_revoke(Gate *gate) { gate->Revoke(); }
 }

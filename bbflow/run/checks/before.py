@@ -12,9 +12,10 @@ from bbflow.configuring.settings import Config
 from bbflow.errors import BbflowError, CapacityError, ConfigError
 from bbflow.landing.client import status_of
 from bbflow.net.certificate import certificate_of
-from bbflow.net.contact import read_contact
+from bbflow.net.contact import NodeAddress, read_contact
 from bbflow.run.checks.finding import FINE, NOTE, WRONG, Finding
 from bbflow.run.checks.memory import check_memory, check_nodes, check_weights, per_point
+from bbflow.run.checks.transport import check_transport
 from bbflow.transit.driver.policy import check_policy
 from bbflow.transit.output.copying import check_copy
 
@@ -62,6 +63,7 @@ def check_select(config: Config) -> list[Finding]:
 def check_run(config: Config, contact: Path | None, scheduler: str | None) -> list[Finding]:
     """See that memory, nodes, Dask and windows are what a run needs."""
     found = [*_check_time(config), *check_weights(config)]
+    nodes: Sequence[NodeAddress] = ()
     if contact is None:
         found += check_memory(config)
         hosts = {os.uname().nodename}
@@ -73,6 +75,7 @@ def check_run(config: Config, contact: Path | None, scheduler: str | None) -> li
             return [*found, Finding(WRONG, "nodes", str(error))]
         found += per_point(config)
         hosts = {node.host for node in nodes}
+    found += check_transport(nodes)
     if scheduler is None:
         found.append(Finding(FINE, "fold", _who_folds(config)))
     else:
@@ -117,8 +120,9 @@ UNFIT: Mapping[str, type[BbflowError]] = {"memory": CapacityError, "weights": Co
 """What ends a run before it begins, as what."""
 ALWAYS_SAID = ("memory", "fold", "states", "weights")
 """What the first lines of a run say, however it is."""
-CHECKED_ONLY = ("time",)
-"""What only `bbflow check` notes: a run's stream tells the time in one of several ways, and its end says if in none."""
+CHECKED_ONLY = ("time", "transport")
+"""What only `bbflow check` notes: a run's stream tells the time in one of several ways, and its end says if in none;
+its ranks may be on other hosts than the command."""
 
 
 def xml_of(command: Sequence[str]) -> Path | None:

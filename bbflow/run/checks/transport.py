@@ -1,0 +1,53 @@
+"""By which way blocks will go to the nodes, and what memory is registered for it."""
+
+import os
+import resource
+from collections.abc import Sequence
+
+from bbflow.errors import NodeError
+from bbflow.landing.fabric import providers
+from bbflow.net.contact import NodeAddress
+from bbflow.run.checks.finding import FINE, NOTE, Finding
+from bbflow.units import format_bytes
+
+
+def check_transport(nodes: Sequence[NodeAddress]) -> list[Finding]:
+    """Say how ranks of this host would land on nodes, with ``Transport=auto``.
+
+    Parameters
+    ----------
+    nodes
+        Those of the contact file; none: the run's own, on this host.
+    """
+    here = os.uname().nodename
+    own = [node.name for node in nodes if node.host == here]
+    others = [node for node in nodes if node.host != here]
+    found = [Finding(FINE, "transport", f"{_named(own)}shared memory")] if own or not nodes else []
+    if deaf := [node.name for node in others if not node.tcp]:
+        found.append(Finding(NOTE, "transport", f"{_named(deaf)}not from this host: start them with --listen ADDRESS"))
+    if plain := [node.name for node in others if node.tcp]:
+        found.append(_over_network(plain, [node.name for node in others if node.tls]))
+    return found
+
+
+def _over_network(names: list[str], with_tls: list[str]) -> Finding:
+    try:
+        fast = providers()
+    except NodeError as error:
+        return Finding(NOTE, "transport", f"{_named(names)}TCP, since {error}".replace("since bbflow: ", "since "))
+    if not fast:
+        return Finding(FINE, "transport", f"{_named(names)}TCP; this host has no faster network")
+    text = f"{_named(names)}libfabric ({fast[0]}) if they have it too, else TCP; each extent of a pool is registered "
+    text += f"when it is granted ({_lockable()} here)"
+    if with_tls:
+        text += f"; TCP to those with TLS ({', '.join(with_tls)})"
+    return Finding(FINE, "transport", text)
+
+
+def _lockable() -> str:
+    most, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    return f"ulimit -l: {'unlimited' if most == resource.RLIM_INFINITY else format_bytes(most)}"
+
+
+def _named(names: list[str]) -> str:
+    return f"{', '.join(names)}: " if names else ""
