@@ -11,7 +11,7 @@ SOURCES := setup.cfg setup.py pyproject.toml CMakeLists.txt \
 	$(wildcard adios2-engine/CMakeLists.txt adios2-engine/src/* adios2-engine/src/*/* adios2-engine/wire/* adios2-engine/preload/* \
 	bbflow/operators/native/* bbflow/mount/native/* bbflow/landing/native/*)
 
-.PHONY: demo test test-slow sanitize docs fuzz fuzz-runs chaos waves lint bench conformance test-mpi test-versions models-suite chaos-mount parsl-suite pegasus-suite spark-suite slurm-suite hosts-suite security-suite readers-suite test-install release clean check-tools structure
+.PHONY: demo test test-slow sanitize docs fuzz fuzz-runs chaos waves lint bench conformance test-mpi test-versions models-suite chaos-mount parsl-suite pegasus-suite spark-suite gpu-suite slurm-suite hosts-suite security-suite readers-suite test-install release clean check-tools structure
 .DELETE_ON_ERROR:
 # With it, each of the many processes that a run or a test starts would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -123,6 +123,11 @@ parsl-suite: | check-tools
 	python3 -m venv $(VENV)-parsl
 	$(VENV)-parsl/bin/python -m pip install -q . -r $(PARSL)/test-requirements.txt -e '$(PARSL)[monitoring]'
 	parsl-executor/suite/run.sh $(CURDIR)/$(VENV)-parsl/bin/python $(abspath $(PARSL))
+
+# Puts from a GPU's memory: with a stand-in, and with a GPU of NVIDIA's, whose figures it prints; else those skip with a reason.
+gpu-suite: $(VENV)/.test
+	$(BIN)/python -m pytest $(LONG) -rs adios2-engine/tests/test_engine_devices.py
+	$(BIN)/python -m benchmarks.gpu
 
 # The scripts of docs/cluster.md on Debian's Slurm; skips with a reason without root or its packages.
 slurm-suite: $(VENV)/.test

@@ -52,13 +52,13 @@ void Arena::Add(const size_t offset, const size_t size)
     }
 }
 
-size_t Arena::ExtentAt(const size_t offset) const
+Arena::Place Arena::ExtentAt(const size_t offset) const
 {
     for (const Extent &extent : m_Extents)
     {
         if (extent.Offset <= offset && offset - extent.Offset < extent.Size)
         {
-            return extent.Offset;
+            return {extent.Offset, extent.Size};
         }
     }
     throw std::logic_error("bbflow: a block lies outside of its rank's extents");

@@ -31,8 +31,8 @@ public:
     /** Whether all extents are among these. */
     bool IsAmong(const std::vector<Place> &extents) const;
 
-    /** First byte of the extent in which a place of the pool lies. */
-    size_t ExtentAt(size_t offset) const;
+    /** The extent in which a place of the pool lies. */
+    Place ExtentAt(size_t offset) const;
 
     /** Whether an extent has room for a block. */
     bool HasRoom(size_t bytes) const;

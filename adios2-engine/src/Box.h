@@ -43,6 +43,14 @@ public:
      *  @param source where element number `SourceBegin()` of the source array is */
     void Copy(const char *source, char *target, size_t elementBytes) const;
 
+    /** Tells of all runs, in groups of those that are equally far from each other in the source.
+     *  @param tell gets position of the first run, runs, and elements from one to the next */
+    template <class Tell>
+    void EachGroup(Tell tell) const
+    {
+        TellFrom(0, m_Source, tell);
+    }
+
 private:
     size_t m_Length = 1;
     size_t m_Source = 0;
@@ -51,6 +59,21 @@ private:
     std::vector<size_t> m_Counts;
     std::vector<size_t> m_SourceStrides;
     std::vector<size_t> m_TargetStrides;
+
+    template <class Tell>
+    void TellFrom(size_t dimension, size_t source, Tell &tell) const
+    {
+        if (dimension + 1 >= m_Counts.size())
+        {
+            const bool isOne = m_Counts.empty();
+            tell(source, isOne ? 1 : m_Counts.back(), isOne ? m_Length : m_SourceStrides.back());
+            return;
+        }
+        for (size_t i = 0; i < m_Counts[dimension]; ++i)
+        {
+            TellFrom(dimension + 1, source + i * m_SourceStrides[dimension], tell);
+        }
+    }
 
     void CopyFrom(size_t dimension, const char *source, char *target, size_t elementBytes) const;
 };

@@ -30,9 +30,6 @@ public:
 
     /** Whether a block's memory must stay as it is until Sync. */
     virtual bool NeedsMemory() const = 0;
-
-    /** Where the bytes at an offset can be read by this process; nullptr if they can't. */
-    virtual const char *At(size_t offset) const = 0;
 };
 
 } // end namespace bbflow

@@ -19,7 +19,7 @@ StepContent OpenStep::Describe(const Arena &arena, const std::string &file) cons
         }
         else if (!block.InFile)
         {
-            const size_t source = arena.ExtentAt(block.Offset);
+            const size_t source = arena.ExtentAt(block.Offset).first;
             const auto at = std::find(sources.begin(), sources.end(), source);
             spot = {static_cast<size_t>(at - sources.begin()), block.Offset - source};
             if (at == sources.end())
@@ -63,6 +63,7 @@ void OpenStep::LosePlaces(const Pool *pool)
             if (isLanded && pool != nullptr)
             {
                 block.Source = pool->At(block.Offset);
+                block.OnDevice.clear();
             }
             block.Is = Block::State::Lost;
         }

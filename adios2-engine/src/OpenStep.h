@@ -2,6 +2,7 @@
 
 #include "Arena.h"
 #include "BlockForm.h"
+#include "DeviceQueue.h"
 #include "Pool.h"
 #include "Scan.h"
 #include "Value.h"
@@ -33,6 +34,8 @@ struct Block
     size_t Bytes = 0;
     /** Memory that holds it now; nullptr if there is none any more. */
     const char *Source = nullptr;
+    /** The same in a GPU's memory; empty if it is the host's. */
+    std::vector<DeviceRows> OnDevice;
     std::unique_ptr<Scan> Look;
     State Is = State::Waiting;
     bool InFile = false;

@@ -5,12 +5,14 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <stdexcept>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <utility>
 
 namespace bbflow
 {
@@ -58,7 +60,38 @@ Pool::Pool(const std::string &path, const size_t capacity) : m_Capacity(capacity
     m_Inode = status.st_ino;
 }
 
-Pool::~Pool() { munmap(m_Begin, m_Capacity); }
+Pool::~Pool()
+{
+    m_Registered.clear();
+    munmap(m_Begin, m_Capacity);
+}
+
+std::shared_ptr<const RegisteredMemory> Pool::Register(std::shared_ptr<const GpuRuntime> runtime,
+                                                       void *home, const size_t offset,
+                                                       const size_t bytes)
+{
+    const std::lock_guard<std::mutex> guard(m_Lock);
+    // The last one that begins before the extent's end, and those before it, as far as they reach.
+    auto next = m_Registered.lower_bound(offset + bytes);
+    while (next != m_Registered.begin())
+    {
+        const auto before = std::prev(next);
+        const RegisteredMemory &other = *before->second;
+        if (before->first == offset && other.Bytes() == bytes)
+        {
+            return before->second;
+        }
+        if (before->first + other.Bytes() <= offset)
+        {
+            break;
+        }
+        next = m_Registered.erase(before);
+    }
+    auto registered =
+        std::make_shared<const RegisteredMemory>(std::move(runtime), home, At(offset), bytes);
+    m_Registered.emplace(offset, registered);
+    return registered;
+}
 
 bool Pool::IsAt(const std::string &path) const
 {

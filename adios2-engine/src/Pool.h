@@ -1,7 +1,11 @@
 #pragma once
 
+#include "RegisteredMemory.h"
+
 #include <cstddef>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <sys/types.h>
 
@@ -27,6 +31,12 @@ public:
     const char *At(const size_t offset) const { return m_Begin + offset; }
     size_t Capacity() const { return m_Capacity; }
 
+    /** Lets a GPU write an extent, which stays registered for the next step: until another one lies
+     * there, or the pool goes.
+     *  @param home of the runtime's */
+    std::shared_ptr<const RegisteredMemory> Register(std::shared_ptr<const GpuRuntime> runtime,
+                                                     void *home, size_t offset, size_t bytes);
+
     /** Whether the file at a path is the one that is mapped. */
     bool IsAt(const std::string &path) const;
 
@@ -35,6 +45,8 @@ private:
     size_t m_Capacity;
     dev_t m_Device = 0;
     ino_t m_Inode = 0;
+    std::mutex m_Lock;
+    std::map<size_t, std::shared_ptr<const RegisteredMemory>> m_Registered; // guarded by m_Lock
 };
 
 } // end namespace bbflow

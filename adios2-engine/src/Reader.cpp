@@ -1,6 +1,6 @@
 #include "Reader.h"
 
-#include "DeviceMemory.h"
+#include "DeviceQueue.h"
 #include "IoAttributes.h"
 #include "StepReader.h"
 

@@ -20,7 +20,6 @@ public:
     void Sync() override;
     void GoOn(Channel &channel, FabricRoute *route) override;
     bool NeedsMemory() const override { return true; }
-    const char *At(size_t) const override { return nullptr; }
 
 private:
     struct Piece

@@ -132,12 +132,61 @@ void Session::Put(Block block, const When when)
     }
     m_Step.Blocks.push_back(std::move(block));
     Block &added = m_Step.Blocks.back();
+    if (!added.OnDevice.empty())
+    {
+        PutFromDevice(when);
+        return;
+    }
     const bool mayBeSoon = added.Bytes <= SmallBytes && when != When::Filled;
     if (added.Bytes > 0 && (when == When::AtOnce || mayBeSoon))
     {
         Persist([&] { LandNow(added); });
         m_Step.Forget([this](const char *source) { return !m_Kept.Holds(source); });
     }
+}
+
+/** Takes in what was added last, if its memory is a GPU's: the copy is under way when this returns,
+ * or done. A block that can't be copied was never there. */
+void Session::PutFromDevice(const When when)
+{
+    try
+    {
+        Persist([&] { LandFromDevice(m_Step.Blocks.back(), when); });
+    }
+    catch (const std::runtime_error &)
+    {
+        m_Step.Blocks.pop_back();
+        throw;
+    }
+    if (when == When::AtOnce)
+    {
+        m_Step.Forget([this](const char *source) { return !m_Kept.Holds(source); });
+    }
+}
+
+void Session::LandFromDevice(Block &block, const When when)
+{
+    const bool isAtOnce = when == When::AtOnce;
+    const bool hasRoom = m_Course.Spills() || m_Arena.HasRoom(block.Bytes);
+    if (m_Course.IsDropped() || !(isAtOnce || hasRoom))
+    {
+        return; // room is asked for once, for all blocks that have none, as in the first step
+    }
+    if (block.Is != Block::State::Landed)
+    {
+        Land(block, Arena::Padded(block.Bytes));
+    }
+    if (isAtOnce)
+    {
+        Sync();
+    }
+}
+
+/** Returns when all that was landed is there. */
+void Session::Sync()
+{
+    m_Device.Finish();
+    m_Link.Way().Sync();
 }
 
 void Session::LandNow(Block &block)
@@ -159,7 +208,7 @@ void Session::LandNow(Block &block)
     Land(block, Arena::Padded(block.Bytes));
     if (!isSmall)
     {
-        m_Link.Way().Sync();
+        Sync();
     }
 }
 
@@ -173,7 +222,7 @@ void Session::KeepCopy(Block &block)
     if (copy == nullptr)
     {
         LandKept();
-        m_Link.Way().Sync();
+        Sync();
         m_Step.Forget([this](const char *source) { return m_Kept.Holds(source); });
         m_Kept.Clear();
         copy = m_Kept.Keep(block.Source, block.Bytes);
@@ -197,7 +246,21 @@ void Session::Land(Block &block, const size_t pending)
 {
     Place(block, pending);
     Landing &way = block.InFile ? *m_File : m_Link.Way();
-    way.Land(block.Source, block.Bytes, block.Offset, *block.Look);
+    const std::shared_ptr<Pool> pool = m_Link.SharedPool();
+    if (block.OnDevice.empty())
+    {
+        way.Land(block.Source, block.Bytes, block.Offset, *block.Look);
+    }
+    else if (pool && !block.InFile)
+    {
+        m_Device.Copy(block.OnDevice, *pool, m_Arena.ExtentAt(block.Offset), block.Offset,
+                      *block.Look);
+    }
+    else
+    {
+        way.Land(m_Device.Read(block.OnDevice), block.Bytes, block.Offset, *block.Look);
+        way.Sync();
+    }
     block.Is = Block::State::Landed;
 }
 
@@ -259,7 +322,7 @@ void Session::LandWaiting()
     }
     if (!m_Course.IsDropped())
     {
-        m_Link.Way().Sync();
+        Sync();
     }
 }
 
@@ -360,6 +423,10 @@ void Session::Close(const size_t steps, const Value::Array &attributes)
     m_Report.Print(m_Link.Share().Stream, Rank());
 }
 
-void Session::Abort() { m_Link.Wire().Send(Value::Map{{"op", "abort"}}); }
+void Session::Abort()
+{
+    m_Device.Finish(); // what it writes is somebody else's room then
+    m_Link.Wire().Send(Value::Map{{"op", "abort"}});
+}
 
 } // end namespace bbflow

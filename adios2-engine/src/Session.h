@@ -72,6 +72,8 @@ private:
     OpenStep m_Step;
     Arena m_Arena;
     KeptMemory m_Kept;
+    /** Ends before the pool that it writes. */
+    DeviceQueue m_Device;
     std::unique_ptr<SpillFile> m_File;
     ToldLayouts m_Layouts;
     /** The last commit, in case that it must be sent again. */
@@ -95,6 +97,9 @@ private:
     void AddExtents(const Value &reply);
 
     void LandNow(Block &block);
+    void LandFromDevice(Block &block, When when);
+    void PutFromDevice(When when);
+    void Sync();
     void LandWaiting();
     void LandKept();
     void Land(Block &block, size_t pending);

@@ -9,6 +9,7 @@ namespace bbflow
 
 void Session::Restore()
 {
+    m_Device.Finish(); // from then on no block depends on the program's memory, nor anybody's room
     const std::shared_ptr<Pool> before = m_Link.SharedPool();
     const Value reply = m_Link.Restore(m_Course.Settled(), m_WhyBroken);
     const bool isSameRoom = m_Arena.IsAmong(Arena::ReadExtents(reply));
@@ -75,7 +76,7 @@ void Session::LandLost()
     }
     if (!m_Course.IsDropped())
     {
-        m_Link.Way().Sync();
+        Sync();
     }
 }
 

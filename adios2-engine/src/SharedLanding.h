@@ -18,7 +18,6 @@ public:
     void Sync() override {}
     void GoOn(Channel &, FabricRoute *) override {}
     bool NeedsMemory() const override { return false; }
-    const char *At(const size_t offset) const override { return m_Pool->At(offset); }
 
 private:
     std::shared_ptr<Pool> m_Pool;

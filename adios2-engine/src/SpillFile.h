@@ -30,7 +30,6 @@ public:
     void Sync() override {}
     void GoOn(Channel &, FabricRoute *) override {}
     bool NeedsMemory() const override { return false; }
-    const char *At(size_t) const override { return nullptr; }
 
     /** Closes the file, so that other hosts see all of it.
      *  @throws std::runtime_error if the file system has lost something */

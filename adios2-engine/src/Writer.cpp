@@ -1,12 +1,13 @@
 #include "Writer.h"
 
 #include "Box.h"
-#include "DeviceMemory.h"
+#include "DeviceQueue.h"
 #include "KeptStreams.h"
 #include "Number.h"
 #include "Refusal.h"
 
 #include <algorithm>
+#include <cstring>
 #include <stdexcept>
 #include <string>
 
@@ -16,17 +17,44 @@ namespace bbflow
 namespace
 {
 
-/** The part of a program's memory that its memory selection stands for, in one piece. */
-template <class T>
-std::vector<T> Gather(const Selection &selection, const std::vector<size_t> &count, const T *values)
+/** The part of a program's memory that its memory selection stands for. */
+Runs RunsOf(const Selection &selection, const std::vector<size_t> &count)
 {
     const Box part{selection.MemoryStart, count};
     const Box memory{std::vector<size_t>(part.Start.size(), 0), selection.MemoryCount};
-    std::vector<T> gathered(part.Elements());
-    const Runs runs(part, memory, part);
+    return {part, memory, part};
+}
+
+/** The same in one piece. */
+template <class T>
+std::vector<T> Gather(const Selection &selection, const std::vector<size_t> &count, const T *values)
+{
+    std::vector<T> gathered(ElementsOf(count));
+    const Runs runs = RunsOf(selection, count);
     runs.Copy(reinterpret_cast<const char *>(values + runs.SourceBegin()),
               reinterpret_cast<char *>(gathered.data()), sizeof(T));
     return gathered;
+}
+
+/** The same in a GPU's memory, or all of it. */
+template <class T>
+std::vector<DeviceRows> RowsOf(const Selection &selection, const std::vector<size_t> &count,
+                               const T *values)
+{
+    const size_t elements = ElementsOf(count);
+    const auto first = reinterpret_cast<const char *>(values);
+    if (!selection.HasMemory)
+    {
+        return {{first, elements * sizeof(T), 1, elements * sizeof(T)}};
+    }
+    const Runs runs = RunsOf(selection, count);
+    std::vector<DeviceRows> rows;
+    runs.EachGroup(
+        [&](const size_t position, const size_t number, const size_t distance) {
+            rows.push_back({first + position * sizeof(T), runs.Length() * sizeof(T), number,
+                            distance * sizeof(T)});
+        });
+    return rows;
 }
 
 /** A block that isn't in its array would end the analysis, and be seen in part by readers. */
@@ -49,15 +77,35 @@ void CheckInShape(const BlockForm &form)
 constexpr auto Unknown = static_cast<adios2::MemorySpace>(0);
 constexpr auto Gpu = static_cast<adios2::MemorySpace>(2);
 
+/** A single value in a GPU's memory. */
+template <class T>
+T OneOf(const T *value)
+{
+    if constexpr (std::is_trivially_copyable_v<T>)
+    {
+        const auto first = reinterpret_cast<const char *>(value);
+        T copy;
+        std::memcpy(&copy, DeviceQueue().Read({{first, sizeof(T), 1, sizeof(T)}}), sizeof(T));
+        return copy;
+    }
+    return *value;
+}
+
 /** Memory that a variable is said to have on a GPU can't be read unless there is who copies it. */
 template <class T>
 bool NeedsCopy(adios2::Variable<T> variable, const T *values)
 {
     if (IsOnDevice(values))
     {
+        // An ADIOS2 that is built for GPUs turns the dimensions of a row-major variable round as
+        // soon as it knows where its memory is.
+        if (variable.GetMemorySpace() == Unknown)
+        {
+            variable.SetMemorySpace(Gpu);
+        }
         return true;
     }
-    if (variable.GetMemorySpace() == Gpu && !HasDevices())
+    if (variable.GetMemorySpace() == Gpu && !GpuRuntime::IsHere())
     {
         throw std::invalid_argument("bbflow: " + variable.Name() +
                                     " is in a GPU's memory, but the program has loaded neither "
@@ -174,40 +222,18 @@ void Writer::Put(const adios2::Variable<T> &variable, const T *values, const Sel
     TryPut(variable,
            [&]
            {
+               bool isOnDevice = false;
                if constexpr (!std::is_same_v<T, std::string>)
                {
-                   if (NeedsCopy(variable, values))
-                   {
-                       const T *copy = FromDevice(variable, values, selection);
-                       Land(variable, copy, selection, When::AtOnce);
-                       return;
-                   }
+                   isOnDevice = NeedsCopy(variable, values);
                }
-               Land(variable, values, selection, when);
+               Land(variable, values, selection, when, isOnDevice);
            });
 }
 
 template <class T>
-const T *Writer::FromDevice(adios2::Variable<T> variable, const T *values,
-                            const Selection &selection)
-{
-    if (selection.HasMemory)
-    {
-        throw std::invalid_argument("bbflow: " + variable.Name() +
-                                    " is Put from a part of a GPU's memory: Put the whole, or from "
-                                    "the host's memory");
-    }
-    if (variable.GetMemorySpace() == Unknown)
-    {
-        variable.SetMemorySpace(Gpu);
-    }
-    return static_cast<const T *>(
-        m_FromDevice.Of(values, ElementsOf(variable.Count()) * sizeof(T)));
-}
-
-template <class T>
 void Writer::Land(const adios2::Variable<T> &variable, const T *values, const Selection &selection,
-                  const When when)
+                  const When when, const bool isOnDevice)
 {
     if (!m_Stream->IsInStep())
     {
@@ -220,7 +246,7 @@ void Writer::Land(const adios2::Variable<T> &variable, const T *values, const Se
         kind == adios2::ShapeID::LocalValue)
     {
         // Its memory may be gone when this call returns (Python's scalars are temporaries).
-        block.Single = NumberOf(*values);
+        block.Single = NumberOf(isOnDevice ? OneOf(values) : *values);
         m_Stream->Put(std::move(block), when);
         return;
     }
@@ -239,10 +265,14 @@ void Writer::Land(const adios2::Variable<T> &variable, const T *values, const Se
             }
             block.Bytes = elements * sizeof(T);
             block.Look = MakeScan<T>();
-            if (selection.HasMemory)
+            const Selection ours = m_IsColumnMajor ? Reversed(selection) : selection;
+            if (isOnDevice)
             {
-                const std::vector<T> gathered = Gather(
-                    m_IsColumnMajor ? Reversed(selection) : selection, block.Form.Count, values);
+                block.OnDevice = RowsOf(ours, block.Form.Count, values);
+            }
+            else if (ours.HasMemory)
+            {
+                const std::vector<T> gathered = Gather(ours, block.Form.Count, values);
                 block.Source = reinterpret_cast<const char *>(gathered.data());
                 m_Stream->Put(std::move(block), When::AtOnce);
                 return;

@@ -1,6 +1,5 @@
 #pragma once
 
-#include "DeviceMemory.h"
 #include "OpenStream.h"
 #include "Program.h"
 #include "Selection.h"
@@ -56,7 +55,6 @@ private:
     const bool m_IsKept;
     std::unique_ptr<OpenStream> m_Stream;
     bool m_Closed = false;
-    DeviceCopy m_FromDevice;
     SpanMemory m_Spans;
     /** What the program was refused in this step, and why: a block, or a call. */
     std::map<std::string, std::string> m_Refused;
@@ -76,16 +74,10 @@ private:
 
     void Finish();
 
-    /** The values of a variable's block, copied from a GPU until the next are. There ADIOS2 turns
-     * the dimensions of a row-major variable round as soon as it knows where its memory is, if it
-     * is built for GPUs. */
-    template <class T>
-    const T *FromDevice(adios2::Variable<T> variable, const T *values, const Selection &selection);
-
-    /** Lands what the CPU can read. */
+    /** @param isOnDevice whether the CPU can't read the values */
     template <class T>
     void Land(const adios2::Variable<T> &variable, const T *values, const Selection &selection,
-              When when);
+              When when, bool isOnDevice = false);
 };
 
 } // end namespace bbflow

@@ -3,37 +3,73 @@
 import ctypes
 import subprocess
 import sys
+from math import prod
 from pathlib import Path
+from threading import Thread
 
 import adios2
+import numpy as np
 import pytest
 
-from testsupport.writers import PATIENCE_S, arrays_of, clean_environment, steps_of, watch, write_config
+from bbflow.store.pool import read_block
+from benchmarks.consumer import free_steps
+from testsupport.asking import ask_once
+from testsupport.fabrics import NEEDS_LIBFABRIC, PROVIDER
+from testsupport.processes import finish, finish_well, running
+from testsupport.writers import (
+    PATIENCE_S,
+    arrays_of,
+    clean_environment,
+    steps_of,
+    wait_for_file,
+    watch,
+    write_config,
+)
 
 HERE = Path(__file__).parent
 LIBRARY = Path(adios2.__file__).with_name("libadios2_c.so")
 RUNTIMES = {"cuda": ("libcuda.so.1", []), "hip": ("libamdhip64.so.6", ["-DHIP"])}
 
-PROGRAM = """
-runtime = ctypes.CDLL(RUNTIME)
+HEAD = """
+import os, pathlib, time
+runtime = ctypes.CDLL(os.environ["RUNTIME"])
 runtime.device_copy_of.restype = ctypes.c_void_p
-values = np.arange(24.0)
+values = np.arange(COUNT, dtype=float)
 there = runtime.device_copy_of(values.ctypes.data_as(ctypes.c_void_p), values.nbytes)
+here = pathlib.Path(config).parent
+
+def device_becomes(values):  # when what the program has queued is done
+    runtime.device_becomes(values.ctypes.data_as(ctypes.c_void_p), values.nbytes)
+
+def put(field, first, mode):
+    adios.call("put", engine, field, ctypes.c_void_p(there + 8 * first), mode)
+
+def under_way():
+    return runtime.device_copies() - runtime.device_done()
+
+def pause():
+    (here / "there").touch()
+    while not (here / "go").exists():
+        time.sleep(0.005)
+
 io = adios.io("model")
-field = adios.variable(io, "field", [4, 6], [0, 0], [COUNT, 6] if COUNT else [1, 13])
-host = adios.variable(io, "host", [4, 6], [0, 0], [4, 6])
-engine = adios.open(io, WRITE)
-adios.begin(engine)
-adios.call("put", engine, host, values, SYNC)
-adios.call("put", engine, field, there, DEFERRED)
-adios.call("end_step", engine)
-adios.begin(engine)
-adios.call("put", engine, field, there, DEFERRED)
-adios.call("end_step", engine)
-assert runtime.device_locks() == 1, "what is copied at once is kept for the next"
+"""
+TAIL = """
 adios.call("close", engine)
-assert runtime.device_locks() == 0
+assert runtime.device_wrong() == 0, "something is used wrongly, or open"
 assert not hasattr(runtime, "hipPeekAtLastError") or runtime.hipPeekAtLastError() == 0
+"""
+IN_ORDER = """
+field, host = (adios.variable(io, name, [4, 6], [0, 0], [4, 6]) for name in ("field", "host"))
+engine = adios.open(io, WRITE)
+for step in range(4):
+    adios.begin(engine)
+    adios.call("put", engine, host, values[:24], SYNC)
+    device_becomes(values * (step + 1))
+    put(field, 0, SYNC if step == 2 else DEFERRED)
+    assert under_way() == (step in (1, 3)), "once there is room it is under way, or done"
+    adios.call("end_step", engine)
+    assert under_way() == 0
 """
 
 
@@ -50,27 +86,175 @@ def runtime(tmp_path_factory):
     return build
 
 
-def run(node, tmp_path, code):
+def words_of(config, code):
+    return [sys.executable, HERE / "c_program.py", "C", config, LIBRARY, code]
+
+
+def run(node, tmp_path, code, **environment):
+    """Run a program with a real GPU."""
     return subprocess.run(
-        [sys.executable, HERE / "c_program.py", "C", write_config(tmp_path), LIBRARY, code],
-        env=clean_environment(node.contact), capture_output=True, text=True, timeout=PATIENCE_S,
+        words_of(write_config(tmp_path), code), env=clean_environment(node.contact) | environment,
+        capture_output=True, text=True, timeout=PATIENCE_S,
     )  # fmt: skip
 
 
+@pytest.fixture
+def starting(runtime, tmp_path):
+    """Start a program with a stand-in's memory of some values; it is killed if it is still there afterwards."""
+
+    def start(nodes, code, name="cuda", count=24, environment=None, **parameters):
+        text = f"{HEAD.replace('COUNT', str(count))}{code}{TAIL}"
+        extra = {"RUNTIME": str(runtime(name))} | (environment or {})
+        return running(words_of(write_config(tmp_path, **parameters), text), clean_environment(nodes.contact) | extra)
+
+    return start
+
+
 @pytest.mark.parametrize("name", RUNTIMES)
-def test_what_is_put_from_a_gpu_lands_by_the_runtime_of_the_program(node, tmp_path, runtime, name):
-    done = run(node, tmp_path, PROGRAM.replace("RUNTIME", repr(str(runtime(name)))).replace("COUNT", "4"))
-    assert done.returncode == 0, done.stderr
-    steps = [dict(arrays_of(node, step)) for step in steps_of(watch(node))]
-    assert [step["field"].ravel().tolist() for step in steps] == [list(range(24))] * 2
-    assert steps[0]["host"].ravel().tolist() == list(range(24))
+def test_what_is_put_from_a_gpu_lands_after_the_program_s_own_work(node, starting, name):
+    code = f"{IN_ORDER}\nassert runtime.device_unregistered() == 0, 'the GPU writes the pool itself'"
+    with starting(node, code, name) as process:
+        finish_well(process)
+    check_in_order(node)
 
 
-def test_what_the_runtime_cannot_copy_is_refused_in_one_line(node, tmp_path, runtime):
-    code = PROGRAM.replace("RUNTIME", repr(str(runtime("cuda")))).replace("COUNT", "0").replace("[4, 6]", "[4, 13]")
-    done = run(node, tmp_path, code.replace('"host", [4, 13], [0, 0], [4, 13]', '"host", [4, 6], [0, 0], [4, 6]'))
-    assert done.returncode == 1
-    assert "CUDA can't copy 104 bytes from the GPU's memory (error 201): Put them from the host's" in done.stderr
+def check_in_order(node):
+    """See that all of `IN_ORDER` has landed."""
+    steps = steps_of(watch(node))
+    assert [step.number for step in steps] == list(range(4))
+    for step in steps:
+        found = dict(arrays_of(node, step))
+        assert found["field"].ravel().tolist() == [value * (step.number + 1) for value in range(24)]
+        assert found["host"].ravel().tolist() == list(range(24))
+        ends = {block.name: (block.min, block.max) for block in step.blocks}
+        assert ends == {"field": (0, 23 * (step.number + 1)), "host": (0, 23)}
+
+
+@pytest.mark.parametrize("name", RUNTIMES)
+def test_memory_selections_are_copied_by_rows_into_the_pool(node, starting, name):
+    code = """
+engine = adios.open(io, WRITE)
+for rank in (1, 2, 3, 4):
+    field = adios.variable(io, f"field{rank}", [2, 3, 4, 5][-rank:], [0] * rank, [2, 3, 4, 5][-rank:])
+    adios.call("set_memory_selection", field, rank, [1, 0, 2, 1][-rank:], [4, 3, 7, 8][-rank:])
+    adios.begin(engine)
+    put(field, 0, SYNC if rank == 2 else DEFERRED)
+    adios.call("end_step", engine)
+# Planes that are whole in their memory count as rows of the next.
+assert runtime.device_copies() == 1 + 1 + 3 + 2 * 3, runtime.device_copies()
+"""
+    with starting(node, code, name, count=4 * 3 * 7 * 8) as process:
+        finish_well(process)
+    whole = np.arange(4.0 * 3 * 7 * 8).reshape(4, 3, 7, 8)
+    part = (slice(1, 3), slice(0, 3), slice(2, 6), slice(1, 6))
+    for step in steps_of(watch(node)):
+        ((name, found),) = arrays_of(node, step)
+        rank = int(name[-1])
+        memory = whole.ravel()[: prod(whole.shape[-rank:])].reshape(whole.shape[-rank:])
+        assert (found == memory[part[-rank:]]).all(), name
+
+
+def test_small_blocks_of_a_gpu_are_waited_for_once(node, starting):
+    code = """
+field = adios.variable(io, "field", [64], [0], [1])
+engine = adios.open(io, WRITE)
+for step in range(2):
+    adios.begin(engine)
+    for place in range(64):
+        adios.call("set_selection", field, 1, [place], [1])
+        put(field, 63 - place, DEFERRED)
+    assert under_way() == 64 * step
+    step and adios.call("perform_puts", engine)
+    assert under_way() == 0
+    adios.call("end_step", engine)
+"""
+    with starting(node, code, count=64) as process:
+        finish_well(process)
+    for step in steps_of(watch(node)):
+        assert [array.item() for _, array in arrays_of(node, step)] == list(range(63, -1, -1))
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [{"Transport": "tcp"}, pytest.param({"Transport": "fabric", "FabricProvider": PROVIDER}, marks=NEEDS_LIBFABRIC)],
+    ids=["tcp", "fabric"],
+)
+def test_blocks_of_a_gpu_go_to_other_hosts_through_memory_of_this_one(node, starting, parameters):
+    code = IN_ORDER.replace("assert under_way() == (step in (1, 3))", "assert under_way() == 0")
+    with starting(node, code, **parameters) as process:
+        finish_well(process)
+    check_in_order(node)
+
+
+def test_memory_that_cannot_be_registered_is_copied_into_all_the_same(node, starting):
+    with starting(node, IN_ORDER, environment={"DEVICE_REGISTERS_NOTHING": "1"}) as process:
+        said = finish_well(process)
+    assert said.count("CUDA can't register") == 1
+    check_in_order(node)
+
+
+def test_a_block_that_is_under_way_when_its_node_dies_lands_on_the_next(faulty_nodes, starting, tmp_path):
+    nodes = faulty_nodes(2, 4 << 20)
+    code = IN_ORDER.replace("    assert under_way()", "    step == 1 and pause()\n    assert under_way()")
+    with starting(nodes, code, NodeLossTimeoutSecs="0.5") as process:
+        wait_for_file(tmp_path / "there")
+        nodes.kill("bb0")
+        (tmp_path / "go").touch()
+        finish_well(process)
+    shown = ask_once(nodes.nodes[1], "watch", stream="model", after=-1, change=-1, limit=10, extremes=True)
+    steps = steps_of(shown)
+    assert (shown["discarded"], [step.number for step in steps]) == ([], [1, 2, 3])
+    for step in steps:
+        found = {block.name: read_block(nodes.nodes[1].pool, block).ravel().tolist() for block in step.blocks}
+        assert found == {"field": [value * (step.number + 1) for value in range(24)], "host": list(range(24))}
+
+
+def test_extents_that_lie_elsewhere_than_before_are_registered_anew(small_node, starting):
+    """A consumer frees steps of blocks that grow, so that room is cut otherwise each time."""
+    code = """
+engine = adios.open(io, WRITE)
+for step in range(40):
+    points = 1000 + 517 * (step * 7 % 23)
+    field = adios.variable(io, f"field{step}", [points], [0], [points])
+    adios.begin(engine)
+    put(field, step, DEFERRED)
+    adios.call("end_step", engine)
+assert runtime.device_unregistered() == 0
+"""
+    consumer = Thread(target=free_steps, args=(small_node.nodes[0], "model", 40), daemon=True)
+    with starting(small_node, code, count=20_000) as process:
+        consumer.start()
+        finish_well(process)
+    consumer.join(PATIENCE_S)
+    assert not consumer.is_alive()
+
+
+def test_what_the_runtime_cannot_copy_is_refused_in_one_line(node, starting):
+    code = """
+field = adios.variable(io, "field", [13], [0], [13])
+engine = adios.open(io, WRITE)
+adios.begin(engine)
+put(field, 0, SYNC)
+"""
+    with starting(node, code) as process:
+        returncode, said = finish(process)
+    assert returncode == 1
+    assert "CUDA can't copy 104 bytes from the GPU's memory (error 201): Put them from the host's" in said
+
+
+def test_a_step_whose_copies_fail_under_way_is_not_committed(node, starting):
+    code = """
+field = adios.variable(io, "field", [17], [0], [17])
+engine = adios.open(io, WRITE)
+adios.begin(engine)
+put(field, 0, DEFERRED)
+adios.call("end_step", engine)
+"""
+    with starting(node, code) as process:
+        returncode, said = finish(process)
+    assert returncode == 1
+    assert "CUDA can't copy 136 bytes from the GPU's memory (error 700)" in said
+    assert watch(node)["steps"] == []
 
 
 REAL = """

@@ -1,8 +1,11 @@
-/* A stand-in for a GPU and its runtime: memory that crashes whoever reads it without the runtime.
- * With -DHIP it is called as AMD's library is, else as CUDA's driver. */
+/* A stand-in for a GPU and its runtime: memory that crashes whoever reads it without the runtime,
+ * whose work is done no sooner than someone waits for it, in the order that was asked for. It counts
+ * what is used wrongly. With -DHIP it is called as AMD's library is, else as CUDA's driver. */
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -10,11 +13,26 @@ enum
 {
     fine = 0,
     invalid_value = 1,
-    most = 1 << 20
+    out_of_context = 201,
+    illegal_address = 700,
+    registered_already = 712,
+    most = 1 << 20,
+    many = 1000
 };
 
 static char shadow[most]; /* what the device has */
 static char *device;      /* where the program sees it */
+static int wrong;
+
+static int is_wrong(const char *what)
+{
+    fprintf(stderr, "stand-in of a GPU: %s\n", what);
+    ++wrong;
+    return invalid_value;
+}
+
+/** What was used wrongly, and what is still open. */
+int device_wrong(void);
 
 static int is_ours(const void *memory)
 {
@@ -30,28 +48,222 @@ void *device_copy_of(const void *host, size_t bytes)
     return device;
 }
 
-static void *locked; /* the host's memory that the device writes itself */
-
-/** How much of the host's memory is locked. */
-int device_locks(void) { return locked != NULL; }
-
-static int lock(void *memory)
+/* What the program has queued on its default stream: what the device's memory becomes. */
+static struct
 {
-    if (locked != NULL)
-        return invalid_value;
-    locked = memory;
+    void *values;
+    size_t bytes;
+} works[many];
+static int queued, worked;
+
+/** Lets the device's memory become something else, when its default stream comes to that. */
+void device_becomes(const void *host, size_t bytes)
+{
+    works[queued].values = memcpy(malloc(bytes), host, bytes);
+    works[queued++].bytes = bytes;
+}
+
+static void work_until(int end)
+{
+    for (; worked < end; ++worked)
+        memcpy(shadow, works[worked].values, works[worked].bytes);
+}
+
+static struct range
+{
+    char *begin;
+    size_t bytes;
+} registered[many];
+static int locks;
+
+/** How much of the host's memory is registered. */
+int device_locks(void) { return locks; }
+
+static int has_registered(const char *begin, size_t bytes)
+{
+    for (int i = 0; i < locks; ++i)
+        if (registered[i].begin <= begin &&
+            begin + bytes <= registered[i].begin + registered[i].bytes)
+            return 1;
+    return 0;
+}
+
+struct stream
+{
+    int after; /* how much of the default stream's work its own comes after */
+};
+struct event
+{
+    int after, copies;
+};
+static struct copy
+{
+    char *target;
+    const char *source;
+    size_t pitch, row_bytes, rows;
+    int after;
+} copies[many];
+static int begun, done, streams, events, unregistered, failed;
+
+/** How many copies went to memory that isn't registered. */
+int device_unregistered(void) { return unregistered; }
+
+/** How many copies were begun. */
+int device_copies(void) { return begun; }
+
+/** How many of them are done. */
+int device_done(void) { return done; }
+
+int device_wrong(void) { return wrong + streams + events + locks; }
+
+static int is_inside(void);
+
+static int check(const char *what) { return is_inside() ? fine : is_wrong(what); }
+
+static int open_stream(void **stream, unsigned flags)
+{
+    if (flags != 1 || check("a stream of no context"))
+        return is_wrong("a stream that others wait for");
+    *stream = calloc(1, sizeof(struct stream));
+    ++streams;
     return fine;
 }
 
-static int unlock(void *memory)
+static void finish(int end)
 {
-    if (locked != memory)
-        return invalid_value;
-    locked = NULL;
+    for (; done < end; ++done)
+    {
+        const struct copy *copy = &copies[done];
+        work_until(copy->after);
+        for (size_t row = 0; row < copy->rows; ++row)
+            memcpy(copy->target + row * copy->row_bytes, copy->source + row * copy->pitch,
+                   copy->row_bytes);
+        failed = failed || copy->row_bytes * copy->rows == 8 * 17; /* a size at which it fails */
+    }
+}
+
+static int close_stream(void *stream)
+{
+    if (done < begun)
+        return is_wrong("a stream is closed while it copies");
+    free(stream);
+    --streams;
     return fine;
+}
+
+static int wait_for_stream(void *stream)
+{
+    (void)stream;
+    finish(begun);
+    return failed ? illegal_address : fine;
+}
+
+static int open_event(void **event, unsigned flags)
+{
+    if (flags != 2 || check("an event of no context"))
+        return is_wrong("an event that takes times");
+    *event = calloc(1, sizeof(struct event));
+    ++events;
+    return fine;
+}
+
+static int close_event(void *event)
+{
+    free(event);
+    --events;
+    return fine;
+}
+
+static int record(struct event *event, const struct stream *stream)
+{
+    event->after = stream ? stream->after : queued;
+    event->copies = stream ? begun : 0;
+    return check("an event in no context");
+}
+
+static int let_wait(struct stream *stream, const struct event *event, unsigned flags)
+{
+    stream->after = event->after > stream->after ? event->after : stream->after;
+    return flags ? is_wrong("flags of a wait") : fine;
+}
+
+static int wait_for_event(const struct event *event)
+{
+    finish(event->copies);
+    return failed ? illegal_address : fine;
+}
+
+static int copy_rows(void *target, const void *source, size_t pitch, size_t row_bytes, size_t rows,
+                     const struct stream *stream)
+{
+    if (!is_ours(source) || check("a copy in no context"))
+        return invalid_value;
+    if (row_bytes * rows == 8 * 13) /* another one */
+        return out_of_context;
+    if (stream == NULL)
+        return is_wrong("a copy on the program's own stream");
+    if (!has_registered(target, row_bytes * rows))
+        ++unregistered;
+    const struct copy copy = {target, shadow + ((const char *)source - device), pitch, row_bytes,
+                              rows,   stream->after};
+    copies[begun++] = copy;
+    return fine;
+}
+
+static int lock(char *memory, size_t bytes, unsigned flags)
+{
+    if (flags != 1 || bytes == 0 || (uintptr_t)memory % 16 != 0 || check("memory of no context"))
+        return is_wrong("memory that is registered for one context");
+    if (getenv("DEVICE_REGISTERS_NOTHING"))
+        return invalid_value;
+    for (int i = 0; i < locks; ++i)
+        if (memory < registered[i].begin + registered[i].bytes &&
+            registered[i].begin < memory + bytes)
+            return is_wrong("memory is registered twice"), registered_already;
+    registered[locks].begin = memory;
+    registered[locks++].bytes = bytes;
+    return fine;
+}
+
+static int unlock(char *memory)
+{
+    for (int i = 0; i < locks; ++i)
+        if (registered[i].begin == memory)
+        {
+            const uintptr_t page = (uintptr_t)memory / 4096 * 4096;
+            if (msync((void *)page, registered[i].bytes, MS_ASYNC) != 0)
+                return is_wrong("memory is unregistered when it is gone");
+            for (int at = done; at < begun; ++at)
+                if (copies[at].target >= memory && copies[at].target < memory + registered[i].bytes)
+                    return is_wrong("memory is unregistered while it is written");
+            registered[i] = registered[--locks];
+            return check("memory of no context");
+        }
+    return is_wrong("memory is unregistered that isn't registered");
 }
 
 #ifdef HIP
+
+enum
+{
+    memory_is_on = 3
+};
+static int current, last_error = fine;
+
+static int is_inside(void) { return current == memory_is_on; }
+static int told(int status) { return status ? last_error = status : fine; }
+
+int hipGetDevice(int *number)
+{
+    *number = current;
+    return fine;
+}
+
+int hipSetDevice(int number)
+{
+    current = number;
+    return fine;
+}
 
 struct attributes
 {
@@ -61,32 +273,16 @@ struct attributes
     unsigned flags;
 };
 
-static int last_error = fine;
-
 int hipPointerGetAttributes(struct attributes *found, const void *memory)
 {
     if (!is_ours(memory))
-        return last_error = invalid_value;
+        return told(invalid_value);
     memset(found, 0, sizeof(*found));
     found->type = 2;
+    found->device = memory_is_on;
     found->device_pointer = (void *)memory;
     return fine;
 }
-
-int hipMemcpy(void *target, const void *source, size_t bytes, int kind)
-{
-    if (!is_ours(source) || kind != 2)
-        return last_error = invalid_value;
-    memcpy(target, shadow + ((const char *)source - device), bytes);
-    return fine;
-}
-
-int hipHostRegister(void *memory, size_t bytes, unsigned flags)
-{
-    return bytes > 0 && flags == 1 ? lock(memory) : invalid_value;
-}
-
-int hipHostUnregister(void *memory) { return unlock(memory); }
 
 int hipPeekAtLastError(void) { return last_error; }
 
@@ -97,47 +293,118 @@ int hipGetLastError(void)
     return error;
 }
 
+int hipMemcpyDtoHAsync(void *target, void *source, size_t bytes, void *stream)
+{
+    return told(copy_rows(target, source, bytes, bytes, 1, stream));
+}
+
+int hipMemcpy2DAsync(void *target, size_t target_pitch, const void *source, size_t pitch,
+                     size_t row_bytes, size_t rows, int kind, void *stream)
+{
+    if (kind != 2 || target_pitch != row_bytes)
+        return is_wrong("rows that don't come together in the host's memory");
+    return told(copy_rows(target, source, pitch, row_bytes, rows, stream));
+}
+
+int hipStreamCreateWithFlags(void **stream, unsigned flags) { return open_stream(stream, flags); }
+int hipStreamDestroy(void *stream) { return close_stream(stream); }
+int hipStreamSynchronize(void *stream) { return told(wait_for_stream(stream)); }
+int hipStreamWaitEvent(void *stream, void *event, unsigned flags)
+{
+    return let_wait(stream, event, flags);
+}
+int hipEventCreateWithFlags(void **event, unsigned flags) { return open_event(event, flags); }
+int hipEventDestroy(void *event) { return close_event(event); }
+int hipEventRecord(void *event, void *stream) { return record(event, stream); }
+int hipEventSynchronize(void *event) { return told(wait_for_event(event)); }
+int hipHostRegister(void *memory, size_t bytes, unsigned flags)
+{
+    return told(lock(memory, bytes, flags));
+}
+int hipHostUnregister(void *memory) { return told(unlock(memory)); }
+
 #else
 
 static int in_context = 0;
 
+static int is_inside(void) { return in_context; }
+
 int cuPointerGetAttribute(void *value, int attribute, uintptr_t address)
 {
-    if (!is_ours((void *)address) && (void *)address != locked)
+    if (!is_ours((void *)address))
         return invalid_value;
     if (attribute == 1)
         *(void **)value = &in_context;
     else
-        *(unsigned *)value = attribute == 2 ? (is_ours((void *)address) ? 2 : 1) : 0;
+        *(unsigned *)value = attribute == 2 ? 2 : 0;
+    return fine;
+}
+
+int cuCtxGetCurrent(void **context)
+{
+    *context = in_context ? &in_context : NULL;
     return fine;
 }
 
 int cuCtxPushCurrent_v2(void *context)
 {
-    in_context = context == &in_context;
-    return in_context ? fine : invalid_value;
+    if (context != &in_context)
+        return invalid_value;
+    ++in_context;
+    return fine;
 }
 
 int cuCtxPopCurrent_v2(void **context)
 {
     *context = &in_context;
-    in_context = 0;
+    --in_context;
     return fine;
 }
 
+struct side
+{
+    size_t x, y;
+    int type;
+    void *host;
+    uintptr_t device;
+    void *array;
+    size_t pitch;
+};
+struct rows
+{
+    struct side source, target;
+    size_t row_bytes, count;
+};
+
+int cuMemcpy2DAsync_v2(const struct rows *rows, void *stream)
+{
+    if (rows->source.type != 2 || rows->target.type != 1 || rows->target.pitch != rows->row_bytes ||
+        rows->source.x || rows->source.y || rows->target.x || rows->target.y)
+        return is_wrong("rows that don't come together in the host's memory");
+    return copy_rows(rows->target.host, (void *)rows->source.device, rows->source.pitch,
+                     rows->row_bytes, rows->count, stream);
+}
+
+int cuMemcpyDtoHAsync_v2(void *target, uintptr_t source, size_t bytes, void *stream)
+{
+    return copy_rows(target, (void *)source, bytes, bytes, 1, stream);
+}
+
+int cuStreamCreate(void **stream, unsigned flags) { return open_stream(stream, flags); }
+int cuStreamDestroy_v2(void *stream) { return close_stream(stream); }
+int cuStreamSynchronize(void *stream) { return wait_for_stream(stream); }
+int cuStreamWaitEvent(void *stream, void *event, unsigned flags)
+{
+    return let_wait(stream, event, flags);
+}
+int cuEventCreate(void **event, unsigned flags) { return open_event(event, flags); }
+int cuEventDestroy_v2(void *event) { return close_event(event); }
+int cuEventRecord(void *event, void *stream) { return record(event, stream); }
+int cuEventSynchronize(void *event) { return wait_for_event(event); }
 int cuMemHostRegister_v2(void *memory, size_t bytes, unsigned flags)
 {
-    return in_context && bytes > 0 && flags == 1 ? lock(memory) : invalid_value;
+    return lock(memory, bytes, flags);
 }
-
-int cuMemHostUnregister(void *memory) { return in_context ? unlock(memory) : invalid_value; }
-
-int cuMemcpyDtoH_v2(void *target, uintptr_t source, size_t bytes)
-{
-    if (!in_context || bytes == 8 * 13) /* a size at which it fails */
-        return 201;
-    memcpy(target, shadow + ((char *)source - device), bytes);
-    return fine;
-}
+int cuMemHostUnregister(void *memory) { return unlock(memory); }
 
 #endif

@@ -3,12 +3,16 @@
 import os
 import resource
 from collections.abc import Sequence
+from pathlib import Path
 
 from bbflow.errors import NodeError
 from bbflow.landing.fabric import providers
 from bbflow.net.contact import NodeAddress
 from bbflow.run.checks.finding import FINE, NOTE, Finding
 from bbflow.units import format_bytes
+
+GPU_DEVICES = "/dev/nvidiactl", "/dev/kfd"
+"""Where NVIDIA's and AMD's drivers show."""
 
 
 def check_transport(nodes: Sequence[NodeAddress]) -> list[Finding]:
@@ -22,7 +26,7 @@ def check_transport(nodes: Sequence[NodeAddress]) -> list[Finding]:
     here = os.uname().nodename
     own = [node.name for node in nodes if node.host == here]
     others = [node for node in nodes if node.host != here]
-    found = [Finding(FINE, "transport", f"{_named(own)}shared memory")] if own or not nodes else []
+    found = [Finding(FINE, "transport", f"{_named(own)}shared memory{_of_gpus()}")] if own or not nodes else []
     if deaf := [node.name for node in others if not node.tcp]:
         found.append(Finding(NOTE, "transport", f"{_named(deaf)}not from this host: start them with --listen ADDRESS"))
     if plain := [node.name for node in others if node.tcp]:
@@ -42,6 +46,12 @@ def _over_network(names: list[str], with_tls: list[str]) -> Finding:
     if with_tls:
         text += f"; TCP to those with TLS ({', '.join(with_tls)})"
     return Finding(FINE, "transport", text)
+
+
+def _of_gpus() -> str:
+    if not any(Path(device).exists() for device in GPU_DEVICES):
+        return ""
+    return f"; each extent that a GPU writes is registered with its driver ({_lockable()})"
 
 
 def _lockable() -> str:

@@ -1,0 +1,87 @@
+#pragma once
+
+#include "Arena.h"
+#include "Pool.h"
+#include "RegisteredMemory.h"
+#include "Scan.h"
+
+#include <list>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace bbflow
+{
+
+/** Rows of a GPU's memory, as far from each other. */
+struct DeviceRows
+{
+    const char *First;
+    size_t RowBytes;
+    size_t Count;
+    size_t Pitch;
+};
+
+/** Whether memory is a GPU's, where the CPU can't read it. */
+inline bool IsOnDevice(const void *memory) { return GpuRuntime::Of(memory) != nullptr; }
+
+/** Copies of a GPU's memory that are under way into the host's. They go on streams of their own,
+ * after all that the program had queued on its default stream (that of the process) and those that
+ * wait for it. */
+class DeviceQueue
+{
+public:
+    DeviceQueue() = default;
+    /** Waits for all. */
+    ~DeviceQueue();
+    DeviceQueue(const DeviceQueue &) = delete;
+    DeviceQueue &operator=(const DeviceQueue &) = delete;
+
+    /** Begins to copy a block to its place in a pool.
+     *  @param extent in which the place lies
+     *  @param look sees the bytes when they are there; it lives until Finish
+     *  @throws std::runtime_error if the runtime can't: nothing writes there any more then */
+    void Copy(const std::vector<DeviceRows> &block, Pool &pool, const Arena::Place &extent,
+              size_t offset, Scan &look);
+
+    /** Gives a copy in the host's memory, which lasts until the next. Takes and throws what Copy
+     *  does. */
+    const char *Read(const std::vector<DeviceRows> &block);
+
+    /** Returns when all is there.
+     *  @throws std::runtime_error if something didn't come, then and from then on */
+    void Finish();
+
+private:
+    struct Line
+    {
+        std::shared_ptr<const GpuRuntime> Runtime;
+        void *Home;
+        void *Stream;
+        /** The last of the program's work that copies come after. */
+        void *Before;
+    };
+    struct Copying
+    {
+        const Line *On;
+        void *Event;
+        const char *Begin;
+        size_t Bytes;
+        std::shared_ptr<const RegisteredMemory> Registered;
+        Scan *Look;
+    };
+    std::list<Line> m_Lines;
+    std::vector<Copying> m_Copying;
+    std::string m_Failure;
+    /** Where blocks wait that don't go into a pool of this host. */
+    std::unique_ptr<char[]> m_Memory;
+    std::shared_ptr<const RegisteredMemory> m_Registered;
+
+    const Line &LineOf(const std::vector<DeviceRows> &block);
+    void Copy(const Line &line, const std::vector<DeviceRows> &block, char *target,
+              std::shared_ptr<const RegisteredMemory> registered, Scan &look);
+    static int Begin(const Line &line, char *target, const std::vector<DeviceRows> &block,
+                     void *event);
+};
+
+} // end namespace bbflow
