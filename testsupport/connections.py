@@ -4,15 +4,17 @@ import ctypes
 import os
 import socket
 
+C = ctypes.CDLL(None, use_errno=True)
 PIDFD_GETFD = 438  # of all Linux; Python has no name for it
+NOBODY = bytes(16)  # an address of no family: who connects to that resets its connection
 
 
 def break_connections(process, spared_port=None):
-    """Shut a child's TCP connections down, but for those to a port, as a network does that fails; return how many."""
+    """Reset a child's TCP connections, but for those to a port, as a network does that fails; return how many."""
     broken = 0
     whole = os.pidfd_open(process.pid)
     for name in os.listdir(f"/proc/{process.pid}/fd"):
-        own = ctypes.CDLL(None, use_errno=True).syscall(PIDFD_GETFD, whole, int(name), 0)
+        own = C.syscall(PIDFD_GETFD, whole, int(name), 0)
         if own < 0:
             continue  # it has been closed since
         if not os.readlink(f"/proc/self/fd/{own}").startswith("socket:"):
@@ -22,8 +24,7 @@ def break_connections(process, spared_port=None):
             try:
                 is_other = connection.family in (socket.AF_INET, socket.AF_INET6)
                 if is_other and connection.getpeername()[1] != spared_port:
-                    connection.shutdown(socket.SHUT_RDWR)
-                    broken += 1
+                    broken += C.connect(own, NOBODY, len(NOBODY)) == 0
             except OSError:
                 continue  # it listens, or the other side was first
     os.close(whole)
