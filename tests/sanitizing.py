@@ -33,7 +33,8 @@ OPTIONS = {
     # Python forks while it has threads.
     "TSAN_OPTIONS": "die_after_fork=0:suppressions={suppressions}:log_path={reports}/thread",
 }
-ENGINE = ("types", "order", "patterns", "room", "offers", "spill", "takeover", "tcp", "tls", "fabric", "ranks")
+LANDING = ("room", "offers", "spill", "takeover", "tcp", "tls", "fabric", "devices")
+ENGINE = ("types", "order", "patterns", *LANDING, "ranks")
 KERNELS = ("fold", "histogram", "percentiles", "extreme_times", "shape")
 TESTS = {
     "mount": ["tests/mount"],
