@@ -26,7 +26,7 @@ def page():
 
 
 def _linked(name):
-    return f"[{name}](#{name.replace('_', '-')})"
+    return f"[{name}](#{name})"
 
 
 def _section(name, cls):
