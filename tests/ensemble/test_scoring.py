@@ -429,6 +429,21 @@ def test_a_reference_s_times_in_a_span_are_averaged_for_means_alone(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:Consolidated metadata")
+def test_a_reference_of_uneven_times_counts_when_each_span_has_one(tmp_path):
+    grid = CommonGrid(member="1", units="days since 2001-01-01", calendar="standard", fields={}, coordinates={})
+    target = Grid(("lat", "lon"), (3, 4), {"lat": LATITUDES, "lon": LONGITUDES}, {})
+    begin, end = (grid.instant(number, grid.clock) for number in (1.0, 2.0))
+    for name, hours in (("uneven", [0, 6, 18, 24, 30, 42, 48, 54, 66]), ("daily", [7, 32, 59])):
+        path = Path(stored(tmp_path / f"{name}.zarr", np.ones((len(hours), 3, 4)), hours=hours))
+        reference = ScoreReference(path, "tas", grid, target, units="K", remap="", averages=True)
+        if name == "daily":
+            np.testing.assert_array_equal(reference.at(begin, end), 1)
+        else:
+            with pytest.raises(ConfigError, match="3 times of the span .*, of 4: .* make one time for each span"):
+                reference.at(begin, end)
+
+
+@pytest.mark.filterwarnings("ignore:Consolidated metadata")
 def test_a_reference_of_months_covers_months_and_years_and_a_gap_covers_none(tmp_path):
     dates = np.arange("2001-01", "2003-07", dtype="datetime64[M]").astype("datetime64[h]")
     hours = (dates + np.timedelta64(15 * 24, "h") - np.datetime64("2001-01-01T00", "h")).astype(int)
@@ -464,6 +479,11 @@ def test_scores_that_cannot_be_are_refused(tmp_path, scores, message):
 def test_what_goes_by_the_times_of_steps_is_refused_across_members(tmp_path, item):
     with pytest.raises(ConfigError, match="means nothing across members"):
         analysis_in(tmp_path, 2, {"tas": {"operators": [item]}})
+
+
+def test_modes_of_fields_are_refused_across_members_and_it_is_said_where_they_are(tmp_path):
+    with pytest.raises(ConfigError, match="'eof' is of one member's whole fields: give it to that member's own"):
+        analysis_in(tmp_path, 2, {"tas": {"operators": [{"eof": {"modes": 2}}]}})
 
 
 @pytest.mark.parametrize("name", ["beyond_base", "wet_beyond_base", "base_percentile"])

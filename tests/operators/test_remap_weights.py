@@ -160,6 +160,8 @@ def test_weights_of_another_method_are_refused(tmp_path):
     ("remapnn", {"map_method": "Bilinear remapping", "ESMF_regrid_method": "Nearest source to destination"}),
     ("remapbil", {"map_method": "Bilinear remapping", "ESMF_regrid_method": "Higher-order Patch"}),
     ("remapcon", {"map_method": "Conservative remapping", "ESMF_regrid_method": "Second-order Conservative"}),
+    ("remapcon", {"map_method": "Conservative remapping, second order"}),
+    ("remapcon", {"map_method": "Conservative remapping", "remap_order": 2}),
 ])  # fmt: skip
 def test_methods_are_known_by_what_cdo_and_esmf_write_of_them(tmp_path, word, attributes):
     path = written(tmp_path / "weights.nc", esmf(), **attributes)

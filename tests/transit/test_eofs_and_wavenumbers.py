@@ -99,6 +99,7 @@ def test_modes_and_wavenumbers_are_those_of_the_whole_field(tmp_path, size, node
     [
         ({"space": [{"box": {"lon": [0, 90]}}, {"wavenumbers": "lon"}], "operators": ["mean"]}, "don't go around"),
         ({"space": {"wavenumbers": {"over": "lon", "most": 7}}, "operators": ["mean"]}, "none beyond 6"),
+        ({"space": {"wavenumbers": "lat"}, "operators": ["mean"]}, "'lat' doesn't go around"),
     ],
 )  # fmt: skip
 def test_what_has_no_wavenumbers_is_refused(tmp_path, operators, message):

@@ -15,7 +15,7 @@ import numpy as np
 from bbflow.errors import ConfigError
 from bbflow.operators.space.cells import cells_of
 from bbflow.operators.space.columns import Column
-from bbflow.operators.space.grid import LAT, LON, Grid, area_weights
+from bbflow.operators.space.grid import LAT, LEVEL, LON, Grid, area_weights
 from bbflow.operators.space.moves import Cumulate, Gather, SpacePercentile, Wavenumbers, Whole
 from bbflow.operators.space.placement import Local, Placement
 from bbflow.operators.space.weights import Weights
@@ -272,6 +272,8 @@ def _areas(grid: Grid) -> Array | None:
 def _waves(move: Wavenumbers, grid: Grid, axes: tuple[int, ...]) -> WaveVariances:
     (axis,) = axes
     size = grid.shape[axis]
+    if grid.kind(axis) in (LAT, LEVEL) or grid.auxiliary_shapes(LAT) & {(size,)} or grid.dims[axis] == grid.healpix:
+        raise ConfigError(f"wavenumbers: {grid.dims[axis]!r} doesn't go around: take longitudes")
     if grid.kind(axis) == LON:
         turned = np.unwrap(np.asarray(grid.coordinate(axis), "f8"), period=360)
         # By place, not by distance: one point too many of 1,441 changes each distance by a thousandth only.

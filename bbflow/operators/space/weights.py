@@ -181,7 +181,7 @@ def weights_bytes(path: Path, method: str = "") -> tuple[int, int]:
         If it can't be read, isn't such a file, or is of another method, as far as its header tells.
     """
     lengths, attributes = header_of(*version_of(path, WHAT))
-    check_method(_name(path), _method(attributes), method)
+    check_method(_name(path), (_method if "num_links" in lengths else _method_of_esmf)(attributes), method)
     links = next((lengths[name] for name in ("num_links", "n_s") if name in lengths), None)
     if links is None:
         raise ConfigError(f"{path} has no weights: neither num_links (SCRIP, CDO) nor n_s (ESMF and others) in it")
@@ -236,8 +236,7 @@ def _needs(weights: Weights) -> Array:
 def _esmf(name: str, data: "xr.Dataset") -> Weights:
     """Read what ESMF_RegridWeightGen, TempestRemap and E3SM's tools write, or xESMF, which leaves the grids out."""
     links = _links(name, data, "col", "row", _numbers(name, data, "S"))
-    # Where there is one weight for each link, gradients are in it, as ESMF's of the second order have them.
-    method = {"con2": "con", "bic": ""}.get(own := _method(data.attrs), own)
+    method = _method_of_esmf(data.attrs)
     if not {"n_a", "n_b"} <= set(data.sizes):
         sizes = tuple(int(places.max(initial=-1)) + 1 for places in links[:2])
         return sparse(name, method, (None, None), (sizes[0], sizes[1]), links)
@@ -263,6 +262,11 @@ def _method(attributes: Mapping[str, Any]) -> str:
     words = str(attributes.get("ESMF_regrid_method") or attributes.get("map_method", "")).lower()
     method = next((method for method, known in METHODS.items() if any(word in words for word in known)), "")
     return "con2" if method == "con" and attributes.get("remap_order") == 2 else method
+
+
+def _method_of_esmf(attributes: Mapping[str, Any]) -> str:
+    """Return it of files with one weight for each link, which has gradients in it, as ESMF's of the second order."""
+    return {"con2": "con", "bic": ""}.get(own := _method(attributes), own)
 
 
 def _has(name: str, data: "xr.Dataset", *wanted: str) -> bool:
