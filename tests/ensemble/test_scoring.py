@@ -439,7 +439,7 @@ def test_a_reference_of_uneven_times_counts_when_each_span_has_one(tmp_path):
         if name == "daily":
             np.testing.assert_array_equal(reference.at(begin, end), 1)
         else:
-            with pytest.raises(ConfigError, match="3 times of the span .*, of 4: .* make one time for each span"):
+            with pytest.raises(ConfigError, match=r"3 times of the span .*, of 4: .* make one time for each span"):
                 reference.at(begin, end)
 
 

@@ -67,6 +67,67 @@ def test_a_mesh_of_ugrid_tells_where_its_parts_are(tmp_path, location):
     np.testing.assert_allclose(results.coarse_run_mean[0].sel(coarse_lon=90)[-1], field[:, nearest].mean(), rtol=1e-12)
 
 
+def quadrangles_and_halves():
+    """A globe of quadrangles, every third one of which is cut in two: where nodes are, and which of them faces join."""
+    lat, lon = (own.reshape(-1) for own in np.meshgrid(np.linspace(-80, 80, 9), np.arange(12) * 30.0, indexing="ij"))
+    faces = []
+    for row in range(8):
+        for column in range(12):
+            west, east = row * 12 + column, row * 12 + (column + 1) % 12
+            around = [west, east, east + 12, west + 12]
+            faces += [around] if (row + column) % 3 else [[*around[:3], -1], [around[0], *around[2:], -1]]
+    return lat, lon, np.array(faces)
+
+
+def of_mesh(folder, told, joined, coordinates, first=0):
+    """Statistics of a field on the faces of a mesh."""
+    lat, lon, faces = quadrangles_and_halves()
+    corner_lat, corner_lon = (np.where(faces >= 0, own[faces], np.nan) for own in (lat, lon))
+    field = np.random.default_rng(3).normal(280, 10, (4, len(faces)))
+    numbers = np.where(faces >= 0, faces + first, -99).astype("i4")
+    steady = {"node_x": lon, "node_y": lat, "joins": numbers if joined[0] == "nFace" else numbers.T.copy()}
+    attributes = {
+        "time/units": "days since 2000-01-01", "t/mesh": "mesh", "t/location": "face", "mesh/cf_role": "mesh_topology",
+        "mesh/node_coordinates": "node_x node_y", "mesh/face_node_connectivity": "joins", "joins/_FillValue": -99,
+        **{f"joins/{key}": value for key, value in told.items()}, "joins/_ARRAY_DIMENSIONS": joined,
+        "t/_ARRAY_DIMENSIONS": ["nFace"], "node_x/units": "degrees_east", "node_y/units": "degrees_north",
+        **{f"{name}/_ARRAY_DIMENSIONS": ["nNode"] for name in ("node_x", "node_y")},
+    }  # fmt: skip
+    if coordinates:
+        steady |= {"face_x": np.nanmean(corner_lon, 1), "face_y": np.nanmean(corner_lat, 1)}
+        attributes |= {"mesh/face_coordinates": "face_x face_y", "face_x/units": "degrees_east"}
+        attributes |= {"face_y/units": "degrees_north"}
+        attributes |= {f"{name}/_ARRAY_DIMENSIONS": ["nFace"] for name in ("face_x", "face_y")}
+    store(folder, {"t": field} | steady, np.arange(4.0), attributes, steady=tuple(steady))
+    operators = {
+        "mean": {"of": "t", "space": "fldmean", "operators": ["mean"]},
+        "north": {"of": "t", "space": [{"box": {"lat": [25, 90]}}, "fldmean"], "operators": ["mean"]},
+        "coarse": {"of": "t", "space": {"remapcon": "r8x4"}, "operators": ["mean"]},
+    }
+    return field, corner_lat, corner_lon, analyse(folder, {"operators": operators, "windows": ["run"]}, ranks=2)
+
+
+@pytest.mark.parametrize(
+    ("told", "joined", "coordinates"),
+    [({}, ["nFace", "corner"], True), ({"start_index": 1}, ["corner", "nFace"], False)],
+)
+def test_the_faces_of_a_mesh_have_the_areas_and_places_that_its_nodes_tell(tmp_path, told, joined, coordinates):
+    field, lat, lon, results = of_mesh(tmp_path / "s", told, joined, coordinates, told.get("start_index", 0))
+    areas = polygons(lat, lon)
+    np.testing.assert_allclose(results.mean_run_mean, [(field * areas).sum() / areas.sum() / 4], rtol=1e-12)
+    north = np.nanmean(lat, 1) > 25
+    expected = (field * areas)[:, north].sum() / areas[north].sum() / 4
+    np.testing.assert_allclose(results.north_run_mean, [expected], rtol=1e-12)
+    coarse = results.coarse_run_mean[0].weighted(np.cos(np.deg2rad(results.coarse_lat)))
+    assert np.isfinite(results.coarse_run_mean).all()
+    np.testing.assert_allclose(coarse.mean(), (field * areas).sum() / areas.sum() / 4, rtol=2e-3)
+
+
+def test_a_mesh_that_joins_nodes_which_are_not_there_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="'joins' joins nodes 0 to 107, but the mesh 'mesh' has 108 from 1 on"):
+        of_mesh(tmp_path / "s", {"start_index": 1}, ["nFace", "corner"], True)
+
+
 def haversine(lat, lon, north, east):
     """What grows with the distance from a point."""
     one, other = np.deg2rad(lat), np.deg2rad(north)

@@ -15,6 +15,7 @@ from bbflow.operators.space.columns import Column
 from bbflow.operators.space.levels import MISSING
 from bbflow.operators.space.placement import Placement
 from bbflow.operators.space.regridding import place_space
+from bbflow.operators.space.ugrid import mesh_places
 from bbflow.operators.steps import Array
 from bbflow.stream.cf import PACKING, Encoding, StreamAttributes
 from bbflow.stream.records import Block, BlockForm
@@ -211,11 +212,14 @@ def _place(diagnostic: Diagnostic, arrays: StreamArrays, attributes: StreamAttri
     bounds = [str(attributes.of(name).get("bounds", "")) for name in located]
     wanted = [*(name for own in located for name in (own, f"{own}_bnds", f"{own}_bounds")), *bounds]
     coordinates = {name: _along(dims, name, arrays, attributes) for name in wanted if arrays.is_field(name)}
-    described: dict[str, dict[str, Any]] = {
+    described: dict[str, Mapping[str, Any]] = {
         name: attributes.of(name)
         for name in (*coordinates, *dims, *diagnostic.space.of_columns, *attributes.having("formula_terms"))
     }
     used.update(coordinates.keys() & set(located))
+    mesh_coordinates, mesh_told = _of_mesh(like.name, dims, arrays, attributes, used)
+    coordinates |= {name: values for name, values in mesh_coordinates.items() if name not in coordinates}
+    described |= mesh_told
 
     def variables(name: str) -> Array:
         found = _along(dims, name, arrays, attributes)
@@ -226,6 +230,23 @@ def _place(diagnostic: Diagnostic, arrays: StreamArrays, attributes: StreamAttri
     if placement.column is not None:
         _check_reach(placement.column, arrays, attributes)
     return placement
+
+
+def _of_mesh(
+    variable: str, dims: Sequence[str], arrays: StreamArrays, attributes: StreamAttributes, used: set[str]
+) -> tuple[dict[str, Array], dict[str, Mapping[str, Any]]]:
+    """Return what a mesh of UGRID tells of where a variable's points are, with attributes; see `mesh_places`."""
+
+    def values(name: str) -> Array | None:
+        if not arrays.is_field(name):
+            return None
+        used.add(name)
+        found, told = _meant(name, arrays, attributes), attributes.told_dimensions(name)
+        is_turned = found.ndim == len(told) == 2 and told[1] in dims and told[0] not in dims
+        return found.T if is_turned else found
+
+    own = attributes.of(variable)
+    return mesh_places(attributes.of, own, values) if {"mesh", "location"} <= own.keys() else ({}, {})
 
 
 def _check_reach(column: Column, arrays: StreamArrays, attributes: StreamAttributes) -> None:
