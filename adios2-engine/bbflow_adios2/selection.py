@@ -20,6 +20,7 @@ PARAMETERS = (
     "Transport",
     "FabricProvider",
     "FabricChecks",
+    "GpuStream",
     "QueueFullPolicy",
     "SpillDirectory",
     "OpenTimeoutSecs",

@@ -56,7 +56,8 @@ const DeviceQueue::Line &DeviceQueue::LineOf(const std::vector<DeviceRows> &bloc
     const std::shared_ptr<const GpuRuntime> runtime = GpuRuntime::Of(memory);
     if (!runtime)
     {
-        throw std::runtime_error("bbflow: memory is a GPU's no more: it must be there until EndStep");
+        throw std::runtime_error(
+            "bbflow: memory is a GPU's no more: it must be there until EndStep");
     }
     void *const home = runtime->HomeOf(memory);
     const auto isIt = [&](const Line &line)
@@ -83,11 +84,10 @@ const DeviceQueue::Line &DeviceQueue::LineOf(const std::vector<DeviceRows> &bloc
 }
 
 int DeviceQueue::Begin(const Line &line, char *target, const std::vector<DeviceRows> &block,
-                       void *event)
+                       void *event) const
 {
     const GpuRuntime &runtime = *line.Runtime;
-    void *const programs = nullptr; // its default stream, which waits for those that it made
-    int status = runtime.Record(line.Before, programs);
+    int status = runtime.Record(line.Before, m_Programs);
     status = status == Fine ? runtime.LetWait(line.Stream, line.Before, 0) : status;
     for (const DeviceRows &rows : block)
     {
@@ -103,8 +103,8 @@ int DeviceQueue::Begin(const Line &line, char *target, const std::vector<DeviceR
     return status == Fine ? runtime.Record(event, line.Stream) : status;
 }
 
-void DeviceQueue::Copy(const std::vector<DeviceRows> &block, Pool &pool,
-                       const Arena::Place &extent, const size_t offset, Scan &look)
+void DeviceQueue::Copy(const std::vector<DeviceRows> &block, Pool &pool, const Arena::Place &extent,
+                       const size_t offset, Scan &look)
 {
     const Line &line = LineOf(block);
     Copy(line, block, pool.At(offset),
@@ -143,8 +143,8 @@ const char *DeviceQueue::Read(const std::vector<DeviceRows> &block)
     {
         m_Registered.reset();
         m_Memory.reset(new char[bytes]);
-        m_Registered =
-            std::make_shared<const RegisteredMemory>(line.Runtime, line.Home, m_Memory.get(), bytes);
+        m_Registered = std::make_shared<const RegisteredMemory>(line.Runtime, line.Home,
+                                                                m_Memory.get(), bytes);
     }
     Copy(line, block, m_Memory.get(), m_Registered, unseen);
     Finish();

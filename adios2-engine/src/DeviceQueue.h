@@ -26,12 +26,13 @@ struct DeviceRows
 inline bool IsOnDevice(const void *memory) { return GpuRuntime::Of(memory) != nullptr; }
 
 /** Copies of a GPU's memory that are under way into the host's. They go on streams of their own,
- * after all that the program had queued on its default stream (that of the process) and those that
- * wait for it. */
+ * after all that the program had queued: on a stream that it names, else on its default one (that
+ * of the process) and those that wait for it. */
 class DeviceQueue
 {
 public:
-    DeviceQueue() = default;
+    /** @param programs stream on which the program fills its memory; null: its default one */
+    explicit DeviceQueue(void *programs) : m_Programs(programs) {}
     /** Waits for all. */
     ~DeviceQueue();
     DeviceQueue(const DeviceQueue &) = delete;
@@ -70,6 +71,7 @@ private:
         std::shared_ptr<const RegisteredMemory> Registered;
         Scan *Look;
     };
+    void *const m_Programs;
     std::list<Line> m_Lines;
     std::vector<Copying> m_Copying;
     std::string m_Failure;
@@ -80,8 +82,8 @@ private:
     const Line &LineOf(const std::vector<DeviceRows> &block);
     void Copy(const Line &line, const std::vector<DeviceRows> &block, char *target,
               std::shared_ptr<const RegisteredMemory> registered, Scan &look);
-    static int Begin(const Line &line, char *target, const std::vector<DeviceRows> &block,
-                     void *event);
+    int Begin(const Line &line, char *target, const std::vector<DeviceRows> &block,
+              void *event) const;
 };
 
 } // end namespace bbflow

@@ -53,11 +53,10 @@ class Cuda final : public GpuRuntime
 {
 public:
     explicit Cuda(void *library)
-    : GpuRuntime(library,
-                 {"cuMemcpyDtoHAsync_v2", "cuStreamCreate", "cuStreamDestroy_v2",
-                  "cuStreamSynchronize", "cuStreamWaitEvent", "cuEventCreate", "cuEventDestroy_v2",
-                  "cuEventRecord", "cuEventSynchronize", "cuMemHostRegister_v2",
-                  "cuMemHostUnregister"})
+    : GpuRuntime(library, {"cuMemcpyDtoHAsync_v2", "cuStreamCreate", "cuStreamDestroy_v2",
+                           "cuStreamSynchronize", "cuStreamWaitEvent", "cuEventCreate",
+                           "cuEventDestroy_v2", "cuEventRecord", "cuEventSynchronize",
+                           "cuMemHostRegister_v2", "cuMemHostUnregister"})
     {
         Find(library, "cuPointerGetAttribute", m_GetAttribute);
         Find(library, "cuMemcpy2DAsync_v2", m_Copy2D);
@@ -273,7 +272,7 @@ bool GpuRuntime::IsHere()
 std::shared_ptr<const GpuRuntime> GpuRuntime::Of(const void *memory)
 {
     const Here here = All();
-    return here.Cuda && here.Cuda->Has(memory)  ? here.Cuda
+    return here.Cuda && here.Cuda->Has(memory) ? here.Cuda
            : here.Hip && here.Hip->Has(memory) ? here.Hip
                                                : nullptr;
 }

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <numeric>
@@ -65,6 +67,20 @@ size_t WholeNumber(const std::string &name, const std::string &text)
                                     " must be a whole number");
     }
     return static_cast<size_t>(value);
+}
+
+/** What a program's pointer was before it became a text. */
+void *Handle(const std::string &name, const std::string &text)
+{
+    char *end = nullptr;
+    errno = 0;
+    const unsigned long long value = std::strtoull(text.c_str(), &end, 0);
+    if (text.empty() || text.front() < '0' || text.front() > '9' || *end != '\0' || errno != 0)
+    {
+        throw std::invalid_argument("bbflow: parameter " + name + "=" + text +
+                                    " must be a stream's handle as a number");
+    }
+    return reinterpret_cast<void *>(static_cast<uintptr_t>(value));
 }
 
 /** Gives the word as it is written here, whatever its case was. */
@@ -156,6 +172,7 @@ const std::vector<std::pair<std::string, Setter>> Known = {
     set("Transport", Transport, Way(name, text))
     set("FabricProvider", FabricProvider, text)
     set("FabricChecks", FabricChecks, YesOrNo(name, text))
+    set("GpuStream", GpuStream, Handle(name, text))
     set("QueueFullPolicy", QueueFullPolicy, Choice(name, text, {"Block", "Discard", "Spill"}))
     set("SpillDirectory", SpillDirectory, std::filesystem::absolute(text).string())
     set("OpenTimeoutSecs", OpenTimeoutSecs, Patience(name, text))

@@ -33,6 +33,8 @@ struct Parameters
     std::string FabricProvider;
     /** Whether the node checks what comes by libfabric. */
     bool FabricChecks = true;
+    /** Of a GPU: where the program fills what it Puts. Null: its default stream. */
+    void *GpuStream = nullptr;
     std::string QueueFullPolicy = "Block";
     /** Absolute; empty if there is none. */
     std::string SpillDirectory;

@@ -22,7 +22,10 @@ double SecondsSince(const std::chrono::steady_clock::time_point start)
 
 } // end empty namespace
 
-Session::Session(const Parameters &parameters) : m_Parameters(parameters), m_Link(parameters) {}
+Session::Session(const Parameters &parameters)
+: m_Parameters(parameters), m_Link(parameters), m_Device(parameters.GpuStream)
+{
+}
 
 /** Does something that can be done again from its beginning when the connection breaks. */
 template <class Action>

@@ -50,7 +50,8 @@ std::vector<DeviceRows> RowsOf(const Selection &selection, const std::vector<siz
     const Runs runs = RunsOf(selection, count);
     std::vector<DeviceRows> rows;
     runs.EachGroup(
-        [&](const size_t position, const size_t number, const size_t distance) {
+        [&](const size_t position, const size_t number, const size_t distance)
+        {
             rows.push_back({first + position * sizeof(T), runs.Length() * sizeof(T), number,
                             distance * sizeof(T)});
         });
@@ -79,13 +80,13 @@ constexpr auto Gpu = static_cast<adios2::MemorySpace>(2);
 
 /** A single value in a GPU's memory. */
 template <class T>
-T OneOf(const T *value)
+T OneOf(const T *value, void *stream)
 {
     if constexpr (std::is_trivially_copyable_v<T>)
     {
         const auto first = reinterpret_cast<const char *>(value);
         T copy;
-        std::memcpy(&copy, DeviceQueue().Read({{first, sizeof(T), 1, sizeof(T)}}), sizeof(T));
+        std::memcpy(&copy, DeviceQueue(stream).Read({{first, sizeof(T), 1, sizeof(T)}}), sizeof(T));
         return copy;
     }
     return *value;
@@ -246,7 +247,7 @@ void Writer::Land(const adios2::Variable<T> &variable, const T *values, const Se
         kind == adios2::ShapeID::LocalValue)
     {
         // Its memory may be gone when this call returns (Python's scalars are temporaries).
-        block.Single = NumberOf(isOnDevice ? OneOf(values) : *values);
+        block.Single = NumberOf(isOnDevice ? OneOf(values, m_Stream->Given().GpuStream) : *values);
         m_Stream->Put(std::move(block), when);
         return;
     }

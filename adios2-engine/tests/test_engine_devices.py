@@ -33,13 +33,13 @@ RUNTIMES = {"cuda": ("libcuda.so.1", []), "hip": ("libamdhip64.so.6", ["-DHIP"])
 HEAD = """
 import os, pathlib, time
 runtime = ctypes.CDLL(os.environ["RUNTIME"])
-runtime.device_copy_of.restype = ctypes.c_void_p
+runtime.device_copy_of.restype = runtime.device_stream.restype = ctypes.c_void_p
 values = np.arange(COUNT, dtype=float)
 there = runtime.device_copy_of(values.ctypes.data_as(ctypes.c_void_p), values.nbytes)
 here = pathlib.Path(config).parent
 
-def device_becomes(values):  # when what the program has queued is done
-    runtime.device_becomes(values.ctypes.data_as(ctypes.c_void_p), values.nbytes)
+def device_becomes(values, stream=None):  # when what the program has queued there is done
+    runtime.device_becomes(values.ctypes.data_as(ctypes.c_void_p), values.nbytes, stream)
 
 def put(field, first, mode):
     adios.call("put", engine, field, ctypes.c_void_p(there + 8 * first), mode)
@@ -116,6 +116,23 @@ def test_what_is_put_from_a_gpu_lands_after_the_program_s_own_work(node, startin
     with starting(node, code, name) as process:
         finish_well(process)
     check_in_order(node)
+
+
+def test_copies_wait_for_the_stream_that_the_program_names(node, starting):
+    code = """
+named = ctypes.c_void_p(runtime.device_stream())
+adios.call("set_parameter", io, b"GpuStream", hex(named.value).encode())
+"""
+    with starting(node, code + IN_ORDER.replace("(step + 1))", "(step + 1), named)")) as process:
+        finish_well(process)
+    check_in_order(node)
+
+
+def test_a_stream_that_is_no_number_is_refused(node, starting):
+    with starting(node, "engine = adios.open(io, WRITE)", GpuStream="mine") as process:
+        returncode, said = finish(process)
+    assert returncode == 1
+    assert "parameter GpuStream=mine must be a stream's handle as a number" in said
 
 
 def check_in_order(node):

@@ -1,6 +1,7 @@
 /* A stand-in for a GPU and its runtime: memory that crashes whoever reads it without the runtime,
- * whose work is done no sooner than someone waits for it, in the order that was asked for. It counts
- * what is used wrongly. With -DHIP it is called as AMD's library is, else as CUDA's driver. */
+ * whose work is done no sooner than someone waits for it, in the order that was asked for. It
+ * counts what is used wrongly. With -DHIP it is called as AMD's library is, else as CUDA's driver.
+ */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -48,19 +49,29 @@ void *device_copy_of(const void *host, size_t bytes)
     return device;
 }
 
-/* What the program has queued on its default stream: what the device's memory becomes. */
+/* What the program has queued: what the device's memory becomes. */
 static struct
 {
     void *values;
     size_t bytes;
 } works[many];
-static int queued, worked;
+static int queued, on_default, worked;
 
-/** Lets the device's memory become something else, when its default stream comes to that. */
-void device_becomes(const void *host, size_t bytes)
+struct stream
+{
+    int after; /* how much of the program's work its own comes after */
+};
+static struct stream programs;
+
+/** A stream of the program's for which its default one doesn't wait. */
+void *device_stream(void) { return &programs; }
+
+/** Lets the device's memory become something else, when a stream comes to that. */
+void device_becomes(const void *host, size_t bytes, void *stream)
 {
     works[queued].values = memcpy(malloc(bytes), host, bytes);
     works[queued++].bytes = bytes;
+    *(stream ? &programs.after : &on_default) = queued;
 }
 
 static void work_until(int end)
@@ -88,10 +99,6 @@ static int has_registered(const char *begin, size_t bytes)
     return 0;
 }
 
-struct stream
-{
-    int after; /* how much of the default stream's work its own comes after */
-};
 struct event
 {
     int after, copies;
@@ -176,8 +183,8 @@ static int close_event(void *event)
 
 static int record(struct event *event, const struct stream *stream)
 {
-    event->after = stream ? stream->after : queued;
-    event->copies = stream ? begun : 0;
+    event->after = stream ? stream->after : on_default;
+    event->copies = stream && stream != &programs ? begun : 0;
     return check("an event in no context");
 }
 
@@ -200,12 +207,12 @@ static int copy_rows(void *target, const void *source, size_t pitch, size_t row_
         return invalid_value;
     if (row_bytes * rows == 8 * 13) /* another one */
         return out_of_context;
-    if (stream == NULL)
+    if (stream == NULL || stream == &programs)
         return is_wrong("a copy on the program's own stream");
     if (!has_registered(target, row_bytes * rows))
         ++unregistered;
-    const struct copy copy = {target, shadow + ((const char *)source - device), pitch, row_bytes,
-                              rows,   stream->after};
+    const struct copy copy = {
+        target, shadow + ((const char *)source - device), pitch, row_bytes, rows, stream->after};
     copies[begun++] = copy;
     return fine;
 }
