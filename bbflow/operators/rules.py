@@ -69,11 +69,21 @@ def merge(rule: str, target: Array, left: Array, right: Array) -> None:
     _library().bbflow_merge(TYPES[target.dtype], RULES.index(rule), *sides, rows, target.shape[-1])
 
 
-def merge_moments(target: Mapping[str, Array], left: Mapping[str, Array], right: Mapping[str, Array]) -> None:
-    """Set the shifts and moments of target = left (+) right; the target may be either side, and keeps its counts."""
-    shift = target["shift"]
-    sides = (pointers(side) for side in (left, right, target))
-    _library().bbflow_merge_moments(TYPES[shift.dtype], *sides, shift.size)
+def merge_state(target: Mapping[str, Array], left: Mapping[str, Array], right: Mapping[str, Array]) -> None:
+    """Set target = left (+) right of moments and extremes: fields of one dimension, those of `FIELDS` that are there.
+
+    The target may be either side.
+    """
+    into, other = pointers(target), pointers(right)
+    sides = into if left is target else pointers(left), other, into
+    dtype = next((target[name].dtype for name in ("shift", "min", "max") if name in target), np.dtype("f8"))
+    points = next(iter(target.values())).size
+    if "shift" in target:  # first: it needs the left side's counts
+        _library().bbflow_merge_moments(TYPES[dtype], *sides, points)
+    for rule, name, own in (("add", "count", np.dtype("i4")), ("min", "min", dtype), ("max", "max", dtype)):
+        if name in target:
+            numbers = (_Numbers(side[FIELDS.index(name)], 0) for side in sides)
+            _library().bbflow_merge(TYPES[own], RULES.index(rule), *numbers, 1, points)
 
 
 def merge_many(types: Array, tasks: Array, threads: int) -> None:

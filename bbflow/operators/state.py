@@ -124,22 +124,31 @@ class StateLayout:
         BbflowError
             If the buffer is too short.
         """
+        return self.all_views([buffer])[0]
+
+    def all_views(self, buffers: Iterable[Any]) -> list[dict[str, dict[str, Array]]]:
+        """Return the fields in each of some buffers, as `views`."""
         fields = list(self._fields())
         nbytes = sum(size for *_, size in fields)
-        flat = memoryview(buffer).cast("B") if nbytes else memoryview(b"")
-        if len(flat) < nbytes:
-            raise BbflowError(
-                f"a state of {self.points} points with {', '.join(item.name for item in self.families)} "
-                f"needs {nbytes} bytes, but its buffer has {len(flat)}: it is cut short, or was made "
-                "for other operators"
-            )
-        views: dict[str, dict[str, Array]] = {family.name: {} for family in self.families}
-        for family, field, offset, _ in fields:
-            dtype, shape = field.dtype(self.dtype), (*field.inner, self.points)
-            raw = flat[offset : offset + prod(shape) * dtype.itemsize]
-            values = np.frombuffer(raw, dtype).reshape(shape) if prod(shape) else np.empty(shape, dtype)
-            views[family.name][field.name] = values
-        return views
+        told = [
+            (family.name, field.name, field.dtype(self.dtype), (*field.inner, self.points), offset)
+            for family, field, offset, _ in fields
+        ]
+        found = []
+        for buffer in buffers:
+            flat = memoryview(buffer).cast("B") if nbytes else memoryview(b"")
+            if len(flat) < nbytes:
+                raise BbflowError(
+                    f"a state of {self.points} points with {', '.join(item.name for item in self.families)} "
+                    f"needs {nbytes} bytes, but its buffer has {len(flat)}: it is cut short, or was made "
+                    "for other operators"
+                )
+            views: dict[str, dict[str, Array]] = {family.name: {} for family in self.families}
+            for family, name, dtype, shape, offset in told:
+                whole = np.ndarray(shape, dtype, flat, offset) if prod(shape) else np.empty(shape, dtype)
+                views[family][name] = whole
+            found.append(views)
+        return found
 
     def clear(self, buffer: Any) -> None:
         """Set a state to the identity: no value folded yet."""
@@ -172,7 +181,7 @@ class StateLayout:
         target
             Gets the merged state; may be the first of them.
         """
-        sides, targets = [self.views(state) for state in states], self.views(target)
+        *sides, targets = self.all_views([*states, target])
         for family in self.families:
             into = targets[family.name]
             if not states:

@@ -80,11 +80,8 @@ class Moments(Family):
         """Merge two states. Moments are about the left shift, where the left side has any value."""
         if self.is_weighted:
             _merge_weighted(target, left, right)
-        elif "shift" in target:
-            rules.merge_moments(target, left, right)
-        for item in FIELDS:
-            if item.merge is not None and item.name in target and item is not WEIGHT:
-                rules.merge(item.merge, target[item.name], left[item.name], right[item.name])
+            target, left, right = _others(target), _others(left), _others(right)
+        rules.merge_state(target, left, right)
 
 
 def _others(views: Views) -> Views:

@@ -131,7 +131,7 @@ class Clock:
             If it is too large for one.
         """
         try:
-            return self._whole(value, cftime.num2date(value, *self._reckoning))
+            return self._whole(value, _date(*self._reckoning, value))
         except OverflowError:
             raise ConfigError(f"{value:g} {self.units} is no date: let the program write each step's time") from None
 
@@ -159,11 +159,23 @@ class Clock:
 
     def number(self, date: cftime.datetime) -> float:
         """Return the number that stands for a date of this calendar."""
-        return float(cftime.date2num(date, *self._reckoning))
+        return _number(*self._reckoning, date)
 
     @property
     def _reckoning(self) -> tuple[str, str]:
         return ("seconds since 1-1-1", "360_day") if self.by_steps else (self.units, self.calendar)
+
+
+# A span's begin is looked at when its step comes, for its bounds and for its stamp: each time cftime takes longer than
+# all else that is done with it.
+@lru_cache(maxsize=256, typed=True)
+def _date(units: str, calendar: str, value: float) -> cftime.datetime:
+    return cftime.num2date(value, units, calendar)
+
+
+@lru_cache(maxsize=256)
+def _number(units: str, calendar: str, date: cftime.datetime) -> float:
+    return float(cftime.date2num(date, units, calendar))
 
 
 def dated(times: Sequence[float], attributes: Mapping[str, Any], missing: tuple[float, ...] = ()) -> Array:

@@ -75,7 +75,7 @@ class Finishing:
             _Open(
                 *region,
                 state_layout := state_layouts[part.dtype, part.count],
-                tuple(map(state_layout.views, part.states)),
+                tuple(state_layout.all_views(part.states)),
             )
             for part, region in zip(parts, regions, strict=True)
         ]

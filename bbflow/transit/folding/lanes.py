@@ -1,5 +1,6 @@
 """Lanes: where each shard is folded, and where its states lie in its lane's files."""
 
+import os
 import re
 import time
 from collections.abc import Iterable, Mapping
@@ -88,7 +89,7 @@ class Lanes:
 
     def is_own(self, path: str) -> bool:
         """Whether a file is of this analysis, and not of one that it carries on."""
-        return Path(path).name.startswith(f"{self.run}-{self.epoch}-")
+        return os.path.basename(path).startswith(f"{self.run}-{self.epoch}-")
 
     def let_go(self, keys: Iterable[ShardKey]) -> None:
         """Free the places of shards that have no states any more."""

@@ -223,7 +223,7 @@ class Results:
         for name, _, operator in _named(closing, {key: fields[key]}):
             chunks = self._chunks(name)
             if isinstance(chunks, SpanFiles):
-                chunks = self._aside.get(chunks.path(at), chunks)
+                chunks = self._aside.get(chunks.path(at), chunks) if self._aside else chunks
                 chunks.make_room(at)
             targets[operator.name] = Chunk(chunks, at)
         return targets

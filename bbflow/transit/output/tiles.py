@@ -92,7 +92,11 @@ class SpanFiles(Chunks, ABC):
 
     def path(self, index: int) -> Path:
         """Return the file of a span."""
-        return self.directory / self.separator.join(["c", str(index // self.spans), *("0" for _ in self.shape[1:])])
+        return Path(self._name(index))
+
+    def _name(self, index: int) -> str:
+        """Return the same as a text: a `Path` takes longer than writing a small result."""
+        return f"{self.directory}/c{self.separator}{index // self.spans}{f'{self.separator}0' * (len(self.shape) - 1)}"
 
     def put_aside(self, index: int) -> "SpanFiles":
         """Return the same that writes into a copy of a span's file."""
@@ -115,14 +119,14 @@ class SpanFiles(Chunks, ABC):
 
     def write(self, index: int, values: Array) -> None:
         """Write a whole span."""
-        with naming(str(self.path(index))):
+        with naming(self._name(index)):
             self._put(index, np.ascontiguousarray(values, self.stored).reshape(self.shape[1:]))
 
     @contextmanager
     def replacing(self, index: int) -> Iterator[BinaryIO]:
         """Give a file for the whole span, which is put where it lies when the ``with`` ends well."""
         temporary = beside(self.path(index).with_name(f"{self.path(index).name}.{index}"))
-        with naming(str(self.path(index))):
+        with naming(self._name(index)):
             try:
                 with temporary.open("w+b") as file:
                     yield file
@@ -131,8 +135,8 @@ class SpanFiles(Chunks, ABC):
             finally:
                 temporary.unlink(missing_ok=True)
 
-    def _file(self, index: int) -> Path:
-        return self.path(index) if self.aside is None else self.aside
+    def _file(self, index: int) -> str:
+        return self._name(index) if self.aside is None else str(self.aside)
 
     @contextmanager
     def _opened(self, index: int) -> Iterator[int]:
@@ -149,7 +153,7 @@ class Packed(SpanFiles):
 
     def make_room(self, index: int) -> None:
         """Make a span's file, if it isn't there: it reads as if nothing was written."""
-        if not self._file(index).exists():
+        if not os.path.exists(self._file(index)):
             self._chunks.write(index // self.spans, np.full(self._chunks.shape, self.fill, self.stored))
 
     def read(self, index: int) -> Array:
@@ -177,7 +181,7 @@ class Tiles(SpanFiles):
 
     def make_room(self, index: int) -> None:
         """Make a span's file, and fill its chunks where it is the first of several in them: one process does so."""
-        path = self._file(index)
+        path = Path(self._file(index))
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             header = header_bytes(self._entries)
