@@ -497,6 +497,8 @@ class FoldStage(PacedStage):
 
     def _remove_stale(self) -> None:
         """Remove what earlier analyses have left of states, as soon as no checkpoint names it any more."""
+        if self._stale == frozenset():  # and there will be none: new states are in files of its own
+            return
         lanes, states = self.folding.lanes, self.folding.states
         counted = frozenset(path for path in states.files if not lanes.is_own(path))
         if counted != self._stale:

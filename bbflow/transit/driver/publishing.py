@@ -191,13 +191,12 @@ class Publishing:
             operators.
         """
         reducing = self._reducing(closing, kept)
+        homes = reducing.homes()
         found: dict[str, dict[str, Array]] = {}
         errors: dict[str, str] = {}
-        for job, (results, own) in zip(
-            reducing.jobs, take(submit(self._submit_beside, reduce_fields, reducing.homes())), strict=True
-        ):
+        for home, (results, own) in zip(homes, take(submit(self._submit_beside, reduce_fields, homes)), strict=True):
             errors.update(own)
-            found.update(zip(job.keys, results, strict=True))
+            found.update(zip((work.diagnostic.key for work in home.works), results, strict=True))
         return {key: (*reducing.fields[key], found[key]) for key in reducing.fields}, errors
 
     def _reducing(self, closing: Closing, kept: Kept) -> Reducing:

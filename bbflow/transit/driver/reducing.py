@@ -22,18 +22,7 @@ from bbflow.zarr_store.chunks import Chunk
 
 FEW_POINTS = 1 << 16
 """Fields of so many points together are small."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReduceJob:
-    """What one task reduces."""
-
-    node: str
-    """Where it runs."""
-    keys: tuple[str, ...]
-    """Its diagnostics."""
-    works: Mapping[str, tuple[FieldWork, ...]]
-    """Node to what it has of each of them; the task's own node among them."""
+NOWHERE: Mapping[str, Chunk] = {}
 
 
 class Reducing:
@@ -90,9 +79,14 @@ class Reducing:
             return None
         return replace(rest, taken=tuple(self._kept.regions(key)))
 
-    @cached_property
-    def jobs(self) -> list[ReduceJob]:
-        """Share the fields out over their nodes, the large ones first."""
+    def homes(self, targets: Mapping[str, Mapping[str, Chunk]] | None = None) -> list["Home"]:
+        """Share the fields out over their nodes, the large ones first; each task's own node has some of each.
+
+        Parameters
+        ----------
+        targets
+            Diagnostic to where its results go, if they are written.
+        """
         loads: dict[tuple[str, int], int] = {}
         shared: dict[tuple[str, int], list[str]] = {}
         for key in sorted(self._wanted, key=lambda key: -prod(self._fields[key].shape)):
@@ -101,40 +95,25 @@ class Reducing:
             chosen = min(lanes, key=lambda lane: loads.get(lane, 0))
             loads[chosen] = loads.get(chosen, 0) + prod(self._fields[key].shape)
             shared.setdefault(chosen, []).append(key)
-        return [self._job(node, tuple(keys)) for (node, _), keys in shared.items()]
+        return [self._home(node, keys, targets or {}) for (node, _), keys in shared.items()]
 
-    def _job(self, home: str, keys: tuple[str, ...]) -> ReduceJob:
-        nodes = {home} | {node for key in keys for node in self._shards[key]}
-        return ReduceJob(
-            home, keys, {node: tuple(self._work(key, node, home) for key in keys) for node in sorted(nodes)}
-        )
+    def _home(self, home: str, keys: Sequence[str], targets: Mapping[str, Mapping[str, Chunk]]) -> "Home":
+        others = sorted({node for key in keys for node in self._shards[key]} - {home})
+        handed = [((tuple(self._work(key, node) for key in keys),), self._nodes[node].host) for node in others]
+        own = tuple(self._work(key, home, self._wanted[key], targets.get(key, {})) for key in keys)
+        return Home(home, self._nodes[home].host, own, tuple(handed))
 
-    def _work(self, key: str, node: str, home: str) -> FieldWork:
+    def _work(
+        self, key: str, node: str, rest: Inherited | None = None, targets: Mapping[str, Chunk] = NOWHERE
+    ) -> FieldWork:
         diagnostic = self._kept.config.diagnostics[key]
         inner = diagnostic.each is not None and diagnostic.each.window.name in self._closing.inner
         span = ReducedSpan(self._closing.window, self._closing.keys, inner, self._kept.errors)
         shards = tuple(self._shards[key].get(node, ()))
-        rest = self._wanted[key] if node == home else None
-        directory = self._nodes[node].state_directory
-        field = self._fields[key]
-        return FieldWork(diagnostic, field.shape, span, shards, self._order[node], directory, rest, spread=field.map)
-
-    def homes(self, targets: Mapping[str, Mapping[str, Chunk]] | None = None) -> list["Home"]:
-        """Return what each job's own node has, and who hands over the rest.
-
-        Parameters
-        ----------
-        targets
-            Diagnostic to where its results go, if they are written.
-        """
-        found = []
-        for job in self.jobs:
-            own = job.works[job.node]
-            if targets is not None:
-                own = tuple(replace(work, targets=targets[key]) for key, work in zip(job.keys, own, strict=True))
-            handed = [((works,), self._nodes[node].host) for node, works in job.works.items() if node != job.node]
-            found.append(Home(job.node, self._nodes[job.node].host, own, tuple(handed)))
-        return found
+        directory, field = self._nodes[node].state_directory, self._fields[key]
+        return FieldWork(
+            diagnostic, field.shape, span, shards, self._order[node], directory, rest, targets, spread=field.map
+        )
 
 
 @dataclass(frozen=True, slots=True)

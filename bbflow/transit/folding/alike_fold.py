@@ -83,6 +83,7 @@ class AlikeFold(ABC):
         # there an analysis that takes over goes on, whatever becomes of this task.
         self._taken = {*shards.like.paths, *shards.like.held}
         self._layouts: dict[tuple[str, DType, tuple[int, ...]], StateLayout] = {}
+        self._extents: dict[str, list[Extent]] = {}
 
     def fold(self, inherited: Inherited | None, *, holds: bool) -> list[Record]:
         """Return the next states.
@@ -200,5 +201,6 @@ class AlikeFold(ABC):
         path = free_file(shards.directory, shards.lane, slot.level, self._taken)
         self._taken.add(path)
         self._files[slot] = StatePlace(path, 0)
-        extents = shards.extents(slot.level)
-        return map_target(path, extents if len(extents) == 1 else joined(np.array(extents)))
+        if slot.level not in self._extents:
+            self._extents[slot.level] = joined(np.array(shards.extents(slot.level)))
+        return map_target(path, self._extents[slot.level])

@@ -1,6 +1,6 @@
 """results.zarr: the published statistics, with CF metadata, growing while the simulation runs."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import product
@@ -50,6 +50,8 @@ class Prepared:
     """Diagnostic to its description and its statistics."""
     index: int
     """Where on the window's axis it lies."""
+    names: Mapping[str, Mapping[str, str]]
+    """Diagnostic to its statistics' names to those of their results."""
     targets: Mapping[str, Mapping[str, Chunk]]
     """Diagnostic to its statistics' names to the chunks that their results become."""
 
@@ -61,13 +63,6 @@ def result_name(variable: str, window: str, operator: str) -> str:
 
 WHOLE = ResultsConfig()
 """A chunk is a whole result."""
-
-
-def _named(closing: Closing, fields: Mapping[str, Described]) -> Iterator[tuple[str, ResultField, Operator]]:
-    """Go through the results of a span, by their names."""
-    for field, operators in fields.values():
-        for operator in operators:
-            yield result_name(field.name, closing.window.name, operator.name), field, operator
 
 
 class Results:
@@ -98,6 +93,8 @@ class Results:
         self.path = path
         self._dividing = dividing
         self._aside: dict[Path, SpanFiles] = {}
+        self._roomy: dict[str, int] = {}
+        """Result to the last spans for which room was made (`SpanFiles.roomy`)."""
         self._writers: dict[str, tuple[Chunks, Chunks]] = {}
         self._store = GrowingZarr(path)
         self._attributes = attributes
@@ -202,30 +199,35 @@ class Results:
 
     def prepare(self, ended: Sequence[tuple[Closing, Mapping[str, Described]]]) -> list["Prepared"]:
         """Make what windows' spans need that end together, and say where their results go; nothing is shown yet."""
-        indices = []
+        found = []
         for closing, fields in ended:
             start, _ = bounds_of(closing, self._clock)
-            indices.append(self._index(closing.window, closing.whole, start))
-            for name, field, operator in _named(closing, fields):
-                if name not in self._store:
-                    self._create(name, field, closing.window, operator)
-        found = list(zip(ended, indices, strict=True))
-        for (closing, fields), at in found:
-            for name, _, _ in _named(closing, fields):
-                self._put_aside(name, at)
+            at, names = self._index(closing.window, closing.whole, start), dict[str, dict[str, str]]()
+            for key, (field, operators) in fields.items():
+                names[key] = {item.name: result_name(field.name, closing.window.name, item.name) for item in operators}
+                for operator in operators:
+                    if names[key][operator.name] not in self._store:
+                        self._create(names[key][operator.name], field, closing.window, operator)
+            found.append((closing, fields, at, names))
+        for _, _, at, names in found:
+            for own in names.values():
+                for name in own.values():
+                    self._put_aside(name, at)
         return [
-            Prepared(closing, fields, at, {key: self._targets(closing, key, fields, at) for key in fields})
-            for (closing, fields), at in found
+            Prepared(closing, fields, at, names, {key: self._targets(own, at) for key, own in names.items()})
+            for closing, fields, at, names in found
         ]
 
-    def _targets(self, closing: Closing, key: str, fields: Mapping[str, Described], at: int) -> dict[str, Chunk]:
+    def _targets(self, names: Mapping[str, str], at: int) -> dict[str, Chunk]:
         targets = {}
-        for name, _, operator in _named(closing, {key: fields[key]}):
+        for operator, name in names.items():
             chunks = self._chunks(name)
             if isinstance(chunks, SpanFiles):
                 chunks = self._aside.get(chunks.path(at), chunks) if self._aside else chunks
-                chunks.make_room(at)
-            targets[operator.name] = Chunk(chunks, at)
+                if self._roomy.get(name) != at // chunks.roomy:
+                    chunks.make_room(at)
+                    self._roomy[name] = at // chunks.roomy
+            targets[operator] = Chunk(chunks, at)
         return targets
 
     def _put_aside(self, name: str, at: int) -> None:
@@ -254,9 +256,9 @@ class Results:
             What failed in users' operators: their results say so.
         """
         for span in spans:
-            for field, operators in span.fields.values():
+            for key, (_, operators) in span.fields.items():
                 for operator in operators:
-                    name = result_name(field.name, span.closing.window.name, operator.name)
+                    name = span.names[key][operator.name]
                     self._store.resize(name, span.index + 1)
                     if (text := error_of(operator, errors)) is not None:
                         self._store.describe(name, bbflow_error=text)

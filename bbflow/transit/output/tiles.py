@@ -109,6 +109,11 @@ class SpanFiles(Chunks, ABC):
                 bring(path, copy)
         return replace(self, aside=copy)
 
+    @property
+    @abstractmethod
+    def roomy(self) -> int:
+        """How many spans there is room for once it was made for one: from one whose index is a multiple of that on."""
+
     @abstractmethod
     def make_room(self, index: int) -> None:
         """Make a span's file where it is the first one in it: one process does so."""
@@ -151,6 +156,11 @@ class SpanFiles(Chunks, ABC):
 class Packed(SpanFiles):
     """The files of a small result: a chunk of several spans each."""
 
+    @property
+    def roomy(self) -> int:
+        """All of a file."""
+        return self.spans
+
     def make_room(self, index: int) -> None:
         """Make a span's file, if it isn't there: it reads as if nothing was written."""
         if not os.path.exists(self._file(index)):
@@ -178,6 +188,11 @@ class Tiles(SpanFiles):
     """Spans in a chunk."""
     cut: ChunkGrid
     """The chunks of a span."""
+
+    @property
+    def roomy(self) -> int:
+        """Those of a chunk."""
+        return self.rows
 
     def make_room(self, index: int) -> None:
         """Make a span's file, and fill its chunks where it is the first of several in them: one process does so."""
