@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 from dataclasses import replace
+from functools import cache
 from itertools import chain
 
 import cftime
@@ -29,6 +30,7 @@ from bbflow.transit.output.fields import field_of
 CLOCK = Clock("days since 1999-10-05", "noleap")
 STEPS_A_DAY, DAYS, POINTS = 4, 500, 5
 TIMES = np.arange(STEPS_A_DAY * DAYS) / STEPS_A_DAY
+DATES = CLOCK.dates(TIMES)
 CDO = pytest.mark.skipif(shutil.which("cdo") is None, reason="needs the program cdo (Debian's package of that name)")
 
 
@@ -71,7 +73,16 @@ def in_parts(operator, values):
 def spans(window, dates):
     """Which steps are in each unit span, and the dates of the last one."""
     keys = [window.key(date, step) for step, date in enumerate(dates)]
-    return {key: [at for at, own in enumerate(keys) if own == key] for key in dict.fromkeys(keys)}
+    found = {}
+    for at, key in enumerate(keys):
+        found.setdefault(key, []).append(at)
+    return found
+
+
+@cache
+def units_of(window):
+    """The steps of each unit span of `DATES`."""
+    return [*spans(window, DATES).values()]
 
 
 FIELDS = {
@@ -81,9 +92,9 @@ FIELDS = {
 """Thresholds of each day of the year, and fixed ones."""
 
 
-@pytest.fixture(autouse=True)
-def thresholds(tmp_path_factory, monkeypatch):
-    """Files with thresholds of both kinds, in the working directory."""
+@pytest.fixture(scope="module")
+def threshold_files(tmp_path_factory):
+    """A folder of files with thresholds of both kinds."""
     folder = tmp_path_factory.mktemp("thresholds")
     write(folder / "K.nc", FIELDS["K"], "K", np.arange(88, 88 + 365.0))  # the days of 2000
     with xr.open_dataset(folder / "K.nc", engine="scipy", decode_times=False) as days:
@@ -91,7 +102,12 @@ def thresholds(tmp_path_factory, monkeypatch):
     write(folder / "mm.nc", FIELDS["mm"], "mm", [0.0])
     for name, own in FIELDS.items():
         np.save(folder / f"{name}.npy", own.reshape(-1, POINTS))
-    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _beside_thresholds(threshold_files, monkeypatch):
+    monkeypatch.chdir(threshold_files)
 
 
 def beside(diagnostic, dates):
@@ -107,16 +123,15 @@ def beside(diagnostic, dates):
 def evaluate(means, values):
     """What a diagnostic gives, by the records that a run takes: each, then, operator, window."""
     diagnostic = parse_diagnostics({"x": [means]}, [])["x"]
-    dates = [CLOCK.date(time) for time in TIMES]
-    units = list(spans(diagnostic.each.window, dates).values())
+    units = units_of(diagnostic.each.window)
     keeps = diagnostic.each.window.keeps
     lasts = range(keeps - 1, len(units))
     chosen = [list(chain(*units[last - keeps + 1 : last + 1])) for last in lasts]
     days = np.stack([statistic(diagnostic.each.operator, values[steps]) for steps in chosen])
     if diagnostic.then:
-        fields = beside(diagnostic, [dates[units[last][-1]] for last in lasts])
+        fields = beside(diagnostic, [DATES[units[last][-1]] for last in lasts])
         days = np.stack(diagnostic.then.evaluate({"value": Steps(list(days)), **fields}))
-    outer = spans(diagnostic.windows[0], [dates[units[last][-1]] for last in lasts])
+    outer = spans(diagnostic.windows[0], [DATES[units[last][-1]] for last in lasts])
     (operator,) = diagnostic.operators
     return np.stack([in_parts(operator, days[steps]) for steps in outer.values()])
 
