@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +11,11 @@ from bbflow.events import EventLog
 from bbflow.net.contact import read_contact
 from bbflow.operators.own import isolation
 from bbflow.store.pool import forget_pools
-from bbflow.transit.chain.taking_over import keep_state, take_over
+from bbflow.transit.chain.taking_over import begin, keep_state
 from bbflow.transit.clusters.cluster import Cluster
 from bbflow.transit.driver.calling_stage import CallStage
 from bbflow.transit.driver.drain_stage import DrainStage
-from bbflow.transit.driver.finishing import finish_results, outcome_of, write_others
+from bbflow.transit.driver.finishing import finish_results, forget_stream, outcome_of, write_others
 from bbflow.transit.driver.fold_stage import FIELDS_DIRECTORY, FoldStage
 from bbflow.transit.driver.inbox import Inbox
 from bbflow.transit.driver.opened_stream import OpenedStream
@@ -25,19 +24,18 @@ from bbflow.transit.driver.policy import check_policy
 from bbflow.transit.driver.run_context import Running
 from bbflow.transit.driver.safe import read_safe_copy
 from bbflow.transit.driver.stage import DriverStage, StageReport
-from bbflow.transit.folding.checkpoints import Checkpoint, ended_before, nodes_with_states, read_checkpoints
+from bbflow.transit.folding.checkpoints import Checkpoint
 from bbflow.transit.folding.patterns import parts_of
 from bbflow.transit.folding.states import forget_gone
 from bbflow.transit.folding.written import pack
 from bbflow.transit.outcome import Outcome as Outcome
-from bbflow.transit.outcome import mark_incomplete
 from bbflow.transit.output.claiming import STATE_FILE
 from bbflow.transit.output.copying import RESULTS, Copying
 from bbflow.view.adapting import Adapting
 from bbflow.view.blocks import BlockReader
 from bbflow.view.consumers import FOLD, Consumers, consumers_of, owner_of
 from bbflow.view.forsaken import Forsaken
-from bbflow.view.stream import StreamView, told_refusal
+from bbflow.view.stream import StreamView
 from bbflow.view.watch import Watcher
 
 if TYPE_CHECKING:  # xarray takes a third of a second, which a run has no time for before its first fold
@@ -93,10 +91,8 @@ class Pipeline:
 
             check_netcdf()
         nodes = [node for node in read_contact(contact) if node.name not in lost]
-        self._contact = contact.absolute()
         self._nodes = {node.name: node for node in nodes}
         self._config = config
-        self._cluster = cluster
         self._inbox = Inbox(config.stream)
         owner = owner_of(config.output)
         self._consumers = Consumers(nodes, config.stream, consumers_of(config), owner, take_over=takes_over)
@@ -120,7 +116,7 @@ class Pipeline:
         capacity = self._consumers.least_capacity()
         self._run_context = run = Running(
             config,
-            self._contact,
+            contact.absolute(),
             self._nodes,
             cluster,
             self._consumers,
@@ -129,10 +125,15 @@ class Pipeline:
             self._log,
             self._inbox.wake,
         )
-        self._take_over()
-        self._opened = OpenedStream(run, self._adapting, self._saved)
+        try:
+            self._ended, self._saved = begin(config, self._consumers, folds=folds)
+        except BbflowError:
+            self._log.close()
+            self._consumers.close()
+            raise
         self._fold, self._calls = FoldStage(run, self._saved, lost), CallStage(run)
         self._drain = DrainStage(run, self._calls.asking(config.raw.asked_by)) if config.raw.wanted else None
+        self._opened = OpenedStream(run, self._adapting, self._saved, self._fold, self._drain, self._calls)
         self._beside: list[DriverStage] = [*([] if self._drain is None else [self._drain]), self._calls]
         self._copying = None
         if config.copy_to is not None:
@@ -143,32 +144,10 @@ class Pipeline:
             for node in nodes
         ]
 
-    def _take_over(self) -> None:
-        """Find where an analysis before this one has come to, and what an earlier run has left."""
-        try:
-            checkpoints = read_checkpoints(self._consumers.of(FOLD))
-            self._ended = ended_before(checkpoints)
-            if self._ended is not None:
-                self._consumers.forget_checkpoints()
-            if self._folds and self._ended is None:
-                self._check_nodes_are_whole(nodes_with_states(checkpoints))
-            self._saved = take_over(self._config, self._consumers.of(FOLD))
-        except BbflowError:
-            self._log.close()
-            self._consumers.close()
-            raise
-
     def _settled(self, axis: str) -> float:
         """Return how many spans, along a window's axis, neither pyramids nor functions need; called by any thread."""
         window = axis.removeprefix("time_")
         return min(self._fold.publishing.settled(window), self._calls.settled(window))
-
-    def _check_nodes_are_whole(self, with_states: Collection[str]) -> None:
-        if emptied := sorted({*with_states} & {*self._consumers.new}):
-            raise StreamError(
-                f"BB node {' and '.join(emptied)} came back without what it held of stream {self._config.stream!r}: "
-                "its directory was removed, or its host was started again"
-            )
 
     # What others may call while it runs
 
@@ -218,7 +197,7 @@ class Pipeline:
 
     def _run(self, deadline_s: float) -> Outcome | None:
         while not self._inbox.stopped:
-            if self._is_open() and self._folds:
+            if self._opened.open_after(self._cursor, folds=self._folds) and self._folds:
                 self._advance()
             if self._is_finished():
                 return self._finish()
@@ -285,26 +264,6 @@ class Pipeline:
         )
         self._landed = max(numbers, default=self._landed)
 
-    def _is_open(self) -> bool:
-        """Open the stores when the first step is there; False before that."""
-        if self._opened.is_open:
-            return True
-        folding = self._fold.folding
-        ready = self._view.steps_after(self._cursor)
-        is_over = self._view.ended or (self._view.is_known and not self._folds)
-        if not ready and not (is_over and folding.timeline.begun and folding.cursor >= 0):
-            return False
-        if not self._view.is_told:
-            if not is_over:
-                return False
-            raise StreamError(
-                "rank 0, which alone tells attributes, landed on a BB node that is gone for good, and no safe copy has "
-                "them: without units and packing what others landed can't be read"
-            )
-        first = ready[0] if ready else None
-        self._opened.open(first, self._fold, self._drain, self._calls, new=self._cursor < 0)
-        return True
-
     def _live_dataset(self) -> "xr.Dataset":
         from bbflow.transit.driver.live import live_dataset
 
@@ -344,27 +303,12 @@ class Pipeline:
             cursor = self._fold.folding.cursor
             self._consumers.commit(FOLD, cursor, self._nodes, lambda _: pack(Checkpoint(outcome=outcome)))
             self._fold.remove_states()
-            outcome = self._drop(outcome, self._view.unaware)
+            outcome = forget_stream(run, outcome, self._view.unaware, self._copying)
         return outcome
-
-    def _drop(self, outcome: Outcome, unaware: Collection[str]) -> Outcome:
-        """Let the nodes forget the stream; what they have refused the program since its end makes it incomplete."""
-        refused: list[str] = []
-
-        def hear(whys: Sequence[str]) -> None:
-            told = [text for text in map(told_refusal, whys) if text not in (*outcome.errors, *refused)]
-            mark_incomplete(self._config.output, *told)
-            refused.extend(told)
-
-        self._consumers.drop(unaware, hear)
-        if refused and (self._config.output / RESULTS).exists():  # what was made of them says that they are complete
-            refused += [] if self._copying is None else self._copying.finish()
-            write_others(self._config.output / RESULTS, self._config)
-        return replace(outcome, complete=False, errors=(*outcome.errors, *refused)) if refused else outcome
 
     def _end(self, outcome: Outcome) -> Outcome:
         """Let the nodes forget a stream whose analysis had come to its end, and then died."""
-        outcome = self._drop(outcome, self._nodes)
+        outcome = forget_stream(self._run_context, outcome, self._nodes, self._copying)
         self._close()
         return outcome
 

@@ -6,13 +6,56 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bbflow.configuring.settings import Config
+from bbflow.errors import StreamError
 from bbflow.transit.chain.comparing import check_continued
 from bbflow.transit.chain.rosters import RosterFiles
 from bbflow.transit.chain.saved import SavedState, read_state
 from bbflow.transit.folding.bookkeeping import Folding
-from bbflow.transit.folding.checkpoints import named_rosters, read_checkpoints, settled_files
+from bbflow.transit.folding.checkpoints import (
+    ended_before,
+    named_rosters,
+    nodes_with_states,
+    read_checkpoints,
+    settled_files,
+)
+from bbflow.transit.outcome import Outcome
 from bbflow.transit.output.claiming import KEPT_FILE
-from bbflow.view.consumers import Cursor
+from bbflow.view.consumers import FOLD, Consumers, Cursor
+
+
+def begin(config: Config, consumers: Consumers, *, folds: bool) -> tuple[Outcome | None, SavedState | None]:
+    """Find where an analysis before this one has come to, and what an earlier run has left.
+
+    Parameters
+    ----------
+    config
+        The run's configuration.
+    consumers
+        What the nodes have of earlier analyses; their checkpoints go where one of these came to its end.
+    folds
+        Whether further steps are folded.
+
+    Returns
+    -------
+    tuple
+        How the stream ended, if an analysis had come to its end and then died; and the state of the run that this one
+        goes on from, if it does.
+
+    Raises
+    ------
+    StreamError
+        If a node that had states has lost them; else as `take_over`.
+    """
+    checkpoints = read_checkpoints(consumers.of(FOLD))
+    ended = ended_before(checkpoints)
+    if ended is not None:
+        consumers.forget_checkpoints()
+    elif folds and (emptied := sorted(nodes_with_states(checkpoints) & {*consumers.new})):
+        raise StreamError(
+            f"BB node {' and '.join(emptied)} came back without what it held of stream {config.stream!r}: "
+            "its directory was removed, or its host was started again"
+        )
+    return ended, take_over(config, consumers.of(FOLD))
 
 
 def take_over(config: Config, cursors: Mapping[str, Cursor]) -> SavedState | None:

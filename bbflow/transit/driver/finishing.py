@@ -1,8 +1,8 @@
 """The end of a stream: the rest is published, results say what they lack, and the stages tell what came of it."""
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,9 @@ from bbflow.landing.absent import absent_ranks
 from bbflow.transit.driver.fold_stage import FoldStage
 from bbflow.transit.driver.run_context import Running
 from bbflow.transit.driver.stage import Seen, StageReport
-from bbflow.transit.outcome import Outcome
+from bbflow.transit.outcome import Outcome, mark_incomplete
+from bbflow.transit.output.copying import RESULTS, Copying
+from bbflow.view.stream import told_refusal
 
 NOT_CLOSED = "the simulation ended without closing the stream"
 
@@ -122,6 +124,35 @@ def outcome_of(run: Running, fold: FoldStage, ending: StreamEnd, told: Sequence[
     )
     complete = ending.complete and all(item.is_whole for item in told)
     return Outcome(complete, steps, discarded, folding.late, folding.missing, tuple(dict.fromkeys(lines)))
+
+
+def forget_stream(run: Running, outcome: Outcome, unaware: Collection[str], copying: Copying | None) -> Outcome:
+    """Let the nodes forget a stream; what they have refused the program since its end makes it incomplete.
+
+    Parameters
+    ----------
+    run
+        The run.
+    outcome
+        How the stream has ended.
+    unaware
+        Nodes that may not know it.
+    copying
+        What copies the results elsewhere, if anything does.
+    """
+    refused: list[str] = []
+    output = run.config.output
+
+    def hear(whys: Sequence[str]) -> None:
+        told = [text for text in map(told_refusal, whys) if text not in (*outcome.errors, *refused)]
+        mark_incomplete(output, *told)
+        refused.extend(told)
+
+    run.consumers.drop(unaware, hear)
+    if refused and (output / RESULTS).exists():  # what was made of them says that they are complete
+        refused += [] if copying is None else copying.finish()
+        write_others(output / RESULTS, run.config)
+    return replace(outcome, complete=False, errors=(*outcome.errors, *refused)) if refused else outcome
 
 
 def write_others(results: Path, config: Config) -> None:

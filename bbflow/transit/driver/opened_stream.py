@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from bbflow.drain.coordinates import write_coordinates
+from bbflow.errors import StreamError
 from bbflow.host.atomic import write_whole
 from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.cf import StreamAttributes
@@ -53,10 +54,21 @@ class OpenedStream:
         Knows the maps of points.
     saved
         The state of the run that this one goes on from.
+    fold, drain, calls
+        The stages that write the stores.
     """
 
-    def __init__(self, run: Running, adapting: Adapting, saved: SavedState | None) -> None:
+    def __init__(
+        self,
+        run: Running,
+        adapting: Adapting,
+        saved: SavedState | None,
+        fold: FoldStage,
+        drain: DrainStage | None,
+        calls: CallStage,
+    ) -> None:
         self._run, self._adapting, self._saved = run, adapting, saved
+        self._fold, self._drain, self._calls = fold, drain, calls
         self._clock: Clock | None = None
         self._reserved: frozenset[str] = frozenset()
         self._sizes: Mapping[str, int] = {}
@@ -84,25 +96,51 @@ class OpenedStream:
         """Return what stages are told."""
         return Seen(self.attributes, self.clock, self._time_of, shown, drained)
 
-    def open(
-        self, number: int | None, fold: FoldStage, drain: DrainStage | None, calls: CallStage, *, new: bool
-    ) -> None:
+    def open_after(self, cursor: int, *, folds: bool) -> bool:
+        """Open the stores when the first step is there; False before that.
+
+        Parameters
+        ----------
+        cursor
+            Every step up to this one is done with.
+        folds
+            Whether further steps are folded.
+
+        Raises
+        ------
+        StreamError
+            If what the stream's attributes say is lost.
+        ConfigError
+            If the stream lacks what the configuration names.
+        """
+        if self.is_open:
+            return True
+        view, folding = self._run.view, self._fold.folding
+        ready = view.steps_after(cursor)
+        is_over = view.ended or (view.is_known and not folds)
+        if not ready and not (is_over and folding.timeline.begun and folding.cursor >= 0):
+            return False
+        if not view.is_told:
+            if not is_over:
+                return False
+            raise StreamError(
+                "rank 0, which alone tells attributes, landed on a BB node that is gone for good, and no safe copy has "
+                "them: without units and packing what others landed can't be read"
+            )
+        self._open(ready[0] if ready else None, new=cursor < 0)
+        return True
+
+    def _open(self, number: int | None, *, new: bool) -> None:
         """Find the fields in the grid of a step, and open all stores.
 
         Parameters
         ----------
         number
             The step; None if none comes any more, and all is known from before.
-        fold, drain, calls
-            The stages that write the stores.
         new
             Whether no step was done with before.
-
-        Raises
-        ------
-        ConfigError
-            If the stream lacks what the configuration names.
         """
+        fold, drain, calls = self._fold, self._drain, self._calls
         run, config = self._run, self._run.config
         blocks = [] if number is None else run.view.blocks(number)
         parts = {} if number is None else parts_of(run.view, number)
