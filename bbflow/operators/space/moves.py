@@ -214,10 +214,6 @@ def _rank(dims: tuple[str, ...]) -> Callable[[float], tuple[Move, ...]]:
     return lambda q: (SpacePercentile(dims, percentage(q)),)
 
 
-def _median(dims: tuple[str, ...]) -> Callable[[], tuple[Move, ...]]:
-    return lambda: (SpacePercentile(dims),)
-
-
 def percentage(q: float) -> float:
     """Return a number from 0 to 100.
 
