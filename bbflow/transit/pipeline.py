@@ -307,7 +307,7 @@ class Pipeline:
         return outcome
 
     def _end(self, outcome: Outcome) -> Outcome:
-        """Let the nodes forget a stream whose analysis had come to its end, and then died."""
+        """Tell the nodes to forget a stream whose analysis had come to its end, and then died."""
         outcome = forget_stream(self._run_context, outcome, self._nodes, self._copying)
         self._close()
         return outcome

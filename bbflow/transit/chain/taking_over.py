@@ -103,7 +103,7 @@ def carried_on(config: Config, cursors: Mapping[str, Cursor], saved: SavedState 
 
 
 def keep_state(source: Path, target: Path) -> None:
-    """Give a state file a second name, or copy it where that can't be done."""
+    """Link a state file under a second name, or copy it where that can't be done."""
     temporary = target.with_name(f"{target.name}.new")
     temporary.unlink(missing_ok=True)
     try:

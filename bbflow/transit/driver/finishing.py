@@ -127,7 +127,7 @@ def outcome_of(run: Running, fold: FoldStage, ending: StreamEnd, told: Sequence[
 
 
 def forget_stream(run: Running, outcome: Outcome, unaware: Collection[str], copying: Copying | None) -> Outcome:
-    """Let the nodes forget a stream; what they have refused the program since its end makes it incomplete.
+    """Tell the nodes to forget a stream; what they have refused the program since its end makes it incomplete.
 
     Parameters
     ----------

@@ -105,17 +105,17 @@ class FoldStage(PacedStage):
 
     @property
     def changes(self) -> list[str]:
-        """Say which coordinates change."""
+        """Which coordinates change, in words."""
         return [] if self._coordinates is None else self._coordinates.changes
 
     @property
     def misplaced(self) -> list[str]:
-        """Say what has changed by which fields were placed."""
+        """What has changed by which fields were placed, in words."""
         return [] if self._coordinates is None else self._coordinates.misplaced
 
     @property
     def lacking(self) -> list[str]:
-        """Say what the store lacks of what was asked for: nothing that was is left out without a word."""
+        """What the store lacks of what was asked for, in words: nothing is left out silently."""
         given_up, seldom = self.folding.given_up, self.folding.seldom
         told = given_up.keys() | self.folding.never
         unstored = [name for key, name in self.publishing.unstored() if key not in told]
@@ -300,7 +300,7 @@ class FoldStage(PacedStage):
         return found
 
     def _make_ready(self, plan: FoldPlan, living: Mapping[str, int], host: str) -> None:
-        """Let the one worker process of a host make the files that a lane will need, once it needs more than it has.
+        """Order the files that a lane will need of the one worker process of a host, once it needs more than it has.
 
         Of several processes it isn't known which one will fold what: each makes what it needs when it does.
         """
@@ -349,7 +349,7 @@ class FoldStage(PacedStage):
         return frozenset(self._forms)
 
     def learn_late(self, attributes: StreamAttributes, clock: Clock) -> None:
-        """Let results say what attributes that came after their fields tell of these."""
+        """Describe results by attributes that came after their fields."""
         self._learn(self._forms, attributes, clock)
         self.publishing.describe()
 
@@ -363,7 +363,7 @@ class FoldStage(PacedStage):
         self.publishing.know(fields)
 
     def take(self, seen: Seen) -> None:
-        """Let the batch count if its tasks are done."""
+        """Commit the batch if its tasks are done."""
         if self._publication is not None and self._publication.is_done:
             self._show()
         receipts: list[FoldReceipt] | None = self._tasks.results() if self._tasks else None
@@ -451,7 +451,7 @@ class FoldStage(PacedStage):
                 file.unlink(missing_ok=True)
 
     def _settle(self, keys: Sequence[str], attributes: StreamAttributes, clock: Clock) -> None:
-        """Let diagnostics that need a point's steps in their order go on where their blocks lie now."""
+        """Move diagnostics that need a point's steps in their order to where their blocks lie now."""
         self._publish_rows()
         saved, errors = self._guarded(lambda kept: self.publishing.settle(keys, kept, attributes, clock))
         self.folding.fail(errors)

@@ -131,7 +131,7 @@ class Publishing:
             self.fields[name] = replace(known, attributes=field.attributes, other_units=field.other_units)
 
     def describe(self) -> None:
-        """Let results that are there say what is known of their fields by now."""
+        """Describe the results that are there by what is known of their fields now."""
         assert self.results is not None
         for key, item in self._run.config.diagnostics.items():
             if key in self.fields:
@@ -142,7 +142,7 @@ class Publishing:
         return self.finish(self.begin(closings, kept), kept.errors)
 
     def begin(self, closings: Sequence[Closing], kept: Kept) -> Publication:
-        """Let the workers write what spans have come to; what is kept must stay as it is until they have done so."""
+        """Submit what spans have come to for writing; what is kept must stay as it is until that is done."""
         assert self.results is not None
         started_s = time.time()
         reducing = [self._reducing(closing, kept) for closing in closings]

@@ -141,13 +141,13 @@ class Folding:
 
     @property
     def left_out(self) -> list[str]:
-        """Say what was left out for its time."""
+        """What was left out for its time, in words."""
         lacking = self._lacking
         return [lacking.described(self.cursor + 1, wanted=self._skips_late)] if lacking.steps else []
 
     @property
     def seldom(self) -> list[str]:
-        """Say which fields were in some of the steps only, unless the configuration takes that as it comes."""
+        """The fields that were in some of the steps only, in words, unless the configuration takes that as it comes."""
         diagnostics = self.config.diagnostics.items()
         taken = {key for key, item in diagnostics if item.skips_absent} - self.never
         return self._attendance.described(taken | self.given_up.keys())
@@ -262,7 +262,7 @@ class Folding:
 
     @property
     def uneven(self) -> list[str]:
-        """Say which statistics take steps of several lengths as if they were of one, if nobody has said that."""
+        """The statistics that take steps of several lengths alike without being told to, in words."""
         passed = self.timeline.passed
         names = [
             f"{item.name} ({', '.join(own)})"
@@ -341,7 +341,7 @@ class Folding:
         return any(min(pair) < len(known) <= max(pair) for pair in pairs)
 
     def settle(self, saved: Mapping[str, Inherited]) -> list[ShardState]:
-        """Let new shards of some diagnostics begin with what was saved of them; gives the states that are in it."""
+        """Begin new shards of some diagnostics with what was saved of them; return the states that are in it."""
         gone = self.states.drop(saved)
         self.lanes.let_go(state.key for state in gone)
         self._planning = self._planning.isolated(self.config.diagnostics)  # plans say where states lie
@@ -379,7 +379,7 @@ class Folding:
         return Kept(self.config, states, self.origins, self.errors, self.timeline, self.last_number)
 
     def _refused(self, number: int, time: float, found: OpenBatch, *, is_date: bool) -> list[str]:
-        """Say why a step is left out; nothing if a run that goes on from another one writes its last steps again."""
+        """Return why a step is left out; nothing if a run that goes on from another one writes its last steps again."""
         if self.config.time.late == "error":
             why = "isn't later than the step before" if is_date else "is no date"
             raise StreamError(
@@ -496,7 +496,7 @@ class Folding:
         return work, tuple(plan for plan, _ in planned)
 
     def take(self, batch: Batch, receipts: Iterable[FoldReceipt]) -> None:
-        """Let the results of a batch's tasks count."""
+        """Commit the results of a batch's tasks."""
         for receipt in receipts:
             self.states.put(States(self._rosters[receipt.roster], receipt.alike))
             self.fail(receipt.errors)

@@ -132,7 +132,7 @@ class Finishing:
                         own[...] = values.reshape(own.shape)
 
     def _fill_empty(self, results: Mapping[str, Array]) -> None:
-        """Let everything be as without any value."""
+        """Fill everything as it is without any value."""
         state = np.empty(self._point.nbytes, np.uint8)
         self._point.clear(state)
         for item in self._operators:

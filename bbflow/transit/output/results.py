@@ -112,7 +112,7 @@ class Results:
         self._store.commit_late(attributes.of_stream)
 
     def describe_field(self, field: ResultField, windows: Iterable[Window], operators: Iterable[Operator]) -> None:
-        """Let results that are there say what is known of their field by now."""
+        """Describe the results that are there by what is known of their field now."""
         for window, operator in product(windows, operators):
             name = result_name(field.name, window.name, operator.name)
             if name in self._store:
@@ -193,7 +193,7 @@ class Results:
         return self._attributes.of(name) | marks_of(self._attributes.encoding(name), values.dtype)
 
     def refer(self, name: str, bounds: str) -> None:
-        """Let a coordinate that was written name its bounds."""
+        """Name the bounds of a coordinate that was written."""
         if self.has(name):
             self._store.describe(stored_name(name), bounds=stored_name(bounds))
 
@@ -231,7 +231,7 @@ class Results:
         return targets
 
     def _put_aside(self, name: str, at: int) -> None:
-        """Let a file whose span is written once more, and that readers see, be written as a copy until all is shown."""
+        """Copy a file that readers see and whose span is written once more: the copy is written until all is shown."""
         chunks = self._chunks(name)
         if isinstance(chunks, SpanFiles) and at < self._store.metadata(name)["shape"][0]:
             path = chunks.path(at)
@@ -246,7 +246,7 @@ class Results:
         return known[1]
 
     def show(self, spans: Sequence["Prepared"], errors: Mapping[str, str]) -> None:
-        """Let readers see spans whose results are written: all of them at once.
+        """Show readers spans whose results are written: all of them at once.
 
         Parameters
         ----------

@@ -129,7 +129,7 @@ class SpanFiles(Chunks, ABC):
 
     @contextmanager
     def replacing(self, index: int) -> Iterator[BinaryIO]:
-        """Give a file for the whole span, which is put where it lies when the ``with`` ends well."""
+        """Yield a file for the whole span, which is put where it lies when the ``with`` ends well."""
         temporary = beside(self.path(index).with_name(f"{self.path(index).name}.{index}"))
         with naming(self._name(index)):
             try:
