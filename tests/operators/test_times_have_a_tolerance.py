@@ -40,7 +40,7 @@ def settled(clock, values, type_):
     passed, found = Passed(), []
     for value in values:
         time, apart = float(value), spacing(float(value), type_)
-        time, date = clock.settled(time, clock.date(time), passed.error_s(time, apart, clock.unit_s))
+        time, date = clock.settled(time, clock.date(time), passed.error_s(time, apart, clock.unit_s), passed.first)
         if passed.is_too_coarse(time, apart) or passed.is_late(time, apart):
             return None, passed
         passed = passed.after(time)
@@ -103,6 +103,18 @@ def test_times_that_are_no_whole_seconds_stay_as_they_are(interval):
     begin = cftime.datetime(2000, 1, 1, calendar="standard")
     off = [date - begin - timedelta(microseconds=round(at * interval * 1e6)) for at, date in enumerate(dates)]
     assert max(map(abs, off)) <= timedelta(microseconds=1)
+
+
+@pytest.mark.parametrize("unit", sorted(SECONDS))
+@pytest.mark.parametrize("beside_s", [-0.5, -0.4, -0.02, 0.3, 0.5])
+def test_steps_that_begin_beside_a_whole_second_stay_there(beside_s, unit):
+    begin = cftime.datetime(2000, 1, 1, calendar="standard")
+    exact_s = [at * 3600 + beside_s for at in range(1, 100)]
+    clock = Clock.of(f"{unit} since 2000-01-01", "standard")
+    for values in (np.array(exact_s) / SECONDS[unit], np.cumsum(np.diff(exact_s, prepend=0.0) / SECONDS[unit])):
+        dates, passed = settled(clock, values, "double")
+        assert keys_of(dates) == keys_of([begin + timedelta(seconds=second) for second in exact_s])
+        assert (passed.missing, passed.is_uneven, passed.differ) == (0, False, False)
 
 
 def test_microseconds_in_whole_numbers_are_not_rounded():

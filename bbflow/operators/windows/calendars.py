@@ -15,7 +15,7 @@ import numpy as np
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators.steps import Array
 from bbflow.operators.windows.time_units import PLAIN, UNEVEN, UNIT_SECONDS, Reference, read_units
-from bbflow.operators.windows.tolerance import ROUNDED, nearest_moment
+from bbflow.operators.windows.tolerance import ROUNDED, beside_us, nearest_moment
 
 CALENDARS = (
     "standard",
@@ -148,9 +148,23 @@ class Clock:
         """Return the dates of finite numbers; a hundred take hardly longer than two."""
         return list(map(self._whole, values, cftime.num2date(np.array(values, "f8"), *self._reckoning)))
 
-    def settled(self, value: float, date: cftime.datetime, error_s: float) -> tuple[float, cftime.datetime]:
-        """Return a number and its date, or those of the moment that they stand for if they may be off by so much."""
-        own = date if self.by_steps else nearest_moment(date, error_s)
+    def settled(
+        self, value: float, date: cftime.datetime, error_s: float, first: float | None = None
+    ) -> tuple[float, cftime.datetime]:
+        """Return a number and its date, or those of the moment that they stand for if they may be off by so much.
+
+        Parameters
+        ----------
+        value
+            Of a step's time.
+        date
+            The one for which it stands.
+        error_s
+            By how many seconds it may be off.
+        first
+            The time of the stream's first step; None if this is it.
+        """
+        own = date if self.by_steps else nearest_moment(date, error_s, _beside_us(self, first))
         return (value, date) if own is date else (self.number(own), own)
 
     def _whole(self, value: float, date: cftime.datetime) -> cftime.datetime:
@@ -176,6 +190,13 @@ def _date(units: str, calendar: str, value: float) -> cftime.datetime:
 @lru_cache(maxsize=256)
 def _number(units: str, calendar: str, date: cftime.datetime) -> float:
     return float(cftime.date2num(date, units, calendar))
+
+
+@lru_cache  # one a stream
+def _beside_us(clock: Clock, first: float | None) -> int:
+    """Return by how many microseconds steps lie beside whole seconds (`tolerance`), by the time of the first one."""
+    date = None if first is None else clock.find_date(first)
+    return 0 if date is None else beside_us(date)
 
 
 def dated(times: Sequence[float], attributes: Mapping[str, Any], missing: tuple[float, ...] = ()) -> Array:

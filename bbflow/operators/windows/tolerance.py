@@ -9,6 +9,7 @@ of float64. Some add them up, so that they drift, and some restart from times th
   these: by half a second, or by what such steps can come to that are added up (`drift_s`).
 - A time that may be a whole second is that second; where it may be off by more, the same goes for the finest of
   `MOMENTS_S` that it can tell apart (`nearest_moment`).
+- A first step that lies beside a whole second by more than `BESIDE_S` means it: those after it lie beside theirs.
 - A step is later than the one before if it is so by more than `ROUNDED` distances; after a restart by more than float32
   can tell, or a thousandth of the interval, but at most a quarter of it (`restart_margin`).
 """
@@ -28,6 +29,8 @@ WHOLE = 1e-6
 """An interval that is a whole number of seconds but for this part of it is meant to be one."""
 MOMENTS_S = (1, 10, 60, 300, 600, 900, 1800, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 24 * 3600)
 """Moments of a day, by the seconds between them, that a time may stand for."""
+BESIDE_S = 0.01
+"""By how much the first time of a model that began long before may have drifted."""
 MICROSECOND_S = 1e-6
 FLOAT32_BITS = 24
 FLOATS = ("float", "double", "long double")
@@ -53,14 +56,23 @@ def _float32_spacing(time: float) -> float:
     return math.ldexp(1.0, math.frexp(time)[1] - FLOAT32_BITS)
 
 
-def nearest_moment(date: cftime.datetime, error_s: float) -> cftime.datetime:
-    """Return the moment for which a date stands that may be off by so many seconds; itself if there is none so near."""
+def beside_us(first: cftime.datetime) -> int:
+    """Return by how many microseconds the steps of a stream are meant to lie beside whole seconds, by its first one."""
+    off_us = (first.microsecond + 500_000) % 10**6 - 500_000
+    return off_us if abs(off_us) > BESIDE_S / MICROSECOND_S else 0
+
+
+def nearest_moment(date: cftime.datetime, error_s: float, beside_us: int = 0) -> cftime.datetime:
+    """Return the moment for which a date stands that may be off by so many seconds; itself if there is none so near.
+
+    Moments lie beside whole seconds by so many microseconds.
+    """
     # A number is rounded to the microsecond to become a date: half of one more is no reason to take another.
     error_us = int(error_s / MICROSECOND_S + 0.5)
     if not error_us:
         return date
     moment_us = next((item for item in MOMENTS_S if item >= 2 * error_s), MOMENTS_S[-1]) * 10**6
-    of_day_us = ((date.hour * 60 + date.minute) * 60 + date.second) * 10**6 + date.microsecond
+    of_day_us = ((date.hour * 60 + date.minute) * 60 + date.second) * 10**6 + date.microsecond - beside_us
     off_us = (of_day_us + moment_us // 2) % moment_us - moment_us // 2
     return date - timedelta(microseconds=off_us) if off_us and abs(off_us) <= error_us else date
 

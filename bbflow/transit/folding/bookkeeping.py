@@ -199,7 +199,7 @@ class Folding:
             spacing = times.spacing(time, parts)
             if date is not None:
                 error_s = found.passed.error_s(time, spacing, clock.unit_s)
-                time, date = clock.settled(time, date, error_s)
+                time, date = clock.settled(time, date, error_s, found.passed.first)
                 if found.passed.is_too_coarse(time, spacing):
                     raise ConfigError(too_coarse(number, time, spacing, found.passed, clock))
             if date is None or found.passed.is_late(time, spacing):
@@ -254,7 +254,7 @@ class Folding:
             date = None if time is None else clock.find_date(time)
             if time is not None and date is not None:
                 spacing = times.spacing(time, parts_of(view, later))
-                time, _ = clock.settled(time, date, passed.error_s(time, spacing, clock.unit_s))
+                time, _ = clock.settled(time, date, passed.error_s(time, spacing, clock.unit_s), passed.first)
                 if not passed.is_late(time, spacing):
                     return time
                 passed = passed.without(time, spacing)
