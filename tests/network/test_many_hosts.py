@@ -48,10 +48,7 @@ def slow(hosts, names, servers):
 def far(hosts, names, servers):
     """Let all links have a delay, and lose packets."""
     for name in names:
-        try:
-            hosts.run(name, f"tc qdisc add dev eth0 root netem {FAR}")
-        except subprocess.CalledProcessError as error:
-            pytest.skip(f"the kernel has no netem: {error.stderr.strip()}")
+        hosts.run(name, f"tc qdisc add dev eth0 root netem {FAR}")
 
 
 def cut(hosts, names, servers):
@@ -109,6 +106,14 @@ def serve(stack, hosts, names, addresses, folder):
     return contact, scheduler, servers
 
 
+def skip_without(harm, hosts):
+    """Skip what the kernel can't do."""
+    try:
+        hosts.run("head", f"tc qdisc add dev lo root netem {FAR}" if harm is far else "true")
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"the kernel has no netem: {error.stderr.strip()}")
+
+
 def job(folder, count, ranks, harm):
     """Run ranks and their analysis, and harm them once something is folded; give exit code and seconds."""
     config, output = folder / "analysis.yml", folder / "out"
@@ -119,6 +124,7 @@ def job(folder, count, ranks, harm):
     config.write_text(yaml.safe_dump(content))
     with ExitStack() as stack:
         hosts, names, addresses = stack.enter_context(many_hosts(count))
+        skip_without(harm, hosts)
         contact, scheduler, servers = serve(stack, hosts, names, addresses, folder)
         words = ["bbflow", "run", config, "--contact", contact, "--scheduler", scheduler, "--no-report", "--"]
         words += [sys.executable, "-m", "testsupport.ranks", "model", ranks, STEPS, 0.2 if count == SMALL else 0.5]
@@ -127,7 +133,7 @@ def job(folder, count, ranks, harm):
         environment = os.environ | bbflow_adios2.environment(contact)
         began_s = time.monotonic()
         with (folder / "said").open("wb") as said:
-            process = subprocess.Popen(command, stdout=said, stderr=said, env=environment)
+            process = stack.enter_context(subprocess.Popen(command, stdout=said, stderr=said, env=environment))
         stack.callback(process.kill)
         harm_after = lambda: any(event["event"] == "safe" for event in read_events(output))  # noqa: E731
         until(lambda: process.poll() is not None or harm_after(), "nothing is folded")
