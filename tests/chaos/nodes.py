@@ -26,6 +26,8 @@ STEPS, DAY = 240, 24
 """Of each stream."""
 EVERY_S = 0.25
 PATIENCE_S = 900.0
+PROGRESS_S = 15.0
+"""How long a further batch is waited for."""
 PAUSE_S = 1.0
 """Before an analysis that has failed is started again."""
 OPERATORS = ["mean", "std", "min", "max", "count"]
@@ -167,20 +169,21 @@ def end(process: psutil.Popen) -> None:
 
 
 def harm(machine: Machine, fold: Fold, dice: Random) -> str:
-    """Kill one process, at any time."""
+    """Kill one process: at any time, or after a further batch."""
     seen = fold.folded
-    until_s = time.monotonic() + dice.uniform(0.5, 5.0)
+    until_s = time.monotonic() + dice.choice((dice.uniform(0.5, 5.0), PROGRESS_S))
     while fold.folded == seen and not fold.is_over and time.monotonic() < until_s:
         time.sleep(0.02)
     time.sleep(dice.uniform(0.0, 0.5))
     kind = dice.choice(("node", "node", "analysis", "worker"))
-    if kind == "node":
-        machine.kill(dice.choice(sorted(machine.nodes)))
-    elif kind == "analysis" and fold.process.poll() is None:
+    if kind == "analysis" and fold.process.poll() is None:
         fold.kill()
+    elif kind == "worker" and (workers := fold.workers):
+        with suppress(psutil.NoSuchProcess):
+            dice.choice(workers).kill()
     else:
-        with suppress(psutil.Error, IndexError):
-            dice.choice(fold.workers).kill()
+        kind = "node"
+        machine.kill(dice.choice(sorted(machine.nodes)))
     return f"{kind} at {seen}"
 
 
