@@ -44,9 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a NetCDF or BP file whose first step is like the stream's: grids, levels, units, weights, blocks, memory",
     )
     parser.add_argument("--times", type=int, help="of an ensemble, a run's times that are open at once: in waves, all")
-    parser.add_argument(
-        "--site", metavar="SCENARIO", help="compare this host with one of a scenario, a file or name"
-    )
+    parser.add_argument("--site", metavar="SCENARIO", help="compare this host with one of a scenario, a file or name")
     parser.add_argument(
         "--storage", type=Path, default=Path(), metavar="DIR", help="on the site's shared storage (default: here)"
     )
