@@ -1,5 +1,6 @@
 """One peer's connection as the node sees it: frames and raw bytes, without waiting."""
 
+import errno
 import socket
 import ssl
 from collections.abc import Callable, Iterator
@@ -66,6 +67,7 @@ class Link:
         self._reader = FrameReader(MAX_FRAME_BYTES, parse_handshake)
         self._seal: Seal = CHECKSUM
         self._unsent: list[memoryview] = []
+        self._is_broken = False
         self._landing: memoryview | None = None
         self._expected = (0, b"")
         self._filled_bytes = 0
@@ -147,14 +149,15 @@ class Link:
     def _read(self, receive: Callable[[A], R], argument: A) -> R | None:
         """Read what is here; None if nothing is."""
         try:
-            received = receive(argument)
+            received: R | None = receive(argument)
         except WOULD_BLOCK:
             return None
         except OSError:
-            # On its own host no network breaks: it has ended, with something unread.
-            raise GoneError(by_itself=self.socket.family == socket.AF_UNIX) from None
+            self._is_broken = True
+            received = None
         if not received:
-            raise GoneError(by_itself=True)
+            # On its own host no network breaks: it has ended, with something unread.
+            raise GoneError(by_itself=not self._is_broken or self.socket.family == socket.AF_UNIX)
         return received
 
     def send(self, message: Struct | Raw) -> None:
@@ -184,8 +187,10 @@ class Link:
                 sent = self.socket.send(self._unsent[0])
             except WOULD_BLOCK:
                 return
-            except OSError:
+            except OSError as error:
                 self._unsent.clear()  # the peer is gone: its end shows at the next read
+                # What broke the connection is told once, here: the next read sees but an end, as after a close.
+                self._is_broken = self._is_broken or error.errno != errno.EPIPE
                 return
             self._unsent[0] = self._unsent[0][sent:]
             if not self._unsent[0]:

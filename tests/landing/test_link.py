@@ -11,6 +11,7 @@ from bbflow.net import link as link_module
 from bbflow.net.frames import encode
 from bbflow.net.handshake import NodeHandshake, WelcomeReply
 from bbflow.net.link import GoneError, Link
+from bbflow.net.verdicts import DoneReply
 
 
 def link_to(own, pool=bytearray):
@@ -44,6 +45,25 @@ def test_a_peer_of_the_host_has_ended_whatever_it_left_unread(connected, leaves_
         with pytest.raises(GoneError) as gone:
             list(link.receive())
     assert gone.value.by_itself == by_itself
+
+
+@pytest.mark.parametrize("is_reset", [False, True])
+def test_a_connection_that_broke_when_something_was_sent_has_broken(is_reset):
+    """The error is told to who sends: who reads then sees an end, as of a peer that has closed it."""
+    own, peer = over_tcp()
+    with own, peer:
+        link = link_to(own)
+        if is_reset:
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        peer.close()
+        reset = select.POLLHUP if is_reset else select.POLLRDHUP
+        waiting = select.poll()
+        waiting.register(own, reset)
+        waiting.poll(10_000)
+        link.send(DoneReply())
+        with pytest.raises(GoneError) as gone:
+            list(link.receive())
+    assert gone.value.by_itself == (not is_reset)
 
 
 def test_what_is_left_when_a_turn_ends_is_not_forgotten(monkeypatch):
