@@ -9,6 +9,7 @@ import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bbflow.operators.names.cdo import SPACES as CDO_SPACES
 from bbflow.operators.space import parse_space, tracks
 from bbflow.operators.space.chaining import Chained
 from bbflow.operators.space.regridding import place_space
@@ -57,6 +58,13 @@ SPACES = [
     {"coarsen": {"lon": 40}, "how": "sum"},
     ["zonsum", {"levels": [850]}, {"box": {"lat": [0, 50]}}],
     [{"box": {"lon": [200, 100]}}, {"box": {"lon": [0, 90]}}, {"isel": {"lon": [1, 2]}}, "fldmean"],
+]
+OTHERWISE = ("ml2pl", "ml2plx", "ap2pl", "ap2plx", "intlevel", "vertint")
+"""Names that need more than a field, or whole columns in a block."""
+NAMES = [
+    ",".join((name, *({"sellevel": ("850",)}.get(name, takes))))
+    for name, (_, takes, _) in CDO_SPACES.items()
+    if name not in OTHERWISE
 ]
 
 
@@ -108,6 +116,24 @@ def test_the_parts_of_any_decomposition_make_the_whole(space, boxes, field, tile
         patch.setattr(tracks, "TILE_POINTS", tile_points)
         found = placement.finish(placement.assemble(2, parts(placement, boxes, values, fill)))
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_name_of_cdo_is_the_same_of_any_ranks_where_values_are_missing(name):
+    random, placement = np.random.default_rng(5), placed(name)
+    values = random.normal(280, 10, (2, *SHAPE))
+    values[random.random(values.shape) < 0.2] = np.nan
+    values[:, 0, 2] = values[:, :, 3:5, 4] = np.nan
+    whole = placement.finish(placement.local((0, 0, 0), SHAPE).partial(steps_of(values, None)))
+    for axis, cuts in ((1, (0, 3, 7)), (2, (0, 1, 8, 12))):
+        boxes = [
+            (tuple(begin if own == axis else 0 for own in range(3)),
+             tuple(end - begin if own == axis else size for own, size in enumerate(SHAPE)))
+            for begin, end in pairwise(cuts)
+        ]  # fmt: skip
+        found = placement.finish(placement.assemble(2, parts(placement, boxes, values, None)))
+        np.testing.assert_allclose(found, whole, rtol=1e-12, atol=1e-12)
+        assert np.isfinite(found).any()
 
 
 def parts(placement, boxes, values, fill):

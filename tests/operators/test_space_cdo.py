@@ -70,8 +70,8 @@ def whole_of_ours(space, values):
     return placement.finish(joined).reshape(placement.shape)
 
 
-@pytest.mark.parametrize("name", ["fldpctl,30", "zonpctl,90", "merpctl,50", "fldpctl,100"])
-def test_ranks_over_space_are_those_of_cdo(field, name):
+@pytest.mark.parametrize("name", ["fldpctl,30", "zonpctl,90", "merpctl,50", "fldpctl,100", "vertcum"])
+def test_ranks_and_sums_over_space_are_those_of_cdo(field, name):
     values, path = field
     theirs = of_cdo(path, name).values
     ours = whole_of_ours(name, values)

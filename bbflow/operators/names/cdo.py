@@ -72,7 +72,11 @@ SPACES: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
         for x in ("", "x")
     },
     **{f"ap2pl{x}": ("pressures, of the fields pfull and ps", ("85000",), ("50000",)) for x in ("", "x")},
-    "intlevel": ("levels between those of the dimension", ("10",), ("100",)),
+    "intlevel": (
+        "levels between those of the dimension, of two that are valid, while CDO takes the nearer of one",
+        ("10",),
+        ("100",),
+    ),
     "sellevel": ("some levels", ("85000",), ("50000",)),
 }
 """Name to words and example of what must, and what may, follow; `space` reads the rest itself."""

@@ -123,13 +123,19 @@ class OfAllDims(Made):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cumulated(OfAllDims):
-    """The sum of all values from the begin of a dimension on; missing ones count as 0, and stay missing."""
+    """The sum of all values from the begin of a dimension on, as CDO's vertcum: missing ones add nothing.
+
+    Before the first value there is none.
+    """
 
     def make(self, fields: Array) -> Array:
         """Return them."""
         (axis,) = self.axes
-        missing = np.isnan(fields)
-        return np.where(missing, np.nan, np.cumsum(np.where(missing, 0.0, fields), axis=axis + 1))
+        known = ~np.isnan(fields)
+        begun = np.logical_or.accumulate(known, axis=axis + 1)
+        with np.errstate(invalid="ignore", over="ignore"):
+            sums = np.cumsum(np.where(known, fields, 0.0), axis=axis + 1)
+        return np.where(begun, sums, np.nan)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
