@@ -187,6 +187,18 @@ def test_rain_indices_are_cdos(name, input_of, tmp_path):
 
 
 @CDO
+def test_the_growing_season_is_cdos_of_each_whole_year(tmp_path):
+    values = 566 - temperatures()  # so that the summers are warm
+    write(tmp_path / "in.nc", values, "K")
+    write(tmp_path / "land.nc", np.ones((1, POINTS)), "1", [0.0])
+    theirs = cdo(f"eca_gsl -daymean {tmp_path / 'in.nc'} {tmp_path / 'land.nc'}", tmp_path / "out.nc")
+    ours = evaluate("eca_gsl", values)
+    assert len(ours) == len(theirs) == 3  # the first and the last one are cut by the run
+    assert np.ptp(theirs[1]) > 0
+    np.testing.assert_array_equal(ours[1], theirs[1])
+
+
+@CDO
 @pytest.mark.parametrize("how", ["mean", "avg", "sum", "min", "max"])
 def test_running_days_over_all_years_are_cdos(how, tmp_path):
     values = temperatures().astype("f8")

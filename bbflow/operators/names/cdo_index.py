@@ -22,7 +22,10 @@ An item of `operators`, or a `space`: `monmean`, `"timpctl,90"`, `"sellonlatbox,
 TOGETHER: Mapping[tuple[str, ...], str] = {
     ("ydrun",): "over the n days around each date of all years; std, var and pctl: from one year to another",
     tuple(WITH_CONSTANT): "the value and a number, as expressions",
-    ("eca_", "etccdi_"): "[indices](windows.md#indices) as in CDO: `eca_…` over all steps, `etccdi_…` of each year "
+    (
+        "eca_",
+        "etccdi_",
+    ): "[indices](windows.md#indices) as in CDO: `eca_…` over all steps, `etccdi_…` and `eca_gsl` of each year "
     "(`…mon`: month)",
 }
 """Beginnings of names to what they are."""

@@ -175,7 +175,7 @@ SAME_IN_CDO: Mapping[str, str] = {
     **{f"r{percent}p": f"R{percent}p" for percent in (75, 90, 95, 99)},
     **{f"r{percent}ptot": f"R{percent}pFRAC" for percent in (75, 90, 95, 99)},
 }  # fmt: skip
-"""CDO's names after eca_ (over all steps)."""
+"""CDO's names after eca_ (over all steps, but for eca_gsl, which is of each year)."""
 ONLY_ECA = (
     *("csu", "cfd", "pd", "rr1", "hwdi", "cwdi", "hwfi", "cwfi", "tg10p", "tg90p"),
     *(f"r{percent}{what}" for percent in (75, 90, 95, 99) for what in ("p", "ptot")),
@@ -370,7 +370,7 @@ def index_names() -> Iterator[Name]:
         yield _name(index.name, index, "year", f"{index.name}: {{{more}}}")
     for suffix, name in SAME_IN_CDO.items():
         given = ",25" if suffix == "pd" else ",thresholds.nc" if INDICES[name].needs_file else ""
-        yield _name(f"eca_{suffix}", INDICES[name], "run", f"eca_{suffix}{given}")
+        yield _name(f"eca_{suffix}", INDICES[name], "year" if name == "GSL" else "run", f"eca_{suffix}{given}")
         if suffix not in ONLY_ECA and f"etccdi_{suffix}" not in CROSSING:
             yield _name(f"etccdi_{suffix}", INDICES[name], "year", f"etccdi_{suffix}{given}")
     for suffix, name in ONLY_ETCCDI.items():
