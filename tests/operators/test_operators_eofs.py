@@ -199,6 +199,15 @@ def test_wavenumbers_need_longitudes_all_around_each_once(lon, goes_around):
             made_of(Wavenumbers(("lon",), 3), grid)
 
 
+def test_a_list_of_points_has_no_wavenumbers_but_longitudes_as_many_as_latitudes_have():
+    lat, lon = np.linspace(-70, 70, 8), np.arange(8) * 45.0
+    told = {"lat": LAT_ATTRIBUTES, "lon": LON_ATTRIBUTES}
+    grid = Grid(("row", "lon"), (8, 8), {"lat": lat, "lon": lon}, told)
+    assert made_of(Wavenumbers(("lon",), 3), grid).shape == (8, 4)
+    with pytest.raises(ConfigError, match="'row' doesn't go around"):
+        made_of(Wavenumbers(("row",), 3), grid)
+
+
 def test_more_modes_than_the_rank_are_refused():
     with pytest.raises(ConfigError, match="6 modes need a rank"):
         parse_operators([{"eof": {"modes": 6, "rank": 5}}])

@@ -278,9 +278,11 @@ def _areas(grid: Grid) -> Array | None:
 def _waves(move: Wavenumbers, grid: Grid, axes: tuple[int, ...]) -> WaveVariances:
     (axis,) = axes
     size = grid.shape[axis]
-    if grid.kind(axis) in (LAT, LEVEL) or grid.auxiliary_shapes(LAT) & {(size,)} or grid.dims[axis] == grid.healpix:
+    kind = grid.kind(axis)
+    is_list = kind is None and (grid.auxiliary_shapes(LAT) & {(size,)} or grid.dims[axis] == grid.healpix)
+    if kind in (LAT, LEVEL) or is_list:
         raise ConfigError(f"wavenumbers: {grid.dims[axis]!r} doesn't go around: take longitudes")
-    if grid.kind(axis) == LON:
+    if kind == LON:
         turned = np.unwrap(np.asarray(grid.coordinate(axis), "f8"), period=360)
         # By place, not by distance: one point too many of 1,441 changes each distance by a thousandth only.
         off = np.abs((turned - turned[0]) * size / 360) - np.arange(size)
