@@ -29,6 +29,9 @@ from bbflow.run.checks.program import check_program
 if TYPE_CHECKING:
     from bbflow.ensemble.settings import EnsembleAnalysis
 
+OF_RUN = ("xml", "contact", "scheduler", "like", "times", "continued", "simulation")
+"""Options that say how a run would be."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
@@ -54,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
     if options.config is None:
-        return _print(_site(options.site, options.storage))
+        return _print(_site(options))
     if options.site is not None:
         raise ConfigError("--site looks at this host, and needs no configuration: leave one of both out")
     found = [Finding(FINE, "configuration", f"{options.config} can be read")]
@@ -89,14 +92,17 @@ def _print(found: Iterable[Finding]) -> int:
     return os.EX_USAGE if WRONG in kinds else 0
 
 
-def _site(name: str | None, storage: Path) -> Iterator[Finding]:
+def _site(options: argparse.Namespace) -> Iterator[Finding]:
     """Measure this host."""
+    name = options.site
     if name is None:
         raise ConfigError("name a configuration, or --site with a scenario to compare this host with")
+    if any(vars(options).get(other) for other in OF_RUN):
+        raise ConfigError("--site looks at this host, not at a run: of other options it takes --storage only")
     from bbflow.cli.simulate import find  # late: it needs what draws
     from bbflow.run.checks.site import check_site
 
-    return check_site(find(name), SHARED_MEMORY, storage)
+    return check_site(find(name), SHARED_MEMORY, options.storage)
 
 
 def _ensemble(options: argparse.Namespace) -> "EnsembleAnalysis | None":

@@ -1,8 +1,11 @@
 """A site's first day: what the model of a stream needs is measured, and what a scenario has otherwise is said."""
 
+import os
+
 import pytest
 from bbflow_catalogs import __file__ as catalogs
 
+from bbflow.cli import main
 from bbflow.errors import ConfigError
 from bbflow.run.checks import site
 from bbflow.run.checks.finding import FINE, NOTE
@@ -21,10 +24,25 @@ def quick(monkeypatch):
 
 def test_each_input_of_the_model_is_measured_and_compared(quick, tmp_path):
     found = list(check_site(SCENARIOS / "exascale.yml", tmp_path, tmp_path))
-    keys = {item.what for item in found}
     landing, fold, link = (f"burst_buffer.{name}_bytes_per_s" for name in ("landing", "fold", "link"))
-    assert keys == {landing, fold, link, "file_system"}
+    assert [item.what for item in found] == [landing, fold, link, "file_system"]
     assert all("/s here, " in item.text and "in the scenario" in item.text for item in found)
+
+
+@pytest.mark.parametrize(("told", "said"), [(["100000\n", "-1\n"], "as it says itself: 11.6"), ([""], "over loopback")])
+def test_a_link_has_the_speed_that_its_interface_tells_or_that_of_loopback(quick, tmp_path, monkeypatch, told, said):
+    for number, text in enumerate(told):
+        (tmp_path / f"eth{number}").mkdir()
+        (tmp_path / f"eth{number}" / "speed").write_text(text)
+    monkeypatch.setattr(site, "INTERFACES", tmp_path)
+    [link] = [item.text for item in check_site(SCENARIOS / "exascale.yml", tmp_path, tmp_path) if "link" in item.what]
+    assert said in link
+
+
+def test_what_is_of_a_run_is_refused_beside_a_site(capsys):
+    for more in (["--like", "run.bp"], ["--xml", "model.xml"], ["--times", "3"], ["--", "./model"]):
+        assert main(["check", "--site", "exascale", *more]) == os.EX_USAGE
+        assert "not at a run" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
