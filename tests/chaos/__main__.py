@@ -4,6 +4,7 @@ python -m chaos random --runs 200 --seed 1     # kills of anything but the simul
 python -m chaos table --times 20               # each line of docs/trust.md
 python -m chaos whole --runs 10                # the same kills with other grids, levels, pyramids, chunks and functions
 python -m chaos bucket --runs 10               # the same with the output in a bucket
+python -m chaos nodes --runs 100               # kills at a hundred nodes
 """
 
 import argparse
@@ -22,6 +23,7 @@ from random import Random
 
 from chaos.harm import kill_at_random
 from chaos.lines import Line, lines
+from chaos.nodes import many_nodes
 from chaos.runs import PATIENCE_S, Run, Shape, build, oracle
 from chaos.verdict import Verdict, judged, load
 from chaos.whole import random_lines, whole_run
@@ -31,7 +33,7 @@ from testsupport.object_server import credentials_of, object_server
 def main() -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="chaos")
-    parser.add_argument("what", choices=["all", "random", "table", "whole", "bucket"])
+    parser.add_argument("what", choices=["all", "random", "table", "whole", "bucket", "nodes"])
     parser.add_argument("--runs", type=int, default=200, help="of random kills")
     parser.add_argument("--times", type=int, default=20, help="for each line of the table")
     parser.add_argument("--only", default="", help="lines whose name has this regular expression in it")
@@ -39,6 +41,9 @@ def main() -> int:
     parser.add_argument("--at-once", type=int, default=1, help="this many runs beside each other: a hang costs no CPU")
     parser.add_argument("--keep", action="store_true", help="keep the folders of all runs, not only of wrong ones")
     options = parser.parse_args()
+    if options.what == "nodes":
+        with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="bbflow-") as folder:
+            return int(not many_nodes(Path(folder), 100, options.runs, options.seed))
     scratch = Path(tempfile.mkdtemp(prefix="bbflow-chaos-"))
     print(f"in {scratch}; a run may take {PATIENCE_S:.0f} s", flush=True)
     program = build(scratch / "build")
