@@ -7,6 +7,7 @@ from streams import analyse, store
 
 from bbflow.errors import ConfigError
 from bbflow.operators.space.cells import polygons
+from bbflow.operators.space.ugrid import mesh_places
 
 
 def test_a_curvilinear_grid_s_means_have_the_areas_of_its_cells(tmp_path):
@@ -121,6 +122,23 @@ def test_the_faces_of_a_mesh_have_the_areas_and_places_that_its_nodes_tell(tmp_p
     coarse = results.coarse_run_mean[0].weighted(np.cos(np.deg2rad(results.coarse_lat)))
     assert np.isfinite(results.coarse_run_mean).all()
     np.testing.assert_allclose(coarse.mean(), (field * areas).sum() / areas.sum() / 4, rtol=2e-3)
+
+
+def test_a_face_that_joins_no_nodes_is_nowhere():
+    told = {
+        "mesh": {"node_coordinates": "lon lat", "face_node_connectivity": "joins"},
+        "joins": {"start_index": 1},
+        "lon": {"units": "radians"},
+    }
+    values = {
+        "lon": np.deg2rad([170.0, -170.0, 180.0]),
+        "lat": np.array([0.0, 0.0, 10.0]),
+        "joins": np.array([[1.0, 2, 3], [np.nan] * 3]),
+    }
+    found, _ = mesh_places(lambda name: told.get(name, {}), {"mesh": "mesh", "location": "face"}, values.get)
+    np.testing.assert_allclose(np.abs(found["mesh_face_lon"]), [180, np.nan])
+    assert 3 < found["mesh_face_lat"][0] < 4
+    assert np.isnan(found["mesh_face_lat"][1])
 
 
 def test_a_mesh_that_joins_nodes_which_are_not_there_is_refused(tmp_path):

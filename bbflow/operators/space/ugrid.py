@@ -67,6 +67,7 @@ def mesh_places(
     if not all(names.values()):
         names = {kind: f"{mesh}_{location}_{kind}" for kind in STANDARD}
         middle = np.where(known[..., np.newaxis], points_of(corners[LAT], corners[LON]), 0).sum(axis=-2)
+        middle[~known.any(axis=-1)] = np.nan  # what joins nothing is nowhere
         found[names[LAT]] = np.rad2deg(np.arctan2(middle[:, 2], np.hypot(middle[:, 0], middle[:, 1])))
         found[names[LON]] = np.rad2deg(np.arctan2(middle[:, 1], middle[:, 0]))
     described: dict[str, Told] = {}
