@@ -100,7 +100,9 @@ int DeviceQueue::Begin(const Line &line, char *target, const std::vector<DeviceR
         }
         target += rows.RowBytes * rows.Count;
     }
-    return status == Fine ? runtime.Record(event, line.Stream) : status;
+    status = status == Fine ? runtime.Record(event, line.Stream) : status;
+    // BP5 has copied when a deferred Put returns: what the program queues next may write there.
+    return status == Fine ? runtime.LetWait(m_Programs, event, 0) : status;
 }
 
 void DeviceQueue::Copy(const std::vector<DeviceRows> &block, Pool &pool, const Arena::Place &extent,

@@ -26,8 +26,8 @@ struct DeviceRows
 inline bool IsOnDevice(const void *memory) { return GpuRuntime::Of(memory) != nullptr; }
 
 /** Copies of a GPU's memory that are under way into the host's. They go on streams of their own,
- * after all that the program had queued: on a stream that it names, else on its default one (that
- * of the process) and those that wait for it. */
+ * after all that the program had queued, and before all that it queues later: on a stream that it
+ * names, else on its default one (that of the process) and those that wait for it. */
 class DeviceQueue
 {
 public:

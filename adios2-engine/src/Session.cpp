@@ -161,25 +161,28 @@ void Session::PutFromDevice(const When when)
         m_Step.Blocks.pop_back();
         throw;
     }
-    if (when == When::AtOnce)
-    {
-        m_Step.Forget([this](const char *source) { return !m_Kept.Holds(source); });
-    }
+    m_Step.Forget([this](const char *source) { return !m_Kept.Holds(source); });
 }
 
 void Session::LandFromDevice(Block &block, const When when)
 {
-    const bool isAtOnce = when == When::AtOnce;
-    const bool hasRoom = m_Course.Spills() || m_Arena.HasRoom(block.Bytes);
-    if (m_Course.IsDropped() || !(isAtOnce || hasRoom))
+    const bool isSmall = block.Bytes <= SmallBytes;
+    const bool waits = isSmall && !m_Course.Spills() && !m_Arena.HasRoom(block.Bytes);
+    if (!block.OnDevice.empty() && (waits || !m_Link.SharedPool()))
     {
-        return; // room is asked for once, for all blocks that have none, as in the first step
+        block.Source = m_Device.Read(block.OnDevice);
+        block.OnDevice.clear(); // from here on it is one of the host's
+    }
+    if (block.OnDevice.empty() || m_Course.IsDropped())
+    {
+        LandNow(block);
+        return;
     }
     if (block.Is != Block::State::Landed)
     {
         Land(block, Arena::Padded(block.Bytes));
     }
-    if (isAtOnce)
+    if (when == When::AtOnce)
     {
         Sync();
     }

@@ -148,6 +148,30 @@ def check_in_order(node):
 
 
 @pytest.mark.parametrize("name", RUNTIMES)
+@pytest.mark.parametrize("points", [8, 600_000], ids=["small", "large"])
+def test_memory_that_the_program_uses_again_after_a_deferred_put_is_copied_before(big_node, starting, name, points):
+    """BP5 has copied a GPU's memory when a deferred Put returns."""
+    code = """
+engine = adios.open(io, WRITE)
+fields = [adios.variable(io, letter, [COUNT], [0], [COUNT]) for letter in "abc"]
+for step in range(3):
+    adios.begin(engine)
+    for number, field in enumerate(fields):
+        device_becomes(values + 10 * step + number)
+        runtime.device_works()
+        put(field, 0, DEFERRED)
+    device_becomes(-values)
+    runtime.device_works()
+    adios.call("end_step", engine)
+"""
+    with starting(big_node, code.replace("COUNT", str(points)), name, count=points) as process:
+        finish_well(process)
+    for step in steps_of(watch(big_node)):
+        for number, (_, found) in enumerate(arrays_of(big_node, step)):
+            assert (found == np.arange(points) + 10 * step.number + number).all()
+
+
+@pytest.mark.parametrize("name", RUNTIMES)
 def test_memory_selections_are_copied_by_rows_into_the_pool(node, starting, name):
     code = """
 engine = adios.open(io, WRITE)
@@ -210,10 +234,13 @@ def test_memory_that_cannot_be_registered_is_copied_into_all_the_same(node, star
     check_in_order(node)
 
 
-def test_a_block_that_is_under_way_when_its_node_dies_lands_on_the_next(faulty_nodes, starting, tmp_path):
+@pytest.mark.parametrize("transport", ["shm", "tcp"])
+def test_a_block_whose_node_dies_before_its_step_ends_lands_on_the_next(faulty_nodes, starting, tmp_path, transport):
     nodes = faulty_nodes(2, 4 << 20)
     code = IN_ORDER.replace("    assert under_way()", "    step == 1 and pause()\n    assert under_way()")
-    with starting(nodes, code, NodeLossTimeoutSecs="0.5") as process:
+    if transport == "tcp":
+        code = code.replace("(step in (1, 3))", "0")
+    with starting(nodes, code, NodeLossTimeoutSecs="0.5", Transport=transport) as process:
         wait_for_file(tmp_path / "there")
         nodes.kill("bb0")
         (tmp_path / "go").touch()

@@ -17,7 +17,7 @@ enum
     out_of_context = 201,
     illegal_address = 700,
     registered_already = 712,
-    most = 1 << 20,
+    most = 8 << 20,
     many = 1000
 };
 
@@ -54,8 +54,10 @@ static struct
 {
     void *values;
     size_t bytes;
+    int after; /* how many copies it comes after */
 } works[many];
 static int queued, on_default, worked;
+static int held; /* how many copies those come after that are queued from now on */
 
 struct stream
 {
@@ -70,15 +72,24 @@ void *device_stream(void) { return &programs; }
 void device_becomes(const void *host, size_t bytes, void *stream)
 {
     works[queued].values = memcpy(malloc(bytes), host, bytes);
+    works[queued].after = held;
     works[queued++].bytes = bytes;
     *(stream ? &programs.after : &on_default) = queued;
 }
 
+static void finish(int end);
+
 static void work_until(int end)
 {
     for (; worked < end; ++worked)
+    {
+        finish(works[worked].after);
         memcpy(shadow, works[worked].values, works[worked].bytes);
+    }
 }
+
+/** Lets the device do all that was queued on its default stream, as early as it may. */
+void device_works(void) { work_until(queued); }
 
 static struct range
 {
@@ -190,7 +201,10 @@ static int record(struct event *event, const struct stream *stream)
 
 static int let_wait(struct stream *stream, const struct event *event, unsigned flags)
 {
-    stream->after = event->after > stream->after ? event->after : stream->after;
+    if (stream == NULL || stream == &programs)
+        held = event->copies;
+    else
+        stream->after = event->after > stream->after ? event->after : stream->after;
     return flags ? is_wrong("flags of a wait") : fine;
 }
 
