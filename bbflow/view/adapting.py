@@ -258,8 +258,9 @@ class Adapting:
         frames = self._schema.steps(landed)
         told = tuple(Attribute(name, "", value) for name, value in self._found(number).items())
         if frames and told:
-            node, step = next(iter(frames[0].items()))
-            frames = [{**frames[0], node: replace(step, attributes=(*step.attributes, *told))}, *frames[1:]]
+            # By each node: it is told in place of what the program says itself, on whichever of them its rank 0 is.
+            all_told = {node: replace(own, attributes=(*own.attributes, *told)) for node, own in frames[0].items()}
+            frames = [all_told, *frames[1:]]
         self.maps.update(self._schema.maps)
         memory = self._schema.memory()
         if memory != self._memory and self._folder is not None:

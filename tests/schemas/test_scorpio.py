@@ -1,5 +1,6 @@
 """SCORPIO's output as it is: frames in a step, points by a map, several decompositions, records as bytes."""
 
+import json
 import os
 import subprocess
 import sys
@@ -10,8 +11,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from bbflow import start_nodes
+from bbflow import connect, start_nodes
 from bbflow.errors import ConfigError, StreamError
+from bbflow.host.atomic import PRIVATE, write_whole
 from bbflow.landing.client import NodeClient
 from bbflow.landing.requests import DoneRequest
 from bbflow.net.verdicts import DoneReply
@@ -180,6 +182,14 @@ def writing(folder, fields, contact):
             rank.wait()
 
 
+def turned(contact):
+    """Return a contact file with the same nodes in the other order."""
+    told = json.loads(contact.read_text())
+    copy = contact.with_name("turned.json")
+    write_whole(copy, json.dumps(told | {"nodes": told["nodes"][::-1]}), PRIVATE)
+    return copy
+
+
 def assert_is_right(folder, fields):
     whole = expected(fields)
     months = whole.resample(time="MS")
@@ -316,12 +326,13 @@ def test_what_stands_for_missing_values_is_known_after_a_kill(tmp_path, fields, 
             raise KilledError
 
     with start_nodes(2, "16MiB") as buffer, writing(tmp_path, fields, buffer.contact) as ranks:
+        nodes = connect(turned(buffer.contact))  # rank 0, which tells attributes, isn't on the first one
         with monkeypatch.context() as patch:
             patch.setattr(NodeClient, "ask", killed)
-            with buffer.analyse(config_of(tmp_path, raw="none")) as analysis, pytest.raises(KilledError):
+            with nodes.analyse(config_of(tmp_path, raw="none")) as analysis, pytest.raises(KilledError):
                 analysis.wait(300)
         (tmp_path / "go").touch()
-        with buffer.analyse(config_of(tmp_path, raw="none")) as analysis:
+        with nodes.analyse(config_of(tmp_path, raw="none")) as analysis:
             assert analysis.wait(300).complete
         assert [rank.wait(300) for rank in ranks] == [0] * RANKS
     with open_results(tmp_path / "out" / "results.zarr") as results:
