@@ -19,7 +19,6 @@ public:
     RegisteredMemory(const RegisteredMemory &) = delete;
     RegisteredMemory &operator=(const RegisteredMemory &) = delete;
 
-    char *Begin() const { return m_Begin; }
     size_t Bytes() const { return m_Bytes; }
 
 private:

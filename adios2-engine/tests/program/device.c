@@ -98,9 +98,6 @@ static struct range
 } registered[many];
 static int locks;
 
-/** How much of the host's memory is registered. */
-int device_locks(void) { return locks; }
-
 static int has_registered(const char *begin, size_t bytes)
 {
     for (int i = 0; i < locks; ++i)
