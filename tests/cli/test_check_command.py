@@ -183,14 +183,14 @@ def test_an_ensemble_is_told_what_members_times_times_come_to_and_what_makes_les
     assert "--times is for an ensemble" in said
 
 
-def test_it_says_by_which_way_blocks_would_go(bbflow, written, monkeypatch):
+def test_it_says_by_which_way_blocks_would_go(bbflow, written, monkeypatch, tmp_path):
     monkeypatch.setattr(transport, "providers", lambda: [])
     assert "transport: shared memory" in bbflow("check", *written())
     with start_nodes(capacity="1MiB") as buffer:
         text = buffer.contact.read_text()
         here = f'"host": "{os.uname().nodename}"'
         assert "transport: bb0: shared memory" in bbflow("check", *written(), "--contact", buffer.contact)
-        contact = buffer.contact.with_name("elsewhere.json")
+        contact = tmp_path / "elsewhere.json"
         contact.write_text(text.replace(here, '"host": "n017"'))
         (node,) = read_contact(contact)
         assert "bb0: TCP; this host has no faster network" in str(*check_transport([node]))

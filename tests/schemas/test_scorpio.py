@@ -182,10 +182,9 @@ def writing(folder, fields, contact):
             rank.wait()
 
 
-def turned(contact):
-    """Return a contact file with the same nodes in the other order."""
+def turned(contact, copy):
+    """Write a contact file with the same nodes in the other order."""
     told = json.loads(contact.read_text())
-    copy = contact.with_name("turned.json")
     write_whole(copy, json.dumps(told | {"nodes": told["nodes"][::-1]}), PRIVATE)
     return copy
 
@@ -326,7 +325,8 @@ def test_what_stands_for_missing_values_is_known_after_a_kill(tmp_path, fields, 
             raise KilledError
 
     with start_nodes(2, "16MiB") as buffer, writing(tmp_path, fields, buffer.contact) as ranks:
-        nodes = connect(turned(buffer.contact))  # rank 0, which tells attributes, isn't on the first one
+        # Rank 0, which tells attributes, isn't on the first one.
+        nodes = connect(turned(buffer.contact, tmp_path / "turned.json"))
         with monkeypatch.context() as patch:
             patch.setattr(NodeClient, "ask", killed)
             with nodes.analyse(config_of(tmp_path, raw="none")) as analysis, pytest.raises(KilledError):
