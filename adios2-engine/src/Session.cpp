@@ -166,9 +166,7 @@ void Session::PutFromDevice(const When when)
 
 void Session::LandFromDevice(Block &block, const When when)
 {
-    const bool isSmall = block.Bytes <= SmallBytes;
-    const bool waits = isSmall && !m_Course.Spills() && !m_Arena.HasRoom(block.Bytes);
-    if (!block.OnDevice.empty() && (waits || !m_Link.SharedPool()))
+    if (!block.OnDevice.empty() && (WaitsForRoom(block) || !m_Link.SharedPool()))
     {
         block.Source = m_Device.Read(block.OnDevice);
         block.OnDevice.clear(); // from here on it is one of the host's
@@ -188,6 +186,13 @@ void Session::LandFromDevice(Block &block, const When when)
     }
 }
 
+/** Whether a block's copy is kept for now: room is asked for once, for all small blocks that have
+ *  none, as in the first step. */
+bool Session::WaitsForRoom(const Block &block) const
+{
+    return block.Bytes <= SmallBytes && !m_Course.Spills() && !m_Arena.HasRoom(block.Bytes);
+}
+
 /** Returns when all that was landed is there. */
 void Session::Sync()
 {
@@ -202,14 +207,14 @@ void Session::LandNow(Block &block)
         return;
     }
     const bool isSmall = block.Bytes <= SmallBytes;
-    const bool waits = isSmall && !m_Course.Spills() && !m_Arena.HasRoom(block.Bytes);
+    const bool waits = WaitsForRoom(block);
     if (waits || (isSmall && m_Link.Way().NeedsMemory()))
     {
         KeepCopy(block);
     }
     if (waits)
     {
-        return; // room is asked for once, for all blocks that have none, as in the first step
+        return;
     }
     Land(block, Arena::Padded(block.Bytes));
     if (!isSmall)

@@ -99,6 +99,7 @@ private:
     void LandNow(Block &block);
     void LandFromDevice(Block &block, When when);
     void PutFromDevice(When when);
+    bool WaitsForRoom(const Block &block) const;
     void Sync();
     void LandWaiting();
     void LandKept();

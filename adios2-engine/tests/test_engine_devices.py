@@ -227,6 +227,30 @@ def test_blocks_of_a_gpu_go_to_other_hosts_through_memory_of_this_one(node, star
     check_in_order(node)
 
 
+def test_blocks_of_a_gpu_without_room_go_to_the_spill_directory(small_node, starting, tmp_path):
+    code = """
+field = adios.variable(io, "field", [32768], [0], [32768])
+engine = adios.open(io, WRITE)
+for step in range(6):
+    adios.begin(engine)
+    device_becomes(values + step)
+    put(field, 0, SYNC if step % 2 else DEFERRED)
+    device_becomes(-values)
+    runtime.device_works()
+    adios.call("end_step", engine)
+"""
+    words = {"QueueFullPolicy": "Spill", "SpillDirectory": str(tmp_path)}
+    with starting(small_node, code, count=32768, **words) as process:
+        finish_well(process)
+    blocks = {step.number: step.blocks[0] for step in steps_of(watch(small_node))}
+    assert {number for number, block in blocks.items() if block.file} == {4, 5}
+    for number, block in blocks.items():
+        found = (
+            np.fromfile(block.file, offset=block.offset) if block.file else read_block(small_node.nodes[0].pool, block)
+        )
+        assert (found == np.arange(32768) + number).all()
+
+
 def test_memory_that_cannot_be_registered_is_copied_into_all_the_same(node, starting):
     with starting(node, IN_ORDER, environment={"DEVICE_REGISTERS_NOTHING": "1"}) as process:
         said = finish_well(process)
