@@ -53,6 +53,13 @@ def gates():
     gates.close()
 
 
+def test_a_node_says_once_why_libfabric_fails_for_a_rank_that_asks_again_and_again(gates, capfd):
+    opener, _ = gates
+    assert [opener.open([provider]) for provider in ("psmx9", "psmx9", "psmx8", "psmx8")] == [None] * 4
+    said = [line for line in capfd.readouterr().err.splitlines() if "libfabric fails" in line]
+    assert ["psmx9" in line for line in said] == [True, False]
+
+
 CAUGHT = """
 def caught():  # above 31 are those of the C library
     with open("/proc/self/status") as file:

@@ -74,6 +74,7 @@ class FabricGates:
     def __init__(self, host: str, pool: Callable[[], memoryview]) -> None:
         self._host, self._pool = host, pool
         self._handle: int | None = None
+        self._told = ""
 
     def open(self, providers: Sequence[str]) -> FabricGate | None:
         """Open a gate by the first provider that this host has; None if it has none of them.
@@ -89,8 +90,10 @@ class FabricGates:
                 return self._open(provider)
             except NodeError as error:
                 whys.append(str(error))
-        if whys:
-            log(f"bbflow node: a rank that asked for libfabric lands over TCP: {'; '.join(whys)}")
+        why = "; ".join(whys)
+        if why and why != self._told:  # a rank that wants nothing else asks again and again
+            log(f"bbflow node: libfabric fails, for which a rank has asked: {why}")
+            self._told = why
         return None
 
     def _open(self, provider: str) -> FabricGate:
