@@ -196,6 +196,6 @@ def test_it_says_by_which_way_blocks_would_go(bbflow, written, monkeypatch, tmp_
         assert "bb0: TCP; this host has no faster network" in str(*check_transport([node]))
         assert "bb0: not from this host" in str(*check_transport([replace(node, tcp="")]))
         monkeypatch.setattr(transport, "providers", lambda: ["cxi"])
-        said = str(*check_transport([replace(node, tls="authority.pem")]))
-        assert "bb0: libfabric (cxi) if they have it too, else TCP; each extent of a pool is registered" in said
-        assert said.endswith("; TCP to those with TLS (bb0)")
+        fast, encrypted = check_transport([node, replace(node, name="bb1", tls="authority.pem")])[::-1]
+        assert "bb0: libfabric (cxi) if they have it too, else TCP; each extent of a pool is registered" in str(fast)
+        assert str(encrypted).endswith("bb1: TCP with TLS")

@@ -29,12 +29,14 @@ def check_transport(nodes: Sequence[NodeAddress]) -> list[Finding]:
     found = [Finding(FINE, "transport", f"{_named(own)}shared memory{_of_gpus()}")] if own or not nodes else []
     if deaf := [node.name for node in others if not node.tcp]:
         found.append(Finding(NOTE, "transport", f"{_named(deaf)}not from this host: start them with --listen ADDRESS"))
-    if plain := [node.name for node in others if node.tcp]:
-        found.append(_over_network(plain, [node.name for node in others if node.tls]))
+    if encrypted := [node.name for node in others if node.tcp and node.tls]:
+        found.append(Finding(FINE, "transport", f"{_named(encrypted)}TCP with TLS"))
+    if plain := [node.name for node in others if node.tcp and not node.tls]:
+        found.append(_over_network(plain))
     return found
 
 
-def _over_network(names: list[str], with_tls: list[str]) -> Finding:
+def _over_network(names: list[str]) -> Finding:
     try:
         fast = providers()
     except NodeError as error:
@@ -43,8 +45,6 @@ def _over_network(names: list[str], with_tls: list[str]) -> Finding:
         return Finding(FINE, "transport", f"{_named(names)}TCP; this host has no faster network")
     text = f"{_named(names)}libfabric ({fast[0]}) if they have it too, else TCP; each extent of a pool is registered "
     text += f"when it is granted ({_lockable()} here)"
-    if with_tls:
-        text += f"; TCP to those with TLS ({', '.join(with_tls)})"
     return Finding(FINE, "transport", text)
 
 
