@@ -93,6 +93,12 @@ std::shared_ptr<const RegisteredMemory> Pool::Register(std::shared_ptr<const Gpu
     return registered;
 }
 
+void Pool::Unregister()
+{
+    const std::lock_guard<std::mutex> guard(m_Lock);
+    m_Registered.clear();
+}
+
 bool Pool::IsAt(const std::string &path) const
 {
     struct stat status = {};

@@ -37,6 +37,9 @@ public:
     std::shared_ptr<const RegisteredMemory> Register(std::shared_ptr<const GpuRuntime> runtime,
                                                      void *home, size_t offset, size_t bytes);
 
+    /** Registers all extents anew from now on: the file may have got other pages. */
+    void Unregister();
+
     /** Whether the file at a path is the one that is mapped. */
     bool IsAt(const std::string &path) const;
 

@@ -11,6 +11,10 @@ void Session::Restore()
 {
     m_Device.Finish(); // from then on no block depends on the program's memory, nor anybody's room
     const std::shared_ptr<Pool> before = m_Link.SharedPool();
+    if (before)
+    {
+        before->Unregister(); // an agent that is started again may have left its pages to files
+    }
     const Value reply = m_Link.Restore(m_Course.Settled(), m_WhyBroken);
     const bool isSameRoom = m_Arena.IsAmong(Arena::ReadExtents(reply));
     const StepCourse::Restoring restoring =

@@ -297,6 +297,32 @@ assert runtime.device_unregistered() == 0
     assert not consumer.is_alive()
 
 
+def test_extents_are_registered_anew_after_an_agent_s_restart(faulty_nodes, starting, tmp_path):
+    """One that keeps files, too, has left them the pool's pages if nobody held room, and given the pool others."""
+    nodes = faulty_nodes(1, 4 << 20, ["--files", "none"])
+    code = """
+field = adios.variable(io, "field", [24], [0], [24])
+engine = adios.open(io, WRITE)
+for step in range(4):
+    adios.begin(engine)
+    put(field, 0, DEFERRED)
+    adios.call("end_step", engine)
+    if step == 2:
+        before = runtime.device_registrations()
+        pause()
+assert runtime.device_registrations() == before + 1
+"""
+    with starting(nodes, code) as process:
+        free_steps(nodes.nodes[0], "model", 3)
+        wait_for_file(tmp_path / "there")
+        nodes.kill("bb0")
+        nodes.start("bb0")
+        (tmp_path / "go").touch()
+        finish_well(process)
+    (step,) = steps_of(watch(nodes))
+    assert arrays_of(nodes, step)[0][1].tolist() == list(range(24))
+
+
 def test_what_the_runtime_cannot_copy_is_refused_in_one_line(node, starting):
     code = """
 field = adios.variable(io, "field", [13], [0], [13])

@@ -96,7 +96,10 @@ static struct range
     char *begin;
     size_t bytes;
 } registered[many];
-static int locks;
+static int locks, registrations;
+
+/** How often memory was registered. */
+int device_registrations(void) { return registrations; }
 
 static int has_registered(const char *begin, size_t bytes)
 {
@@ -240,6 +243,7 @@ static int lock(char *memory, size_t bytes, unsigned flags)
             return is_wrong("memory is registered twice"), registered_already;
     registered[locks].begin = memory;
     registered[locks++].bytes = bytes;
+    ++registrations;
     return fine;
 }
 
