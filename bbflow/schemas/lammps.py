@@ -36,7 +36,7 @@ class Lammps(Stateless):
 
     def recognises(self, names: Collection[str], attributes: Mapping[str, Any]) -> bool:
         """Return whether it is a table of atoms of LAMMPS."""
-        return TABLE in names and STYLE in attributes and COLUMNS in attributes
+        return (TABLE in names or not names) and STYLE in attributes and COLUMNS in attributes
 
     def attributes(self, name: str, value: Any) -> Sequence[tuple[str, Any]]:
         """Return an attribute as it is; the names of the columns also say that atoms are along them."""

@@ -1,10 +1,11 @@
 """openPMD: an iteration's number in the variables' names, meshes with labelled axes, time as an attribute."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from bbflow.reading.wire_types import Attribute
 from bbflow.schemas.cutting import NEW, Cut
 from bbflow.schemas.schema import TIME, LandedStep, Parts, Stateless
 from bbflow.stream.attributes import items_of, numbers_of
@@ -39,6 +40,7 @@ class OpenPmd(Stateless):
     needs_all: bool = False
     _cuts: dict[Layout, Cut] = field(default_factory=dict)
     _components: set[str] = field(default_factory=set)
+    _labels: dict[str, Sequence[Any]] = field(default_factory=dict)
     _scales: dict[str, float] = field(default_factory=dict)
     _exponents: dict[str, Sequence[float]] = field(default_factory=dict)
 
@@ -52,7 +54,8 @@ class OpenPmd(Stateless):
             return []
         owner, _, own = without_number(name).rpartition("/")
         if own == "axisLabels":
-            return [(f"{each}/{DIMENSIONS}", list(items_of(value))) for each in self._components_of(owner)]
+            self._labels[owner] = list(items_of(value))
+            return [(f"{each}/{DIMENSIONS}", self._labels[owner]) for each in self._components_of(owner)]
         found, numbers = [(f"{owner}/{own}", value)], numbers_of(value)
         if own == "unitDimension" and numbers:
             self._exponents[owner] = numbers
@@ -76,12 +79,15 @@ class OpenPmd(Stateless):
         return [{node: self._unnumbered(step, landed) for node, step in landed.parts.items()}]
 
     def _unnumbered(self, step: Step, landed: LandedStep) -> Step:
-        layout = step.layout
+        layout, known = step.layout, set(self._components)
         times = [] if landed.time != TIME else _times(layout, landed.attributes)
         cut = self._cuts.get(layout)
         if cut is None or len(cut.values) != len(layout.singles) + len(times):
             cut = self._cut(layout, with_time=bool(times))
-        return cut.step(step, times)
+        # Attributes of a record went to the components that were known: those that are new lack what was told before.
+        owners = {owner for own in self._components - known for owner in (own, own.rpartition("/")[0])}
+        told = [*_told("axisLabels", self._labels, owners), *_told("unitDimension", self._exponents, owners)]
+        return cut.step(replace(step, attributes=(*told, *step.attributes)) if told else step, times)
 
     def _cut(self, layout: Layout, *, with_time: bool) -> Cut:
         forms = [(at, replace(form, name=without_number(form.name))) for at, form in enumerate(layout.forms)]
@@ -92,6 +98,11 @@ class OpenPmd(Stateless):
             self._cuts.clear()
         cut = self._cuts[layout] = Cut.of(layout, forms)
         return cut
+
+
+def _told(own: str, values: Mapping[str, Sequence[Any]], owners: Collection[str]) -> Iterator[Attribute]:
+    """Yield what records have told, once more."""
+    yield from (Attribute(f"{owner}/{own}", "", list(value)) for owner, value in values.items() if owner in owners)
 
 
 def without_number(name: str) -> str:

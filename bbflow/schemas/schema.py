@@ -61,7 +61,7 @@ class Schema(Protocol):
         Parameters
         ----------
         names
-            The variables of its first step, or of the first one after a restart.
+            The variables of its first step, or of the first one after a restart; none if all that have landed are gone.
         attributes
             Its attributes until then.
         """

@@ -67,8 +67,8 @@ class Scorpio:
     _cuts: dict[tuple[Any, ...], tuple[Cut, tuple[str, ...]]] = field(default_factory=dict)
 
     def recognises(self, names: Collection[str], attributes: Mapping[str, Any]) -> bool:
-        """Return whether any variable's name is one of SCORPIO's."""
-        return any(name.startswith((VAR, DECOMP)) for name in names)
+        """Return whether any variable's name is one of SCORPIO's, or an attribute's where there are no variables."""
+        return any(name.startswith((VAR, DECOMP)) for name in names or attributes)
 
     def call(self, names: Collection[str]) -> None:
         """Keep SCORPIO's names of the fields that the configuration names so."""

@@ -33,7 +33,7 @@ class Wrf(Stateless):
     def recognises(self, names: Collection[str], attributes: Mapping[str, Any]) -> bool:
         """Return whether it is WRF: dates in `Times`, and `MemoryOrder` or `Dims` of some variable."""
         described = (name.rpartition("/")[2] for name in attributes)
-        return TIMES in names and any(name in ("MemoryOrder", "Dims") for name in described)
+        return (TIMES in names or not names) and any(name in ("MemoryOrder", "Dims") for name in described)
 
     def attributes(self, name: str, value: Any) -> Sequence[tuple[str, Any]]:
         """Return names of dimensions as they lie in memory, and CF's name for a description."""

@@ -346,7 +346,7 @@ def _hear(known: dict[str, Attribute], step: Step) -> None:
     for item in step.attributes:
         before = known.get(item.name)
         if before is None or before.since is UNSET or before.since <= step.number:
-            known[item.name] = structs.replace(item, since=step.number)
+            known[item.name] = item if item.since is not UNSET else structs.replace(item, since=step.number)
 
 
 def _by_name(attributes: Iterable[Attribute]) -> dict[str, Attribute]:

@@ -10,6 +10,8 @@ Scalar = str | int | float
 Meant = Scalar | list[Any]
 """What an attribute says: a text, a number, or a list of either."""
 
+FILE = "bbflow_file"
+"""The attribute with which the engine tells the name of the file that the program has opened."""
 DIMENSIONS = "_ARRAY_DIMENSIONS"
 """Attribute of a variable with the names of its dimensions: always a list where it was one."""
 TEXTS = frozenset(

@@ -246,6 +246,7 @@ class Adapting:
             ),
             base=_renamed(schema, {**news.base, **self._found(self._before)}),
             attributes=_renamed(schema, {**news.attributes, **self._found(self._seen)}),
+            file_since=None if news.file_since is None else self._firsts.get(news.file_since),
         )
 
     def _frames(self, number: int) -> Sequence[Parts]:

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from msgspec import UNSET
+
 from bbflow.landing.shown import Shown
 from bbflow.reading.wire_types import Attribute
 from bbflow.store.extents import align
 from bbflow.store.streams import ENDED
-from bbflow.stream.attributes import meant
+from bbflow.stream.attributes import FILE, meant
 from bbflow.stream.layouts import Layout, Layouts, kept_by_layout
 from bbflow.stream.records import Block, Step
 from bbflow.view.meanings import MeaningChange, ToldMeanings, tells_meaning
@@ -60,6 +62,8 @@ class News:
     """What the program was refused, and the stream lacks."""
     file: str = ""
     """The file that its ranks there name; empty if it isn't known."""
+    file_since: int | None = None
+    """The step that began the file that `base` names; None if that isn't known."""
 
     @classmethod
     def of(cls, reply: Shown, layouts: Layouts) -> "News":
@@ -85,6 +89,7 @@ class News:
             _values(reply.attributes),
             reply.refused,
             reply.file,
+            next((item.since for item in reply.base if item.name == FILE and item.since is not UNSET), None),
         )
 
 

@@ -6,18 +6,17 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from msgspec import UNSET
 
 from bbflow.configuring.step_time import TimeConfig
 from bbflow.errors import ConfigError
 from bbflow.operators.windows.date_texts import date_in, read_date
-from bbflow.stream.attributes import meant
+from bbflow.stream.attributes import FILE, meant
 from bbflow.stream.layouts import kept_by_layout
 from bbflow.stream.records import Block, Layout, Step, ToldTime
 from bbflow.view.stream import News
 from bbflow.view.times import SOURCES
 
-FILE = "bbflow_file"
-"""The attribute with which the engine tells the name of the file that the program has opened."""
 TEXTS = ("char", "int8_t", "uint8_t")
 """Types of the characters of a text that is written as an array."""
 LONGEST = 1 << 10
@@ -58,7 +57,7 @@ class TimeTelling:
     def told(self, news: News) -> News:
         """Return news whose steps say what tells their time."""
         if self._known is None:
-            self._known = dict(news.base)
+            self._known, self._since = dict(news.base), news.file_since
             self._axis = self._find_axis()
         return replace(news, steps=tuple(self._with_time(step) for step in news.steps))
 
@@ -67,7 +66,7 @@ class TimeTelling:
         for item in step.attributes:
             self._known[item.name] = meant(item)
             if item.name == FILE:
-                self._since = step.number
+                self._since = step.number if item.since is UNSET else item.since
             if item.name in self._axis_names:
                 self._axis = self._find_axis()
         counted = self._time.by == "steps" or self._time.start is not None

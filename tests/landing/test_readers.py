@@ -120,6 +120,19 @@ def test_attributes_of_steps_that_are_gone_are_the_base_of_those_that_are_kept(b
     assert [item["value"] for item in bench.watch()["attributes"]] == [9]
 
 
+def test_the_base_says_since_when_attributes_hold(bench):
+    """What was told before to a node that is lost has held since then."""
+    bench.open()
+    epoch = bench.attach("fold")["epoch"]
+    for step in range(3):
+        bench.begin(0, step)
+        own = {"name": f"own{step}", "type": "int32_t", "value": step}
+        bench.commit(0, step, attributes=[own, {"name": "lost", "type": "int32_t", "value": 7, "since": 0}])
+    for act in (lambda: bench.done(1, epoch), bench.reopen):
+        act()
+        assert {item["name"]: item["since"] for item in bench.watch()["base"]} == {"own0": 0, "own1": 1, "lost": 0}
+
+
 def test_what_a_reader_holds_back_is_told_to_an_analysis_that_goes_on_behind_it(bench):
     """It is told of no step that is done with, and needs what came with them; what is newer counts."""
     bench.open()

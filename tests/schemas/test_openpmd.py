@@ -10,11 +10,16 @@ import numpy as np
 import pytest
 
 from bbflow import start_nodes
+from bbflow.configuring.step_time import TimeConfig
 from bbflow.schemas.openpmd import OpenPmd, unit_of
 from bbflow.schemas.testing import SchemaTests
+from bbflow.stream.attributes import DIMENSIONS
 from bbflow.stream.layouts import BlockForm, Layout
 from bbflow.stream.records import Step
 from bbflow.transit.output.decoding import open_results
+from bbflow.view.adapting import Adapting, StreamConfig
+from bbflow.view.numbering import Numbering
+from bbflow.view.stream import News, StreamView
 
 PROGRAM = """
 import sys
@@ -99,6 +104,30 @@ def test_the_time_of_iterations_can_be_dated(tmp_path):
     results, steps = run(tmp_path, "group", time=time, windows=["month"])
     mean = of(results, "E_x2F_x_month_mean")
     np.testing.assert_allclose(mean.values[:, 0, 0], [steps["x"][:4].mean(), steps["x"][4:].mean()])
+
+
+def test_a_component_that_comes_later_has_what_its_record_was_told_before():
+    """Also where the step that told it is gone, or its own steps lie on another node."""
+    told = {"/openPMD": "1.1.0", "/data/meshes/B/axisLabels": ["lat", "lon"], "/data/meshes/B/unitDimension": [0, 1, -2, -1, 0, 0, 0]}
+    adapting = Adapting(["a", "b"], {"a": 4, "b": 4}, StreamConfig(TimeConfig(by="steps")), no_values, Numbering())
+    view = StreamView(["a", "b"], {"a": 4, "b": 4})
+
+    def step(number, name):
+        form = BlockForm(f"/data/meshes/{name}", "double", "GlobalArray", (4, 2), (0, 0), (4, 2), 0, 0, 0, 64)
+        return Step(number, Layout.of((form,)), (4096).to_bytes(8, "little"), ranks=1)
+
+    for number, name in ((5, "E/x"), (6, "B/z")):
+        for node, base in (("a", told), ("b", {})):
+            news = News("open", 2, 1, (step(number, name if node == "b" else "E/x"),), number, base=base, attributes=base)
+            for own, adapted in adapting.take(node, news):
+                view.update(own, adapted)
+    assert view.attributes[f"/data/meshes/B/z/{DIMENSIONS}"] == ["lat", "lon"]
+    assert view.attributes["/data/meshes/B/z/units"] == "kg s-2 A-1"
+    assert view.changes == []
+
+
+def no_values(node, number, block):
+    raise AssertionError("nothing is read")
 
 
 def test_units_are_those_of_values_as_they_are_written():

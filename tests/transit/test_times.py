@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from contextlib import ExitStack
+from dataclasses import replace
 
 import bbflow_adios2
 import numpy as np
@@ -158,11 +159,11 @@ def steps_of(*attributes, value=None, kind="double"):
     return tuple(Step(number, layout, values=values, attributes=own) for number, own in enumerate(told))
 
 
-def times_of(time, steps, *, is_dated=True, base=None):
+def times_of(time, steps, *, is_dated=True, base=None, file_since=None):
     """The dates of steps, as the configuration has them told; None without a clock."""
     config = parse_config({"stream": "s", "operators": {"t": ["mean"]}, "windows": ["run"], "time": time})
     telling = TimeTelling(config.time, lambda number, block: None, is_dated=is_dated)
-    told = telling.told(News("open", 1, 1, steps, len(steps) - 1, base=base or {})).steps
+    told = telling.told(News("open", 1, 1, steps, len(steps) - 1, base=base or {}, file_since=file_since)).steps
     clock = make_clock(config, StreamAttributes({}), told_by({"a": told[0]}, config.time.variable))
     times = StepTimes(config.time, clock)
     return None if clock.by_steps else [str(clock.date(times.of(step.number, {"a": step}))) for step in told]
@@ -184,6 +185,16 @@ def test_further_steps_of_a_file_need_an_interval():
         times_of({"by": "file"}, steps)
     dates = times_of({"by": "file", "interval": "15 days"}, steps)
     assert dates == ["2000-01-01 00:00:00", "2000-01-16 00:00:00", "2000-02-01 00:00:00"]
+
+
+def test_an_analysis_that_goes_on_knows_where_a_file_began():
+    """The step that told its name is gone, or the name was told to a node that is lost."""
+    time, (first, second) = {"by": "file", "interval": "6h"}, steps_of({}, {})
+    later = [replace(step, number=step.number + 8) for step in (first, second)]
+    dates = ["2000-01-03 00:00:00", "2000-01-03 06:00:00"]
+    assert times_of(time, later, base=FILES[0], file_since=0) == dates
+    retold = Attribute("bbflow_file", "string", FILES[0]["bbflow_file"], 0)
+    assert times_of(time, [replace(later[0], attributes=(retold,)), later[1]]) == dates
 
 
 def test_where_a_file_began_must_be_known():
