@@ -9,6 +9,7 @@ from bbflow.operators.diagnostic import VALUE, Diagnostic, Each
 from bbflow.operators.expressions import Expression, of_variable, paired, parse_expression
 from bbflow.operators.file_fields import AREA_SHARE, AreaField, BesideSteps, DateField, parse_fields
 from bbflow.operators.filter import Filter
+from bbflow.operators.names.elsewhere import check_elsewhere
 from bbflow.operators.names.known import expand
 from bbflow.operators.operator import Operator
 from bbflow.operators.parse import FILTER, parse_operators
@@ -132,7 +133,7 @@ def _parse(key: str, name: str, parts: Mapping[str, Any], windows: list[Any]) ->
     chosen = [item for item in operators if isinstance(item, Operator)]
     fields = parse_fields(_with_dates(parts.get("fields", {}), chosen, each), each.window.closed if each else "left")
     of = parse_expression(str(parts["of"])) if "of" in parts else of_variable(name)
-    space = parse_space(parts["space"]) if "space" in parts else None
+    space = _parse_space(parts["space"]) if "space" in parts else None
     if gathering := {item.family.gathers for item in chosen} - {""}:
         if len(gathering) > 1:
             raise ConfigError("the points of one field count by one sort of weights: put the other under another name")
@@ -173,6 +174,14 @@ def _parse(key: str, name: str, parts: Mapping[str, Any], windows: list[Any]) ->
     if dated and diagnostic.space is not None and diagnostic.space.has_pyramid:
         raise ConfigError(f"pyramid: the mean of four dates means nothing: put {', '.join(dated)} under another name")
     return diagnostic
+
+
+def _parse_space(item: Any) -> Space:
+    for part in item if isinstance(item, list | tuple) else [item]:
+        word = str(part).partition(",")[0].strip()
+        if word not in SPACE_KEYS:
+            check_elsewhere(word, "space")
+    return parse_space(item)
 
 
 def _with_dates(fields: Any, operators: Iterable[Operator], each: Each | None) -> Any:

@@ -9,7 +9,7 @@ from bbflow.errors import ConfigError
 from bbflow.operators.catalogue import KINDS, find_kind
 from bbflow.operators.filter import Filter
 from bbflow.operators.items import Parameter, item_parts, read_parameters
-from bbflow.operators.names.elsewhere import ELSEWHERE, LACKING
+from bbflow.operators.names.elsewhere import check_elsewhere
 from bbflow.operators.names.known import NAMES
 from bbflow.operators.operator import Operator, OperatorKind
 from bbflow.reading.sections import flag, number, positive, text
@@ -61,10 +61,8 @@ def _parse(item: Any) -> tuple[Operator | Filter, ...]:
     if name == FILTER:
         return (_parse_filter(parameters),)
     word = name.partition(",")[0].strip()
-    if word in ELSEWHERE and word not in KINDS:
-        raise ConfigError(f"{word!r} is no operator: {ELSEWHERE[word]}")
-    if word in LACKING and word not in KINDS:
-        raise ConfigError(f"{word!r} can't be had here: {LACKING[word]}")
+    if word not in KINDS:
+        check_elsewhere(word, "operator")
     if name in NAMES and name not in KINDS:
         raise ConfigError(f"{name!r} says more than an operator, which has no place here: {NAMES[name].summary}")
     return make_operators(find_kind(name, FILTER, *NAMES), parameters)

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from bbflow.errors import ConfigError
 from bbflow.operators.space import parse_space
 from bbflow.operators.space.hybrid import reference_of
+from bbflow.operators.space.moves import NAMES as SPACES
 from bbflow.operators.space.regridding import place_space
 from bbflow.operators.steps import Steps
+from bbflow.reading.yaml_files import parse_yaml
 
 HYBI = np.array([0, 0, 0.02, 0.1, 0.25, 0.5, 0.75, 0.92, 1.0])
 HYAI = np.array([0, 3000.0, 6000, 9000, 9500, 7000, 3000, 500, 0])
@@ -435,6 +437,7 @@ def test_coefficients_whose_units_do_not_fit_are_refused(attributes, said, varia
 )
 def test_cdos_names_stand_for_their_maps(name, said):
     assert parse_space(f"{name},85000,50000") == parse_space({"levels": {"to": [85000, 50000], **said}})
+    assert parse_space(parse_yaml(SPACES[name].as_map)) == parse_space(SPACES[name].example)
 
 
 @cdo

@@ -108,7 +108,8 @@ def test_the_time_of_iterations_can_be_dated(tmp_path):
 
 def test_a_component_that_comes_later_has_what_its_record_was_told_before():
     """Also where the step that told it is gone, or its own steps lie on another node."""
-    told = {"/openPMD": "1.1.0", "/data/meshes/B/axisLabels": ["lat", "lon"], "/data/meshes/B/unitDimension": [0, 1, -2, -1, 0, 0, 0]}
+    told = {"/openPMD": "1.1.0", "/data/meshes/B/axisLabels": ["lat", "lon"]}
+    told["/data/meshes/B/unitDimension"] = [0, 1, -2, -1, 0, 0, 0]
     adapting = Adapting(["a", "b"], {"a": 4, "b": 4}, StreamConfig(TimeConfig(by="steps")), no_values, Numbering())
     view = StreamView(["a", "b"], {"a": 4, "b": 4})
 
@@ -118,9 +119,10 @@ def test_a_component_that_comes_later_has_what_its_record_was_told_before():
 
     for number, name in ((5, "E/x"), (6, "B/z")):
         for node, base in (("a", told), ("b", {})):
-            news = News("open", 2, 1, (step(number, name if node == "b" else "E/x"),), number, base=base, attributes=base)
-            for own, adapted in adapting.take(node, news):
-                view.update(own, adapted)
+            own = step(number, name if node == "b" else "E/x")
+            news = News("open", 2, 1, (own,), number, base=base, attributes=base)
+            for whose, adapted in adapting.take(node, news):
+                view.update(whose, adapted)
     assert view.attributes[f"/data/meshes/B/z/{DIMENSIONS}"] == ["lat", "lon"]
     assert view.attributes["/data/meshes/B/z/units"] == "kg s-2 A-1"
     assert view.changes == []

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from bbflow.errors import ConfigError
 from bbflow.operators.names.indices import CROSSING
 
 _LEVELS = "space: {{levels: {{to: [85000, 50000], {}}}}}, docs/space.md#other-levels"
@@ -105,3 +106,24 @@ LACKING: Mapping[str, str] = {
                     "statistics are of all steps; windows cut them by dates"),
 }  # fmt: skip
 """Name to why nothing here says it."""
+
+
+def check_elsewhere(word: str, what: str) -> None:
+    """Refuse a name of CDO's that is none here, with what says the same.
+
+    Parameters
+    ----------
+    word
+        The name.
+    what
+        What it was taken for: operator or space.
+
+    Raises
+    ------
+    ConfigError
+        If it is such a name.
+    """
+    if word in ELSEWHERE:
+        raise ConfigError(f"{word!r} is no {what}: {ELSEWHERE[word]}")
+    if word in LACKING:
+        raise ConfigError(f"{word!r} can't be had here: {LACKING[word]}")

@@ -9,6 +9,7 @@ from bbflow.operators.names.cdo import cdo_names
 from bbflow.operators.names.indices import index_names, xclim_names
 from bbflow.operators.names.meaning import Meaning, Name
 from bbflow.operators.names.xarray_calls import xarray_names
+from bbflow.operators.space.moves import NAMES as SPACES
 
 ORIGINS: Mapping[str, Mapping[str, Name]] = {
     "CDO": {name.name: name for name in cdo_names()},
@@ -49,7 +50,10 @@ def meaning(item: Any) -> Meaning:
     if not len(name.takes) <= len(given) <= len(name.takes) + len(name.may_take):
         wanted = ", ".join(name.takes) or "nothing"
         quoted = ", with quotes around it in a list, where commas separate" if "," in name.example else ""
-        raise ConfigError(f"{word!r} takes {wanted}, but got {len(given)} values: write it like {name.example}{quoted}")
+        hint = SPACES[word].hint if word in SPACES else ""
+        raise ConfigError(
+            f"{word!r} takes {wanted}, but got {len(given)} values: write it like {name.example}{quoted}{hint}"
+        )
     try:
         return _with_parameters(name.make(*given), further)
     except ConfigError as error:

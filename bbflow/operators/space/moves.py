@@ -208,6 +208,13 @@ class SpaceName:
     """Fewest numbers."""
     most: int = 0
     """Most numbers."""
+    as_map: str = ""
+    """The map that says the same of any fields, where there is one."""
+
+    @property
+    def hint(self) -> str:
+        """How else it can be written, for messages."""
+        return f"; or as a map, which may say other fields, or heights: space: {self.as_map}" if self.as_map else ""
 
 
 def _rank(dims: tuple[str, ...]) -> Callable[[float], tuple[Move, ...]]:
@@ -239,8 +246,16 @@ HYBRID = {"a": "hyam", "b": "hybm", "surface": "ps"}
 ON_LEVELS = {"field": "pfull", "surface": "ps"}
 
 
-def _levels(**said: Any) -> Callable[..., tuple[Move, ...]]:
-    return lambda *to: (parse_levels({"to": to, **said}),)
+def _levels(name: str, *values: int, **said: Any) -> SpaceName:
+    as_map = _as_map({"levels": {"to": values, **said}})
+    example = ",".join([name, *map(str, values)])
+    return SpaceName(lambda *to: (parse_levels({"to": to, **said}),), example, 1, 1000, as_map)
+
+
+def _as_map(said: Any) -> str:
+    if isinstance(said, Mapping):
+        return "{" + ", ".join(f"{key}: {_as_map(value)}" for key, value in said.items()) + "}"
+    return f"[{', '.join(map(str, said))}]" if isinstance(said, tuple) else str(said)
 
 
 def _coarsen(how: str) -> Callable[..., tuple[Move, ...]]:
@@ -258,11 +273,11 @@ NAMES: Mapping[str, SpaceName] = {
     "fldint": SpaceName(_reduce("sum", (LAT, LON), "area"), "fldint"),
     "vertint": SpaceName(_reduce("sum", (LEVEL,), "thickness"), "vertint"),
     "sellonlatbox": SpaceName(_box, "sellonlatbox,350,20,-30,30", 4, 4),
-    "ml2pl": SpaceName(_levels(pressure=HYBRID, above="linear"), "ml2pl,85000,50000", 1, 1000),
-    "ml2plx": SpaceName(_levels(pressure=HYBRID, above="linear", below="lowest"), "ml2plx,85000,50000", 1, 1000),
-    "ap2pl": SpaceName(_levels(pressure=ON_LEVELS, above="linear"), "ap2pl,85000,50000", 1, 1000),
-    "ap2plx": SpaceName(_levels(pressure=ON_LEVELS, above="linear", below="lowest"), "ap2plx,85000,50000", 1, 1000),
-    "intlevel": SpaceName(_levels(), "intlevel,10,100", 1, 1000),
+    "ml2pl": _levels("ml2pl", 85000, 50000, pressure=HYBRID, above="linear"),
+    "ml2plx": _levels("ml2plx", 85000, 50000, pressure=HYBRID, above="linear", below="lowest"),
+    "ap2pl": _levels("ap2pl", 85000, 50000, pressure=ON_LEVELS, above="linear"),
+    "ap2plx": _levels("ap2plx", 85000, 50000, pressure=ON_LEVELS, above="linear", below="lowest"),
+    "intlevel": _levels("intlevel", 10, 100),
     "sellevel": SpaceName(lambda *values: (Select(LEVEL, values),), "sellevel,85000,50000", 1, 1000),
     **{f"gridbox{how}": SpaceName(_coarsen(how), f"gridbox{how},4,4", 2, 2) for how in HOWS},
 }
@@ -289,7 +304,7 @@ def named(written: str, others: Iterable[str]) -> tuple[Move, ...]:
         raise ConfigError(f"unknown space {word!r}; {nearest(word, [*NAMES, *others])}")
     name = NAMES[word]
     if not name.least <= len(rest) <= name.most:
-        raise ConfigError(f"space {written!r} has {len(rest)} numbers: write it like {name.example}")
+        raise ConfigError(f"space {written!r} has {len(rest)} numbers: write it like {name.example}{name.hint}")
     return _made(name, written, rest)
 
 
