@@ -224,3 +224,56 @@ def test_it_comes_to_rest_and_the_storage_has_what_the_namespace_says(program):
                                                         for one in image.hidden)}  # fmt: skip
         assert shown == {name: facts for name, facts in bench.objects.items() if name not in hidden}
         bench.database.close()
+
+
+def written(bench, name):
+    """Write a file whose upload is the IOnode's next command."""
+    bench.say(ONE, "create", parent=bench.root, name=name, mode=0o644, wait_s=0.0)
+    bench.answer_all()
+    bench.commit(-1, 5)
+    bench.say(ONE, "close", handle=bench.open.pop()[0])
+    bench.wait(20.0)
+    assert [command["op"] for command in bench.commands] == ["upload"]
+
+
+def begin_to_look(bench):
+    """Have the storage looked at; returns the IOnode's answer, which is on its way."""
+    bench.say(ONE, "refresh", path="")
+    (scan,) = (command for command in bench.commands if command["op"] == "scan")
+    bench.commands.remove(scan)
+    told = bench._done(scan)
+    return lambda: bench.say(NODE, "task", task=scan["task"], **told)
+
+
+def test_a_look_that_is_under_way_does_not_bring_back_what_was_kept_beside(tmp_path):
+    """An upload was cut off, its file has another name, and the object of the first name goes."""
+    bench = Played(tmp_path)
+    written(bench, "b.part")
+    bench.say(ONE, "rename", parent=bench.root, name="b.part", to_parent=bench.root, to_name="b", flags="")
+    bench.put("b.part", 5)
+    bench.answer(0, fails=True)
+    bench.wait(20.0)
+    end_look = begin_to_look(bench)
+    bench.answer_all()
+    assert "b.part" not in bench.objects
+    end_look()
+    bench.answer_all()
+    assert bench.ino("b.part") == bench.ino("nothing")
+    bench.database.close()
+
+
+def test_what_somebody_writes_while_a_look_is_under_way_is_seen_by_the_next(tmp_path):
+    """A file gives way to it, and the look that began before can't have seen it."""
+    bench = Played(tmp_path)
+    written(bench, "b")
+    end_look = begin_to_look(bench)
+    facts = bench.put("b", 7)
+    (upload,) = bench.commands
+    bench.commands.clear()
+    bench.say(NODE, "task", task=upload["task"], errno=errno.ENOTUNIQ, error="somebody else's is there")
+    end_look()
+    bench.say(ONE, "lookup", parent=bench.root, name="b")
+    bench.answer_all()
+    image = bench.master._core.image
+    assert list(image.inodes[bench.ino("b")].facts) == facts
+    bench.database.close()

@@ -77,6 +77,8 @@ class Image:
         self._seen_s: dict[int, float] = {}
         self._used: dict[int, int] = {}
         self._looks = 0
+        self._begun = 0
+        self._anew: dict[int, int] = {}
         self._vanished: set[str] = set()
         self.vanished: Set[str] = self._vanished
         """Objects that went meanwhile, which looks at the shared storage may have seen still."""
@@ -129,6 +131,15 @@ class Image:
     def attr(self, inode: Inode) -> Attr:
         """Return what clients are told of an inode."""
         return inode.attr(self._subdirectories.get(inode.ino, 0))
+
+    @property
+    def looks_begun(self) -> int:
+        """How many looks at the shared storage have begun: the number of the last one."""
+        return self._begun
+
+    def is_due_anew(self, ino: int, look: int) -> bool:
+        """Whether a directory is to be looked at once more, since something was done there after a look had begun."""
+        return self._anew.get(ino, -1) >= look
 
     def seen_s(self, ino: int) -> float:
         """When the shared storage was last looked at for a directory, or a file's object written, moved or found there.

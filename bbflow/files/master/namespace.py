@@ -278,6 +278,7 @@ class Namespace(Image):
             self._seen_s[record.ino] = record.at_s
         else:
             self._seen_s.pop(record.ino, None)
+            self._anew.update({record.ino: self._begun} if self._looks else {})
         return NOTHING
 
     def _use_now(self, record: UsedRecord) -> Followed:
@@ -295,8 +296,10 @@ class Namespace(Image):
 
     def _look(self, record: LookRecord) -> Followed:
         self._looks += 1 if record.begins else -1
+        self._begun += record.begins
         if not self._looks:
             self._vanished.clear()
+            self._anew.clear()
         return NOTHING
 
     def _hide(self, record: HideRecord) -> Followed:

@@ -106,7 +106,7 @@ class Scanning:
         core = self._core
         self._looking[ino] = below
         core.commit(LookRecord(begins=True))
-        began_s, found = core.clock(), Listing()
+        began_s, look, found = core.clock(), core.image.looks_begun, Listing()
 
         def done(answer: TaskAnswer) -> None:
             found.add(answer)
@@ -118,14 +118,14 @@ class Scanning:
                 self._errors[ino] = (core.clock(), answer.error)
             elif directory is not None and directory.parent:
                 self._errors.pop(ino, None)
-                self._merge(directory, found, began_s, below=below)
+                self._merge(directory, found, began_s, look, below=below)
             core.commit(LookRecord(begins=False))
             core.happened(ScannedEvent(ino))
 
         path = core.image.path(core.image.inodes[ino])
         core.command(core.a_node() or "", ScanCommand(path=path, below=below), done)
 
-    def _merge(self, directory: Inode, found: "Listing", began_s: float, *, below: bool) -> None:
+    def _merge(self, directory: Inode, found: "Listing", began_s: float, look: int, *, below: bool) -> None:
         core = self._core
         seen: set[str] = set()
         path = core.image.path(directory)
@@ -147,7 +147,8 @@ class Scanning:
                 self._object(holder, names[-1], (size, version), mtime_s, began_s)
         inside = core.image.below(directory) if below else iter((directory,))
         for inode in [inode for inode in inside if inode.kind == DIRECTORY]:
-            core.commit(SeenRecord(inode.ino, core.clock()))
+            if not core.image.is_due_anew(inode.ino, look):
+                core.commit(SeenRecord(inode.ino, core.clock()))
             self._remove_gone(inode.ino, seen, began_s)
 
     def _forget_hidden(self, path: str, *, below: bool) -> None:

@@ -463,7 +463,7 @@ class WriteBack:
                 core.commit(SpareRecord(path))
                 if is_others or facts is None:
                     self._look_anew(path)
-                else:
+                if not is_others:  # what nobody knew is kept beside, under another name
                     core.commit(VanishedRecord(path))
                 core.happened(TransferredEvent())
 
