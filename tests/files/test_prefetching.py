@@ -62,7 +62,7 @@ def test_waves_come_whole_and_only_as_far_ahead_as_they_may(servers, tmp_path):
     until(lambda: warm(client) == ["/t0/a", "/t0/b", "/t1/a", "/t1/b"], "two tasks' files")
     client.read("/t0/a")
     client.read("/t1/b")
-    assert client.status()[0].prefetching == 4
+    until(lambda: client.status()[0].prefetching == 4, "the last byte of the four files")
     assert len(warm(client)) == 4  # no task has read all of its own
     client.read("/t0/b")
     until(lambda: warm(client)[4:] == ["/t2/a", "/t2/b"], "the next task's files")
