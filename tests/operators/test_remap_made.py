@@ -400,3 +400,28 @@ def test_a_curvilinear_grid_with_corners_is_remapped_conservatively_by_name(tmp_
     whole = np.isfinite(found) & np.isfinite(theirs)
     assert whole.sum() > 100
     np.testing.assert_allclose(found[whole], theirs[whole], atol=2e-2)
+
+
+def of_largest(field, item, places):
+    """The value that has the largest part of each cell, row by row."""
+    placement = place_space(parse_space(item), ("lat", "lon"), field.shape, places, {}.__getitem__)
+    local = placement.local((0, 0), field.shape)
+    return placement.finish(placement.assemble(1, [(local, local.partial(Steps([field.reshape(-1)])))]))[0]
+
+
+def test_of_equal_largest_parts_the_first_cell_s_counts_and_of_cdo_s_weights_the_one_that_cdo_takes(tmp_path):
+    lat, lon = -87 + 6 * np.arange(30.0), 6 * np.arange(60.0)
+    places, field = {"lat": lat, "lon": lon}, np.random.default_rng(4).random((30, 60))
+    parts = dense(make_weights("con", mesh_of(Grid(("lat", "lon"), (30, 60), places, {}), (0, 1)), target_of("r20x15")))
+    first = (parts > parts.max(axis=1, keepdims=True) - 1e-9).argmax(axis=1)
+    assert ((parts > parts.max(axis=1, keepdims=True) - 1e-9).sum(axis=1) > 1).mean() > 0.5
+    np.testing.assert_array_equal(of_largest(field, {"remaplaf": "r20x15"}, places), field.reshape(-1)[first])
+    if not shutil.which("cdo"):
+        return
+    told, weights, result = (tmp_path / f"{name}.nc" for name in ("field", "weights", "result"))
+    known = {"lat": ("lat", lat, LAT_ATTRIBUTES), "lon": ("lon", lon, LON_ATTRIBUTES)}
+    xr.Dataset({"x": (("lat", "lon"), field)}, known).to_netcdf(told)
+    subprocess.run(["cdo", "-s", "genlaf,r20x15", told, weights], check=True)
+    subprocess.run(["cdo", "-s", "remaplaf,r20x15", told, result], check=True)
+    with xr.open_dataset(result) as theirs:
+        np.testing.assert_array_equal(of_largest(field, {"remap": str(weights)}, places), theirs["x"].values.reshape(-1))

@@ -131,7 +131,7 @@ class Interpolated(Made):
             order = kept[np.lexsort((kept, values[kept], own.rows[kept]))]
             rows, ordered = own.rows[order], values[order]
             begins = np.flatnonzero(np.append(True, (rows[1:] != rows[:-1]) | (ordered[1:] != ordered[:-1])))
-            parts = np.round(np.add.reduceat(own.values[order], begins), 12)
+            parts = np.add.reduceat(own.values[order], begins)
             best = np.lexsort((-order[begins], parts, rows[begins]))  # the last one of each row is put there last
             out[rows[begins][best]] = ordered[begins][best]
         return found
