@@ -12,7 +12,7 @@ from bbflow.landing.requests import AttachRequest, DoneRequest, DropRequest, Giv
 from bbflow.landing.shown import Shown
 from bbflow.net.contact import NodeAddress
 from bbflow.net.verdicts import DoneReply
-from bbflow.view.numbering import NO_STEP, Landed, Numbering, packed, unpacked
+from bbflow.view.numbering import NO_STEP, Landed, Numbering, ahead, packed, unpacked
 from bbflow.view.stream import STEPS_PER_REPLY
 
 FOLD, DRAIN, CALLS, RESCUE = "fold", "drain", "calls", "rescue"
@@ -63,6 +63,8 @@ class Consumers:
         self.late = 0
         """Steps that the analysis has left out for their times, which the nodes show."""
         self._told: dict[str, dict[str, Landed]] = {}
+        self._passed: dict[str, dict[str, int]] = {}
+        """Node to consumer to the step up to which the node was told to let go; streams with frames have `_told`."""
         frames: list[tuple[Landed, str]] = []
         asked = AttachRequest(stream=stream, consumers=tuple(names), owner=owner, take_over=take_over)
         for node, client in self._clients.items():
@@ -73,6 +75,7 @@ class Consumers:
                 raise
             self._epochs[node] = reply.epoch
             told = {name: unpacked(*cursor) for name, cursor in reply.cursors.items()}
+            self._passed[node] = {name: step for name, (step, _) in reply.cursors.items()}
             self.cursors[node] = {name: (step, kept) for name, (step, _, kept) in told.items()}
             self._told[node] = {
                 name: (reply.cursors[name][0], last) for name, (_, last, _) in told.items() if last is not None
@@ -98,7 +101,7 @@ class Consumers:
         """Return for each node the step that every consumer was past at the start."""
         if self.numbering.is_framed:
             return dict.fromkeys(self.cursors, self.numbering.done(-1)[1])
-        return {node: min(step for step, _ in cursors.values()) for node, cursors in self.cursors.items()}
+        return {node: min(passed.values()) for node, passed in self._passed.items()}
 
     @property
     def new(self) -> list[str]:
@@ -118,8 +121,22 @@ class Consumers:
         nodes: Collection[str],
         checkpoint: Callable[[str], bytes],
         last: Collection[str] = (),
+        first: Collection[str] = (),
     ) -> None:
-        """Say that a consumer is past a step, on some nodes side by side; those in `last` hear it when the others know.
+        """Say that a consumer is past a step, on some nodes side by side.
+
+        Parameters
+        ----------
+        consumer, step
+            Who is past which.
+        nodes
+            Those that are told.
+        checkpoint
+            Gives what a node stores.
+        last
+            Nodes that let go when the others know.
+        first
+            Nodes that have stored their checkpoint before any other lets go, and let go in their turn.
 
         Raises
         ------
@@ -129,9 +146,14 @@ class Consumers:
             If a node doesn't answer; others may know by then.
         """
         if not self.numbering.is_framed:
+            if len(self._clients) > 1:
+                held = ((node, self._passed[node][consumer]) for node in first)
+                self._tell((node, self._done(consumer, at, node, ahead(step, checkpoint(node)))) for node, at in held)
             for is_last in (False, True):
                 own = [node for node in nodes if (node in last) is is_last]
                 self._tell((node, self._done(consumer, step, node, checkpoint(node))) for node in own)
+            for node in nodes:
+                self._passed[node][consumer] = step
             return
         done, checkpoints = self.numbering.done(step), {node: checkpoint(node) for node in nodes}
         # A node must not let go of frames before all know that they are done: another one's part alone says nothing.

@@ -10,6 +10,8 @@ NO_STEP: Landed = (-1, -1)
 """Before the first step."""
 FRAMED = b"bbflow-frames:"
 """Begins the checkpoints of streams whose numbers aren't those of the steps that have landed."""
+AHEAD = b"bbflow-ahead:"
+"""Begins checkpoints of later steps than the node was told to let go of."""
 
 
 class Numbering:
@@ -56,6 +58,11 @@ def packed(step: int, last: int, checkpoint: bytes) -> bytes:
     return FRAMED + msgspec.msgpack.encode((step, last, checkpoint))
 
 
+def ahead(step: int, checkpoint: bytes) -> bytes:
+    """Return a checkpoint that says which step it is of: the node that stores it is told an earlier one."""
+    return AHEAD + msgspec.msgpack.encode((step, checkpoint))
+
+
 def unpacked(landed: int, checkpoint: bytes) -> tuple[int, int | None, bytes]:
     """Take a checkpoint in.
 
@@ -65,6 +72,9 @@ def unpacked(landed: int, checkpoint: bytes) -> tuple[int, int | None, bytes]:
         The step that the consumer has come to, the number of the last frame of the landed step (None if the numbers are
         those of landed steps), and the consumer's own checkpoint.
     """
+    if checkpoint.startswith(AHEAD):
+        step, own = msgspec.msgpack.decode(checkpoint.removeprefix(AHEAD), type=tuple[int, bytes])
+        return step, None, own
     if not checkpoint.startswith(FRAMED):
         return landed, None, checkpoint
     step, last, own = msgspec.msgpack.decode(checkpoint.removeprefix(FRAMED), type=tuple[int, int, bytes])

@@ -424,4 +424,6 @@ def test_of_equal_largest_parts_the_first_cell_s_counts_and_of_cdo_s_weights_the
     subprocess.run(["cdo", "-s", "genlaf,r20x15", told, weights], check=True)
     subprocess.run(["cdo", "-s", "remaplaf,r20x15", told, result], check=True)
     with xr.open_dataset(result) as theirs:
-        np.testing.assert_array_equal(of_largest(field, {"remap": str(weights)}, places), theirs["x"].values.reshape(-1))
+        np.testing.assert_array_equal(
+            of_largest(field, {"remap": str(weights)}, places), theirs["x"].values.reshape(-1)
+        )

@@ -490,7 +490,10 @@ class FoldStage(PacedStage):
         # Rosters are in the output before a checkpoint names them, and go when none does.
         self._rosters.keep(rosters)
         self.run.consumers.late = self.folding.late
-        self.run.consumers.commit(FOLD, self.folding.cursor, self.run.nodes, self.folding.checkpoints(), last)
+        # What is joined of all nodes' blocks can't be made again once one of them has let go of its own.
+        first = [node for node in [min(self.run.nodes)] if self.folding.joins_on(node)]
+        cursor, checkpoints = self.folding.cursor, self.folding.checkpoints()
+        self.run.consumers.commit(FOLD, cursor, self.run.nodes, checkpoints, last, first)
         self.cursor = self.folding.cursor
         self._rosters.drop(roster.digest for roster in rosters)
         self._remove_stale()

@@ -447,6 +447,10 @@ class Folding:
             stepwise=stepwise,
         )
 
+    def joins_on(self, node: str) -> bool:
+        """Whether a node has the states of what blocks of several ranks are joined into; see `series_work`."""
+        return any(self.states.get(ShardKey(node, name, (), ())) is not None for name in self.placements)
+
     def stepwise(self, batch: Batch, site: FoldSite) -> frozenset[str]:
         """Return the diagnostics whose steps are joined one by one, and not their mean.
 
