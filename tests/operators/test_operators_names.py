@@ -106,6 +106,12 @@ def test_every_name_has_an_example(name, tmp_path, monkeypatch):
         ("runmean,2.5", "whole number from 1"),
         ({"quantile": 90}, "from 0 to 1"),
         ("TXx,25", "it has no threshold"),
+        (
+            "etccdi_tx90p,5,1961,1990",
+            "write etccdi_tx90p: {base: [1961, 1990], days: 5, years: [FIRST, LAST]}, with the run's years",
+        ),
+        ("etccdi_r95p,5,1971,2000,m", "write etccdi_r95p: {base: [1971, 2000], years: [FIRST, LAST]}"),
+        ("eca_tx90p,5,1961,1990", "takes nothing, but got 3 values: write it like eca_tx90p,thresholds.nc"),
         ({"fldmean": {"min_count": 3}}, "nothing takes min_count"),
         ({"runmean": {"min_count": 3}}, "takes steps, but got 0"),
         ({"SU": {"tthreshold": 3}}, "did you mean 'threshold'"),

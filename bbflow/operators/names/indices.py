@@ -200,6 +200,11 @@ SOUTH = "south"
 PARAMETERS = ("threshold", "thresholds", "at_least", "hemisphere", "units", "window", "name", "min_count")
 OF_BASE = ("base", "years", "days", "bootstrap")
 """What an index takes whose thresholds are of a base period of the same run."""
+BASE_TAKES: Mapping[str, tuple[str, ...]] = {
+    "beyond_base": OF_BASE, "base_spell_days": (*OF_BASE[:3], "at_least"),
+    "wet_beyond_base": (*OF_BASE[:2], "threshold"),
+}  # fmt: skip
+"""What the operators of a base period take."""
 BASED: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     **{f"{day}{q}p": ("beyond_base", {"q": q, "side": side})
        for day in _DAYS for q, side in ((90, "above"), (10, "below"))},
@@ -305,8 +310,7 @@ def base_meaning(index: ClimateIndex, name: str, given: Mapping[str, Any]) -> Me
     if index.name not in BASED:
         raise ConfigError("it has no base period")
     kind, parameters = BASED[index.name]
-    takes = {"beyond_base": OF_BASE, "base_spell_days": (*OF_BASE[:3], "at_least"),
-             "wet_beyond_base": (*OF_BASE[:2], "threshold")}[kind]  # fmt: skip
+    takes = BASE_TAKES[kind]
     check_keys(given, (*takes, "units", "name"), kind="parameter beside 'base'")
     is_rain = index.day == "rain"
     units = str(given.get("units", DEFAULT_UNITS[index.day]))
@@ -387,7 +391,11 @@ def xclim_names() -> Iterator[Name]:
 
 
 def _name(name: str, index: ClimateIndex, window: str, example: str) -> Name:
-    def make(value: Any = None) -> Meaning:
+    with_base = name.startswith("etccdi_") and index.name in BASED
+
+    def make(value: Any = None, *more: Any) -> Meaning:
+        if more:
+            raise ConfigError(_with_years(name, index, value, *more))
         single = "thresholds" if index.needs_file else "threshold"
         given = value if isinstance(value, Mapping) else {} if value is None else {single: value}
         check_keys(given, (*PARAMETERS, *OF_BASE), kind="parameter")
@@ -400,7 +408,16 @@ def _name(name: str, index: ClimateIndex, window: str, example: str) -> Name:
         rest = {key: item for key, item in given.items() if key not in own}
         return index_meaning(chosen, **{"window": over, "name": name, **rest})
 
-    return Name(name, index.summary, make, example, may_take=("threshold",), one_value=True)
+    may_take = ("days", "year", "year", "output") if with_base else ("threshold",)
+    return Name(name, index.summary, make, example, may_take=may_take, one_value=True)
+
+
+def _with_years(name: str, index: ClimateIndex, days: Any, *base: Any) -> str:
+    """Return how what CDO calls ``etccdi_tx90p,5,1961,1990`` is written: that doesn't say which years there will be."""
+    window = f", days: {days}" if "days" in BASE_TAKES[BASED[index.name][0]] else ""
+    first, last = (*base, "LAST")[:2]
+    told = f"{name}: {{base: [{first}, {last}]{window}, years: [FIRST, LAST]}}"
+    return f"write {told}, with the run's years; CDO's form doesn't say them, and results of months aren't made"
 
 
 def _chosen(index: ClimateIndex, given: Mapping[str, Any], window: str) -> tuple[ClimateIndex, Any]:
