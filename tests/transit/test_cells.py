@@ -7,7 +7,8 @@ from streams import analyse, store
 
 from bbflow.errors import ConfigError
 from bbflow.operators.space.cells import polygons
-from bbflow.operators.space.ugrid import mesh_places
+from bbflow.operators.space.ugrid import mesh_places, topology_of
+from bbflow.transit.output.attributes import with_known_references
 
 
 def test_a_curvilinear_grid_s_means_have_the_areas_of_its_cells(tmp_path):
@@ -88,7 +89,8 @@ def of_mesh(folder, told, joined, coordinates, first=0):
     numbers = np.where(faces >= 0, faces + first, -99).astype("i4")
     steady = {"node_x": lon, "node_y": lat, "joins": numbers if joined[0] == "nFace" else numbers.T.copy()}
     attributes = {
-        "time/units": "days since 2000-01-01", "t/mesh": "mesh", "t/location": "face", "mesh/cf_role": "mesh_topology",
+        "time/units": "days since 2000-01-01", "t/mesh": "mesh", "t/location": "face",
+        "mesh/cf_role": "mesh_topology", "mesh/long_name": "where t is",
         "mesh/node_coordinates": "node_x node_y", "mesh/face_node_connectivity": "joins", "joins/_FillValue": -99,
         **{f"joins/{key}": value for key, value in told.items()}, "joins/_ARRAY_DIMENSIONS": joined,
         "t/_ARRAY_DIMENSIONS": ["nFace"], "node_x/units": "degrees_east", "node_y/units": "degrees_north",
@@ -101,6 +103,7 @@ def of_mesh(folder, told, joined, coordinates, first=0):
         attributes |= {f"{name}/_ARRAY_DIMENSIONS": ["nFace"] for name in ("face_x", "face_y")}
     store(folder, {"t": field} | steady, np.arange(4.0), attributes, steady=tuple(steady))
     operators = {
+        "t": ["mean"],
         "mean": {"of": "t", "space": "fldmean", "operators": ["mean"]},
         "north": {"of": "t", "space": [{"box": {"lat": [25, 90]}}, "fldmean"], "operators": ["mean"]},
         "coarse": {"of": "t", "space": {"remapcon": "r8x4"}, "operators": ["mean"]},
@@ -122,6 +125,27 @@ def test_the_faces_of_a_mesh_have_the_areas_and_places_that_its_nodes_tell(tmp_p
     coarse = results.coarse_run_mean[0].weighted(np.cos(np.deg2rad(results.coarse_lat)))
     assert np.isfinite(results.coarse_run_mean).all()
     np.testing.assert_allclose(coarse.mean(), (field * areas).sum() / areas.sum() / 4, rtol=2e-3)
+    assert (results.t_run_mean.attrs["mesh"], results.t_run_mean.attrs["location"]) == ("mesh", "face")
+    assert not {"mesh", "location"} & (results.coarse_run_mean.attrs.keys() | results.mean_run_mean.attrs.keys())
+    mesh, faces = results["mesh"].attrs, quadrangles_and_halves()[2]
+    assert (mesh["cf_role"], mesh["node_coordinates"]) == ("mesh_topology", "node_x node_y")
+    assert results.joins.attrs.get("start_index", 0) == told.get("start_index", 0)
+    joins = results[mesh["face_node_connectivity"]].transpose("nFace", "corner") - told.get("start_index", 0)
+    np.testing.assert_array_equal(joins, np.where(faces >= 0, faces, np.nan))
+    assert results.node_x.dims == ("nNode",)
+    assert "t" not in results
+
+
+def test_a_mesh_of_which_the_stream_lacks_parts_is_not_named():
+    told = {"cf_role": "mesh_topology", "node_coordinates": "x y", "face_node_connectivity": "joins",
+            "face_face_connectivity": "beside", "topology_dimension": 2}  # fmt: skip
+    whole = {key: value for key, value in told.items() if key != "face_face_connectivity"}
+    assert topology_of(told, {"x", "y", "joins", "beside"}) == whole
+    assert topology_of(told, {"x", "y"}) == topology_of(told, {"joins"}) == topology_of({}, {"x"}) == {}
+    field = {"mesh": "m", "location": "face", "coordinates": "lat lon"}
+    assert with_known_references(field, {"lat"}) == {"coordinates": "lat"}
+    assert with_known_references({"location": "Bremen"}, ()) == {"location": "Bremen"}
+    assert with_known_references({"mesh": "fine"}, ()) == {"mesh": "fine"}
 
 
 def test_a_face_that_joins_no_nodes_is_nowhere():

@@ -3,7 +3,7 @@
 See https://ugrid-conventions.github.io/ugrid-conventions (1.0).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,26 @@ from bbflow.operators.space.grid import LAT, LON, RADIANS, kind_of
 from bbflow.operators.steps import Array
 
 Told = Mapping[str, Any]
+NAMING = ("_coordinates", "_connectivity")
 STANDARD = {LAT: ("latitude", "degrees_north"), LON: ("longitude", "degrees_east")}
+PARTS = ("node_coordinates", "face_node_connectivity", "edge_node_connectivity", "face_coordinates", "edge_coordinates")
+"""Attributes of a mesh that name variables, as far as they are kept: more of how its parts lie follows from these."""
+
+
+def topology_of(told: Told, there: Collection[str]) -> dict[str, Any]:
+    """Return what a mesh of which some variables are there tells; nothing if these don't make one.
+
+    Parameters
+    ----------
+    told
+        The attributes of the mesh.
+    there
+        Names of variables.
+    """
+    known = {key: text for key, text in told.items() if key in PARTS and set(str(text).split()) <= set(there)}
+    if PARTS[0] not in known or not known.keys() & set(PARTS[1:3]):
+        return {}
+    return {key: value for key, value in told.items() if not key.endswith(NAMING)} | known
 
 
 def mesh_places(

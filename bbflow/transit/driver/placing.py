@@ -15,7 +15,7 @@ from bbflow.operators.space.columns import Column
 from bbflow.operators.space.levels import MISSING
 from bbflow.operators.space.placement import Placement
 from bbflow.operators.space.regridding import place_space
-from bbflow.operators.space.ugrid import mesh_places
+from bbflow.operators.space.ugrid import PARTS, mesh_places, topology_of
 from bbflow.operators.steps import Array
 from bbflow.stream.cf import PACKING, Encoding, StreamAttributes
 from bbflow.stream.records import Block, BlockForm
@@ -317,6 +317,13 @@ def write_referenced(arrays: StreamArrays, attributes: StreamAttributes, results
             results.refer(name, bounds)
         if name in names and not results.has(name):
             _write_whole(name, arrays, attributes, results)
+    for mesh in sorted({str(attributes.of(name).get("mesh", "")) for name in names} - {""}):
+        topology = topology_of(attributes.of(mesh), names)
+        if topology and not results.has(mesh):
+            for name in " ".join(str(topology.get(key, "")) for key in PARTS).split():
+                if not results.has(name):
+                    _write_whole(name, arrays, attributes, results)
+            results.add_mesh(mesh, topology)
 
 
 def _write_whole(name: str, arrays: StreamArrays, attributes: StreamAttributes, results: Results) -> None:

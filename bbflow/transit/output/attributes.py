@@ -35,6 +35,11 @@ def with_known_references(attributes: Mapping[str, Any], known: Container[str]) 
     """Leave names of variables out that aren't in the store."""
     kept = dict(attributes)
     names = [own for own in map(stored_name, str(kept.pop("coordinates", "")).split()) if own in known]
+    if {"mesh", "location"} <= kept.keys():  # of UGRID
+        mesh = stored_name(str(kept.pop("mesh")))
+        kept |= {"mesh": mesh} if mesh in known else {}
+        if mesh not in known:
+            del kept["location"]
     return kept | ({"coordinates": " ".join(names)} if names else {})
 
 

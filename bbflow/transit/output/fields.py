@@ -191,8 +191,11 @@ def _placed(
         own |= {"units": placement.own_units.format(units=units)} if units and placement.own_units else {}
     along = [name for name, dims in placement.coordinate_dims.items() if dims != (name,) and not name.endswith("_bnds")]
     named = [name for name in along if name not in _referenced(placement)]
+    still_there = _still_there(diagnostic, placement, attributes)
+    if {"mesh", "location"} <= own.keys() and not still_there:
+        del own["mesh"], own["location"]
     named = [
-        *_still_there(diagnostic, placement, attributes),
+        *still_there,
         *(coordinate_name(diagnostic.key, name) for name in named),
     ]
     auxiliary = {"coordinates": " ".join(named)} if named else {}

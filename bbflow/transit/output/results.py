@@ -13,6 +13,7 @@ from bbflow.configuring.settings import ResultsConfig
 from bbflow.operators.decoding import marks_of, named_hole
 from bbflow.operators.operator import Axis, Operator
 from bbflow.operators.own.guard import error_of
+from bbflow.operators.space.ugrid import PARTS
 from bbflow.operators.windows.calendars import Clock
 from bbflow.operators.windows.window import Window
 from bbflow.stores.moved import bring, is_moved
@@ -187,6 +188,11 @@ class Results:
         kind = TEXT if values.dtype.kind == "U" else values.dtype
         self._store.create(stored, along, values.shape, kind, given, chunks=values.shape)
         self._store.write(stored, 0, values)
+
+    def add_mesh(self, name: str, topology: Mapping[str, Any]) -> None:
+        """Write the variable that says of which others a mesh of UGRID is made."""
+        named = {key: " ".join(map(stored_name, str(topology[key]).split())) for key in PARTS if key in topology}
+        self.add_coordinate(name, np.zeros(1, "i4"), attributes={**topology, **named})
 
     def _own(self, name: str, values: Array) -> dict[str, Any]:
         """Return the attributes of one of the stream's variables, with what stands for a missing value."""
