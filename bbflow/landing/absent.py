@@ -5,9 +5,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from bbflow.errors import BbflowError
-from bbflow.landing.client import tell_node
+from bbflow.landing.client import NodeClient, tell_node
 from bbflow.landing.replies import StatusReply, StreamStatus
-from bbflow.landing.requests import GiveUpRequest
+from bbflow.landing.requests import GiveUpRequest, WatchRequest
+from bbflow.landing.shown import Shown
 from bbflow.net.contact import NodeAddress
 
 MOST_NAMED = 8
@@ -82,3 +83,13 @@ def give_up_absent(nodes: Sequence[NodeAddress], statuses: Sequence[StatusReply]
     for node in nodes:
         with suppress(BbflowError):  # a rank has come after all, or the node is gone: whoever asks looks again
             tell_node(node, GiveUpRequest(stream=stream))
+
+
+def refusals(nodes: Sequence[NodeAddress], stream: str) -> list[str]:
+    """Return why the engine has refused Opens of a stream, as the nodes know that answer."""
+    told: list[str] = []
+    for node in nodes:
+        with suppress(BbflowError), NodeClient(node) as client:
+            asked = WatchRequest(stream=stream, after=-1, change=-1, limit=1, timeout_s=0.0)
+            told += client.request(asked, Shown).refused
+    return list(dict.fromkeys(told))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bbflow.errors import BbflowError, ConfigError, StreamError, describe_end
 from bbflow.host.leftovers import VARIABLE
-from bbflow.landing.absent import give_up_absent
+from bbflow.landing.absent import give_up_absent, refusals
 from bbflow.landing.client import status_of
 from bbflow.landing.replies import StatusReply, StreamStatus
 from bbflow.net.contact import read_contact
@@ -203,9 +203,11 @@ class Supervisor:
             if self.course.part is not Part.NONE:
                 self._take(Ended(beside, self._step, answered and self._forgotten))
         elif ended and answered and not (self._opened or self.course.interrupts):
+            never = f"the simulation {describe_end(simulation.returncode)} and never opened stream {self._stream!r}"
+            if why := refusals(there, self._stream):
+                raise StreamError(f"{never}: its Open was refused ({'; '.join(why)})")
             raise StreamError(
-                f"the simulation {describe_end(simulation.returncode)} and never opened stream "
-                f"{self._stream!r}: check that its XML selects the engine bbflow, and that 'stream' is its "
+                f"{never}: check that its XML selects the engine bbflow, and that 'stream' is its "
                 f"parameter Stream (or the IO's name){self._why_no_stream()}"
             )
         self._start_if_due(answered=answered)

@@ -175,6 +175,14 @@ def test_a_run_whose_stream_has_another_name_rescues_what_there_is(tmp_path):
     assert xr.open_zarr(tmp_path / "out" / "unfolded" / "A" / "raw.zarr").x.values.tolist() == [[1.0] * 3]
 
 
+def test_why_a_run_s_only_open_was_refused_is_said_where_the_program_does_not_look(tmp_path):
+    write_config(tmp_path)
+    ignoring = "from contextlib import suppress\nwith suppress(Exception):\n    "
+    code, said = run(tmp_path, ignoring + 'write("a", [1], QueueFullPolicy="Sometimes")')
+    assert code not in (0, INCOMPLETE), said
+    assert "never opened stream 'a': its Open was refused (parameter QueueFullPolicy=Sometimes must be" in said
+
+
 def test_on_nodes_that_stay_such_streams_stay_and_are_named(tmp_path):
     write_config(tmp_path)
     with start_nodes(1, "4MiB") as nodes:
