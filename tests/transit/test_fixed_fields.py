@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from bbflow import start_nodes
 from bbflow.errors import ConfigError
-from testsupport.programs import part, run_program
+from bbflow.view.consumers import Consumers
+from testsupport.programs import part, run_program, write_program
 
 STEPS, SHAPE = 6, (4, 6)
 LAND = np.random.default_rng(1).uniform(size=SHAPE)
@@ -51,6 +53,37 @@ def test_statistics_with_fixed_fields_are_those_of_all_steps(tmp_path, size, nod
     np.testing.assert_allclose(results.kept_run_max[0], product.max(axis=0))
     with xr.open_zarr(ran.output / "results.zarr", group="kept_above", decode_times=False) as rows:
         assert len(rows.value) == (product > 250).sum()
+
+
+class EndedError(Exception):
+    """Stands for a signal."""
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_fixed_fields_are_known_to_an_analysis_that_goes_on(tmp_path, monkeypatch, size):
+    """The step that has them is gone then."""
+    config = {"operators": OPERATORS, "windows": ["run"], "stream": "model", "time": "steps", "raw": "none"}
+    config |= {"output": str(tmp_path / "out"), "workers": {"processes": 0, "threads": 1, "batch_steps": 2}}
+    commit = Consumers.commit
+
+    def killed(self, consumer, step, *more):
+        commit(self, consumer, step, *more)
+        raise EndedError
+
+    with start_nodes(size, "16MiB") as buffer:
+        write_program(tmp_path, ranks_of(size), buffer.contact)
+        for _ in range(2):
+            with monkeypatch.context() as patch:
+                patch.setattr(Consumers, "commit", killed)
+                with buffer.analyse(config) as analysis, pytest.raises(EndedError):
+                    analysis.wait(100)
+        with buffer.analyse(config) as analysis:
+            assert analysis.wait(100).complete
+    with xr.open_zarr(tmp_path / "out" / "results.zarr", decode_times=False) as results:
+        np.testing.assert_allclose(results.product_run_mean[0], (TAS * LAND).mean(axis=0))
+        np.testing.assert_allclose(results.scaled_run_mean[0], 2.5 * TAS.mean(axis=0))
+        np.testing.assert_allclose(results.area_run_mean[0], (TAS * LAND).mean())
+        np.testing.assert_array_equal(results.product_run_count, STEPS)
 
 
 @pytest.mark.parametrize(("values", "complete"), [(LAND, True), (LAND + 1, False)])

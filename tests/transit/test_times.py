@@ -28,6 +28,7 @@ from bbflow.view.consumers import RESCUE, Consumers
 from bbflow.view.stream import News
 from bbflow.view.telling import TimeTelling
 from bbflow.view.times import StepTimes, told_by
+from testsupport.programs import write_program
 
 STEPS = 40
 FIRST = "2000-02-20"
@@ -195,6 +196,35 @@ def test_an_analysis_that_goes_on_knows_where_a_file_began():
     assert times_of(time, later, base=FILES[0], file_since=0) == dates
     retold = Attribute("bbflow_file", "string", FILES[0]["bbflow_file"], 0)
     assert times_of(time, [replace(later[0], attributes=(retold,)), later[1]]) == dates
+
+
+class DiedError(Exception):
+    """Stands for a signal."""
+
+
+def test_steps_of_a_file_keep_their_dates_after_a_kill(tmp_path, monkeypatch):
+    """The step that has told the file's name is gone then."""
+    config = {"stream": "model", "operators": {"x": ["mean", "count"]}, "windows": ["month"], "raw": "none"}
+    config |= {"time": {"by": "file", "interval": "1 day"}, "output": str(tmp_path / "out")}
+    config |= {"workers": {"processes": 0, "threads": 1, "batch_steps": 1}}
+    commit = Consumers.commit
+
+    def killed(self, *told):
+        commit(self, *told)
+        raise DiedError
+
+    with start_nodes(1, "4MiB") as buffer:
+        steps = [[("x", np.full(3, float(step)))] for step in range(6)]
+        write_program(tmp_path, [steps], buffer.contact, {"bbflow_file": "out/h0.2000-01-30.nc"})
+        with monkeypatch.context() as patch:
+            patch.setattr(Consumers, "commit", killed)
+            with buffer.analyse(config) as analysis, pytest.raises(DiedError):
+                analysis.wait(100)
+        with buffer.analyse(config) as analysis:
+            assert analysis.wait(100).complete
+    with open_results(tmp_path / "out" / "results.zarr") as results:
+        assert results.x_month_count.values[:, 0].tolist() == [2, 4]
+        assert results.x_month_mean.values[:, 0].tolist() == [0.5, 3.5]
 
 
 def test_where_a_file_began_must_be_known():
