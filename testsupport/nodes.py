@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bbflow.errors import NodeError
 from bbflow.landing.embedded import EmbeddedNodes, make_root, spawn_node, wait_until_ready
 from bbflow.net.contact import read_contact
 from testsupport.waiting import until
@@ -66,6 +67,14 @@ def faulty_nodes():
     yield make
     for nodes in made:
         nodes.close()
+
+
+def count_nodes(contact):
+    """Return how many nodes a contact file names; none if it isn't there."""
+    try:
+        return len(read_contact(contact))
+    except NodeError:
+        return 0
 
 
 class Nodes:

@@ -16,10 +16,9 @@ import numpy as np
 import psutil
 import yaml
 
-from bbflow.errors import NodeError
 from bbflow.events import read_events
-from bbflow.net.contact import read_contact
 from bbflow.transit.output.decoding import open_results
+from testsupport.nodes import count_nodes
 from testsupport.ranks import field, shape_of
 
 STEPS, DAY = 240, 24
@@ -48,7 +47,7 @@ class Machine:
         self.folder, self.contact = folder, folder / "contact.json"
         self._said = (folder / "nodes.said").open("wb")
         self.nodes = {name: self._start(name) for name in (f"bb{number:03d}" for number in range(count))}
-        wait_until(lambda: _count(self.contact) == count, "the nodes don't start")
+        wait_until(lambda: count_nodes(self.contact) == count, "the nodes don't start")
 
     def _start(self, name: str) -> psutil.Popen:
         words = ["node", "--name", name, "--capacity", "256KiB", "--directory", self.folder, "--contact", self.contact]
@@ -65,13 +64,6 @@ class Machine:
         for node in self.nodes.values():
             end(node)
         self._said.close()
-
-
-def _count(contact: Path) -> int:
-    try:
-        return len(read_contact(contact))
-    except NodeError:
-        return 0
 
 
 def wait_until(condition: Callable[[], object], what: str) -> None:

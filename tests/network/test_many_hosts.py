@@ -15,11 +15,10 @@ import numpy as np
 import pytest
 import yaml
 
-from bbflow.errors import NodeError
 from bbflow.events import read_events
-from bbflow.net.contact import read_contact
 from bbflow.transit.output.decoding import open_results
 from benchmarks.namespaces import joined_hosts, missing
+from testsupport.nodes import count_nodes
 from testsupport.ranks import field, shape_of
 from testsupport.waiting import until
 
@@ -73,13 +72,6 @@ def many_hosts(count):
         yield hosts, names, addresses
 
 
-def nodes_in(contact):
-    try:
-        return len(read_contact(contact))
-    except NodeError:
-        return 0
-
-
 def serve(stack, hosts, names, addresses, folder):
     """Start a node and a worker on each host; give contact and scheduler file, and the processes by their host."""
     contact, scheduler = folder / "contact.json", folder / "scheduler.json"
@@ -96,7 +88,7 @@ def serve(stack, hosts, names, addresses, folder):
     for name in names:
         words = ["--name", name, "--capacity", "1MiB", "--contact", contact]
         start(name, "node", *words, "--listen", addresses[name])
-    until(lambda: scheduler.exists() and nodes_in(contact) == len(names), "nodes and scheduler don't start")
+    until(lambda: scheduler.exists() and count_nodes(contact) == len(names), "nodes and scheduler don't start")
     for name in names:
         words = ["--threads", 1, "--listen", addresses[name], "--", "--local-directory", folder / name]
         start(name, "dask", "worker", *dask, *words)

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from bbflow.errors import NodeError
 from bbflow.events import read_events
 from bbflow.net.contact import read_contact
 from bbflow.run.course import INCOMPLETE
+from testsupport.nodes import count_nodes
 from testsupport.waiting import until
 
 STEPS = 60
@@ -42,15 +42,8 @@ def nodes(tmp_path):
         started = {}
         for name in ("bb0", "bb1"):
             started[name] = start(name)
-            until(lambda: count_of(contact) == len(started), f"{name} doesn't start")
+            until(lambda: count_nodes(contact) == len(started), f"{name} doesn't start")
         yield contact, started, start
-
-
-def count_of(contact):
-    try:
-        return len(read_contact(contact))
-    except NodeError:
-        return 0
 
 
 def events(output, kind):

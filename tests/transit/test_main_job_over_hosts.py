@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from bbflow.errors import NodeError
-from bbflow.net.contact import read_contact
 from testsupport.hosts import hosts_with
+from testsupport.nodes import count_nodes
 from testsupport.waiting import until
 
 ADDRESSES = {"compute": "10.77.0.1", "bbn1": "10.77.0.2", "bbn2": "10.77.0.3"}
@@ -43,13 +42,6 @@ def on(hosts, host, folder, *words):
             yield process
         finally:
             process.kill()
-
-
-def count_nodes(contact):
-    try:
-        return len(read_contact(contact))
-    except NodeError:
-        return 0
 
 
 @contextmanager
