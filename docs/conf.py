@@ -50,9 +50,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 
 def setup(app):
-    """Write the options of all commands for this build; ``commands.md`` includes them."""
+    """Write what pages include: options of commands, keys of scenarios, and CDO's operators."""
     from commands_page import options
+
+    from bbflow.operators.names.cdo_index import index
+    from bbflow.simulate.keys import keys
 
     build = Path(app.srcdir) / "build"
     build.mkdir(exist_ok=True)
-    (build / "commands.md").write_text(options())
+    for page, text in (("commands", options()), ("keys", keys()), ("cdo", index())):
+        (build / f"{page}.md").write_text(text)

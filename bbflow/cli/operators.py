@@ -4,6 +4,7 @@ Example:
   bbflow operators
   bbflow operators std
   bbflow operators timpctl,90
+  bbflow operators --cdo
 """
 
 import argparse
@@ -15,18 +16,24 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from bbflow.operators.names.cdo_index import index
 from bbflow.operators.names.listing import SECTIONS, ListedName, find, overview
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("name", nargs="?", metavar="NAME", help="describe this one only, with its parameters")
+    parser.add_argument(
+        "--cdo", action="store_true", help="print each of CDO's operators, and what to write for it here"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
     console = Console()
-    if options.name is None:
+    if options.cdo:
+        print(index(), end="")
+    elif options.name is None:
         console.print(overview_table(overview()))
     else:
         for entry in find(options.name):

@@ -10,6 +10,7 @@ Example:
   bbflow simulate abb-8 --way abb --way bbflow --vary simulation.nodes=16,32,64,128 --json -
   bbflow simulate montage --way parsl --way pegasus+full-delay
   bbflow simulate montage --trace 1000genome-chameleon-22ch-250k-001.json --way naive --way parsl
+  bbflow simulate --keys
   bbflow simulate --profile bb/job --vary burst_buffer.fetchers=1,2,4 --way full-delay
 """
 
@@ -29,6 +30,7 @@ from rich.table import Table
 
 from bbflow.errors import ConfigError, nearest
 from bbflow.report.simulated import draw_results
+from bbflow.simulate.keys import keys
 from bbflow.simulate.measured import measured
 from bbflow.simulate.profile import scenario_of_events
 from bbflow.simulate.runs import Result, run_scenario
@@ -45,6 +47,9 @@ CATALOG = Path(bbflow_catalogs.__file__).parent / "scenarios"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     add_scenario_arguments(parser)
+    parser.add_argument(
+        "--keys", action="store_true", help="print all keys that a scenario may have, and simulate nothing"
+    )
     parser.add_argument("--json", metavar="FILE", help="write the figures there; - for standard output")
     parser.add_argument("--picture", type=Path, metavar="PNG", help="draw them")
 
@@ -63,6 +68,9 @@ def add_scenario_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
+    if options.keys:
+        print(keys())
+        return 0
     scenario = scenario_of(options)
     if options.picture and not options.picture.absolute().parent.is_dir():
         raise ConfigError(f"{options.picture.absolute().parent} isn't there, so the picture can't be written to it")

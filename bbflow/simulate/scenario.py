@@ -34,7 +34,7 @@ from bbflow.units import parse_path
 
 Content = dict[str, Any]
 
-_SECTIONS: Mapping[str, Mapping[str, type[Any]]] = {
+SECTIONS: Mapping[str, Mapping[str, type[Any]]] = {
     "staging": {
         "file_system": FileSystem,
         "burst_buffer": BurstBufferSection,
@@ -57,6 +57,7 @@ _SECTIONS: Mapping[str, Mapping[str, type[Any]]] = {
     },
     "cloud": {"profile": CloudProfile, "rent": Rent},
 }
+"""Kind of scenario to its sections, each with the record of its keys."""
 _SETTINGS: Mapping[str, type[Any]] = {
     "staging": StagingScenario,
     "transit": TransitScenario,
@@ -128,9 +129,9 @@ def parse_scenario(name: str, content: Any, folder: Path = Path()) -> Scenario:
         found = "empty" if content is None else repr(content)[:50]
         raise ConfigError(f"{name} must be a map with a kind and its sections, and is {found}")
     given = content.get("kind")
-    if not isinstance(given, str) or given not in _SECTIONS:
-        raise ConfigError(f"{name}: kind {given!r} is none; {nearest(str(given), _SECTIONS)}")
-    kind, sections = content["kind"], _SECTIONS[content["kind"]]
+    if not isinstance(given, str) or given not in SECTIONS:
+        raise ConfigError(f"{name}: kind {given!r} is none; {nearest(str(given), SECTIONS)}")
+    kind, sections = content["kind"], SECTIONS[content["kind"]]
     check_keys(content, _COMMON | sections.keys(), name)
     for key in sections.keys() - _OPTIONAL:
         if key not in content:
@@ -230,7 +231,7 @@ def varied(scenario: Scenario, knob: str, value: str) -> Scenario:
 
 
 def _find(scenario: Scenario, knob: str) -> tuple[str, str]:
-    kinds = _SECTIONS[scenario.content["kind"]]
+    kinds = SECTIONS[scenario.content["kind"]]
     known = {
         section: {item.name for item in dataclasses.fields(kinds[section])}
         for section in kinds

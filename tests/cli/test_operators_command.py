@@ -30,3 +30,10 @@ def test_one_name_is_told_with_what_it_means(capsys):
 def test_an_unknown_name_is_an_error_that_proposes_the_nearest(capsys):
     assert main(["operators", "timmaen"]) == os.EX_USAGE
     assert "did you mean 'timmean'" in capsys.readouterr().err
+
+
+def test_what_to_write_for_each_of_cdos_operators_is_printed(capsys):
+    assert main(["operators", "--cdo"]) == 0
+    said = capsys.readouterr().out
+    assert "- `dayadd`, `daysub`, `daymul`, `daydiv`: of: tas - x" in said
+    assert "- `smooth`, `smooth9`: a point has no neighbours" in said

@@ -1,5 +1,6 @@
 """Scenarios: those that come with bbflow, what they must show, and what a wrong one is told."""
 
+import dataclasses
 import json
 
 import pytest
@@ -11,7 +12,7 @@ from bbflow.events import EventLog
 from bbflow.simulate.planning import choose, explain
 from bbflow.simulate.profile import scenario_of_events
 from bbflow.simulate.runs import run_once, run_scenario
-from bbflow.simulate.scenario import load_scenario, parse_scenario, varied
+from bbflow.simulate.scenario import SECTIONS, load_scenario, parse_scenario, varied
 from bbflow.simulate.sections import parse_rate
 from bbflow.simulate.staging import run_staging
 from bbflow.simulate.world import StandstillError
@@ -208,3 +209,13 @@ def test_a_scenario_that_isnt_there_is_told_the_nearest(capsys):
     assert "did you mean 'eley-1'" in capsys.readouterr().err
     assert main(["simulate", "testbed", "--set", "job.slotz=3"]) != 0
     assert "did you mean 'job.slots'" in capsys.readouterr().err
+
+
+def test_each_key_is_told_by_its_section(capsys):
+    assert main(["simulate", "--keys"]) == 0
+    told = capsys.readouterr().out
+    for sections in SECTIONS.values():
+        for name, record in sections.items():
+            section = told.partition(f"### {name}\n")[2].partition("###")[0]
+            keys = [line.partition("`")[2].partition("`")[0] for line in section.splitlines() if line.startswith("- ")]
+            assert keys == [field.name for field in dataclasses.fields(record)]

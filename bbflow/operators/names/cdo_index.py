@@ -1,4 +1,4 @@
-"""The page of CDO's operators: by their own name here, by another spelling, or not."""
+"""CDO's operators by their own name here, by another spelling, or not, as `docs/cdo.md` includes them."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -8,17 +8,6 @@ from bbflow.operators.names.known import NAMES, ORIGINS
 
 IN_TIME = (*STATISTICS, "pctl")
 IN_SPACE = tuple(name for name in STATISTICS if name != "avg")
-HEAD = f"""# From your CDO line to analysis.yml
-
-What each of CDO's statistical operators is here; `bbflow operators NAME` says the same, and what a name stands for.
-This page is made by `python -m bbflow.operators.names.cdo_index`.
-
-## By the same name
-
-An item of `operators`, or a `space`: `monmean`, `"timpctl,90"`, `"sellonlatbox,350,20,-30,30"`. `…` is any of
-{", ".join(f"`{name}`" for name in IN_SPACE)}, and over time also `avg` or `pctl`.
-
-"""
 TOGETHER: Mapping[tuple[str, ...], str] = {
     ("ydrun",): "over the n days around each date of all years; std, var and pctl: from one year to another",
     tuple(WITH_CONSTANT): "the value and a number, as expressions",
@@ -33,10 +22,11 @@ PER_SPACE = {"fld": "of the field", "zon": "of each latitude", "mer": "of each l
              "gridbox": "of boxes of points"}  # fmt: skip
 
 
-def page() -> str:
-    """Return the page, in Markdown."""
+def index() -> str:
+    """Return all operators with what each is here, in Markdown."""
+    suffixes = ", ".join(f"`{name}`" for name in IN_SPACE)
     parts = (
-        (HEAD, _by_name()),
+        (f"## By the same name\n\n`…` is any of {suffixes}, and over time also `avg` or `pctl`.\n\n", _by_name()),
         ("\n## By another spelling\n\nWrite instead:\n\n", _grouped(ELSEWHERE)),
         ("\n## Not here\n\n", _grouped(LACKING)),
     )
@@ -79,7 +69,3 @@ def _grouped(texts: Mapping[str, str]) -> Iterator[str]:
 
 def _row(names: Iterable[str], text: str) -> str:
     return f"- {', '.join(f'`{name}`' for name in names if name)}: {text}\n"
-
-
-if __name__ == "__main__":
-    print(page(), end="")
