@@ -123,7 +123,7 @@ def test_dimensions_are_known_by_their_attributes_or_their_names():
 
 
 def test_a_grid_of_curved_coordinates_is_told_what_it_can_use():
-    with pytest.raises(ConfigError, match=r"'lat' has the shape .* mean: .* weights: areacella; or use a mask"):
+    with pytest.raises(ConfigError, match=r"'lat' has the shape .* mean: .* weights: areacella; a box"):
         resolved("fldmean", ("j", "i"), {"lat": np.zeros((2, 2)), "lon": np.zeros((2, 2))})
 
 

@@ -104,6 +104,7 @@ def of_mesh(folder, told, joined, coordinates, first=0):
     store(folder, {"t": field} | steady, np.arange(4.0), attributes, steady=tuple(steady))
     operators = {
         "t": ["mean"],
+        "double": {"of": "t * 2", "operators": ["mean"]},
         "mean": {"of": "t", "space": "fldmean", "operators": ["mean"]},
         "north": {"of": "t", "space": [{"box": {"lat": [25, 90]}}, "fldmean"], "operators": ["mean"]},
         "coarse": {"of": "t", "space": {"remapcon": "r8x4"}, "operators": ["mean"]},
@@ -125,7 +126,8 @@ def test_the_faces_of_a_mesh_have_the_areas_and_places_that_its_nodes_tell(tmp_p
     coarse = results.coarse_run_mean[0].weighted(np.cos(np.deg2rad(results.coarse_lat)))
     assert np.isfinite(results.coarse_run_mean).all()
     np.testing.assert_allclose(coarse.mean(), (field * areas).sum() / areas.sum() / 4, rtol=2e-3)
-    assert (results.t_run_mean.attrs["mesh"], results.t_run_mean.attrs["location"]) == ("mesh", "face")
+    for name in ("t_run_mean", "double_run_mean"):
+        assert (results[name].attrs["mesh"], results[name].attrs["location"]) == ("mesh", "face")
     assert not {"mesh", "location"} & (results.coarse_run_mean.attrs.keys() | results.mean_run_mean.attrs.keys())
     mesh, faces = results["mesh"].attrs, quadrangles_and_halves()[2]
     assert (mesh["cf_role"], mesh["node_coordinates"]) == ("mesh_topology", "node_x node_y")
@@ -134,6 +136,36 @@ def test_the_faces_of_a_mesh_have_the_areas_and_places_that_its_nodes_tell(tmp_p
     np.testing.assert_array_equal(joins, np.where(faces >= 0, faces, np.nan))
     assert results.node_x.dims == ("nNode",)
     assert "t" not in results
+
+
+def test_edges_of_a_mesh_are_in_the_middle_of_the_nodes_that_they_join(tmp_path):
+    lat, lon, _ = quadrangles_and_halves()
+    edges = np.array([[at, at + 12] for at in range(96)] + [[at, at + 1] for at in range(0, 108, 2)], "i4")
+    flow, speed = np.random.default_rng(4).normal(0, 1, (2, 4, len(edges)))
+    attributes = {
+        "time/units": "days since 2000-01-01", "mesh/cf_role": "mesh_topology",
+        "mesh/node_coordinates": "node_x node_y",
+        "mesh/edge_node_connectivity": "joins", "joins/_ARRAY_DIMENSIONS": ["nEdge", "two"],
+        "node_x/units": "degrees_east", "node_y/units": "degrees_north",
+        **{f"{name}/_ARRAY_DIMENSIONS": ["nNode"] for name in ("node_x", "node_y")},
+        **{f"{name}/{key}": value for name in ("u", "v") for key, value in
+           (("mesh", "mesh"), ("location", "edge"), ("_ARRAY_DIMENSIONS", ["nEdge"]))},
+    }  # fmt: skip
+    steady = {"node_x": lon, "node_y": lat, "joins": edges}
+    store(tmp_path, {"u": flow, "v": speed} | steady, np.arange(4.0), attributes, steady=tuple(steady))
+    operators = {
+        "product": {"of": "u * v", "operators": ["mean"]},
+        "tropics": {"of": "u * v", "space": [{"box": {"lat": [-25, 25]}}, {"sum": ["nEdge"]}], "operators": ["mean"]},
+        "coarse": {"of": "u", "space": {"remapnn": "r24x3"}, "operators": ["mean"]},
+    }
+    results = analyse(tmp_path, {"operators": operators, "windows": ["run"]}, ranks=2)
+    assert (results.product_run_mean.attrs["mesh"], results.product_run_mean.attrs["location"]) == ("mesh", "edge")
+    assert results["mesh"].attrs["edge_node_connectivity"] == "joins"
+    inside = np.abs(lat[edges].mean(axis=1)) < 25
+    np.testing.assert_allclose(results.tropics_run_mean, [(flow * speed)[:, inside].sum() / 4], rtol=1e-12)
+    there = (lat[edges] == 0).all(axis=1) & (lon[edges].mean(axis=1) == 75)
+    found = results.coarse_run_mean[0].sel(coarse_lat=0, coarse_lon=75)
+    np.testing.assert_allclose(found, flow[:, there].mean(), rtol=1e-12)
 
 
 def test_a_mesh_of_which_the_stream_lacks_parts_is_not_named():

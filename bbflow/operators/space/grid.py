@@ -101,7 +101,7 @@ class Grid:
         return (
             f"; {others[0]!r} has the shape {self.coordinates[others[0]].shape} and is none of its dimensions, "
             f"{', '.join(self.dims)}: name these, and a variable of cell areas, such as mean: [{', '.join(self.dims)}] "
-            f"and weights: areacella; or use a mask, such as mask: '{others[0]} > 0'"
+            "and weights: areacella; a box goes by these coordinates, such as box: {lat: [0, 90]}"
         )
 
     def to_degrees(self, axis: int) -> float:

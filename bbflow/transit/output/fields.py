@@ -351,8 +351,10 @@ def _attributes(diagnostic: Diagnostic, attributes: StreamAttributes) -> dict[st
     plain = diagnostic.of.is_plain
     own = attributes.of(diagnostic.of_variables[0]) if plain else {"long_name": diagnostic.of.text}
     if not plain:  # what all its variables have says where the points of the expression are, too
-        places = {attributes.of(name).get("coordinates") for name in diagnostic.of_variables}
-        own |= {"coordinates": next(iter(places))} if len(places) == 1 and None not in places else {}
+        for keys in (("coordinates",), ("mesh", "location")):
+            places = {tuple(attributes.of(name).get(key) for key in keys) for name in diagnostic.of_variables}
+            if len(places) == 1 and None not in (told := places.pop()):
+                own |= dict(zip(keys, told, strict=True))
     if plain and diagnostic.name != diagnostic.of_variables[0]:
         own.setdefault("long_name", diagnostic.of_variables[0])
     if diagnostic.then is not None or diagnostic.transforms:
