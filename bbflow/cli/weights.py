@@ -12,7 +12,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from bbflow.operators.space.making import MADE, make_weights
+from bbflow.operators.space.making import MADE, MADE_OF_WHOLE, make_weights
 from bbflow.operators.space.targets import target_of
 from bbflow.operators.space.weights import write_weights
 
@@ -23,10 +23,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar="TARGET", help="the grid that they are to be put on")
     parser.add_argument(
         "--method",
-        choices=[*MADE],
+        choices=[*MADE, *MADE_OF_WHOLE],
         default="nn",
-        help="nn: the nearest neighbour; dis: four by distance; bil: bilinear, and con: first-order conservative, both "
-        "of latitudes and longitudes (default: nn)",
+        help="nn: the nearest neighbour; dis: four by distance; bil and bic: bilinear and bicubic, of latitudes and "
+        "longitudes; con: first-order conservative; laf: the largest part (default: nn)",
     )
     parser.add_argument("--output", type=Path, default=Path("weights.nc"), help="the file (default: %(default)s)")
 

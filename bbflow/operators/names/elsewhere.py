@@ -81,7 +81,7 @@ ELSEWHERE: Mapping[str, str] = {
     "fdns": "of: tn < 273.15 and snd < 0.01, operators: [sum], of daily steps",
     "timderivative": "deltat, divided by the time between two steps",
     **{f"gen{how}": f"space: {{remap{how}: r360x180}}, for which weights are made; or bbflow weights"
-       for how in ("con", "nn", "bil", "dis")},
+       for how in ("con", "nn", "bil", "dis", "bic", "laf")},
 }  # fmt: skip
 """Name to what says it here."""
 LACKING: Mapping[str, str] = {
@@ -95,7 +95,7 @@ LACKING: Mapping[str, str] = {
     **dict.fromkeys(("histsum", "histmean"), "a histogram counts; it keeps no sums of its bins' values"),
     **dict.fromkeys(("meandiff2test", "varquot2test"), "'mean', 'std' and 'count' are what the test needs"),
     **dict.fromkeys(("smooth", "smooth9"), "a point has no neighbours in other ranks' blocks: coarsen or remap"),
-    **dict.fromkeys(("genbic", "gencon2", "genlaf", "genycon", "genscon"),
+    **dict.fromkeys(("gencon2", "genycon", "genscon"),
                     "such files aren't written here: those of CDO and ESMF are read"),
     **dict.fromkeys(("remapeta", "remapeta_s", "remapeta_z"), "levels go to pressures or heights, not to hybrid ones"),
     "vertcumhl": "sums lie on the levels themselves: vertcum",

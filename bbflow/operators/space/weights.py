@@ -319,6 +319,8 @@ MAP_METHODS = {
     "dis": "Distance weighted avg of nearest neighbors",
     "bil": "Bilinear remapping",
     "con": "Conservative remapping using clipping on sphere",
+    "bic": "Bicubic remapping",
+    "laf": "Largest area fraction",
 }
 """What CDO calls the methods in its files."""
 
@@ -344,9 +346,10 @@ def write_weights(weights: Weights, path: Path) -> None:
     rows, columns = weights.rows + 1, np.repeat(np.arange(1, len(weights.starts), dtype="i4"), np.diff(weights.starts))
     order = np.lexsort((columns, rows))
     links = {"src_address": columns[order], "dst_address": rows[order].astype("i4")}
+    matrix = weights.values if weights.gradients is None else np.column_stack([weights.values, weights.gradients])
     data = {
         **{name: ("num_links", values) for name, values in links.items()},
-        "remap_matrix": (("num_links", "num_wgts"), weights.values[order, np.newaxis]),
+        "remap_matrix": (("num_links", "num_wgts"), matrix[order].reshape(len(order), -1)),
     }
     kinds = {}
     for side, mesh, share in (("src", weights.source, None), ("dst", weights.target, weights.share)):
@@ -355,7 +358,7 @@ def write_weights(weights: Weights, path: Path) -> None:
         kinds[side] = "unstructured" if len(mesh.shape) == 1 else "curvilinear" if mesh.axes() is None else "lonlat"
     attributes = {
         "title": "weights made by bbflow",
-        "normalization": "fracarea" if weights.method == "con" else "none",
+        "normalization": "fracarea" if weights.method in ("con", "laf") else "none",
         "map_method": MAP_METHODS[weights.method],
         "conventions": "SCRIP",
         "source_grid": kinds["src"],
