@@ -11,16 +11,6 @@ from bbflow.cli import BBFLOW
 PROGRAMS = (BBFLOW, BBFLOW_PEGASUS)
 
 
-def overview():
-    """Return a table of all commands, for the page as it is kept."""
-    rows = [
-        f"| `{program.name} {name}` | {_sentence(summary)} |"
-        for program in PROGRAMS
-        for name, summary in program.commands.items()
-    ]
-    return "\n".join(["| | |", "| --- | --- |", *rows])
-
-
 def options():
     """Return a section for each command."""
     return "\n".join(part for program in PROGRAMS for part in _program(program))
