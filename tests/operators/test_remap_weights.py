@@ -107,6 +107,20 @@ def test_rows_of_which_too_little_is_covered_are_missing_whatever_the_sums_of_th
     assert not np.isnan(remapped(placed({"weights": path, "area_min": 0.5}), np.ones((4, 6)))).any()
 
 
+def test_where_weights_have_either_sign_what_remains_of_them_is_no_divisor(tmp_path):
+    weights, values = np.tile([0.9, 0.95, -0.43, -0.42], 6), np.arange(24.0) % 4
+    weights[-4:] = 0.25
+    values[[0, 6, 21]] = np.nan  # of the first row much, of the second what counts against it, of the last any
+    path = written(tmp_path / "map.nc", esmf(S=("n_s", weights)))
+    valid = np.where(np.isnan(values), 0, weights).reshape(6, 4)
+    expected = (valid * np.nan_to_num(values).reshape(6, 4)).sum(axis=1) / valid.sum(axis=1)
+    assert expected[0] < -3, "beyond all values"
+    found = remapped(placed({"weights": path}), values.reshape(4, 6))
+    np.testing.assert_allclose(found, np.where(np.arange(6) == 0, np.nan, expected), rtol=1e-12)
+    found = remapped(placed({"weights": path, "area_min": 0.05}), values.reshape(4, 6))
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
 def test_corners_and_areas_of_cells_come_with_the_result(tmp_path):
     placement = placed(written(tmp_path / "map.nc", esmf()))
     assert placement.coordinate_dims["lat_bnds"] == ("cell", "corners_4")

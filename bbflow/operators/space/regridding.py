@@ -38,8 +38,19 @@ ROUNDED = 1 - 1e-9
 
 
 def least_of(weights: Weights) -> Array | float:
-    """Return the share of each point's weights that must be valid, where the configuration says none."""
-    return LEAST.get(weights.method, 0.0) * ROUNDED if weights.needs is None else weights.needs
+    """Return the share of each point's area that must be valid, where the configuration says none.
+
+    Of a point with weights of either sign, as methods of higher order have them, what remains may add up to next to
+    nothing, by which the sum would be divided: as much as of all its values must remain.
+    """
+    if weights.needs is not None:
+        return weights.needs
+    least, mixed = LEAST.get(weights.method, 0.0) * ROUNDED, weights.rows[weights.values < 0]
+    if not len(mixed):
+        return least
+    needs = np.full(len(weights.cover), least)
+    needs[mixed] = weights.share[mixed] * ROUNDED
+    return needs
 
 
 def place_space(
