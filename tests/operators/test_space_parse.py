@@ -122,6 +122,31 @@ def test_dimensions_are_known_by_their_attributes_or_their_names():
     assert resolved({"mean": "lon"}, ("latitude", "longitude"), common).cell_methods == "longitude: mean"
 
 
+@pytest.mark.parametrize(
+    ("mask", "reduction", "expected"),
+    [
+        ("land > 0.5", "fldmean", "area: mean where land"),
+        ("land", "fldcount", "area: sum where land (of 1 for each valid value)"),
+        ("land >= 50", {"max": ["lon"]}, "longitude: maximum where land"),
+        ("land < 0.5", "fldmean", "area: mean"),
+        ("land > 0.5 and land < 20", "fldmean", "area: mean"),
+        ("land > 500", "fldmean", "area: mean"),
+        ("ice * land > 0.5", "fldmean", "area: mean"),
+        ("ice > 0.5", "fldmean", "area: mean where sea_ice"),
+        ("height > 0.5", "fldmean", "area: mean"),
+        ("land > 0.5", "vertmax", "lev: maximum"),
+    ],
+)
+def test_a_mask_of_a_kind_of_area_is_a_part_of_the_cell_method(mask, reduction, expected):
+    dims, grid = ("lev", "lat", "lon"), {"lat": LATS, "lon": LONS, "lev": np.array([2.0, 1.0])}
+    standard = {"land": "land_area_fraction", "ice": "sea_ice_binary_mask", "height": "surface_altitude"}
+    attributes = {name: {"standard_name": own} for name, own in standard.items()}
+    fields = {name: np.broadcast_to(np.linspace(0, 100, 7)[:, None], (7, 12)) for name in standard}
+    space = [{"mask": mask}, reduction]
+    placement = resolved(space, dims, grid, attributes, fields)
+    assert placement.cell_methods == expected
+
+
 def test_a_grid_of_curved_coordinates_is_told_what_it_can_use():
     with pytest.raises(ConfigError, match=r"'lat' has the shape .* mean: .* weights: areacella; a box"):
         resolved("fldmean", ("j", "i"), {"lat": np.zeros((2, 2)), "lon": np.zeros((2, 2))})

@@ -41,13 +41,17 @@ METHODS = {
     "covariance": "mean (of the product of departures)", "correlation": "mean (of the product of departures, scaled)",
 }  # fmt: skip
 """Those of CF (conventions, appendix E)."""
+AREA_TYPES = ("land", "sea", "sea_ice", "land_ice", "ice_free_land", "ice_free_sea", "vegetation", "trees", "cloud")
+"""Of CF's table those that fractions and masks have in their standard names."""
 
 
-def cell_methods(grid: Grid, tracks: Sequence[Track], reduction: Reduce | None, cells: Cells | None) -> str:
+def cell_methods(
+    grid: Grid, tracks: Sequence[Track], reduction: Reduce | None, cells: Cells | None, where: str = ""
+) -> str:
     """Return CF's cell methods of a reduction: 'area' stands for latitude and longitude together, and for all of cells.
 
     Dimensions have their standard names, since those that are reduced to nothing are dimensions no more (CF
-    conventions, section 7.3).
+    conventions, section 7.3). What is left of a mask is a part of the area, such as 'where land' (7.3.3).
     """
     if reduction is None:
         return ""
@@ -59,7 +63,21 @@ def cell_methods(grid: Grid, tracks: Sequence[Track], reduction: Reduce | None, 
     named = "".join(f"{name}: " for name in (*names, *(["area"] if area else [])))
     weights = str(reduction.weights).strip("`")
     comment = "" if reduction.weights in (None, "area", "none") else f" (weighted by {weights})"
-    return f"{named}{METHODS[reduction.how]}{comment}"
+    method, _, told = METHODS[reduction.how].partition(" ")
+    part = f" where {where}" if where and any(axis in across for track in reduced for axis in track.axes) else ""
+    return f"{named}{method}{part}{f' {told}' if told else ''}{comment}"
+
+
+def _area_type(mask: Mask, field: Array, grid: Grid) -> str:
+    """Return what kind of area a mask keeps, if it is the one that its only variable tells of; else nothing."""
+    (name, *more) = mask.expression.variables
+    told = str(grid.attributes.get(name, {}).get("standard_name", ""))
+    found = told.removesuffix("_area_fraction").removesuffix("_binary_mask")
+    if more or found == told or found not in AREA_TYPES or not np.isfinite(field).any():
+        return ""
+    ends = np.array([0.0, field[np.isfinite(field)].max()])
+    (kept,) = mask.expression.evaluate({name: Steps([ends])})
+    return found if list(kept != 0) == [False, True] else ""
 
 
 def _standard_name(grid: Grid, track: Track) -> str:
@@ -194,6 +212,8 @@ class Draft:
     """What was made of the columns before anything else."""
     made_units: str = "{units}"
     """The units then, where {units} are the variable's."""
+    where: str = ""
+    """Kind of area that a mask has kept, as in CF's table; empty for all and for others."""
 
     @classmethod
     def of(cls, grid: Grid, variables: Callable[[str], Array]) -> "Draft":
@@ -281,7 +301,10 @@ class Draft:
         column = self.column
         gone = (column.axis,) if column is not None and column.is_one else None
         own = [track for track in self.tracks if track.axes != gone or track.factor != REDUCED]
-        done = [column.cell_methods if column else "", cell_methods(self.grid, own, self.reduction, self.cells)]
+        done = [
+            column.cell_methods if column else "",
+            cell_methods(self.grid, own, self.reduction, self.cells, self.where),
+        ]
         return " ".join(filter(None, done))
 
 
@@ -367,7 +390,9 @@ def _mask(draft: Draft, mask: Mask) -> Draft:
     flat = {name: Steps([field.reshape(-1)]) for name, field in fields.items()}
     (values,) = mask.expression.evaluate(flat)
     kept = (values != 0) & ~np.isnan(values)
-    return replace(draft, factors=(*draft.factors, fitted(mask.expression.text, kept.reshape(*shapes), draft.grid)))
+    factor = fitted(mask.expression.text, kept.reshape(*shapes), draft.grid)
+    where = _area_type(mask, next(iter(fields.values())), draft.grid) if not draft.factors else ""
+    return replace(draft, factors=(*draft.factors, factor), where=where)
 
 
 def _reduce(draft: Draft, move: Reduce) -> Draft:

@@ -214,7 +214,10 @@ def _place(diagnostic: Diagnostic, arrays: StreamArrays, attributes: StreamAttri
     coordinates = {name: _along(dims, name, arrays, attributes) for name in wanted if arrays.is_field(name)}
     described: dict[str, Mapping[str, Any]] = {
         name: attributes.of(name)
-        for name in (*coordinates, *dims, *diagnostic.space.of_columns, *attributes.having("formula_terms"))
+        for name in (
+            *(*coordinates, *dims, *diagnostic.space.of_columns, *diagnostic.space.variables),
+            *attributes.having("formula_terms"),
+        )
     }
     used.update(coordinates.keys() & set(located))
     mesh_coordinates, mesh_told = _of_mesh(like.name, dims, arrays, attributes, used)
