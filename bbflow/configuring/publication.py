@@ -11,9 +11,17 @@ from bbflow.reading.sections import check_keys, read_as, text
 
 FILE = "{variable_id}_{table_id}_{source_id}_{experiment_id}_{variant_label}_{grid_label}_{time_range}.nc"
 """Of CMIP6 (Data Reference Syntax, doi:10.5281/zenodo.12768887, "file name template")."""
-OF_THE_FILE = frozenset(
-    ("variable_id", "table_id", "frequency", "realm", "product", "grid", "grid_label", "nominal_resolution")
+BRANDED_FILE = (
+    "{variable_id}_{branding_suffix}_{frequency}_{region}_{grid_label}_{source_id}_{experiment_id}_{variant_label}_"
+    "{time_range}.nc"
 )
+"""Of CMIP7 (doi:10.5281/zenodo.17250297)."""
+BRANDING = ("temporal_label", "vertical_label", "horizontal_label", "area_label")
+"""What a branding suffix is made of, such as tavg-h2m-hxy-u (the same)."""
+OF_THE_FILE = frozenset(
+    ("variable_id", "table_id", "frequency", "realm", "product", "grid", "grid_label", "nominal_resolution",
+     "branding_suffix", "region")
+)  # fmt: skip
 """What a variable's entry says of its file; the rest are attributes of the variable."""
 RANGES = {
     "subhr": "%Y%m%d%H%M%S",
@@ -83,7 +91,8 @@ def parse_publication(content: Any, results: Collection[str]) -> PublicationConf
     if not isinstance(entries, Mapping):
         raise ConfigError("publication: variables must be a map")
     variables = tuple(_variable(name, entry, results) for name, entry in entries.items())
-    publication = PublicationConfig(attributes, variables, str(content.get("file") or FILE))
+    usual = BRANDED_FILE if attributes.get("mip_era") == "CMIP7" else FILE
+    publication = PublicationConfig(attributes, variables, str(content.get("file") or usual))
     _check_files(publication)
     return publication
 
@@ -117,9 +126,19 @@ def _variable(result: Any, entry: Any, results: Collection[str]) -> PublishedVar
             f"publication: variables: {result}: variable_id {name!r} must have letters, digits and _ only"
         )
     of_file = {"variable_id": name} | {key: value for key, value in told.items() if key in OF_THE_FILE}
+    if "branding_suffix" in of_file:
+        of_file |= _branding(name, str(of_file["branding_suffix"]), f"publication: variables: {result}")
     return PublishedVariable(
         result, name, of_file, {key: value for key, value in told.items() if key not in OF_THE_FILE}
     )
+
+
+def _branding(name: str, suffix: str, where: str) -> dict[str, str]:
+    """Return the attributes that follow from a branding suffix."""
+    labels = suffix.split("-")
+    if len(labels) != len(BRANDING) or not all(labels):
+        raise ConfigError(f"{where}: branding_suffix {suffix!r} must have four labels, such as tavg-h2m-hxy-u")
+    return {"branded_variable": f"{name}_{suffix}", **dict(zip(BRANDING, labels, strict=True))}
 
 
 def _check_files(publication: PublicationConfig) -> None:

@@ -147,6 +147,8 @@ ONE = VARIABLES["tas_month_mean"]
         (changed(attributes=GLOBAL | {"source_id": "MODEL 1"}), "no blanks"),
         (changed(file="{variable_id}"), "ends with .nc"),
         (changed(file="{variable_id.nc"), "file"),
+        (changed({"tas_month_mean": ONE | {"branding_suffix": "tavg-h2m"}}), "four labels, such as tavg-h2m-hxy-u"),
+        (changed({"tas_month_mean": ONE}, attributes=GLOBAL | {"mip_era": "CMIP7"}), "needs 'branding_suffix'"),
         (changed({}), "must be a map with 'variables'"),
         (changed(name="x"), "unknown key 'name'"),
     ],
@@ -154,6 +156,19 @@ ONE = VARIABLES["tas_month_mean"]
 def test_what_is_wrong_in_a_table_is_told_before_the_run(config, message):
     with pytest.raises(ConfigError, match=message):
         parse_config(config)
+
+
+def test_files_of_cmip7_are_named_by_the_branded_variable_and_tell_its_labels():
+    entry = ONE | {"branding_suffix": "tavg-h2m-hxy-u", "region": "glb"}
+    config = parse_config(changed({"tas_month_mean": entry}, attributes=GLOBAL | {"mip_era": "CMIP7"}))
+    assert config.publication is not None
+    (variable,) = config.publication.variables
+    expected = "tas_tavg-h2m-hxy-u_mon_glb_gn_MODEL-1-0_historical_r1i1p1f1_200101-200103.nc"
+    assert config.publication.file_name(variable, "200101-200103") == expected
+    labels = {"temporal_label": "tavg", "vertical_label": "h2m", "horizontal_label": "hxy", "area_label": "u"}
+    assert labels.items() <= variable.of_file.items()
+    assert variable.of_file["branded_variable"] == "tas_tavg-h2m-hxy-u"
+    assert "branding_suffix" not in variable.attributes
 
 
 @pytest.mark.parametrize(
