@@ -204,8 +204,8 @@ class Supervisor:
                 self._take(Ended(beside, self._step, answered and self._forgotten))
         elif ended and answered and not (self._opened or self.course.interrupts):
             never = f"the simulation {describe_end(simulation.returncode)} and never opened stream {self._stream!r}"
-            if why := refusals(there, self._stream):
-                raise StreamError(f"{never}: its Open was refused ({'; '.join(why)})")
+            if whys := refusals(there, self._stream):
+                raise StreamError(f"{never}: its Open was refused ({'; '.join(whys)})")
             raise StreamError(
                 f"{never}: check that its XML selects the engine bbflow, and that 'stream' is its "
                 f"parameter Stream (or the IO's name){self._why_no_stream()}"
