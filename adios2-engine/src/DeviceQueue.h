@@ -1,6 +1,7 @@
 #pragma once
 
 #include "Arena.h"
+#include "GpuKernels.h"
 #include "Pool.h"
 #include "RegisteredMemory.h"
 #include "Scan.h"
@@ -61,29 +62,50 @@ private:
         void *Stream;
         /** The last of the program's work that copies come after. */
         void *Before;
+        bool HasLooked = false;
+        /** Loaded for the first block that needs them; null where there are none. */
+        std::unique_ptr<const GpuKernels> Kernels{};
+    };
+    /** Memory of the host's in which kernels say what they have found. */
+    struct Notes
+    {
+        std::unique_ptr<char[]> Memory;
+        std::shared_ptr<const RegisteredMemory> Registered;
+        size_t Used;
+    };
+    /** Pairs of a smallest and a largest value. */
+    struct Pairs
+    {
+        const char *First;
+        size_t Count;
     };
     struct Copying
     {
-        const Line *On;
+        Line *On;
         void *Event;
-        const char *Begin;
+        char *Begin;
         size_t Bytes;
         std::shared_ptr<const RegisteredMemory> Registered;
         Scan *Look;
+        /** What kernels find; without any, the host looks at the bytes. */
+        std::vector<Pairs> Found;
     };
     void *const m_Programs;
     std::list<Line> m_Lines;
+    std::list<Notes> m_Notes;
     std::vector<Copying> m_Copying;
     std::string m_Failure;
     /** Where blocks wait that don't go into a pool of this host. */
     std::unique_ptr<char[]> m_Memory;
     std::shared_ptr<const RegisteredMemory> m_Registered;
 
-    const Line &LineOf(const std::vector<DeviceRows> &block);
-    void Copy(const Line &line, const std::vector<DeviceRows> &block, char *target,
+    Line &LineOf(const std::vector<DeviceRows> &block);
+    void Copy(Line &line, const std::vector<DeviceRows> &block, char *target,
               std::shared_ptr<const RegisteredMemory> registered, Scan &look);
-    int Begin(const Line &line, char *target, const std::vector<DeviceRows> &block,
-              void *event) const;
+    int Begin(Copying &copying, const std::vector<DeviceRows> &block);
+    int CopyRows(const Copying &copying, const std::vector<DeviceRows> &block) const;
+    bool Launch(Copying &copying, const std::vector<DeviceRows> &block, bool copies);
+    char *Note(const Line &line, size_t bytes, void **there);
 };
 
 } // end namespace bbflow

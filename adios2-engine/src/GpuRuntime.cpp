@@ -1,11 +1,13 @@
 #include "GpuRuntime.h"
 
+#include "HipCompiler.h"
 #include "LoadedObjects.h"
+#include "kernels/Texts.h"
 
 #include <cstdint>
-#include <dlfcn.h>
 #include <link.h>
 #include <mutex>
+#include <string>
 
 namespace bbflow
 {
@@ -26,11 +28,10 @@ int CountLoads(dl_phdr_info *object, size_t, void *count)
 template <class Function>
 void GpuRuntime::Find(void *library, const char *name, Function &function)
 {
-    function = reinterpret_cast<Function>(dlsym(library, name));
-    m_IsWhole = m_IsWhole && function != nullptr;
+    m_IsWhole = FindFunction(library, name, function) && m_IsWhole;
 }
 
-GpuRuntime::GpuRuntime(void *library, const char *const (&names)[11])
+GpuRuntime::GpuRuntime(void *library, const char *const (&names)[16])
 {
     const char *const *name = names;
     Find(library, *name++, Copy);
@@ -44,6 +45,11 @@ GpuRuntime::GpuRuntime(void *library, const char *const (&names)[11])
     Find(library, *name++, WaitForEvent);
     Find(library, *name++, Register);
     Find(library, *name++, Unregister);
+    Find(library, *name++, OnDevice);
+    Find(library, *name++, LoadModule);
+    Find(library, *name++, UnloadModule);
+    Find(library, *name++, FindKernel);
+    Find(library, *name++, Launch);
 }
 
 namespace
@@ -53,10 +59,12 @@ class Cuda final : public GpuRuntime
 {
 public:
     explicit Cuda(void *library)
-    : GpuRuntime(library, {"cuMemcpyDtoHAsync_v2", "cuStreamCreate", "cuStreamDestroy_v2",
-                           "cuStreamSynchronize", "cuStreamWaitEvent", "cuEventCreate",
-                           "cuEventDestroy_v2", "cuEventRecord", "cuEventSynchronize",
-                           "cuMemHostRegister_v2", "cuMemHostUnregister"})
+    : GpuRuntime(library,
+                 {"cuMemcpyDtoHAsync_v2", "cuStreamCreate", "cuStreamDestroy_v2",
+                  "cuStreamSynchronize", "cuStreamWaitEvent", "cuEventCreate", "cuEventDestroy_v2",
+                  "cuEventRecord", "cuEventSynchronize", "cuMemHostRegister_v2",
+                  "cuMemHostUnregister", "cuMemHostGetDevicePointer_v2", "cuModuleLoadData",
+                  "cuModuleUnload", "cuModuleGetFunction", "cuLaunchKernel"})
     {
         Find(library, "cuPointerGetAttribute", m_GetAttribute);
         Find(library, "cuMemcpy2DAsync_v2", m_Copy2D);
@@ -115,6 +123,10 @@ public:
         before.HasEntered ? m_Pop(&own) : Fine;
     }
 
+    bool CanLaunch() const override { return *kernels::Ptx != '\0'; }
+
+    int LoadKernels(void **module) const override { return LoadModule(module, kernels::Ptx); }
+
 private:
     using Address = uintptr_t; // CUdeviceptr
     struct Side
@@ -143,10 +155,13 @@ class Hip final : public GpuRuntime
 {
 public:
     explicit Hip(void *library)
-    : GpuRuntime(library, {"hipMemcpyDtoHAsync", "hipStreamCreateWithFlags", "hipStreamDestroy",
-                           "hipStreamSynchronize", "hipStreamWaitEvent", "hipEventCreateWithFlags",
-                           "hipEventDestroy", "hipEventRecord", "hipEventSynchronize",
-                           "hipHostRegister", "hipHostUnregister"})
+    : GpuRuntime(library,
+                 {"hipMemcpyDtoHAsync", "hipStreamCreateWithFlags", "hipStreamDestroy",
+                  "hipStreamSynchronize", "hipStreamWaitEvent", "hipEventCreateWithFlags",
+                  "hipEventDestroy", "hipEventRecord", "hipEventSynchronize", "hipHostRegister",
+                  "hipHostUnregister", "hipHostGetDevicePointer", "hipModuleLoadData",
+                  "hipModuleUnload", "hipModuleGetFunction", "hipModuleLaunchKernel"}),
+      m_Compiler(library)
     {
         Find(library, "hipPointerGetAttributes", m_GetAttributes);
         Find(library, "hipMemcpy2DAsync", m_Copy2D);
@@ -196,7 +211,17 @@ public:
         }
     }
 
+    bool CanLaunch() const override { return m_Compiler.IsHere(); }
+
+    int LoadKernels(void **module) const override
+    {
+        std::string code;
+        const int status = m_Compiler.Compile(code);
+        return status == Fine ? LoadModule(module, code.data()) : status;
+    }
+
 private:
+    const HipCompiler m_Compiler;
     /** hipPointerAttribute_t; what its first number means has changed, the others have not. */
     struct Attributes
     {

@@ -41,10 +41,23 @@ public:
     int (*WaitForEvent)(void *event);
     int (*Register)(void *memory, size_t bytes, unsigned flags);
     int (*Unregister)(void *memory);
+    /** Where a GPU sees registered memory. */
+    int (*OnDevice)(void **there, void *memory, unsigned flags);
+
+    int (*UnloadModule)(void *module);
+    int (*FindKernel)(void **kernel, void *module, const char *name);
+    int (*Launch)(void *kernel, unsigned blocksX, unsigned blocksY, unsigned blocksZ,
+                  unsigned threadsX, unsigned threadsY, unsigned threadsZ, unsigned sharedBytes,
+                  void *stream, void **arguments, void **more);
+    /** Whether our kernels are built in for it, or can be built here. */
+    virtual bool CanLaunch() const = 0;
+    /** Loads them, at home. */
+    virtual int LoadKernels(void **module) const = 0;
 
     static constexpr unsigned OnItsOwn = 1;     // a stream that waits for no other
     static constexpr unsigned WithoutTimes = 2; // an event
-    static constexpr unsigned Everywhere = 1;   // memory that is registered for all contexts
+    static constexpr unsigned Everywhere =
+        3; // memory that is registered and mapped for all contexts
 
     /** Works at home for as long as it lives: the thread may be at home elsewhere, or nowhere. */
     class Visit
@@ -73,13 +86,15 @@ public:
 
 protected:
     /** @param names of the functions above, in their order */
-    GpuRuntime(void *library, const char *const (&names)[11]);
+    GpuRuntime(void *library, const char *const (&names)[16]);
 
     /** Whether it has all that is needed. */
     virtual bool IsWhole() const { return m_IsWhole; }
     virtual bool Has(const void *memory) const = 0;
     virtual void Enter(void *home, Visit::State &before) const = 0;
     virtual void Leave(Visit::State &before) const = 0;
+
+    int (*LoadModule)(void **module, const void *image);
 
     template <class Function>
     void Find(void *library, const char *name, Function &function);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <dlfcn.h>
 #include <optional>
 #include <string>
 
@@ -10,5 +11,13 @@ namespace bbflow
  *  nothing if there is none.
  *  @param piece what the name has somewhere behind its beginning */
 std::optional<std::string> LoadedObject(const std::string &beginning, const std::string &piece);
+
+/** Finds a function of an open library; false if it has none of that name. */
+template <class Function>
+bool FindFunction(void *library, const char *name, Function &function)
+{
+    function = reinterpret_cast<Function>(dlsym(library, name));
+    return function != nullptr;
+}
 
 } // end namespace bbflow

@@ -15,7 +15,7 @@ RegisteredMemory::RegisteredMemory(std::shared_ptr<const GpuRuntime> runtime, vo
 {
 }
 
-bool RegisteredMemory::Register() const
+bool RegisteredMemory::Register()
 {
     static std::atomic<bool> isSaid = false;
     const GpuRuntime::Visit visit(*m_Runtime, m_Home);
@@ -26,6 +26,10 @@ bool RegisteredMemory::Register() const
                          std::to_string(m_Bytes) + " bytes (error " + std::to_string(status) +
                          "): blocks of the GPU are copied more slowly; see ulimit -l\n"
                   << std::flush;
+    }
+    if (status == 0 && m_Runtime->OnDevice(&m_OnDevice, m_Begin, 0) != 0)
+    {
+        m_OnDevice = nullptr;
     }
     return status == 0;
 }

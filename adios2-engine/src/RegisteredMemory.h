@@ -21,16 +21,23 @@ public:
 
     size_t Bytes() const { return m_Bytes; }
 
+    /** Where the GPU's kernels see a place in it; nullptr if they don't. */
+    void *OnDevice(const char *place) const
+    {
+        return m_OnDevice ? static_cast<char *>(m_OnDevice) + (place - m_Begin) : nullptr;
+    }
+
 private:
     const std::shared_ptr<const GpuRuntime> m_Runtime;
     void *const m_Home;
     char *const m_Begin;
     const size_t m_Bytes;
+    void *m_OnDevice = nullptr;
     const bool m_IsRegistered;
     /** A fork has a copy of this, but the registration is its parent's. */
     const pid_t m_Process = getpid();
 
-    bool Register() const;
+    bool Register();
 };
 
 } // end namespace bbflow

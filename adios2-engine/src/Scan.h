@@ -3,7 +3,9 @@
 #include "Extremes.h"
 #include "MinMax.h"
 
+#include <algorithm>
 #include <memory>
+#include <optional>
 #include <type_traits>
 
 namespace bbflow
@@ -20,6 +22,15 @@ public:
 
     /** What it found. */
     virtual Extremes Found() const = 0;
+
+    /** Kinds of values that a GPU can look at: i1 i2 i4 i8 u1 u2 u4 u8 f4 f8. */
+    static constexpr size_t Kinds = 10;
+
+    /** The kind of its values; nothing if only the CPU, or nobody, can look at them. */
+    virtual std::optional<size_t> Kind() const { return std::nullopt; }
+
+    /** Takes in what a GPU has found: pairs of a smallest and a largest value of its type. */
+    virtual void Add(const char *, size_t) {}
 };
 
 /** For types without an order, and bytes that were seen before. */
@@ -38,6 +49,24 @@ public:
     void See(const char *bytes, const size_t n) override
     {
         Widen(m_Range, reinterpret_cast<const T *>(bytes), n / sizeof(T));
+    }
+
+    std::optional<size_t> Kind() const override
+    {
+        constexpr size_t bytes = sizeof(T);
+        constexpr size_t size = bytes == 1 ? 0 : bytes == 2 ? 1 : bytes == 4 ? 2 : 3;
+        return std::is_floating_point_v<T> ? 6 + size : std::is_unsigned_v<T> ? 4 + size : size;
+    }
+
+    void Add(const char *pairs, const size_t n) override
+    {
+        const auto ranges = reinterpret_cast<const Range<T> *>(pairs);
+        static_assert(sizeof(*ranges) == 2 * sizeof(T));
+        for (size_t i = 0; i < n; ++i)
+        {
+            m_Range.Min = std::min(m_Range.Min, ranges[i].Min);
+            m_Range.Max = std::max(m_Range.Max, ranges[i].Max);
+        }
     }
 
     Extremes Found() const override

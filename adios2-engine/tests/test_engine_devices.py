@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import Thread
 
 import adios2
+import bbflow_adios2
 import numpy as np
 import pytest
 
@@ -80,10 +81,17 @@ def runtime(tmp_path_factory):
     def build(name):
         file, words = RUNTIMES[name]
         path = tmp_path_factory.mktemp(name) / file
-        subprocess.run(["cc", "-shared", "-fPIC", *words, HERE / "program" / "device.c", "-o", path], check=True)
+        sources = ["-x", "c", HERE / "program" / "device.c", "-x", "c++", HERE / "program" / "kernels.cpp"]
+        subprocess.run(["c++", "-shared", "-fPIC", *words, *sources, "-o", path], check=True)
         return path
 
     return build
+
+
+def has_kernels(name):
+    """Whether the engine has kernels for a runtime: for CUDA only where a clang++ has made them."""
+    engines = Path(bbflow_adios2.__file__).parent.glob("libbbflow_engine_*.so")
+    return name == "hip" or any(b".entry bbflow_pack_f8(" in engine.read_bytes() for engine in engines)
 
 
 def words_of(config, code):
@@ -182,7 +190,7 @@ for rank in (1, 2, 3, 4):
     put(field, 0, SYNC if rank == 2 else DEFERRED)
     adios.call("end_step", engine)
 # Planes that are whole in their memory count as rows of the next.
-assert runtime.device_copies() == 1 + 1 + 3 + 2 * 3, runtime.device_copies()
+assert runtime.device_copies() == (4 if runtime.device_launches() else 1 + 1 + 3 + 2 * 3), runtime.device_copies()
 """
     with starting(node, code, name, count=4 * 3 * 7 * 8) as process:
         finish_well(process)
@@ -193,6 +201,59 @@ assert runtime.device_copies() == 1 + 1 + 3 + 2 * 3, runtime.device_copies()
         rank = int(name[-1])
         memory = whole.ravel()[: prod(whole.shape[-rank:])].reshape(whole.shape[-rank:])
         assert (found == memory[part[-rank:]]).all(), name
+
+
+RANGES = """
+TYPES = ["f4", "f8", None, None, "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]  # ADIOS2's numbers begin with 1
+engine = adios.open(io, WRITE)
+fields = {}
+for step in range(2):  # small blocks of the first go by way of the host
+    adios.begin(engine)
+    noise = np.random.default_rng(step)
+    for number, kind in enumerate(TYPES, 1):
+        for case in ("some", "none") if kind and kind[0] == "f" else ("some",) if kind else ():
+            array = noise.integers(0, 256, BYTES, np.uint8).view(kind)
+            if kind[0] == "f":
+                array[(array != array) | (np.abs(array) > 1e30) | (case == "none")] = np.nan
+            for place in ("there", "here"):
+                name, size = f"{place} {kind} {case}".encode(), [len(array)]
+                if name not in fields:
+                    fields[name] = adios.call("define_variable", io, name, number, 1, size, [0], size, 0)
+                runtime.device_copy_of(array.ctypes.data_as(ctypes.c_void_p), array.nbytes)
+                adios.call("put", engine, fields[name], ctypes.c_void_p(there) if place == "there" else array, SYNC)
+    adios.call("end_step", engine)
+assert runtime.device_launches() == LAUNCHES, runtime.device_launches()
+"""
+
+
+@pytest.mark.parametrize("name", RUNTIMES)
+@pytest.mark.parametrize("size", [1 << 10, (1 << 20) + 64], ids=["packed", "copied"])
+def test_kernels_find_the_range_of_a_gpu_s_blocks(big_node, starting, name, size):
+    code = RANGES.replace("BYTES", str(size)).replace("LAUNCHES", str(12 * has_kernels(name)))
+    with starting(big_node, code, name) as process:
+        finish_well(process)
+    for step in steps_of(watch(big_node)):
+        ends = {block.name: (block.min, block.max) for block in step.blocks}
+        assert len(ends) == 24
+        for name, found in ends.items():
+            assert found == ends[name.replace("there", "here")], name
+
+
+@pytest.mark.parametrize(
+    ("name", "failing", "error"),
+    [
+        ("cuda", "DEVICE_LOADS_NOTHING", 209),
+        ("hip", "DEVICE_LOADS_NOTHING", 209),
+        ("hip", "DEVICE_COMPILES_NOTHING", 6),
+    ],
+)
+def test_a_gpu_that_takes_no_kernels_is_copied_from_all_the_same(node, starting, name, failing, error):
+    code = IN_ORDER + "assert runtime.device_launches() == 0"
+    with starting(node, code, name, environment={failing: "1"}) as process:
+        said = finish_well(process)
+    line = f"{name.upper()} can't load kernels (error {error}): blocks of the GPU are looked at by the CPU"
+    assert said.count(line) == has_kernels(name)
+    check_in_order(node)
 
 
 def test_small_blocks_of_a_gpu_are_waited_for_once(node, starting):

@@ -1,6 +1,7 @@
 /* A stand-in for a GPU and its runtime: memory that crashes whoever reads it without the runtime,
  * whose work is done no sooner than someone waits for it, in the order that was asked for. It
- * counts what is used wrongly. With -DHIP it is called as AMD's library is, else as CUDA's driver.
+ * counts what is used wrongly. Kernels are the engine's own (kernels.cpp). With -DHIP it is called
+ * as AMD's library is, else as CUDA's driver.
  */
 
 #include <stddef.h>
@@ -15,8 +16,10 @@ enum
     fine = 0,
     invalid_value = 1,
     out_of_context = 201,
+    no_binary = 209,
     illegal_address = 700,
     registered_already = 712,
+    is_past_host = 50, /* where the device sees the host's memory: so many bits up */
     most = 8 << 20,
     many = 1000
 };
@@ -120,19 +123,24 @@ static struct copy
     const char *source;
     size_t pitch, row_bytes, rows;
     int after;
+    void *kernel, *task; /* if it is a kernel's */
+    unsigned blocks;
 } copies[many];
-static int begun, done, streams, events, unregistered, failed;
+static int begun, done, streams, events, modules, launches, unregistered, failed;
 
 /** How many copies went to memory that isn't registered. */
 int device_unregistered(void) { return unregistered; }
 
-/** How many copies were begun. */
+/** How many kernels were begun. */
+int device_launches(void) { return launches; }
+
+/** How many copies were begun, with kernels. */
 int device_copies(void) { return begun; }
 
 /** How many of them are done. */
 int device_done(void) { return done; }
 
-int device_wrong(void) { return wrong + streams + events + locks; }
+int device_wrong(void) { return wrong + streams + events + modules + locks; }
 
 static int is_inside(void);
 
@@ -147,13 +155,22 @@ static int open_stream(void **stream, unsigned flags)
     return fine;
 }
 
+/* In kernels.cpp. */
+int run_pack(void *kernel, const void *task, unsigned blocks, ptrdiff_t shadow, uintptr_t mapped);
+void look_at_pack(const void *task, const char **first, size_t *bytes, void **target,
+                  void **ranges);
+unsigned pack_task_bytes(void);
+
 static void finish(int end)
 {
     for (; done < end; ++done)
     {
         const struct copy *copy = &copies[done];
         work_until(copy->after);
-        for (size_t row = 0; row < copy->rows; ++row)
+        if (copy->kernel && run_pack(copy->kernel, copy->task, copy->blocks, shadow - device,
+                                     (uintptr_t)1 << is_past_host))
+            is_wrong("a kernel writes where the device can't");
+        for (size_t row = 0; row < copy->rows && !copy->kernel; ++row)
             memcpy(copy->target + row * copy->row_bytes, copy->source + row * copy->pitch,
                    copy->row_bytes);
         failed = failed || copy->row_bytes * copy->rows == 8 * 17; /* a size at which it fails */
@@ -225,15 +242,101 @@ static int copy_rows(void *target, const void *source, size_t pitch, size_t row_
         return is_wrong("a copy on the program's own stream");
     if (!has_registered(target, row_bytes * rows))
         ++unregistered;
-    const struct copy copy = {
-        target, shadow + ((const char *)source - device), pitch, row_bytes, rows, stream->after};
+    const struct copy copy = {.target = target,
+                              .source = shadow + ((const char *)source - device),
+                              .pitch = pitch,
+                              .row_bytes = row_bytes,
+                              .rows = rows,
+                              .after = stream->after};
     copies[begun++] = copy;
+    return fine;
+}
+
+static int load(void **module, const char *image, const char *word)
+{
+    if (getenv("DEVICE_LOADS_NOTHING"))
+        return no_binary;
+    if (check("a module of no context") || strstr(image, word) == NULL)
+        return is_wrong("a module without our kernels");
+    *module = malloc(1);
+    ++modules;
+    return fine;
+}
+
+static int unload(void *module)
+{
+    free(module);
+    --modules;
+    return check("a module of no context");
+}
+
+#define EACH_KERNEL(what)                                                                          \
+    what(i1) what(i2) what(i4) what(i8) what(u1) what(u2) what(u4) what(u8) what(f4) what(f8)
+#define DECLARE(type) void bbflow_pack_##type(void);
+#define NAME(type) {"bbflow_pack_" #type, bbflow_pack_##type},
+EACH_KERNEL(DECLARE)
+static const struct
+{
+    const char *name;
+    void (*kernel)(void);
+} kernels[] = {EACH_KERNEL(NAME)};
+
+static int find(void **kernel, void *module, const char *name)
+{
+    for (size_t i = 0; module && i < sizeof(kernels) / sizeof(*kernels); ++i)
+        if (strcmp(name, kernels[i].name) == 0)
+        {
+            *kernel = kernels[i].kernel;
+            return fine;
+        }
+    return is_wrong("a kernel that isn't there");
+}
+
+static int is_seen(const void *memory, size_t bytes)
+{
+    return memory == NULL ||
+           has_registered((const char *)memory - ((uintptr_t)1 << is_past_host), bytes);
+}
+
+static int launch(void *kernel, unsigned blocks, unsigned others, unsigned threads,
+                  const struct stream *stream, void **arguments)
+{
+    const char *first;
+    size_t bytes;
+    void *target, *ranges;
+    look_at_pack(*arguments, &first, &bytes, &target, &ranges);
+    if (!is_ours(first) || check("a kernel in no context"))
+        return invalid_value;
+    if (bytes == 8 * 13)
+        return out_of_context;
+    if (stream == NULL || stream == &programs || others != 1 || threads != 128)
+        return is_wrong("a kernel that is launched otherwise than it counts");
+    if (!is_seen(target, bytes) || !is_seen(ranges, 2 * blocks * threads) || ranges == NULL)
+        return is_wrong("a kernel writes what isn't registered");
+    const struct copy copy = {
+        .target = (char *)((uintptr_t)(target ? target : ranges) - ((uintptr_t)1 << is_past_host)),
+        .row_bytes = bytes,
+        .rows = 1,
+        .after = stream->after,
+        .kernel = kernel,
+        .task = memcpy(malloc(pack_task_bytes()), *arguments, pack_task_bytes()),
+        .blocks = blocks};
+    copies[begun++] = copy;
+    ++launches;
+    return fine;
+}
+
+static int see(void **there, char *memory, unsigned flags)
+{
+    if (flags || !has_registered(memory, 1))
+        return is_wrong("memory is to be seen that isn't registered");
+    *there = memory + ((uintptr_t)1 << is_past_host);
     return fine;
 }
 
 static int lock(char *memory, size_t bytes, unsigned flags)
 {
-    if (flags != 1 || bytes == 0 || (uintptr_t)memory % 16 != 0 || check("memory of no context"))
+    if (flags != 3 || bytes == 0 || (uintptr_t)memory % 16 != 0 || check("memory of no context"))
         return is_wrong("memory that is registered for one context");
     if (getenv("DEVICE_REGISTERS_NOTHING"))
         return invalid_value;
@@ -344,6 +447,62 @@ int hipHostRegister(void *memory, size_t bytes, unsigned flags)
     return told(lock(memory, bytes, flags));
 }
 int hipHostUnregister(void *memory) { return told(unlock(memory)); }
+int hipHostGetDevicePointer(void **there, void *memory, unsigned flags)
+{
+    return told(see(there, memory, flags));
+}
+int hipModuleLoadData(void **module, const void *image)
+{
+    return told(load(module, image, "compiled: bbflow_pack_f8"));
+}
+int hipModuleUnload(void *module) { return told(unload(module)); }
+int hipModuleGetFunction(void **kernel, void *module, const char *name)
+{
+    return told(find(kernel, module, name));
+}
+int hipModuleLaunchKernel(void *kernel, unsigned x, unsigned y, unsigned z, unsigned threads,
+                          unsigned threads_y, unsigned threads_z, unsigned shared, void *stream,
+                          void **arguments, void **more)
+{
+    return told(shared || more
+                    ? is_wrong("a kernel gets more than it takes")
+                    : launch(kernel, x, y * z * threads_y * threads_z, threads, stream, arguments));
+}
+
+static const char code[] = "compiled: bbflow_pack_f8";
+
+int hiprtcCreateProgram(void **program, const char *source, const char *name, int headers,
+                        const char *const *texts, const char *const *names)
+{
+    *program = malloc(1);
+    ++modules;
+    return name && headers == 1 && strstr(source, "bbflow_pack_##") &&
+                   strstr(texts[0], "struct PackTask") && strcmp(names[0], "PackTask.h") == 0
+               ? fine
+               : is_wrong("a program that isn't ours");
+}
+int hiprtcCompileProgram(void *program, int options, const char *const *words)
+{
+    if (getenv("DEVICE_COMPILES_NOTHING"))
+        return 6;
+    return program && options == 3 && words[2] ? fine : is_wrong("words to a compiler");
+}
+int hiprtcGetCodeSize(void *program, size_t *bytes)
+{
+    *bytes = sizeof(code);
+    return program ? fine : invalid_value;
+}
+int hiprtcGetCode(void *program, char *copy)
+{
+    memcpy(copy, code, sizeof(code));
+    return program ? fine : invalid_value;
+}
+int hiprtcDestroyProgram(void **program)
+{
+    free(*program);
+    --modules;
+    return fine;
+}
 
 #else
 
@@ -428,5 +587,26 @@ int cuMemHostRegister_v2(void *memory, size_t bytes, unsigned flags)
     return lock(memory, bytes, flags);
 }
 int cuMemHostUnregister(void *memory) { return unlock(memory); }
+int cuMemHostGetDevicePointer_v2(void **there, void *memory, unsigned flags)
+{
+    return see(there, memory, flags);
+}
+int cuModuleLoadData(void **module, const void *image)
+{
+    return load(module, image, ".entry bbflow_pack_f8");
+}
+int cuModuleUnload(void *module) { return unload(module); }
+int cuModuleGetFunction(void **kernel, void *module, const char *name)
+{
+    return find(kernel, module, name);
+}
+int cuLaunchKernel(void *kernel, unsigned x, unsigned y, unsigned z, unsigned threads,
+                   unsigned threads_y, unsigned threads_z, unsigned shared, void *stream,
+                   void **arguments, void **more)
+{
+    return shared || more
+               ? is_wrong("a kernel gets more than it takes")
+               : launch(kernel, x, y * z * threads_y * threads_z, threads, stream, arguments);
+}
 
 #endif

@@ -1,0 +1,42 @@
+#pragma once
+
+#include "GpuRuntime.h"
+#include "Scan.h"
+#include "kernels/PackTask.h"
+
+#include <array>
+#include <memory>
+
+namespace bbflow
+{
+
+/** Our kernels, loaded into a context of CUDA's or onto a device of HIP's. Made, used and given
+ * back at home there. */
+class GpuKernels
+{
+public:
+    /** Gives none where they aren't built in or can't be loaded; the latter is said once. */
+    static std::unique_ptr<const GpuKernels> Load(std::shared_ptr<const GpuRuntime> runtime);
+
+    ~GpuKernels();
+    GpuKernels(const GpuKernels &) = delete;
+    GpuKernels &operator=(const GpuKernels &) = delete;
+
+    /** Puts blocks together, or looks at them, when a stream comes to that. Gives 0 if it is
+     * queued.
+     * @param kind of the values, as a Scan says it */
+    int Pack(size_t kind, PackTask task, void *stream) const;
+
+    /** Blocks of threads that so many bytes are worth. */
+    static unsigned BlocksFor(size_t bytes);
+
+private:
+    explicit GpuKernels(std::shared_ptr<const GpuRuntime> runtime);
+
+    const std::shared_ptr<const GpuRuntime> m_Runtime;
+    void *m_Module = nullptr;
+    std::array<void *, Scan::Kinds> m_Pack{};
+    int m_Status = 0;
+};
+
+} // end namespace bbflow

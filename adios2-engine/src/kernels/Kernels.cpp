@@ -1,0 +1,107 @@
+/* What GPUs do with blocks. clang makes PTX of it and HIP's runtime compiler what AMD's GPUs run;
+ * for the tests it is compiled for the CPU. None of them needs a header of the system's. */
+#include "PackTask.h"
+
+#if defined(__CUDA__) || defined(__HIP__)
+#define BBFLOW_KERNEL extern "C" __attribute__((global))
+#define BBFLOW_DEVICE __attribute__((device)) inline
+#else
+#define BBFLOW_KERNEL extern "C"
+#define BBFLOW_DEVICE inline
+extern "C" unsigned long long bbflow_thread; // the one of all whose turn it is
+#endif
+
+namespace bbflow
+{
+
+BBFLOW_DEVICE unsigned long long Thread()
+{
+#if defined(__NVPTX__)
+    return __nvvm_read_ptx_sreg_ctaid_x() * PackTask::BlockThreads +
+           static_cast<unsigned>(__nvvm_read_ptx_sreg_tid_x());
+#elif defined(__AMDGCN__)
+    return __builtin_amdgcn_workgroup_id_x() * PackTask::BlockThreads +
+           __builtin_amdgcn_workitem_id_x();
+#else
+    return bbflow_thread;
+#endif
+}
+
+/** What is above and below all values, as MinMax.h has it. */
+template <class T>
+struct Ends
+{
+    static constexpr bool IsSigned = T(-1) < T(0);
+    static constexpr T Highest = IsSigned ? T((1ull << (8 * sizeof(T) - 1)) - 1) : T(-1);
+    static constexpr T Lowest = IsSigned ? T(-Highest - 1) : T(0);
+};
+
+template <>
+struct Ends<float>
+{
+    static constexpr float Highest = __builtin_huge_valf(), Lowest = -Highest;
+};
+
+template <>
+struct Ends<double>
+{
+    static constexpr double Highest = __builtin_huge_val(), Lowest = -Highest;
+};
+
+/** Takes all values that are a thread's: every so-many-th, so that neighbours' lie together. */
+template <class T>
+BBFLOW_DEVICE void Pack(const PackTask &task)
+{
+    constexpr int ahead = 4; // values that are on their way at a time
+    const unsigned long long thread = Thread();
+    const unsigned long long threads = 1ull * task.Blocks * PackTask::BlockThreads;
+    T smallest = Ends<T>::Highest, largest = Ends<T>::Lowest;
+    T *target = static_cast<T *>(task.Target);
+    for (unsigned number = 0; number < task.Parts; ++number)
+    {
+        const PackTask::Part part = task.Which[number];
+        const unsigned long long length = part.RowBytes / sizeof(T), count = length * part.Rows;
+        for (unsigned long long at = thread; at < count; at += ahead * threads)
+        {
+            T some[ahead];
+            for (int k = 0; k < ahead; ++k)
+            {
+                const unsigned long long i = at + k * threads;
+                const unsigned long long row = part.Rows == 1 ? 0 : i / length;
+                const char *const begin = part.First + row * part.PitchBytes;
+                const auto values = reinterpret_cast<const T *>(begin) - row * length;
+                some[k] = i < count ? values[i] : T();
+            }
+            for (int k = 0; k < ahead; ++k)
+            {
+                const unsigned long long i = at + k * threads;
+                if (i < count && target != nullptr)
+                {
+                    target[i] = some[k];
+                }
+                // A NaN is neither.
+                smallest = i < count && some[k] < smallest ? some[k] : smallest;
+                largest = i < count && some[k] > largest ? some[k] : largest;
+            }
+        }
+        target = target != nullptr ? target + count : nullptr;
+    }
+    T *const range = static_cast<T *>(task.Ranges) + 2 * thread;
+    range[0] = smallest;
+    range[1] = largest;
+}
+
+} // end namespace bbflow
+
+#define BBFLOW_DEFINE_PACK(NAME, T)                                                                \
+    BBFLOW_KERNEL void bbflow_pack_##NAME(const bbflow::PackTask task) { bbflow::Pack<T>(task); }
+BBFLOW_DEFINE_PACK(i1, signed char)
+BBFLOW_DEFINE_PACK(i2, short)
+BBFLOW_DEFINE_PACK(i4, int)
+BBFLOW_DEFINE_PACK(i8, long long)
+BBFLOW_DEFINE_PACK(u1, unsigned char)
+BBFLOW_DEFINE_PACK(u2, unsigned short)
+BBFLOW_DEFINE_PACK(u4, unsigned)
+BBFLOW_DEFINE_PACK(u8, unsigned long long)
+BBFLOW_DEFINE_PACK(f4, float)
+BBFLOW_DEFINE_PACK(f8, double)

@@ -1,0 +1,57 @@
+// The engine's kernels for the CPU, and what lets them run as the stand-in of a GPU would
+// (device.c).
+#include "../../src/kernels/Kernels.cpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+
+extern "C"
+{
+    unsigned long long bbflow_thread;
+
+    /** Runs a kernel, one thread after the other.
+     * @param shadow how far what the device has lies from where the program sees it
+     * @param mapped how far registered memory lies from where the device sees it
+     * @return how many places of the task aren't the device's to see */
+    int run_pack(void (*kernel)(const bbflow::PackTask), const void *asked, unsigned blocks,
+                 ptrdiff_t shadow, uintptr_t mapped)
+    {
+        auto task = *static_cast<const bbflow::PackTask *>(asked);
+        int wrong = task.Blocks != blocks;
+        for (unsigned i = 0; i < task.Parts; ++i)
+        {
+            task.Which[i].First += shadow;
+        }
+        for (void **place : {&task.Target, &task.Ranges})
+        {
+            const auto seen = reinterpret_cast<uintptr_t>(*place);
+            wrong += seen != 0 && seen < mapped;
+            *place = reinterpret_cast<void *>(seen != 0 ? seen - mapped : 0);
+        }
+        for (bbflow_thread = 0; !wrong && bbflow_thread < blocks * bbflow::PackTask::BlockThreads;
+             ++bbflow_thread)
+        {
+            kernel(task);
+        }
+        return wrong;
+    }
+
+    /** What a launch asks for: where its values lie, how many bytes they have, where they go, and
+     * where its ranges. */
+    void look_at_pack(const void *asked, const char **first, size_t *bytes, void **target,
+                      void **ranges)
+    {
+        const auto &task = *static_cast<const bbflow::PackTask *>(asked);
+        *first = task.Which[0].First;
+        *bytes = 0;
+        for (unsigned i = 0; i < task.Parts; ++i)
+        {
+            *bytes += task.Which[i].RowBytes * task.Which[i].Rows;
+        }
+        *target = task.Target;
+        *ranges = task.Ranges;
+    }
+
+    unsigned pack_task_bytes() { return sizeof(bbflow::PackTask); }
+}
