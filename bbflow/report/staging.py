@@ -1,7 +1,7 @@
 """When files were staged, what was held back for whom, and when tasks ran: the picture of a staging."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -132,6 +132,42 @@ def draw_staging(events: StagingEvents) -> Picture | None:
         axes.spines[["top", "right", "left"]].set_visible(False)
         png = to_png(drawing)
     return Picture("staging", "Staging", _CAPTION, png)
+
+
+def draw_bytes(
+    series: Mapping[str, tuple[Sequence[float], Sequence[float]]], height_in: float, capacity_bytes: int | None = None
+) -> bytes:
+    """Draw bytes over seconds, as steps, the first series on top.
+
+    Parameters
+    ----------
+    series
+        Label to seconds and bytes, one or two.
+    height_in
+        Of the picture, in inches.
+    capacity_bytes
+        Drawn as a line, if it is known.
+
+    Returns
+    -------
+    bytes
+        The picture, a PNG.
+    """
+    with figure(height_in) as drawing:
+        axes = drawing.subplots()
+        for (label, (times, sizes)), colour, order in zip(series.items(), (BLUE, ORANGE), (3, 2), strict=False):
+            sizes_mb = [size / 1e6 for size in sizes]
+            axes.step(times, sizes_mb, where="post", color=colour, label=label, zorder=order)
+        if capacity_bytes:
+            axes.axhline(capacity_bytes / 1e6, color=INK, linewidth=0.8, linestyle="--", label="capacity")
+        axes.set_xlabel("seconds")
+        axes.set_ylabel("MB")
+        axes.set_xlim(left=0)
+        axes.set_ylim(bottom=0)
+        axes.grid(axis="y", color=GREY, alpha=0.3, linewidth=0.4)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend()
+        return to_png(drawing)
 
 
 def _rows(events: StagingEvents) -> list[tuple[str, list[Bar]]]:

@@ -7,10 +7,9 @@ from typing import Any
 
 from bbflow.errors import ConfigError
 from bbflow.events import read_events
-from bbflow.report.canvas import BLUE, GREY, ORANGE, figure, to_png
 from bbflow.report.page import Figure, fill, seconds
 from bbflow.report.picture import Picture
-from bbflow.report.staging import Bar, StagingEvents, draw_staging, parse_staging
+from bbflow.report.staging import Bar, StagingEvents, draw_bytes, draw_staging, parse_staging
 from bbflow.units import format_bytes
 from bbflow_spark.eventlog import RanStage, RanTask, SparkApplication, find_logs, read_log
 
@@ -160,19 +159,9 @@ def draw_shuffles(events: Events, start_s: float) -> Picture | None:
     if not noted:
         return None
     times = [event["at_s"] - start_s for event in noted]
-    with figure(2.0) as drawing:
-        axes = drawing.subplots()
-        for what, colour, label in (("bb_bytes", BLUE, "burst buffer"), ("disk_bytes", ORANGE, "disk")):
-            axes.step(times, [event[what] / 1e6 for event in noted], where="post", color=colour, label=label)
-        axes.set_xlabel("seconds")
-        axes.set_ylabel("MB")
-        axes.set_xlim(left=0)
-        axes.set_ylim(bottom=0)
-        axes.grid(axis="y", color=GREY, alpha=0.3, linewidth=0.4)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(loc="upper left")
-        png = to_png(drawing)
-    return Picture("shuffles", "Shuffles and spills", _CAPTION, png)
+    places = {"burst buffer": "bb_bytes", "disk": "disk_bytes"}
+    series = {label: (times, [event[what] for event in noted]) for label, what in places.items()}
+    return Picture("shuffles", "Shuffles and spills", _CAPTION, draw_bytes(series, 2.0))
 
 
 _CAPTION = (

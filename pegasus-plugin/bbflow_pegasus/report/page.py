@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from bbflow.errors import ConfigError
-from bbflow.report.canvas import BLUE, GREY, INK, ORANGE, figure, to_png
 from bbflow.report.page import Figure, fill, seconds
 from bbflow.report.picture import Picture
-from bbflow.report.staging import Bar, StagingEvents, draw_staging
+from bbflow.report.staging import Bar, StagingEvents, draw_bytes, draw_staging
 from bbflow.units import format_bytes, parse_bytes
 from bbflow_pegasus.dag.nodes import parse_dag
 from bbflow_pegasus.dag.planned import USERS_OWN, read_planned
@@ -131,22 +130,11 @@ def _with_tasks(records: Records, waves: Sequence[dict[str, Any]]) -> StagingEve
 
 def draw_holdings(held: Sequence[Held], first: Sequence[Held], capacity: int | None, start_s: float) -> Picture:
     """Draw the bytes on the burst buffer over seconds, against its capacity and against the plain plan."""
-    with figure(2.4) as drawing:
-        axes = drawing.subplots()
-        for series, colour, label in ((first, ORANGE, "all inputs first"), (held, BLUE, "as it was")):
-            times, values = levels(series)
-            axes.step([t - start_s for t in times], [v / 1e6 for v in values], where="post", color=colour, label=label)
-        if capacity:
-            axes.axhline(capacity / 1e6, color=INK, linewidth=0.8, linestyle="--", label="capacity")
-        axes.set_xlabel("seconds")
-        axes.set_ylabel("MB")
-        axes.set_xlim(left=0)
-        axes.set_ylim(bottom=0)
-        axes.grid(axis="y", color=GREY, alpha=0.3, linewidth=0.4)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(loc="upper right")
-        png = to_png(drawing)
-    return Picture("holdings", "On the burst buffer", _CAPTION, png)
+    series = {}
+    for label, each in (("as it was", held), ("all inputs first", first)):
+        times, sizes = levels(each)
+        series[label] = [at_s - start_s for at_s in times], sizes
+    return Picture("holdings", "On the burst buffer", _CAPTION, draw_bytes(series, 2.4, capacity))
 
 
 def _read_waves(path: Path) -> dict[str, Any]:
