@@ -1,6 +1,8 @@
 """Imports go one way, optional parts stay in their place, and files stay short."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -179,6 +181,14 @@ def test_a_node_agent_loads_neither_dask_nor_zarr():
             break
         needed |= found
     assert not needed & importers_of("dask", "distributed", "zarr", "xarray", "matplotlib")
+
+
+def test_what_has_no_arrays_starts_without_numpy():
+    """Which takes half of the start of an agent, of servers of files, and of each command of a workflow's tasks."""
+    commands = ("node", "files", "stage", "status", "up", "down", "mount")
+    modules = [*(f"bbflow.cli.{name}" for name in commands), "bbflow.files.running", "bbflow.lending.lender"]
+    program = f"import sys, {', '.join(modules)}; sys.exit('numpy' in sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_files_are_short_or_have_a_reason():

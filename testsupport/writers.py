@@ -11,7 +11,7 @@ from msgspec import convert
 
 from bbflow.landing.client import NodeClient
 from bbflow.landing.shown import Shown
-from bbflow.store.pool import read_block
+from bbflow.store.block_values import read_block
 from bbflow.stream.layouts import Layouts
 from testsupport.asking import ask, ask_once
 from testsupport.processes import finish, finish_well, running

@@ -12,7 +12,7 @@ import bbflow_adios2
 import numpy as np
 import pytest
 
-from bbflow.store.pool import read_block
+from bbflow.store.block_values import read_block
 from benchmarks.consumer import free_steps
 from testsupport.asking import ask_once
 from testsupport.fabrics import NEEDS_LIBFABRIC, PROVIDER

@@ -1,6 +1,6 @@
 import pytest
 
-from bbflow.store.pool import read_block
+from bbflow.store.block_values import read_block
 from testsupport.asking import ask_once
 from testsupport.fabrics import NEEDS_LIBFABRIC, PROVIDER
 from testsupport.processes import finish

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from bbflow.landing.embedded import EmbeddedNodes
-from bbflow.stream.records import DTYPES
+from bbflow.stream.dtypes import DTYPES
 from testsupport.writers import arrays_of, attributes_of, run_program, steps_of, watch, write_config
 
 TYPES = sorted(DTYPES)

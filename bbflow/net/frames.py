@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 import google_crc32c
 import msgspec
-import numpy as np
 
 from bbflow.errors import DamagedError, ProtocolError
 
@@ -43,7 +42,8 @@ class Checksum:
 
     def of_raw(self, raw: memoryview) -> bytes:
         """Return the CRC-32C (RFC 3720)."""
-        # The library takes no memoryview; an array of the same memory it does.
+        import numpy as np  # late: the library takes no memoryview; an array of the same memory it does
+
         return _CRC.pack(int(google_crc32c.value(np.frombuffer(raw, np.uint8))))
 
 

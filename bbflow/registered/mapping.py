@@ -10,7 +10,7 @@ from bbflow.registered.following import FollowedStep, Following, grouped
 from bbflow.registered.process import FunctionProcess
 from bbflow.registered.registration import Registration
 from bbflow.registered.runner import Part
-from bbflow.store.pool import read_block
+from bbflow.store.block_values import read_block
 from bbflow.stream.records import Block
 from bbflow.view.lease import Lease
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.stream.layouts import EXTREMES_BYTES, BlockForm, Layout, Numbers
+from bbflow.stream.dtypes import Numbers
+from bbflow.stream.layouts import EXTREMES_BYTES, BlockForm, Layout
 from bbflow.stream.records import Step
 
 NEW = -1
@@ -51,7 +52,7 @@ class Cut:
             extent, place = 0, 0
             if form.bytes and form.spilled:
                 extent, place = sum(own.rank == form.rank and own.spilled for own in forms), form.place
-                files.append(int(layout.source_of[at]))
+                files.append(layout.source_of[at])
             elif form.bytes:
                 extent = sum(own.rank == form.rank and bool(own.bytes) and not own.spilled for own in forms)
                 blocks.append(at)

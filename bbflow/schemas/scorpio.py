@@ -12,7 +12,8 @@ from bbflow.errors import StreamError
 from bbflow.schemas.cutting import NEW, Cut
 from bbflow.schemas.schema import Array, LandedStep, Parts
 from bbflow.stream.attributes import DIMENSIONS
-from bbflow.stream.layouts import DTYPES, BlockForm
+from bbflow.stream.dtypes import DTYPES
+from bbflow.stream.layouts import BlockForm
 from bbflow.stream.point_maps import PointMap
 from bbflow.stream.records import Step
 

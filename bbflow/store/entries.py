@@ -1,6 +1,5 @@
 """The records of the index (FORMAT.md, 'Index'): checked once, where they are read, or made."""
 
-import numpy as np
 from msgspec import UNSET, Struct, UnsetType
 
 from bbflow.errors import DamagedError, ProtocolError
@@ -227,6 +226,6 @@ def check_sources(content: Content) -> None:
     ProtocolError
         If one does, or it is no table.
     """
-    places = np.frombuffer(content.sources, "<i8") if len(content.sources) % 8 == 0 else None
-    if places is None or (places < 0).any() or (places % PAGE_BYTES).any():
+    is_table = len(content.sources) % 8 == 0
+    if not is_table or any(place < 0 or place % PAGE_BYTES for place in memoryview(content.sources).cast("q")):
         raise ProtocolError("a step with sources that are no extents")

@@ -2,25 +2,18 @@
 
 import ctypes
 import errno
-import math
 import mmap
 import os
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from bbflow.errors import CapacityError
-from bbflow.stream.records import Block, BlockForm
 from bbflow.units import format_bytes
 
 TMPFS_MAGIC, STATFS_BYTES = 0x01021994, 256
 ZEROS = memoryview(bytes(1 << 18))
-Memory = mmap.mmap | np.ndarray[Any, Any]
-"""A pool, or a file of spilled blocks, that is mapped."""
 
 
 def create_pool(path: Path, capacity: int) -> None:
@@ -183,11 +176,6 @@ def is_file(path: str, inode: int) -> bool:
         return False
 
 
-def map_file(path: str) -> np.ndarray[Any, Any]:
-    """Map a file of spilled blocks for reading, as long as an array looks at it."""
-    return np.memmap(path, "u1", "r")
-
-
 def map_pool_for_writing(path: Path) -> memoryview:
     """Map a pool as the place where bytes from other hosts land.
 
@@ -195,29 +183,3 @@ def map_pool_for_writing(path: Path) -> memoryview:
     """
     with path.open("rb+") as file:
         return memoryview(mmap.mmap(file.fileno(), 0))
-
-
-def read_block(pool: str, block: Block) -> np.ndarray[Any, Any]:
-    """Return a committed block as an array, a view of the pool or of the file that it was spilled to, without a copy.
-
-    Parameters
-    ----------
-    pool
-        Path of the pool.
-    block
-        An array block.
-
-    Returns
-    -------
-    numpy.ndarray
-        Read-only, of shape ``block.count``. It is valid until the step is done with.
-    """
-    memory = map_file(block.file) if block.file else map_pool(pool)
-    return values_at(memory, block.offset, block).reshape(block.count)
-
-
-def values_at(memory: Memory, offset: int, form: Block | BlockForm) -> np.ndarray[Any, Any]:
-    """Return the values of a block that begin at a byte of a pool or a file: of shape (points,), without a copy."""
-    points = math.prod(form.count)
-    reach = points and (points - 1) * form.stride + 1
-    return np.frombuffer(memory, form.dtype, reach, offset)[:: form.stride]

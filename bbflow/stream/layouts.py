@@ -3,39 +3,36 @@
 import itertools
 import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from functools import lru_cache, wraps
+from functools import cache, lru_cache, wraps
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-import numpy as np
 from msgspec import UnsetType
 
 from bbflow.errors import ProtocolError
 from bbflow.reading.wire_types import MAX_INTEGER, Content, Row
+from bbflow.stream.items import ITEMS
+
+if TYPE_CHECKING:  # the agent does without NumPy
+    import numpy as np
+
+    from bbflow.stream.dtypes import Numbers
 
 T = TypeVar("T")
-Numbers = np.ndarray[Any, np.dtype[np.int64]]
-DTYPES: Mapping[str, np.dtype[Any]] = {
-    "char": np.dtype("i1"),
-    **{f"{u}int{8 * n}_t": np.dtype(f"{u or 'i'}{n}") for u in ("", "u") for n in (1, 2, 4, 8)},
-    "float": np.dtype("f4"),
-    "double": np.dtype("f8"),
-    "long double": np.dtype(np.longdouble),
-    "float complex": np.dtype("c8"),
-    "double complex": np.dtype("c16"),
-}
-"""ADIOS2's type names and what NumPy calls them; ``string`` has no array form."""
 EXTREMES_BYTES = 16
-"""Bytes of one block's minimum and maximum: two of 8 bytes, as `wide_dtype` says."""
+"""Bytes of one block's minimum and maximum: two of 8 bytes, integers of its type's kind, else floats."""
 
 
-def wide_dtype(name: str) -> np.dtype[Any]:
-    """Return the type in which minimum and maximum of blocks of an ADIOS2 type are kept: of 8 bytes, without loss."""
-    kind = DTYPES[name].kind if name in DTYPES else "f"
-    return np.dtype({"i": "<i8", "u": "<u8"}.get(kind, "<f8"))
+@cache
+def dtype_of(name: str) -> "np.dtype[Any]":
+    """Return what NumPy calls one of ADIOS2's types; `KeyError` if it has no array form."""
+    from bbflow.stream.dtypes import DTYPES
+
+    return DTYPES[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +67,19 @@ class BlockForm:
     @property
     def reach(self) -> int:
         """How many bytes there are from its first value to its last one."""
-        return self.bytes and self.bytes + (math.prod(self.count) - 1) * (self.stride - 1) * self.dtype.itemsize
+        return self.bytes and self.bytes + (math.prod(self.count) - 1) * (self.stride - 1) * ITEMS[self.type][1]
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> "np.dtype[Any]":
         """Its type in NumPy."""
-        return DTYPES[self.type]
+        return dtype_of(self.type)
 
     @property
     def _can_be(self) -> bool:
         """Whether its values fit together."""
         return (
             self.place + self.bytes <= MAX_INTEGER
-            and (self.type in DTYPES or (self.type == "string" and not self.bytes))
+            and (self.type in ITEMS or (self.type == "string" and not self.bytes))
             and (self.bytes > 0 or not (self.extent or self.place or self.spilled))
         )
 
@@ -98,7 +95,7 @@ class BlockForm:
         form = cls(*row)
         if not form._can_be:
             raise ProtocolError(f"a block's form has values that don't fit together: {str(row)[:200]}")
-        if form.bytes and math.prod(form.count) * form.dtype.itemsize != form.bytes:
+        if form.bytes and math.prod(form.count) * ITEMS[form.type][1] != form.bytes:
             raise ProtocolError(
                 f"block of {form.name} with count {form.count} and type {form.type} can't be {form.bytes} bytes"
             )
@@ -123,11 +120,11 @@ class Layout:
     """How many bytes of each source are in use."""
     files: int
     """How many files the spilled blocks are in."""
-    source_of: Numbers
+    source_of: "array[int]"
     """Source of each form: an index into a step's `sources`, or into its `files` if it is spilled."""
-    places: Numbers
+    places: "array[int]"
     """First byte of each form in its source."""
-    lengths: Numbers
+    lengths: "array[int]"
     """Bytes of each form in the pool; 0 for single values and spilled blocks."""
     nbytes: int
     """Bytes of all its blocks."""
@@ -158,9 +155,9 @@ class Layout:
         singles = tuple(at for at, form in enumerate(forms) if not form.bytes)
         return cls(
             forms, next(_NUMBERS), singles, tuple(reach), files,
-            source_of=np.array(source_of, np.int64),
-            places=np.array([form.place for form in forms], np.int64),
-            lengths=np.array([0 if form.spilled else form.bytes for form in forms], np.int64),
+            source_of=array("q", source_of),
+            places=array("q", [form.place for form in forms]),
+            lengths=array("q", [0 if form.spilled else form.bytes for form in forms]),
             nbytes=sum(form.bytes for form in forms),
         )  # fmt: skip
 
@@ -177,7 +174,7 @@ class Layout:
         if any(form.extent >= len(forms) for form in forms):
             raise ProtocolError("a layout with an extent that no block lies in")
         layout = cls.of(forms)
-        used = {int(source) for form, source in zip(forms, layout.source_of, strict=True) if form.spilled}
+        used = {source for form, source in zip(forms, layout.source_of, strict=True) if form.spilled}
         if 0 in layout.reach or len(used) != layout.files:
             raise ProtocolError("a layout with an extent that no block lies in")
         return layout
@@ -192,7 +189,7 @@ class Layout:
             for form in self.forms
         )  # fmt: skip
 
-    def offsets(self, sources: bytes) -> Numbers:
+    def offsets(self, sources: bytes) -> "Numbers":
         """Return the first byte in the pool of each block of a step.
 
         Parameters
@@ -208,13 +205,15 @@ class Layout:
         offsets: Numbers = self.offsets_of([sources])[0]
         return offsets
 
-    def offsets_of(self, steps: Sequence[bytes]) -> Numbers:
+    def offsets_of(self, steps: Sequence[bytes]) -> "Numbers":
         """Return the first bytes of several steps' blocks, of shape (steps, forms), as `offsets` gives them for one."""
-        firsts = np.frombuffer(b"".join(steps), "<i8")
+        import numpy as np  # late: of agents only those with readers on other hosts need it
+
+        firsts, places = np.frombuffer(b"".join(steps), "<i8"), np.asarray(self.places)
         if not firsts.size:
-            return np.broadcast_to(self.places, (len(steps), len(self.places)))
-        first_of = firsts.reshape(len(steps), -1).take(self.source_of, axis=1, mode="clip")
-        begins: Numbers = first_of + self.places
+            return np.broadcast_to(places, (len(steps), len(places)))
+        first_of = firsts.reshape(len(steps), -1).take(np.asarray(self.source_of), axis=1, mode="clip")
+        begins: Numbers = first_of + places
         return begins
 
     def __reduce__(self) -> tuple[Any, ...]:

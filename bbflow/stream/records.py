@@ -3,17 +3,23 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from msgspec import UNSET
 
 from bbflow.errors import ProtocolError
 from bbflow.reading.wire_types import Attribute, Content
-from bbflow.stream.layouts import DTYPES as DTYPES
-from bbflow.stream.layouts import EXTREMES_BYTES, Known, joined, wide_dtype
+from bbflow.stream.items import ITEMS
+from bbflow.stream.layouts import EXTREMES_BYTES, Known, dtype_of, joined
 from bbflow.stream.layouts import BlockForm as BlockForm
 from bbflow.stream.layouts import Layout as Layout
+
+if TYPE_CHECKING:  # the agent does without NumPy
+    import numpy as np
+
+
+_WIDE = {name: {"i": "q", "u": "Q"}.get(code[0], "d") for name, (code, _) in ITEMS.items()}
+"""ADIOS2's type names to the type of 8 bytes in which extremes are kept, as `memoryview.cast` calls it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +58,12 @@ class Block:
     @property
     def reach(self) -> int:
         """How many bytes there are from its first value to its last one."""
-        return self.bytes and self.bytes + (self.points - 1) * (self.stride - 1) * self.dtype.itemsize
+        return self.bytes and self.bytes + (self.points - 1) * (self.stride - 1) * ITEMS[self.type][1]
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> "np.dtype[Any]":
         """The block's type in NumPy."""
-        return DTYPES[self.type]
+        return dtype_of(self.type)
 
     @property
     def points(self) -> int:
@@ -171,8 +177,14 @@ class Step:
         """Return each form's minimum and maximum as numbers of Python."""
         if not self.extremes:
             return [(1, 0)] * len(self.layout.forms)
-        as_type = {kind: np.frombuffer(self.extremes, f"<{kind}8").reshape(-1, 2).tolist() for kind in "iuf"}
-        return [as_type[wide_dtype(form.type).kind][at] for at, form in enumerate(self.layout.forms)]
+        raw = memoryview(self.extremes)
+        numbers: dict[str, list[Any]] = {
+            "q": raw.cast("q").tolist(),
+            "Q": raw.cast("Q").tolist(),
+            "d": raw.cast("d").tolist(),
+        }
+        as_type = {code: list(zip(found[::2], found[1::2], strict=True)) for code, found in numbers.items()}
+        return [as_type[_WIDE.get(form.type, "d")][at] for at, form in enumerate(self.layout.forms)]
 
     @property
     def bytes(self) -> int:

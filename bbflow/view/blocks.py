@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from bbflow.net.contact import read_contact
-from bbflow.store.pool import map_pool, read_block, values_at
+from bbflow.store.block_values import read_block, values_at
+from bbflow.store.pool import map_pool
 from bbflow.stream.puts import seen
 from bbflow.stream.records import Block
 from bbflow.view.layout import PlacedBlock

@@ -12,8 +12,9 @@ from bbflow.operators.conditions import EXTREMES, Condition, FieldStatistic
 from bbflow.operators.decoding import is_bare, without_missing
 from bbflow.operators.steps import Array
 from bbflow.stream.cf import StreamAttributes
+from bbflow.stream.dtypes import DTYPES
 from bbflow.stream.puts import seen
-from bbflow.stream.records import DTYPES, BlockForm, Step
+from bbflow.stream.records import BlockForm, Step
 from bbflow.view.blocks import BlockReader
 from bbflow.view.fields import FieldPlace, layouts_of, places_in
 from bbflow.view.layout import number_of

@@ -12,7 +12,8 @@ import numpy as np
 
 from bbflow.errors import StreamError
 from bbflow.net.contact import NodeAddress
-from bbflow.store.pool import forget_pools, read_block, values_at
+from bbflow.store.block_values import read_block, values_at
+from bbflow.store.pool import forget_pools
 from bbflow.view.layout import Field, Piece, Region
 from bbflow.view.lease import Lease
 

@@ -22,7 +22,8 @@ from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.net.contact import read_contact
 from bbflow.operators.conditions import parse_condition
 from bbflow.stream.cf import StreamAttributes
-from bbflow.stream.records import DTYPES, BlockForm, Layout, Step
+from bbflow.stream.dtypes import DTYPES
+from bbflow.stream.records import BlockForm, Layout, Step
 from bbflow.view.layout import FILLS
 from testsupport.writers import steps_of, watch, write, write_config
 

@@ -12,8 +12,9 @@ from msgspec import UNSET, ValidationError, convert
 from bbflow.errors import ProtocolError
 from bbflow.landing.shown import ShownStep
 from bbflow.reading.wire_types import Row
+from bbflow.stream.dtypes import DTYPES
 from bbflow.stream.layouts import LAYOUTS_KNOWN, Known, Layouts, joined
-from bbflow.stream.records import DTYPES, BlockForm, Layout, Step
+from bbflow.stream.records import BlockForm, Layout, Step
 
 NONE = struct.pack("<2d", 1.0, 0.0)
 

@@ -19,7 +19,7 @@ from bbflow.operators.windows.spans import Run, StepsSpan
 from bbflow.run.checks.finding import FINE, NOTE, WRONG, Finding
 from bbflow.run.checks.memory import result_bytes_per_point, window_times_s
 from bbflow.stream.cf import StreamAttributes
-from bbflow.stream.layouts import DTYPES
+from bbflow.stream.dtypes import DTYPES
 from bbflow.stream.records import Block
 from bbflow.transit.driver.holding import hold_fields
 from bbflow.transit.driver.opening import check_chunks, check_variables, make_clock, own_names

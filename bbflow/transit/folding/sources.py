@@ -10,9 +10,10 @@ import numpy as np
 
 from bbflow.operators.filter import Extremes
 from bbflow.operators.steps import Array
-from bbflow.store.pool import map_file, map_pool, values_at
+from bbflow.store.block_values import map_file, values_at
+from bbflow.store.pool import map_pool
 from bbflow.stream.cf import Encoding
-from bbflow.stream.layouts import wide_dtype
+from bbflow.stream.dtypes import wide_dtype
 from bbflow.transit.folding.inputs import Inputs
 from bbflow.transit.folding.plans import FoldPlan, PlannedShard, PlannedSteps
 from bbflow.transit.folding.shards import Place
@@ -86,7 +87,7 @@ class MappedSteps:
             return (np.full(points, self.steps.values[step][place], dtype) for step in wanted)
         at, form = place[1], self.plan.layout.forms[place[1]]
         if form.spilled:
-            source = int(self.plan.layout.source_of[at])
+            source = self.plan.layout.source_of[at]
             files = (self.steps.files[step][source] for step in wanted)
             return (values_at(map_file(file), form.place, form) for file in files)
         return (values_at(self._pool, self._offsets[step][at], form) for step in wanted)
