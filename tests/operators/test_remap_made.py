@@ -123,6 +123,22 @@ def test_gaussian_cells_are_those_of_cdo(tmp_path):
         np.testing.assert_allclose(mesh.area.reshape(mesh.shape), theirs.cell_area / 6371000**2, rtol=2e-3)
 
 
+def test_weights_of_cells_are_not_those_of_others_with_the_same_centres():
+    values, fields = np.random.default_rng(6).normal(size=4), []
+    lat, lon = np.array([-45.0, -45, 45, 45]), np.array([0.0, 180, 0, 180])
+    for half in (90, 45):
+        known = {"lat": lat, "lon": lon, "lat_b": np.sign(lat)[:, None] * [0, 0, 90, 90]}
+        known["lon_b"] = lon[:, None] + half * np.array([-1.0, 1, 1, -1])
+        attributes = {"lat": LAT_ATTRIBUTES | {"bounds": "lat_b"}, "lon": LON_ATTRIBUTES | {"bounds": "lon_b"}}
+        placement = place_space(parse_space({"remapcon": "r4x2"}), ("n",), (4,), known, {}.__getitem__, attributes)
+        fields.append(placement.local((0,), (4,)).values(Steps([values]))[0].reshape(2, 4))
+    assert np.isfinite(fields[0]).all()
+    np.testing.assert_array_equal(np.isnan(fields[1]), [[False, True, False, True]] * 2)
+    bare = {name: known[name] for name in ("lat", "lon")}
+    with pytest.raises(ConfigError, match="where the cells' edges are known"):
+        place_space(parse_space({"remapcon": "r4x2"}), ("n",), (4,), bare, {}.__getitem__, {})
+
+
 def test_what_goes_half_around_the_globe_makes_no_bilinear_weights():
     half = rectilinear(np.linspace(-90, 90, 10), np.linspace(0, 180, 10))
     with pytest.raises(ConfigError, match="that go around the globe"):

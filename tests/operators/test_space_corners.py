@@ -103,15 +103,17 @@ def test_areas_are_those_of_cdo(name, tmp_path):
 
 def reduced(space, lats, lons, field, variables=None, **attributes):
     """What comes of a field whose cells have these corners."""
+    placement = placed(space, lats, lons, field.shape, variables, **attributes)
+    (values,) = placement.local((0,) * field.ndim, field.shape).values(Steps([field.reshape(-1)]))
+    return values, placement
+
+
+def placed(space, lats, lons, shape, variables=None, **attributes):
     dims = ("y", "x") if lats.ndim > 2 else ("cell",)
     points = middles(lats, lons)
     coordinates = {"nav_lat": points[0], "nav_lon": points[1], "lat_corners": lats, "nav_lon_bnds": lons}
     described = {"nav_lat": {"bounds": "lat_corners"} | attributes, "nav_lon": attributes}
-    placement = place_space(
-        parse_space(space), dims, field.shape, coordinates, (variables or {}).__getitem__, described
-    )
-    (values,) = placement.local((0,) * field.ndim, field.shape).values(Steps([field.reshape(-1)]))
-    return values, placement
+    return place_space(parse_space(space), dims, shape, coordinates, (variables or {}).__getitem__, described)
 
 
 @pytest.mark.parametrize("name", WHOLE)
@@ -157,6 +159,22 @@ def test_means_over_some_dimensions_and_selected_points_have_the_cells_areas():
     np.testing.assert_allclose(values, field.mean())
     values, _ = reduced({"coarsen": {"y": 11, "x": 13}, "weights": "area"}, lats, lons, field)
     np.testing.assert_allclose(values, (field * areas).sum() / areas.sum())
+
+
+@pytest.mark.parametrize("name", ["a turned part", "polygons"])
+def test_ranks_and_departures_over_latitude_and_longitude_are_those_of_all_cells(name):
+    lats, lons = GRIDS[name]
+    field, areas = RANDOM.normal(size=lats.shape[:-1]), polygons(lats, lons)
+    for space, expected in (
+        ("fldpctl,90", np.quantile(field, 0.9, method="inverted_cdf")),
+        ("fldmedian", np.median(field)),
+        ({"anomaly": ["lat", "lon"]}, field - (field * areas).sum() / areas.sum()),
+    ):
+        placement = placed(space, lats, lons, field.shape)
+        local = placement.local((0,) * field.ndim, field.shape)
+        parts = [(local, local.partial(Steps([field.reshape(-1)])))]
+        found = placement.finish(placement.assemble(1, parts))[0]
+        np.testing.assert_allclose(found, np.ravel(expected), rtol=1e-12)
 
 
 def test_corners_may_be_in_radians_and_must_be_on_the_globe():

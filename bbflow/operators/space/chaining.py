@@ -15,7 +15,7 @@ import numpy as np
 from bbflow.errors import ConfigError
 from bbflow.operators.space.cells import cells_of
 from bbflow.operators.space.columns import Column
-from bbflow.operators.space.grid import LAT, LEVEL, LON, Grid, area_weights
+from bbflow.operators.space.grid import LAT, LEVEL, LON, Grid, area_weights, common_kind
 from bbflow.operators.space.moves import Cumulate, Gather, SpacePercentile, Wavenumbers, Whole
 from bbflow.operators.space.placement import Local, Placement
 from bbflow.operators.space.weights import Weights
@@ -230,7 +230,10 @@ def made_of(move: Whole, grid: Grid) -> Made:
     ConfigError
         If a dimension isn't there, or is there twice.
     """
-    axes = tuple(grid.axis(name) for name in move.dims)
+    kinds = {name: common_kind(name) for name in move.dims}
+    cells = cells_of(grid) if {LAT, LON} <= {*kinds.values()} else None
+    others = [name for name, kind in kinds.items() if cells is None or kind not in (LAT, LON)]
+    axes = (*(() if cells is None else cells.axes), *(grid.axis(name) for name in others))
     if len(set(axes)) < len(axes):
         raise ConfigError(f"{move.key}: a dimension of {', '.join(move.dims)} is there twice")
     names = "".join(f"{grid.dims[axis]}: " for axis in axes)
@@ -244,7 +247,8 @@ def made_of(move: Whole, grid: Grid) -> Made:
     if isinstance(move, Gather):
         return Gathered(grid, (), "", _areas(grid) if move.weights == "area" else None)
     by_area = LAT in {grid.kind(axis) for axis in axes}
-    return Departure(grid, axes, f"{names}mean (subtracted)", _widths(grid, axes) if by_area else None)
+    weights = cells.areas() if cells is not None else _widths(grid, axes) if by_area else None
+    return Departure(grid, axes, f"{names}mean (subtracted)", weights)
 
 
 def _widths(grid: Grid, axes: Iterable[int]) -> Array:

@@ -108,7 +108,13 @@ MADE_BEFORE: deque[tuple[Any, Weights]] = deque(maxlen=4)
 
 
 def _is_same(one: Mesh, other: Mesh) -> bool:
-    return one.shape == other.shape and np.array_equal(one.centres, other.centres)
+    """Whether cells have the same centres, and the same corners or edges, or none."""
+    parts = [(own.lat, own.lon, own.lat_corners, own.lon_corners, *(own.edges or (None, None))) for own in (one, other)]
+    return one.shape == other.shape and all(map(_is_equal, *parts))
+
+
+def _is_equal(one: Any, other: Any) -> bool:
+    return one is other or (one is not None and other is not None and np.array_equal(one, other, equal_nan=True))
 
 
 @lru_cache(maxsize=4)
