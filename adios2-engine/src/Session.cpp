@@ -122,9 +122,17 @@ void Session::AddExtents(const Value &reply)
 std::optional<Value> Session::AwaitReply(const Deadline &deadline)
 {
     const auto start = std::chrono::steady_clock::now();
-    std::optional<Value> reply = m_Link.Wire().TryReply(deadline);
-    m_WaitedSecs += SecondsSince(start);
-    return reply;
+    try
+    {
+        std::optional<Value> reply = m_Link.Wire().TryReply(deadline);
+        m_WaitedSecs += SecondsSince(start);
+        return reply;
+    }
+    catch (const Refused &)
+    {
+        m_Course.TakeInRefusal();
+        throw;
+    }
 }
 
 void Session::Put(Block block, const When when)

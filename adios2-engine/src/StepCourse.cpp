@@ -13,6 +13,12 @@ void StepCourse::TakeInOffer()
     m_Unconfirmed = -1; // requests are answered in order: the node has it
 }
 
+void StepCourse::TakeInRefusal()
+{
+    m_IsAsked = false;
+    m_IsAskedAhead = false;
+}
+
 void StepCourse::Admit(const size_t step, const std::string_view status)
 {
     m_IsAsked = false;

@@ -48,6 +48,9 @@ public:
      *  @param status "ok", "discard" or "spill" */
     void Admit(size_t step, std::string_view status);
 
+    /** The node has refused what it was asked: no answer is to come any more. */
+    void TakeInRefusal();
+
     /** The node has answered a wish for more room, or for a step that is begun again. */
     void GiveRoom(std::string_view status);
 

@@ -12,6 +12,8 @@ AHEAD = f"{OPEN} commit:64:ahead end"
 CASES = {
     "a step is asked for once, however often its rank looks": ("want want", "ask wait settled=-1"),
     "it is asked for again after a break": ("want restore:-1:same-pool:same-room want", "ask nothing ask settled=-1"),
+    "it is asked for again after a refusal": ("want refused want", "ask - ask settled=-1"),
+    "also where an offer was asked for": (f"{AHEAD} next refused next want", "offer - none ask settled=0"),
     "a commit that the node lacks is sent again": (
         f"{BEHIND} restore:-1:same-pool:other-room",
         "send-commit,nothing settled=0",

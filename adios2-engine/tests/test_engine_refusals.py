@@ -57,6 +57,15 @@ def test_a_refusal_that_the_program_ignores_is_the_stream_s(node, tmp_path, code
     assert why in told
 
 
+def test_each_step_is_refused_that_a_rank_begins_without_one_that_never_opened_the_stream(node, tmp_path):
+    """Nothing waits for ever: an earlier one's answer was waited for once more."""
+    code = "for _ in range(2):\n    with refused:\n        step(engine)\n        sys.exit('was not refused')"
+    config = write_config(tmp_path, OpenTimeoutSecs="0.5", Writers="2", Rank="0")
+    write(node.contact, IGNORING + code + "\nengine.close()", config)
+    (told,) = watch(node)["refused"]
+    assert "1 of the 2 ranks of stream 'model' that should land on this node did not open it" in told
+
+
 def test_a_refused_put_is_known_before_a_program_that_dies_of_it_aborts_its_stream(node, tmp_path):
     code = "engine.begin_step()\nfield.set_selection([[2], [4]])\nengine.put(field, np.ones(4))"
     returncode, _ = run_writer(node.contact, IGNORING + code, write_config(tmp_path))

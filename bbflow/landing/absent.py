@@ -80,9 +80,35 @@ def give_up_absent(nodes: Sequence[NodeAddress], statuses: Sequence[StatusReply]
     absent = absent_ranks(stream, parts)
     if absent is None or not absent.is_over or any(part.status == "aborted" for part in parts):
         return
+    _give_up(nodes, GiveUpRequest(stream=stream))
+
+
+def give_up_waiting(nodes: Sequence[NodeAddress], statuses: Sequence[StatusReply]) -> None:
+    """End streams whose ranks wait for room while others have never opened them: without a whole step there is none.
+
+    A node lets its ranks wait for as long as they have said. Nothing is done where a step has been whole, since all
+    ranks have opened such a stream, or while a node doesn't answer.
+
+    Parameters
+    ----------
+    nodes
+        All BB nodes.
+    statuses
+        What those say that answer.
+    """
+    if len(statuses) < len(nodes):
+        return
+    for stream in {name for status in statuses for name, part in status.streams.items() if part.waiting}:
+        parts = [status.streams[stream] for status in statuses if stream in status.streams]
+        absent = absent_ranks(stream, parts)
+        if absent and not any(step >= 0 for part in parts for step in part.consumers.values()):
+            _give_up(nodes, GiveUpRequest(stream=stream, missing=absent.writers - len(absent.opened)))
+
+
+def _give_up(nodes: Sequence[NodeAddress], asked: GiveUpRequest) -> None:
     for node in nodes:
         with suppress(BbflowError):  # a rank has come after all, or the node is gone: whoever asks looks again
-            tell_node(node, GiveUpRequest(stream=stream))
+            tell_node(node, asked)
 
 
 def refusals(nodes: Sequence[NodeAddress], stream: str) -> list[str]:

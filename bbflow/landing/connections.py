@@ -320,7 +320,7 @@ class WriterConnections:
 
     def _give_up(self, peer: int, asked: GiveUpRequest) -> DoneReply:
         if writers := self.of(asked.stream):
-            writers.give_up()
+            writers.give_up(asked.missing)
         return DoneReply()
 
     def disconnect(self, peer: int, *, by_itself: bool) -> bool:

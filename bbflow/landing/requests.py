@@ -176,9 +176,11 @@ class DropRequest(Struct, frozen=True, tag_field="op", tag="drop", kw_only=True)
 
 
 class GiveUpRequest(Struct, frozen=True, tag_field="op", tag="give_up", kw_only=True):
-    """The program has ended: ranks that have not opened the stream never will."""
+    """Ranks that have not opened the stream never will: the program has ended, or others have waited for too long."""
 
     stream: Name
+    missing: Number = 0
+    """How many, on all nodes, if the program goes on; the node says whether its ranks have waited for long enough."""
 
 
 class StatusRequest(Struct, frozen=True, tag_field="op", tag="status", kw_only=True):

@@ -316,15 +316,10 @@ class Writers:
         return find_room(self._store, self._stream, rank, step, size, lambda: self._needs_before(rank, step))
 
     def _check_patience(self, rank: int) -> None:
-        stream, terms = self._stream, self._terms[rank]
-        missing = stream.local_writers - len(stream.ranks)
-        if missing and self._clock() >= terms.opened_s + terms.patience_s:
-            raise StreamError(
-                f"{missing} of the {stream.local_writers} ranks of stream {self._name!r} that should land on this "
-                f"node did not open it within OpenTimeoutSecs={terms.patience_s:g}: if only some ranks of the program "
-                "open it, give each of these Rank and Writers; if only some hosts of the job have BB nodes, set "
-                "RanksPerNode"
-            )
+        missing = self._stream.local_writers - len(self._ranks)
+        if missing and self._is_impatient(rank):
+            all_here = f"the {self._stream.local_writers} ranks of stream {self._name!r} that should land on this node"
+            raise StreamError(_why_impatient(f"{missing} of {all_here}", self._terms[rank]))
 
     def patience_ends_s(self) -> list[float]:
         """When each rank stops waiting for ranks that have not opened the stream; none if all are there."""
@@ -348,19 +343,33 @@ class Writers:
     def _open_ranks(self) -> list[int]:
         return [number for number, rank in self._ranks.items() if not rank.closed]
 
-    def give_up(self) -> None:
+    def give_up(self, missing: int = 0) -> None:
         """End the stream as aborted, since there are ranks which never open it: no step of theirs becomes whole.
+
+        Parameters
+        ----------
+        missing
+            How many these are, on whatever node, if ranks here wait for room that isn't free before those come.
 
         Raises
         ------
         StreamError
-            If a rank still writes it.
+            If a rank still writes it, and has not waited for long enough.
         """
         if self._stream.status in ("expected", "aborted"):
             return
-        if writing := self._open_ranks:
-            raise StreamError(f"rank {writing[0]} still writes stream {self._name!r}")
+        writing = self._open_ranks
+        if patient := [number for number in writing if not (missing and self._is_impatient(number))]:
+            raise StreamError(f"rank {patient[0]} still writes stream {self._name!r}")
+        if writing:
+            which = f"{missing} of the {self._stream.writers} ranks of stream {self._name!r}"
+            self._why_over = _why_impatient(which, self._terms[writing[0]])
+            self._store.record(RefuseRecord(stream=self._name, why=self._why_over))
         self._store.abort(self._name, next(iter(self._ranks)))
+
+    def _is_impatient(self, rank: int) -> bool:
+        terms = self._terms.get(rank)
+        return terms is not None and self._clock() >= terms.opened_s + terms.patience_s
 
     def holds(self, rank: int, offset: int, size: int) -> bool:
         """Whether a rank may write these bytes of the pool now."""
@@ -447,6 +456,13 @@ def _empty_commit(stream: str, rank: int, step: int) -> CommitRecord:
         attributes=(),
         began_s=0.0,
         committed_s=0.0,
+    )
+
+
+def _why_impatient(which: str, terms: Terms) -> str:
+    return (
+        f"{which} did not open it within OpenTimeoutSecs={terms.patience_s:g}: if only some ranks of the program open "
+        "it, give each of these Rank and Writers; if only some hosts of the job have BB nodes, set RanksPerNode"
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bbflow.errors import BbflowError, ConfigError, StreamError, describe_end
 from bbflow.host.leftovers import VARIABLE
-from bbflow.landing.absent import give_up_absent, refusals
+from bbflow.landing.absent import give_up_absent, give_up_waiting, refusals
 from bbflow.landing.client import status_of
 from bbflow.landing.replies import StatusReply, StreamStatus
 from bbflow.net.contact import read_contact
@@ -199,6 +199,8 @@ class Supervisor:
         if ended:
             there = [node for node in self._nodes if node.name not in self._lost]
             give_up_absent(there, self._statuses, self._stream)
+        else:
+            give_up_waiting(self._nodes, self._statuses)
         if beside is not None and self._due is None:
             if self.course.part is not Part.NONE:
                 self._take(Ended(beside, self._step, answered and self._forgotten))

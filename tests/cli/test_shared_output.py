@@ -80,6 +80,20 @@ def test_files_of_others_stay_whatever_is_overwritten(before, after, overwrite):
         assert_untouched(planted)
 
 
+def test_events_alone_are_in_no_run_s_way(tmp_path):
+    """A program that can't be started, or opens no stream, leaves them."""
+    claim_output(config_of(tmp_path))
+    events, state = tmp_path / "events.jsonl", tmp_path / "state.bbflow"
+    events.touch()
+    clear_output(tmp_path, overwrite=False)
+    assert not events.exists()
+    events.touch()
+    state.touch()
+    with pytest.raises(ConfigError, match=r"state\.bbflow is there from an earlier run"):
+        clear_output(tmp_path, overwrite=False)
+    assert events.exists()
+
+
 def test_one_run_at_a_time_writes_into_an_output(tmp_path):
     claim_output(config_of(tmp_path))
     with locked_output(tmp_path), pytest.raises(ConfigError, match="another run writes into"), locked_output(tmp_path):

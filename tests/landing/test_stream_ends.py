@@ -177,3 +177,17 @@ def test_a_status_tells_the_steps_that_nobody_has_asked_for(bench):
     assert unclaimed(bench) == 2
     bench.attach("fold")
     assert unclaimed(bench) == 0
+
+
+def test_ranks_that_wait_for_room_are_told_when_others_have_not_come_to_other_nodes(bench):
+    """Without these no step becomes whole, and nothing would ever be freed."""
+    for rank in (0, 2):
+        bench.open(rank, writers=4, local_writers=2)
+        bench.land(0, 8, rank=rank)
+    assert bench.begin(0, 1, 8) is None
+    assert "still writes" in bench.say(ANALYSIS, "give_up", stream=STREAM, missing=2)["error"]
+    bench.wait(10.0)
+    assert bench.say(ANALYSIS, "give_up", stream=STREAM, missing=2)["ok"]
+    for told in (bench.replies[0]["error"], bench.begin(2, 1, 8)["error"], *bench.watch()["refused"]):
+        assert "2 of the 4 ranks of stream 'weather' did not open it within OpenTimeoutSecs=10" in told
+    assert bench.watch()["status"] == "aborted"

@@ -61,6 +61,10 @@ std::string Happen(StepCourse &course, const std::vector<std::string> &event)
     {
         course.TakeInOffer();
     }
+    else if (name == "refused")
+    {
+        course.TakeInRefusal();
+    }
     else if (name == "begin-again")
     {
         course.BeginAgain(event.at(1));

@@ -92,7 +92,7 @@ def locked_output(output: Path) -> AbstractContextManager[None]:
 
 
 def clear_output(output: Path, *, overwrite: bool) -> None:
-    """See that nothing of an earlier run is in the way.
+    """See that nothing of an earlier run is in the way; its events alone, if nothing came of it, aren't.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def clear_output(output: Path, *, overwrite: bool) -> None:
     """
     directories = [output / RESCUED_DIRECTORY, *sorted((output / UNFOLDED_DIRECTORY).glob("*/")), output]
     for path in (path for directory in directories for path in belongings(directory)):
-        if not overwrite:
+        if not overwrite and path != output / EVENTS_FILE:
             top = output / path.relative_to(output).parts[0]
             raise ConfigError(f"{top} is there from an earlier run: give another output, or --overwrite")
     for path in (path for directory in directories for path in foreign(directory)):
