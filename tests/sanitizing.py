@@ -95,9 +95,11 @@ def check(name: str, part: str, tree: Path, tests: list[str]) -> bool:
     env = {key: text.format(reports=reports, suppressions=suppressions) for key, text in OPTIONS.items()}
     env["PYTHONPATH"] = f"{tree}:{tree / 'adios2-engine'}"
     if part != "mount":
-        library = SANITIZERS[name][1]
+        # Without C++'s own library it finds no function to throw with, in programs of C and Python.
+        libraries = [SANITIZERS[name][1], "libstdc++.so.6"]
+        asked = (["g++", f"-print-file-name={library}"] for library in libraries)
         env["PATH"] = f"{tools(tree.parent / 'tools')}:{os.environ['PATH']}"
-        env["LD_PRELOAD"] = subprocess.check_output(["g++", f"-print-file-name={library}"], text=True).strip()
+        env["LD_PRELOAD"] = ":".join(subprocess.check_output(words, text=True).strip() for words in asked)
     words = ["-m", "pytest", "-q", "-n0", "--timeout", "600", "-p", "no:cacheprovider", "-m", "not slow", *tests]
     # ThreadSanitizer wants memory where a kernel that scatters it widely doesn't put it.
     done = subprocess.run(["setarch", "-R", sys.executable, *words], cwd=tree, env=os.environ | env, check=False)

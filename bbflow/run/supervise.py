@@ -154,10 +154,11 @@ class Supervisor:
                 except KeyboardInterrupt:
                     self._take(Interrupted())
         except StreamError as error:
-            if not (self._simulation and self._simulation.poll()):
+            ended = exit_code(self._simulation.poll() or 0) if self._simulation else 0
+            if not (self.course.interrupts or ended):
                 raise
             print(f"bbflow: {error}", file=sys.stderr, flush=True)
-            return exit_code(self._simulation.returncode)
+            return INTERRUPTED if self.course.interrupts else ended
         finally:
             code = exit_code(self._end())
             if not self.course.simulation_ended:  # it ended after all else, or with this
@@ -204,8 +205,10 @@ class Supervisor:
         if beside is not None and self._due is None:
             if self.course.part is not Part.NONE:
                 self._take(Ended(beside, self._step, answered and self._forgotten))
-        elif ended and answered and not (self._opened or self.course.interrupts):
+        elif ended and answered and not self._opened:
             never = f"the simulation {describe_end(simulation.returncode)} and never opened stream {self._stream!r}"
+            if self.course.interrupts:
+                raise StreamError(never)
             if whys := refusals(there, self._stream):
                 raise StreamError(f"{never}: its Open was refused ({'; '.join(whys)})")
             raise StreamError(

@@ -1,6 +1,7 @@
 """Ranks that never open the stream, and streams that nobody folds: a run ends, and says what became of them."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +22,7 @@ from bbflow.net.contact import NodeAddress
 from bbflow.run import strays, supervise
 from bbflow.run.course import INCOMPLETE, Course
 from bbflow.run.strays import Stray, Strays, strays_of
-from bbflow.run.supervise import Supervisor
+from bbflow.run.supervise import INTERRUPTED, Supervisor
 from testsupport.waiting import until
 
 BIN = Path(sys.executable).parent
@@ -181,6 +182,21 @@ def test_why_a_run_s_only_open_was_refused_is_said_where_the_program_does_not_lo
     code, said = run(tmp_path, ignoring + 'write("a", [1], QueueFullPolicy="Sometimes")')
     assert code not in (0, INCOMPLETE), said
     assert "never opened stream 'a': its Open was refused (parameter QueueFullPolicy=Sometimes must be" in said
+
+
+def test_a_run_that_is_interrupted_before_its_program_has_opened_anything_ends(tmp_path):
+    """Its analysis would wait for the stream for ever."""
+    write_config(tmp_path)
+    command = [sys.executable, "-m", "bbflow", "run", "analysis.yml", "--no-report", "--"]
+    command += ["sleep", "300"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(command, cwd=tmp_path, **pipes) as process:
+        while "a (expected)" not in process.stdout.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=100)[0]
+    assert process.returncode == INTERRUPTED, said
+    assert "was killed by SIGINT and never opened stream 'a'" in said
 
 
 def test_on_nodes_that_stay_such_streams_stay_and_are_named(tmp_path):
