@@ -235,6 +235,39 @@ def test_a_square_field_in_another_order_than_its_coordinates_and_mask_is_the_sa
         np.testing.assert_allclose(found["xy"][name], found["yx"][name], rtol=1e-12)
 
 
+@pytest.mark.parametrize("order", [["lev", "y", "x"], ["y", "x", "lev"], ["x", "lev", "y"]])
+def test_where_all_dimensions_are_as_long_masks_and_coordinates_are_placed_by_their_names(tmp_path, order):
+    rows, columns = np.meshgrid(np.arange(4.0), np.arange(4.0), indexing="ij")
+    around = np.array([[-0.5, -0.5], [-0.5, 0.5], [0.5, 0.5], [0.5, -0.5]]).T[..., np.newaxis, np.newaxis]
+    steady = {"lat": 5 * rows + columns / 5, "lon": 12 * columns + rows, "land": (rows + 2 * columns) % 3 / 2}
+    steady |= {name + "_b": np.moveaxis(steady[name] + 4 * around[at], 0, -1) for at, name in enumerate(("lat", "lon"))}
+    field, names = np.random.default_rng(2).normal(280, 10, (2, 4, 4, 4)), ["lev", "y", "x"]
+    attributes = {
+        "time/units": "days since 2000-01-01", "t/coordinates": "lat lon", "t/_ARRAY_DIMENSIONS": order,
+        "lat/bounds": "lat_b", "lon/bounds": "lon_b", "lat/units": "degrees_north", "lon/units": "degrees_east",
+        **{f"{name}/_ARRAY_DIMENSIONS": ["y", "x", "corner"][: values.ndim] for name, values in steady.items()},
+    }  # fmt: skip
+    written = field.transpose(0, *(names.index(name) + 1 for name in order)).copy()
+    store(tmp_path, {"t": written} | steady, np.arange(2.0), attributes, steady=tuple(steady), axis=order.index("y"))
+    operators = {
+        "masked": {"of": "t", "space": {"mask": "land > 0.4"}, "operators": ["mean"]},
+        "mean": {"of": "t", "space": [{"mask": "land > 0.4"}, "fldmean"], "operators": ["mean"]},
+        "by_land": {"of": "t", "space": {"mean": ["y", "x"], "weights": "land"}, "operators": ["mean"]},
+        "north": {"of": "t", "space": [{"box": {"lat": [5, 90]}}, "fldmean"], "operators": ["mean"]},
+        "near": {"of": "t", "space": {"remapnn": "r8x4"}, "operators": ["mean"]},
+    }
+    results = analyse(tmp_path, {"operators": operators, "windows": ["run"]}, ranks=2)
+    areas, land, whole = polygons(steady["lat_b"], steady["lon_b"]), steady["land"], field.mean(axis=0)
+    masked = results.masked_run_mean[0].transpose(*names)
+    np.testing.assert_allclose(masked, np.where(land > 0.4, whole, np.nan), rtol=1e-12)
+    for name, weights in (("mean", areas * (land > 0.4)), ("by_land", land), ("north", areas * (steady["lat"] >= 5))):
+        expected = (whole * weights).sum(axis=(1, 2)) / weights.sum()
+        np.testing.assert_allclose(results[f"{name}_run_mean"][0], expected, rtol=1e-12)
+    assert set(np.unique(results.near_run_mean)) <= set(np.unique(whole))
+    near = results.near_run_mean[0].transpose("lev", "near_lat", "near_lon")
+    assert all((values == level).any() for values, level in zip(whole, near.values[:, 0, 0], strict=True))
+
+
 def test_fields_in_two_orders_are_not_taken_together(tmp_path):
     attributes = {
         "time/units": "days since 2000-01-01",

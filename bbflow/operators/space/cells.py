@@ -52,7 +52,7 @@ def cells_of(grid: Grid) -> Cells | None:
     if lat is None or lon is None:
         return None
     shape = grid.coordinates[lat[1]].shape
-    axes = _axes(grid.shape, shape[:-1]) if grid.coordinates[lon[1]].shape == shape else ()
+    axes = grid.axes_of(lat[0], shape[:-1]) if grid.coordinates[lon[1]].shape == shape else ()
     return Cells(grid, axes, (lat, lon)) if axes else None
 
 
@@ -64,15 +64,6 @@ def _with_corners(grid: Grid, kind: str) -> tuple[str, str] | None:
         if is_wanted and bounds is not None and grid.coordinates[bounds].shape[-1] > 2:
             return name, bounds
     return None
-
-
-def _axes(shape: tuple[int, ...], own: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the axes of a shape that points are of: the last ones, else the only one of their length."""
-    rank = len(shape)
-    if own == shape[rank - len(own) :]:
-        return tuple(range(rank - len(own), rank))
-    alike = [axis for axis in range(rank) if own == (shape[axis],)]
-    return tuple(alike) if len(alike) == 1 else ()
 
 
 def polygons(lats: Array, lons: Array) -> Array:

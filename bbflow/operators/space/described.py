@@ -8,7 +8,17 @@ import numpy as np
 
 from bbflow.errors import ConfigError
 from bbflow.operators.space.cells import cells_of
-from bbflow.operators.space.grid import CELL_IDS, CELL_INDEX, EARTH_RADIUS_M, LAT, LON, Grid, midpoints, to_poles
+from bbflow.operators.space.grid import (
+    CELL_IDS,
+    CELL_INDEX,
+    EARTH_RADIUS_M,
+    LAT,
+    LON,
+    TOLD,
+    Grid,
+    midpoints,
+    to_poles,
+)
 from bbflow.operators.space.meshes import Described, Mesh
 from bbflow.operators.steps import Array
 
@@ -161,6 +171,10 @@ def horizontal_axes(grid: Grid) -> tuple[int, ...]:
     if kinds.count(LAT) == kinds.count(LON) == 1:
         return kinds.index(LAT), kinds.index(LON)
     shapes = {shape for kind in (LAT, LON) for shape in grid.auxiliary_shapes(kind)}
+    for shape in shapes:
+        for name in grid.auxiliary_names(shape):
+            if TOLD in grid.attributes.get(name, {}) and (axes := grid.axes_of(name, shape)):
+                return axes
     pairs = [axes for rank in (2, 1) for axes in combinations(range(len(grid.dims)), rank)]
     for axes in reversed(pairs):
         if tuple(grid.shape[axis] for axis in axes) in shapes and not any(kinds[axis] for axis in axes):

@@ -54,6 +54,10 @@ def common_kind(name: str) -> str | None:
     return next((kind for kind, names in NAMES.items() if name.lower() in names), None)
 
 
+TOLD = "_ARRAY_DIMENSIONS"
+"""The attribute that has the names of a field's dimensions, in the order of the variable's."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Grid:
     """A variable's dimensions and their coordinates."""
@@ -65,7 +69,7 @@ class Grid:
     coordinates: Mapping[str, Array]
     """By name."""
     attributes: Mapping[str, Mapping[str, Any]]
-    """CF attributes of coordinates."""
+    """CF attributes of coordinates, and `TOLD` of all fields that tell which of the dimensions they have."""
     made: frozenset[str] = frozenset()
     """Dimensions whose coordinates the stream lacks."""
     healpix: str = ""
@@ -163,6 +167,21 @@ class Grid:
             )
         factor = self.to_degrees(axis)
         return np.asarray(values) if factor == 1 else np.asarray(values, "f8") * factor
+
+    def axes_of(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the axes that a field of some shape has; none if these can't be told.
+
+        They are those of its dimensions' names, else the last ones, else the only one of its length.
+        """
+        told = self.attributes.get(name, {}).get(TOLD, ())
+        if told and set(told) <= set(self.dims):
+            named = tuple(self.dims.index(dim) for dim in told)
+            return named if tuple(self.shape[axis] for axis in named) == shape else ()
+        rank = len(self.shape)
+        if shape == self.shape[rank - len(shape) :]:
+            return tuple(range(rank - len(shape), rank))
+        alike = [axis for axis in range(rank) if shape == (self.shape[axis],)]
+        return tuple(alike) if len(alike) == 1 else ()
 
     def auxiliary_shapes(self, kind: str) -> set[tuple[int, ...]]:
         """Return the shapes of the latitudes or longitudes that are of several dimensions, or of cells."""
@@ -398,22 +417,30 @@ def area_weights(grid: Grid, axis: int) -> Array:
     return EARTH_RADIUS_M * weights
 
 
-def fitted(name: str, values: Array, grid: Grid) -> Array:
-    """Return a field the variable's rank: its dimensions are the last ones, else the only ones of these sizes.
+def fitted(what: str, values: Array, grid: Grid, field: str = "") -> Array:
+    """Return a field the variable's rank, so that it broadcasts against it; see `Grid.axes_of`.
+
+    Parameters
+    ----------
+    what
+        What messages call it.
+    values
+        Its values, their dimensions in the order of the variable's.
+    grid
+        The variable's.
+    field
+        The one that tells the dimensions, where it isn't of that name.
 
     Raises
     ------
     ConfigError
         If its shape fits nowhere, or in several ways.
     """
-    rank = len(grid.shape)
-    if values.shape == grid.shape[rank - values.ndim :]:
-        return values.reshape((1,) * (rank - values.ndim) + values.shape)
-    fits = [axis for axis in range(rank) if values.shape == (grid.shape[axis],)]
-    if len(fits) != 1:
+    axes = grid.axes_of(field or what, values.shape)
+    if not axes and values.ndim:
         sizes = ", ".join(f"{dim} {size}" for dim, size in zip(grid.dims, grid.shape, strict=True))
-        raise ConfigError(f"{name!r} has the shape {values.shape}, which doesn't fit the variable's ({sizes})")
-    return values.reshape([-1 if axis == fits[0] else 1 for axis in range(rank)])
+        raise ConfigError(f"{what!r} has the shape {values.shape}, which doesn't fit the variable's ({sizes})")
+    return values.reshape([size if axis in axes else 1 for axis, size in enumerate(grid.shape)])
 
 
 def checked_weights(name: str, values: Array) -> Array:

@@ -338,15 +338,18 @@ def _box_of_cells(draft: Draft, box: Box, kind: str, shape: tuple[int, ...]) -> 
         kept = (values - low + WITHIN) % 360 <= width + 2 * WITHIN
     else:
         kept = (values >= low - WITHIN) & (values <= high + WITHIN)
+    (name, *_) = draft.grid.auxiliary_names(shape)
     if len(shape) == 1:
-        (axis,) = (at for at, size in enumerate(draft.grid.shape) if size == shape[0])
+        if not (axes := draft.grid.axes_of(name, shape)):
+            raise ConfigError(f"{what}: {name!r} doesn't say of which of {', '.join(draft.grid.dims)} it is")
+        (axis,) = axes
         place = next(at for at, track in enumerate(draft.tracks) if track.axes == (axis,))
         chosen = np.flatnonzero(kept[draft.tracks[place].indices[0]])
         if len(chosen):
             return draft.chosen(place, chosen, what)
     if not kept.any() or len(shape) == 1:
         raise ConfigError(f"{what} has no point: they go from {np.nanmin(values):g} to {np.nanmax(values):g}")
-    return replace(draft, factors=(*draft.factors, fitted(what, kept.reshape(shape), draft.grid)))
+    return replace(draft, factors=(*draft.factors, fitted(what, kept.reshape(shape), draft.grid, name)))
 
 
 WITHIN = 1e-9
@@ -390,7 +393,7 @@ def _mask(draft: Draft, mask: Mask) -> Draft:
     flat = {name: Steps([field.reshape(-1)]) for name, field in fields.items()}
     (values,) = mask.expression.evaluate(flat)
     kept = (values != 0) & ~np.isnan(values)
-    factor = fitted(mask.expression.text, kept.reshape(*shapes), draft.grid)
+    factor = fitted(mask.expression.text, kept.reshape(*shapes), draft.grid, next(iter(fields)))
     where = _area_type(mask, next(iter(fields.values())), draft.grid) if not draft.factors else ""
     return replace(draft, factors=(*draft.factors, factor), where=where)
 

@@ -12,6 +12,7 @@ from bbflow.host.atomic import replacing, write_whole
 from bbflow.operators.decoding import without_missing
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space.columns import Column
+from bbflow.operators.space.grid import TOLD
 from bbflow.operators.space.levels import MISSING
 from bbflow.operators.space.placement import Placement
 from bbflow.operators.space.regridding import place_space
@@ -213,7 +214,7 @@ def _place(diagnostic: Diagnostic, arrays: StreamArrays, attributes: StreamAttri
     wanted = [*(name for own in located for name in (own, f"{own}_bnds", f"{own}_bounds")), *bounds]
     coordinates = {name: _along(dims, name, arrays, attributes) for name in wanted if arrays.is_field(name)}
     described: dict[str, Mapping[str, Any]] = {
-        name: attributes.of(name)
+        name: attributes.of(name) | _told(dims, name, attributes)
         for name in (
             *(*coordinates, *dims, *diagnostic.space.of_columns, *diagnostic.space.variables),
             *attributes.having("formula_terms"),
@@ -297,10 +298,18 @@ def _along(dims: Sequence[str], name: str, arrays: StreamArrays, attributes: Str
     A square field in the other order would fit as well, and be wrong. Corners are the last dimension of bounds.
     """
     values, told = _meant(name, arrays, attributes), attributes.told_dimensions(name)
+    told = told[1:] if len(told) == values.ndim + 1 else told
     if len(told) != values.ndim or not set(told[:-1]) <= set(dims):
         return values
     order = sorted(range(values.ndim), key=lambda axis: dims.index(told[axis]) if told[axis] in dims else len(dims))
     return values.transpose(order)
+
+
+def _told(dims: Sequence[str], name: str, attributes: StreamAttributes) -> dict[str, Any]:
+    """Return which of a variable's dimensions a field has, in their order, if its own attributes tell them."""
+    told = attributes.told_dimensions(name)
+    own = set(told) if set(told) <= set(dims) else set(told[1:])  # the first may be that of the steps
+    return {TOLD: tuple(dim for dim in dims if dim in own)} if own and own <= set(dims) else {}
 
 
 def _meant(name: str, arrays: StreamArrays, attributes: StreamAttributes) -> Array:
