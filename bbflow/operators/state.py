@@ -1,7 +1,7 @@
 """How the partial state of some points lies in a buffer."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any, Protocol
 
@@ -35,6 +35,13 @@ class StateLayout:
     """The input's type."""
     points: int
     """Length of each field's last axis."""
+    _places: list[tuple[tuple[Family, StateField, int, int], ...]] = field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
+    """What `_fields` gives, once it was asked for: that is for every block that is folded by itself."""
+
+    def __reduce__(self) -> tuple[type["StateLayout"], tuple[Any, ...]]:
+        return StateLayout, (self.families, self.dtype, self.points)
 
     @classmethod
     def of(cls, operators: Iterable[KeepsState], *, dtype: DType, points: int) -> "StateLayout":
@@ -91,14 +98,19 @@ class StateLayout:
         fields = [f"{family.name}.{field.name}:{field.dtype(self.dtype).str}" for family, field, _, _ in self._fields()]
         return f"{self.dtype.str}({','.join(fields)})"
 
-    def _fields(self) -> Iterator[tuple[Family, StateField, int, int]]:
-        """Yield each field with its offset and its length with padding, both in bytes."""
+    def _fields(self) -> tuple[tuple[Family, StateField, int, int], ...]:
+        """Return each field with its offset and its length with padding, both in bytes."""
+        if not self._places:
+            self._places.append(tuple(self._laid()))
+        return self._places[0]
+
+    def _laid(self) -> Iterator[tuple[Family, StateField, int, int]]:
         offset = 0
         for family in self.families:
-            for field in family.fields(self.dtype):
-                size = self.points * prod(field.inner) * field.dtype(self.dtype).itemsize
+            for item in family.fields(self.dtype):
+                size = self.points * prod(item.inner) * item.dtype(self.dtype).itemsize
                 padded = -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
-                yield family, field, offset, padded
+                yield family, item, offset, padded
                 offset += padded
 
     @property
@@ -128,7 +140,7 @@ class StateLayout:
 
     def all_views(self, buffers: Iterable[Any]) -> list[dict[str, dict[str, Array]]]:
         """Return the fields in each of some buffers, as `views`."""
-        fields = list(self._fields())
+        fields = self._fields()
         nbytes = sum(size for *_, size in fields)
         told = [
             (family.name, field.name, field.dtype(self.dtype), (*field.inner, self.points), offset)

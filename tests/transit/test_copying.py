@@ -162,7 +162,8 @@ def test_stores_of_the_same_run_stay_when_its_analysis_starts_again(server, tmp_
     assert zarr.open_group(copied(server, "same/functions/f.zarr"), mode="r").attrs["more"] == "of it"
 
 
-def test_a_store_that_bbflow_did_not_make_is_left_alone_and_said(server, tmp_path):
+def test_a_store_that_bbflow_did_not_make_is_left_alone_and_said(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(copying, "LAST_TRIES_S", (0.0,))
     objects_in(server).put("way/results.zarr/zarr.json", b'{"zarr_format": 3, "node_type": "group"}')
     with pytest.raises(ConfigError, match=r"way/results.zarr is in the way, and bbflow didn't make it: move it, or"):
         check_copy(Config("s", {}, copy_to="s3://bucket/way"))
@@ -191,7 +192,8 @@ def test_all_stores_of_a_run_are_in_the_bucket_as_they_are_in_the_output(server,
         np.testing.assert_array_equal(there["tas"], tas)
 
 
-def test_a_copy_that_can_not_be_is_said(server, tmp_path):
+def test_a_copy_that_can_not_be_is_said(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(copying, "LAST_TRIES_S", (0.0,))
     with pytest.raises(ConfigError, match="there is no bucket 'nowhere'"):
         check_copy(Config("s", {}, copy_to="s3://nowhere/run"))
     check_copy(Config("s", {}, copy_to="s3://bucket/nothing/yet"))
