@@ -82,7 +82,7 @@ class CMakeBuild(build_ext):
                 yield file, into / file.name
 
     def _copy_sources(self, target):
-        """Let an installed bbflow build its engine for another ADIOS2; a checkout has the sources beside it."""
+        """Copy sources: an installed bbflow builds its engine for another ADIOS2 from them; a checkout has them."""
         engine = [f"adios2-engine/{name}" for name in ("CMakeLists.txt", "src", "wire", "preload")]
         for name in (*engine, "bbflow/phases"):
             for file in [ROOT / name, *(ROOT / name).rglob("*")]:

@@ -342,4 +342,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(text)
 
     def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002 - the library's name
-        """Say nothing of each request."""
+        """Log no requests."""

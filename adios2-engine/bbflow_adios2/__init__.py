@@ -74,7 +74,7 @@ def environment(contact: str | Path | None = None, select: Sequence[Mapping[str,
 
 
 def _preloading(is_needed: bool) -> dict[str, str]:
-    """Have each process load the library, behind those that others have chosen."""
+    """Make each process load the library, after those that others have chosen."""
     path = str(preload_path())
     others = os.environ.get(PRELOAD_VARIABLE, "")
     if re.search(r"[\s:]", path):

@@ -89,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
 
 @contextmanager
 def _saying_what_is_lost() -> Iterator[None]:
-    """Say of an error what follows from it: the analysis before may have ended with the same one."""
+    """Add to an error what follows from it: the analysis before may have ended with the same one."""
     try:
         yield
     except BbflowError as error:

@@ -55,7 +55,7 @@ def overview_table(entries: Iterable[ListedName]) -> Table:
 
 
 def entry_table(entry: ListedName) -> Table:
-    """Tell all of one."""
+    """Tabulate everything about one."""
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False, title_justify="left", title_style="bold")
     table.title = f"{entry.name} ({entry.section})"
     table.add_column()

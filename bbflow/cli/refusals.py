@@ -22,7 +22,7 @@ class Refusals:
         self._told: set[str] = set()
 
     def tell(self, failed: Iterable[tuple[str, str]]) -> None:
-        """Tell of files, and why, unless that was done."""
+        """Report files, and why, unless that was done."""
         for path, error in failed:
             if path not in self._told:
                 self._told.add(path)

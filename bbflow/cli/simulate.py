@@ -1,4 +1,4 @@
-"""Say what a scenario would come to: the real policies and planners, moved by a simulated clock.
+"""Predict what a scenario would come to: the real policies and planners, driven by a simulated clock.
 
 SCENARIO is a file, or the name of one that comes with bbflow: testbed, eley-1, eley-2, abb-8, abb-16, abb-32, montage,
 cloudbb, exascale. With --profile it is a directory with the events.jsonl of a staging, or of a run with its analysis:

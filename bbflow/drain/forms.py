@@ -81,7 +81,7 @@ class Form:
         return Path(store, stored_name(self.name), ".".join(["c", str(index), *("0" for _ in self.shape)]))
 
     def owner(self, index: int, writers: int) -> int:
-        """Say which of several writers writes a file: always the same one, as that of the file that it may repeat."""
+        """Return which of several writers writes a file: always the same one, that of the file which it may repeat."""
         turn = 0 if self.dedup and self.steps == 1 else index
         return (crc32(self.name.encode()) + turn) % writers
 

@@ -151,7 +151,7 @@ class RawStore:
 
     @property
     def changes(self) -> list[str]:
-        """Say of the variables that have an array, or are a coordinate, from which step on they are in a table."""
+        """Return for variables with an array, and coordinates, from which step on they are in a table."""
         told = []
         for table in self._store.groups:
             name = str(self._store.metadata(table)["attributes"][NAME])
@@ -302,7 +302,7 @@ class RawStore:
         return frozenset(self._store.names(self._axis)) - {STEP, self._axis}
 
     def _name_fills(self, start: int, whole: Collection[str]) -> None:
-        """Say what stands in the holes of integers, so that readers mask it; without holes they stay integers there."""
+        """Name what stands in holes of integers, so that readers mask it; without holes they stay integers there."""
         there = self._variables
         late = there - self._shown if start else frozenset()
         self._shown = there

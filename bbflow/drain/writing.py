@@ -55,7 +55,7 @@ class DrainWork:
         return [part for part in parts if any(part.rows(form) for form in self.forms)]
 
     def gone(self, lease: Lease) -> set[int]:
-        """Let a lease hold its steps, and give those that are there no more."""
+        """Hold steps by a lease, and return those that are no longer there."""
         steps: dict[str, set[int]] = {}
         for parts in self.steps:
             for node, part in parts.items():

@@ -56,7 +56,7 @@ NOT_HERE = ("functions", "publication", "netcdf", "copy_to", "work", "continue",
 
 
 def is_ensemble(path: Path) -> bool:
-    """Tell whether a configuration file is an ensemble's.
+    """Whether a configuration file is an ensemble's.
 
     Raises
     ------

@@ -84,7 +84,7 @@ class MemberStore:
         return [name for name in self._results if self._store is None or name not in self._store]
 
     def begin_again(self) -> None:
-        """Give all rows once more."""
+        """Return all rows once more."""
         self._seen, self.next = None, dict.fromkeys(self.next, 0)
 
     def skip_gone(self) -> None:
@@ -100,11 +100,11 @@ class MemberStore:
         return self._store is not None
 
     def forget(self) -> None:
-        """Let go of what is known of a store of which all is folded; it is read again if there is more."""
+        """Release what is known of a store of which all is folded; it is read again if there is more."""
         self._store, self._rows = None, {name: [] for name in self._rows}
 
     def recall(self) -> None:
-        """Let the next look read what was let go of, of a member that is started again."""
+        """Make the next look read what was released, of a member that is started again."""
         if not self.is_open:
             self._seen = None
 

@@ -221,7 +221,7 @@ class EnsembleFold:
         )
 
     def finish(self) -> bool:
-        """Say in the store how it ended, and remove what only this needed; return whether nothing is missing."""
+        """Record in the store how it ended, and remove what only this needed; return whether nothing is missing."""
         lost = {
             name: followed.member
             for name, followed in self._members.items()
@@ -354,7 +354,7 @@ class EnsembleFold:
             self._say(why)
 
     def _take_out(self) -> None:
-        """Let moments begin anew that have something of lost members, and all others give again what they gave.
+        """Restart moments that have something of lost members; all others give again what they gave.
 
         What is in other moments the ledgers leave out, as after any kill. A moment that only lost ones are in stays.
         """
@@ -378,7 +378,7 @@ class EnsembleFold:
                 followed.store.look()
 
     def _forget(self, name: str, followed: Followed) -> None:
-        """Let go of what is known of a member that is over: memory is that of those that run, however many have."""
+        """Release what is known of a member that is over: memory is that of those that run, however many have."""
         is_over = followed.member.standing.is_over and not followed.is_analysed
         if followed.store.is_open and is_over and not self._has_more(followed) and not self._is_truth(name):
             followed.store.forget()
@@ -531,7 +531,7 @@ class EnsembleFold:
         return bool(due)
 
     def _due(self, states: WindowStates, store: EnsembleStore) -> list[tuple[WindowStates, Ledger, MomentShown, bool]]:
-        """Say which moments of a window are to be shown, as what, and whether with other values than before."""
+        """Return which moments of a window are to be shown, as what, and whether with other values than before."""
         own: dict[str, list[Ledger]] = {}
         for ledger in self.moments.of(states.window.name):
             if not ledger.closed:

@@ -175,7 +175,7 @@ class ScoreReference:
 
     @property
     def period(self) -> str:
-        """Say from when to when it goes."""
+        """Return from when to when it goes."""
         if self._time is None or not len(self._instants):
             return "no time"
         times = self._values[self._time].values

@@ -131,7 +131,7 @@ class EnsembleStore:
                 self._put(name, at, ledger, values)
 
     def mark(self, states: WindowStates, ledger: Ledger, shown: MomentShown) -> None:
-        """Say what a moment is from now on; a new row is seen with the next `commit`.
+        """Set what a moment is from now on; a new row is seen with the next `commit`.
 
         Of forecasts a cell is seen at once. So its status comes after its values, and the count after that: with a
         count of 0 there is nothing (`shown`), and with another than the ledger's all is written again.
@@ -245,7 +245,7 @@ class EnsembleStore:
         return not starts or begin > starts[-1] or begin in starts
 
     def commit(self, **attributes: Any) -> None:
-        """Let readers see all that was written."""
+        """Show readers all that was written."""
         self._store.commit(**attributes)
 
     def attribute(self, name: str, default: Any = None) -> Any:

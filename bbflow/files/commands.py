@@ -120,7 +120,7 @@ class FillCommand(Command, frozen=True, tag_field="op", tag="fill", kw_only=True
 
 
 class ScanCommand(Command, frozen=True, tag_field="op", tag="scan", kw_only=True):
-    """Tell what the shared storage has in a directory."""
+    """List what the shared storage has in a directory."""
 
     path: str
     below: bool
@@ -144,7 +144,7 @@ class FetchCommand(Command, frozen=True, tag_field="op", tag="fetch", kw_only=Tr
 
 
 class HaveCommand(Command, frozen=True, tag_field="op", tag="have", kw_only=True):
-    """Tell which of these piece files are there."""
+    """List which of these piece files are there."""
 
     keys: tuple[str, ...]
 
@@ -171,7 +171,7 @@ class UploadCommand(Command, frozen=True, tag_field="op", tag="upload", kw_only=
 
 
 class StopCommand(Command, frozen=True, tag_field="op", tag="stop", kw_only=True):
-    """Give up an upload: the file has gone."""
+    """Abandon an upload: the file has gone."""
 
     upload: Whole
     """The task that it is."""

@@ -53,7 +53,7 @@ class ReadyRequest(Struct, frozen=True, tag_field="op", tag="ready", kw_only=Tru
 
 
 class UsageRequest(Struct, frozen=True, tag_field="op", tag="status", kw_only=True):
-    """Tell how full it is."""
+    """Ask how full it is."""
 
 
 PieceRequest = ReadRequest | WriteRequest | CutRequest | CopyRequest | ReadyRequest | UsageRequest

@@ -104,17 +104,17 @@ class NodesRequest(ClientRequest, frozen=True, tag_field="op", tag="nodes", kw_o
 
 
 class LookupRequest(EntryRequest, frozen=True, tag_field="op", tag="lookup", kw_only=True):
-    """Tell what has a name."""
+    """Ask what has a name."""
 
     wait_s: Span = 0.0
 
 
 class StatRequest(InodeRequest, frozen=True, tag_field="op", tag="stat", kw_only=True):
-    """Tell an inode's attributes."""
+    """Ask for an inode's attributes."""
 
 
 class ListRequest(InodeRequest, frozen=True, tag_field="op", tag="list", kw_only=True):
-    """Tell what is in a directory."""
+    """Ask what is in a directory."""
 
     after: str = ""
     """The last name that is known already."""
@@ -122,7 +122,7 @@ class ListRequest(InodeRequest, frozen=True, tag_field="op", tag="list", kw_only
 
 
 class ReadlinkRequest(InodeRequest, frozen=True, tag_field="op", tag="readlink", kw_only=True):
-    """Tell where a symbolic link points to."""
+    """Ask where a symbolic link points to."""
 
 
 class MkdirRequest(EntryRequest, frozen=True, tag_field="op", tag="mkdir", kw_only=True):
@@ -235,11 +235,11 @@ class LockRequest(InodeRequest, frozen=True, tag_field="op", tag="lock", kw_only
 
 
 class StatfsRequest(ClientRequest, frozen=True, tag_field="op", tag="statfs", kw_only=True):
-    """Tell how full it is."""
+    """Ask how full it is."""
 
 
 class OverviewRequest(ClientRequest, frozen=True, tag_field="op", tag="status", kw_only=True):
-    """Tell how the master is."""
+    """Ask how the master is."""
 
 
 class FlushRequest(PathRequest, frozen=True, tag_field="op", tag="flush", kw_only=True):

@@ -7,7 +7,7 @@ _PR_SET_DUMPABLE = 4
 
 
 def keep_from_dumps() -> None:
-    """Let nobody dump this process, nor another of its user look into it; what it starts by exec dumps as before."""
+    """Keep this process from dumps and from its user's other processes; what it starts by exec dumps as before."""
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 

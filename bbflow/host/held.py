@@ -169,7 +169,7 @@ def open_regular(path: Path, most_bytes: int) -> int:
 
 
 def checked(descriptor: int, path: Path) -> int:
-    """Give a descriptor back if it is of a regular file of this user's with one name; else close it.
+    """Return a descriptor if it is of a regular file of this user's with one name; else close it.
 
     Raises
     ------

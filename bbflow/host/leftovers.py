@@ -23,7 +23,7 @@ def name_semaphores() -> None:
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """Have a directory for Dask as long as this lasts; one that is started anew in the same run gets the same one."""
+    """Provide a directory for Dask while this lasts; one that is restarted in the same run gets the same."""
     directory = _scratch(os.environ.get(VARIABLE) or _new_name())
     belongings.make(directory, "**")
     try:
@@ -34,7 +34,7 @@ def scratch() -> Iterator[Path]:
 
 @contextmanager
 def run_name() -> Iterator[str]:
-    """Have a name that no other run has, for its processes' environment (`VARIABLE`); what they leave is removed."""
+    """Provide a name that no other run has, for its processes' environment (`VARIABLE`); what they leave is removed."""
     name = _new_name()
     try:
         yield name

@@ -80,7 +80,7 @@ def show(stream: Stream, asked: WatchRequest, change: int, told: Told, file: str
 
 
 def _size(step: Step, known: Known, *, extremes: bool) -> int:
-    """Say about how many bytes a step takes in a reply."""
+    """Estimate how many bytes a step takes in a reply."""
     layout = step.layout
     forms = 0 if layout in known else FORM_BYTES * len(layout.forms)
     attributes = sum(len(pack(attribute)) for attribute in step.attributes)

@@ -126,7 +126,7 @@ class Writers:
         return self._ranks[rank]
 
     def _why_taken(self, asked: OpenRequest) -> str:
-        """Say who writes as a rank that another process would be."""
+        """Name who writes as a rank that another process would be."""
         rank, own = asked.rank, self._terms.get(asked.rank)
         is_known = own is not None and own.process[1] > 0
         if own is not None and is_known and own.process == (asked.host, asked.pid):
@@ -241,7 +241,7 @@ class Writers:
         self._store.record(GrantRecord(stream=self._name, rank=rank, step=step, extents=tuple(extents)))
 
     def _decide(self, rank: int, step: int) -> bool:
-        """Say once for all ranks what becomes of a step; false while nobody can know whether it fits."""
+        """Decide once for all ranks what becomes of a step; false while it isn't known whether it fits."""
         if step in self._spills:
             return True
         policy = self._terms[rank].policy

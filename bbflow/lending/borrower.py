@@ -100,7 +100,7 @@ class Borrower:
         self.have(name)
 
     def have(self, name: str) -> None:
-        """Say that the node has a file; if nobody hears it, others ask its source."""
+        """Announce that the node has a file; if nobody hears it, others ask its source."""
         with suppress(ExchangeError):
             self._ask(HaveMessage(name=name, lender=self._own), DoneReply)
 

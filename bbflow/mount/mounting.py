@@ -74,7 +74,7 @@ def command(options: MountOptions) -> list[str]:
 
 
 def is_dead(directory: Path) -> bool:
-    """Tell whether a mount is there whose program was killed; a new one takes its place."""
+    """Whether a mount is there whose program was killed; a new one takes its place."""
     try:
         directory.stat()
     except OSError as error:
@@ -83,7 +83,7 @@ def is_dead(directory: Path) -> bool:
 
 
 def is_mounted(directory: Path) -> bool:
-    """Tell whether a directory is a mount of this program."""
+    """Whether a directory is a mount of this program."""
     place = os.fsencode(directory.absolute()).replace(b"\\", b"\\134").replace(b" ", b"\\040").decode()
     with open("/proc/self/mounts") as mounts:
         return any(line.split()[1:3] == [place, "fuse.bbflow"] for line in mounts)

@@ -79,7 +79,7 @@ class Link:
         self._reader.max_payload_bytes, self._reader.decode = MAX_PAYLOAD_BYTES, decode
 
     def expect(self, offset: int, size: int, check: bytes) -> None:
-        """Say where the raw bytes that follow the last message go."""
+        """Set where the raw bytes that follow the last message go."""
         self._expected = (offset, check)
         self._landing, self._filled_bytes = self._pool()[offset : offset + size], 0
 

@@ -62,7 +62,7 @@ class Family(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """Tell what is kept, parameters included: families of one name share their fields in a state."""
+        """Name what is kept, parameters included: families of one name share their fields in a state."""
 
     @abstractmethod
     def fields(self, dtype: DType) -> tuple[StateField, ...]:

@@ -94,7 +94,7 @@ class StateLayout:
 
     @property
     def signature(self) -> str:
-        """Tell what a state keeps: states of one signature and number of points can be merged."""
+        """Describe what a state keeps: states of one signature and number of points can be merged."""
         fields = [f"{family.name}.{field.name}:{field.dtype(self.dtype).str}" for family, field, _, _ in self._fields()]
         return f"{self.dtype.str}({','.join(fields)})"
 

@@ -38,7 +38,7 @@ class Steps:
         return self._valid_of(self.stacked())
 
     def valid_in(self, position: int) -> Array:
-        """Say the same of the step at a position alone; bool of shape (points,)."""
+        """Return the same for the step at a position alone; bool of shape (points,)."""
         return self._valid_of(self.values[position])
 
     def _valid_of(self, values: Array) -> Array:

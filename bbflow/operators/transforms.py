@@ -107,7 +107,7 @@ class Deaccumulate(Transform):
         return self.resets if isinstance(self.resets, Window) else None
 
     def enter(self, views: Views, key: Key | None, *, begins: bool) -> None:
-        """Let nothing be added yet where a span begins."""
+        """Start from nothing where a span begins."""
         if begins:
             views["previous"][...] = 0
 
@@ -210,7 +210,7 @@ class Shift(Transform):
         views["past"][...] = np.nan
 
     def apply(self, views: Views, steps: Steps) -> list[Array]:
-        """Give the oldest of the last steps for each, and keep it instead."""
+        """Return the oldest of the last steps for each, and keep it instead."""
         now = [np.where(steps.valid_in(at), block, np.nan).astype("f8") for at, block in enumerate(steps.values)]
         series = [*views["past"].copy(), *now]
         views["past"][...] = series[len(now) :]
@@ -260,7 +260,7 @@ class AnomalySoFar(Transform):
         views["span"][...] = NONE
 
     def enter(self, views: Views, key: Key | None, *, begins: bool) -> None:
-        """Let the span that was open count if another one begins, which its number tells."""
+        """Count the open span if another one begins, which its number tells."""
         assert key is not None, "each step is in a span"
         *_, rows = BY[self.by]
         span = _number_of(self.by, key)

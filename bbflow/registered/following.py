@@ -21,7 +21,7 @@ from bbflow.view.watch import POLL_S, Watcher
 
 
 def say(text: str) -> None:
-    """Say something to the user."""
+    """Print something for the user."""
     print(f"bbflow: {text}", file=sys.stderr)
 
 

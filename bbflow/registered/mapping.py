@@ -107,7 +107,7 @@ def _fetched(node: NodeAddress, step: int, block: Block, lease: Lease) -> memory
 
 
 def describe(stream: str, node: NodeAddress, blocks: Sequence[Placed]) -> Mapping[str, str]:
-    """Tell in environment variables what `buf` holds."""
+    """Describe in environment variables what `buf` holds."""
     _, first = blocks[0]
     return {
         "BBFLOW_STREAM": stream,

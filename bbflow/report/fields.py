@@ -75,7 +75,7 @@ class Statistic:
 
 
 def axis_kind(name: str, attributes: Mapping[str, object]) -> str:
-    """Tell what a dimension is, by CF's attributes of its coordinate or else by its name."""
+    """Recognise what a dimension is, by CF's attributes of its coordinate or else by its name."""
     units, standard = str(attributes.get("units", "")), str(attributes.get("standard_name", ""))
     if (units.startswith("degree") and units.endswith(("north", "_N", "N"))) or standard == "latitude":
         return "lat"

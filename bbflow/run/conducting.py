@@ -156,7 +156,7 @@ def _stop_stream(config: Config, contact: Path) -> AbstractContextManager[StopSt
 
 
 def _tell_strays(strays: Strays, course: Course) -> bool:
-    """Say what becomes of streams that nobody has taken; false if there are none."""
+    """Print what becomes of streams that nobody has taken; false if there are none."""
     lines = strays.end(course)
     for line in lines:
         print(f"bbflow: {line}", flush=True)
@@ -171,7 +171,7 @@ def _goes_on(config: Config, before: Path) -> bool:
 
 
 def _claimed(config: Config, contact: Path, owner: str, *, take_over: bool, patience_s: float) -> Consumers:
-    """Have the stream before the simulation opens it; an agent that was killed meanwhile is started again."""
+    """Claim the stream before the simulation opens it; an agent that was killed meanwhile is restarted."""
     deadline_s = time.monotonic() + patience_s
     while True:
         try:
@@ -185,7 +185,7 @@ def _claimed(config: Config, contact: Path, owner: str, *, take_over: bool, pati
 def _tell_ending(
     file: Path, config: Config, course: Course, others: Sequence[Path], refused: Sequence[str], *, draws_report: bool
 ) -> None:
-    """Say how the run ended; what can't be written or drawn any more must not change its exit code.
+    """Print how the run ended; what can't be written or drawn any more must not change its exit code.
 
     Parameters
     ----------
@@ -229,7 +229,7 @@ def _drawn(output: Path) -> list[str]:
 
 @contextmanager
 def _ready(embedded: EmbeddedNodes | None, contact: Path | None) -> Iterator[Path]:
-    """Have nodes that answer: the run's own until this ends, or those that are there; gives their contact file."""
+    """Provide nodes that answer: the run's own until this ends, or those that are there; gives their contact file."""
     if embedded is None:
         assert contact is not None
         yield contact
@@ -254,7 +254,7 @@ def _output(config: Config, *, overwrite: bool, goes_on: bool) -> Iterator[str]:
 
 
 def _put_events_aside(output: Path) -> None:
-    """Give the events of the run before a number: those of this one, and its report, are its own."""
+    """Rename the events of the run before: those of this one, and its report, are its own."""
     events = output / EVENTS_FILE
     names = (events.with_name(f"{events.stem}.{number}{events.suffix}") for number in count(1))
     if events.exists():

@@ -229,7 +229,7 @@ def _say(text: str) -> None:
 
 @contextmanager
 def told_contact(output: Path, contact: Path) -> Iterator[None]:
-    """Let members know where the nodes are, as long as the ``with`` lasts."""
+    """Tell members where the nodes are, as long as the ``with`` lasts."""
     (output / CONTACT).parent.mkdir(parents=True, exist_ok=True)
     write_whole(output / CONTACT, str(contact.resolve()))
     try:

@@ -160,7 +160,7 @@ class Ensemble:
                 return False
 
     def status(self) -> EnsembleStatus:
-        """Say how each member is.
+        """Return how each member is.
 
         Raises
         ------
@@ -174,7 +174,7 @@ class Ensemble:
         self._mark(member, Standing.LOST, why)
 
     def spare(self, member: str, why: str) -> None:
-        """Let a member not start that hasn't begun: there is enough.
+        """Keep a member that hasn't begun from starting: there are enough.
 
         Raises
         ------

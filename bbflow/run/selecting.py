@@ -150,7 +150,7 @@ class Opens:
 
 @contextmanager
 def noted_opens(contact: Path, command: Sequence[str], *, selects: bool) -> Iterator[Opens]:
-    """Have a place, beside the contact file that all processes see, where they note what they open.
+    """Provide a place, beside the contact file that all processes see, where they note what they open.
 
     Parameters
     ----------

@@ -101,7 +101,7 @@ def size_of(knobs: Mapping[str, str]) -> float:
 
 
 def explain(choice: Choice, aim: str, most_slowdown: float) -> list[str]:
-    """Say in three lines what to take, why, and what it was compared with."""
+    """Explain in three lines what to take, why, and what it was compared with."""
     best = choice.best
     slowdown = best.figures.get("slowdown", math.nan)
     felt = "" if math.isnan(slowdown) else f"; the application's phases take {slowdown:.3f} of their time alone"

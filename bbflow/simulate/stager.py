@@ -42,7 +42,7 @@ class SimulatedStager:
         return self._fetchers.link(url)
 
     def final(self, key: str) -> None:
-        """Say that a task has ended."""
+        """Take in that a task has ended."""
         self._fetchers.diary.final(key)
         self._perform(self._waves.final(key))
 

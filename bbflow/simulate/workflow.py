@@ -74,7 +74,7 @@ class Stages(Protocol):
         """Return the link of the BB node where a file lies, or is to be written; None for the file system."""
 
     def final(self, task: Task) -> None:
-        """Say that a task has ended."""
+        """Take in that a task has ended."""
 
 
 class _Directly:

@@ -190,7 +190,7 @@ class _Rehearsal:
         return self._planned
 
     def _end(self, tasks: Sequence[Task]) -> None:
-        """Have a wave's tasks make their files and be final; what is needed no more may go.
+        """Make a wave's tasks create their files and be final; what is no longer needed may go.
 
         What they have made goes last: where it is copied elsewhere first, the next files would wait for that.
         """

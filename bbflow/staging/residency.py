@@ -85,7 +85,7 @@ class Residency:
         return tuple(self._idle)
 
     def resize(self, capacity_bytes: int) -> None:
-        """Have another capacity from now on, which may be less than what is used."""
+        """Change the capacity, which may then be less than what is used."""
         self.changes += capacity_bytes != self.capacity_bytes
         self.capacity_bytes = capacity_bytes
 
@@ -95,7 +95,7 @@ class Residency:
         return self._coming > 0
 
     def put(self, entry: Entry) -> None:
-        """Give a file room."""
+        """Make room for a file."""
         assert entry.file.url not in self._entries
         self._entries[entry.file.url] = entry
         self._take(entry)

@@ -206,7 +206,7 @@ class Stager:
         self._settle(settled)
 
     def expect(self, urls: Iterable[str]) -> None:
-        """Say which files tasks will read that aren't submitted yet, in their order; whatever was said before is over.
+        """Announce which files tasks will read that aren't submitted yet, in their order; replaces what was announced.
 
         None of them is staged for that. But of what lies on the BB and nobody uses they go last, the farthest first.
         """
@@ -214,7 +214,7 @@ class Stager:
             self._waves.expect(urls)
 
     def resize(self, capacity_bytes: int) -> None:
-        """Have another capacity from now on, since others share the BB; files in use stay even if they don't fit."""
+        """Change the capacity, since others share the BB; files in use stay even if they don't fit."""
         with self._lock:
             settled = self._perform(self._waves.resize(capacity_bytes))
         self._settle(settled)
@@ -366,7 +366,7 @@ class Stager:
         self._settle(settled)
 
     def _settle(self, settled: _Settled) -> None:
-        """Tell the futures; the lock isn't held, since whoever waits for them may call us."""
+        """Settle the futures; the lock isn't held, since whoever waits for them may call us."""
         for key, outcome in settled:
             with self._lock:
                 future = self._futures.get(key)

@@ -225,7 +225,7 @@ def size_of(path: Path) -> int:
 
 
 def _targets(directory: Path, url: str) -> list[tuple[Path, str]]:
-    """Say where each file of a directory goes; directories are made where a URL is a path, since others have none."""
+    """Return where each file of a directory goes; directories are made where a URL is a path: others have none."""
     found = []
     for folder, folders, names in os.walk(directory):
         place = url if folder == str(directory) else below(url, os.path.relpath(folder, directory))

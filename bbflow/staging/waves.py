@@ -158,7 +158,7 @@ class Waves:
         self._bb.expect(urls)
 
     def resize(self, capacity_bytes: int) -> list[Action]:
-        """Have another capacity from now on, since others share the BB: what nobody wants goes if it doesn't fit."""
+        """Change the capacity, since others share the BB: what nobody wants goes if it doesn't fit."""
         self._bb.resize(max(1, capacity_bytes))
         victims = self._bb.victims(0, (), also_wanted=False)
         return self._evict(list(self._bb.idle) if victims is None else victims) + self._advance()

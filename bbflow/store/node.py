@@ -255,7 +255,7 @@ class NodeStore:
             _remove_stale_files(stream)
 
     def _restore(self, offer: Offer) -> None:
-        """Give a rank the room that it has taken from an earlier agent, unless it has committed that step."""
+        """Restore to a rank the room that it took from an earlier agent, unless it has committed that step."""
         stream = self._streams.get(offer.stream)
         rank = stream.ranks.get(offer.rank) if stream else None
         if rank is not None and rank.settled + 1 == offer.step and offer.extent not in rank.granted:

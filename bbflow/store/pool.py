@@ -40,7 +40,7 @@ def create_pool(path: Path, capacity: int) -> None:
 
 
 def empty_pool(path: Path, capacity: int) -> None:
-    """Have a pool file without any pages, whatever there was; who has mapped it keeps its mapping.
+    """Make a pool file without any pages, whatever there was; who has mapped it keeps its mapping.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def keep_backed(path: Path, capacity: int) -> None:
 
 
 def make_pages(descriptor: int, offset: int, size: int) -> None:
-    """Give a part of a file its pages, all of them or none; to which nothing was written.
+    """Allocate the pages of a part of a file to which nothing was written, all of them or none.
 
     Pages of tmpfs that were only allocated get their zeros one by one, with a fault for each, from whoever maps them
     first; it maps 16 with one fault if they were written. On a disk that would be as many bytes to write.

@@ -57,7 +57,7 @@ class Rank:
         return max(self.expected_bytes - held, 0)
 
     def offer(self, extent: Extent) -> None:
-        """Give it room that it has not asked for, and that no record tells of."""
+        """Offer it room that it has not asked for, and that no record tells of."""
         self.granted.append(extent)
         self.offered.append(extent)
 
@@ -67,7 +67,7 @@ class Rank:
         self.offered = [extent for extent in self.offered if extent not in extents]
 
     def keep(self, extents: list[Extent]) -> list[Extent]:
-        """Give up all granted room but these first parts of it; returns what is given up."""
+        """Release all granted room but these first parts of it; returns what is released."""
         kept = dict(extents)
         rest = [(offset + kept.get(offset, 0), size - kept.get(offset, 0)) for offset, size in self.granted]
         self.granted, self.offered = [], []

@@ -57,7 +57,7 @@ class NodeRoom:
             return shares.pool_bytes == size
 
     def hold_pool(self, size: int) -> None:
-        """Have room for a pool that holds steps already, whatever files have."""
+        """Take room for a pool that holds steps already, whatever files have."""
         with self._changing() as shares:
             shares.wanted_bytes = shares.pool_bytes = size
 
@@ -80,7 +80,7 @@ class NodeRoom:
             return may
 
     def shrink_files(self, size: int) -> None:
-        """Say that files take no more than this any longer."""
+        """Take in that files take no more than this any longer."""
         with self._changing() as shares:
             shares.files_bytes = min(shares.files_bytes, size)
 

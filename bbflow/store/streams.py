@@ -155,7 +155,7 @@ class Stream:
             self.moved[record.rank] = record.moved_from
 
     def pass_discarded(self, rank: int, through: int) -> None:
-        """Let a rank go on past the discarded steps up to one; they leave no record of its own."""
+        """Move a rank past the discarded steps up to one; they leave no record of its own."""
         progress = self.ranks[rank]
         if through in self.discarded:  # whenever a rank begins one: to look at all would take longer with each
             progress.passed = max(progress.passed, through)

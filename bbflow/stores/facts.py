@@ -152,7 +152,7 @@ class PlainStore(Protocol):
         """List all files below a directory; and the directories, if asked to, of which empty ones count."""
 
     def weakness(self, url: str) -> str:
-        """Say what the store can't do by which a file is checked in the same instant in which it is changed; or ""."""
+        """Return what the store lacks to check a file in the instant in which it is changed; or ""."""
 
 
 class Store(PlainStore, Protocol):
@@ -180,27 +180,27 @@ def may_be_moved(before: tuple[int, str], found: Facts) -> bool:
 
 
 def conflict(url: str) -> ConflictError:
-    """Say that somebody else's file is where one was to be written or removed."""
+    """Make the error that somebody else's file is where one was to be written or removed."""
     return ConflictError(f"{url} was written by somebody else meanwhile, and stays as it is")
 
 
 def changed(url: str) -> ChangedSourceError:
-    """Say that a file isn't what was to be moved."""
+    """Make the error that a file isn't what was to be moved."""
     return ChangedSourceError(f"{url} was written by somebody else meanwhile, and stays there")
 
 
 def missing(url: str) -> SourceError:
-    """Say that a file isn't there."""
+    """Make the error that a file isn't there."""
     return MissingSourceError(f"{url} isn't there: check the URL")
 
 
 def forbidden(url: str) -> SourceError:
-    """Say that a file may not be used."""
+    """Make the error that a file may not be used."""
     return SourceError(f"{url}: no permission; check its owner, or the credentials of its store")
 
 
 def impossible(url: str, error: Exception, status: int | None = None) -> SourceError | None:
-    """Say that something can't be done with a file, however often it is tried; None if it may pass.
+    """Make the error that something can't be done with a file, however often it is tried; None if it may pass.
 
     Parameters
     ----------

@@ -79,7 +79,7 @@ class LocalFiles:
         self._weak = False
 
     def weakness(self, url: str) -> str:
-        """Say so where a file system, as NFS does, knows no rename that replaces nothing."""
+        """Report a file system that, as NFS, knows no rename that replaces nothing."""
         return "its file system has no renames that replace nothing" if self._weak else ""
 
     @contextmanager
@@ -102,7 +102,7 @@ class LocalFiles:
                 aside.unlink(missing_ok=True)
 
     def _place(self, aside: str, path: str, over: Expected, url: str) -> tuple[Facts, os.stat_result | None]:
-        """Give a file its name in place of just `over`, which is aside then; return what it is, and what that was."""
+        """Put a file in place of just `over`, which is aside then; return what it is, and what that was."""
         descriptor = os.open(aside, os.O_PATH)  # by its name it may be somebody else's as soon as it is there
         try:
             before = self._swap(aside, path, over, url, os.fstat(descriptor))

@@ -22,7 +22,7 @@ STUB_BYTES = {False: 0, True: 15}
 
 
 def note_place(directory: Path, url: str) -> None:
-    """Have files of a directory looked for below a URL too."""
+    """Make files of a directory be looked for below a URL too."""
     if noted_place(directory) != url:
         write_whole(directory / MOVED_TO, url)
 

@@ -123,7 +123,7 @@ class Consumers:
         last: Collection[str] = (),
         first: Collection[str] = (),
     ) -> None:
-        """Say that a consumer is past a step, on some nodes side by side.
+        """Commit that a consumer is past a step, on some nodes side by side.
 
         Parameters
         ----------
@@ -221,7 +221,7 @@ class Consumers:
         return {node: tuple(own.step for own in steps if own.step > after) for node, steps in shown.items()}
 
     def give_up(self) -> None:
-        """Have the nodes end the stream, since ranks that have not opened it never will.
+        """Make the nodes end the stream, since ranks that have not opened it never will.
 
         Raises
         ------
@@ -232,7 +232,7 @@ class Consumers:
             client.request(GiveUpRequest(stream=self._stream), DoneReply)
 
     def drop(self, unaware: Collection[str], hear: Callable[[Sequence[str]], None]) -> None:
-        """Have the nodes forget the stream, which is folded and drained.
+        """Make the nodes forget the stream, which is folded and drained.
 
         Parameters
         ----------

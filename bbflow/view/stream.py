@@ -407,7 +407,7 @@ class StreamView:
         return found
 
     def forget(self, through: int) -> None:
-        """Let go of the steps up to `through`, which are done with."""
+        """Release the steps up to `through`, which are done with."""
         self._known_whole = {number for number in self._known_whole if number > through}
         self._known_room = {number: room for number, room in self._known_room.items() if number > through}
         for view in self._nodes.values():
@@ -416,7 +416,7 @@ class StreamView:
 
 
 def told_refusal(why: str) -> str:
-    """Say what a stream lacks that the engine has refused."""
+    """Return what a stream lacks that the engine has refused."""
     return f"the program was refused a part of it ({why})"
 
 

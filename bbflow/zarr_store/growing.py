@@ -264,7 +264,7 @@ class GrowingZarr:
             self._chunks = {}
 
     def _keep(self, name: str, node: Node) -> None:
-        """Let an array or group be so from the next `commit` on."""
+        """Set what an array or group is from the next `commit` on."""
         if name not in self._nodes:
             (self._root / name).mkdir(parents=True, exist_ok=True)
         self._nodes[name], self._texts[name] = node, _text_of(node)

@@ -13,7 +13,7 @@ RESIDENCY = "_bbflow_residency"
 
 
 def mark_residency(file: File, residency: str) -> None:
-    """Say of a File that it lies on the burst buffer only, under this name."""
+    """Mark a File as being on the burst buffer only, under this name."""
     setattr(file, RESIDENCY, residency)
 
 

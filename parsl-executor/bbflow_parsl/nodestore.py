@@ -93,7 +93,7 @@ class NodeFiles:
             yield
 
     def resize(self, name: str, size_bytes: int) -> None:
-        """Say how much room an entry takes after all; what nobody holds goes if there is too little for all."""
+        """Correct how much room an entry takes; what nobody holds goes if there is too little for all."""
         with locked(self._directory / "room"):
             self._write_room(name, size_bytes)
             victims = self._victims({}, 0)

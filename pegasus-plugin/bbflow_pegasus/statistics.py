@@ -74,7 +74,7 @@ def _url(place: TransferPlace) -> str:
 
 
 def generate_checksums(requests: Sequence[Request], environment: Mapping[str, str]) -> None:
-    """Have pegasus-integrity compute the checksums that Pegasus wants of staged files.
+    """Make pegasus-integrity compute the checksums that Pegasus wants of staged files.
 
     Raises
     ------

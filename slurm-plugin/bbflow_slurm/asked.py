@@ -154,7 +154,7 @@ def _check_room(size_bytes: int, capacity_bytes: int) -> None:
 
 
 def _places(wishes: tuple[StageIn, ...], sources: Sources) -> Iterator[tuple[str, tuple[str, int | None]]]:
-    """Say under which name, below the job's directory, each file is to lie; two can't have one."""
+    """Return the name of each file below the job's directory; no two have the same."""
     seen: dict[str, str] = {}
     for wish in wishes:
         for name, file in _named(wish, expand(wish.source, sources)):

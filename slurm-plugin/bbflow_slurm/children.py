@@ -61,7 +61,7 @@ def ask(
     group: ControlGroup | None = None,
     is_over: Callable[[], bool] = lambda: False,
 ) -> tuple[bool, str]:
-    """Have something done as a job's user.
+    """Do something as a job's user.
 
     Parameters
     ----------

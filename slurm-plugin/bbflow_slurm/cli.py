@@ -97,12 +97,12 @@ def _space(options: argparse.Namespace) -> "JobSpace":
 
 
 def _pools(options: argparse.Namespace) -> None:
-    """Tell what there is to give away."""
+    """Report what there is to give away."""
     print(json.dumps(_site(options).pools))
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Say what is wrong with a job script, when it is submitted."""
+    """Report what is wrong with a job script, when it is submitted."""
     from bbflow.host.held import open_regular
     from bbflow_slurm.jobs import MOST_SCRIPT_BYTES, check_script
     from bbflow_slurm.user import Owner
@@ -151,7 +151,7 @@ def _hosts_begin(options: argparse.Namespace) -> None:
 
 
 def _hosts_end(options: argparse.Namespace) -> None:
-    """Say that the job has ended, and wait for its analysis."""
+    """Announce that the job has ended, and wait for its analysis."""
     from bbflow_slurm.launching import end_everywhere
 
     end_everywhere(_site(options), options.job)

@@ -265,7 +265,7 @@ class JobSpace:
 
 
 def check_script(script: int, owner: Owner | None, pool: Pool | None = None) -> bool:
-    """Say what is wrong with an open job script; return whether its job has a stream.
+    """Report what is wrong with an open job script; return whether its job has a stream.
 
     Parameters
     ----------

@@ -103,7 +103,7 @@ def begin_everywhere(site: Site, job: str) -> None:
 
 
 def end_everywhere(site: Site, job: str) -> None:
-    """Say that a job has ended, and wait for its analysis, wherever it runs, as long as the site lets it take."""
+    """Announce that a job has ended, and wait for its analysis, wherever it runs, as long as the site allows."""
     space = JobSpace(site, job)
     noted = space.noted
     if noted is None or not noted.stream:

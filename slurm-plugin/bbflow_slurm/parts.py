@@ -21,7 +21,7 @@ def begin(facts: Facts) -> bool:
 
 
 def end(facts: Facts) -> bool:
-    """Say that the job has ended, and wait until nothing runs on this host any more."""
+    """Announce that the job has ended, and wait until nothing runs on this host any more."""
     stream = _stream(facts)
     if not stream.is_wanted:
         return False
@@ -38,7 +38,7 @@ def fail(facts: Facts) -> None:
 
 
 def await_done(facts: Facts) -> bool:
-    """Say that the job has ended, and wait for its analysis, wherever it runs."""
+    """Announce that the job has ended, and wait for its analysis, wherever it runs."""
     stream = _stream(facts)
     if not stream.is_wanted:
         return False

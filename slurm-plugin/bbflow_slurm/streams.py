@@ -80,13 +80,13 @@ class JobStream:
             write_whole(self.folder / "failed", f"{reason}\n".encode())
 
     def end(self) -> None:
-        """Say that the job has ended."""
+        """Announce that the job has ended."""
         with suppress(FileNotFoundError):
             (self.folder / "over").touch()
 
     @contextmanager
     def alive(self) -> Iterator[None]:
-        """Say that the first host lives, for as long as a ``with`` lasts; then the analysis has ended."""
+        """Announce that the first host lives, for as long as a ``with`` lasts; then the analysis has ended."""
         ending = threading.Event()
 
         def say() -> None:

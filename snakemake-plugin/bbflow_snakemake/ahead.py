@@ -58,7 +58,7 @@ class Ahead:
         atexit.register(self.close)
 
     def announce(self, sizes: Mapping[str, int]) -> str:
-        """Have the inputs of the next job fetched, all together; return the job's key.
+        """Order the inputs of the next job, all together; return the job's key.
 
         Parameters
         ----------
@@ -86,7 +86,7 @@ class Ahead:
         return url in self._coming
 
     def final(self, key: str) -> None:
-        """Say that a job will not run again: its inputs may go."""
+        """Take in that a job will not run again: its inputs may go."""
         self._futures.pop(key, None)
         for url in [url for url, coming in self._coming.items() if coming.pop(key, None) and not coming]:
             del self._coming[url]

@@ -100,7 +100,7 @@ class Scheduler(SchedulerBase):
         return workflow.local_exec or "STORAGE_LOCAL_COPIES" in shared
 
     def _announce(self, jobs: Iterable[Any], slots: int) -> list[_Coming]:
-        """Have the inputs fetched that aren't there yet."""
+        """Order the inputs that aren't there yet."""
         new = []
         for job in jobs:
             if job in self._coming:

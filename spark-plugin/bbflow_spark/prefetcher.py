@@ -76,7 +76,7 @@ class Prefetcher:
             stager.close()
 
     def resize(self, capacity_bytes: int) -> None:
-        """Have another room for the inputs: shuffles share it."""
+        """Change the room for the inputs: shuffles share it."""
         with self._changed:
             self._room_bytes = capacity_bytes
             if self._stager is not None:

@@ -83,7 +83,7 @@ class _Server(socketserver.ThreadingTCPServer):
             peer.close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: whoever has gone has gone."""
+        """Ignore it: whoever has gone has gone."""
 
 
 class _Peer(socketserver.StreamRequestHandler):

@@ -23,7 +23,7 @@ def default_place() -> Path:
 
 @contextmanager
 def spilling(disk: Path, shuffle: Path) -> Iterator[None]:
-    """Have a directory on the disk for as long as the block lasts.
+    """Provide a directory on the disk for as long as the block lasts.
 
     Parameters
     ----------

@@ -95,7 +95,7 @@ def _adios2_directory() -> Path:
 
 
 def _fresh(build_directory: Path, mpicxx: Path) -> list[str]:
-    """Tell CMake to forget an earlier build if that used another environment's MPI."""
+    """Make CMake forget an earlier build if that used another environment's MPI."""
     cache = build_directory / "CMakeCache.txt"
     stale = cache.exists() and f"MPI_CXX_COMPILER:FILEPATH={mpicxx}\n" not in cache.read_text()
     return ["--fresh"] if stale else []

@@ -98,7 +98,7 @@ def _input(replicas: ReplicaCatalog, path: Path, place: Place | None) -> File:
 
 
 def _tell_sizes(workflow: Workflow, tiles: Sequence[Path], region: Path) -> None:
-    """Say the most that each file can take that a job makes: a burst buffer keeps that much room for it."""
+    """Declare the most that each file of a job can take: a burst buffer keeps that much room for it."""
     tile = max(math.prod(side + _MARGIN for side in _shape(path)) for path in tiles)
     mosaic = math.prod(_shape(region))
     for job in workflow.jobs.values():

@@ -12,7 +12,7 @@ Step = TypeVar("Step", bound=Callable[..., Any])
 
 
 def noted(step: Step) -> Step:
-    """Let a step take ``events``, the directory of the events, beside what it takes by itself."""
+    """Add ``events``, the directory of the events, to what a step takes by itself."""
     form = signature(step)
 
     @functools.wraps(step)

@@ -60,7 +60,7 @@ def reproject(tool: str, inputs: Sequence[PathLike], outputs: Sequence[PathLike]
 
 @noted
 def overlaps(names: Sequence[str], inputs: Sequence[PathLike], outputs: Sequence[PathLike]) -> list[tuple[int, int]]:
-    """Tell which images see the same sky, by their headers.
+    """Find which images see the same sky, by their headers.
 
     Parameters
     ----------

@@ -80,7 +80,7 @@ class FilesClient(Masters):
     """The files of a contact file."""
 
     def stat(self, path: str, wait_s: float = 0.0) -> DirectoryEntry:
-        """Tell what a path leads to; symbolic links are not followed.
+        """Return what a path leads to; symbolic links are not followed.
 
         Parameters
         ----------
@@ -203,7 +203,7 @@ class FilesClient(Masters):
         session.call(RmdirRequest(parent=session.root, name=below), FileReply)
 
     def rename(self, path: str, to: str, flags: str = "") -> None:
-        """Give something another path, in place of what has it, all at once.
+        """Move something to another path, in place of what has it, atomically.
 
         Raises
         ------

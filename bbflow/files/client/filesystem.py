@@ -62,7 +62,7 @@ class BurstBufferFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return f"bb://{name.lstrip('/')}"
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
-        """Tell about a path."""
+        """Return what fsspec wants to know of a path."""
         return _told(self._client.stat(self._strip_protocol(path)))
 
     def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:

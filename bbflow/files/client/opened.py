@@ -111,7 +111,7 @@ class OpenFile:
             at += length
 
     def _reopen(self, missing: FileNotFoundError) -> None:
-        """Have the same version again, from the shared storage, once its node has lost it."""
+        """Reopen the same version from the shared storage, once its node has lost it."""
         if self.writes:
             raise OSError(errno.EIO, f"{self.path}: a piece is gone while it is open for writing ({missing})")
         told = self._session.call(OpenFileRequest(ino=self.ino, wait_s=0), OpenFileReply)
@@ -223,7 +223,7 @@ class OpenFile:
         self._session.on_node(name, lambda node: node.call(CutRequest(key=key, bytes=size), FileReply))
 
     def _charge(self, index: int, version: int, size: int) -> None:
-        """Have room for a piece of this many bytes on each of its nodes."""
+        """Take room for a piece of this many bytes on each of its nodes."""
         need = self._need(index, version, size)
         more = need - self._charged.get(index, 0)
         if more <= 0:
@@ -313,7 +313,7 @@ class OpenFile:
         self._committed, self._charged, self._dirty = dict(self._pieces), {}, False
 
     def _give_unspent_back(self, pieces: Pieces) -> None:
-        """Have the room again that was taken for more than what was committed in the end."""
+        """Return the room that was taken beyond what was committed in the end."""
         for index, charged in self._charged.items():
             version, count = pieces[index] if index < len(pieces) else (0, 0)
             unspent = charged - self._need(index, version, count)

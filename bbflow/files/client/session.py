@@ -234,7 +234,7 @@ class ClientSession:
             self._nodes_callers.setdefault(name, []).append(caller)
 
     def take_room(self, node: str, size: int, wish: int) -> None:
-        """Have room for some bytes on an IOnode, and ask for more at once if there isn't.
+        """Take room for some bytes on an IOnode, and ask for more at once if there isn't any.
 
         Parameters
         ----------
@@ -256,7 +256,7 @@ class ClientSession:
             self.room[node] -= size
 
     def return_room(self, node: str, size: int) -> None:
-        """Have bytes back that were not written after all."""
+        """Take back room for bytes that were not written after all."""
         with self._lock:
             self.room[node] = self.room.get(node, 0) + size
 

@@ -63,7 +63,7 @@ class Conversation:
             raise
 
     def _hurry(self) -> None:
-        """Let the next call wait for no longer than the peer has for its proof: it may send byte by byte."""
+        """Limit the next call's wait to what the peer has left for its proof: it may send byte by byte."""
         left_s = self._deadline_s - time.monotonic()
         if left_s <= 0:
             raise TimeoutError

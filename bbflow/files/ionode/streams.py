@@ -59,7 +59,7 @@ class StreamStore:
                     yield Listed(f"{url}/{name}", name, facts.size_bytes, facts.version)
 
     def facts(self, url: str) -> Facts:
-        """Tell about a key, as it was when its stream was last listed."""
+        """Return what is known of a key, as it was when its stream was last listed."""
         stream, key = self._split(url)
         found = dict(_facts(self._last(stream))).get(key)
         if found is None:
@@ -98,7 +98,7 @@ class StreamStore:
         raise _read_only(url)
 
     def weakness(self, url: str) -> str:
-        """Say nothing: nothing is written here."""
+        """Return nothing: nothing is written here."""
         return ""
 
     def _split(self, url: str) -> tuple[str, str]:

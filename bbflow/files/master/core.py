@@ -72,7 +72,7 @@ class Call(Generic[R_co]):
         self.records, self.changes = [], Changes()
 
     def wait(self, event: Event, error: OSError, timeout_s: float, now_s: float) -> NoReturn:
-        """Have the request tried again when something has happened.
+        """Retry the request when something has happened.
 
         Raises
         ------
@@ -234,7 +234,7 @@ class Core:
     # Commands to IOnodes.
 
     def command(self, node: str, command: Command, then: Then, task: int = 0) -> int:
-        """Have an IOnode do something; return the task's number.
+        """Order an IOnode to do something; return the task's number.
 
         Parameters
         ----------

@@ -42,7 +42,7 @@ class Failures(dict[str, Failure]):
         return failure is not None and failure.again_s > self._clock()
 
     def try_again(self) -> None:
-        """Have all tried again at once."""
+        """Retry all at once."""
         for failure in self.values():
             failure.again_s = min(failure.again_s, self._clock())
 

@@ -50,7 +50,7 @@ class Filling:
         self._held.discard(ino)
 
     def begin(self, call: AnyCall, inode: Inode) -> bool:
-        """Have a file's bytes in memory, or on their way; return whether they are still on it.
+        """Bring a file's bytes into memory, or on their way; return whether they are still on it.
 
         Raises
         ------

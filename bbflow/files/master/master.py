@@ -125,7 +125,7 @@ class Master:
         return self._overview.is_over
 
     def graft(self, masters: Mapping[str, int]) -> None:
-        """Have a directory for each subtree below this one that another master serves.
+        """Make a directory for each subtree below this one that another master serves.
 
         Parameters
         ----------

@@ -273,7 +273,7 @@ class Naming:
             core.check_free(path)
 
     def _look_below(self, call: AnyCall, old: Place, new: Place) -> None:
-        """Have all objects known that lie below directories which get another name, or are replaced."""
+        """Look up all objects below directories that are renamed or replaced."""
         for directory, name in (old, new):
             inode = self._core.image.child(directory.ino, name)
             if inode is not None and inode.kind == DIRECTORY:

@@ -95,7 +95,7 @@ class Replicas:
         return inode.ino in self.thin or inode.replicas < self._core.options.replicas
 
     def _widen(self, inode: Inode) -> None:
-        """Give a file, of which each node of its ring has all pieces, further nodes."""
+        """Add nodes to a file of which each node of its ring has all pieces."""
         if inode.replicas < len(inode.ring) or self._core.image.writer(inode.ino) is not None:
             return
         up = sorted(node.name for node in self._core.nodes.values() if node.peer is not None)
@@ -120,7 +120,7 @@ class Replicas:
         return is_whole
 
     def _fetch(self, inode: Inode, index: int, key: str, node: Node, size: int) -> bool:
-        """Have a node get a copy of a piece; return whether it can now."""
+        """Order a node to fetch a copy of a piece; return whether it can now."""
         source = self._elsewhere(inode, index, node.name)
         if source is None or node.peer is None or node.free_bytes < pages(size):
             return False
@@ -170,7 +170,7 @@ class Replicas:
         )
 
     def _replace(self, inode: Inode, name: str) -> None:
-        """Give others what a lost node had of a file, if they have room for it; its writer knows the old ring."""
+        """Move to other nodes what a lost one had of a file, if they have room; its writer knows the old ring."""
         up = [node for node in self._core.nodes.values() if node.peer is not None]
         best = sorted(up, key=lambda node: (node.name in inode.ring, -node.free_bytes))
         rings = rings_without(inode.ring, inode.replicas, name, [node.name for node in best])

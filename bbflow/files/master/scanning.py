@@ -35,7 +35,7 @@ class Scanning:
         """What clients must forget after a directory was looked at."""
 
     def look(self, call: AnyCall, directory: Inode, *, below: bool = False, again: bool = False) -> None:
-        """Have a directory looked at in the shared storage before the request goes on.
+        """Order a look at a directory in the shared storage before the request continues.
 
         Parameters
         ----------

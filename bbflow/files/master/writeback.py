@@ -350,7 +350,7 @@ class WriteBack:
         return inode.ino in self._core.image.dirty and self._core.image.path(inode) == path
 
     def _look_anew(self, path: str) -> None:
-        """Have the directory of an object looked at when it is used next."""
+        """Schedule a look at an object's directory for its next use."""
         above = self._nearest(path.rpartition("/")[0]) if "/" in path else self._core.image.root
         if above.kind == DIRECTORY:
             self.changes.add(directories=(above.ino,))

@@ -48,7 +48,7 @@ class Functions(Family):
 
     @property
     def name(self) -> str:
-        """Tell which functions with which parameters."""
+        """Name which functions with which parameters."""
         said = ",".join(f"{name}={value!r}" for name, value in self.parameters)
         return f"{self.origin}({said})"
 

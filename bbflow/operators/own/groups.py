@@ -61,7 +61,7 @@ class Grouped(Family):
 
     @property
     def name(self) -> str:
-        """Tell whose groups, and of which length."""
+        """Name whose groups, and of which length."""
         return f"{self.inner.name}.group{self.length}"
 
     def fields(self, dtype: DType) -> tuple[StateField, ...]:

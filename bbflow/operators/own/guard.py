@@ -55,7 +55,7 @@ def error_of(operator: Operator, errors: Mapping[str, str]) -> str | None:
 
 
 def fails(error: BaseException) -> str:
-    """Tell in one line what went wrong, and where in the user's file."""
+    """Describe in one line what went wrong, and where in the user's file."""
     if isinstance(error, OperatorError):
         return one_line(str(error))
     last = traceback.extract_tb(error.__traceback__)[-1:]
@@ -82,7 +82,7 @@ class Guarded(Family):
 
     @property
     def name(self) -> str:
-        """Tell whose it is: no other family has the name."""
+        """Name whose it is: no other family has the name."""
         return f"own.{self.origin}.{self.inner.name}"
 
     def fields(self, dtype: DType) -> tuple[StateField, ...]:

@@ -33,7 +33,7 @@ class Origin:
         return f"{self.module}:{self.attribute}"
 
     def make_importable(self) -> None:
-        """Have this process find the module where it was found first."""
+        """Make this process find the module where it was found first."""
         if self.directory:
             look_in(self.directory)
 
@@ -116,7 +116,7 @@ def check_may_name(text: str) -> None:
 
 
 def look_in(directory: str) -> None:
-    """Have this process look for modules in a directory too, after all others."""
+    """Make this process look for modules in a directory too, after all others."""
     if directory not in sys.path:
         sys.path.append(directory)
 

@@ -39,7 +39,7 @@ NEAR_POLE = 88.0
 
 
 def kind_of(name: str, attributes: Mapping[str, Any]) -> str | None:
-    """Tell latitude, longitude and levels by CF attributes (CF conventions, chapter 4), else by name."""
+    """Recognise latitude, longitude and levels by CF attributes (CF conventions, chapter 4), else by name."""
     units = next((known for known in UNITS if known.lower() == str(attributes.get("units", "")).lower()), "")
     standard = str(attributes.get("standard_name", "")).lower()
     if units in UNITS or standard in STANDARD_NAMES:
@@ -50,7 +50,7 @@ def kind_of(name: str, attributes: Mapping[str, Any]) -> str | None:
 
 
 def common_kind(name: str) -> str | None:
-    """Tell the kind of coordinate that a common name stands for."""
+    """Return the kind of coordinate that a common name stands for."""
     return next((kind for kind, names in NAMES.items() if name.lower() in names), None)
 
 
@@ -76,7 +76,7 @@ class Grid:
     """The dimension that has all cells of HEALPix; empty if there is none."""
 
     def kind(self, axis: int) -> str | None:
-        """Tell whether a dimension is latitude, longitude or levels."""
+        """Return whether a dimension is latitude, longitude or levels."""
         return kind_of(self.dims[axis], self.attributes.get(self.dims[axis], {}))
 
     def axis(self, name: str) -> int:

@@ -185,7 +185,7 @@ class Links:
 
     @contextmanager
     def _task(self, blocks: Sequence[Array], offsets: Array, fill: Array | None) -> Iterator[tuple[Any, Any, Any]]:
-        """Give what the library takes, as long as its memory is there."""
+        """Provide what the library takes, as long as its memory is there."""
         if blocks[0].dtype not in TYPES:
             blocks = [np.asarray(block, "f8") for block in blocks]
             fill = None if fill is None else np.asarray(fill, "f8")

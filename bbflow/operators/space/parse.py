@@ -96,7 +96,7 @@ def _parse(item: Any) -> tuple[Move, ...]:
 
 
 def _hint(key: str) -> str:
-    """Say what is meant by a key that a space hasn't."""
+    """Suggest what is meant by a key that a space doesn't have."""
     if key in NAMES:
         return f"it is a name: write space: {NAMES[key].example}, or an item of a list"
     if key in REMAP_KEYS:

@@ -225,7 +225,7 @@ def _target_grid(grid: Grid, axes: tuple[int, ...], target: Described, mesh: Mes
 
 
 def _with_target(target: Described, mesh: Mesh, variables: Variables) -> Variables:
-    """Let masks and weights after the remap be of the target's coordinates and areas, also where results lack them."""
+    """Provide the target's coordinates and areas to masks and weights after the remap, even if results lack them."""
     area = None if mesh.area is None else mesh.area * EARTH_RADIUS_M**2
     unwritten = {"lat": mesh.lat, "lon": mesh.lon, AREA: area}
     own = {name: values.reshape(mesh.shape) for name, values in unwritten.items() if values is not None}

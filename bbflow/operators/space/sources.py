@@ -71,7 +71,7 @@ def target_mesh(move: Remap) -> Mesh:
 
 @lru_cache(maxsize=4)
 def _named(weights: Weights, target: Mesh) -> Weights:
-    """Let the target be a grid that the file may not know by its name, such as HEALPix, if the cells are the same."""
+    """Take as target a grid that the file may not know by its name, such as HEALPix, if the cells are the same."""
     assert weights.target is not None
     if weights.target.size != target.size:
         raise ConfigError(f"{weights.name} has {weights.target.size} points in its target, {target.size} are asked for")
@@ -119,7 +119,7 @@ def _is_equal(one: Any, other: Any) -> bool:
 
 @lru_cache(maxsize=4)
 def _completed(weights: Weights, columns: int, target: Mesh) -> Weights:
-    """Let weights be for grids of which their file says nothing, not even the sizes."""
+    """Complete weights with grids of which their file says nothing, not even the sizes."""
     for what, has, size in (
         ("the variable's grid", len(weights.starts) - 1, columns),
         ("the target", len(weights.cover), target.size),

@@ -350,7 +350,7 @@ def _group(ufunc: Any, values: Array, strip: Strip, axis: int) -> Array:
 
 
 def _spread_out(values: Array, strips: Sequence[Strip]) -> Array:
-    """Give each place what its target has, the reverse of `_contract`; axes that are reduced to nothing broadcast."""
+    """Spread to each place what its target has, the reverse of `_contract`; axes reduced to nothing broadcast."""
     for axis, strip in enumerate(strips):
         if strip.factor > 1:
             starts = strip.groups()[0]

@@ -61,7 +61,7 @@ class Weights:
 
     @property
     def digest(self) -> str:
-        """Tell them from others."""
+        """Return what tells them from others."""
         found = blake2b(digest_size=16)
         for item in self._arrays:
             found.update(np.ascontiguousarray(item).view("u1").data)

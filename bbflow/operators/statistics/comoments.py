@@ -104,7 +104,7 @@ class CoMoments(Family):
 
 
 def _both_valid(steps: Steps, other: Steps | None) -> Array | None:
-    """Say which pairs are valid; None if all are, the common case, in which nothing need be masked."""
+    """Return which pairs are valid; None if all are, the common case, in which nothing need be masked."""
     valid = steps.valid() if other is None else steps.valid() & other.valid()
     return None if valid.all() else valid
 

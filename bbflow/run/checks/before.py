@@ -86,7 +86,7 @@ def check_run(config: Config, contact: Path | None, scheduler: str | None) -> li
 
 
 def tell_before(config: Config, command: Sequence[str], contact: Path | None, scheduler: str | None) -> None:
-    """Say in the first lines of a run what is wrong, or worth to know; what it needs by itself must be there.
+    """Print in the first lines of a run what is wrong or worth knowing; what it needs by itself must be there.
 
     Raises
     ------

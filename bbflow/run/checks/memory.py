@@ -45,7 +45,7 @@ def check_memory(config: Config) -> list[Finding]:
 
 
 def check_nodes(statuses: Mapping[str, StatusReply]) -> list[Finding]:
-    """Say what the nodes that are there hold, by their names."""
+    """Report what the nodes that are there hold, by their names."""
     pools = ", ".join(
         f"{name} {format_bytes(status.free)} of {format_bytes(status.capacity)} free"
         for name, status in statuses.items()
@@ -54,7 +54,7 @@ def check_nodes(statuses: Mapping[str, StatusReply]) -> list[Finding]:
 
 
 def per_point(config: Config) -> list[Finding]:
-    """Say what the states take for each point of a field, and how that compares with the field itself."""
+    """Report what the states take for each point of a field, and how that compares with the field itself."""
     each = {item.name: bytes_per_point(item) * config.workers.count for item in config.diagnostics.values()}
     largest = sorted(each.items(), key=lambda item: -item[1])[:3]
     told = ", ".join(f"{name} {format_bytes(size)}" for name, size in largest)
@@ -63,7 +63,7 @@ def per_point(config: Config) -> list[Finding]:
 
 
 def check_windows(config: Config) -> list[Finding]:
-    """Say what a million points cost by their states and results; it tries how long a page of memory takes."""
+    """Report what a million points cost by their states and results; measures how long a page of memory takes."""
     if not config.diagnostics:
         return []
     points = 10**6
@@ -122,7 +122,7 @@ def _page_s(directory: Path) -> float | None:
 
 
 def check_weights(config: Config) -> list[Finding]:
-    """Say what weights take that are in files; those that are made are known with the first step."""
+    """Report what weights in files take; those that are made are known with the first step."""
     remaps = (item.space.remap for item in config.diagnostics.values() if item.space is not None)
     files = ((move.file, move.method) for move in remaps if move is not None and move.file is not None)
     found: dict[Finding, None] = {}

@@ -16,7 +16,7 @@ GPU_DEVICES = "/dev/nvidiactl", "/dev/kfd"
 
 
 def check_transport(nodes: Sequence[NodeAddress]) -> list[Finding]:
-    """Say how ranks of this host would land on nodes, with ``Transport=auto``.
+    """Report how ranks of this host would land on nodes, with ``Transport=auto``.
 
     Parameters
     ----------

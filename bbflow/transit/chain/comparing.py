@@ -23,7 +23,7 @@ NAMES = {"operators": "operators' names", "windows": "windows' names"}
 
 
 def meaning_of(diagnostic: Diagnostic, dtype: DType) -> dict[str, str]:
-    """Tell what a diagnostic computes, part by part, in words that another process gives again.
+    """Describe what a diagnostic computes, part by part, in words that another process gives again.
 
     Parameters
     ----------

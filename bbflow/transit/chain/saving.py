@@ -236,7 +236,7 @@ def slots_to_save(diagnostic: Diagnostic, timeline: Timeline) -> list[StateSlot]
 def place_states(
     diagnostic: Diagnostic, dtype: str, shape: tuple[int, ...], slots: Sequence[StateSlot], begin: int
 ) -> tuple[dict[StateSlot, int], int]:
-    """Say where states lie from some byte on; gives the byte after them too."""
+    """Place states from some byte on; gives the byte after them too."""
     offsets = {}
     for slot in slots:
         offsets[slot] = begin
@@ -247,7 +247,7 @@ def place_states(
 
 
 def find_shared(states: Sequence[FieldStates]) -> list[Array]:
-    """Say of each of some shards whether it has points in common with others: those of operators that need no order."""
+    """Return whether each of some shards shares points with others: shards of operators that need no order."""
     regions = [region for alike in states for region in alike.regions]
     shared = np.zeros(len(regions), bool)
     shared[[number for pair in overlapping(regions) for number in pair]] = True
@@ -272,7 +272,7 @@ def coordinates_of(results: Path) -> list[tuple[SavedArray, Array]]:
 def place_coordinates(
     coordinates: Sequence[tuple[SavedArray, Array]], begin: int
 ) -> tuple[list[tuple[SavedArray, Array]], int]:
-    """Say where coordinates lie from some byte on; gives the byte after them too."""
+    """Place coordinates from some byte on; gives the byte after them too."""
     placed = []
     for item, values in coordinates:
         placed.append((msgspec.structs.replace(item, offset=begin), values))

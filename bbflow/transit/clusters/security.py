@@ -13,7 +13,7 @@ NO_HTTP = "bbflow.transit.clusters.no_http"
 
 
 def security_of(certificate: Path) -> "Security":
-    """Let those in, and trust those only, who have a certificate.
+    """Admit, and trust, only those who have a certificate.
 
     Parameters
     ----------

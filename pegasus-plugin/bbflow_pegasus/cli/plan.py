@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def with_staging_site(words: Sequence[str]) -> list[str]:
-    """Have jobs of all sites stage through the burst buffer, unless the words say something else."""
+    """Make jobs of all sites stage through the burst buffer, unless the words say otherwise."""
     if _value(words, "--staging-site") is not None:
         return list(words)
     conf = _conf(words)
@@ -75,7 +75,7 @@ def _conf(words: Sequence[str]) -> Path:
 
 
 def _explain(words: Sequence[str]) -> None:
-    """Say what is wrong of the burst buffer's site, of which Pegasus's own messages say nothing."""
+    """Explain what is wrong with the burst buffer's site, of which Pegasus's own messages say nothing."""
     files = Files.beside(_conf(words).absolute())
     for fault in site_faults(files) if files.sites.exists() else ():
         print(f"bbflow-pegasus: {fault}", file=sys.stderr)
@@ -90,7 +90,7 @@ def _value(words: Sequence[str], *names: str) -> str | None:
 
 
 def _plan_then_wave(planner: str, words: list[str], reason: str) -> int:
-    """Have Pegasus plan as it does, and return the waves to what comes of it."""
+    """Make Pegasus plan as it does, and return the waves to what comes of it."""
     if any(word in _SUBMITTING for word in words):
         raise ConfigError(f"{reason}, so waves are made after planning: plan without --submit, then pegasus-run")
     print(f"{reason}: the workflow gets its waves after planning", file=sys.stderr)

@@ -68,7 +68,7 @@ class Work:
 
 
 def sort_out(entries: Sequence[dict[str, Any]], conduct: Conduct, *, links: bool = False) -> Work:
-    """Tell what bbflow does from what goes to pegasus-transfer.
+    """Separate what bbflow does from what goes to pegasus-transfer.
 
     Parameters
     ----------

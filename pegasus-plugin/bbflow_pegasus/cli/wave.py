@@ -1,4 +1,4 @@
-"""Give a planned workflow its waves: inputs come to the burst buffer wave by wave, and never more than it holds.
+"""Divide a planned workflow into waves: inputs come to the burst buffer wave by wave, never more than it holds.
 
 SUBMIT_DIR is what pegasus-plan made and pegasus-run has not started yet. The same command again plans the waves anew;
 --undo puts back what Pegasus wrote. Limits are those of the plan's properties (pegasus.bbflow.capacity and others),

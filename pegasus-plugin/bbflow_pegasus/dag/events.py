@@ -12,7 +12,7 @@ _GATE = 'type="9" type_desc="chmod" clustered="0" max_retries="0" executable="/b
 
 
 def with_new_jobs(text: str, dag: Dag, origins: Mapping[str, str]) -> str:
-    """Tell of the nodes and edges that a DAG has now.
+    """Report the nodes and edges that a DAG has now.
 
     Parameters
     ----------

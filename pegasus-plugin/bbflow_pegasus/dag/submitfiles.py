@@ -31,7 +31,7 @@ def like(text: str, name: str, stem: str, new: str, new_stem: str) -> str:
 
 
 def with_checksums(text: str, instead: Mapping[str, Iterable[str]]) -> str:
-    """Give a job other files of checksums.
+    """Replace a job's files of checksums.
 
     Parameters
     ----------

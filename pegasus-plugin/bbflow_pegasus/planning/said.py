@@ -19,7 +19,7 @@ def write_waves(path: Path, layout: TransferLayout, limits: Limits) -> None:
 
 
 def summary(layout: TransferLayout, limits: Limits) -> list[str]:
-    """Say in a few lines what was planned."""
+    """Summarise in a few lines what was planned."""
     staged_bytes = sum(layout.sizes.get(file, 0) for bundle in layout.stage_ins for file in bundle.members)
     coming = sum(1 for wave in layout.waves if any(wave.staged))
     return [
