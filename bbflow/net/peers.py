@@ -18,6 +18,7 @@ from msgspec import Raw, Struct
 
 from bbflow.errors import DamagedError, ProtocolError
 from bbflow.host.dumps import keep_from_dumps
+from bbflow.host.dying import dying_process
 from bbflow.host.log import log
 from bbflow.net.handshake import TIMEOUT_S, HelloMessage, NodeHandshake, ProveMessage, WelcomeReply
 from bbflow.net.link import GoneError, Landed, Link, answer_handshake
@@ -92,6 +93,8 @@ class PeerServer(ABC):
         self._unproven: dict[int, float] = {}
         self._stuck: dict[int, tuple[int, float]] = {}
         """By peer: how much it has to read, and until when some of it."""
+        self._dying: dict[int, int] = {}
+        """Peers whose process has ended and isn't gone yet, by the descriptor that tells."""
         self._unread: set[int] = set()
         """Peers whose turn has ended before all was taken in that is here."""
         self._most_links = raise_open_files() - RESERVED_FILES
@@ -177,6 +180,8 @@ class PeerServer(ABC):
                 self.interrupted = self.orphaned = not os.read(key.fd, 64)
             elif key.data == "signal":
                 os.read(key.fd, 64)
+            elif key.data == "dying":
+                self._bury(key.fd)
             elif key.data == "listener":
                 self._accept(next(listener for listener in self._listeners if key.fileobj is listener))
             else:
@@ -342,7 +347,21 @@ class PeerServer(ABC):
         self._unproven.pop(peer, None)
         self._stuck.pop(peer, None)
         self._selector.unregister(link.socket)
+        dying = dying_process(link.socket) if by_itself else None
         link.socket.close()
+        if dying is None:
+            self._say_left(peer, by_itself=by_itself)
+        else:
+            self._dying[dying] = peer
+            self._selector.register(dying, selectors.EVENT_READ, "dying")
+
+    def _bury(self, dying: int) -> None:
+        """Take in that a peer's process is gone."""
+        self._selector.unregister(dying)
+        os.close(dying)
+        self._say_left(self._dying.pop(dying), by_itself=True)
+
+    def _say_left(self, peer: int, *, by_itself: bool) -> None:
         try:
             self._left(peer, by_itself=by_itself)
         except Exception as error:  # as above
@@ -356,7 +375,7 @@ class PeerServer(ABC):
             listener.close()
         self._selector.close()
         signal.set_wakeup_fd(-1)
-        for descriptor in self._wakeup:
+        for descriptor in (*self._wakeup, *self._dying):
             os.close(descriptor)
 
 
