@@ -260,8 +260,9 @@ bool NodeLink::OpenRoute(const std::string &node, const Value &reply)
     {
         if (told == nullptr || told->IsNil())
         {
-            throw FabricError("bbflow: BB node " + node +
-                              " has none of the providers of libfabric that this host has");
+            const Value *why = reply.Find("fabric_error");
+            throw FabricError("bbflow: BB node " + node + " takes nothing by libfabric" +
+                              (why ? ", and says: " + reply.StringAt("fabric_error") : ""));
         }
         m_Route = std::make_unique<FabricRoute>(*told, m_Channel->Descriptor(),
                                                 m_Parameters.FabricChecks);

@@ -161,7 +161,7 @@ class WriterConnections:
         self._writers[name] = writers
         self._take_up(name, rank)
         offer = self._offers.new_name() if asked.transport == "shm" else ""
-        gate = self._gates.open(asked.fabric) if self._gates and asked.fabric else None
+        gate, why_none = self._open_gate(asked.fabric)
         self._peers[peer] = WriterPeer(name, writers, rank, "fabric" if gate else asked.transport, offer, gate)
         return OpenReply(
             pool=str(self._store.directory / "pool"),
@@ -171,7 +171,17 @@ class WriterConnections:
             offer=offer,
             fabric=gate.way if gate else UNSET,
             keys=_keys_for(gate, progress.granted),
+            fabric_error=why_none or UNSET,
         )
+
+    def _open_gate(self, providers: Sequence[str]) -> tuple[FabricGate | None, str]:
+        """Return how a rank may write by libfabric; if it may not although it asks, why."""
+        if self._gates is None or not providers:
+            return None, ""
+        try:
+            return self._gates.open(providers), ""
+        except NodeError as error:
+            return None, str(error)
 
     def _take_up(self, stream: str, rank: int) -> None:
         """Forget an older connection of a rank that has come back, perhaps before its break was noticed."""

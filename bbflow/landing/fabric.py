@@ -76,25 +76,30 @@ class FabricGates:
         self._handle: int | None = None
         self._told = ""
 
-    def open(self, providers: Sequence[str]) -> FabricGate | None:
-        """Open a gate by the first provider that this host has; None if it has none of them.
+    def open(self, providers: Sequence[str]) -> FabricGate:
+        """Open a gate by the first provider that works on this host.
 
         Parameters
         ----------
         providers
             Those that the rank's host has, the best first.
+
+        Raises
+        ------
+        NodeError
+            If none does; it says why of each.
         """
         whys = []
         for provider in providers:
             try:
                 return self._open(provider)
             except NodeError as error:
-                whys.append(str(error))
+                whys.append(str(error).removeprefix("bbflow: "))
         why = "; ".join(whys)
-        if why and why != self._told:  # a rank that wants nothing else asks again and again
+        if why != self._told:  # a rank that wants nothing else asks again and again
             log(f"bbflow node: libfabric fails, for which a rank has asked: {why}")
             self._told = why
-        return None
+        raise NodeError(why)
 
     def _open(self, provider: str) -> FabricGate:
         library, why = _library(), ctypes.create_string_buffer(TEXT_BYTES)

@@ -37,6 +37,8 @@ class OpenReply(Struct, frozen=True, kw_only=True):
     """How the rank writes the pool by libfabric, if it may."""
     keys: bytes | UnsetType = UNSET
     """Then, base and key of each extent."""
+    fabric_error: str | UnsetType = UNSET
+    """Why it may not, if it has asked."""
 
 
 class RoomReply(Struct, frozen=True, kw_only=True):
