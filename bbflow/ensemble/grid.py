@@ -12,6 +12,7 @@ import numpy as np
 from bbflow.ensemble.members import date_parts
 from bbflow.errors import ConfigError, nearest
 from bbflow.host.atomic import write_whole
+from bbflow.net.decoders import json_decoder
 from bbflow.operators.steps import Array
 from bbflow.operators.windows.calendars import Clock
 from bbflow.zarr_store.growing import GrowingZarr
@@ -181,7 +182,8 @@ class CommonGrid(msgspec.Struct, frozen=True, kw_only=True):
     def load(cls, path: Path) -> "CommonGrid | None":
         """Read what was written; None if nothing was."""
         try:
-            return msgspec.json.decode(path.read_bytes(), type=cls)
+            found: CommonGrid = json_decoder(cls).decode(path.read_bytes())
+            return found
         except FileNotFoundError:
             return None
 

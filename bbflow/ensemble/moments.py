@@ -12,6 +12,7 @@ import msgspec
 
 from bbflow.errors import DamagedError, naming
 from bbflow.host.atomic import beside
+from bbflow.net.decoders import msgpack_decoder
 
 SUFFIX = ".moment"
 SPARE = ".spare"
@@ -255,7 +256,7 @@ def _read(path: Path) -> Moment:
             raise DamagedError(f"{path} is no moment of an ensemble: it is damaged")
         length = int.from_bytes(head[8:], "little")
         try:
-            ledger = msgspec.msgpack.decode(file.read(length), type=Ledger)
+            ledger: Ledger = msgpack_decoder(Ledger).decode(file.read(length))
         except msgspec.MsgspecError as error:
             raise DamagedError(f"{path}: its ledger is damaged ({error})") from None
         begin = 16 + length + -(16 + length) % ALIGNMENT_BYTES

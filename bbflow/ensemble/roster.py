@@ -12,6 +12,7 @@ import msgspec
 
 from bbflow.errors import ConfigError
 from bbflow.host.atomic import beside, write_whole
+from bbflow.net.decoders import json_decoder
 
 FOLDER = "roster"
 """Below the output."""
@@ -158,9 +159,9 @@ class MemberRoster:
         last = None
         if attempt is not None:
             path = self._folder / attempt[1]
-            last = msgspec.json.decode(self._read(attempt[1], path.stat()), type=MemberAttempt)
-        mark = msgspec.json.decode(kinds["mark"], type=Mark) if "mark" in kinds else None
-        verdict = msgspec.json.decode(kinds["verdict"], type=Verdict) if "verdict" in kinds else None
+            last = json_decoder(MemberAttempt).decode(self._read(attempt[1], path.stat()))
+        mark = json_decoder(Mark).decode(kinds["mark"]) if "mark" in kinds else None
+        verdict = json_decoder(Verdict).decode(kinds["verdict"]) if "verdict" in kinds else None
         return Member(name=name, attempt=last, mark=mark, verdict=verdict)
 
     def _read(self, name: str, found: os.stat_result) -> bytes:

@@ -14,6 +14,7 @@ from bbflow.ensemble.settings import EnsembleAnalysis
 from bbflow.errors import ConfigError
 from bbflow.host.atomic import write_whole
 from bbflow.host.locks import lock
+from bbflow.net.decoders import json_decoder
 
 
 class MemberStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +82,8 @@ def read_status(output: Path) -> EnsembleStatus:
         If there is none.
     """
     try:
-        return msgspec.json.decode((output / STATUS).read_bytes(), type=EnsembleStatus)
+        found: EnsembleStatus = json_decoder(EnsembleStatus).decode((output / STATUS).read_bytes())
+        return found
     except FileNotFoundError:
         raise ConfigError(f"there is no ensemble in {output}: start one with 'bbflow ensemble up'") from None
 

@@ -11,6 +11,7 @@ import google_crc32c
 import msgspec
 
 from bbflow.errors import DamagedError, ProtocolError
+from bbflow.net.decoders import msgpack_decoder
 
 LENGTH = struct.Struct("<I")
 _CRC = struct.Struct("<I")
@@ -97,7 +98,7 @@ def parser(kind: Any, what: str) -> Callable[[bytes], Any]:
     what
         What they are, for the error.
     """
-    decoder = msgspec.msgpack.Decoder(kind)
+    decoder = msgpack_decoder(kind)
 
     def parse(payload: bytes) -> Any:
         try:

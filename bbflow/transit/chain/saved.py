@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 
 from bbflow.errors import ConfigError, DamagedError
+from bbflow.net.decoders import msgpack_decoder
 from bbflow.operators.steps import Array
 from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.point_maps import PointMap
@@ -357,7 +358,8 @@ def _read(file: Any, path: Path) -> SavedState:
     header = file.read(header_bytes)
     if zlib.crc32(header) != header_check or _checksum(file, begin) != data_check:
         raise DamagedError(f"{path} is damaged: its checksum is wrong; take a copy, or go on from an earlier state")
-    return msgspec.msgpack.decode(header, type=Header).state(path, begin)
+    told: Header = msgpack_decoder(Header).decode(header)
+    return told.state(path, begin)
 
 
 def _check_length(path: Path, length: int, expected: int) -> None:

@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 
 from bbflow.errors import ConfigError, DamagedError
+from bbflow.net.decoders import msgpack_decoder
 
 VERSION = 2
 """Of all that is written so; what version 1 wrote didn't say any."""
@@ -57,7 +58,7 @@ def unpack(packed: bytes, kind: type[W], name: str) -> W:
         If they are something else.
     """
     try:
-        version = msgspec.msgpack.decode(packed, type=_Versioned).version
+        version = msgpack_decoder(_Versioned).decode(packed).version
     except msgspec.ValidationError:  # a list, as some of version 1 are
         version = 1
     except msgspec.DecodeError as error:
@@ -68,6 +69,7 @@ def unpack(packed: bytes, kind: type[W], name: str) -> W:
             "began the run, or begin anew in another output"
         )
     try:
-        return msgspec.msgpack.decode(packed, type=kind)
+        written: W = msgpack_decoder(kind).decode(packed)
+        return written
     except msgspec.ValidationError as error:
         raise DamagedError(f"{name} is damaged: {error}") from None
