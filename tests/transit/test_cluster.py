@@ -167,6 +167,8 @@ def test_many_tasks_that_are_submitted_at_once_get_what_those_before_have_come_t
         first = cluster.submit_all(divmod, [((number, 3), host) for number in range(20)], lambda: done.append(1))
         then = cluster.submit_all(max, [((other, each), host) for each, other in pairwise(first)], lambda: None)
         assert take(then) == [max(divmod(number, 3), divmod(number - 1, 3)) for number in range(1, 20)]
-        until(lambda: len(done) == 20)
+        until(lambda: done)
+        assert cluster.submit_all(divmod, [], lambda: done.append(2)) == []
+        assert done == [1, 2]  # once, when all had ended
         with pytest.raises(NodeError, match=r"no .*worker runs on elsewhere"):
             cluster.submit_all(divmod, [((1, 2), host), ((1, 2), "elsewhere")], lambda: None)

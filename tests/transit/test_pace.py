@@ -3,7 +3,7 @@
 import struct
 
 from bbflow.stream.records import BlockForm, Layout, Step
-from bbflow.transit.driver.pace import LONGEST_S, SHARE, Pace, ReadySteps
+from bbflow.transit.driver.pace import LONGEST_S, NODE_S, SHARE, Pace, ReadySteps
 from bbflow.view.stream import News, StreamView
 
 CAPACITY = 80
@@ -17,14 +17,21 @@ def begun(pace: Pace, ready: ReadySteps, now_s: float) -> bool:
 
 
 def test_the_first_step_waits_for_no_other_and_the_next_ones_do() -> None:
-    pace = Pace(CAPACITY)
+    pace = Pace(CAPACITY, 8)
     assert begun(pace, ReadySteps(0, 0, 1, full=False), 5.0)
     assert 0.0 < pace.wait_s(ReadySteps(1, 2, 2, full=False), 5.0) <= LONGEST_S + 1e-9
     assert begun(pace, ReadySteps(1, 9, 9, full=False), 5.0 + 1.5 * LONGEST_S)
 
 
+def test_batches_for_more_nodes_are_further_apart_so_that_none_costs_more_of_the_drivers_time():
+    pace = Pace(CAPACITY, 1_000)
+    assert begun(pace, ReadySteps(0, 0, 1, full=False), 5.0)
+    assert not begun(pace, ReadySteps(1, 8, 8, full=False), 5.0 + 999 * NODE_S)
+    assert begun(pace, ReadySteps(1, 9, 9, full=False), 5.0 + 1_001 * NODE_S)
+
+
 def test_steps_that_a_batch_left_over_have_waited_already() -> None:
-    pace = Pace(CAPACITY)
+    pace = Pace(CAPACITY, 8)
     assert begun(pace, ReadySteps(0, 7, 8, full=False), 5.0)
     assert begun(pace, ReadySteps(3, 8, 6, full=False), 5.0)
     assert not begun(pace, ReadySteps(9, 9, 1, full=False), 5.0)
@@ -32,7 +39,7 @@ def test_steps_that_a_batch_left_over_have_waited_already() -> None:
 
 def test_nothing_waits_while_room_is_scarce_or_when_no_other_step_can_come() -> None:
     for ready in (ReadySteps(1, 4, CAPACITY // SHARE, full=False), ReadySteps(1, 1, 1, full=True)):
-        pace = Pace(CAPACITY)
+        pace = Pace(CAPACITY, 8)
         assert begun(pace, ReadySteps(0, 0, 1, full=False), 5.0)
         assert begun(pace, ready, 5.0)
 

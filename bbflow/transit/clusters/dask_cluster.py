@@ -197,7 +197,9 @@ class DaskCluster:
                 if self._hosts.get(host, set()) & there:  # hosts are found anew now and then
                     missed_s.pop(host, None)
                 elif time.monotonic() - missed_s.setdefault(host, time.monotonic()) > WORKER_TIMEOUT_S:
-                    self.client.cancel([future for future, its_host in waiting.items() if its_host == host])
+                    on_it = [future for future, its_host in waiting.items() if its_host == host]
+                    self.client.cancel([future for future in on_it if not future.done()])
+                    on_it.clear()
             waiting.clear()  # or Dask would run what has ended once more, as long as this waits
 
     def submit(
@@ -216,12 +218,15 @@ class DaskCluster:
         with dask.config.set(UNWARNED), _failures():
             call = call_beside if beside else call_packed
             future = self.client.submit(call, packed, *awaited, key=key, workers=sorted(self._hosts[host]))
-        return self._watched(future, host, done)
+        self._watch_until([future], [host], done)
+        return DaskTask(future)
 
     def submit_all(
         self, function: Callable[..., Any], works: Sequence[Work], done: Callable[[], None], *, beside: bool = False
     ) -> list[DaskTask]:
         """Run a function with each of some arguments, as `Cluster.submit_all` does: the scheduler gets one graph."""
+        if not works:
+            done()
         if len(works) < 2:  # of one a graph takes longer
             return [self.submit(function, *arguments, host=host, done=done, beside=beside) for arguments, host in works]
         for host in {host for _, host in works}:
@@ -234,17 +239,26 @@ class DaskCluster:
                 graph.append(call(packed, *awaited, dask_key_name=(group, next(self._numbers))))
         with dask.config.set(UNWARNED), _failures():
             futures = self.client.compute(graph, optimize_graph=False)
-        return [self._watched(future, host, done) for future, (_, host) in zip(futures, works, strict=True)]
+        self._watch_until(futures, [host for _, host in works], done)
+        return [DaskTask(future) for future in futures]
 
-    def _watched(self, future: "Future[Any]", host: str, done: Callable[[], None]) -> DaskTask:
-        self._waiting[future] = host
+    def _watch_until(self, futures: "Sequence[Future[Any]]", hosts: Sequence[str], done: Callable[[], None]) -> None:
+        """Watch over the hosts of tasks until all have ended: Dask is asked about one at a time, the newest first.
 
-        def ended(future: "Future[Any]") -> None:
-            self._waiting.pop(future, None)
-            done()
+        Being told of each, in another thread, takes it a tenth of a task.
+        """
+        self._waiting.update(zip(futures, hosts, strict=True))
+        left = list(futures)
 
-        future.add_done_callback(ended)
-        return DaskTask(future)
+        def look(_: Any = None) -> None:
+            while left and left[-1].done():
+                self._waiting.pop(left.pop(), None)
+            if left:
+                left[-1].add_done_callback(look)
+            else:
+                done()
+
+        look()
 
     def _group_of(self, function: Callable[..., Any]) -> str:
         """Name the group of a function's tasks, which lives as long as one of them does.

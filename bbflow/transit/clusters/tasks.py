@@ -1,6 +1,5 @@
 """Batches of tasks that are in flight, and what is done when their workers die."""
 
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
@@ -75,24 +74,17 @@ class TaskBatch(Generic[B]):
         self._cluster, self._function, self._works, self._done = cluster, function, works, done
         self._deaths, self._beside = 0, beside
         self._guarded = guarded
-        self._pending = 0
-        self._counting = threading.Lock()
+        self._has_ended = False
         self.tasks = self._submit()
         """For each of the works what is to come of it."""
-        if not works:
-            done()
 
     def _submit(self) -> Sequence[SubmittedTask[Any]]:
-        self._pending = len(self._works)
-        return self._cluster.submit_all(self._function, self._works, self._count, beside=self._beside)
+        self._has_ended = False
+        return self._cluster.submit_all(self._function, self._works, self._end, beside=self._beside)
 
-    def _count(self) -> None:
-        """Tell of the last task that is done: to look at a thousand with each of them takes longer than they do."""
-        with self._counting:
-            self._pending -= 1
-            is_last = self._pending == 0
-        if is_last:
-            self._done()
+    def _end(self) -> None:
+        self._has_ended = True  # first: who is told of it looks
+        self._done()
 
     def results(self) -> list[Any] | None:
         """Return the results; None while a task runs.
@@ -104,7 +96,7 @@ class TaskBatch(Generic[B]):
         NodeError
             If that happens again and again.
         """
-        if self._pending > 0 or not all(task.done() for task in self.tasks):
+        if not (self._has_ended and all(task.done() for task in self.tasks)):
             return None
         try:
             return results_of(self.tasks)

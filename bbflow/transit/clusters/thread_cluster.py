@@ -90,7 +90,8 @@ class ThreadCluster:
         self, function: Callable[..., Any], works: Sequence[Work], done: Callable[[], None], *, beside: bool = False
     ) -> list[ThreadTask]:
         """Run a function with each of some arguments, as `Cluster.submit_all` does."""
-        return [self.submit(function, *arguments, host=host, done=done, beside=beside) for arguments, host in works]
+        ended = _after(len(works), done)
+        return [self.submit(function, *arguments, host=host, done=ended, beside=beside) for arguments, host in works]
 
     @staticmethod
     def _start(target: Callable[..., None], *arguments: Any) -> threading.Thread:
@@ -132,6 +133,23 @@ class ThreadCluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _after(count: int, done: Callable[[], None]) -> Callable[[], None]:
+    """Return what calls a function when it is called for so many times; now, if that is never."""
+    counting, left = threading.Lock(), count
+
+    def count_one() -> None:
+        nonlocal left
+        with counting:
+            left -= 1
+            is_last = left == 0
+        if is_last:
+            done()
+
+    if not count:
+        done()
+    return count_one
 
 
 def _run(work: ThreadWork) -> None:

@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -88,7 +89,7 @@ class FoldStage(PacedStage):
         self._plans: WeakKeyDictionary[FoldPlan, SubmittedTask[FoldPlan]] = WeakKeyDictionary()
         self._receipts: list[FoldReceipt] = []
         self._living: WeakKeyDictionary[FoldPlan, Mapping[str, int]] = WeakKeyDictionary()
-        """Plan to how many files had states when it was last seen to it that there are enough."""
+        """Plan to how many files had states at most when it was seen to it that there are enough."""
         self._making: list[SubmittedTask[None]] = []
         """What makes files."""
         self._ready = self.submit_ready(get_ready)
@@ -291,26 +292,26 @@ class FoldStage(PacedStage):
         self._taken = ()
 
     def _lane_works(self, batch: Batch, site: FoldSite, *, holds: bool) -> list[Work]:
-        found = []
+        found, needs = [], list[Work]()
         for (node, _), (work, plans) in self.folding.works(batch, site, holds=holds).items():
             host = self.run.nodes[node].host
             found.append(((work, *(self._resident(plan, host) for plan in plans)), host))
-            if plans[0].lane:
-                self._make_ready(plans[0], living_files(work.states), host)
+            if plans[0].lane and self._needs_more(plans[0], living := living_files(work.states), host):
+                needs.append(((plans[0].ready_work(living, 1 if self._runs_ahead else 0),), host))
+        self._making = [item for item in self._making if not item.done()]
+        self._making += self.run.cluster.submit_all(make_ready, needs, lambda: None, beside=True)
         return found
 
-    def _make_ready(self, plan: FoldPlan, living: Mapping[str, int], host: str) -> None:
-        """Order the files that a lane will need of the one worker process of a host, once it needs more than it has.
+    def _needs_more(self, plan: FoldPlan, living: Mapping[str, int], host: str) -> bool:
+        """Whether a lane will need more files of the one worker process of a host than were ordered before.
 
         Of several processes it isn't known which one will fold what: each makes what it needs when it does.
         """
         known = self._living.get(plan)
-        self._living[plan] = living
-        if known == living or self.run.cluster.processes(host) > 1:
-            return
-        work = plan.ready_work(living, 1 if self._runs_ahead else 0)
-        self._making = [item for item in self._making if not item.done()]
-        self._making.append(self.run.cluster.submit(make_ready, work, host=host, done=lambda: None, beside=True))
+        most = Counter(known)
+        most |= Counter(living)
+        self._living[plan] = most
+        return known != most and self.run.cluster.processes(host) == 1
 
     def _series_works(self, batch: Batch, receipts: Sequence[FoldReceipt], site: FoldSite) -> list[Work]:
         work, plans = self.folding.series_work(batch, receipts, site, holds=self._publication is not None)

@@ -88,7 +88,7 @@ class PacedStage:
     def __init__(self, run: Running) -> None:
         self.run = run
         """What holds for all."""
-        self._pace = Pace(run.capacity)
+        self._pace = Pace(run.capacity, len(run.nodes))
         self.wait_s = math.inf
         """After this long it may be time to begin a batch, whatever else happens (seconds)."""
 
