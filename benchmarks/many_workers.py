@@ -1,6 +1,7 @@
 """Dask with many workers: a real scheduler and real TCP; workers are many in a process, tasks do nothing."""
 
 import asyncio
+import os
 import socket
 import subprocess
 import sys
@@ -91,7 +92,8 @@ def _scheduler() -> Iterator[tuple[psutil.Process, str]]:
 @contextmanager
 def _process(*words: str) -> Iterator["subprocess.Popen[str]"]:
     command = [sys.executable, "-m", "benchmarks.many_workers", *words]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    quiet = os.environ | {"DASK_LOGGING__DISTRIBUTED": "critical"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=quiet) as process:
         try:
             yield process
         finally:
