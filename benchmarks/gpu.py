@@ -95,7 +95,8 @@ def missing() -> str | None:
 def measure() -> list[Row]:
     """Measure; ratios are to the pinned copies."""
     library = Path(adios2.__file__).with_name("libadios2_c.so")
-    with bbflow.start_nodes(capacity="2GiB") as buffer, tempfile.TemporaryDirectory() as folder:
+    most = max(blocks * size for blocks, size in CASES.values())
+    with bbflow.start_nodes(capacity=8 * most) as buffer, tempfile.TemporaryDirectory() as folder:
         (node,) = read_contact(buffer.contact)
         config = Path(folder, "adios2.xml")
         config.write_text(bbflow_adios2.engine_xml("field"))

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from bbflow.store.block_values import read_block
+from benchmarks import gpu
 from benchmarks.consumer import free_steps
 from testsupport.asking import ask_once
 from testsupport.fabrics import NEEDS_LIBFABRIC, PROVIDER
@@ -410,6 +411,19 @@ adios.call("end_step", engine)
     assert returncode == 1
     assert "CUDA can't copy 136 bytes from the GPU's memory (error 700)" in said
     assert watch(node)["steps"] == []
+
+
+def test_the_benchmark_of_gpus_goes_through_with_a_stand_in(runtime, monkeypatch, capfd):
+    """The first real GPU must not find its mistakes."""
+    monkeypatch.setattr(gpu, "CASES", {"4 blocks of 64 KiB": (4, 1 << 16), "2 MiB": (1, 2 << 20)})
+    monkeypatch.setattr(gpu, "STEPS", 5)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(runtime("cuda").parent))
+    rows = gpu.measure()
+    assert "stand-in of a GPU" not in capfd.readouterr().err
+    assert [row.name for row in rows[2::3]] == [
+        f"{case}: cuMemcpyDtoH into pinned memory (the ratio's 1)" for case in gpu.CASES
+    ]
+    assert all(row.value > 0 for row in rows)
 
 
 REAL = """

@@ -48,7 +48,7 @@ void *device_copy_of(const void *host, size_t bytes)
 {
     if (device == NULL)
         device = mmap(NULL, most, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    memcpy(shadow, host, bytes);
+    memmove(shadow, host, bytes);
     return device;
 }
 
@@ -587,6 +587,46 @@ int cuMemHostRegister_v2(void *memory, size_t bytes, unsigned flags)
     return lock(memory, bytes, flags);
 }
 int cuMemHostUnregister(void *memory) { return unlock(memory); }
+
+/* What programs call that bring no memory of their own. */
+int cuInit(unsigned flags) { return flags ? invalid_value : fine; }
+int cuDeviceGet(int *gpu, int number)
+{
+    *gpu = number;
+    return number ? invalid_value : fine;
+}
+int cuDeviceGetCount(int *count)
+{
+    *count = 1;
+    return fine;
+}
+int cuDevicePrimaryCtxRetain(void **context, int gpu)
+{
+    *context = &in_context;
+    return gpu ? invalid_value : fine;
+}
+int cuMemAlloc_v2(uintptr_t *address, size_t bytes)
+{
+    *address = (uintptr_t)device_copy_of(shadow, bytes);
+    return bytes <= most ? fine : invalid_value;
+}
+int cuMemAllocHost_v2(void **memory, size_t bytes)
+{
+    *memory = malloc(bytes);
+    return check("memory of no context");
+}
+int cuMemcpyHtoD_v2(uintptr_t target, const void *source, size_t bytes)
+{
+    finish(begun);
+    memcpy(shadow + (target - (uintptr_t)device), source, bytes);
+    return check("a copy in no context");
+}
+int cuMemcpyDtoH_v2(void *target, uintptr_t source, size_t bytes)
+{
+    finish(begun);
+    memcpy(target, shadow + (source - (uintptr_t)device), bytes);
+    return check("a copy in no context");
+}
 int cuMemHostGetDevicePointer_v2(void **there, void *memory, unsigned flags)
 {
     return see(there, memory, flags);
