@@ -42,6 +42,8 @@ SPACES = [
     ["vertmean", "fldmax"],
     ["zonsum", {"cumsum": "lat"}],
     ["zonpctl,30", "mermean"],
+    ["zonmean", "fldmean"],
+    ["mermax", "fldpctl,40"],
     [{"anomaly": ["lat", "lon"]}, {"box": {"lat": [-30, 60]}}, "fldstd"],
     {"box": {"lat": [-30, 60], "lon": [300, 75]}},
     {"box": {"lon": [300, 75]}, "min": ["lon"]},
@@ -70,6 +72,20 @@ NAMES = [
 
 def placed(space):
     return place_space(parse_space(space), DIMS, SHAPE, COORDINATES, FIELDS.__getitem__)
+
+
+@pytest.mark.parametrize(("first", "second", "same"), [
+    ("zonmean", "fldmean", "mermean"), ("mermax", "fldmin", "zonmin"), ("zonstd", "fldpctl,40", "merpctl,40"),
+])  # fmt: skip
+def test_what_is_reduced_over_one_of_latitude_and_longitude_can_be_over_both(first, second, same):
+    values = [np.random.default_rng(2).normal(280, 10, SHAPE).reshape(-1)]
+    found = []
+    for last in (second, same):
+        placement = placed([first, last])
+        local = placement.local((0, 0, 0), SHAPE)
+        found.append(placement.finish(placement.assemble(1, [(local, local.partial(Steps(values)))])))
+    assert found[0].shape == (1, 3)
+    np.testing.assert_array_equal(*found)
 
 
 def steps_of(values, fill):

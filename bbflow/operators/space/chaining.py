@@ -230,7 +230,7 @@ def made_of(move: Whole, grid: Grid) -> Made:
     ConfigError
         If a dimension isn't there, or is there twice.
     """
-    kinds = {name: common_kind(name) for name in move.dims}
+    kinds = {name: common_kind(name) for name in grid.there(move.dims)}
     cells = cells_of(grid) if {LAT, LON} <= {*kinds.values()} else None
     others = [name for name, kind in kinds.items() if cells is None or kind not in (LAT, LON)]
     axes = (*(() if cells is None else cells.axes), *(grid.axis(name) for name in others))

@@ -1,6 +1,6 @@
 """Grids: what a variable's dimensions are, which of their points a selection takes, and what the points weigh."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,9 +98,23 @@ class Grid:
             known = f"more than one dimension that could be {name!r}: {', '.join(self.dims[axis] for axis in found)}"
         raise ConfigError(f"the variable has {known}{self._hint(wanted)}")
 
+    def there(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return names of dimensions less latitude or longitude, if the one was reduced before: as of a zonal mean.
+
+        Of such a dimension its coordinate has remained, which no other one has.
+        """
+        kinds = {self.kind(axis) for axis in range(len(self.dims))}
+        along = [own for own in self.coordinates if own not in self.dims and self.coordinates[own].ndim == 1]
+        gone = {kind_of(own, self.attributes.get(own, {})) for own in along if not self._is_of(own)} & {LAT, LON}
+        kept = tuple(name for name in names if name in self.dims or common_kind(name) not in gone - kinds)
+        return kept or tuple(names)
+
+    def _is_of(self, name: str) -> bool:
+        return self.coordinates[name].shape[0] in self.shape
+
     def _hint(self, kind: str) -> str:
         others = [name for name in self.coordinates if kind_of(name, self.attributes.get(name, {})) == kind]
-        if kind not in (LAT, LON) or not others:
+        if kind not in (LAT, LON) or not others or not (self.coordinates[others[0]].ndim > 1 or self._is_of(others[0])):
             return ""
         return (
             f"; {others[0]!r} has the shape {self.coordinates[others[0]].shape} and is none of its dimensions, "

@@ -402,6 +402,8 @@ def _reduce(draft: Draft, move: Reduce) -> Draft:
     given = move.weights
     if draft.cells is not None and not move.factors and set(map(common_kind, move.dims)) >= {LAT, LON}:
         move = _of_cells(draft.grid, draft.cells, move)
+    elif not move.factors:
+        move = replace(move, dims=draft.grid.there(move.dims))
     places = [draft.find(name) for name in move.dims]
     if len(set(places)) < len(places):
         raise ConfigError(f"{move.how}: a dimension of {', '.join(move.dims)} is there twice")
