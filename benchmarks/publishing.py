@@ -51,7 +51,7 @@ def _case(name: str, directory: Path, fields: int, side: int, repeat: int) -> li
 
     def publish() -> None:
         span = Span((), float(next(spans)), 1000.0, 99, 0)
-        prepared = results.prepare(Closing(window, (span,), frozenset()), described)
+        [prepared] = results.prepare([(Closing(window, (span,), frozenset()), described)])
         own = [replace(work, targets=prepared.targets[work.diagnostic.key]) for work in works]
         results.show([prepared], publish_fields(own).errors)
 

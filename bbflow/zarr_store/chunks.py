@@ -66,6 +66,11 @@ class Chunks:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(path, content)
 
+    def write_spans(self, index: int, values: Array) -> None:
+        """Write whole chunks that follow each other."""
+        for number, own in enumerate(values):
+            self.write(index + number, own)
+
     def write_part(self, index: int, first: int, values: Array) -> bool:
         """Write some rows of a chunk where they lie, if its file is there; readers may see any part of them meanwhile.
 

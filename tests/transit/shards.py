@@ -95,7 +95,10 @@ def run(
         pattern = landed.pattern(folding.config.diagnostics, present)
         laid = tuple((pattern, landed.parts(step, pattern)) for step in range(at, end))
         passed = reduce(folding.timeline.after, hours[at:end], folding.timeline.passed)
-        batch = Batch(tuple(range(at, end)), tuple(hours[at:end]), keys, end - 1, passed, offset, laid, pattern.places)
+        batch = Batch.of_span(
+            tuple(range(at, end)), tuple(hours[at:end]), keys, end - 1, passed=passed, offset=offset, laid=laid,
+            places=pattern.places,
+        )  # fmt: skip
         if moved := folding.moved(batch):
             held = held and held.publish()
             folding = settled(folder, folding, moved, values.shape[1:], saved, torn=torn)

@@ -57,8 +57,8 @@ def test_a_span_that_a_node_has_gone_beyond_isnt_published_again(behind, ahead, 
     cursors = {"a": (behind, checkpoint("a", behind)), "b": (ahead, checkpoint("b", ahead))}
     folding = Folding(parse_config(CONFIG), cursors, rosters=ROSTERS)
     assert folding.cursor == behind
-    batch = Batch((31,), (31.0,), keys_of(31), 31)
-    month, *others = folding.timeline.closing(batch.keys)
+    batch = Batch.of_span((31,), (31.0,), keys_of(31), 31)
+    month, *others = folding.timeline.closing(batch.spans[0].keys)
     assert (month.window.name, others) == ("month", [])
     assert folding.was_published(month) is published
 
@@ -89,7 +89,7 @@ def test_joined_steps_that_are_in_the_state_already_are_not_folded_again(tmp_pat
 
     def folded(steps):
         work, plans = folding.series_work(*joined(steps), site)
-        return States(plans[0].roster, fold_lane(work, *plans).alike).row(key)
+        return States(plans[0].roster, fold_lane(work, *plans).spans[-1].alike).row(key)
 
     assert folded((5, 6)) == known
     once = folded((5, 6, 7))
@@ -115,5 +115,5 @@ def test_blocks_of_which_some_have_a_mean_are_joined_step_by_step_from_then_on(t
 def joined(steps):
     """A batch of some steps, and what the only block of a field has contributed to their global means."""
     part = PartialSteps(ShardKey("a", "tas", (0,), (4,)), steps, np.ones((len(steps), 2, 1)))
-    batch = Batch(steps, tuple(map(float, steps)), keys_of(5), steps[-1], shapes={"tas": (4,)})
-    return batch, [FoldReceipt("", (), (part,), {}, 0, 0.0, 0.0)]
+    batch = Batch.of_span(steps, tuple(map(float, steps)), keys_of(5), steps[-1], shapes={"tas": (4,)})
+    return batch, [FoldReceipt("", (), (part,), 0, 0.0, 0.0)]

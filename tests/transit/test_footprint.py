@@ -42,8 +42,8 @@ def test_each_and_transforms_keep_states_of_their_own():
 
 NEEDS = {
     "bb0": [
-        Footprint("tas", 100, np.dtype("f4"), 2 << 20, 3 << 20, 1 << 20),
-        Footprint("pr", 100, np.dtype("f4"), 1 << 20, 1 << 20, 1 << 19),
+        Footprint("tas", 100, np.dtype("f4"), 2 << 20, 3 << 20, 1 << 20, 1 << 20),
+        Footprint("pr", 100, np.dtype("f4"), 1 << 20, 1 << 20, 1 << 19, 1 << 19),
     ]
 }
 
@@ -66,7 +66,7 @@ def test_batches_are_folded_ahead_of_publication_where_that_has_room():
 def fold(tmp_path, monkeypatch):
     """Fold some fields; gives the states' size as it was said, and as it was before they were removed."""
 
-    def run(operators, windows, count=1, shape=(40, 50), **nodes):
+    def run(operators, windows, count=1, shape=(40, 50), batch_steps=1, **nodes):
         fields = {f"v{n}": np.random.default_rng(n).normal(size=(70, *shape)).astype("f4") for n in range(count)}
         streams.store(tmp_path, fields, np.arange(70), TIME)
         held = []
@@ -79,7 +79,9 @@ def fold(tmp_path, monkeypatch):
 
         monkeypatch.setattr(FoldStage, "remove_states", measured)
         operators = dict.fromkeys(fields, operators)
-        streams.analyse(tmp_path, {"operators": operators, "windows": windows, "nodes": nodes}, ranks=2)
+        workers = {"processes": 0, "threads": 1, "batch_steps": batch_steps}
+        config = {"operators": operators, "windows": windows, "nodes": nodes, "workers": workers}
+        streams.analyse(tmp_path, config, ranks=2)
         events = map(json.loads, (tmp_path / "out" / "events.jsonl").read_text().splitlines())
         (said,) = [event["bytes"] for event in events if event["event"] == "states"]
         return sum(said.values()), sum(held)
@@ -100,6 +102,11 @@ def fold(tmp_path, monkeypatch):
 def test_states_stay_within_what_was_said_at_the_first_step(fold, operators, windows, count):
     said, held = fold(operators, windows, count)
     assert said / 4 < held <= said
+
+
+def test_states_of_several_spans_that_a_task_folds_stay_within_what_was_said(fold):
+    said, held = fold(["mean", "std"], [{"steps": 3}, {"running": {"days": 9}}], batch_steps=64)
+    assert held <= said
 
 
 def test_states_without_room_end_the_analysis_before_any_is_made(fold):

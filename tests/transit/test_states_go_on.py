@@ -197,7 +197,7 @@ def test_numbers_go_on_after_steps_that_are_written_again(tmp_path):
     folding.take(batch, [])
     folding = carried_on(parsed, {"a": (folding.cursor, folding.checkpoints()("a"))}, saved)
     batch = folding.next_batch(view, shards.CLOCK)
-    assert (batch.numbers, batch.keys) == ((12, 13), {"steps7": (1,)})
+    assert (batch.numbers, batch.spans[0].keys) == ((12, 13), {"steps7": (1,)})
     assert (folding.late, folding.number, folding.last_number) == (3, 11, 11)
 
 

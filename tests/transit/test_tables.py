@@ -137,7 +137,7 @@ def folded(folder, parts):
     for steps in ((0, 1), (2, 3)):
         laid = tuple((pattern, landed.parts(step, pattern)) for step in steps)
         keys = shards.keys_of(folding, 0.0, 0)
-        batch = Batch(steps, tuple(map(float, steps)), keys, steps[-1], laid=laid)
+        batch = Batch.of_span(steps, tuple(map(float, steps)), keys, steps[-1], laid=laid)
         ((work, plans),) = folding.works(batch, landed.site).values()
         receipt = fold_lane(work, *plans)
         folding.take(batch, [receipt])

@@ -30,7 +30,7 @@ from bbflow.transit.driver.stage import PacedStage, Seen, StageReport
 from bbflow.transit.driver.state_room import check_room
 from bbflow.transit.driver.steady_coordinates import SteadyCoordinates
 from bbflow.transit.folding.batches import Batch
-from bbflow.transit.folding.kept import Kept
+from bbflow.transit.folding.kept import EndedSpans, Kept
 from bbflow.transit.folding.planning import FoldSite
 from bbflow.transit.folding.plans import Directories, FoldPlan
 from bbflow.transit.folding.states import make_ready, remove_stale, remove_states
@@ -76,12 +76,14 @@ class FoldStage(PacedStage):
         """The last batch's tasks, until the next ones are submitted: Dask's client says at most one thing in 10 ms, and
         that a task must not run again is said behind what follows it, in one message."""
         self._publication: Publication | None = None
-        self._ended: Kept | None = None
-        """What is published meanwhile, as it was when it ended; until it is shown, the checkpoint that has it stays."""
+        self._ended: list[EndedSpans] = []
+        """What is published meanwhile, or next; until it is shown, the checkpoint that has it stays."""
+        self._ended_within = False
+        """Whether some of it has ended within a batch."""
         self._next: Batch | None = None
         """A batch that must wait for that."""
-        self._runs_ahead = False
-        """Whether there is room to fold more than one batch meanwhile."""
+        self._runs_ahead, self._most_spans = False, 1
+        """Whether there is room to fold more than one batch meanwhile, and for how many spans in one."""
         self._stale: frozenset[str] | None = frozenset() if not len(self.folding.states) else None
         """Files of earlier analyses in which states count."""
         self.cursor = self.folding.cursor
@@ -158,7 +160,8 @@ class FoldStage(PacedStage):
 
         While what has ended is published, further batches are folded, but no checkpoint is stored: an analysis that
         takes over then publishes it again, from the states that the last one names, and folds the batches again. So
-        what has ended is neither lost nor shown twice. A batch with which something ends waits for that.
+        what has ended is neither lost nor shown twice. A batch with which something ends waits for that. What ends
+        within a batch is published after it, with what has ended before it.
         """
         if self._tasks is not None or not self._knows_fixed(seen.attributes):
             return
@@ -167,7 +170,7 @@ class FoldStage(PacedStage):
         if self._next is None:
             return
         batch, is_pending = self._next, self._publication is not None
-        ended = self.folding.timeline.closing(batch.keys) if batch.steps else ()
+        ended = self.folding.timeline.closing(batch.spans[0].keys) if batch.steps else ()
         ended = [closing for closing in ended if not self.folding.was_published(closing)]
         moved = self.folding.moved(batch)
         if is_pending and (ended or moved or not self._runs_ahead):
@@ -178,12 +181,12 @@ class FoldStage(PacedStage):
             self._settle(moved, attributes, clock)
         elif ended:
             self._publish_rows()
-            self._ended = self.folding.kept
+            self._ended = [EndedSpans(ended, self.folding.kept)]
         for pattern in batch.patterns:
             self._know(pattern.layouts, attributes, clock)
         self._begin_folding(batch, attributes)
-        if self._ended is not None and not is_pending:
-            self._publication = self.publishing.begin(ended, self._ended)
+        if self._ended and not is_pending and len(batch.spans) == 1:
+            self._publication = self.publishing.begin(self._ended)
 
     def _knows_fixed(self, attributes: StreamAttributes) -> bool:
         """Find the fixed fields: what expressions need, and the second step lacks. False as long as it isn't known."""
@@ -205,7 +208,7 @@ class FoldStage(PacedStage):
         self._arrays, first = None, arrays.first
         if first.placed and not len(self.folding.states):
             room = check_room(first, self.run.config, self.folding.placements, attributes, fixed)
-            self._runs_ahead = room.ahead
+            self._runs_ahead, self._most_spans = room.ahead, room.spans
             self.run.log.add("states", bytes=room.bytes)
         return True
 
@@ -229,7 +232,9 @@ class FoldStage(PacedStage):
         if not self._is_time(self.folding.cursor, self.run.config.workers.batch_steps):
             return None
         change = self._change
-        batch = self.folding.next_batch(self.run.view, clock, math.inf if change is None else change.step)
+        most_spans = self._most_spans if self._publication is None else 1
+        before = math.inf if change is None else change.step
+        batch = self.folding.next_batch(self.run.view, clock, before, most_spans)
         if batch is None and change is not None and self.run.view.frontier >= change.step:
             raise ConfigError(f"{change}: let the program define it before the first step that has the variable ends")
         if batch is None and self.folding.is_held_back:
@@ -269,7 +274,7 @@ class FoldStage(PacedStage):
                 )
 
     def _begin_folding(self, batch: Batch, attributes: StreamAttributes) -> None:
-        site, holds = self._site(attributes), self._publication is not None or self._ended is not None
+        site, holds = self._site(attributes), bool(self._ended) or len(batch.spans) > 1
         self._begin(batch, lambda: self._lane_works(batch, site, holds=holds))
 
     def _site(self, attributes: StreamAttributes) -> FoldSite:
@@ -383,19 +388,23 @@ class FoldStage(PacedStage):
         ended_s = max((receipt.ended_s for receipt in self._receipts), default=time.time())
         size = sum(receipt.bytes for receipt in self._receipts)
         landed = [number for number in self.run.view.steps_after(self.folding.cursor) if number <= batch.through]
-        self.folding.take(batch, self._receipts)
+        ended = self.folding.take(batch, self._receipts)
         if landed and self._coordinates is not None:
             self._coordinates.look(landed)  # those that were left out, too: a restart may write another mask
         self._taken, self._tasks, self._receipts = self._tasks.tasks, None, []
-        # A checkpoint past states that are still being published would let them go: `_show` commits then.
-        if self._publication is None:
-            self._commit()
         if batch.steps:
             self.log_batch("fold", batch.steps, started_s, ended_s, size)
-        if self._safe.is_due and self._publication is None:
-            self._keep_safe()
+        if len(batch.spans) > 1 and (ended or self._ended):
+            self._ended += ended
+            self._ended_within = True
+            self._publication = self.publishing.begin(self._ended)
+        # A checkpoint past states that are still being published would let them go: `_show` commits then.
+        if self._publication is None:
+            self._commit_shown()
 
     def _keep_safe(self) -> None:
+        if not self._safe.is_due:
+            return
         started_s = time.time()
         count = self._safe.keep(self.folding.states, self.run.view.attributes, self.publishing.submit)
         self.run.log.add("safe", step=self.folding.cursor, files=count, started_s=started_s, ended_s=time.time())
@@ -403,25 +412,33 @@ class FoldStage(PacedStage):
     def publish(self, closings: Sequence[Closing]) -> None:
         """Write windows' spans, and the rows that passed filters."""
         if closings:
-            self.folding.fail(self._guarded(lambda kept: self.publishing.publish(closings, kept)))
+            self.folding.fail(self._guarded(lambda kept: self.publishing.publish([EndedSpans(closings, kept)])))
             self._publish_rows()
 
     def _show(self) -> None:
         """Show the spans that were published beside batches, one of which may still be folded."""
-        begun, kept = self._publication, self._ended
+        begun, ended = self._publication, self._ended
         assert begun is not None
-        assert kept is not None
-        self._publication, self._ended = None, None
+        self._publication, self._ended = None, []
+        self._next = None  # by now it may take more steps
         try:
             errors = self.publishing.finish(begun, self.folding.errors)
         except TaskLostError:  # perhaps by a user's code; what the worker had written is lost
             self.folding.isolate()
-            kept = replace(kept, config=self.folding.config)
+            ended = [own._replace(kept=replace(own.kept, config=self.folding.config)) for own in ended]
             self._await_batch()  # what is folded meanwhile may have killed it, and would kill it again
-            errors = self.publishing.publish(begun.closings, kept)
+            errors = self.publishing.publish(ended)
         self.folding.fail(errors)
+        self._commit_shown()
+
+    def _commit_shown(self) -> None:
+        """Store the checkpoint, once all that has ended is shown."""
+        if self._ended_within and self._tasks is None:  # a task's states name the files of rows that were there
+            self._publish_rows()
+            self._ended_within = False
         if self.folding.cursor > self.cursor:
             self._commit()
+            self._keep_safe()
 
     def _await_batch(self) -> None:
         """Wait for the tasks of the batch that is folded, which are submitted once more if they kill their workers."""

@@ -19,7 +19,7 @@ from bbflow.transit.clusters.cluster import ASIDE_THREADS, SubmittedTask, Work
 from bbflow.transit.clusters.tasks import take
 from bbflow.transit.driver.reducing import Reducing, submit, together
 from bbflow.transit.driver.run_context import Running
-from bbflow.transit.folding.kept import Kept
+from bbflow.transit.folding.kept import EndedSpans, Kept
 from bbflow.transit.folding.publish import PublishReceipt, publish_fields, reduce_fields
 from bbflow.transit.folding.reduce import SpanKey
 from bbflow.transit.folding.shards import ShardState
@@ -137,15 +137,16 @@ class Publishing:
             if key in self.fields:
                 self.results.describe_field(self.fields[key], item.windows, item.operators)
 
-    def publish(self, closings: Sequence[Closing], kept: Kept) -> dict[str, str]:
+    def publish(self, ended: Sequence[EndedSpans]) -> dict[str, str]:
         """Write windows' spans, and show all of them at once; gives what failed in users' operators."""
-        return self.finish(self.begin(closings, kept), kept.errors)
+        return self.finish(self.begin(ended), ended[-1].kept.errors)
 
-    def begin(self, closings: Sequence[Closing], kept: Kept) -> Publication:
-        """Submit what spans have come to for writing; what is kept must stay as it is until that is done."""
+    def begin(self, ended: Sequence[EndedSpans]) -> Publication:
+        """Submit what spans have come to for writing, in their order; what was kept must stay until that is done."""
         assert self.results is not None
         started_s = time.time()
-        reducing = [self._reducing(closing, kept) for closing in closings]
+        closings = [closing for own in ended for closing in own.closings]
+        reducing = [self._reducing(closing, own.kept) for own in ended for closing in own.closings]
         spans = self.results.prepare([(own, each.fields) for own, each in zip(closings, reducing, strict=True)])
         homes = [home for span, each in zip(spans, reducing, strict=True) for home in each.homes(span.targets)]
         return Publication(spans, submit(self._submit_beside, publish_fields, together(homes)), started_s)

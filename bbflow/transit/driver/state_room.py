@@ -14,7 +14,7 @@ from bbflow.transit.clusters.cluster import SubmittedTask
 from bbflow.transit.clusters.tasks import take
 from bbflow.transit.driver.opening import FirstStep
 from bbflow.transit.folding.fixed import Fixed
-from bbflow.transit.folding.footprint import Footprint, check_states, fits_ahead, footprint, free_bytes
+from bbflow.transit.folding.footprint import Footprint, check_states, fits_ahead, footprint, free_bytes, spans_at_once
 from bbflow.transit.folding.lanes import transformed_dtype
 from bbflow.transit.folding.regions import PlacedForm, forms_by_name, regions
 from bbflow.view.layout import PlacedBlock
@@ -28,6 +28,8 @@ class StateRoom:
     """Node to the most bytes."""
     ahead: bool
     """Whether there is room to fold further batches while what has ended is published."""
+    spans: int
+    """How many spans a task may fold."""
 
 
 def check_room(
@@ -51,7 +53,12 @@ def check_room(
     free = dict(zip(asked, take([*asked.values()]), strict=True))
     capacity = config.nodes.state_capacity
     least, most = check_states(found, capacity, free, "nodes: state_capacity"), fits_ahead(found, capacity, free)
-    return StateRoom(most or least, most is not None)
+    if most is None:
+        return StateRoom(least, ahead=False, spans=1)
+    if any(item.is_users for diagnostic in diagnostics for item in diagnostic.operators):
+        return StateRoom(most, ahead=True, spans=1)  # nobody knows how long they take
+    spans, needs = spans_at_once(found, most, capacity, free, config.workers.batch_steps)
+    return StateRoom(needs, ahead=True, spans=spans)
 
 
 def footprints(

@@ -21,11 +21,10 @@ from bbflow.stream.records import BlockForm
 from bbflow.transit.folding.alike_fold import AlikeFold, AlikeShards
 from bbflow.transit.folding.plans import FoldPlan
 from bbflow.transit.folding.shards import StatePlace
-from bbflow.transit.folding.slots import BASE, OUTER, StateSlot
+from bbflow.transit.folding.slots import BASE, OUTER, Keys, StateSlot
 from bbflow.transit.folding.sources import NewSteps, ends_of
 from bbflow.transit.folding.state_layouts import state_layout_of
 from bbflow.transit.folding.states import map_file
-from bbflow.transit.folding.work import LaneWork
 
 TYPE_NAMES = [dtype.str for dtype in TYPES]
 
@@ -131,26 +130,27 @@ class AtOnce(AlikeFold):
 
     Parameters
     ----------
-    shards, diagnostic
+    shards, diagnostic, keys
         As for `AlikeFold`.
-    work
-        The lane's.
     sources
         The steps that are new, by the plans that have the shards.
     rows
         Of each plan's table, where the shards stand there.
+    threads
+        How many may fold blocks side by side.
     """
 
     def __init__(
         self,
         shards: AlikeShards,
         diagnostic: Diagnostic,
-        work: LaneWork,
+        keys: Keys,
         sources: Sequence[NewSteps],
         rows: Sequence[Array],
+        threads: int,
     ) -> None:
-        super().__init__(shards, diagnostic, work.keys)
-        self._sources, self._in_plans, self._threads = sources, rows, work.threads
+        super().__init__(shards, diagnostic, keys)
+        self._sources, self._in_plans, self._threads = sources, rows, threads
         self._table, self._rows = table_of(sources[0].blocks.plan), rows[0]
         self._mappings: list[mmap.mmap] = []
         """What the kernel has addresses of."""

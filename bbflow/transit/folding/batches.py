@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import Any, NamedTuple
 
 from bbflow.transit.folding.patterns import Parts, Pattern, Places, Shapes
 from bbflow.transit.folding.shards import ShardKey
@@ -28,16 +29,27 @@ class Stretch:
     """How much each step counts."""
 
 
+class SpanSteps(NamedTuple):
+    """Steps of a batch that follow each other and are in one span of every window."""
+
+    at: slice
+    """Their positions in the batch."""
+    keys: Keys
+    """Window name to the span that they are in."""
+    passed: Passed
+    """What has passed by the last of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Steps that are folded together: all in one span of every window."""
+    """Steps that are folded together: in one span of every window, or in several if all lie alike."""
 
     steps: tuple[int, ...]
     """Their numbers; none if all that is there is late."""
     times: tuple[float, ...]
     """Their times."""
-    keys: Keys
-    """Window name to the span that they are in."""
+    spans: tuple[SpanSteps, ...]
+    """Which of them are in which spans; none if there are no steps."""
     through: int
     """Every step up to this one is folded or left out with this batch."""
     passed: Passed = NOTHING
@@ -62,10 +74,18 @@ class Batch:
         """The steps' numbers as operators see them: counted through a chain of jobs."""
         return tuple(number + self.offset for number in self.steps)
 
-    @property
-    def stretches(self) -> "list[tuple[Pattern, Stretch]]":
-        """Its steps in their order, those that lie alike and follow each other together."""
-        steps = zip(self.laid, self.numbers, self.times, range(len(self.times)), strict=True)
+    @classmethod
+    def of_span(
+        cls, steps: tuple[int, ...], times: tuple[float, ...], keys: Keys, through: int, **more: Any
+    ) -> "Batch":
+        """Return a batch of steps that are all in one span of every window."""
+        span = SpanSteps(slice(0, len(steps)), keys, more.get("passed", NOTHING))
+        return cls(steps, times, (span,), through, **more)
+
+    def stretches(self, span: SpanSteps) -> "list[tuple[Pattern, Stretch]]":
+        """Return a span's steps in their order, those that lie alike and follow each other together."""
+        positions = range(len(self.times))[span.at]
+        steps = zip(self.laid[span.at], self.numbers[span.at], self.times[span.at], positions, strict=True)
         found = []
         for pattern, own in groupby(steps, key=lambda step: step[0][0]):
             laid, numbers, times, at = zip(*own, strict=True)
@@ -99,23 +119,24 @@ class OpenBatch:
     """How much each counts."""
     laid: list[tuple[Pattern, Parts]] = field(default_factory=list)
     """How each lies, and what there is of it on each node."""
-    keys: Keys = field(default_factory=dict)
-    """Window name to the span that they are in."""
+    spans: list[SpanSteps] = field(default_factory=list)
+    """Which of them are in which spans."""
     places: dict[str, frozenset[ShardKey]] = field(default_factory=dict)
     """Where the blocks lie."""
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Of what arrays they are."""
 
-    def fits(self, keys: Keys, pattern: Pattern) -> bool:
-        """Whether a step can be folded together with those that are there."""
+    def fits(self, keys: Keys, pattern: Pattern, most_spans: int = 1) -> bool:
+        """Whether a step can be folded together with those that are there, which may be in some spans at most."""
         if not self.steps:
             return True
-        return self.keys == keys and (
-            pattern is self.laid[-1][0]
-            or (
-                all(self.places.get(key, own) == own for key, own in pattern.places.items())
-                and all(self.shapes.get(key, own) == own for key, own in pattern.shapes.items())
-            )
+        begins = self.spans[-1].keys != keys
+        if begins or len(self.spans) > 1:
+            is_alike = all(pattern is own for own, _ in (self.laid if len(self.spans) == 1 else self.laid[-1:]))
+            return is_alike and len(self.spans) + begins <= most_spans
+        return pattern is self.laid[-1][0] or (
+            all(self.places.get(key, own) == own for key, own in pattern.places.items())
+            and all(self.shapes.get(key, own) == own for key, own in pattern.shapes.items())
         )
 
     def add(self, number: int, passed: Passed, keys: Keys, pattern: Pattern, parts: Parts, **weights: float) -> None:
@@ -129,7 +150,9 @@ class OpenBatch:
         for name, weight in weights.items():
             self.weights.setdefault(name, []).append(weight)
         self.laid.append((pattern, parts))
-        self.keys, self.through, self.passed = keys, number, passed
+        first = self.spans.pop().at.start if self.spans and self.spans[-1].keys == keys else len(self.steps) - 1
+        self.spans.append(SpanSteps(slice(first, len(self.steps)), keys, passed))
+        self.through, self.passed = number, passed
 
     def leave_out(self, number: int, passed: Passed) -> None:
         """Be past a step that is late, or torn."""
@@ -140,7 +163,8 @@ class OpenBatch:
         steps, times, laid, torn = tuple(self.steps), tuple(self.times), tuple(self.laid), tuple(self.torn)
         untimely = tuple(self.untimely)
         places, shapes = self.places, self.shapes
+        spans = (*self.spans[:-1], *(own._replace(passed=self.passed) for own in self.spans[-1:]))
         weights = {name: tuple(own) for name, own in self.weights.items()}
         return Batch(
-            steps, times, self.keys, self.through, self.passed, offset, laid, places, shapes, torn, untimely, weights
+            steps, times, spans, self.through, self.passed, offset, laid, places, shapes, torn, untimely, weights
         )

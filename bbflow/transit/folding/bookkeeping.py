@@ -24,7 +24,7 @@ from bbflow.transit.folding.checkpoints import Checkpoint, read_checkpoints
 from bbflow.transit.folding.dates import StepDates
 from bbflow.transit.folding.fixed import Fixed
 from bbflow.transit.folding.inherited import Before, Inherited, Origins
-from bbflow.transit.folding.kept import Kept
+from bbflow.transit.folding.kept import EndedSpans, Kept
 from bbflow.transit.folding.lanes import Lanes, NodeLane
 from bbflow.transit.folding.losses import Losses, Untimely
 from bbflow.transit.folding.patterns import Pattern, Patterns, Shapes, parts_of
@@ -35,7 +35,7 @@ from bbflow.transit.folding.series import join_partials, uneven
 from bbflow.transit.folding.shards import Region, ShardKey, ShardState, overlapping
 from bbflow.transit.folding.tables import Alike, CountedStates, FieldStates, Roster, States
 from bbflow.transit.folding.timeline import Closing, Passed, Timeline, too_coarse
-from bbflow.transit.folding.work import FoldReceipt, LaneWork
+from bbflow.transit.folding.work import FoldReceipt, LaneWork, SpanWork
 from bbflow.transit.folding.written import pack
 from bbflow.view.consumers import Cursor
 from bbflow.view.stream import StreamView
@@ -173,8 +173,10 @@ class Folding:
         """Steps that were expected in gaps of this run, or between it and the one before."""
         return self.timeline.missing - (self._before.missing if self._before else 0)
 
-    def next_batch(self, view: StreamView, clock: Clock, before: float = math.inf) -> Batch | None:
+    def next_batch(self, view: StreamView, clock: Clock, before: float = math.inf, most_spans: int = 1) -> Batch | None:
         """Return the next steps to fold, of those before some number, or None if none is complete.
+
+        They are in so many spans at most, and in one only if they don't lie alike.
 
         Raises
         ------
@@ -211,7 +213,9 @@ class Folding:
             offset = self._offset
             keys = {window.name: window.key(date, number + offset) for window in windows}
             pattern = self._patterns.of(number, parts, whole=not self.losses or view.is_whole(number))
-            if not found.fits(keys, pattern):
+            if not found.steps and most_spans > 1 and not self._takes_spans(pattern):
+                most_spans = 1
+            if not found.fits(keys, pattern, most_spans):
                 break
             passed = self.timeline.after(found.passed, time, error_s / clock.unit_s if clock.unit_s else 0.0)
             weights = self._weights(number, passed, date, view, times, clock)
@@ -316,6 +320,16 @@ class Folding:
         places = {key: frozenset(found[key]) for key in bound if found[key]}
         return Pattern(layouts, found, places, absent, shapes, self.fixed)
 
+    def _takes_spans(self, pattern: Pattern) -> bool:
+        """Whether a task may fold several spans of steps that lie so.
+
+        Not if blocks are joined between the nodes' tasks, or if some shards are ahead of the cursor: what these had
+        when a span ended is gone.
+        """
+        keys = (key for name in self.placements for key in pattern.regions[name])
+        is_joined = any(self._planning.is_joined(key, pattern.shapes) for key in keys)
+        return not is_joined and not any(like.last_step > self.last_number for like in self.states.likes)
+
     def moved(self, batch: Batch) -> list[str]:
         """Return the diagnostics that need a point's steps in their order, but have a point's state elsewhere."""
         if self._stayed == (batch.patterns, self.states.changes):
@@ -405,44 +419,46 @@ class Folding:
         holds
             Whether the stored checkpoint stays meanwhile, and so the states that it names.
         """
-        found: dict[NodeLane, list[tuple[FoldPlan, PlannedSteps]]] = {}
-        for pattern, stretch in batch.stretches:
-            for lane, plan in self._planning.plans(pattern, site).items():
-                found.setdefault(lane, []).append((plan, planned_steps(plan, stretch)))
-        inherited = self._inherited([item for own in found.values() for item in own])
-        stepwise = self.stepwise(batch, site)
+        found: dict[NodeLane, tuple[tuple[FoldPlan, ...], list[SpanWork]]] = {}
+        for span in batch.spans:
+            planned: dict[NodeLane, list[tuple[FoldPlan, PlannedSteps]]] = {}
+            for pattern, stretch in batch.stretches(span):
+                for at, plan in self._planning.plans(pattern, site).items():
+                    planned.setdefault(at, []).append((plan, planned_steps(plan, stretch)))
+            for at, own in planned.items():
+                plans, steps = zip(*own, strict=True)
+                found.setdefault(at, (plans, []))[1].append(SpanWork(steps, span.keys))
+        first = (zip(plans, spans[0].steps, strict=True) for plans, spans in found.values())
+        inherited = self._inherited([item for own in first for item in own])
+        stepwise, counted = self.stepwise(batch, site), self.states.by_directory
         lanes = Counter(node for node, _ in found)
         threads = max(site.threads // len(site.directories), 1)
-        counted = self.states.by_directory
-        works = {
-            at: self._lane_work(batch, own, inherited, stepwise, counted, holds=holds) for at, own in found.items()
-        }
-        return {
-            at: (replace(work, threads=max(threads // lanes[at[0]], 1)), tuple(plan for plan, _ in found[at]))
-            for at, work in works.items()
-        }
+        works = {}
+        for at, (plans, spans) in found.items():
+            work = self._lane_work(plans, spans, inherited, stepwise, counted, holds=holds)
+            works[at] = replace(work, threads=max(threads // lanes[at[0]], 1)), plans
+        return works
 
     def _lane_work(
         self,
-        batch: Batch,
-        own: Sequence[tuple[FoldPlan, PlannedSteps]],
+        plans: Sequence[FoldPlan],
+        spans: Sequence[SpanWork],
         inherited: Mapping[ShardKey, Inherited],
         stepwise: frozenset[str],
         counted: Mapping[str, frozenset[str]],
         *,
         holds: bool,
     ) -> LaneWork:
-        first = own[0][0].roster
-        roster = Roster.united([plan.roster for plan, _ in own])
+        first = plans[0].roster
+        roster = Roster.united([plan.roster for plan in plans])
         self._rosters[roster.digest] = roster
         return LaneWork(
-            tuple(steps for _, steps in own),
-            batch.keys,
+            tuple(spans),
             self.errors,
             None if roster is first else roster,
             self.states.of(roster),
             {key: inherited[key] for key in roster.keys if key in inherited} if inherited else {},
-            counted.get(own[0][0].directories.states, frozenset()),
+            counted.get(plans[0].directories.states, frozenset()),
             holds,
             stepwise=stepwise,
         )
@@ -494,16 +510,26 @@ class Folding:
                 tuple(joined.arrays), {text: tuple(own) for text, own in joined.others.items()},
             )  # fmt: skip
             planned.append((self._planning.joined_plan(ShardKey(node, joined.name, (), ()), site), steps))
+        plans, own = zip(*planned, strict=True)
         work = self._lane_work(
-            batch, planned, self._inherited(planned), frozenset(), self.states.by_directory, holds=holds
-        )
-        return work, tuple(plan for plan, _ in planned)
+            plans, [SpanWork(own, batch.spans[0].keys)], self._inherited(planned), frozenset(),
+            self.states.by_directory, holds=holds,
+        )  # fmt: skip
+        return work, plans
 
-    def take(self, batch: Batch, receipts: Iterable[FoldReceipt]) -> None:
-        """Commit the results of a batch's tasks."""
-        for receipt in receipts:
-            self.states.put(States(self._rosters[receipt.roster], receipt.alike))
-            self.fail(receipt.errors)
+    def take(self, batch: Batch, receipts: Sequence[FoldReceipt]) -> list[EndedSpans]:
+        """Commit the results of a batch's tasks; gives what has ended within it, which isn't published yet."""
+        ended = []
+        for number, span in enumerate(batch.spans):
+            if number and (closings := self.timeline.closing(span.keys)):
+                ended.append(EndedSpans(closings, self.kept))
+            for receipt in receipts:
+                self.states.put(States(self._rosters[receipt.roster], receipt.spans[number].alike))
+                self.fail(receipt.spans[number].errors)
+            self.timeline.take(batch.times[span.at], span.keys, span.passed)
+            self.last_number = max((*batch.numbers[span.at], self.last_number))
+        if not batch.spans:
+            self.timeline.take((), {}, batch.passed)
         for number, (pattern, _) in zip(batch.numbers, batch.laid if self.losses else (), strict=False):
             there = pattern.regions.items()
             region = partial(self._planning.region, shapes=pattern.shapes)
@@ -513,9 +539,8 @@ class Folding:
         self.losses.leave_out(batch.torn)
         self.untimely = self.untimely.with_more(batch.untimely)
         self._rosters = {}
-        self.timeline.take(batch.times, batch.keys, batch.passed)
-        self.last_number = max((*batch.numbers, self.last_number))
         self.cursor = batch.through
+        return ended
 
     def was_published(self, closing: Closing) -> bool:
         """Whether an earlier analysis has published a span, and dropped states of it, before it died.

@@ -1,5 +1,6 @@
 """How much memory the partial states of a stream take at most, known as soon as its first step shows the fields."""
 
+import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,6 +20,9 @@ from bbflow.units import format_bytes
 AHEAD = 1
 """Files of a level that another batch needs while what has ended is published: it writes open steps only."""
 PAGE_BYTES = 4096
+MOST_SPANS, SPANS_BYTES = 16, 16 << 20
+"""A task folds so many spans at most, whose further states take so many bytes on a node: a task, a publication and a
+checkpoint for each take longer than small fields themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,8 @@ class Footprint:
     """Most bytes of its state files."""
     ahead_bytes: int
     """The same where further batches are folded while what has ended is published."""
+    span_bytes: int
+    """Bytes of the files that each further span takes that is folded by one task."""
     merged_bytes: int
     """Bytes of one state of all points, as a worker holds it while it merges them."""
 
@@ -56,15 +62,16 @@ def footprint(diagnostic: Diagnostic, dtype: DType, counts: Iterable[tuple[int, 
     own = states_of(diagnostic)
     files = {level: number + written_of(diagnostic, level) for level, number in own.items()}
     ahead = AHEAD if ends_within(diagnostic) else 0
-    bytes_, further, merged, points = 0, 0, 0, 0
+    bytes_, further, spans, merged, points = 0, 0, 0, 0, 0
     for count, regions in Counter(counts).items():
         sizes = {level: _pages(state_layout_of(diagnostic, level, dtype, count).nbytes) for level in own}
         each = processes * sum(files[level] * size for level, size in sizes.items())
         bytes_ += regions * (each + PAGE_BYTES)  # a lane, which has a region at least, notes which batch has begun
         further += regions * ahead * processes * sum(sizes.values())
+        spans += regions * processes * sum(written_of(diagnostic, level) * size for level, size in sizes.items())
         merged += regions * sizes.get(OUTER, 0)
         points += regions * prod(count)
-    return Footprint(diagnostic.key, points, np.dtype(dtype), bytes_, bytes_ + further, merged)
+    return Footprint(diagnostic.key, points, np.dtype(dtype), bytes_, bytes_ + further, spans, merged)
 
 
 def _pages(size: int) -> int:
@@ -130,6 +137,36 @@ def fits_ahead(
     needs = {node: sum(item.ahead_bytes for item in items) for node, items in footprints.items()}
     has_room = all(need <= min(free[node], need if capacity is None else capacity) for node, need in needs.items())
     return needs if has_room else None
+
+
+def spans_at_once(
+    footprints: Mapping[str, Sequence[Footprint]],
+    needs: Mapping[str, int],
+    capacity: int | None,
+    free: Mapping[str, int],
+    most: int,
+) -> tuple[int, dict[str, int]]:
+    """Return how many spans a task may fold, and what the states take then.
+
+    Parameters
+    ----------
+    footprints
+        Node to what its states take.
+    needs
+        What they take otherwise (`fits_ahead`).
+    capacity, free
+        As for `check_states`.
+    most
+        Steps that a task takes at most.
+    """
+    most, each = (
+        min(MOST_SPANS, most),
+        {node: sum(item.span_bytes for item in items) for node, items in footprints.items()},
+    )
+    for node, size in each.items():
+        room = min(SPANS_BYTES, free[node] - needs[node], math.inf if capacity is None else capacity - needs[node])
+        most = min(most, 1 + int(room // max(size, 1)))
+    return most, {node: need + (most - 1) * each[node] for node, need in needs.items()}
 
 
 def _largest(items: Sequence[Footprint]) -> str:

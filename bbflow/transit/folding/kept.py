@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from bbflow.configuring.settings import Config
 from bbflow.transit.folding.inherited import Origins
 from bbflow.transit.folding.shards import Region
 from bbflow.transit.folding.tables import FieldStates
-from bbflow.transit.folding.timeline import Timeline
+from bbflow.transit.folding.timeline import Closing, Timeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +35,12 @@ class Kept:
     def regions(self, diagnostic: str) -> list[Region]:
         """Return the parts of a diagnostic's field that have states."""
         return [region for alike in self.of(diagnostic) for region in alike.regions]
+
+
+class EndedSpans(NamedTuple):
+    """Windows' spans that have ended together."""
+
+    closings: Sequence[Closing]
+    """Which ones."""
+    kept: Kept
+    """What was kept when they ended, which stays until they are published."""

@@ -15,7 +15,7 @@ from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.one_by_one import OneByOne
 from bbflow.transit.folding.plans import FoldPlan
 from bbflow.transit.folding.shards import Progress, Region
-from bbflow.transit.folding.slots import LEVELS
+from bbflow.transit.folding.slots import LEVELS, Keys
 from bbflow.transit.folding.sources import MappedSteps
 from bbflow.transit.folding.tables import Alike, Roster, gather, groups
 from bbflow.transit.folding.work import LaneWork
@@ -84,20 +84,22 @@ def _kinds(
 
 
 class LaneFold:
-    """Takes a batch into the states of a lane's shards.
+    """Takes steps that are in one span of every window into the states of a lane's shards.
 
     Parameters
     ----------
     work
         What is to be done.
+    keys
+        The spans.
     steps
-        The batch's, by how they lie, in their order.
+        The steps, by how they lie, in their order.
     roster
         The shards that have states.
     """
 
-    def __init__(self, work: LaneWork, steps: Sequence[MappedSteps], roster: Roster) -> None:
-        self._work, self._steps, self._roster = work, steps, roster
+    def __init__(self, work: LaneWork, keys: Keys, steps: Sequence[MappedSteps], roster: Roster) -> None:
+        self._work, self._keys, self._steps, self._roster = work, keys, steps, roster
         self._lane = _sorts_of([own.plan for own in steps], roster)
         self.bytes = 0
         """Bytes of the blocks that were folded."""
@@ -137,9 +139,9 @@ class LaneFold:
             shards = AlikeShards(like, self._roster, group, self._lane.sizes[group], plan.directories.states, plan.lane)
             diagnostic = self._lane.diagnostics[self._roster.diagnostics[self._roster.rows["diagnostic"][group[0]]]]
             fold = (
-                AtOnce(shards, diagnostic, self._work, sources, rows)
+                AtOnce(shards, diagnostic, self._keys, sources, rows, self._work.threads)
                 if kind >= 0
-                else OneByOne(shards, diagnostic, self._work.keys, sources, rows)
+                else OneByOne(shards, diagnostic, self._keys, sources, rows)
             )
             yield from fold.fold(inherited, holds=self._work.holds)
             self.bytes += fold.bytes

@@ -4,17 +4,23 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
+from itertools import pairwise, product
+from typing import Any
 
 import numpy as np
 
 from bbflow.operators.diagnostic import Diagnostic
+from bbflow.operators.operator import Operator
 from bbflow.operators.own.guard import collecting
 from bbflow.operators.steps import Array
 from bbflow.stream.point_maps import PointMap
 from bbflow.transit.folding.finish import Finishing
 from bbflow.transit.folding.inherited import Inherited
+from bbflow.transit.folding.inner import places_of
 from bbflow.transit.folding.partials import Partial, state_layout_of_part
-from bbflow.transit.folding.reduce import ReducedSpan, SpanKey, partials_of, remainder_of
+from bbflow.transit.folding.reduce import ReducedSpan, SpanKey, partials_of, remainder_of, slots_in
+from bbflow.transit.folding.shards import StatePlace
+from bbflow.transit.folding.stacks import STACK_BYTES, FieldParts, LyingStates, parts_of_field, stacked_results
 from bbflow.transit.folding.tables import FieldStates
 from bbflow.zarr_store.chunks import Chunk
 
@@ -92,11 +98,85 @@ def publish_fields(works: Sequence[FieldWork], *others: Handed) -> PublishReceip
     *others
         What other nodes have of the same fields.
     """
+    sizes: Counter[SpanKey] = Counter()
+    stacks, alone = ([], works) if others else stacked(works)
+    for stack in stacks:
+        _write_stack(stack, sizes)
     with _all_errors(works, others) as errors:
-        sizes: Counter[SpanKey] = Counter()
-        for work, finishing in _finishing(works, others):
+        for work, finishing in _finishing(alone, others):
             sizes[work.span.key] += _write(work, finishing)
     return PublishReceipt(sizes, errors)
+
+
+Stack = Sequence[Sequence[tuple[FieldWork, LyingStates]]]
+"""For each span of a window some fields, of which the same is computed, and whose states lie alike."""
+
+
+def stacked(works: Sequence[FieldWork]) -> tuple[list[Stack], list[FieldWork]]:
+    """Put works together that can be reduced in one call; gives the others too."""
+    kinds, operators = dict[int, int](), dict[tuple[Operator, ...], int]()
+    known: dict[Any, FieldParts | None] = {}
+    places: dict[Any, tuple[StatePlace, ...]] = {}
+    spans: dict[Any, list[tuple[FieldWork, LyingStates]]] = {}
+    alone = []
+    for work in works:
+        lying = _lying(work, known, places)
+        if lying is None:
+            alone.append(work)
+            continue
+        if (at := id(work.diagnostic)) not in kinds:
+            kinds[at] = operators.setdefault(work.diagnostic.operators, len(operators))
+        kind = kinds[at], lying.layout.dtype.str, work.shape, lying.layout.points, len(lying.places)
+        spans.setdefault((work.span.key, kind), []).append((work, lying))
+    stacks: dict[Any, list[Sequence[tuple[FieldWork, LyingStates]]]] = {}
+    for ((window, _), kind), fields in spans.items():
+        stacks.setdefault((window, kind, tuple(work.diagnostic.key for work, _ in fields)), []).append(fields)
+    return [some for stack in stacks.values() for some in _cut(stack)], alone
+
+
+def _lying(
+    work: FieldWork, known: dict[Any, FieldParts | None], places: dict[Any, tuple[StatePlace, ...]]
+) -> LyingStates | None:
+    """Return where the states of a work lie; None if they must be looked at one by one."""
+    # What many works share is found once.
+    if len(work.shards) != 1 or work.span.inner_ends or work.inherited is not None or work.spread is not None:
+        return None
+    alike, like = work.shards[0], work.shards[0].like
+    field, where = (id(work.diagnostic), id(alike.rows), like.dtype, work.shape), (id(like), work.span.key)
+    if field not in known:
+        known[field] = parts_of_field(work.diagnostic, alike, work.shape)
+    if where not in places:
+        places[where] = tuple(places_of(like.files, slots_in(work.span, like)))
+    parts = known[field]
+    return LyingStates(parts[0], places[where], parts[1]) if parts is not None and places[where] else None
+
+
+def _cut(stack: Stack) -> Iterator[Stack]:
+    """Cut a stack into such as take little memory."""
+    most = max(STACK_BYTES // stack[0][0][1].nbytes, 1)
+    fields = min(most, len(stack[0]))
+    for first, begin in product(range(0, len(stack[0]), fields), range(0, len(stack), most // fields)):
+        yield [span[first : first + fields] for span in stack[begin : begin + most // fields]]
+
+
+def _write_stack(stack: Stack, sizes: Counter[SpanKey]) -> None:
+    """Write the results of all fields and spans of a stack."""
+    results = stacked_results(stack[0][0][0].diagnostic, [[lying for _, lying in span] for span in stack])
+    for name, values in results.items():
+        for span in stack:
+            for work, _ in span:
+                sizes[work.span.key] += values[0, 0].nbytes
+        for number, spans in enumerate(zip(*stack, strict=True)):
+            targets = [work.targets[name] for work, _ in spans]
+            own = values[number].reshape((len(stack), *values.shape[2:-1], *spans[0][0].shape))
+            for first, last in _following(targets):
+                targets[first].chunks.write_spans(targets[first].index, own[first:last])
+
+
+def _following(targets: Sequence[Chunk]) -> Iterator[tuple[int, int]]:
+    """Yield which of some chunks follow each other: from one on, up to another."""
+    beside = [b.chunks is a.chunks and b.index == a.index + 1 for a, b in pairwise(targets)]
+    return pairwise([0, *(at for at, is_beside in enumerate(beside, 1) if not is_beside), len(targets)])
 
 
 def reduce_fields(works: Sequence[FieldWork], *others: Handed) -> tuple[list[dict[str, Array]], Mapping[str, str]]:

@@ -75,8 +75,7 @@ def partials_of(
         if span.inner_ends:
             yield from (partial_of(diagnostic, span, shard, order) for shard in alike.states)
         else:
-            base = [BASE[OUTER]] if _is_in(span, alike.like) else []
-            yield from together(diagnostic, alike, [*slots_of(OUTER, span.window, span.keys), *base], order)
+            yield from together(diagnostic, alike, slots_in(span, alike.like), order)
 
 
 def together(diagnostic: Diagnostic, alike: FieldStates, slots: list[StateSlot], order: int = 0) -> Iterator[Partial]:
@@ -173,6 +172,11 @@ def gather(state_layout: StateLayout, place: StatePlace, run: Neighbours) -> np.
         )
         target.reshape((*inner, run.length, state_layout.points))[...] = np.moveaxis(lying, 0, -2)
     return state
+
+
+def slots_in(span: ReducedSpan, shard: Progress) -> list[StateSlot]:
+    """Return which of a shard's states a span merges from, the earlier ones first."""
+    return [*slots_of(OUTER, span.window, span.keys), *([BASE[OUTER]] if _is_in(span, shard) else [])]
 
 
 def _is_in(span: ReducedSpan, shard: Progress) -> bool:

@@ -129,6 +129,10 @@ class Progress:
         """
         return (self.held or self.paths) if holds else frozenset()
 
+    def holding(self) -> "Progress":
+        """Return the same that holds its own files too: what it comes to is published while it is folded further."""
+        return replace(self, held=self.held | self.paths)
+
     @property
     def told(self) -> tuple[Any, ...]:
         """All that it says, so that it can be looked up."""

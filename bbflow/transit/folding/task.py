@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from bbflow.operators.library import load
 from bbflow.operators.own.guard import collecting
@@ -10,9 +11,10 @@ from bbflow.transit.folding.inputs import Inputs, other_partials, partials
 from bbflow.transit.folding.lane_fold import LaneFold
 from bbflow.transit.folding.plans import FoldPlan, PlannedShard
 from bbflow.transit.folding.shards import ShardKey
+from bbflow.transit.folding.slots import Keys
 from bbflow.transit.folding.sources import MappedSteps
 from bbflow.transit.folding.states import begun
-from bbflow.transit.folding.work import FoldReceipt, LaneWork, PartialSteps
+from bbflow.transit.folding.work import FoldReceipt, LaneWork, PartialSteps, SpanReceipt
 
 
 def fold_lane(work: LaneWork, *plans: FoldPlan) -> FoldReceipt | None:
@@ -31,23 +33,29 @@ def fold_lane(work: LaneWork, *plans: FoldPlan) -> FoldReceipt | None:
     directory, lane = next(((plan.directories.states, plan.lane) for plan in plans if plan.lane), ("", ""))
     if not lane:
         return _folded(work, plans)
-    batch = min(steps.numbers[0] for steps in work.steps)
+    batch = min(steps.numbers[0] for steps in work.spans[0].steps)
     with begun(directory, lane, batch, work.counted) as is_wanted:
         return _folded(work, plans) if is_wanted else None
 
 
 def _folded(work: LaneWork, plans: Sequence[FoldPlan]) -> FoldReceipt:
-    started_s = time.time()
-    steps = [MappedSteps(plan, own) for plan, own in zip(plans, work.steps, strict=True)]
-    lane = LaneFold(work, steps, roster := work.roster or plans[0].roster)
+    started_s, size = time.time(), 0
+    roster, found = work.roster or plans[0].roster, list[SpanReceipt]()
+    parts: list[PartialSteps] = []
     with collecting(work.off) as errors:
-        alike, contributed = lane.fold(), list(_contributions(work, steps))
-    size = lane.bytes + sum(size for _, size in contributed)
-    parts = tuple(part for part, _ in contributed)
-    return FoldReceipt(roster.digest, alike, parts, errors, size, started_s, time.time())
+        for span in work.spans:
+            steps = [MappedSteps(plan, own) for plan, own in zip(plans, span.steps, strict=True)]
+            lane = LaneFold(work, span.keys, steps, roster)
+            alike, contributed = lane.fold(), list(_contributions(work, span.keys, steps))
+            found.append(SpanReceipt(alike, dict(errors)))
+            parts += [part for part, _ in contributed]
+            size += lane.bytes + sum(size for _, size in contributed)
+            # What each span has come to is published later, from where it lies.
+            work = replace(work, states=tuple(replace(own, like=own.like.holding()) for own in alike))
+    return FoldReceipt(roster.digest, tuple(found), tuple(parts), size, started_s, time.time())
 
 
-def _contributions(work: LaneWork, steps: Sequence[MappedSteps]) -> Iterator[tuple[PartialSteps, int]]:
+def _contributions(work: LaneWork, keys: Keys, steps: Sequence[MappedSteps]) -> Iterator[tuple[PartialSteps, int]]:
     """Yield what blocks contribute to steps that depend on those of other ranks too, and the bytes of the blocks."""
     found: dict[ShardKey, list[tuple[MappedSteps, PlannedShard]]] = {}
     for own in steps:
@@ -55,7 +63,7 @@ def _contributions(work: LaneWork, steps: Sequence[MappedSteps]) -> Iterator[tup
             found.setdefault(shard.key, []).append((own, shard))
     for key, parts in found.items():
         plan, local = parts[0][0].plan, parts[0][1].local
-        inputs = Inputs.joined([own.inputs(shard, range(len(own.steps.numbers)), work.keys) for own, shard in parts])
+        inputs = Inputs.joined([own.inputs(shard, range(len(own.steps.numbers)), keys) for own, shard in parts])
         assert inputs is not None
         assert local is not None
         diagnostic, averages = plan.diagnostics[key.diagnostic], key.diagnostic not in work.stepwise

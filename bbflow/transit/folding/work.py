@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from bbflow.operators.steps import Array
 from bbflow.transit.folding.inherited import Inherited
@@ -11,14 +12,21 @@ from bbflow.transit.folding.slots import Keys
 from bbflow.transit.folding.tables import Alike, Roster
 
 
+class SpanWork(NamedTuple):
+    """Steps that are in one span of every window."""
+
+    steps: tuple[PlannedSteps, ...]
+    """For each plan its steps."""
+    keys: Keys
+    """The spans."""
+
+
 @dataclass(frozen=True, slots=True)
 class LaneWork:
     """What one task does, besides what its plans say."""
 
-    steps: tuple[PlannedSteps, ...]
-    """For each plan its steps; all in one span of every window."""
-    keys: Keys
-    """Those spans."""
+    spans: tuple[SpanWork, ...]
+    """What is folded, one after the other."""
     off: Mapping[str, str]
     """Users' operators that have failed, and are called no more."""
     roster: Roster | None
@@ -30,7 +38,7 @@ class LaneWork:
     counted: frozenset[str] = frozenset()
     """The files in which any of the node's states counts now, or is held."""
     holds: bool = False
-    """Whether the stored checkpoint stays while this is folded (`Progress.next_held`)."""
+    """Whether the stored checkpoint stays while this is folded, and after that (`Progress.next_held`)."""
     threads: int = 1
     """How many may fold the lane's blocks side by side."""
     stepwise: frozenset[str] = frozenset()
@@ -51,18 +59,25 @@ class PartialSteps:
     """The same of the operators' further inputs, by their text; of the steps."""
 
 
+class SpanReceipt(NamedTuple):
+    """What the shards of a lane have with the last step of a `SpanWork`."""
+
+    alike: tuple[Alike, ...]
+    """Their states."""
+    errors: Mapping[str, str]
+    """What had failed in users' operators by then."""
+
+
 @dataclass(frozen=True, slots=True)
 class FoldReceipt:
     """What a fold task has done; it counts once the driver has committed it."""
 
     roster: str
     """Digest of the lane's roster."""
-    alike: tuple[Alike, ...]
-    """The next states of its shards."""
+    spans: tuple[SpanReceipt, ...]
+    """What came of each span's steps; the last states are those that count."""
     partials: tuple[PartialSteps, ...]
     """What must be merged with other blocks' before it can be folded."""
-    errors: Mapping[str, str]
-    """What failed in users' operators."""
     bytes: int
     """Bytes of the blocks."""
     started_s: float

@@ -1,9 +1,10 @@
 """results.zarr: the published statistics, with CF metadata, growing while the simulation runs."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import product
+from itertools import groupby, product
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,8 @@ Described = tuple[ResultField, Sequence[Operator]]
 Published = tuple[ResultField, Sequence[Operator], Mapping[str, Array]]
 """The same with their results by name."""
 ROWS_PER_CHUNK = 1 << 16
+SAME_START = 1e-9
+"""Spans whose starts are as close are one, in the stream's units."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,8 @@ class Results:
         self._attributes = attributes
         self._clock = clock
         self._starts: dict[str, list[float]] = {}
+        self._newest: dict[str, float] = {}
+        """Window to the latest of these."""
         if self._store.is_new:
             self._store.commit(**store_attributes(attributes.of_stream_by_now, stream, datetime.now(UTC)))
 
@@ -261,14 +266,22 @@ class Results:
         errors
             What failed in users' operators: their results say so.
         """
+        ends: dict[str, int] = {}
         for span in spans:
             for key, (_, operators) in span.fields.items():
-                for operator in operators:
-                    name = span.names[key][operator.name]
-                    self._store.resize(name, span.index + 1)
+                names = span.names[key]
+                ends |= {name: max(span.index + 1, ends.get(name, 0)) for name in names.values()}
+                for operator in operators if errors else ():
                     if (text := error_of(operator, errors)) is not None:
-                        self._store.describe(name, bbflow_error=text)
-            self._write_axis(span.closing, span.index)
+                        self._store.describe(names[operator.name], bbflow_error=text)
+        for name, end in ends.items():
+            self._store.resize(name, end)
+        by_window: dict[str, list[Prepared]] = {}
+        for span in spans:
+            by_window.setdefault(span.closing.window.name, []).append(span)
+        for own in by_window.values():
+            for _, following in groupby(enumerate(own), key=lambda item: item[1].index - item[0]):
+                self._write_axis([span for _, span in following])
         # Copies take the places of what readers see before the commit shows what is new: after a crash between the two
         # each file is whole, and what was written once more is there without what is new.
         for path, chunks in self._aside.items():
@@ -295,14 +308,20 @@ class Results:
                 target.write(arrays[name])
         self.show([span], errors)
 
-    def _write_axis(self, closing: Closing, at: int) -> None:
-        time = f"time_{closing.window.name}"
-        self._store.write(f"{time}_bnds", at, np.array([bounds_of(closing, self._clock)]))
-        for name, (number, _) in count_variables(closing.window, closing.whole).items():
-            self._store.write(name, at, np.array([number]))
-        has_before = at and closing.window.keeps is None  # no other window's stamps depend on the one before
-        before = float(self._store.read(time)[at - 1]) if has_before else None
-        self._store.write(time, at, np.array([stamp_of(closing, self._clock, before)]))
+    def _write_axis(self, spans: Sequence["Prepared"]) -> None:
+        """Write the stamps of spans of one window that follow each other."""
+        closings, at = [span.closing for span in spans], spans[0].index
+        time = f"time_{closings[0].window.name}"
+        self._store.write(f"{time}_bnds", at, np.array([bounds_of(closing, self._clock) for closing in closings]))
+        counted = [count_variables(closing.window, closing.whole) for closing in closings]
+        for name in counted[0]:
+            self._store.write(name, at, np.array([own[name][0] for own in counted]))
+        has_before = at and closings[0].window.keeps is None  # no other window's stamps depend on the one before
+        before, stamps = float(self._store.read(time)[at - 1]) if has_before else None, list[float]()
+        for closing in closings:
+            stamps.append(stamp_of(closing, self._clock, before))
+            before = stamps[-1] if closing.window.keeps is None else None
+        self._store.write(time, at, np.array(stamps))
 
     def _index(self, window: Window, span: Span, start: float) -> int:
         """Where a span lies on its window's axis: it may have been published before, in part."""
@@ -311,11 +330,15 @@ class Results:
             self._create_axis(window, span)
         if window.name not in self._starts:
             self._starts[window.name] = self._store.read(bounds)[:, 0].tolist()
+            self._newest[window.name] = max(self._starts[window.name], default=-math.inf)
         starts = self._starts[window.name]
-        (known,) = np.nonzero(np.isclose(starts, start, rtol=0, atol=1e-9))
-        if not len(known):
-            starts.append(start)
-        return int(known[0]) if len(known) else len(starts) - 1
+        if start <= self._newest[window.name] + SAME_START:
+            (known,) = np.nonzero(np.isclose(starts, start, rtol=0, atol=SAME_START))
+            if len(known):
+                return int(known[0])
+        starts.append(start)
+        self._newest[window.name] = max(start, self._newest[window.name])
+        return len(starts) - 1
 
     def _create_axis(self, window: Window, span: Span) -> None:
         time = f"time_{window.name}"

@@ -171,13 +171,23 @@ class Packed(SpanFiles):
         span: Array = self._chunks.read(index // self.spans)[index % self.spans]
         return span[np.newaxis]
 
+    def write_spans(self, index: int, values: Array) -> None:
+        """Write spans that follow each other, with one call for each file."""
+        values = np.ascontiguousarray(values, self.stored)
+        while len(values):
+            own, values = np.split(values, [self.spans - index % self.spans])
+            with naming(self._name(index)):
+                self._put(index, own)
+            index += len(own)
+
     @property
     def _chunks(self) -> Chunks:
         return Chunks(self.directory, (self.spans, *self.shape[1:]), self.dtype, self.separator, self.fill)
 
     def _put(self, index: int, values: Array) -> None:
         with self._opened(index) as descriptor:
-            write_at(descriptor, [values.reshape(-1).view("u1")], index % self.spans * values.nbytes)
+            first = index % self.spans * prod(self.shape) * self.stored.itemsize
+            write_at(descriptor, [values.reshape(-1).view("u1")], first)
 
 
 @dataclass(frozen=True, slots=True)
