@@ -22,6 +22,7 @@ from bbflow.cli.analysing import add_continue, configured
 from bbflow.errors import ConfigError
 from bbflow.host.leftovers import SHARED_MEMORY
 from bbflow.run.checks.before import check_before, check_engine, check_run, check_select, check_xml
+from bbflow.run.checks.ends import check_ends
 from bbflow.run.checks.finding import FINE, WRONG, Finding
 from bbflow.run.checks.memory import check_windows
 from bbflow.run.checks.program import check_program
@@ -70,6 +71,7 @@ def run(options: argparse.Namespace) -> int:
     found += check_select(config)
     found += check_run(config, options.contact, options.scheduler)
     found += check_windows(config) if options.contact is None and ensemble is None else []
+    found += check_ends(config) if ensemble is None else []
     states = None
     if options.like is not None:
         from bbflow.run.checks.like import check_like  # late: it needs ADIOS2 or netCDF4

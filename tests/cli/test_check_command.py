@@ -12,11 +12,12 @@ import yaml
 
 from bbflow import start_nodes
 from bbflow.cli import main
-from bbflow.configuring.config import load_config
+from bbflow.configuring.config import load_config, parse_config
 from bbflow.errors import ConfigError
 from bbflow.net.contact import read_contact
 from bbflow.run.checks import transport
 from bbflow.run.checks.before import tell_before
+from bbflow.run.checks.ends import check_ends
 from bbflow.run.checks.transport import check_transport
 from bbflow.transit.clusters import dask_cluster
 
@@ -157,6 +158,24 @@ def test_what_states_and_results_will_cost_is_foretold(bbflow, written):
     assert found
     assert 0 < float(found[1]) < 1e4
     assert float(found[2]) > 0
+
+
+@pytest.mark.parametrize(
+    ("windows", "said"),
+    [
+        (
+            ["day", {"running": {"days": 5}}, "month"],
+            r"each end of day and running5day takes 3\.1 ms .* 4 results, .* 0\.8",
+        ),
+        (["month", "run"], r"each end of month takes 2\.9 ms .* to publish 2 results"),
+        (["run", "clim_month"], None),
+    ],
+)
+def test_what_ends_of_windows_cost_is_foretold(said, windows):
+    config = parse_config({"stream": "s", "windows": windows, "operators": {"tas": ["mean", "max"]}})
+    found = check_ends(config)
+    assert len(found) == (said is not None)
+    assert all(re.search(said, finding.text) for finding in found)
 
 
 def test_an_ensemble_is_told_what_members_times_times_come_to_and_what_makes_less(bbflow, written, tmp_path):
