@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bbflow.errors import BbflowError
+from bbflow.errors import StreamError
 from bbflow.operators.steps import Array, DType
 
 
@@ -14,12 +14,12 @@ def as_blocks(blocks: Sequence[Array], dtype: DType, points: int) -> list[Array]
 
     Raises
     ------
-    BbflowError
+    StreamError
         If one has another type or length.
     """
     for position, block in enumerate(blocks):
         if block.dtype != dtype or block.size != points:
-            raise BbflowError(
+            raise StreamError(
                 f"block {position} of the batch has {block.size} values of type {block.dtype}, but the fold "
                 f"is of {points} values of type {dtype}: a variable's type and decomposition can't change"
             )

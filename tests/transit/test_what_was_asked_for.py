@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
-from bbflow.errors import ConfigError
+from bbflow import start_nodes
+from bbflow.errors import ConfigError, StreamError
 from testsupport.programs import part, run_program
+from testsupport.writers import write, write_config
 
 STEPS = 6
 X = np.arange(12.0).reshape(4, 3)
@@ -61,6 +63,40 @@ def test_a_field_that_some_steps_lack_makes_results_incomplete_unless_that_is_me
         np.testing.assert_array_equal(ran.results.some_run_mean[0], X + 2)
         assert ran.outcome.complete is complete
         assert ("'some': in 3 of 6 steps only" in ran.told) is not complete
+
+
+def test_a_field_of_which_some_steps_have_a_part_makes_results_incomplete_unless_that_is_meant(tmp_path):
+    """What no step has of a field has no values; what some have is of these."""
+    ranks = [[[("land", part(X, 2, 0, 0)), ("some", part(X + step, 2, 0, 0))] for step in range(STEPS)]]
+    ranks += [[[("some", part(X + step, 2, 1, 0))] if step % 2 == 0 else [] for step in range(STEPS)]]
+    for absent, complete in (("error", False), ("skip", True)):
+        (tmp_path / absent).mkdir()
+        operators = {"land": ["mean"], "some": {"operators": ["mean"], "absent": absent}}
+        ran = run_program(tmp_path / absent, ranks, {"operators": operators})
+        np.testing.assert_array_equal(ran.results.some_run_mean[0], np.vstack([X[:2] + 2.5, X[2:] + 2]))
+        np.testing.assert_array_equal(ran.results.land_run_mean[0], np.vstack([X[:2], np.full((2, 3), np.nan)]))
+        assert ran.outcome.complete is complete
+        assert ("'some': in 3 of 6 steps no rank has written some of its points" in ran.told) is not complete
+        assert "land" not in ran.told
+
+
+def test_a_folded_field_that_changes_its_type_is_refused(tmp_path):
+    """The analysis ended of an error that nobody foresaw, twice."""
+    code = """
+engine = io.open("out", Mode.Write)
+for kind in ("f4", "f4", "f8"):
+    x = io.define_variable("x", np.empty(0, kind), [3], [0], [3], True)
+    engine.begin_step()
+    engine.put(x, np.zeros(3, kind), Mode.Sync)
+    engine.end_step()
+    io.remove_variable("x")
+engine.close()
+"""
+    config = {"stream": "model", "output": str(tmp_path / "out"), "time": "steps", "operators": {"x": ["mean"]}}
+    with start_nodes(1, "1MiB") as nodes, nodes.analyse(config | {"windows": ["run"]}) as analysis:
+        write(nodes.contact, code, write_config(tmp_path))
+        with pytest.raises(StreamError, match="x is of type double in step 2, but was float"):
+            analysis.wait(100)
 
 
 @pytest.mark.parametrize("name", ["p", "other"])

@@ -30,7 +30,7 @@ from bbflow.transit.folding.losses import Losses, Untimely
 from bbflow.transit.folding.patterns import Pattern, Patterns, Shapes, parts_of
 from bbflow.transit.folding.planning import FoldSite, Planning, planned_steps
 from bbflow.transit.folding.plans import FoldPlan, PlannedSteps
-from bbflow.transit.folding.regions import array_shape, check_apart, forms_by_name, regions
+from bbflow.transit.folding.regions import PlacedForm, array_shape, check_apart, forms_by_name, has_holes, regions
 from bbflow.transit.folding.series import join_partials, uneven
 from bbflow.transit.folding.shards import Region, ShardKey, ShardState, overlapping
 from bbflow.transit.folding.tables import Alike, CountedStates, FieldStates, Roster, States
@@ -114,6 +114,8 @@ class Folding:
         self._stepwise: frozenset[str] = frozenset()
         """Diagnostics of which values have come and gone in some of the blocks that are joined."""
         self._stayed: tuple[list[Pattern], int] | None = None
+        self._types: dict[str, str] = {}
+        """Those of variables, as the first step has them that this analysis has seen."""
 
     @property
     def number(self) -> int:
@@ -303,6 +305,7 @@ class Folding:
     def _pattern(self, number: int, layouts: Mapping[str, Layout], whole: bool) -> Pattern:
         """Find where the blocks of steps with some layouts lie in each field."""
         forms = forms_by_name({node: layout.forms for node, layout in layouts.items()})
+        self._check_types(number, forms)
         columns = {key: placement.column for key, placement in self.placements.items()}
         found = {
             key: {} if key in self.given_up else regions(item, forms, columns.get(key), self.fixed)
@@ -318,7 +321,20 @@ class Folding:
         diagnostics = self.config.diagnostics
         shapes = {key: array_shape(diagnostics[key], forms, self.fixed) for key in self.placements if found[key]}
         places = {key: frozenset(found[key]) for key in bound if found[key]}
-        return Pattern(layouts, found, places, absent, shapes, self.fixed)
+        own_shapes = {key: array_shape(diagnostics[key], forms, self.fixed) for key in found if found[key] and whole}
+        torn = frozenset(key for key, shape in own_shapes.items() if has_holes(found[key], shape))
+        return Pattern(layouts, found, places, absent, torn, shapes, self.fixed)
+
+    def _check_types(self, number: int, forms: Mapping[str, Sequence[PlacedForm]]) -> None:
+        folded = (item.variables for key, item in self.config.diagnostics.items() if key not in self.given_up)
+        for name in {name for names in folded for name in names}:
+            for type_ in {form.type for _, form in forms.get(name, ())}:
+                before = self._types.setdefault(name, type_)
+                if type_ != before:
+                    raise StreamError(
+                        f"{name} is of type {type_} in step {number}, but was {before} before: statistics are of one "
+                        "type; let the program keep it, or give the other another name"
+                    )
 
     def _takes_spans(self, pattern: Pattern) -> bool:
         """Whether a task may fold several spans of steps that lie so.
@@ -535,7 +551,7 @@ class Folding:
             region = partial(self._planning.region, shapes=pattern.shapes)
             self.losses.take(number, {key: [region(shard) for shard in own] for key, own in there})
         for pattern, _ in batch.laid:
-            self._attendance.take(pattern.absent)
+            self._attendance.take(pattern.absent, pattern.torn)
         self.losses.leave_out(batch.torn)
         self.untimely = self.untimely.with_more(batch.untimely)
         self._rosters = {}
