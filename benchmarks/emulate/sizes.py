@@ -12,7 +12,7 @@ SIZES = [
     Size(10, Job("icon", 1_000, 1, 60, every_s=0.5)),
     Size(100, Job("icon", 10_000, 1, 60, every_s=0.5)),
     Size(300, Job("icon", 1_500, 1, 60, every_s=0.25)),
-    Size(1_000, Job("icon", 5_000, 1, 36, every_s=1.0)),
+    Size(1_000, Job("icon", 2_000, 1, 48, every_s=0.5)),
 ]
 """No values are written, but blocks are folded as they lie: a few points each, so that what costs is their number."""
 QUICK = 1
