@@ -5,8 +5,8 @@ from dataclasses import dataclass
 LONGEST_S = 1.0
 """A step waits this long at most for others to come along, on up to a hundred nodes."""
 NODE_S = 0.01
-"""On more of them, it waits this long for each (seconds): a batch costs the driver up to 1.5 ms for each node, so
-batches take a seventh of its time at most."""
+"""On more of them, it waits this long for each (seconds): a batch costs the driver about 1.5 ms for each node, so
+batches take about a seventh of its time."""
 SHARE = 8
 """None does while such a part of the smallest pool is ready."""
 
