@@ -30,11 +30,11 @@ from bbflow.transit.folding.losses import Losses, Untimely
 from bbflow.transit.folding.patterns import Pattern, Patterns, Shapes, parts_of
 from bbflow.transit.folding.planning import FoldSite, Planning, planned_steps
 from bbflow.transit.folding.plans import FoldPlan, PlannedSteps
-from bbflow.transit.folding.regions import PlacedForm, array_shape, check_apart, forms_by_name, has_holes, regions
+from bbflow.transit.folding.regions import array_shape, check_apart, check_types, forms_by_name, has_holes, regions
 from bbflow.transit.folding.series import join_partials, uneven
 from bbflow.transit.folding.shards import Region, ShardKey, ShardState, overlapping
 from bbflow.transit.folding.tables import Alike, CountedStates, FieldStates, Roster, States
-from bbflow.transit.folding.timeline import Closing, Passed, Timeline, too_coarse
+from bbflow.transit.folding.timeline import Closing, Passed, Timeline, too_coarse, too_late
 from bbflow.transit.folding.work import FoldReceipt, LaneWork, SpanWork
 from bbflow.transit.folding.written import pack
 from bbflow.view.consumers import Cursor
@@ -305,7 +305,9 @@ class Folding:
     def _pattern(self, number: int, layouts: Mapping[str, Layout], whole: bool) -> Pattern:
         """Find where the blocks of steps with some layouts lie in each field."""
         forms = forms_by_name({node: layout.forms for node, layout in layouts.items()})
-        self._check_types(number, forms)
+        diagnostics = self.config.diagnostics
+        folded = (item.variables for key, item in diagnostics.items() if key not in self.given_up)
+        check_types(number, {name for names in folded for name in names}, forms, self._types)
         columns = {key: placement.column for key, placement in self.placements.items()}
         found = {
             key: {} if key in self.given_up else regions(item, forms, columns.get(key), self.fixed)
@@ -316,25 +318,13 @@ class Folding:
         for own in {frozenset((key.node, key.start, key.count) for key in own): own for own in found.values()}.values():
             check_apart(number, own)
         # Steps that come in their order, or with those of other ranks.
-        bound = [key for key, item in self.config.diagnostics.items() if item.needs_order or key in self.placements]
+        bound = [key for key, item in diagnostics.items() if item.needs_order or key in self.placements]
         absent = frozenset(key for key, own in found.items() if not own) if whole else frozenset()
-        diagnostics = self.config.diagnostics
         shapes = {key: array_shape(diagnostics[key], forms, self.fixed) for key in self.placements if found[key]}
         places = {key: frozenset(found[key]) for key in bound if found[key]}
         own_shapes = {key: array_shape(diagnostics[key], forms, self.fixed) for key in found if found[key] and whole}
         torn = frozenset(key for key, shape in own_shapes.items() if has_holes(found[key], shape))
         return Pattern(layouts, found, places, absent, torn, shapes, self.fixed)
-
-    def _check_types(self, number: int, forms: Mapping[str, Sequence[PlacedForm]]) -> None:
-        folded = (item.variables for key, item in self.config.diagnostics.items() if key not in self.given_up)
-        for name in {name for names in folded for name in names}:
-            for type_ in {form.type for _, form in forms.get(name, ())}:
-                before = self._types.setdefault(name, type_)
-                if type_ != before:
-                    raise StreamError(
-                        f"{name} is of type {type_} in step {number}, but was {before} before: statistics are of one "
-                        "type; let the program keep it, or give the other another name"
-                    )
 
     def _takes_spans(self, pattern: Pattern) -> bool:
         """Whether a task may fold several spans of steps that lie so.
@@ -411,11 +401,7 @@ class Folding:
     def _refused(self, number: int, time: float, found: OpenBatch, *, is_date: bool) -> list[str]:
         """Return why a step is left out; nothing if a run that goes on from another one writes its last steps again."""
         if self.config.time.late == "error":
-            why = "isn't later than the step before" if is_date else "is no date"
-            raise StreamError(
-                f"step {number} has the time {time:g}, which {why}: let the simulation "
-                "write ascending times, or set time: late: skip to leave such steps out"
-            )
+            raise StreamError(too_late(number, time, is_date=is_date))
         if is_date and self._offset is None:
             return []
         last = found.times[-1] if found.times else self.timeline.last
@@ -547,9 +533,8 @@ class Folding:
         if not batch.spans:
             self.timeline.take((), {}, batch.passed)
         for number, (pattern, _) in zip(batch.numbers, batch.laid if self.losses else (), strict=False):
-            there = pattern.regions.items()
             region = partial(self._planning.region, shapes=pattern.shapes)
-            self.losses.take(number, {key: [region(shard) for shard in own] for key, own in there})
+            self.losses.take(number, {key: [region(shard) for shard in own] for key, own in pattern.regions.items()})
         for pattern, _ in batch.laid:
             self._attendance.take(pattern.absent, pattern.torn)
         self.losses.leave_out(batch.torn)

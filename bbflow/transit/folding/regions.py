@@ -3,7 +3,7 @@
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from bbflow.errors import ConfigError
+from bbflow.errors import ConfigError, StreamError
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space.columns import Column
 from bbflow.stream.puts import seen
@@ -30,6 +30,26 @@ def forms_by_name(forms: Mapping[str, Sequence[Form]]) -> dict[str, list[PlacedF
         for at, form in enumerate(own):
             found.setdefault(form.name, []).append(((node, at), form))
     return {name: seen(own) if own[0][1].kind.startswith("Global") else own for name, own in found.items()}
+
+
+def check_types(
+    number: int, names: Collection[str], forms: Mapping[str, Sequence[PlacedForm]], known: dict[str, str]
+) -> None:
+    """See that each of some variables has the type that it had in the steps before, and note it in `known`.
+
+    Raises
+    ------
+    StreamError
+        If one has another type in this step.
+    """
+    for name in names:
+        for kind in {form.type for _, form in forms.get(name, ())}:
+            before = known.setdefault(name, kind)
+            if kind != before:
+                raise StreamError(
+                    f"{name} is of type {kind} in step {number}, but was {before} before: statistics are of one "
+                    "type; let the program keep it, or give the other another name"
+                )
 
 
 def regions(

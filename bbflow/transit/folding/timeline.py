@@ -175,6 +175,15 @@ class Passed(NamedTuple):
         return self.steps > 2 and self.longest - self.shortest > 2 * max(self.error, ROUNDED * math.ulp(self.last or 0))
 
 
+def too_late(number: int, time: float, *, is_date: bool) -> str:
+    """Say what is wrong with a step whose time isn't after the one before, or is no date."""
+    why = "isn't later than the step before" if is_date else "is no date"
+    return (
+        f"step {number} has the time {time:g}, which {why}: let the simulation write ascending times, or set time: "
+        "late: skip to leave such steps out"
+    )
+
+
 def too_coarse(number: int, time: float, spacing: float, passed: Passed, clock: Clock) -> str:
     """Say that a step's time is of a type that can't tell steps apart."""
     shortest = min(time - (passed.last or 0.0), passed.shortest)
