@@ -11,10 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bbflow.operators.kernel import run
+from bbflow.operators.library import FIELDS
+from bbflow.operators.steps import Steps
+
 PROGRAM = Path(__file__).parent / "program"
-KERNELS = Path(__file__).parents[1] / "src" / "kernels" / "Kernels.cpp"
+KERNELS = Path(__file__).parents[1] / "src" / "kernels"
 KINDS = ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"]
-MOST_PARTS = 32
+MOST_PARTS = MOST_STEPS = 32
 BLOCK_THREADS = 128
 
 
@@ -33,13 +37,26 @@ class PackTask(ctypes.Structure):
     ]  # fmt: skip
 
 
+class FoldTask(ctypes.Structure):
+    """As FoldTask.h has it."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in FIELDS), ("points", ctypes.c_ulonglong),
+        *((name, ctypes.c_uint) for name in ("blocks", "steps", "has_fill")),
+        ("aligned", ctypes.c_uint), ("fill", ctypes.c_char * 8), ("which", ctypes.c_void_p * MOST_STEPS),
+    ]  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def kernels(tmp_path_factory):
     """Compile the kernels for this CPU."""
     path = tmp_path_factory.mktemp("kernels") / "kernels.so"
-    subprocess.run(["c++", "-shared", "-fPIC", "-O1", PROGRAM / "kernels.cpp", "-o", path], check=True)
+    subprocess.run(
+        ["c++", "-shared", "-fPIC", "-O1", "-ffp-contract=off", PROGRAM / "kernels.cpp", "-o", path], check=True
+    )
     library = ctypes.CDLL(path)
     assert library.pack_task_bytes() == ctypes.sizeof(PackTask)
+    assert library.fold_task_bytes() == ctypes.sizeof(FoldTask)
     return library
 
 
@@ -88,6 +105,59 @@ def test_rows_are_put_together_and_their_ends_found_in_one_pass(kernels, kind, d
         assert (ranges[:, 0] > ranges[:, 1]).all()
 
 
+def identity(kind, points, names):
+    """The state of no steps: some fields of it."""
+    if kind[0] == "f":
+        highest, lowest = np.inf, -np.inf
+    else:
+        highest, lowest = np.iinfo(kind).max, np.iinfo(kind).min
+    whole = {"count": (0, "i4"), "shift": (0, kind), "first": (0, "f8"), "second": (0, "f8"),
+             "min": (highest, kind), "max": (lowest, kind)}  # fmt: skip
+    return {name: np.full((1, points), *whole[name]) for name in FIELDS if name in names}
+
+
+def bits(array):
+    """Those of all values; one NaN is as good as another."""
+    return np.where(array == array, array, np.array(np.nan if array.dtype.kind == "f" else 0, array.dtype)).tobytes()
+
+
+def fold_as_gpus(kernels, kind, state, steps, fill, blocks):
+    """Add steps to a state, in place."""
+    for at in range(0, len(steps), MOST_STEPS):
+        some = steps[at : at + MOST_STEPS]
+        task = FoldTask(points=some[0].size, blocks=blocks, steps=len(some), has_fill=fill is not None)
+        for name, array in state.items():
+            setattr(task, name, array.ctypes.data)
+        for number, step in enumerate(some):
+            task.which[number] = step.ctypes.data
+        if fill is not None:
+            ctypes.memmove(ctypes.addressof(task) + FoldTask.fill.offset, fill.ctypes.data, fill.itemsize)
+        kernels.run_fold(getattr(kernels, f"bbflow_fold_{kind}"), ctypes.byref(task))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=30)
+@given(data=st.data())
+def test_states_of_a_gpu_are_those_of_the_cpu_to_the_bit(kernels, kind, data):
+    points, count = data.draw(st.integers(1, 600)), data.draw(st.integers(1, 70))
+    noise = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    values = noise.integers(-100, 100, (count, points)).astype(kind)
+    if kind[0] == "f":
+        values += noise.random((count, points)).astype(kind)
+        values[noise.random((count, points)) < data.draw(st.sampled_from([0, 0.3, 1]))] = np.nan
+        values[noise.random((count, points)) < data.draw(st.sampled_from([0, 0.01]))] = np.inf
+    fill = np.array(values[0, 0]) if data.draw(st.booleans()) else None
+    moments = data.draw(st.sampled_from([(), ("shift", "first"), ("shift", "first", "second")]))
+    extremes = data.draw(st.lists(st.sampled_from(["min", "max"]), unique=True, min_size=not moments))
+    names = {"count", *moments, *extremes}
+    steps = list(values)
+    there, here = identity(kind, points, names), identity(kind, points, names)
+    fold_as_gpus(kernels, kind, there, steps, fill, data.draw(st.integers(1, 3)))
+    run(here, here, Steps(steps, fill), [])
+    for name, expected in here.items():
+        assert bits(there[name]) == bits(expected), name
+
+
 def find_clang():
     """Return a clang++ of this host, or None."""
     names = ["clang++", *(f"clang++-{version}" for version in range(14, 23))]
@@ -106,38 +176,46 @@ def find_ptxas():
 NEEDS_CLANG = pytest.mark.skipif(find_clang() is None, reason="needs clang++ (Debian: clang)")
 
 
-def compile_for(target, words):
+def compile_for(target, source, words):
     """Compile the kernels for a GPU into a text; skips where clang hasn't that kind."""
     words += ["--cuda-device-only", "-std=c++17", "-O3", "-ffp-contract=off"]
-    done = subprocess.run([find_clang(), *words, "-S", KERNELS, "-o", "-"], capture_output=True, text=True)
+    done = subprocess.run([find_clang(), *words, "-S", KERNELS / source, "-o", "-"], capture_output=True, text=True)
     if "No available targets are compatible" in done.stderr or "unknown target" in done.stderr:
         pytest.skip(f"this clang++ makes nothing for {target}")
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def compile_for_cuda():
-    return compile_for("NVIDIA's GPUs", ["-x", "cuda", "--cuda-gpu-arch=sm_70", "-nocudainc", "-nocudalib"])
+def compile_for_cuda(source):
+    return compile_for("NVIDIA's GPUs", source, ["-x", "cuda", "--cuda-gpu-arch=sm_70", "-nocudainc", "-nocudalib"])
+
+
+SOURCES = [("Kernels.cpp", "pack"), ("Fold.cpp", "fold")]
 
 
 @NEEDS_CLANG
-def test_clang_makes_kernels_for_cuda():
-    made = compile_for_cuda()
-    assert all(f".visible .entry bbflow_pack_{kind}(" in made for kind in KINDS)
+@pytest.mark.parametrize(("source", "name"), SOURCES)
+def test_clang_makes_kernels_for_cuda(source, name):
+    made = compile_for_cuda(source)
+    assert all(f".visible .entry bbflow_{name}_{kind}(" in made for kind in KINDS)
     assert ".local" not in made, "values that are under way stay in registers"
+    assert "fma." not in made, "as on the CPU"
 
 
 @NEEDS_CLANG
-def test_clang_makes_kernels_for_amd_s_gpus_of_the_same_source():
+@pytest.mark.parametrize(("source", "name"), SOURCES)
+def test_clang_makes_kernels_for_amd_s_gpus_of_the_same_source(source, name):
     words = ["-x", "hip", "--offload-arch=gfx90a", "-nogpuinc", "-nogpulib"]
-    assert all(f".globl\tbbflow_pack_{kind}\n" in compile_for("AMD's GPUs", words) for kind in KINDS[-1:])
+    made = compile_for("AMD's GPUs", source, words)
+    assert all(f".globl\tbbflow_{name}_{kind}\n" in made for kind in KINDS)
 
 
 @NEEDS_CLANG
 @pytest.mark.skipif(find_ptxas() is None, reason="needs ptxas (PyPI: nvidia-cuda-nvcc-cu12)")
 @pytest.mark.parametrize("architecture", ["sm_70", "sm_80", "sm_90"])
-def test_nvidia_s_assembler_takes_the_kernels(tmp_path, architecture):
-    (tmp_path / "kernels.ptx").write_text(compile_for_cuda())
+@pytest.mark.parametrize("source", [source for source, _ in SOURCES])
+def test_nvidia_s_assembler_takes_the_kernels(tmp_path, source, architecture):
+    (tmp_path / "kernels.ptx").write_text(compile_for_cuda(source))
     words = [find_ptxas(), f"-arch={architecture}", tmp_path / "kernels.ptx", "-o", tmp_path / "kernels.cubin"]
     subprocess.run(words, check=True)
     assert (tmp_path / "kernels.cubin").stat().st_size > 0

@@ -1,31 +1,10 @@
 /* What GPUs do with blocks. clang makes PTX of it and HIP's runtime compiler what AMD's GPUs run;
  * for the tests it is compiled for the CPU. None of them needs a header of the system's. */
 #include "PackTask.h"
-
-#if defined(__CUDA__) || defined(__HIP__)
-#define BBFLOW_KERNEL extern "C" __attribute__((global))
-#define BBFLOW_DEVICE __attribute__((device)) inline
-#else
-#define BBFLOW_KERNEL extern "C"
-#define BBFLOW_DEVICE inline
-extern "C" unsigned long long bbflow_thread; // the one of all whose turn it is
-#endif
+#include "Thread.h"
 
 namespace bbflow
 {
-
-BBFLOW_DEVICE unsigned long long Thread()
-{
-#if defined(__NVPTX__)
-    return __nvvm_read_ptx_sreg_ctaid_x() * PackTask::BlockThreads +
-           static_cast<unsigned>(__nvvm_read_ptx_sreg_tid_x());
-#elif defined(__AMDGCN__)
-    return __builtin_amdgcn_workgroup_id_x() * PackTask::BlockThreads +
-           __builtin_amdgcn_workitem_id_x();
-#else
-    return bbflow_thread;
-#endif
-}
 
 /** What is above and below all values, as MinMax.h has it. */
 template <class T>
@@ -53,7 +32,7 @@ template <class T>
 BBFLOW_DEVICE void Pack(const PackTask &task)
 {
     constexpr int ahead = 4; // values that are on their way at a time
-    const unsigned long long thread = Thread();
+    const unsigned long long thread = Thread<PackTask>();
     const unsigned long long threads = 1ull * task.Blocks * PackTask::BlockThreads;
     T smallest = Ends<T>::Highest, largest = Ends<T>::Lowest;
     T *target = static_cast<T *>(task.Target);

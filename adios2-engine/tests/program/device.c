@@ -476,8 +476,9 @@ int hiprtcCreateProgram(void **program, const char *source, const char *name, in
 {
     *program = malloc(1);
     ++modules;
-    return name && headers == 1 && strstr(source, "bbflow_pack_##") &&
-                   strstr(texts[0], "struct PackTask") && strcmp(names[0], "PackTask.h") == 0
+    return name && headers == 2 && strstr(source, "bbflow_pack_##") &&
+                   strstr(texts[0], "struct PackTask") && strcmp(names[0], "PackTask.h") == 0 &&
+                   strcmp(names[1], "Thread.h") == 0
                ? fine
                : is_wrong("a program that isn't ours");
 }

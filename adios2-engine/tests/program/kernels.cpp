@@ -1,6 +1,7 @@
 // The engine's kernels for the CPU, and what lets them run as the stand-in of a GPU would
 // (device.c).
 #include "../../src/kernels/Kernels.cpp"
+#include "../../src/kernels/Fold.cpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -53,5 +54,16 @@ extern "C"
         *ranges = task.Ranges;
     }
 
+    /** Runs a kernel, one thread after the other. */
+    void run_fold(void (*kernel)(const bbflow::FoldTask), const bbflow::FoldTask *task)
+    {
+        for (bbflow_thread = 0; bbflow_thread < task->Blocks * bbflow::FoldTask::BlockThreads;
+             ++bbflow_thread)
+        {
+            kernel(*task);
+        }
+    }
+
+    unsigned fold_task_bytes() { return sizeof(bbflow::FoldTask); }
     unsigned pack_task_bytes() { return sizeof(bbflow::PackTask); }
 }

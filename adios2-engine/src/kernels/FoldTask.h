@@ -1,0 +1,25 @@
+#pragma once
+
+namespace bbflow
+{
+
+/** What the folding kernel gets as its one argument: a field's next steps, and its state, whose
+ * arrays are those of a BbflowTask, in its order. Compilers that have no headers read this, too. */
+struct FoldTask
+{
+    static constexpr unsigned Most = 32; ///< steps at a time
+    static constexpr unsigned BlockThreads = 128;
+
+    int *Count;
+    void *Shift;
+    double *First, *Second; ///< null: not accumulated; Second needs First, which needs Shift
+    void *Min, *Max;        ///< null: not accumulated
+    unsigned long long Points;
+    unsigned Blocks; ///< of threads
+    unsigned Steps;
+    unsigned HasFill;
+    alignas(8) char Fill[8]; ///< a value that stands for 'missing'
+    const void *Which[Most];
+};
+
+} // end namespace bbflow
