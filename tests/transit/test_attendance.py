@@ -17,16 +17,3 @@ def test_nothing_is_said_of_fields_that_every_step_had():
     attendance = Attendance()
     attendance.take([])
     assert attendance.described() == []
-
-
-def test_fields_that_some_steps_have_in_part_are_named_unless_all_have_no_more():
-    attendance = Attendance()
-    for number in range(6):
-        attendance.take(["b"] if number > 2 else [], [*"a"[number != 2 :], *"b"[number > 2 :], "land"])
-    restored = Attendance()
-    restored.restore(attendance.record)
-    for told in (attendance, restored):
-        whole, part = told.described()
-        assert whole.startswith("'b': in 3 of 6 steps only")
-        assert part.startswith("'a': in 1 of 6 steps no rank has written some of its points")
-        assert told.described({"a", "b"}) == []

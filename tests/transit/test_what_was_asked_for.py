@@ -65,21 +65,6 @@ def test_a_field_that_some_steps_lack_makes_results_incomplete_unless_that_is_me
         assert ("'some': in 3 of 6 steps only" in ran.told) is not complete
 
 
-def test_a_field_of_which_some_steps_have_a_part_makes_results_incomplete_unless_that_is_meant(tmp_path):
-    """What no step has of a field has no values; what some have is of these."""
-    ranks = [[[("land", part(X, 2, 0, 0)), ("some", part(X + step, 2, 0, 0))] for step in range(STEPS)]]
-    ranks += [[[("some", part(X + step, 2, 1, 0))] if step % 2 == 0 else [] for step in range(STEPS)]]
-    for absent, complete in (("error", False), ("skip", True)):
-        (tmp_path / absent).mkdir()
-        operators = {"land": ["mean"], "some": {"operators": ["mean"], "absent": absent}}
-        ran = run_program(tmp_path / absent, ranks, {"operators": operators})
-        np.testing.assert_array_equal(ran.results.some_run_mean[0], np.vstack([X[:2] + 2.5, X[2:] + 2]))
-        np.testing.assert_array_equal(ran.results.land_run_mean[0], np.vstack([X[:2], np.full((2, 3), np.nan)]))
-        assert ran.outcome.complete is complete
-        assert ("'some': in 3 of 6 steps no rank has written some of its points" in ran.told) is not complete
-        assert "land" not in ran.told
-
-
 def test_a_folded_field_that_changes_its_type_is_refused(tmp_path):
     """The analysis ended of an error that nobody foresaw, twice."""
     code = """

@@ -13,40 +13,35 @@ class AttendanceRecord(msgspec.Struct, frozen=True):
     """As `Attendance.steps`."""
     absent: Mapping[str, int] = {}
     """Diagnostic to the steps that lacked its variables."""
-    torn: Mapping[str, int] = {}
-    """Diagnostic to the steps that had a part of its field only."""
 
 
 class Attendance:
-    """Counts the folded steps in which fields were absent, or had holes."""
+    """Counts the folded steps in which fields were absent."""
 
     def __init__(self) -> None:
         self.steps = 0
         """Steps that were folded."""
-        self._absent, self._torn = Counter[str](), Counter[str]()
+        self._absent = Counter[str]()
 
-    def take(self, absent: Iterable[str], torn: Iterable[str] = ()) -> None:
+    def take(self, absent: Iterable[str]) -> None:
         """Count a step.
 
         Parameters
         ----------
         absent
             Diagnostics whose variables aren't in it.
-        torn
-            Those of which some points are in no block.
         """
         self.steps += 1
         self._absent.update(absent)
-        self._torn.update(torn)
 
     @property
     def record(self) -> AttendanceRecord:
         """What a checkpoint keeps of it."""
-        return AttendanceRecord(self.steps, dict(self._absent), dict(self._torn))
+        return AttendanceRecord(self.steps, dict(self._absent))
 
     def restore(self, record: AttendanceRecord) -> None:
         """Go on from what a checkpoint has kept."""
-        self.steps, self._absent, self._torn = record.steps, Counter(record.absent), Counter(record.torn)
+        self.steps, self._absent = record.steps, Counter(record.absent)
 
     @property
     def never(self) -> frozenset[str]:
@@ -54,9 +49,7 @@ class Attendance:
         return frozenset(name for name, count in self._absent.items() if count == self.steps)
 
     def described(self, unasked: Collection[str] = ()) -> list[str]:
-        """Return which fields were in some steps only, those that were in equally many in one line, or in part.
-
-        A field that has holes in all of its steps is one without values there.
+        """Return which fields were in some steps only, those that were in equally many in one line.
 
         Parameters
         ----------
@@ -67,13 +60,7 @@ class Attendance:
         for name, count in sorted(self._absent.items()):
             if name not in unasked:
                 names.setdefault(self.steps - count, []).append(name)
-        torn = [
-            f"{name!r}: in {count} of {self.steps} steps no rank has written some of its points, whose statistics are "
-            "of the other steps; if that is meant, say absent: skip there"
-            for name, count in sorted(self._torn.items())
-            if name not in unasked and count < self.steps - self._absent[name]
-        ]
-        return [self._line(own, count) for count, own in sorted(names.items())] + torn
+        return [self._line(own, count) for count, own in sorted(names.items())]
 
     def _line(self, names: list[str], count: int) -> str:
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""

@@ -30,7 +30,7 @@ from bbflow.transit.folding.losses import Losses, Untimely
 from bbflow.transit.folding.patterns import Pattern, Patterns, Shapes, parts_of
 from bbflow.transit.folding.planning import FoldSite, Planning, planned_steps
 from bbflow.transit.folding.plans import FoldPlan, PlannedSteps
-from bbflow.transit.folding.regions import array_shape, check_apart, check_types, forms_by_name, has_holes, regions
+from bbflow.transit.folding.regions import array_shape, check_apart, check_types, forms_by_name, regions
 from bbflow.transit.folding.series import join_partials, uneven
 from bbflow.transit.folding.shards import Region, ShardKey, ShardState, overlapping
 from bbflow.transit.folding.tables import Alike, CountedStates, FieldStates, Roster, States
@@ -322,9 +322,7 @@ class Folding:
         absent = frozenset(key for key, own in found.items() if not own) if whole else frozenset()
         shapes = {key: array_shape(diagnostics[key], forms, self.fixed) for key in self.placements if found[key]}
         places = {key: frozenset(found[key]) for key in bound if found[key]}
-        own_shapes = {key: array_shape(diagnostics[key], forms, self.fixed) for key in found if found[key] and whole}
-        torn = frozenset(key for key, shape in own_shapes.items() if has_holes(found[key], shape))
-        return Pattern(layouts, found, places, absent, torn, shapes, self.fixed)
+        return Pattern(layouts, found, places, absent, shapes, self.fixed)
 
     def _takes_spans(self, pattern: Pattern) -> bool:
         """Whether a task may fold several spans of steps that lie so.
@@ -536,7 +534,7 @@ class Folding:
             region = partial(self._planning.region, shapes=pattern.shapes)
             self.losses.take(number, {key: [region(shard) for shard in own] for key, own in pattern.regions.items()})
         for pattern, _ in batch.laid:
-            self._attendance.take(pattern.absent, pattern.torn)
+            self._attendance.take(pattern.absent)
         self.losses.leave_out(batch.torn)
         self.untimely = self.untimely.with_more(batch.untimely)
         self._rosters = {}

@@ -31,8 +31,6 @@ class Pattern:
     """Those of diagnostics whose steps must come together."""
     absent: frozenset[str] = frozenset()
     """Diagnostics whose variables aren't in the step."""
-    torn: frozenset[str] = frozenset()
-    """Diagnostics of whose field some points are in no block."""
     shapes: Shapes = field(default_factory=dict)
     """Those of diagnostics that are in the step."""
     fixed: Fixed = field(default_factory=dict)

@@ -1,7 +1,6 @@
 """Where the blocks of a step lie in the field of a diagnostic."""
 
-import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from bbflow.errors import ConfigError, StreamError
 from bbflow.operators.diagnostic import Diagnostic
@@ -10,7 +9,6 @@ from bbflow.stream.puts import seen
 from bbflow.stream.records import Block, BlockForm
 from bbflow.transit.folding.fixed import Fixed, place_of
 from bbflow.transit.folding.shards import Place, Regions, ShardKey, overlapping
-from bbflow.view.layout import JOINED
 
 NOTHING: Fixed = {}
 Form = Block | BlockForm
@@ -184,11 +182,6 @@ def check_foldable(form: Form) -> None:
         )
     if form.dtype.kind == "c":
         raise ConfigError(f"{form.name} is complex: operators need real numbers; take it out of 'operators'")
-
-
-def has_holes(keys: Iterable[ShardKey], shape: tuple[int, ...]) -> bool:
-    """Return whether some points of an array of a shape are in no block, where blocks don't overlap."""
-    return JOINED not in shape and sum(math.prod(key.count) for key in keys) < math.prod(shape)
 
 
 def check_apart(number: int, keys: Collection[ShardKey]) -> None:
