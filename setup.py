@@ -84,7 +84,7 @@ class CMakeBuild(build_ext):
     def _copy_sources(self, target):
         """Copy sources: an installed bbflow builds its engine for another ADIOS2 from them; a checkout has them."""
         engine = [f"adios2-engine/{name}" for name in ("CMakeLists.txt", "src", "wire", "preload")]
-        for name in (*engine, "bbflow/phases"):
+        for name in (*engine, "bbflow/phases", "bbflow/operators/native"):
             for file in [ROOT / name, *(ROOT / name).rglob("*")]:
                 if file.suffix in (".cpp", ".h", ".map", ".txt"):
                     copy = target / file.relative_to(ROOT)

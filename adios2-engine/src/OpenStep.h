@@ -36,11 +36,16 @@ struct Block
     const char *Source = nullptr;
     /** The same in a GPU's memory; empty if it is the host's. */
     std::vector<DeviceRows> OnDevice;
+    /** The same, if it is a copy of the block's own. */
+    std::unique_ptr<char[]> Own;
     std::unique_ptr<Scan> Look;
     State Is = State::Waiting;
     bool InFile = false;
     /** Its place in the pool or the file. */
     size_t Offset = 0;
+    /** 0 if it has the values themselves; -1 if they are in a state that comes with a later step;
+     *  else it is a state, and these are its accumulators (FORMAT.md, "Plan"). */
+    int64_t Folded = 0;
 };
 
 /** Where a block lies: which of its rank's extents, or of its files, and the first byte there. */

@@ -1,5 +1,6 @@
 #include "Session.h"
 
+#include <algorithm>
 #include <stdexcept>
 
 namespace bbflow
@@ -7,13 +8,6 @@ namespace bbflow
 
 namespace
 {
-
-/** Blocks up to this size are landed within the Put, as BP5 does (its MinDeferredSize): Python's
- * scalars and expressions are temporaries that are gone when Put returns. */
-constexpr size_t SmallBytes = size_t{4} << 20;
-
-/** How often a connection may break within one call. */
-constexpr int MostBreaks = 20;
 
 double SecondsSince(const std::chrono::steady_clock::time_point start)
 {
@@ -27,32 +21,24 @@ Session::Session(const Parameters &parameters)
 {
 }
 
-/** Does something that can be done again from its beginning when the connection breaks. */
-template <class Action>
-auto Session::Persist(Action action)
+Admission Session::Begin(const size_t step, const Deadline &deadline)
 {
-    for (int breaks = 0;; ++breaks)
+    if (m_Held.IsEmpty())
     {
-        try
-        {
-            if (!m_WhyBroken.empty())
-            {
-                Restore();
-            }
-            return action();
-        }
-        catch (const ConnectionLost &error)
-        {
-            m_WhyBroken = error.what();
-            if (breaks == MostBreaks)
-            {
-                throw;
-            }
-        }
+        m_Plan = m_NextPlan;
     }
+    m_Keeps = m_Plan && m_Plan->Covers(step);
+    if (m_Keeps)
+    {
+        m_Step.Number = step;
+        return Admission::Granted;
+    }
+    return Admit(step, m_Course.ExpectedBytes(), deadline);
 }
 
-Admission Session::Begin(const size_t step, const Deadline &deadline)
+/** Asks the node for a step, which must be the one after the last that has landed.
+ *  @param bytes what it is expected to need */
+Admission Session::Admit(const size_t step, const size_t bytes, const Deadline &deadline)
 {
     const std::optional<Value> reply = Persist(
         [&]
@@ -67,7 +53,7 @@ Admission Session::Begin(const size_t step, const Deadline &deadline)
             }
             if (m_Course.Want())
             {
-                Ask(step, m_Course.ExpectedBytes());
+                Ask(step, bytes);
             }
             return AwaitReply(deadline);
         });
@@ -117,6 +103,18 @@ void Session::AddExtents(const Value &reply)
         m_Arena.Add(offset, size);
     }
     m_Link.TakeKeys(reply);
+    if (const Value *plan = reply.Find("plan"))
+    {
+        TakePlan(*plan);
+    }
+}
+
+/** Takes in what the node says of folding here. States can neither be discarded nor spilled. */
+void Session::TakePlan(const Value &plan)
+{
+    const bool lands =
+        m_Parameters.QueueFullPolicy == "Block" && m_Parameters.SpillDirectory.empty();
+    m_NextPlan = lands ? FoldPlan::Read(plan) : std::nullopt;
 }
 
 std::optional<Value> Session::AwaitReply(const Deadline &deadline)
@@ -142,6 +140,11 @@ void Session::Put(Block block, const When when)
         return;
     }
     m_Step.Blocks.push_back(std::move(block));
+    if (m_Keeps)
+    {
+        PutKept(when);
+        return;
+    }
     Block &added = m_Step.Blocks.back();
     if (!added.OnDevice.empty())
     {
@@ -325,6 +328,14 @@ bool Session::Reserve(Block &block, const size_t pending)
 
 void Session::PerformPuts()
 {
+    if (m_Keeps)
+    {
+        for (Block &block : m_Step.Blocks)
+        {
+            m_Held.Keep(block);
+        }
+        return;
+    }
     Persist([this] { LandWaiting(); });
     m_Step.Forget([this](const char *source) { return !m_Kept.Holds(source); });
 }
@@ -347,13 +358,17 @@ void Session::LandWaiting()
 
 bool Session::Commit(const std::function<Value::Array()> &attributes)
 {
+    if (m_Keeps && Hold(attributes))
+    {
+        return true;
+    }
     Persist(
         [&]
         {
             LandWaiting();
             if (!m_Course.IsDropped())
             {
-                SendCommit(attributes());
+                SendCommit(m_Step.Number, attributes());
             }
         });
     const bool isCommitted = !m_Course.IsDropped();
@@ -361,7 +376,9 @@ bool Session::Commit(const std::function<Value::Array()> &attributes)
     return isCommitted;
 }
 
-void Session::SendCommit(const Value::Array &attributes)
+/** @param step the last that is committed
+ *  @param held what there is of those before it that are committed with it */
+void Session::SendCommit(const size_t step, const Value::Array &attributes, Value::Map held)
 {
     if (m_File)
     {
@@ -369,21 +386,28 @@ void Session::SendCommit(const Value::Array &attributes)
     }
     StepContent content = m_Step.Describe(m_Arena, m_File ? m_File->Path() : "");
     const size_t layout = m_Layouts.NumberOf(m_Step.Blocks, content.Spots);
-    Value commit = Value::Map{{"op", "commit"},
-                              {"step", uint64_t{m_Step.Number}},
-                              {"layout", uint64_t{layout}},
-                              {"sources", std::move(content.Sources)},
-                              {"files", std::move(content.Files)},
-                              {"values", std::move(content.Values)},
-                              {"extremes", std::move(content.Extremes)},
-                              {"attributes", attributes},
-                              {"open_s", SecondsSince(m_Began)},
-                              {"waited_s", m_WaitedSecs}};
+    Value::Map whole{{"op", "commit"},
+                     {"step", uint64_t{step}},
+                     {"layout", uint64_t{layout}},
+                     {"sources", std::move(content.Sources)},
+                     {"files", std::move(content.Files)},
+                     {"values", std::move(content.Values)},
+                     {"extremes", std::move(content.Extremes)},
+                     {"attributes", attributes},
+                     {"open_s", SecondsSince(m_Began)},
+                     {"waited_s", m_WaitedSecs}};
+    const bool isHeld = !held.empty();
+    if (isHeld)
+    {
+        whole.emplace_back("held", std::move(held));
+    }
+    Value commit = std::move(whole);
     const size_t bytes = m_Step.BytesThatAre(Block::State::Landed);
-    const size_t aheadBytes = m_Link.HasOffers() ? bytes : 0;
+    // What is folded here needs room long after: others may have it until then.
+    const size_t aheadBytes = m_Link.HasOffers() && !isHeld ? bytes : 0;
     SendWithForms(commit, aheadBytes); // when this fails the node has not got all of it
     m_LastCommit = std::move(commit);
-    m_Course.Commit(bytes, aheadBytes > 0);
+    m_Course.Commit(bytes, aheadBytes > 0, step - m_Step.Number);
     if (m_File)
     {
         // From its commit on the node knows of the file, and removes it.
@@ -398,17 +422,34 @@ void Session::SendCommit(const Value::Array &attributes)
 void Session::SendWithForms(const Value &commit, const size_t aheadBytes)
 {
     Value::Map whole = std::get<Value::Map>(commit.Get());
-    const size_t layout = commit.UnsignedAt("layout");
-    if (!m_Layouts.IsTold(layout))
+    for (auto &[key, value] : whole)
     {
-        whole.emplace_back("forms", m_Layouts.Forms(layout, Rank()));
+        if (key == "held")
+        {
+            Value::Map held = std::get<Value::Map>(value.Get());
+            AddForms(held);
+            value = std::move(held);
+        }
     }
+    AddForms(whole);
     if (aheadBytes > 0)
     {
         whole.emplace_back("ahead_bytes", uint64_t{aheadBytes});
     }
-    m_Link.Wire().Send(whole);
-    m_Layouts.SetTold(layout);
+    m_Link.Wire().Send(whole); // if this fails, what was told counts no more (Restore)
+}
+
+/** Adds the forms of the layout that is named, if the node may not know them. */
+void Session::AddForms(Value::Map &content)
+{
+    const auto isIt = [](const auto &item) { return item.first == "layout"; };
+    const size_t layout =
+        std::find_if(content.begin(), content.end(), isIt)->second.AsUnsigned();
+    if (!m_Layouts.IsTold(layout))
+    {
+        content.emplace_back("forms", m_Layouts.Forms(layout, Rank()));
+        m_Layouts.SetTold(layout);
+    }
 }
 
 void Session::End()
@@ -427,6 +468,10 @@ void Session::End()
 
 void Session::Close(const size_t steps, const Value::Array &attributes)
 {
+    if (!m_Held.IsEmpty())
+    {
+        LandHeld({});
+    }
     Persist(
         [&]
         {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "Arena.h"
+#include "HeldSteps.h"
 #include "KeptMemory.h"
 #include "NodeLink.h"
 #include "OpenStep.h"
@@ -35,6 +36,13 @@ enum class When
     Filled
 };
 
+/** Blocks up to this size are landed within the Put, as BP5 does (its MinDeferredSize): Python's
+ * scalars and expressions are temporaries that are gone when Put returns. */
+constexpr size_t SmallBytes = size_t{4} << 20;
+
+/** How often a connection may break within one call. */
+constexpr int MostBreaks = 20;
+
 /** A rank's stream, step by step, whatever happens to the node that it lands on (FORMAT.md,
  *  "Writer and agent"). Every call throws std::runtime_error if no node takes the stream any more.
  */
@@ -43,7 +51,8 @@ class Session
 public:
     explicit Session(const Parameters &parameters);
 
-    /** Asks for a step, or goes on waiting for the one asked for before. */
+    /** Asks for a step, or goes on waiting for the one asked for before; steps that are folded here
+     *  need not be asked for. */
     Admission Begin(size_t step, const Deadline &deadline);
 
     /** Takes a block in. In a discarded step it is dropped. */
@@ -87,14 +96,24 @@ private:
     double m_WaitedSecs = 0.0;
     std::chrono::steady_clock::time_point m_Began;
     bool m_HasNewNode = false;
+    /** By which blocks are folded here; nothing if they land as they are. */
+    std::optional<FoldPlan> m_Plan;
+    /** What the node has said of it last: it holds once all that is held has landed. */
+    std::optional<FoldPlan> m_NextPlan;
+    HeldSteps m_Held;
+    /** Whether the open step's blocks stay here until it is known what becomes of it. */
+    bool m_Keeps = false;
 
+    /** Does something that can be done again from its beginning when the connection breaks. */
     template <class Action>
     auto Persist(Action action);
     std::optional<Value> AwaitReply(const Deadline &deadline);
 
+    Admission Admit(size_t step, size_t bytes, const Deadline &deadline);
     void Ask(size_t step, size_t bytes);
     std::optional<Value> TakeOffer(const Deadline &deadline);
     void AddExtents(const Value &reply);
+    void TakePlan(const Value &plan);
 
     void LandNow(Block &block);
     void LandFromDevice(Block &block, When when);
@@ -107,14 +126,46 @@ private:
     void Place(Block &block, size_t pending);
     bool Reserve(Block &block, size_t pending);
     void KeepCopy(Block &block);
-    void SendCommit(const Value::Array &attributes);
+    void SendCommit(size_t step, const Value::Array &attributes, Value::Map held = {});
+    void AddForms(Value::Map &content);
     void SendWithForms(const Value &commit, size_t aheadBytes);
     void End();
+
+    void PutKept(When when);
+    bool IsDue() const;
+    bool Hold(const std::function<Value::Array()> &attributes);
+    void LandHeld(const std::function<Value::Array()> &attributes);
+    void SendHeld(const Value::Array *all);
+    void SkipHeld(size_t through);
 
     void Restore();
     void LosePlaces(const std::shared_ptr<Pool> &before);
     void LandLost();
     void Skip();
 };
+
+template <class Action>
+auto Session::Persist(Action action)
+{
+    for (int breaks = 0;; ++breaks)
+    {
+        try
+        {
+            if (!m_WhyBroken.empty())
+            {
+                Restore();
+            }
+            return action();
+        }
+        catch (const ConnectionLost &error)
+        {
+            m_WhyBroken = error.what();
+            if (breaks == MostBreaks)
+            {
+                throw;
+            }
+        }
+    }
+}
 
 } // end namespace bbflow

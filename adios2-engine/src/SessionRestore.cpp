@@ -20,6 +20,8 @@ void Session::Restore()
     const StepCourse::Restoring restoring =
         m_Course.Restore(reply.IntegerAt("committed"), m_Link.IsSamePool(), isSameRoom);
     m_Layouts.ForgetTold();
+    const Value *const plan = reply.Find("plan");
+    TakePlan(plan == nullptr ? Value() : *plan);
     m_HasNewNode = m_HasNewNode || restoring.IsNewNode;
     m_Report.Losses += restoring.IsNewNode ? 1 : 0;
     if (restoring.SendCommit)

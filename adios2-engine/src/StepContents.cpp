@@ -21,6 +21,10 @@ void ReadPart(const size_t node, const StepPart &part, Add add)
     for (size_t i = 0; i < part.Layout->size(); ++i)
     {
         const StoredForm &form = (*part.Layout)[i];
+        if (form.IsFolded)
+        {
+            continue; // its values are nowhere any more
+        }
         StoredBlock block{node, form.Rank, {form.Start, form.Count}};
         if (form.Bytes == 0)
         {

@@ -31,8 +31,9 @@ void StepCourse::Admit(const size_t step, const std::string_view status)
 
 void StepCourse::GiveRoom(const std::string_view status) { m_Spills = status == "spill"; }
 
-void StepCourse::Commit(const size_t bytes, const bool asksAhead)
+void StepCourse::Commit(const size_t bytes, const bool asksAhead, const size_t further)
 {
+    m_Number += further;
     m_IsAskedAhead = asksAhead;
     m_Unconfirmed = static_cast<int64_t>(m_Number);
     m_ExpectedBytes = bytes;

@@ -57,8 +57,9 @@ public:
     /** The step was committed.
      *  @param bytes those of its blocks
      *  @param asksAhead whether room for the next step was asked for, which the program has not
-     *  begun yet: what comes is an offer */
-    void Commit(size_t bytes, bool asksAhead);
+     *  begun yet: what comes is an offer
+     *  @param further steps that were committed with it */
+    void Commit(size_t bytes, bool asksAhead, size_t further = 0);
 
     /** The open step is given up; the node knows. */
     void Drop();

@@ -26,7 +26,7 @@ StoredForm ReadForm(const Value &row)
     return {items.at(0).Text(),       items.at(1).Text(),       items.at(2).Text(),
             DimsOf(items.at(3)),      DimsOf(items.at(4)),      DimsOf(items.at(5)),
             items.at(6).AsUnsigned(), items.at(7).AsUnsigned(), items.at(8).AsUnsigned(),
-            items.at(9).AsUnsigned(), items.at(10).IsTrue()};
+            items.at(9).AsUnsigned(), items.at(10).IsTrue(),    items.size() > 11};
 }
 
 /** Reads forms, whose extents and files are counted from their rank's first. */

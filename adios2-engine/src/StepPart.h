@@ -22,6 +22,8 @@ struct StoredForm
     size_t Place;
     size_t Bytes;
     bool IsSpilled;
+    /** Whether the values aren't there, but in a state. */
+    bool IsFolded;
 };
 
 using StoredLayout = std::vector<StoredForm>;

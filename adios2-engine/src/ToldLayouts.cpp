@@ -15,7 +15,7 @@ constexpr size_t Most = 16;
 
 bool ToldLayouts::Placed::Is(const Block &block, const Spot &spot) const
 {
-    return Bytes == block.Bytes && InFile == block.InFile && At.Extent == spot.Extent &&
+    return Bytes == block.Bytes && InFile == block.InFile && Folded == block.Folded && At.Extent == spot.Extent &&
            At.Place == spot.Place && Form == block.Form;
 }
 
@@ -55,7 +55,7 @@ size_t ToldLayouts::Add(const std::vector<Block> &blocks, const std::vector<Spot
     for (size_t i = 0; i < blocks.size(); ++i)
     {
         const Block &block = blocks[i];
-        m_Layouts[number].Blocks.push_back({block.Form, spots[i], block.Bytes, block.InFile});
+        m_Layouts[number].Blocks.push_back({block.Form, spots[i], block.Bytes, block.InFile, block.Folded});
     }
     return number;
 }
@@ -73,11 +73,16 @@ Value::Array ToldLayouts::Forms(const size_t number, const size_t rank) const
     Value::Array forms;
     for (const Placed &block : m_Layouts.at(number).Blocks)
     {
-        forms.emplace_back(Value::Array{
+        Value::Array form{
             block.Form.Name, block.Form.Type, block.Form.Kind, Value::FromDims(block.Form.Shape),
             Value::FromDims(block.Form.Start), Value::FromDims(block.Form.Count), uint64_t{rank},
             uint64_t{block.At.Extent}, uint64_t{block.At.Place}, uint64_t{block.Bytes},
-            block.InFile});
+            block.InFile};
+        if (block.Folded != 0)
+        {
+            form.emplace_back(block.Folded);
+        }
+        forms.emplace_back(std::move(form));
     }
     return forms;
 }

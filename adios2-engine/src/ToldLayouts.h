@@ -34,6 +34,7 @@ private:
         Spot At;
         size_t Bytes;
         bool InFile;
+        int64_t Folded;
 
         bool Is(const Block &block, const Spot &spot) const;
     };

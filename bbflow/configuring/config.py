@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from bbflow.configuring.places import continued_place, parse_output
 from bbflow.configuring.publication import parse_publication
+from bbflow.configuring.rank_folding import check_on_ranks, parse_fold
 from bbflow.configuring.settings import AUTO, Config, NodesConfig, RawConfig, ResultsConfig, SelectConfig, WorkersConfig
 from bbflow.configuring.step_time import parse_time
 from bbflow.errors import ConfigError, nearest
@@ -56,6 +57,7 @@ KEYS = {
     "publication",
     "functions",
     "nodes",
+    "fold",
     "workers",
     "open_timeout_s",
     "on_failure",
@@ -122,7 +124,7 @@ def parse_config(content: Any) -> Config:
     functions, raw = parse_functions(content.get("functions"), results), _parse_raw(content.get("raw", "none"))
     _check_asked(raw, functions)
     output, copy_to, moves = parse_output(content, dedups=raw.dedup)
-    return Config(
+    config = Config(
         stream=read_as(text, content["stream"], "stream"),
         diagnostics=diagnostics,
         select=_parse_select(content.get("select")),
@@ -142,6 +144,7 @@ def parse_config(content: Any) -> Config:
             directory=parse_path,
             back_s=parse_seconds,
         ),
+        fold=parse_fold(content.get("fold")),
         workers=_parse_workers(content.get("workers"), diagnostics.values()),
         results=read_section(ResultsConfig, content.get("results"), "results", chunks=_chunks, shard=parse_bytes),
         netcdf=_given(content, "netcdf", flag, False),
@@ -153,6 +156,8 @@ def parse_config(content: Any) -> Config:
         continued=_given(content, "continue", continued_place, None),
         content={"operators": content["operators"], "windows": windows},
     )
+    check_on_ranks(config)
+    return config
 
 
 def _given(content: Mapping[str, Any], key: str, reader: Callable[[Any], T], default: D) -> T | D:

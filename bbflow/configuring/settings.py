@@ -82,6 +82,16 @@ class NodesConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class FoldConfig:
+    """Who folds the blocks."""
+
+    on: str = "node"
+    """node: workers on the BB nodes, what has landed; rank: the ranks their own, and states land."""
+    land_states_every: int = 64
+    """So many steps of a rank land together at most."""
+
+
+@dataclass(frozen=True, slots=True)
 class WorkersConfig:
     """The Dask workers, and how work is cut for them."""
 
@@ -133,6 +143,8 @@ class Config:
     """Which raw steps are kept."""
     nodes: NodesConfig = field(default_factory=NodesConfig)
     """Embedded nodes, where no contact file is given."""
+    fold: FoldConfig = field(default_factory=FoldConfig)
+    """Who folds."""
     workers: WorkersConfig = field(default_factory=WorkersConfig)
     """Dask workers, where no scheduler is given."""
     results: ResultsConfig = field(default_factory=ResultsConfig)

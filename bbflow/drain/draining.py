@@ -19,7 +19,7 @@ from bbflow.drain.tables import LandedBlock
 from bbflow.drain.writing import DrainWork
 from bbflow.stream.cf import StreamAttributes
 from bbflow.stream.puts import points_of, seen
-from bbflow.stream.records import Block, BlockForm, Step
+from bbflow.stream.records import FOLDED, Block, BlockForm, Step
 from bbflow.view.blocks import BlockReader
 from bbflow.view.fields import Layouts, layouts_of
 from bbflow.view.judging import Judging, WholeFields
@@ -282,7 +282,12 @@ class Draining:
                 if not is_asked_for(form, self._config.raw):
                     continue
                 is_tabled = self._store.needs_table(form) or form.name in self._to_tables
-                if why := self._store.why_not(form) or (self._store.tables.why_not(form) if is_tabled else ""):
+                folded = FOLDED if form.folded else ""
+                if (
+                    why := folded
+                    or self._store.why_not(form)
+                    or (self._store.tables.why_not(form) if is_tabled else "")
+                ):
                     placeless[form.name] = why
                     continue
                 if is_tabled:

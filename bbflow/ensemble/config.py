@@ -51,7 +51,7 @@ ORDERED = frozenset(
 """Operators that go by the order, or the times, of what they fold."""
 SOBOL = "sobol"
 """What stands among the operators for Sobol' indices."""
-NOT_HERE = ("functions", "publication", "netcdf", "copy_to", "work", "continue", "results")
+NOT_HERE = ("functions", "publication", "netcdf", "copy_to", "work", "continue", "results", "fold")
 """Keys of a run's configuration that an ensemble's can't have."""
 
 

@@ -4,11 +4,12 @@ from dataclasses import dataclass, field
 
 from bbflow.errors import StreamError
 from bbflow.landing.replies import AttachReply, DropReply
-from bbflow.landing.requests import AttachRequest, DoneRequest, DropRequest, WatchRequest
+from bbflow.landing.requests import AttachRequest, DoneRequest, DropRequest, PlanRequest, WatchRequest
 from bbflow.landing.shown import Shown, ShownStep
 from bbflow.landing.waiting import Answers
 from bbflow.net.frames import pack
 from bbflow.net.verdicts import DoneReply
+from bbflow.reading.rank_plan import RankPlan
 from bbflow.store.entries import AttachRecord, DoneRecord, DropRecord
 from bbflow.store.node import NodeStore
 from bbflow.store.streams import Stream
@@ -102,7 +103,13 @@ class Analysing:
         self._attached: dict[str, set[int]] = {}
         self.late: dict[str, int] = {}
         """By stream: steps that its analysis has left out for their times."""
-        self.answers: Answers = {AttachRequest: self._attach, DoneRequest: self._done, DropRequest: self._drop}
+        self._plans: dict[str, tuple[int, RankPlan | None]] = {}
+        self.answers: Answers = {
+            AttachRequest: self._attach,
+            DoneRequest: self._done,
+            PlanRequest: self._plan,
+            DropRequest: self._drop,
+        }
         """What answers at once."""
 
     def _attach(self, peer: int, asked: AttachRequest) -> AttachReply:
@@ -114,6 +121,7 @@ class Analysing:
         epoch = known.epoch + 1 if known else 1
         self._store.record(AttachRecord(stream=name, consumers=asked.consumers, epoch=epoch, owner=owner))
         self._attached.setdefault(name, set()).add(peer)
+        self._tell(name, None)  # another one may compute something else
         cursors = self._store.streams[name].consumers
         told = {key: (cursor.step, cursor.checkpoint) for key, cursor in cursors.items()}
         return AttachReply(epoch=epoch, cursors=told)
@@ -126,6 +134,19 @@ class Analysing:
                 f"stream {stream.name!r} belongs to the analysis into {stream.owner}: give yours another name (the "
                 "engine's parameter Stream, and 'stream' in the configuration), or say --take-over"
             )
+
+    def plan_of(self, stream: str) -> tuple[int, RankPlan | None]:
+        """Return what ranks of a stream may fold, and the number that it has."""
+        return self._plans.get(stream, (0, None))
+
+    def _tell(self, stream: str, plan: RankPlan | None) -> None:
+        number, known = self.plan_of(stream)
+        if plan != known:
+            self._plans[stream] = number + 1, plan
+
+    def _plan(self, peer: int, asked: PlanRequest) -> DoneReply:
+        self._tell(self._held(asked).name, asked.plan)
+        return DoneReply()
 
     def is_followed(self, stream: str) -> bool:
         """Whether an analysis that has attached to a stream is there now."""
@@ -156,9 +177,10 @@ class Analysing:
         self._store.record(DropRecord(stream=stream.name))
         self._attached.pop(stream.name, None)
         self.late.pop(stream.name, None)
+        self._tell(stream.name, None)
         return DropReply()
 
-    def _held(self, asked: DoneRequest | DropRequest) -> Stream:
+    def _held(self, asked: DoneRequest | PlanRequest | DropRequest) -> Stream:
         name = asked.stream
         if name not in self._store.streams:
             known = ", ".join(self._store.streams) or "none"

@@ -1,10 +1,11 @@
 """What a rank says when it commits, checked against what it was given. All of it is pure."""
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType, structs
 
 from bbflow.errors import ProtocolError
 from bbflow.landing.requests import CommitRequest
-from bbflow.store.entries import CommitRecord
+from bbflow.store.entries import CommitRecord, FoldedSteps
+from bbflow.store.folded_steps import folded_steps
 from bbflow.store.ranks import Rank
 from bbflow.store.streams import extents_in
 from bbflow.stream.layouts import NO_BLOCKS
@@ -36,7 +37,7 @@ def commit_of(stream: str, rank: int, progress: Rank, asked: CommitRequest, now_
     if len(used) < len(layout.reach) or any(granted.get(first, 0) < size for first, size in used.items()):
         raise ProtocolError(f"rank {rank} committed a block outside of what it was given")
     is_recorded = asked.forms is UNSET and asked.layout in progress.recorded
-    return CommitRecord(
+    record = CommitRecord(
         stream=stream,
         rank=rank,
         step=asked.step,
@@ -49,4 +50,20 @@ def commit_of(stream: str, rank: int, progress: Rank, asked: CommitRequest, now_
         attributes=asked.attributes,
         began_s=now_s - asked.open_s,
         committed_s=now_s,
+        held=_held(asked, rank, progress),
     )
+    if not isinstance(asked.held, UnsetType):
+        folded_steps(record, progress.layouts.find(asked.held.layout, asked.held.forms))
+    return record
+
+
+def _held(asked: CommitRequest, rank: int, progress: Rank) -> FoldedSteps | UnsetType:
+    """Return what stands in the record of the steps that are committed along."""
+    held = asked.held
+    if isinstance(held, UnsetType):
+        return UNSET
+    layout = progress.layouts.find(held.layout, held.forms)
+    if any(form.rank != rank for form in layout.forms):
+        raise ProtocolError(f"rank {rank} committed a block of another rank")
+    is_recorded = held.forms is UNSET and held.layout in progress.recorded
+    return structs.replace(held, forms=UNSET if is_recorded else layout.to_wire())

@@ -25,6 +25,7 @@ from bbflow.landing.requests import (
 from bbflow.landing.waiting import Answers
 from bbflow.landing.writers import Clock, Writers
 from bbflow.net.verdicts import DoneReply
+from bbflow.reading.rank_plan import RankPlan
 from bbflow.store.entries import DropRecord, RefuseRecord
 from bbflow.store.extents import Extent
 from bbflow.store.node import NodeStore
@@ -49,6 +50,8 @@ class WriterPeer:
     """Name of the offers to it; none over TCP."""
     gate: FabricGate | None = None
     """What it may write of the pool by libfabric."""
+    plan: int = 0
+    """Number of the plan that it was told of last."""
     bad: list[int] = field(default_factory=list)
     """Where bytes came in damaged since the last `sync`."""
 
@@ -94,13 +97,21 @@ class WriterConnections:
         Gives seconds since the epoch.
     is_followed
         Whether an analysis follows a stream now.
+    plan_of
+        Gives what ranks of a stream may fold, and the number that it has.
     gates
         What ranks of other hosts may write by libfabric; None if nothing.
     """
 
     def __init__(
-        self, store: NodeStore, clock: Clock, is_followed: Callable[[str], bool], gates: FabricGates | None = None
+        self,
+        store: NodeStore,
+        clock: Clock,
+        is_followed: Callable[[str], bool],
+        plan_of: Callable[[str], tuple[int, RankPlan | None]],
+        gates: FabricGates | None = None,
     ) -> None:
+        self._plan_of = plan_of
         self._store = store
         self._clock = clock
         self._is_followed = is_followed
@@ -162,13 +173,15 @@ class WriterConnections:
         self._take_up(name, rank)
         offer = self._offers.new_name() if asked.transport == "shm" else ""
         gate, why_none = self._open_gate(asked.fabric)
-        self._peers[peer] = WriterPeer(name, writers, rank, "fabric" if gate else asked.transport, offer, gate)
+        number, plan = self._plan_of(name)
+        self._peers[peer] = WriterPeer(name, writers, rank, "fabric" if gate else asked.transport, offer, gate, number)
         return OpenReply(
             pool=str(self._store.directory / "pool"),
             capacity=self._store.extents.capacity,
             committed=progress.settled,
             extents=progress.granted,
             offer=offer,
+            plan=UNSET if plan is None else plan,
             fabric=gate.way if gate else UNSET,
             keys=_keys_for(gate, progress.granted),
             fabric_error=why_none or UNSET,
@@ -204,6 +217,17 @@ class WriterConnections:
     def offer(self, peer: int, asked: CommitRequest) -> RoomReply:
         """Return a rank room for the step after the one that it commits, as long as nobody else needs it."""
         writer = self._peer(peer)
+        return self._with_plan(writer, self._offer_to(writer, asked))
+
+    def _with_plan(self, writer: WriterPeer, reply: RoomReply) -> RoomReply:
+        """Return a reply with what the rank may fold itself, if it hasn't heard of that."""
+        number, plan = self._plan_of(writer.stream)
+        if number == writer.plan or writer.writers.is_stale:
+            return reply
+        writer.plan = number
+        return replace(reply, plan=plan)
+
+    def _offer_to(self, writer: WriterPeer, asked: CommitRequest) -> RoomReply:
         offer = writer.writers.offer(writer.rank, asked.step + 1, asked.ahead_bytes) if writer.offer else None
         if offer is None:
             return RoomReply(status="later")
@@ -250,7 +274,7 @@ class WriterConnections:
             reply = writer.writers.begin(writer.rank, asked.step, asked.bytes)
         else:
             reply = writer.writers.reserve(writer.rank, asked.step, asked.bytes)
-        return reply and replace(reply, keys=_keys_for(writer.gate, reply.extents))
+        return reply and self._with_plan(writer, replace(reply, keys=_keys_for(writer.gate, reply.extents)))
 
     def alike(self, peer: int, asked: RoomRequest) -> Hashable:
         """Return what requests for room have in common of which none can be answered if one can't."""

@@ -5,6 +5,7 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
+from bbflow.reading.rank_plan import RankPlan
 from bbflow.store.extents import Extent
 
 
@@ -39,6 +40,8 @@ class OpenReply(Struct, frozen=True, kw_only=True):
     """Then, base and key of each extent."""
     fabric_error: str | UnsetType = UNSET
     """Why it may not, if it has asked."""
+    plan: RankPlan | UnsetType = UNSET
+    """What the rank may fold itself, if anything."""
 
 
 class RoomReply(Struct, frozen=True, kw_only=True):
@@ -50,6 +53,8 @@ class RoomReply(Struct, frozen=True, kw_only=True):
     """Where they go; with `spill` they go to a file, with `discard` nowhere. With `later` nothing is offered."""
     keys: bytes | UnsetType = UNSET
     """Base and key of each, for who writes them by libfabric."""
+    plan: RankPlan | UnsetType | None = UNSET
+    """What the rank may fold itself from now on, where that is news."""
 
 
 class SyncReply(Struct, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from bbflow.net.frames import MAX_PAYLOAD_BYTES, parser
+from bbflow.reading.rank_plan import RankPlan
 from bbflow.reading.wire_types import (
     Attribute,
     Check,
@@ -19,6 +20,7 @@ from bbflow.reading.wire_types import (
     Value,
     Whole,
 )
+from bbflow.store.entries import FoldedSteps
 
 MOST_CONSUMERS = 64
 LONGEST_WHY = 4096
@@ -101,6 +103,8 @@ class CommitRequest(Struct, frozen=True, tag_field="op", tag="commit", kw_only=T
     open_s: Seconds
     """How long it had the step open."""
     waited_s: Seconds
+    held: FoldedSteps | UnsetType = UNSET
+    """The steps before it that are committed with it."""
     ahead_bytes: Count = 0
     """What its next step will need: room that it is offered until then; 0 if it wants none."""
 
@@ -162,6 +166,14 @@ class DoneRequest(Struct, frozen=True, tag_field="op", tag="done", kw_only=True)
     epoch: Count | None = None
     late: Count = 0
     """Of the steps up to there, this many were left out for their times."""
+
+
+class PlanRequest(Struct, frozen=True, tag_field="op", tag="plan", kw_only=True):
+    """An analysis lets ranks fold, or not any more."""
+
+    stream: Name
+    epoch: Count
+    plan: RankPlan | None
 
 
 class DropRequest(Struct, frozen=True, tag_field="op", tag="drop", kw_only=True):
@@ -234,8 +246,8 @@ RoomRequest = BeginRequest | ReserveRequest
 """What is answered when there is room."""
 Request = (
     OpenRequest | RoomRequest | DataRequest | LandedRequest | SyncRequest | CommitRequest | SkipRequest | CloseRequest
-    | AbortRequest | RefuseRequest | AttachRequest | WatchRequest | DoneRequest | DropRequest | GiveUpRequest
-    | StatusRequest | StopRequest | JoinRequest | PassRequest | PinRequest | UnpinRequest | GetRequest
+    | AbortRequest | RefuseRequest | AttachRequest | WatchRequest | DoneRequest | PlanRequest | DropRequest
+    | GiveUpRequest | StatusRequest | StopRequest | JoinRequest | PassRequest | PinRequest | UnpinRequest | GetRequest
 )  # fmt: skip
 parse_request = parser(Request, "a request")
 """Takes one in out of its frame; whoever sent what isn't one must be cut off."""

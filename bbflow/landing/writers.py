@@ -4,6 +4,8 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
+from msgspec import UnsetType
+
 from bbflow.errors import CapacityError, ProtocolError, StreamError
 from bbflow.landing.admission import find_room, make_room_for_step, needs_before
 from bbflow.landing.committing import commit_of
@@ -389,8 +391,9 @@ class Writers:
         if self.is_stale:
             self.withdraw(rank)
             return
-        if progress.settled + 1 != step:
-            raise ProtocolError(f"rank {rank} committed step {step}, which is not its open step")
+        first = step if isinstance(asked.held, UnsetType) else step - len(asked.held.steps)
+        if progress.settled + 1 != first:
+            raise ProtocolError(f"rank {rank} committed step {first}, which is not its open step")
         self._store.record(commit_of(self._name, rank, progress, asked, self._clock()))
         self._waited_s[rank] = asked.waited_s
 

@@ -95,7 +95,7 @@ def merge_many(types: Array, tasks: Array, threads: int) -> None:
         Of each state's values, by the codes of `TYPES`; of shape (tasks,).
     tasks
         Of `MERGE_TASK` and that shape; where there is no left side the right one is copied. What they point to must
-        stay, and none may write what another, or itself, reads.
+        stay, and none may write what another reads; the target may be the left side.
     threads
         How many.
 

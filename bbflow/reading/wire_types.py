@@ -37,8 +37,26 @@ Place = Annotated[int, Meta(ge=0, le=MAX_INTEGER, multiple_of=PAGE_BYTES)]
 """A byte of the pool that an extent may begin at."""
 Dims = tuple[Annotated[int, Meta(ge=0)], ...]
 """A shape, or a place in one; a joined dimension has a length of 2^64 - 2."""
-Row = tuple[str, str, str, Dims, Dims, Dims, Count, Count, Count, Count, bool]
-"""What doesn't change of a block (FORMAT.md, 'Layout'), in the order of `BlockForm`."""
+
+
+class FormRow(Struct, frozen=True, array_like=True):
+    """What doesn't change of a block (FORMAT.md, 'Layout'), as `BlockForm` describes it."""
+
+    name: str
+    type: str
+    kind: str
+    shape: Dims
+    start: Dims
+    count: Dims
+    rank: Count
+    extent: Count
+    place: Count
+    bytes: Count
+    spilled: bool
+    folded: Annotated[int, Meta(ge=-1, lt=64)] = 0
+
+
+Row = FormRow
 Value = int | float | str | Annotated[list[int | float], Meta(min_length=2, max_length=2)]
 """A single value: a number, a text, or real and imaginary part."""
 Named = int | float | str | list[int | float | str | list[int | float]]

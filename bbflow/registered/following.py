@@ -14,7 +14,7 @@ from bbflow.landing.replies import JoinReply
 from bbflow.landing.requests import JoinRequest, PassRequest
 from bbflow.net.contact import NodeAddress, read_contact
 from bbflow.net.verdicts import DoneReply
-from bbflow.stream.records import Block
+from bbflow.stream.records import FOLDED, Block
 from bbflow.units import format_bytes
 from bbflow.view.stream import StreamView
 from bbflow.view.watch import POLL_S, Watcher
@@ -155,6 +155,8 @@ class Following:
         name = self._choose(sorted({block.name for _, block in placed if block.kind.endswith("Array")}))
         addresses = {node.name: node for node in self.nodes}
         own = [(addresses[node], block) for node, block in placed if block.name == name and block.points]
+        if any(block.folded for _, block in own):
+            raise StreamError(f"{name} of step {number} can't be taken: {FOLDED}")
         return FollowedStep(number, name, tuple(sorted(own, key=lambda pair: pair[1].rank)))
 
     def _choose(self, arrays: Sequence[str]) -> str:

@@ -59,6 +59,15 @@ class GrantRecord(Struct, frozen=True, tag_field="record", tag="grant", kw_only=
     """First byte and length of each."""
 
 
+class FoldedSteps(Struct, frozen=True, kw_only=True):
+    """Steps that a rank commits with the one in which their states are (FORMAT.md, 'Plan'): all of them lie alike."""
+
+    layout: Settled
+    forms: tuple[Row, ...] | UnsetType = UNSET
+    steps: tuple[tuple[tuple[Value, ...], tuple[Attribute, ...]], ...]
+    """Single values and attributes of each, oldest first."""
+
+
 class CommitRecord(Struct, frozen=True, tag_field="record", tag="commit", kw_only=True):
     """A rank has committed its part of a step."""
 
@@ -76,6 +85,8 @@ class CommitRecord(Struct, frozen=True, tag_field="record", tag="commit", kw_onl
     """When the step's first rank began it (seconds since the epoch)."""
     committed_s: Moment
     """When the rank committed its part."""
+    held: FoldedSteps | UnsetType = UNSET
+    """The steps before it that are committed with it."""
 
 
 class LayoutRecord(Struct, frozen=True, tag_field="record", tag="layout", kw_only=True):

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
-from msgspec import UNSET, structs
+from msgspec import UNSET, UnsetType, structs
 
 from bbflow.reading.wire_types import Attribute, Status
 from bbflow.store.entries import (
@@ -25,6 +25,7 @@ from bbflow.store.entries import (
     StepRecord,
 )
 from bbflow.store.extents import Extent, align
+from bbflow.store.folded_steps import folded_steps
 from bbflow.store.ranks import Hold, Needs, Rank
 from bbflow.stream.layouts import Layout, Layouts
 from bbflow.stream.records import Step, check_fits
@@ -182,21 +183,35 @@ class Stream:
         check_fits(record, layout)
         times = {"began_s": record.began_s, "committed_s": record.committed_s}
         part = Step.of(number, layout, record, attributes=record.attributes, **times)
+        earlier = self._folded(rank, record)
         extents = extents_of(part)
         freed = rank.keep(extents)
         rank.committed = number
         self.needs.expect(rank, sum(size for _, size in extents) + _spilled_bytes(part))
+        return freed + [extent for own in (*earlier, part) for extent in self._take(record.rank, own)]
+
+    def _folded(self, rank: Rank, record: CommitRecord) -> list[Step]:
+        """Return what a rank commits of steps whose values are in the states of the step after them."""
+        if isinstance(held := record.held, UnsetType):
+            return []
+        layout = rank.take_layout(held.layout, held.forms)
+        rank.take_layout(record.layout, UNSET)  # that it has named last
+        return folded_steps(record, layout)
+
+    def _take(self, rank: int, part: Step) -> list[Extent]:
+        """Take in a rank's part of a step; returns its extents if nobody wants them."""
+        number = part.number
         if number in self.discarded or self.status in ENDED:
             self._forget_files([part])
-            return freed + extents
+            return extents_of(part)
         if number <= self.last:
-            return freed + self._amend(part)
+            return self._amend(part)
         parts = self.parts.setdefault(number, {})
-        parts[record.rank] = part
+        parts[rank] = part
         if len(parts) == self._due(number):
             self._land(Step.of_parts(number, [part for _, part in sorted(parts.items())]))
             del self.parts[number]
-        return freed
+        return []
 
     def _amend(self, part: Step) -> list[Extent]:
         """Add the part of a rank that moved here when its step had landed without it."""

@@ -8,13 +8,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cache, lru_cache, wraps
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from msgspec import UnsetType
+from msgspec.structs import astuple
 
 from bbflow.errors import ProtocolError
 from bbflow.reading.wire_types import MAX_INTEGER, Content, Row
+from bbflow.stream.folded import state_places
 from bbflow.stream.items import ITEMS
 
 if TYPE_CHECKING:  # the agent does without NumPy
@@ -61,6 +63,9 @@ class BlockForm:
     """Its length; 0 for a single value."""
     spilled: bool = False
     """Whether it lies in a file."""
+    folded: int = 0
+    """0 if it has the values; -1 if its rank has folded them, into a state that comes with a later step; else it is
+    that state, and these are its accumulators (`state_places`)."""
     stride: int = 1
     """Its values lie this many items apart: a schema makes a column of a table a block of its own."""
 
@@ -68,6 +73,16 @@ class BlockForm:
     def reach(self) -> int:
         """How many bytes there are from its first value to its last one."""
         return self.bytes and self.bytes + (math.prod(self.count) - 1) * (self.stride - 1) * ITEMS[self.type][1]
+
+    @property
+    def waits(self) -> bool:
+        """Whether a later step has the state that its values are in."""
+        return self.folded < 0
+
+    @property
+    def is_single(self) -> bool:
+        """Whether it is a single value, which a message itself has."""
+        return not self.bytes and not self.folded
 
     @property
     def dtype(self) -> "np.dtype[Any]":
@@ -81,7 +96,16 @@ class BlockForm:
             self.place + self.bytes <= MAX_INTEGER
             and (self.type in ITEMS or (self.type == "string" and not self.bytes))
             and (self.bytes > 0 or not (self.extent or self.place or self.spilled))
+            and (not self.folded or self._can_be_folded)
         )
+
+    @property
+    def _can_be_folded(self) -> bool:
+        """Whether it can be a state, or values that are in one."""
+        if self.kind != "GlobalArray" or self.type not in ITEMS or not math.prod(self.count):
+            return False
+        _, size = state_places(max(self.folded, 0), ITEMS[self.type][1], math.prod(self.count))
+        return (self.waits or bool(self.folded & 1)) and size == self.bytes
 
     @classmethod
     def from_wire(cls, row: Row) -> "BlockForm":
@@ -92,10 +116,10 @@ class BlockForm:
         ProtocolError
             If its values don't fit together.
         """
-        form = cls(*row)
+        form = cls(*(row if isinstance(row, tuple) else astuple(row)))  # a tuple if this process has made it
         if not form._can_be:
             raise ProtocolError(f"a block's form has values that don't fit together: {str(row)[:200]}")
-        if form.bytes and math.prod(form.count) * ITEMS[form.type][1] != form.bytes:
+        if form.bytes and not form.folded and math.prod(form.count) * ITEMS[form.type][1] != form.bytes:
             raise ProtocolError(
                 f"block of {form.name} with count {form.count} and type {form.type} can't be {form.bytes} bytes"
             )
@@ -128,6 +152,10 @@ class Layout:
     """Bytes of each form in the pool; 0 for single values and spilled blocks."""
     nbytes: int
     """Bytes of all its blocks."""
+    continues: bool = False
+    """Whether ranks have folded values of the step into states that come with a later one: it counts with that."""
+    has_folded: bool = False
+    """Whether ranks have folded any of the blocks."""
 
     @classmethod
     def of(cls, forms: tuple[BlockForm, ...]) -> "Layout":
@@ -152,13 +180,15 @@ class Layout:
                 elif form.bytes:
                     reach += [0] * (source_of[-1] + 1 - len(reach))
                     reach[source_of[-1]] = max(reach[source_of[-1]], form.place + form.reach)
-        singles = tuple(at for at, form in enumerate(forms) if not form.bytes)
+        singles = tuple(at for at, form in enumerate(forms) if form.is_single)
         return cls(
             forms, next(_NUMBERS), singles, tuple(reach), files,
             source_of=array("q", source_of),
             places=array("q", [form.place for form in forms]),
             lengths=array("q", [0 if form.spilled else form.bytes for form in forms]),
             nbytes=sum(form.bytes for form in forms),
+            continues=any(form.waits for form in forms),
+            has_folded=any(form.folded for form in forms),
         )  # fmt: skip
 
     @classmethod
@@ -182,9 +212,13 @@ class Layout:
     def to_wire(self) -> tuple[Row, ...]:
         """Return its `forms` as FORMAT.md describes them."""
         return tuple(
-            (
-                form.name, form.type, form.kind, form.shape, form.start, form.count,
-                form.rank, form.extent, form.place, form.bytes, form.spilled,
+            cast(
+                Row,
+                (
+                    form.name, form.type, form.kind, form.shape, form.start, form.count,
+                    form.rank, form.extent, form.place, form.bytes, form.spilled,
+                    *((form.folded,) if form.folded else ()),
+                ),
             )
             for form in self.forms
         )  # fmt: skip

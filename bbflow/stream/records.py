@@ -52,6 +52,8 @@ class Block:
     """Where it lies if the pool had no room for it; its offset is in this file then."""
     rank: int = 0
     """The writer."""
+    folded: int = 0
+    """Other than 0 if its values can't be read any more: its rank has folded them (`BlockForm.folded`)."""
     stride: int = 1
     """Its values lie this many items apart (see `BlockForm`)."""
 
@@ -69,6 +71,9 @@ class Block:
     def points(self) -> int:
         """Number of elements."""
         return math.prod(self.count)
+
+
+FOLDED = "its ranks have folded it (fold: on: rank): the values themselves have not landed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +172,10 @@ class Step:
                 bytes=form.bytes,
                 min=least if known else None,
                 max=most if known else None,
-                value=None if form.bytes else next(values),
+                value=next(values) if form.is_single else None,
                 file=self.files[source] if form.spilled else None,
                 rank=form.rank,
+                folded=form.folded,
                 stride=form.stride,
             )  # fmt: skip
 

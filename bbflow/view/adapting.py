@@ -179,6 +179,11 @@ class Adapting:
             self.maps.update(self._schema.maps)
 
     @property
+    def is_plain(self) -> bool:
+        """Whether steps are taken as they land, without a schema."""
+        return self._is_found and self._schema is None
+
+    @property
     def without_frames(self) -> int:
         """How many steps have landed, if the schema has found no step of the stream in any of them."""
         if self._landed is None or self._schema is None or self._numbering.last >= 0:

@@ -136,7 +136,8 @@ def _with_own_names(dataset: xr.Dataset) -> xr.Dataset:
 def dataset_of(opening: Opening, source: Source, stream: str, time: str, dropped: set[str]) -> xr.Dataset:
     """Return the steps of an opening, not decoded; parameters as of `BbflowBackend.open_dataset`."""
     view, numbers = opening.view, opening.steps
-    placed = [[(node, block) for node, block in view.blocks(n) if block.name not in dropped] for n in numbers]
+    blocks = {n: [(node, block) for node, block in view.blocks(n) if not block.folded] for n in numbers}
+    placed = [[(node, block) for node, block in blocks[n] if block.name not in dropped] for n in numbers]
     _check_names(block.name for blocks in placed for _, block in blocks)
     has_time = any(block.name == time and block.kind == "GlobalValue" for blocks in placed for _, block in blocks)
     axis = time if has_time else STEP
@@ -153,7 +154,7 @@ def dataset_of(opening: Opening, source: Source, stream: str, time: str, dropped
                 f"{change}: open the steps of each by themselves (after=STEP, wait=N), or leave it out with "
                 f"drop_variables={change.variable!r}"
             )
-    there = {block.name for _, block in view.blocks(numbers[-1])} | {block.name for own in placed for _, block in own}
+    there = {block.name for _, block in blocks[numbers[-1]]} | {block.name for own in placed for _, block in own}
     attributes = StreamAttributes(view.attributes_at(numbers[-1]), frozenset({axis}), variables=there)
     found = lay_out(placed, [opening.landed_in(number) for number in numbers], attributes)
     variables: dict[str, xr.Variable] = {

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from bbflow.errors import StreamError
 from bbflow.net.contact import read_contact
 from bbflow.store.block_values import read_block, values_at
 from bbflow.store.pool import map_pool
 from bbflow.stream.puts import seen
-from bbflow.stream.records import Block
+from bbflow.stream.records import FOLDED, Block
 from bbflow.view.layout import PlacedBlock
 from bbflow.view.lease import Lease
 
@@ -51,8 +52,10 @@ class BlockReader:
         NodeError
             If its node is gone.
         StreamError
-            If the step is.
+            If the step is, or its ranks have folded the block.
         """
+        if block.folded:
+            raise StreamError(f"{block.name} of step {step} can't be read: {FOLDED}")
         if block.file or self._nodes[node].host == socket.gethostname():
             return read_block(self._nodes[node].pool, block)
         values = np.empty(block.reach, "u1")

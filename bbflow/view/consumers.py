@@ -8,10 +8,11 @@ from bbflow.configuring.settings import Config
 from bbflow.errors import BbflowError, NodeError, StreamError
 from bbflow.landing.client import NodeClient
 from bbflow.landing.replies import AttachReply, DropReply, StreamStatus
-from bbflow.landing.requests import AttachRequest, DoneRequest, DropRequest, GiveUpRequest, WatchRequest
+from bbflow.landing.requests import AttachRequest, DoneRequest, DropRequest, GiveUpRequest, PlanRequest, WatchRequest
 from bbflow.landing.shown import Shown
 from bbflow.net.contact import NodeAddress
 from bbflow.net.verdicts import DoneReply
+from bbflow.reading.rank_plan import RankPlan
 from bbflow.view.numbering import NO_STEP, Landed, Numbering, ahead, packed, unpacked
 from bbflow.view.stream import STEPS_PER_REPLY
 
@@ -175,7 +176,7 @@ class Consumers:
             late=self.late,
         )  # fmt: skip
 
-    def _tell(self, requests: Iterable[tuple[str, DoneRequest]]) -> None:
+    def _tell(self, requests: Iterable[tuple[str, DoneRequest | PlanRequest]]) -> None:
         """Ask each node something, and wait for all: a thousand, one after the other, would take longer than a step."""
         asked: list[NodeClient] = []
         failed: list[BbflowError] = []
@@ -192,6 +193,19 @@ class Consumers:
                 failed.append(error)
         if failed:
             raise failed[0]
+
+    def let_fold(self, plan: RankPlan | None) -> None:
+        """Tell the nodes what ranks may fold themselves.
+
+        Raises
+        ------
+        StreamError
+            If another analysis has taken over.
+        NodeError
+            If a node doesn't answer.
+        """
+        epochs = self._epochs.items()
+        self._tell((node, PlanRequest(stream=self._stream, epoch=epoch, plan=plan)) for node, epoch in epochs)
 
     def forget_checkpoints(self) -> None:
         """Begin as if there had been no earlier analysis."""

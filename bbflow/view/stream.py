@@ -211,6 +211,8 @@ class StreamView:
         if node in self._unheard or view.standing != before:
             self._unheard.discard(node)
             self._standing = None
+        elif any(step.number <= last for step in news.steps):  # a part of a rank that has moved may go on
+            self._standing = None
         elif view.last > last and node in self._hindmost:
             self._hindmost.discard(node)
             if not self._hindmost:
@@ -261,9 +263,16 @@ class StreamView:
         lasts = {name: view.last for name, view in part.items() if name in landing or view.more}
         last = min(lasts.values(), default=-1)
         self._hindmost = {name for name, own in lasts.items() if own == last}
+        while last >= 0 and self.continues(last):  # its values are in states that come with a later step
+            last -= 1
         statuses = {view.status for view in landing.values()}
         status = next((each for each in ("aborted", "open", "expected", "closed") if each in statuses), "expected")
         return StreamStanding(part, landing, writers if part else 0, lacks_ranks, -1 if lacks_ranks else last, status)
+
+    def continues(self, number: int) -> bool:
+        """Whether a step counts with a later one only, with which ranks have folded it."""
+        parts = (view.steps.get(number) for view in self._nodes.values())
+        return any(part is not None and part.layout.continues for part in parts)
 
     @property
     def _arrivals(self) -> list[Arrival]:

@@ -49,7 +49,7 @@ struct BbflowMergeTask
 {
     const void *Left[BbflowAccumulators]; ///< null: there is none, and the right one is copied
     const void *Right[BbflowAccumulators];
-    void *Target[BbflowAccumulators]; ///< null: not kept; none may be equal to a side
+    void *Target[BbflowAccumulators]; ///< null: not kept; may be equal to Left
     uint64_t Points;
 };
 

@@ -24,6 +24,7 @@ from bbflow.transit.driver.holding import hold_fields
 from bbflow.transit.driver.opening import FirstStep
 from bbflow.transit.driver.placing import StreamArrays, place_diagnostics, write_field_coordinates, write_referenced
 from bbflow.transit.driver.publishing import SETTLED_DIRECTORY, Publication, Publishing
+from bbflow.transit.driver.rank_folding import RankFolding
 from bbflow.transit.driver.run_context import Running
 from bbflow.transit.driver.safe import SafeCopies, read_safe_copy
 from bbflow.transit.driver.stage import PacedStage, Seen, StageReport
@@ -67,6 +68,7 @@ class FoldStage(PacedStage):
         if lost:
             self.folding.lose(lost, read_safe_copy(run.config.output).states, list(run.nodes))
         self._rosters = RosterFiles(run.config.output)
+        self._ranks = RankFolding(run)
         self._safe = SafeCopies(run.config.output, run.config.safe_every_s)
         self.publishing = Publishing(run)
         self._rows_directory = self.run.config.output / ROWS_DIRECTORY
@@ -401,6 +403,8 @@ class FoldStage(PacedStage):
         # A checkpoint past states that are still being published would let them go: `_show` commits then.
         if self._publication is None:
             self._commit_shown()
+        if self.run.config.fold.on == "rank" and batch.steps[-1:] == (batch.through,):
+            self._ranks.look(self.folding, batch.laid[-1][0], self._site(seen.attributes), seen)
 
     def _keep_safe(self) -> None:
         if not self._safe.is_due:

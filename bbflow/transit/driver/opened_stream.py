@@ -94,7 +94,7 @@ class OpenedStream:
 
     def seen(self, shown: tuple[tuple[str, int], ...] = (), drained: float = -1) -> Seen:
         """Return what stages are told."""
-        return Seen(self.attributes, self.clock, self._time_of, shown, drained)
+        return Seen(self.attributes, self.clock, self._time_of, shown, drained, self._adapting.is_plain)
 
     def open_after(self, cursor: int, *, folds: bool) -> bool:
         """Open the stores when the first step is there; False before that.

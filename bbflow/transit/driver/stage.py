@@ -28,6 +28,8 @@ class Seen:
     """Spans of results that were shown since the last look, perhaps once more: window, and place on its axis."""
     drained: float = -1
     """All is drained up to this step."""
+    is_plain: bool = True
+    """Whether steps are taken as they land."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from bbflow.errors import BbflowError, StreamError
 from bbflow.operators import kernel, rules
 from bbflow.operators.decoding import fills_of, is_bare
 from bbflow.operators.diagnostic import Diagnostic
@@ -17,6 +18,7 @@ from bbflow.operators.statistics.moments import Moments
 from bbflow.operators.steps import Array, DType
 from bbflow.store.pool import map_pool
 from bbflow.stream.cf import Encoding
+from bbflow.stream.folded import state_places
 from bbflow.stream.records import BlockForm
 from bbflow.transit.folding.alike_fold import AlikeFold, AlikeShards
 from bbflow.transit.folding.plans import FoldPlan
@@ -30,15 +32,16 @@ TYPE_NAMES = [dtype.str for dtype in TYPES]
 
 ROW = np.dtype(
     [
-        *((name, "i8") for name in ("form", "types", "points", "bytes", "fills")),
+        *((name, "i8") for name in ("form", "types", "points", "bytes", "fills", "folded")),
         ("fields", "i8", len(FIELDS)),
+        ("states", "i8", len(FIELDS)),
     ]
 )
 """What the kernel must know of a shard.
 
 Which form its block is, -1 if the kernel can't take it as it lies; code of the values' type; values and bytes of a
-block; address of the value that stands for 'missing', 0 for none; first byte of each of the kernel's fields in files of
-the lane, -1 for none.
+block; address of the value that stands for 'missing', 0 for none; whether its rank has folded it (`BlockForm.folded`);
+first byte of each of the kernel's fields in files of the lane, and in a block that is a state, -1 for none.
 """
 
 
@@ -97,13 +100,13 @@ def _kinds(forms: Sequence[BlockForm]) -> Iterator[tuple[BlockForm, Array]]:
     """Yield a form of each kind, and the positions of all that are like it."""
     found: dict[Any, list[int]] = {}
     for at, form in enumerate(forms):
-        found.setdefault((form.type, form.count, form.bytes, form.spilled, form.stride), []).append(at)
+        found.setdefault((form.type, form.count, form.bytes, form.spilled, form.folded, form.stride), []).append(at)
     return ((forms[own[0]], np.array(own)) for own in found.values())
 
 
 def _row(diagnostic: Diagnostic, form: BlockForm, encoding: Encoding, kept: list[Array]) -> Any:
     """Return the row of shards with blocks of a kind, but for where they lie; None if the kernel can't take these."""
-    if form.spilled or not form.bytes or form.stride > 1 or form.dtype not in TYPES:
+    if form.spilled or form.is_single or form.stride > 1 or form.dtype not in TYPES:
         return None
     state_layout = state_layout_of(diagnostic, OUTER, form.dtype, form.count)
     is_known = state_layout.families and all(
@@ -116,8 +119,21 @@ def _row(diagnostic: Diagnostic, form: BlockForm, encoding: Encoding, kept: list
     places = {field: offset for (_, field), offset in state_layout.places.items()}
     points, fields = prod(form.count), tuple(places.get(name, -1) for name in FIELDS)
     address = fill.ctypes.data if fill.size else 0
-    told = 0, TYPES[form.dtype], points, points * form.dtype.itemsize, address, fields
+    states = _states(diagnostic, form, fields) if form.folded > 0 else (-1,) * len(FIELDS)
+    told = 0, TYPES[form.dtype], points, points * form.dtype.itemsize, address, form.folded, fields, states
     return np.array(told, ROW)
+
+
+def _states(diagnostic: Diagnostic, form: BlockForm, fields: Sequence[int]) -> tuple[int, ...]:
+    """Return where a block that is a state has the kernel's fields."""
+    places, _ = state_places(form.folded, form.dtype.itemsize, prod(form.count))
+    if lacking := [name for name, place in zip(FIELDS, fields, strict=True) if place >= 0 and name not in places]:
+        raise StreamError(
+            f"{diagnostic.name}: ranks have folded {form.name} by an earlier analysis' configuration, without what "
+            f"this one's operators are made of ({', '.join(lacking)}): let the operators be as they were, or start the "
+            "program again"
+        )
+    return tuple(places.get(name, -1) for name in FIELDS)
 
 
 def _is_plain(diagnostic: Diagnostic) -> bool:
@@ -193,20 +209,56 @@ class AtOnce(AlikeFold):
         raise AssertionError("the kernel takes no 'each'")
 
     def _fold_steps(self) -> list[tuple[tuple[str, ...], Array]]:
-        blocks = np.ascontiguousarray(np.stack([*self._blocks()], axis=1))
-        tasks = np.zeros(len(self._rows), kernel.TASK)
-        if (place := self._files.get(BASE[OUTER])) is not None:
-            tasks["source"] = self._addresses(place)
-        tasks["target"] = self._targets(BASE[OUTER])
-        tasks["blocks"] = blocks.ctypes.data + 8 * blocks.shape[1] * np.arange(len(blocks))
-        tasks["steps"], tasks["points"], tasks["fill"] = blocks.shape[1], self._column("points"), self._column("fills")
-        kernel.fold_many(self._column("types"), tasks, self._threads)
+        blocks, folded = (np.stack(own, axis=1) for own in zip(*self._blocks(), strict=True))
+        begun = self._files.get(BASE[OUTER])
+        source = np.zeros((len(blocks), len(FIELDS)), "u8") if begun is None else self._addresses(begun)
+        target = self._targets(BASE[OUTER])
+        # Blocks before states: sums of both differ by rounding alone, whatever comes first.
+        counts = (folded == 0).sum(axis=1)
+        if counts.any():
+            self._fold_blocks(
+                source, target, np.take_along_axis(blocks, (folded != 0).argsort(kind="stable"), 1), counts
+            )
+        if folded.any():
+            self._merge_states(np.where(counts[:, None] > 0, target, source), target, blocks, folded)
         return [((), self._shards.rows)]
 
-    def _blocks(self) -> Iterator[Array]:
-        """Yield for each step where the shards' blocks lie."""
+    def _fold_blocks(self, source: Array, target: Array, blocks: Array, counts: Array) -> None:
+        """Take the first blocks of each shard into its state, as many as it has."""
+        blocks, own = np.ascontiguousarray(blocks), counts > 0
+        tasks = np.zeros(len(blocks), kernel.TASK)
+        tasks["source"], tasks["target"] = source, target
+        tasks["blocks"] = blocks.ctypes.data + 8 * blocks.shape[1] * np.arange(len(blocks))
+        tasks["steps"], tasks["points"], tasks["fill"] = counts, self._column("points"), self._column("fills")
+        kernel.fold_many(self._column("types")[own], tasks[own], self._threads)
+
+    def _merge_states(self, left: Array, target: Array, blocks: Array, folded: Array) -> None:
+        """Merge what ranks have folded into the shards' states, step by step."""
+        if (folded < 0).all(axis=1).any():
+            raise BbflowError("a batch ends among steps that its ranks have folded together")
+        at = 0
+        for plan, rows, steps in self._in_steps():
+            states = plan.rows["states"][rows]
+            for step in range(at, at + steps):
+                own = folded[:, step] > 0
+                tasks = np.zeros(int(own.sum()), rules.MERGE_TASK)
+                tasks["left"], tasks["target"] = left[own], target[own]
+                tasks["right"] = np.where(states[own] < 0, 0, blocks[own, step, None] + states[own])
+                tasks["points"] = self._column("points")[own]
+                rules.merge_many(self._column("types")[own], tasks, self._threads)
+                left = np.where(own[:, None], target, left)
+            at += steps
+
+    def _in_steps(self) -> Iterator[tuple[KernelTable, Array, int]]:
+        """Yield for each plan its table, where the shards stand there, and how many steps it has."""
+        for source, rows in zip(self._sources, self._in_plans, strict=True):
+            yield table_of(source.blocks.plan), rows, len(source.at)
+
+    def _blocks(self) -> Iterator[tuple[Array, Array]]:
+        """Yield for each step where the shards' blocks lie, and whether their ranks have folded them."""
         for source, rows in zip(self._sources, self._in_plans, strict=True):
             first = self._address(map_pool(source.blocks.plan.directories.pool))
-            forms = table_of(source.blocks.plan).rows["form"][rows]
+            own = table_of(source.blocks.plan).rows[rows]
             for at in source.at:
-                yield first + source.blocks.plan.layout.offsets(source.blocks.steps.sources[at])[forms]
+                offsets = source.blocks.plan.layout.offsets(source.blocks.steps.sources[at])
+                yield first + offsets[own["form"]], own["folded"]

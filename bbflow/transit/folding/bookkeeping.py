@@ -15,7 +15,7 @@ from bbflow.configuring.settings import Config
 from bbflow.errors import ConfigError, StreamError
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space.placement import Placement
-from bbflow.operators.statistics.weighting import MONTH, TIME, is_length_worth_a_word
+from bbflow.operators.statistics.weighting import MONTH, TIME
 from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.records import Layout
 from bbflow.transit.folding.attendance import Attendance
@@ -25,7 +25,9 @@ from bbflow.transit.folding.dates import StepDates
 from bbflow.transit.folding.fixed import Fixed
 from bbflow.transit.folding.inherited import Before, Inherited, Origins
 from bbflow.transit.folding.kept import EndedSpans, Kept
+from bbflow.transit.folding.landings import Landings, whole_landings
 from bbflow.transit.folding.lanes import Lanes, NodeLane
+from bbflow.transit.folding.lengths import next_time, taken_alike
 from bbflow.transit.folding.losses import Losses, Untimely
 from bbflow.transit.folding.patterns import Pattern, Patterns, Shapes, parts_of
 from bbflow.transit.folding.planning import FoldSite, Planning, planned_steps
@@ -109,7 +111,8 @@ class Folding:
         self._dates = StepDates()
         self.lanes = Lanes(config.stream, config.output)
         """Where shards are folded, and where their states lie."""
-        self._planning = Planning(config.diagnostics, {}, self.lanes)
+        self.planning = Planning(config.diagnostics, {}, self.lanes)
+        """Cuts patterns into plans."""
         self._rosters: dict[str, Roster] = {}
         self._stepwise: frozenset[str] = frozenset()
         """Diagnostics of which values have come and gone in some of the blocks that are joined."""
@@ -189,12 +192,13 @@ class Folding:
             variables don't cover the same regions.
         """
         found, self.is_held_back = OpenBatch(self.cursor, self.timeline.passed), False
-        numbers, torn = view.settled_after(self.cursor, self.config.workers.batch_steps)
-        numbers = [number for number in numbers if number < before]
+        numbers, torn = whole_landings(view, self.cursor, self.config.workers.batch_steps, before)
+        landings = Landings()
         windows, times = self.timeline.windows, StepTimes(self.config.time, clock)
         for at, number in enumerate(numbers):
             parts = parts_of(view, number)
             if number in torn or (self.losses and times.find(self.in_chain(number), parts) is None):
+                landings.take(number, parts, None)
                 found.leave_out(number, found.passed._replace(late=found.passed.late + 1))
                 found.torn.append(number)
                 continue
@@ -207,6 +211,7 @@ class Folding:
                 if found.passed.is_too_coarse(time, spacing):
                     raise ConfigError(too_coarse(number, time, spacing, found.passed, clock))
             if date is None or found.passed.is_late(time, spacing):
+                landings.take(number, parts, None)
                 found.leave_out(number, found.passed.without(time, spacing))
                 found.untimely += self._refused(number, time, found, is_date=date is not None)
                 continue
@@ -214,8 +219,9 @@ class Folding:
                 self._offset = self._offset_from(number)
             offset = self._offset
             keys = {window.name: window.key(date, number + offset) for window in windows}
+            has_folded = landings.take(number, parts, keys)
             pattern = self._patterns.of(number, parts, whole=not self.losses or view.is_whole(number))
-            if not found.steps and most_spans > 1 and not self._takes_spans(pattern):
+            if most_spans > 1 and (has_folded or (not found.steps and not self._takes_spans(pattern))):
                 most_spans = 1
             if not found.fits(keys, pattern, most_spans):
                 break
@@ -241,7 +247,9 @@ class Folding:
         if bounds is not None:
             length: float | None = bounds[1] - bounds[0]
         else:
-            after = self._after(number, passed, view, times, clock)
+            later = ((at, parts_of(view, at)) for at in view.steps_after(number))
+            told = ((next(self._times([at], view, times), None), parts) for at, parts in later)
+            after = next_time(told, passed, times, clock)
             if after is None and not view.ended:
                 return None
             assert passed.last is not None
@@ -253,34 +261,10 @@ class Folding:
             )
         return found | {TIME: length}
 
-    def _after(self, number: int, passed: Passed, view: StreamView, times: StepTimes, clock: Clock) -> float | None:
-        """Return the time of the next step that will count after one, as it will be settled; None if none is there."""
-        for later in view.steps_after(number):
-            time = next(self._times([later], view, times), None)
-            date = None if time is None else clock.find_date(time)
-            if time is not None and date is not None:
-                spacing = times.spacing(time, parts_of(view, later))
-                time, _ = clock.settled(time, date, passed.error_s(time, spacing, clock.unit_s), passed.first)
-                if not passed.is_late(time, spacing):
-                    return time
-                passed = passed.without(time, spacing)
-        return None
-
     @property
     def uneven(self) -> list[str]:
         """The statistics that take steps of several lengths alike without being told to, in words."""
-        passed = self.timeline.passed
-        names = [
-            f"{item.name} ({', '.join(own)})"
-            for item in self.config.diagnostics.values()
-            if not item.is_told and (own := [op.name for op in item.operators if is_length_worth_a_word(op)])
-        ]
-        if not passed.differ or not names:
-            return []
-        return [
-            f"the steps are from {passed.shortest:g} to {passed.longest:g} long, in the units of their time, but each "
-            f"counts alike in {', '.join(names)}: set weights: time to weigh them by their length, or weights: steps"
-        ]
+        return taken_alike(self.timeline.passed, self.config.diagnostics.values())
 
     def in_chain(self, number: int) -> int:
         """Return a step's number as it is counted through a chain of jobs."""
@@ -331,7 +315,7 @@ class Folding:
         when a span ended is gone.
         """
         keys = (key for name in self.placements for key in pattern.regions[name])
-        is_joined = any(self._planning.is_joined(key, pattern.shapes) for key in keys)
+        is_joined = any(self.planning.is_joined(key, pattern.shapes) for key in keys)
         return not is_joined and not any(like.last_step > self.last_number for like in self.states.likes)
 
     def moved(self, batch: Batch) -> list[str]:
@@ -349,11 +333,11 @@ class Folding:
     def _are_moved(self, shards: Collection[ShardKey], known: Mapping[ShardKey, Region], shapes: Shapes) -> bool:
         """Whether any of a diagnostic's shards has no state, but points of shards that have one."""
         new = [key for key in shards if known and key not in known]
-        joined = {key for key in new if self._planning.is_joined(key, shapes)}
+        joined = {key for key in new if self.planning.is_joined(key, shapes)}
         if joined and all(key.count for key in known) and not known.keys() <= set(shards):
             return True  # what was in one block is joined from now on
         regions = [
-            region for key in new if key not in joined and (region := self._planning.region(key, shapes)) is not None
+            region for key in new if key not in joined and (region := self.planning.region(key, shapes)) is not None
         ]
         pairs = overlapping([*known.values(), *regions]) if regions else ()
         return any(min(pair) < len(known) <= max(pair) for pair in pairs)
@@ -362,14 +346,14 @@ class Folding:
         """Begin new shards of some diagnostics with what was saved of them; return the states that are in it."""
         gone = self.states.drop(saved)
         self.lanes.let_go(state.key for state in gone)
-        self._planning = self._planning.isolated(self.config.diagnostics)  # plans say where states lie
+        self.planning = self.planning.isolated(self.config.diagnostics)  # plans say where states lie
         self.origins = self.origins.with_settled(saved)
         return gone
 
     def place(self, placements: Mapping[str, Placement], held: Mapping[str, Diagnostic]) -> None:
         """Learn where the fields of diagnostics with a `space` lie, and of those that hold fields of files."""
         self.placements, self.config = placements, self.config.holding(held)
-        self._planning = Planning(self.config.diagnostics, placements, self.lanes)
+        self.planning = Planning(self.config.diagnostics, placements, self.lanes)
 
     def give_up(self, key: str, why: str) -> None:
         """Compute a diagnostic no more."""
@@ -386,7 +370,7 @@ class Folding:
     def isolate(self) -> None:
         """Keep users' code away from the workers from now on: perhaps it has killed one."""
         self.config = self.config.isolated()
-        self._planning = self._planning.isolated(self.config.diagnostics)
+        self.planning = self.planning.isolated(self.config.diagnostics)
 
     @property
     def kept(self) -> Kept:
@@ -423,7 +407,7 @@ class Folding:
         for span in batch.spans:
             planned: dict[NodeLane, list[tuple[FoldPlan, PlannedSteps]]] = {}
             for pattern, stretch in batch.stretches(span):
-                for at, plan in self._planning.plans(pattern, site).items():
+                for at, plan in self.planning.plans(pattern, site).items():
                     planned.setdefault(at, []).append((plan, planned_steps(plan, stretch)))
             for at, own in planned.items():
                 plans, steps = zip(*own, strict=True)
@@ -501,7 +485,7 @@ class Folding:
         """Return the work on what blocks of several ranks have contributed to, which one node has; as `works`."""
         node, planned = min(site.directories), []
         partials = [part for item in receipts for part in item.partials]
-        local = partial(self._planning.local, shapes=batch.shapes)
+        local = partial(self.planning.local, shapes=batch.shapes)
         for joined in join_partials(partials, self.placements, local):
             at = [batch.numbers.index(number) for number in joined.numbers]
             steps = PlannedSteps(
@@ -509,7 +493,7 @@ class Folding:
                 {name: tuple(own[number] for number in at) for name, own in batch.weights.items()},
                 tuple(joined.arrays), {text: tuple(own) for text, own in joined.others.items()},
             )  # fmt: skip
-            planned.append((self._planning.joined_plan(ShardKey(node, joined.name, (), ()), site), steps))
+            planned.append((self.planning.joined_plan(ShardKey(node, joined.name, (), ()), site), steps))
         plans, own = zip(*planned, strict=True)
         work = self._lane_work(
             plans, [SpanWork(own, batch.spans[0].keys)], self._inherited(planned), frozenset(),
@@ -531,7 +515,7 @@ class Folding:
         if not batch.spans:
             self.timeline.take((), {}, batch.passed)
         for number, (pattern, _) in zip(batch.numbers, batch.laid if self.losses else (), strict=False):
-            region = partial(self._planning.region, shapes=pattern.shapes)
+            region = partial(self.planning.region, shapes=pattern.shapes)
             self.losses.take(number, {key: [region(shard) for shard in own] for key, own in pattern.regions.items()})
         for pattern, _ in batch.laid:
             self._attendance.take(pattern.absent)

@@ -83,7 +83,7 @@ def regions(
     for name in (own for own in diagnostic.variables if own not in held):
         for place, form in forms.get(name, ()):
             check_foldable(form)
-            if form.shape and not form.bytes:
+            if form.shape and not form.bytes and not form.folded:
                 continue  # a rank that has no points
             if name == surface and form.shape:
                 flat.setdefault((place[0], form.start, form.count), {})[name] = place

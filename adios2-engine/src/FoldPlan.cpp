@@ -1,0 +1,149 @@
+#include "FoldPlan.h"
+
+#include "ValueAs.h"
+
+#include "Fold.h"
+
+extern "C" const char *bbflow_missing_cpu(); // Cpu.cpp
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+
+namespace bbflow
+{
+
+namespace
+{
+
+/** Each accumulator begins at a multiple of this, as the block does. */
+constexpr size_t StateAlignment = 64;
+
+constexpr const char *TypeNames[] = {"int8_t",   "int16_t",  "int32_t",  "int64_t", "uint8_t",
+                                     "uint16_t", "uint32_t", "uint64_t", "float",   "double"};
+constexpr size_t TypeBytes[] = {1, 2, 4, 8, 1, 2, 4, 8, 4, 8};
+constexpr int Types = 10;
+
+FoldedVariable ReadVariable(const Value &row)
+{
+    const Value::Array &items = row.Items();
+    FoldedVariable variable;
+    variable.Name = items.at(0).Text();
+    variable.Type = items.at(1).Text();
+    variable.Fields = items.at(2).AsUnsigned();
+    const std::string plain = variable.Type == "char" ? "int8_t" : variable.Type;
+    const auto known = std::find(TypeNames, TypeNames + Types, plain);
+    if (known != TypeNames + Types)
+    {
+        variable.Code = static_cast<int>(known - TypeNames);
+        variable.ItemBytes = TypeBytes[variable.Code];
+    }
+    if (const auto *fill = std::get_if<Value::Binary>(&items.at(3).Get()))
+    {
+        variable.Fill = fill->Bytes;
+    }
+    return variable;
+}
+
+bool CanFold(const FoldedVariable &variable)
+{
+    return variable.Code >= 0 && (variable.Fields & 1) != 0 &&
+           variable.Fields < (uint64_t{1} << BbflowAccumulators) &&
+           (variable.Fill.empty() || variable.Fill.size() == variable.ItemBytes);
+}
+
+double NumberAt(const Value &plan, const char *key)
+{
+    const Value *const number = plan.Find(key);
+    if (number == nullptr)
+    {
+        throw std::runtime_error(std::string("bbflow: a plan without ") + key);
+    }
+    return ValueAs<double>(*number);
+}
+
+std::vector<uint64_t> ReadTable(const std::string &bytes)
+{
+    std::vector<uint64_t> numbers(bytes.size() / sizeof(uint64_t));
+    std::memcpy(numbers.data(), bytes.data(), numbers.size() * sizeof(uint64_t));
+    return numbers;
+}
+
+} // end empty namespace
+
+StatePlaces PlacesOf(const FoldedVariable &variable, const size_t points)
+{
+    const size_t own = variable.ItemBytes;
+    const size_t item[BbflowAccumulators] = {sizeof(int32_t), own, sizeof(double),
+                                             sizeof(double),  own, own};
+    StatePlaces places;
+    for (size_t field = 0; field < BbflowAccumulators; ++field)
+    {
+        const bool isKept = (variable.Fields >> field & 1) != 0;
+        places.Begins.push_back(isKept ? std::optional<size_t>(places.Bytes) : std::nullopt);
+        const size_t bytes = isKept ? points * item[field] : 0;
+        places.Bytes += (bytes + StateAlignment - 1) / StateAlignment * StateAlignment;
+    }
+    return places;
+}
+
+std::optional<FoldPlan> FoldPlan::Read(const Value &plan)
+{
+    if (plan.IsNil() || *bbflow_missing_cpu() != '\0')
+    {
+        return std::nullopt;
+    }
+    FoldPlan read;
+    read.m_TimeName = plan.StringAt("time");
+    read.m_First = plan.UnsignedAt("first");
+    read.m_Begins = NumberAt(plan, "begins");
+    read.m_Interval = NumberAt(plan, "interval");
+    read.m_Tolerance = NumberAt(plan, "tolerance");
+    read.m_Ends = ReadTable(plan.BytesAt("ends"));
+    for (const Value &name : plan.ArrayAt("left"))
+    {
+        read.m_Left.push_back(name.Text());
+    }
+    for (const Value &row : plan.ArrayAt("variables"))
+    {
+        read.m_Variables.push_back(ReadVariable(row));
+        if (!CanFold(read.m_Variables.back()))
+        {
+            return std::nullopt;
+        }
+    }
+    return read;
+}
+
+bool FoldPlan::Covers(const size_t step) const
+{
+    return step >= m_First && !m_Ends.empty() && step <= m_Ends.back();
+}
+
+bool FoldPlan::EndsAt(const size_t step) const
+{
+    return std::binary_search(m_Ends.begin(), m_Ends.end(), step);
+}
+
+bool FoldPlan::IsDue(const size_t step, const double time) const
+{
+    const double due = m_Begins + static_cast<double>(step - m_First) * m_Interval;
+    return std::abs(time - due) <= m_Tolerance;
+}
+
+bool FoldPlan::Leaves(const std::string &name) const
+{
+    return std::find(m_Left.begin(), m_Left.end(), name) != m_Left.end();
+}
+
+const FoldedVariable *FoldPlan::Find(const BlockForm &form) const
+{
+    const auto is = [&](const FoldedVariable &own)
+    { return own.Name == form.Name && own.Type == form.Type; };
+    const auto known = std::find_if(m_Variables.begin(), m_Variables.end(), is);
+    const bool isArray = std::strcmp(form.Kind, "GlobalArray") == 0;
+    return known == m_Variables.end() || !isArray ? nullptr : &*known;
+}
+
+} // end namespace bbflow

@@ -1,0 +1,73 @@
+#pragma once
+
+#include "BlockForm.h"
+#include "Value.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace bbflow
+{
+
+/** How the blocks of a variable are folded. */
+struct FoldedVariable
+{
+    std::string Name, Type;
+    /** The kernel's code of the type. */
+    int Code = -1;
+    size_t ItemBytes = 0;
+    /** Which accumulators the states have: bit i for the kernel's i-th. */
+    uint64_t Fields = 0;
+    /** The value that stands for 'missing', as it lies in memory; empty for none. */
+    std::string Fill;
+};
+
+/** Where each accumulator of a state begins in its block, and what the block takes. */
+struct StatePlaces
+{
+    std::vector<std::optional<size_t>> Begins;
+    size_t Bytes = 0;
+};
+
+/** Lays a state of some points out (FORMAT.md, "Plan"). */
+StatePlaces PlacesOf(const FoldedVariable &variable, size_t points);
+
+/** What an analysis lets ranks fold, and up to where (FORMAT.md, "Plan"). */
+class FoldPlan
+{
+public:
+    /** @return nothing if there is no plan, or one that this engine can't follow
+     *  @throws std::runtime_error if it is damaged */
+    static std::optional<FoldPlan> Read(const Value &plan);
+
+    /** Whether blocks of a step may be folded. */
+    bool Covers(size_t step) const;
+
+    /** Whether the steps up to this one land together. */
+    bool EndsAt(size_t step) const;
+
+    /** Name of the variable that tells the time; empty if the steps' numbers do. */
+    const std::string &TimeName() const { return m_TimeName; }
+
+    /** Whether a step comes when the plan says. */
+    bool IsDue(size_t step, double time) const;
+
+    /** Whether nobody wants blocks of a variable in steps that are folded. */
+    bool Leaves(const std::string &name) const;
+
+    /** How blocks of a form are folded; nullptr if they aren't. */
+    const FoldedVariable *Find(const BlockForm &form) const;
+
+private:
+    std::string m_TimeName;
+    size_t m_First = 0;
+    double m_Begins = 0.0, m_Interval = 0.0, m_Tolerance = 0.0;
+    /** Last steps of what lands together, ascending. */
+    std::vector<uint64_t> m_Ends;
+    std::vector<FoldedVariable> m_Variables;
+    std::vector<std::string> m_Left;
+};
+
+} // end namespace bbflow

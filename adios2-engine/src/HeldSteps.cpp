@@ -1,0 +1,252 @@
+#include "HeldSteps.h"
+
+#include "Fold.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+
+namespace bbflow
+{
+
+namespace
+{
+
+/** So many steps are folded at once: a state has several times a block's bytes, and all of them pass
+ *  through the caches each time. */
+constexpr size_t FoldedSteps = 8;
+
+constexpr size_t Alignment = 64;
+
+bool IsSame(const Block &a, const Block &b)
+{
+    return (a.Bytes == 0) == (b.Bytes == 0) && a.Form == b.Form;
+}
+
+} // end empty namespace
+
+void HeldSteps::Keep(Block &block)
+{
+    if (block.Bytes > 0 && !block.Own)
+    {
+        block.Own = Memory(block.Bytes);
+        std::memcpy(block.Own.get(), block.Source, block.Bytes);
+        block.Source = block.Own.get();
+    }
+}
+
+bool HeldSteps::CanFold(const FoldPlan &plan, const std::vector<Block> &blocks)
+{
+    bool hasArrays = false;
+    for (const Block &block : blocks)
+    {
+        const bool isFolded = block.Bytes > 0 && plan.Find(block.Form) != nullptr;
+        if (block.Bytes > 0 && !isFolded && !plan.Leaves(block.Form.Name))
+        {
+            return false;
+        }
+        hasArrays = hasArrays || isFolded;
+    }
+    return hasArrays;
+}
+
+void HeldSteps::LeaveOut(const FoldPlan &plan, std::vector<Block> &blocks)
+{
+    std::vector<Block> kept;
+    for (size_t i = 0; i < blocks.size(); ++i)
+    {
+        const auto next = blocks.begin() + static_cast<std::ptrdiff_t>(i) + 1;
+        const bool isRepeated = std::any_of(next, blocks.end(), [&](const Block &later)
+                                            { return IsSame(blocks[i], later); });
+        if (blocks[i].Bytes == 0 || !(isRepeated || plan.Leaves(blocks[i].Form.Name)))
+        {
+            kept.push_back(std::move(blocks[i]));
+        }
+    }
+    blocks = std::move(kept);
+}
+
+bool HeldSteps::IsAlike(const std::vector<Block> &blocks) const
+{
+    return m_Like.size() == blocks.size() &&
+           std::equal(m_Like.begin(), m_Like.end(), blocks.begin(),
+                      [](const Block &like, const Block &block)
+                      {
+                          return (like.Folded != 0) == (block.Bytes > 0) &&
+                                 like.Form == block.Form;
+                      });
+}
+
+void HeldSteps::Add(const FoldPlan &plan, const size_t step, std::vector<Block> blocks,
+                    Value::Array attributes)
+{
+    if (IsEmpty())
+    {
+        Begin(plan, blocks);
+        m_First = step;
+        m_Began = std::chrono::steady_clock::now();
+    }
+    m_Steps.push_back({{}, std::move(attributes)});
+    size_t array = 0;
+    for (Block &block : blocks)
+    {
+        if (block.Bytes == 0)
+        {
+            m_Steps.back().Values.push_back(std::move(block.Single));
+            continue;
+        }
+        State &state = m_States[array++];
+        if (!block.Own && state.Blocks.size() + 1 == FoldedSteps)
+        {
+            Fold(state, block.Source);
+            continue;
+        }
+        Keep(block);
+        state.Blocks.push_back(std::move(block.Own));
+        if (state.Blocks.size() == FoldedSteps)
+        {
+            Fold(state, nullptr);
+        }
+    }
+}
+
+/** Makes room for the states of a step's blocks, unless it is there. */
+void HeldSteps::Begin(const FoldPlan &plan, const std::vector<Block> &blocks)
+{
+    std::vector<State> states;
+    m_Like.clear();
+    size_t known = 0;
+    for (const Block &block : blocks)
+    {
+        m_Like.emplace_back();
+        m_Like.back().Form = block.Form;
+        if (block.Bytes == 0)
+        {
+            continue;
+        }
+        m_Like.back().Folded = -1;
+        State state;
+        state.Variable = *plan.Find(block.Form);
+        state.Points = block.Bytes / state.Variable.ItemBytes;
+        state.Places = PlacesOf(state.Variable, state.Points);
+        if (known < m_States.size() && m_States[known].Places.Bytes == state.Places.Bytes)
+        {
+            state.Memory = std::move(m_States[known].Memory);
+        }
+        else
+        {
+            state.Memory.reset(
+                static_cast<char *>(std::aligned_alloc(Alignment, state.Places.Bytes)));
+        }
+        if (!state.Memory)
+        {
+            throw std::bad_alloc();
+        }
+        ++known;
+        states.push_back(std::move(state));
+    }
+    m_States = std::move(states);
+}
+
+std::unique_ptr<char[]> HeldSteps::Memory(const size_t bytes)
+{
+    const auto spare = m_Spare.find(bytes);
+    if (spare == m_Spare.end())
+    {
+        return std::unique_ptr<char[]>(new char[bytes]);
+    }
+    std::unique_ptr<char[]> memory = std::move(spare->second);
+    m_Spare.erase(spare);
+    return memory;
+}
+
+/** Takes what waits into a state.
+ *  @param last one more block behind it; nullptr for none */
+void HeldSteps::Fold(State &state, const char *last)
+{
+    std::vector<const void *> blocks;
+    for (const std::unique_ptr<char[]> &block : state.Blocks)
+    {
+        blocks.push_back(block.get());
+    }
+    if (last != nullptr)
+    {
+        blocks.push_back(last);
+    }
+    if (blocks.empty())
+    {
+        return;
+    }
+    BbflowTask task{};
+    for (size_t field = 0; field < state.Places.Begins.size(); ++field)
+    {
+        if (const std::optional<size_t> begin = state.Places.Begins[field])
+        {
+            task.Target[field] = state.Memory.get() + *begin;
+            task.Source[field] = state.IsBegun ? task.Target[field] : nullptr;
+        }
+    }
+    task.Blocks = blocks.data();
+    task.Steps = blocks.size();
+    task.Points = state.Points;
+    task.Fill = state.Variable.Fill.empty() ? nullptr : state.Variable.Fill.data();
+    if (bbflow_fold(state.Variable.Code, &task) != 0)
+    {
+        throw std::bad_alloc();
+    }
+    state.IsBegun = true;
+    for (std::unique_ptr<char[]> &block : state.Blocks)
+    {
+        m_Spare.emplace(state.Points * state.Variable.ItemBytes, std::move(block));
+    }
+    state.Blocks.clear();
+}
+
+std::vector<Block> HeldSteps::Land()
+{
+    std::vector<Block> blocks;
+    size_t array = 0, single = 0;
+    for (const Block &like : m_Like)
+    {
+        blocks.emplace_back();
+        Block &block = blocks.back();
+        block.Form = like.Form;
+        if (like.Folded == 0)
+        {
+            block.Single = m_Steps.back().Values.at(single++);
+            continue;
+        }
+        State &state = m_States[array++];
+        Fold(state, nullptr);
+        block.Folded = static_cast<int64_t>(state.Variable.Fields);
+        block.Bytes = state.Places.Bytes;
+        block.Source = state.Memory.get();
+        block.Look = std::make_unique<NoScan>();
+    }
+    return blocks;
+}
+
+Value::Map HeldSteps::Describe(ToldLayouts &layouts, const Value::Array *first) const
+{
+    Value::Array steps;
+    for (size_t i = 0; i + 1 < m_Steps.size(); ++i)
+    {
+        const Value::Array &attributes =
+            i == 0 && first != nullptr ? *first : m_Steps[i].Attributes;
+        steps.emplace_back(Value::Array{m_Steps[i].Values, attributes});
+    }
+    const size_t layout = layouts.NumberOf(m_Like, std::vector<Spot>(m_Like.size()));
+    return {{"layout", uint64_t{layout}}, {"steps", std::move(steps)}};
+}
+
+void HeldSteps::Clear()
+{
+    m_Steps.clear();
+    for (State &state : m_States)
+    {
+        state.IsBegun = false;
+    }
+}
+
+} // end namespace bbflow

@@ -1,0 +1,95 @@
+#pragma once
+
+#include "FoldPlan.h"
+#include "OpenStep.h"
+#include "ToldLayouts.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <vector>
+
+namespace bbflow
+{
+
+/** Steps that a rank has folded into states in its own memory, and that have not landed: nothing is
+ *  known of them on any node. */
+class HeldSteps
+{
+public:
+    bool IsEmpty() const { return m_Steps.empty(); }
+    size_t First() const { return m_First; }
+    size_t Last() const { return m_First + m_Steps.size() - 1; }
+
+    /** When the first of them was ended. */
+    std::chrono::steady_clock::time_point Began() const { return m_Began; }
+
+    /** Copies a block that the caller may overwrite; it has its copy then. */
+    void Keep(Block &block);
+
+    /** Whether a plan knows what becomes of all arrays of a step, and there are some to fold. */
+    static bool CanFold(const FoldPlan &plan, const std::vector<Block> &blocks);
+
+    /** Leaves out the blocks that nobody wants, and of those that a step has several times all but
+     *  the last, as readers see them. */
+    static void LeaveOut(const FoldPlan &plan, std::vector<Block> &blocks);
+
+    /** Whether a step has the same blocks as those that are held. */
+    bool IsAlike(const std::vector<Block> &blocks) const;
+
+    /** Takes in the step that comes next.
+     *  @param plan has all of its arrays
+     *  @throws std::bad_alloc if there is no memory for it */
+    void Add(const FoldPlan &plan, size_t step, std::vector<Block> blocks,
+             Value::Array attributes);
+
+    /** Gives what lands: the states as blocks of the last step, in memory that stays here until
+     *  Clear, and its single values. */
+    std::vector<Block> Land();
+
+    /** What a commit says of the steps before the last one (FORMAT.md, "Plan").
+     *  @param first attributes of the first step, if they are others by now */
+    Value::Map Describe(ToldLayouts &layouts, const Value::Array *first) const;
+
+    /** Attributes of the last step. */
+    const Value::Array &Attributes() const { return m_Steps.back().Attributes; }
+
+    /** Forgets them; the memory is used again. */
+    void Clear();
+
+private:
+    struct Free
+    {
+        void operator()(char *memory) const { std::free(memory); }
+    };
+    struct State
+    {
+        FoldedVariable Variable;
+        size_t Points;
+        StatePlaces Places;
+        std::unique_ptr<char[], Free> Memory;
+        bool IsBegun = false;
+        /** What is not in it yet. */
+        std::vector<std::unique_ptr<char[]>> Blocks;
+    };
+    struct Step
+    {
+        Value::Array Values, Attributes;
+    };
+    /** The blocks that each step has; arrays without their bytes. */
+    std::vector<Block> m_Like;
+    /** Of the arrays, in their order. */
+    std::vector<State> m_States;
+    std::vector<Step> m_Steps;
+    size_t m_First = 0;
+    std::chrono::steady_clock::time_point m_Began;
+    /** Memory for blocks that is used again, by its bytes. */
+    std::multimap<size_t, std::unique_ptr<char[]>> m_Spare;
+
+    void Begin(const FoldPlan &plan, const std::vector<Block> &blocks);
+    std::unique_ptr<char[]> Memory(size_t bytes);
+    void Fold(State &state, const char *last);
+};
+
+} // end namespace bbflow

@@ -1,0 +1,157 @@
+/** What a Session does with steps that are folded in the rank's own memory. */
+
+#include "Session.h"
+
+#include "ValueAs.h"
+
+#include <utility>
+
+namespace bbflow
+{
+
+/** Takes in what was added last: its values stay here until the step ends. */
+void Session::PutKept(const When when)
+{
+    Block &block = m_Step.Blocks.back();
+    if (!block.OnDevice.empty())
+    {
+        try
+        {
+            block.Source = m_Device.Read(block.OnDevice);
+        }
+        catch (const std::runtime_error &)
+        {
+            m_Step.Blocks.pop_back(); // one that can't be copied was never there
+            throw;
+        }
+        block.OnDevice.clear();
+        m_Held.Keep(block); // the next one is read into the same memory
+        return;
+    }
+    const bool mayBeSoon = block.Bytes <= SmallBytes && when != When::Filled;
+    if (when == When::AtOnce || mayBeSoon)
+    {
+        m_Held.Keep(block);
+    }
+}
+
+/** Whether the open step comes when the plan says. Ranks that don't Put the time can't know: the
+ *  analysis looks at the steps' times, too. */
+bool Session::IsDue() const
+{
+    for (auto block = m_Step.Blocks.rbegin(); block != m_Step.Blocks.rend(); ++block)
+    {
+        if (block->Form.Name == m_Plan->TimeName() && block->Bytes == 0)
+        {
+            const Value::Variant &told = block->Single.Get();
+            const bool isNumber = std::holds_alternative<int64_t>(told) ||
+                                  std::holds_alternative<uint64_t>(told) ||
+                                  std::holds_alternative<double>(told);
+            return isNumber && m_Plan->IsDue(m_Step.Number, ValueAs<double>(block->Single));
+        }
+    }
+    return true;
+}
+
+/** Takes the open step in by the plan; false if it must land as it is, and was begun for that. */
+bool Session::Hold(const std::function<Value::Array()> &attributes)
+{
+    m_Keeps = false;
+    const size_t step = m_Step.Number;
+    const bool isDue = IsDue();
+    const bool isFolded = isDue && HeldSteps::CanFold(*m_Plan, m_Step.Blocks);
+    if (isFolded)
+    {
+        HeldSteps::LeaveOut(*m_Plan, m_Step.Blocks);
+    }
+    if (!m_Held.IsEmpty() && !(isFolded && m_Held.IsAlike(m_Step.Blocks)))
+    {
+        LandHeld(attributes);
+    }
+    if (isFolded)
+    {
+        m_Held.Add(*m_Plan, step, std::move(m_Step.Blocks), attributes());
+        m_Step.Blocks.clear();
+        if (m_Plan->EndsAt(step))
+        {
+            LandHeld(attributes);
+        }
+        return true;
+    }
+    if (!isDue)
+    {
+        m_NextPlan.reset(); // what it takes for granted doesn't hold: later steps may be in any span
+    }
+    Admit(step, m_Step.BytesThatAre(Block::State::Waiting), std::nullopt);
+    if (m_Course.IsDropped())
+    {
+        m_Step.Blocks.clear();
+    }
+    return false;
+}
+
+/** Lands what is held as one step of the node's: the states are the last step's blocks.
+ *  @param attributes gives all of them, if another node has taken over; may be empty */
+void Session::LandHeld(const std::function<Value::Array()> &attributes)
+{
+    const size_t first = m_Held.First(), last = m_Held.Last();
+    OpenStep interrupted = std::exchange(m_Step, {});
+    m_Step.Blocks = m_Held.Land();
+    Admit(first, m_Step.BytesThatAre(Block::State::Waiting), std::nullopt);
+    m_Began = m_Held.Began();
+    std::optional<Value::Array> all;
+    Persist(
+        [&]
+        {
+            LandWaiting();
+            if (m_HasNewNode && attributes) // it is told all with the first step there
+            {
+                all = attributes();
+            }
+            if (!m_Course.IsDropped())
+            {
+                SendHeld(all ? &*all : nullptr);
+            }
+        });
+    const bool isDropped = m_Course.IsDropped();
+    End();
+    m_Held.Clear();
+    if (isDropped)
+    {
+        SkipHeld(last);
+    }
+    m_Step = std::move(interrupted);
+}
+
+/** @param all attributes that the first step brings instead of its own; may be null */
+void Session::SendHeld(const Value::Array *all)
+{
+    const bool isOne = m_Held.First() == m_Held.Last();
+    Value::Map held = isOne ? Value::Map{} : m_Held.Describe(m_Layouts, all);
+    SendCommit(m_Held.Last(), isOne && all != nullptr ? *all : m_Held.Attributes(),
+               std::move(held));
+}
+
+/** Lets go of the steps whose states were dropped with the first of them: without a step of theirs
+ *  states count for nothing. */
+void Session::SkipHeld(const size_t through)
+{
+    for (size_t step = static_cast<size_t>(m_Course.Settled()) + 1; step <= through; ++step)
+    {
+        Admit(step, 0, std::nullopt);
+        if (!m_Course.IsDropped())
+        {
+            Persist(
+                [&]
+                {
+                    if (!m_Course.IsDropped())
+                    {
+                        Skip();
+                    }
+                });
+        }
+        End();
+    }
+}
+
+} // end namespace bbflow

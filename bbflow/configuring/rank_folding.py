@@ -1,0 +1,61 @@
+"""The key `fold`: who folds, the nodes or the ranks themselves, and what the latter can't."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from bbflow.configuring.settings import Config, FoldConfig
+from bbflow.errors import ConfigError
+from bbflow.operators.diagnostic import Diagnostic
+from bbflow.operators.statistics.moments import Moments
+from bbflow.reading.sections import one_of, positive, read_section
+
+
+def parse_fold(content: Any) -> FoldConfig:
+    """Check the configuration's key 'fold'.
+
+    Raises
+    ------
+    ConfigError
+        If a key is unknown, or a value is wrong.
+    """
+    return read_section(FoldConfig, content, "fold", on=one_of("node", "rank"), land_states_every=positive)
+
+
+def check_on_ranks(config: Config) -> None:
+    """Check that ranks can fold all that is asked for.
+
+    Raises
+    ------
+    ConfigError
+        If something needs the steps themselves, which don't land.
+    """
+    why = next(_needs_steps(config), None) if config.fold.on == "rank" else None
+    if why:
+        raise ConfigError(f"fold: on: rank: {why}: take that out, or leave the fold on the nodes (fold: on: node)")
+
+
+def _needs_steps(config: Config) -> Iterator[str]:
+    """Yield what needs steps as the program writes them."""
+    if config.raw.wanted:
+        yield "raw: keeps steps, which don't land then"
+    yield from (
+        f"functions: {item.name}: is called with steps, which don't land then" for item in config.functions if item.of
+    )
+    if config.time.attribute is not None or config.time.by == "file":
+        yield "time: is told by an attribute or a file's name, which ranks don't look at"
+    yield from (why for item in config.diagnostics.values() if (why := needs_blocks(item)))
+
+
+def needs_blocks(diagnostic: Diagnostic) -> str:
+    """Return why ranks can't fold the blocks of a diagnostic; an empty text if they can."""
+    own = diagnostic
+    parts = {
+        "space": own.space, "transforms": own.transforms, "each": own.each, "then": own.then, "filters": own.filters,
+        "weights": own.weights, "further inputs": own.others, "an expression": not own.of.is_plain or own.fields,
+    }  # fmt: skip
+    if asked := [name for name, part in parts.items() if part]:
+        return f"operators of {own.name}: ranks fold variables as they are, without {asked[0]}"
+    for operator in own.operators:
+        if any(not isinstance(family, Moments) or family.is_weighted for family in operator.families):
+            return f"operators of {own.name}: {operator.name} isn't made of moments and extremes alone"
+    return ""

@@ -1,0 +1,31 @@
+"""What an analysis lets the ranks of a stream fold (FORMAT.md, 'Plan')."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from bbflow.reading.wire_types import Count
+
+LONGEST_ENDS = 8 * 65536
+
+
+class RankPlan(Struct, frozen=True, kw_only=True):
+    """By which ranks fold their blocks, and when the states land."""
+
+    time: str
+    """Name of the single value that tells the time; empty if the steps' numbers do."""
+    first: Count
+    """Number of the first step for which it holds."""
+    begins: float
+    """That step's time."""
+    interval: float
+    """How much later each further step must be."""
+    tolerance: float
+    """By how much a time may be off."""
+    ends: Annotated[bytes, Meta(max_length=LONGEST_ENDS)]
+    """Last steps of what lands together, ascending: a table. It holds up to the last of them."""
+    variables: tuple[tuple[str, str, Annotated[int, Meta(ge=1, lt=64)], Annotated[bytes, Meta(max_length=8)]], ...]
+    """Of each that is folded its name, ADIOS2's name of its type, the accumulators of its states, and the value that
+    stands for 'missing', none if empty."""
+    left: tuple[str, ...]
+    """Arrays that nobody wants in these steps."""

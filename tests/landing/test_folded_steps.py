@@ -1,0 +1,207 @@
+"""Steps that a rank has folded land together: by one commit, which is there whole or not at all."""
+
+import itertools
+import struct
+
+import numpy as np
+import pytest
+from msgspec import convert, msgpack
+
+from bbflow.errors import ProtocolError
+from bbflow.landing.shown import Shown
+from bbflow.reading.rank_plan import RankPlan
+from bbflow.stream.folded import state_places
+from bbflow.stream.layouts import Layouts
+from bbflow.view.stream import News, StreamView
+from testsupport.peers import ANALYSIS, PAGE, STREAM, shown_step, steps_of
+
+FIELDS = 0b000111
+BYTES = state_places(FIELDS, 4, 100)[1]
+OTHERS = itertools.count(ANALYSIS + 1)
+VALUE = ["time", "double", "GlobalValue", [], [], [], 0, 0, 0, 0, False]
+PLAN = RankPlan(
+    time="time", first=3, begins=3.0, interval=1.0, tolerance=0.1, ends=np.array([9], "<i8").tobytes(),
+    variables=(("v", "float", FIELDS, b""),), left=(),
+)  # fmt: skip
+
+
+def form(rank, size, folded):
+    return ["v", "float", "GlobalArray", [200], [100 * rank], [100], rank, 0, 0, size, False, folded]
+
+
+def land(bench, first, last, rank=0, **changes):
+    """Let a rank land some steps with the state of all of them."""
+    ((offset, _),) = bench.begin(rank, first, 1)["extents"]
+    held = {"layout": 0, "forms": [form(rank, 0, -1), [*VALUE[:6], rank, *VALUE[7:]]]}
+    held["steps"] = [[[float(step)], []] for step in range(first, last)]
+    content = {
+        "layout": 1, "forms": [form(rank, BYTES, FIELDS), [*VALUE[:6], rank, *VALUE[7:]]],
+        "sources": struct.pack("<q", offset), "files": [], "values": [float(last)], "extremes": b"",
+    }  # fmt: skip
+    spent = {"waited_s": 0.0, "open_s": 0.0, "attributes": []}
+    return bench.say(rank, "commit", step=last, **{"held": held, **spent, **content, **changes})
+
+
+def view_of(bench):
+    """Return the stream as an analysis sees it that has just come."""
+    view = StreamView(["bb0"], {"bb0": -1})
+    view.update("bb0", News.of(convert(bench.watch(peer=next(OTHERS)), Shown), Layouts()))
+    return view
+
+
+def times(bench):
+    return [shown_step(step).values[0] for step in bench.watch()["steps"]]
+
+
+def test_all_of_them_are_there_with_one_commit(bench):
+    bench.open()
+    land(bench, 0, 4)
+    land(bench, 5, 5)
+    assert steps_of(bench.watch()) == [0, 1, 2, 3, 4, 5]
+    assert times(bench) == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    assert bench.free_pages() == 14
+
+
+def test_an_agent_that_is_started_again_has_all_or_none_of_them(bench):
+    bench.open()
+    land(bench, 0, 4)
+    index = (bench.directory / "index").read_bytes()
+    bench.reopen()
+    assert times(bench) == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert bench.open(resume=True, settled=-1)["committed"] == 4
+    bench.store.close()
+    (bench.directory / "index").write_bytes(index[:-1])
+    bench.__init__(bench.directory)
+    assert steps_of(bench.watch()) == []
+    assert bench.open(resume=True, settled=-1)["committed"] == -1
+
+
+def test_an_index_that_is_written_anew_has_them_too(bench):
+    bench.open(0, writers=2)
+    bench.open(1, writers=2)
+    land(bench, 0, 4)
+    land(bench, 0, 4, rank=1)
+    land(bench, 5, 7)
+    bench.store._compact()
+    land(bench, 8, 9)
+    bench.reopen()
+    assert steps_of(bench.watch()) == [0, 1, 2, 3, 4]
+    assert bench.open(1, writers=2, resume=True)["committed"] == 4
+    land(bench, 5, 9, rank=1)
+    assert times(bench) == [float(step) for step in range(10)]
+
+
+def test_a_step_counts_with_the_last_that_any_rank_has_folded_with_it(bench):
+    """One rank lands step by step, and dies; another has folded what comes, too: all of that is without the former."""
+    bench.open(0, writers=2)
+    bench.open(1, writers=2)
+    land(bench, 0, 2)
+    land(bench, 0, 2, rank=1)
+    for step in (3, 4):
+        land(bench, step, step, rank=1)
+    land(bench, 3, 6)
+    assert steps_of(bench.watch()) == [0, 1, 2, 3, 4]
+    assert view_of(bench).frontier == 2
+    bench.hang_up(1)
+    view = view_of(bench)
+    assert (view.status, view.ended, view.steps_after(-1)) == ("aborted", True, [0, 1, 2])
+
+
+def test_the_room_of_dropped_states_comes_back(bench):
+    bench.open(0, writers=2)
+    bench.open(1, writers=2)
+    land(bench, 0, 4)
+    assert bench.free_pages() == 15
+    bench.hang_up(1)
+    bench.hang_up(0)
+    assert bench.free_pages() == 16
+    assert steps_of(bench.watch()) == []
+
+
+def test_a_step_that_others_have_discarded_is_dropped_from_what_lands(bench):
+    bench.open(0, writers=2)
+    bench.open(1, writers=2)
+    for step in range(5):
+        bench.begin(1, step, 1)
+        bench.say(1, "skip", step=step)
+    assert bench.begin(0, 0, 1)["status"] == "discard"
+
+
+WAITING, SINGLE = form(0, 0, -1), VALUE
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        {"layout": 0, "forms": [WAITING, SINGLE], "steps": [[[], []]] * 4},
+        {"layout": 0, "forms": [SINGLE], "steps": [[[0.0], []]] * 4},
+        {"layout": 0, "forms": [form(0, 400, 0), SINGLE], "steps": [[[0.0], []]] * 4},
+        {"layout": 0, "forms": [form(1, 0, -1), SINGLE], "steps": [[[0.0], []]] * 4},
+        {"layout": 0, "forms": [WAITING, SINGLE], "steps": [[[0.0], []]] * 3},
+        {"layout": 7, "steps": [[[0.0], []]] * 4},
+    ],
+    ids=["no values", "nothing folded", "blocks", "another rank", "too few", "unknown layout"],
+)
+def test_what_can_not_be_is_refused(bench, held):
+    bench.open()
+    with pytest.raises(ProtocolError):
+        land(bench, 0, 4, held=held)
+    assert steps_of(bench.watch()) == []
+
+
+@pytest.mark.parametrize("size", [BYTES - 64, BYTES + 64, 400])
+def test_a_state_has_the_bytes_that_its_accumulators_need(bench, size):
+    bench.open()
+    with pytest.raises(ProtocolError):
+        land(bench, 0, 4, forms=[form(0, size, FIELDS), VALUE])
+
+
+def tell(bench, plan, epoch):
+    return bench.say(ANALYSIS, "plan", stream=STREAM, epoch=epoch, plan=msgpack.decode(msgpack.encode(plan)))
+
+
+def test_ranks_are_told_once_what_they_may_fold(bench):
+    bench.open()
+    epoch = bench.attach("fold")["epoch"]
+    assert "plan" not in bench.begin(0, 0, 1)
+    assert tell(bench, PLAN, epoch)["ok"]
+    bench.commit(0, 0)
+    told = bench.begin(0, 1)["plan"]
+    assert (told["first"], told["variables"]) == (3, [["v", "float", FIELDS, b""]])
+    bench.commit(0, 1)
+    assert "plan" not in bench.begin(0, 2)
+
+
+def test_an_offer_brings_the_plan(bench):
+    bench.open()
+    epoch = bench.attach("fold")["epoch"]
+    extents = bench.begin(0, 0, 1)["extents"]
+    tell(bench, PLAN, epoch)
+    assert bench.commit(0, 0, *extents, ahead=1)["plan"]["first"] == 3
+
+
+def test_another_analysis_ends_a_plan(bench):
+    bench.open()
+    tell(bench, PLAN, bench.attach("fold")["epoch"])
+    assert bench.begin(0, 0)["plan"]["first"] == 3
+    bench.attach("fold")
+    bench.commit(0, 0)
+    assert bench.begin(0, 1)["plan"] is None
+    assert not tell(bench, PLAN, 1)["ok"]
+
+
+def test_a_rank_that_comes_back_is_told_again(bench):
+    bench.open()
+    epoch = bench.attach("fold")["epoch"]
+    bench.hang_up(0, by_itself=False)
+    tell(bench, PLAN, epoch)
+    assert bench.open(resume=True)["plan"]["first"] == 3
+    bench.reopen()
+    assert "plan" not in bench.open(resume=True)
+
+
+def test_state_places_are_aligned_and_apart():
+    places, size = state_places(0b111111, 2, 33)
+    assert places == {"count": 0, "shift": 192, "first": 320, "second": 640, "min": 960, "max": 1088}
+    assert size == 1216
+    assert PAGE % 64 == 0

@@ -1,0 +1,90 @@
+"""When what ranks have folded lands: with the last step of each span, as the fold will know it."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from bbflow.configuring.config import parse_config
+from bbflow.errors import ConfigError
+from bbflow.operators.windows.calendars import STEP_CLOCK, Clock
+from bbflow.operators.windows.parse import parse_windows
+from bbflow.transit.folding.rank_plans import StepsToCome, why_no_times
+from bbflow.transit.folding.timeline import Passed
+
+WINDOWS = ["day", "month", {"running": {"days": 2}}, {"hours": 6}, "run", "season"]
+
+
+def passed_by(times, clock, configured=None):
+    """Give what has passed by some steps, as the fold counts it."""
+    passed = Passed(configured)
+    for time in times:
+        error_s = passed.error_s(time, math.ulp(time), clock.unit_s)
+        passed = passed.after(time, error_s / clock.unit_s if clock.unit_s else 0.0, configured)
+    return passed
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.sampled_from(["hours since 2000-02-27", "days since 1850-01-01", "seconds since 1999-12-30 00:00:07"]),
+    st.sampled_from(["standard", "noleap", "360_day"]),
+    st.integers(1, 100_000),
+    st.sampled_from([600, 1800, 3600, 10800, 21600, 86400, 5400]),
+    st.lists(st.sampled_from(range(len(WINDOWS))), min_size=1, max_size=3, unique=True),
+    st.sampled_from([1, 2, 7, 24, 60, 200]),
+)
+def test_no_step_lands_with_one_of_another_span(units, calendar, begin, interval_s, chosen, every):
+    clock = Clock.of(units, calendar)
+    interval = interval_s / clock.unit_s
+    times = [(begin + number) * interval for number in range(900)]
+    assume(times[-1] * clock.unit_s < 3e9)
+    passed = passed_by(times[:3], clock)
+    windows = parse_windows([WINDOWS[at] for at in chosen])
+    steps = StepsToCome(2, 2, passed, clock, windows)
+    ends = steps.ends(every)
+    assert not why_no_times(passed)
+    assert ends == sorted(set(ends))
+    assert max(np.diff([2, *ends])) <= every
+    keys = {}
+    for number in range(3, ends[-1] + 1):
+        _, date = clock.settled(
+            times[number], clock.date(times[number]), passed.error * clock.unit_s, passed.first
+        )  # fmt: skip
+        keys[number] = tuple(window.key(date, number) for window in windows)
+        assert abs(times[number] - steps.time(number - 2)) <= steps.error
+    for number in range(3, ends[-1]):
+        assert number in ends or keys[number] == keys[number + 1]
+    assert len(ends) <= 2 * sum(keys[n] != keys[n + 1] for n in range(3, ends[-1])) + (ends[-1] - 2) // every + 2
+
+
+def test_steps_that_are_counted_have_no_other_times():
+    (window,) = parse_windows([{"steps": 24}])
+    ends = StepsToCome(30, 30, passed_by([29.0, 30.0], STEP_CLOCK), STEP_CLOCK, [window]).ends(1000)
+    assert ends[:3] == [47, 71, 95]
+
+
+@pytest.mark.parametrize("times", [[0.0], [0.0, 1.0, 3.5], [0.0, 1.0, 2.0, 3.2]])
+def test_uneven_steps_have_no_plan(times):
+    assert why_no_times(passed_by(times, Clock.of("days since 2000-01-01", "standard")))
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"raw": "all"}, "raw: keeps steps"),
+        ({"operators": {"t": [{"percentiles": {"q": [50]}}]}}, "isn't made of moments and extremes"),
+        ({"operators": {"t": ["mean", {"filter": {"above": 3.0, "name": "hot"}}]}}, "without filters"),
+        ({"operators": {"speed": {"of": "u * u", "operators": ["mean"]}}}, "without an expression"),
+        ({"operators": {"t": {"operators": ["mean"], "weights": "time"}}}, "without weights"),
+        ({"time": {"attribute": "when"}}, "told by an attribute"),
+        ({"fold": {"on": "ranks"}}, "rank"),
+        ({"fold": {"on": "rank", "land_states_every": 0}}, "land_states_every"),
+    ],
+)
+def test_what_needs_the_steps_is_refused(changes, why):
+    content = {"stream": "s", "operators": {"t": ["mean", "std"]}, "fold": {"on": "rank"}}
+    assert parse_config(content).fold.on == "rank"
+    with pytest.raises(ConfigError, match=why):
+        parse_config(content | changes)
