@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 ROOTS = [ROOT / folder for folder in ("adios2-engine/src", "adios2-engine/wire", "bbflow/mount/native", "bbflow")]
 PAGE = (ROOT / "docs" / "structure.md").read_text()
 PATHS = {name: text for name, _, text in (part.partition("\n") for part in PAGE.split("\n## ")) if "path of" in name}
-MODULE = re.compile(r"^\| (\d+) \| `([\w/]+\.(?:py|cpp))`", re.MULTILINE)
+MODULE = re.compile(r"^(\d+)\. `([\w/]+\.(?:py|cpp))`", re.MULTILINE)
 ANY_MODULE = re.compile(r"[\w/]+\.(?:py|cpp)\b")
 
 
