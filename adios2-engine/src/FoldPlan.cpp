@@ -101,9 +101,9 @@ std::optional<FoldPlan> FoldPlan::Read(const Value &plan)
     read.m_Interval = NumberAt(plan, "interval");
     read.m_Tolerance = NumberAt(plan, "tolerance");
     read.m_Ends = ReadTable(plan.BytesAt("ends"));
-    for (const Value &name : plan.ArrayAt("left"))
+    for (const Value &name : plan.ArrayAt("wanted"))
     {
-        read.m_Left.push_back(name.Text());
+        read.m_Wanted.push_back(name.Text());
     }
     for (const Value &row : plan.ArrayAt("variables"))
     {
@@ -134,7 +134,9 @@ bool FoldPlan::IsDue(const size_t step, const double time) const
 
 bool FoldPlan::Leaves(const std::string &name) const
 {
-    return std::find(m_Left.begin(), m_Left.end(), name) != m_Left.end();
+    const auto is = [&](const FoldedVariable &own) { return own.Name == name; };
+    return std::find(m_Wanted.begin(), m_Wanted.end(), name) == m_Wanted.end() &&
+           std::none_of(m_Variables.begin(), m_Variables.end(), is);
 }
 
 const FoldedVariable *FoldPlan::Find(const BlockForm &form) const

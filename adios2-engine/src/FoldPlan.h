@@ -67,7 +67,8 @@ private:
     /** Last steps of what lands together, ascending. */
     std::vector<uint64_t> m_Ends;
     std::vector<FoldedVariable> m_Variables;
-    std::vector<std::string> m_Left;
+    /** Further arrays that must land as they are, if they come. */
+    std::vector<std::string> m_Wanted;
 };
 
 } // end namespace bbflow

@@ -36,19 +36,14 @@ void HeldSteps::Keep(Block &block)
     }
 }
 
-bool HeldSteps::CanFold(const FoldPlan &plan, const std::vector<Block> &blocks)
+bool HeldSteps::AreKnown(const FoldPlan &plan, const std::vector<Block> &blocks)
 {
-    bool hasArrays = false;
-    for (const Block &block : blocks)
-    {
-        const bool isFolded = block.Bytes > 0 && plan.Find(block.Form) != nullptr;
-        if (block.Bytes > 0 && !isFolded && !plan.Leaves(block.Form.Name))
-        {
-            return false;
-        }
-        hasArrays = hasArrays || isFolded;
-    }
-    return hasArrays;
+    return std::all_of(blocks.begin(), blocks.end(),
+                       [&](const Block &block)
+                       {
+                           return block.Bytes == 0 || plan.Find(block.Form) != nullptr ||
+                                  plan.Leaves(block.Form.Name);
+                       });
 }
 
 void HeldSteps::LeaveOut(const FoldPlan &plan, std::vector<Block> &blocks)
@@ -147,6 +142,13 @@ void HeldSteps::Begin(const FoldPlan &plan, const std::vector<Block> &blocks)
         states.push_back(std::move(state));
     }
     m_States = std::move(states);
+    // Blocks whose sizes change with each step would leave memory of every size behind.
+    for (auto spare = m_Spare.begin(); spare != m_Spare.end();)
+    {
+        const bool isUsed = std::any_of(m_States.begin(), m_States.end(), [&](const State &state)
+                                        { return state.BlockBytes() == spare->first; });
+        spare = isUsed ? std::next(spare) : m_Spare.erase(spare);
+    }
 }
 
 std::unique_ptr<char[]> HeldSteps::Memory(const size_t bytes)
@@ -198,7 +200,7 @@ void HeldSteps::Fold(State &state, const char *last)
     state.IsBegun = true;
     for (std::unique_ptr<char[]> &block : state.Blocks)
     {
-        m_Spare.emplace(state.Points * state.Variable.ItemBytes, std::move(block));
+        m_Spare.emplace(state.BlockBytes(), std::move(block));
     }
     state.Blocks.clear();
 }

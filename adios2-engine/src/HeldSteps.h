@@ -28,8 +28,8 @@ public:
     /** Copies a block that the caller may overwrite; it has its copy then. */
     void Keep(Block &block);
 
-    /** Whether a plan knows what becomes of all arrays of a step, and there are some to fold. */
-    static bool CanFold(const FoldPlan &plan, const std::vector<Block> &blocks);
+    /** Whether a plan knows what becomes of all arrays of a step. */
+    static bool AreKnown(const FoldPlan &plan, const std::vector<Block> &blocks);
 
     /** Leaves out the blocks that nobody wants, and of those that a step has several times all but
      *  the last, as readers see them. */
@@ -72,6 +72,8 @@ private:
         bool IsBegun = false;
         /** What is not in it yet. */
         std::vector<std::unique_ptr<char[]>> Blocks;
+
+        size_t BlockBytes() const { return Points * Variable.ItemBytes; }
     };
     struct Step
     {

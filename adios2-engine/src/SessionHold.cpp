@@ -59,11 +59,13 @@ bool Session::Hold(const std::function<Value::Array()> &attributes)
     m_Keeps = false;
     const size_t step = m_Step.Number;
     const bool isDue = IsDue();
-    const bool isFolded = isDue && HeldSteps::CanFold(*m_Plan, m_Step.Blocks);
-    if (isFolded)
+    const bool isKnown = isDue && HeldSteps::AreKnown(*m_Plan, m_Step.Blocks);
+    if (isKnown)
     {
         HeldSteps::LeaveOut(*m_Plan, m_Step.Blocks);
     }
+    const bool isFolded =
+        isKnown && m_Step.BytesThatAre(Block::State::Waiting) > 0; // else it has no arrays to land
     if (!m_Held.IsEmpty() && !(isFolded && m_Held.IsAlike(m_Step.Blocks)))
     {
         LandHeld(attributes);

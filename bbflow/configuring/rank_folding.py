@@ -9,6 +9,8 @@ from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.statistics.moments import Moments
 from bbflow.reading.sections import one_of, positive, read_section
 
+MOST_TOGETHER = 1024
+
 
 def parse_fold(content: Any) -> FoldConfig:
     """Check the configuration's key 'fold'.
@@ -18,7 +20,15 @@ def parse_fold(content: Any) -> FoldConfig:
     ConfigError
         If a key is unknown, or a value is wrong.
     """
-    return read_section(FoldConfig, content, "fold", on=one_of("node", "rank"), land_states_every=positive)
+    return read_section(FoldConfig, content, "fold", on=one_of("node", "rank"), land_states_every=_together)
+
+
+def _together(value: Any) -> int:
+    """Read how many steps may land together: one message tells of all, and a rank keeps their single values."""
+    number = positive(value)
+    if number > MOST_TOGETHER:
+        raise ConfigError(f"{number} steps are more than may land together ({MOST_TOGETHER})")
+    return number
 
 
 def check_on_ranks(config: Config) -> None:

@@ -27,5 +27,5 @@ class RankPlan(Struct, frozen=True, kw_only=True):
     variables: tuple[tuple[str, str, Annotated[int, Meta(ge=1, lt=64)], Annotated[bytes, Meta(max_length=8)]], ...]
     """Of each that is folded its name, ADIOS2's name of its type, the accumulators of its states, and the value that
     stands for 'missing', none if empty."""
-    left: tuple[str, ...]
-    """Arrays that nobody wants in these steps."""
+    wanted: tuple[str, ...]
+    """Further arrays that must land as they are, if they come; nobody wants others in these steps."""

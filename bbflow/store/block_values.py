@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from bbflow.errors import StreamError
 from bbflow.store.pool import map_pool
-from bbflow.stream.records import Block, BlockForm
+from bbflow.stream.records import FOLDED, Block, BlockForm
 
 Memory = mmap.mmap | np.ndarray[Any, Any]
 """A pool, or a file of spilled blocks, that is mapped."""
@@ -38,7 +39,15 @@ def read_block(pool: str, block: Block) -> np.ndarray[Any, Any]:
 
 
 def values_at(memory: Memory, offset: int, form: Block | BlockForm) -> np.ndarray[Any, Any]:
-    """Return the values of a block that begin at a byte of a pool or a file: of shape (points,), without a copy."""
+    """Return the values of a block that begin at a byte of a pool or a file: of shape (points,), without a copy.
+
+    Raises
+    ------
+    StreamError
+        If its rank has folded it: there are no values.
+    """
+    if form.folded:
+        raise StreamError(f"{form.name} can't be read: {FOLDED}")
     points = math.prod(form.count)
     reach = points and (points - 1) * form.stride + 1
     return np.frombuffer(memory, form.dtype, reach, offset)[:: form.stride]

@@ -1,17 +1,22 @@
 """Steps that a rank has folded land together: by one commit, which is there whole or not at all."""
 
 import itertools
+import math
+import mmap
 import struct
 
 import numpy as np
 import pytest
 from msgspec import convert, msgpack
 
-from bbflow.errors import ProtocolError
+from bbflow.errors import ProtocolError, StreamError
 from bbflow.landing.shown import Shown
 from bbflow.reading.rank_plan import RankPlan
+from bbflow.reading.wire_types import Row
+from bbflow.store.block_values import values_at
 from bbflow.stream.folded import state_places
-from bbflow.stream.layouts import Layouts
+from bbflow.stream.layouts import BlockForm, Layouts
+from bbflow.transit.folding.landings import Landings, whole_landings
 from bbflow.view.stream import News, StreamView
 from testsupport.peers import ANALYSIS, PAGE, STREAM, shown_step, steps_of
 
@@ -21,7 +26,7 @@ OTHERS = itertools.count(ANALYSIS + 1)
 VALUE = ["time", "double", "GlobalValue", [], [], [], 0, 0, 0, 0, False]
 PLAN = RankPlan(
     time="time", first=3, begins=3.0, interval=1.0, tolerance=0.1, ends=np.array([9], "<i8").tobytes(),
-    variables=(("v", "float", FIELDS, b""),), left=(),
+    variables=(("v", "float", FIELDS, b""),), wanted=(),
 )  # fmt: skip
 
 
@@ -127,6 +132,42 @@ def test_a_step_that_others_have_discarded_is_dropped_from_what_lands(bench):
     assert bench.begin(0, 0, 1)["status"] == "discard"
 
 
+@pytest.mark.parametrize("lost", [3, 4])
+def test_steps_that_lack_one_of_their_landing_are_refused(bench, lost):
+    """A rank can't bring a step that another has folded with its neighbours: no state is without it."""
+    bench.open(0, writers=2)
+    bench.open(1, writers=2)
+    land(bench, 0, 0)
+    for step in range(7):
+        if step == lost:
+            bench.begin(1, step, 1)
+            bench.say(1, "skip", step=step)
+        else:
+            land(bench, step, step, rank=1)
+    land(bench, 1, 4)
+    land(bench, 5, 6)
+    view, landings = view_of(bench), Landings()
+    numbers, _ = whole_landings(view, -1, 256, math.inf)
+    assert numbers == [step for step in range(7) if step != lost]
+    for number in numbers[:lost]:
+        landings.take(number, {"bb0": view.step("bb0", number)}, {})
+    with pytest.raises(StreamError, match="one was discarded"):
+        landings.take(lost + 1, {"bb0": view.step("bb0", lost + 1)}, {})
+
+
+def test_steps_whose_state_was_discarded_are_refused(bench):
+    bench.open(0, writers=2)
+    bench.open(1, writers=2)
+    land(bench, 0, 0)
+    for step in range(4):
+        land(bench, step, step, rank=1)
+    bench.begin(1, 4, 1)
+    bench.say(1, "skip", step=4)
+    land(bench, 1, 4)
+    with pytest.raises(StreamError, match="one was discarded"):
+        whole_landings(view_of(bench), -1, 256, math.inf)
+
+
 WAITING, SINGLE = form(0, 0, -1), VALUE
 
 
@@ -198,6 +239,13 @@ def test_a_rank_that_comes_back_is_told_again(bench):
     assert bench.open(resume=True)["plan"]["first"] == 3
     bench.reopen()
     assert "plan" not in bench.open(resume=True)
+
+
+@pytest.mark.parametrize("folded", [-1, FIELDS])
+def test_no_state_is_read_as_values(folded):
+    block = BlockForm.from_wire(convert(form(0, BYTES if folded > 0 else 0, folded), Row))
+    with pytest.raises(StreamError, match="v can't be read: its ranks have folded it"):
+        values_at(mmap.mmap(-1, BYTES), 0, block)
 
 
 def test_state_places_are_aligned_and_apart():

@@ -59,7 +59,7 @@ def assert_same(found, expected):
         )  # fmt: skip
 
 
-def both(folder, streams, attributes=ATTRIBUTES, *, ranks=2, nodes=1, axis=0, moves=(), capacity="128KiB", **more):
+def both(folder, streams, attributes=ATTRIBUTES, *, ranks=2, nodes=1, axis=0, moves=(), capacity="192KiB", **more):
     """Fold a stream on the ranks and on the nodes; gives the bytes of the steps that landed from the former."""
     for on in ("rank", "node"):
         store(folder / on, streams, HOURS, attributes, axis=axis, moves=moves)
@@ -164,11 +164,16 @@ def hourly(tmp_path_factory):
     return written(tmp_path_factory.mktemp("hourly") / "node", HOURS, "node")[1]
 
 
-def test_the_last_put_of_a_block_counts_and_arrays_in_some_steps_only_land_with_them(tmp_path, hourly):
-    outcome, results = written(tmp_path / "rank", HOURS)
-    assert outcome.complete
-    assert_same(results, hourly)
-    assert landed_bytes(tmp_path / "rank").count(0) > len(HOURS) / 2
+def test_the_last_put_of_a_block_counts_and_what_comes_later_lands_if_it_is_wanted(tmp_path, hourly):
+    wanted = {"now_and_then": {"operators": ["mean"], "windows": ["run"], "absent": "skip"}}
+    for name, operators in (("without", {}), ("with", wanted)):
+        outcome, results = written(tmp_path / name, HOURS, operators=config("rank")["operators"] | operators)
+        assert outcome.complete
+        assert_same(results[list(hourly.variables)], hourly)
+        landed = landed_bytes(tmp_path / name)
+        assert landed.count(0) > len(HOURS) / 2
+        assert (landed[179] > 0) == (name == "with")  # else it is held with the steps around it
+    assert float(results.now_and_then_run_mean.mean()) == 1.0
 
 
 def test_steps_of_another_interval_land_as_they_are(tmp_path):

@@ -81,6 +81,7 @@ def test_uneven_steps_have_no_plan(times):
         ({"time": {"attribute": "when"}}, "told by an attribute"),
         ({"fold": {"on": "ranks"}}, "rank"),
         ({"fold": {"on": "rank", "land_states_every": 0}}, "land_states_every"),
+        ({"fold": {"on": "rank", "land_states_every": 2000}}, "more than may land together"),
     ],
 )
 def test_what_needs_the_steps_is_refused(changes, why):

@@ -1,5 +1,6 @@
 """Ranks that fold their own blocks: they are told how as soon as it is known, and up to where again and again."""
 
+import math
 import sys
 
 from bbflow.transit.driver.run_context import Running
@@ -7,7 +8,14 @@ from bbflow.transit.driver.stage import Seen
 from bbflow.transit.folding.bookkeeping import Folding
 from bbflow.transit.folding.patterns import Pattern, parts_of
 from bbflow.transit.folding.planning import FoldSite
-from bbflow.transit.folding.rank_plans import FoldedArrays, StepsToCome, folded_arrays, plan_of, why_no_times
+from bbflow.transit.folding.rank_plans import (
+    FoldedArrays,
+    StepsToCome,
+    folded_arrays,
+    most_together,
+    plan_of,
+    why_no_times,
+)
 from bbflow.view.times import StepTimes, told_by
 
 
@@ -23,6 +31,8 @@ class RankFolding:
     def __init__(self, run: Running) -> None:
         self._run = run
         self._arrays: FoldedArrays | None = None
+        self._most = math.inf
+        """So many steps may land together."""
         self._next = 0
         """Before this step has been folded there is nothing to tell."""
         self._said = ""
@@ -43,14 +53,17 @@ class RankFolding:
         is_mixed = any(layout.has_folded for layout in pattern.layouts.values())
         if folding.cursor < self._next or passed.steps < 2 or run.view.ended or (is_mixed and self._arrays is None):
             return
-        every, time = run.config.fold.land_states_every, self._time(folding, seen)
+        if not is_mixed:
+            self._most = most_together(pattern.layouts.values(), run.capacity)
+        every, time = int(min(run.config.fold.land_states_every, self._most)), self._time(folding, seen)
         steps = StepsToCome(folding.cursor, folding.number, passed, seen.clock, folding.timeline.windows)
         why = why_no_times(passed) if seen.is_plain else "its steps are taken by a schema"
         why = why or ("no number in each step tells the time" if time is None else "")
         ends = [] if why else steps.ends(every)
         if ends and not is_mixed:
             plans, layouts = [*folding.planning.plans(pattern, site).values()], [*pattern.layouts.values()]
-            self._arrays = folded_arrays(plans, layouts, site.encodings, steps.longest(ends), run.capacity)
+            used = {name for item in run.config.diagnostics.values() for name in item.variables}
+            self._arrays = folded_arrays(plans, layouts, site.encodings, steps.longest(ends), run.capacity, used)
         if not ends or time is None or self._arrays is None or self._arrays.why_not:
             self._next = folding.cursor + every
             self._say(why or (self._arrays.why_not if self._arrays else "its next steps have no dates"))

@@ -7,11 +7,19 @@ from bbflow.view.stream import StreamView
 
 
 def whole_landings(view: StreamView, cursor: int, most: int, before: float) -> tuple[list[int], list[int]]:
-    """Return what `StreamView.settled_after` does of steps before one, with those that landed with the last of them."""
+    """Return what `StreamView.settled_after` does of steps before one, with those that landed with the last of them.
+
+    Raises
+    ------
+    StreamError
+        If the step that has their state was discarded.
+    """
     numbers, torn = view.settled_after(cursor, most)
-    while numbers and view.continues(numbers[-1]):
+    while len(numbers) == most and view.continues(numbers[-1]):
         most += len(numbers)
         numbers, torn = view.settled_after(cursor, most)
+    if numbers and view.continues(numbers[-1]):
+        raise StreamError(_parted(numbers[-1] + 1))
     numbers = [number for number in numbers if number < before]
     while numbers and view.continues(numbers[-1]):
         numbers.pop()
@@ -22,8 +30,8 @@ class Landings:
     """Sees that the steps of a landing are in the same spans: what ranks have folded can't be parted."""
 
     def __init__(self) -> None:
-        self._open: tuple[Keys | None] | None = None
-        """Spans of the steps of a landing that goes on, None if these are left out; none if there is none."""
+        self._open: tuple[int, Keys | None] | None = None
+        """Next step of a landing that goes on, and the spans of all its steps, None if these are left out."""
 
     def take(self, number: int, parts: Parts, keys: Keys | None) -> bool:
         """Take a step in; return whether ranks have folded any of it.
@@ -38,12 +46,16 @@ class Landings:
         Raises
         ------
         StreamError
-            If those before it, which ranks have folded with it, are in others.
+            If those before it, which ranks have folded with it, are in others, or one of them was discarded.
         """
-        if self._open is not None and self._open[0] != keys:
-            raise StreamError(
-                f"step {number} is in another span of time than the steps before it, or left out for its time, but its "
-                "ranks have folded all of them into one state: start the program again with fold: on: node"
-            )
-        self._open = (keys,) if any(part.layout.continues for part in parts.values()) else None
+        if self._open is not None and self._open != (number, keys):
+            raise StreamError(_parted(number))
+        self._open = (number + 1, keys) if any(part.layout.continues for part in parts.values()) else None
         return any(part.layout.has_folded for part in parts.values())
+
+
+def _parted(number: int) -> str:
+    return (
+        f"step {number} is in another span of time than the steps before it, left out for its time, or one was "
+        "discarded, but its ranks have folded all of them into one state: start the program again with fold: on: node"
+    )

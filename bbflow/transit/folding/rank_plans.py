@@ -1,7 +1,8 @@
 """Plans by which ranks fold their own blocks: what, and up to which steps. All of it is pure (FORMAT.md, 'Plan')."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -13,6 +14,7 @@ from bbflow.operators.library import FIELDS
 from bbflow.operators.windows.calendars import Clock
 from bbflow.operators.windows.window import Window
 from bbflow.reading.rank_plan import RankPlan
+from bbflow.store.extents import align
 from bbflow.stream.cf import Encoding
 from bbflow.stream.folded import state_places
 from bbflow.stream.layouts import Layout
@@ -34,14 +36,19 @@ class FoldedArrays:
 
     variables: tuple[tuple[str, str, int, bytes], ...] = ()
     """As `RankPlan.variables`."""
-    left: tuple[str, ...] = ()
-    """Arrays that nothing is computed of."""
+    wanted: tuple[str, ...] = ()
+    """Further variables of which something is computed."""
     why_not: str = ""
     """Why they can't; empty if they can."""
 
 
 def folded_arrays(
-    plans: Sequence[FoldPlan], layouts: Sequence[Layout], encodings: Mapping[str, Encoding], fewest: int, capacity: int
+    plans: Sequence[FoldPlan],
+    layouts: Sequence[Layout],
+    encodings: Mapping[str, Encoding],
+    fewest: int,
+    capacity: int,
+    used: Set[str],
 ) -> FoldedArrays:
     """Find what ranks may fold.
 
@@ -57,6 +64,8 @@ def folded_arrays(
         So many steps land together at most.
     capacity
         Bytes of the smallest pool.
+    used
+        Variables of which something is computed, also in other steps.
     """
     if any(plan.joined or (table_of(plan).rows["form"] < 0).any() for plan in plans):
         return FoldedArrays(why_not="their blocks are of types, or written in ways, that only workers decode")
@@ -80,7 +89,27 @@ def folded_arrays(
         (name, type_, own, b"".join(fill.tobytes() for fill in fills_of(encodings[name], forms[name].dtype)[:1]))
         for (name, type_), own in folded.items()
     )
-    return FoldedArrays(variables, tuple(sorted(forms.keys() - {name for name, _ in folded})))
+    return FoldedArrays(variables, tuple(sorted(used - {name for name, _ in folded})))
+
+
+def most_together(layouts: Iterable[Layout], capacity: int) -> float:
+    """Return how many steps may land together.
+
+    A rank whose steps can't be folded, for their times or further arrays, lands them while the others hold theirs. If
+    it found no room meanwhile, all would wait for each other: so one such rank has half of a pool.
+
+    Parameters
+    ----------
+    layouts
+        How steps lie that are not folded, on each node.
+    capacity
+        Bytes of the smallest pool.
+    """
+    sizes: Counter[int] = Counter()
+    for layout in layouts:
+        for form in layout.forms:
+            sizes[form.rank] += align(form.bytes)
+    return max(capacity // 2 // max(sizes.values()), 1) if len(sizes) > 1 and any(sizes.values()) else math.inf
 
 
 def _accumulators(plans: Iterable[FoldPlan]) -> dict[tuple[str, str], int]:
@@ -186,5 +215,5 @@ def plan_of(arrays: FoldedArrays, steps: StepsToCome, ends: Sequence[int], time:
         tolerance=float(steps.error),
         ends=np.array(ends, "<i8").tobytes(),
         variables=arrays.variables,
-        left=arrays.left,
+        wanted=arrays.wanted,
     )
