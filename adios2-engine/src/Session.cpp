@@ -103,10 +103,6 @@ void Session::AddExtents(const Value &reply)
         m_Arena.Add(offset, size);
     }
     m_Link.TakeKeys(reply);
-    if (const Value *plan = reply.Find("plan"))
-    {
-        TakePlan(*plan);
-    }
 }
 
 /** Takes in what the node says of folding here. States can neither be discarded nor spilled. */
@@ -124,6 +120,11 @@ std::optional<Value> Session::AwaitReply(const Deadline &deadline)
     {
         std::optional<Value> reply = m_Link.Wire().TryReply(deadline);
         m_WaitedSecs += SecondsSince(start);
+        const Value *const plan = reply ? reply->Find("plan") : nullptr;
+        if (plan != nullptr) // also beside an offer that comes to nothing: it is told once
+        {
+            TakePlan(*plan);
+        }
         return reply;
     }
     catch (const Refused &)

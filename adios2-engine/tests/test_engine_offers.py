@@ -91,3 +91,37 @@ def test_a_program_with_two_streams_does_not_wait_for_its_own_offer(small_node, 
                 for name, epoch in epochs.items():
                     ask(client, "done", stream=name, consumer="fold", epoch=epoch, step=step, checkpoint=b"")
         finish_well(process)
+
+
+TOLD_IN_A_STEP = """
+part = field(98304)
+engine = io.open("out", Mode.Write)
+for step in range(5):
+    engine.begin_step()
+    if step == 1:
+        tell("begun")
+        wait_for("told")
+    engine.put(part, np.full(98304, float(step)), Mode.Sync)
+    engine.end_step()
+engine.close()
+"""
+
+
+def test_what_is_told_beside_an_offer_that_comes_to_nothing_is_heard(small_node, tmp_path):
+    ends = (99).to_bytes(8, "little")
+    plan = {
+        "time": "", "first": 0, "begins": 0.0, "interval": 1.0, "tolerance": 0.1, "ends": ends,
+        "variables": [["field", "double", 1, b""]], "wanted": [],
+    }  # fmt: skip
+    with NodeClient(small_node.nodes[0]) as client:
+        epoch = ask(client, "attach", stream="model", consumers=["fold"])["epoch"]
+        with writing(small_node.contact, TOLD_IN_A_STEP, write_config(tmp_path)) as process:
+            for step in range(3):  # there is no room for two
+                if step == 1:
+                    wait_for_file(tmp_path / "begun")
+                    ask(client, "plan", stream="model", epoch=epoch, plan=plan)
+                    (tmp_path / "told").touch()
+                watch_until(small_node, lambda shown, step=step: shown["last"] == step)
+                ask(client, "done", stream="model", consumer="fold", epoch=epoch, step=step, checkpoint=b"")
+            finish_well(process)
+    assert [[form.folded for form in step.layout.forms] for step in steps_of(watch(small_node))] == [[-1], [1]]
