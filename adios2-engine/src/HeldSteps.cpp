@@ -13,8 +13,8 @@ namespace bbflow
 namespace
 {
 
-/** So many steps are folded at once: a state has several times a block's bytes, and all of them pass
- *  through the caches each time. */
+/** So many steps are folded at once: a state has several times a block's bytes, and all of them
+ * pass through the caches each time. */
 constexpr size_t FoldedSteps = 8;
 
 constexpr size_t Alignment = 64;
@@ -65,12 +65,10 @@ void HeldSteps::LeaveOut(const FoldPlan &plan, std::vector<Block> &blocks)
 bool HeldSteps::IsAlike(const std::vector<Block> &blocks) const
 {
     return m_Like.size() == blocks.size() &&
-           std::equal(m_Like.begin(), m_Like.end(), blocks.begin(),
-                      [](const Block &like, const Block &block)
-                      {
-                          return (like.Folded != 0) == (block.Bytes > 0) &&
-                                 like.Form == block.Form;
-                      });
+           std::equal(
+               m_Like.begin(), m_Like.end(), blocks.begin(),
+               [](const Block &like, const Block &block)
+               { return (like.Folded != 0) == (block.Bytes > 0) && like.Form == block.Form; });
 }
 
 void HeldSteps::Add(const FoldPlan &plan, const size_t step, std::vector<Block> blocks,

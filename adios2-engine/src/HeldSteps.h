@@ -41,8 +41,7 @@ public:
     /** Takes in the step that comes next.
      *  @param plan has all of its arrays
      *  @throws std::bad_alloc if there is no memory for it */
-    void Add(const FoldPlan &plan, size_t step, std::vector<Block> blocks,
-             Value::Array attributes);
+    void Add(const FoldPlan &plan, size_t step, std::vector<Block> blocks, Value::Array attributes);
 
     /** Gives what lands: the states as blocks of the last step, in memory that stays here until
      *  Clear, and its single values. */

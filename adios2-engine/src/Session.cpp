@@ -444,8 +444,7 @@ void Session::SendWithForms(const Value &commit, const size_t aheadBytes)
 void Session::AddForms(Value::Map &content)
 {
     const auto isIt = [](const auto &item) { return item.first == "layout"; };
-    const size_t layout =
-        std::find_if(content.begin(), content.end(), isIt)->second.AsUnsigned();
+    const size_t layout = std::find_if(content.begin(), content.end(), isIt)->second.AsUnsigned();
     if (!m_Layouts.IsTold(layout))
     {
         content.emplace_back("forms", m_Layouts.Forms(layout, Rank()));

@@ -15,8 +15,8 @@ constexpr size_t Most = 16;
 
 bool ToldLayouts::Placed::Is(const Block &block, const Spot &spot) const
 {
-    return Bytes == block.Bytes && InFile == block.InFile && Folded == block.Folded && At.Extent == spot.Extent &&
-           At.Place == spot.Place && Form == block.Form;
+    return Bytes == block.Bytes && InFile == block.InFile && Folded == block.Folded &&
+           At.Extent == spot.Extent && At.Place == spot.Place && Form == block.Form;
 }
 
 size_t ToldLayouts::NumberOf(const std::vector<Block> &blocks, const std::vector<Spot> &spots)
@@ -55,7 +55,8 @@ size_t ToldLayouts::Add(const std::vector<Block> &blocks, const std::vector<Spot
     for (size_t i = 0; i < blocks.size(); ++i)
     {
         const Block &block = blocks[i];
-        m_Layouts[number].Blocks.push_back({block.Form, spots[i], block.Bytes, block.InFile, block.Folded});
+        m_Layouts[number].Blocks.push_back(
+            {block.Form, spots[i], block.Bytes, block.InFile, block.Folded});
     }
     return number;
 }
@@ -73,11 +74,17 @@ Value::Array ToldLayouts::Forms(const size_t number, const size_t rank) const
     Value::Array forms;
     for (const Placed &block : m_Layouts.at(number).Blocks)
     {
-        Value::Array form{
-            block.Form.Name, block.Form.Type, block.Form.Kind, Value::FromDims(block.Form.Shape),
-            Value::FromDims(block.Form.Start), Value::FromDims(block.Form.Count), uint64_t{rank},
-            uint64_t{block.At.Extent}, uint64_t{block.At.Place}, uint64_t{block.Bytes},
-            block.InFile};
+        Value::Array form{block.Form.Name,
+                          block.Form.Type,
+                          block.Form.Kind,
+                          Value::FromDims(block.Form.Shape),
+                          Value::FromDims(block.Form.Start),
+                          Value::FromDims(block.Form.Count),
+                          uint64_t{rank},
+                          uint64_t{block.At.Extent},
+                          uint64_t{block.At.Place},
+                          uint64_t{block.Bytes},
+                          block.InFile};
         if (block.Folded != 0)
         {
             form.emplace_back(block.Folded);
