@@ -44,3 +44,10 @@ def test_values_that_are_all_the_same_have_no_skewness_however_they_are_rounded(
 def test_types_that_are_narrow_are_folded_in_float64(dtype):
     values = np.array([[30000], [30001], [30005]], dtype)
     np.testing.assert_allclose(result_of("rms", values), np.sqrt((values.astype("f8") ** 2).mean()))
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_the_root_mean_square_with_an_infinite_value_is_infinite(dtype):
+    values = np.array([[1.0, np.inf, 2, np.nan], [np.inf, -np.inf, 3, np.nan], [3, 4, 4, np.nan]], dtype)
+    squares = np.sqrt(np.nanmean(values[:, :3].astype("f8") ** 2, axis=0))
+    np.testing.assert_allclose(result_of("rms", values), [*squares, np.nan])

@@ -248,6 +248,18 @@ def test_shares_of_cells_are_those_of_the_file_and_may_lie_with_longitude_first(
     )
 
 
+@pytest.mark.parametrize("kind", ["f4", "f8"])
+def test_a_mask_may_have_the_points_of_the_grid_in_another_order(tmp_path, kind):
+    values, shares = field(), np.random.default_rng(5).uniform(0, 1, (2, *SHAPE))
+    whole, path = mask_file(tmp_path / "whole.nc", shares, ("region", "lat", "lon"))
+    whole.to_netcdf(path)
+    turned = whole.assign_coords(lon=("lon", (LON + 180) % 360 - 180, LON_ATTRIBUTES)).sortby("lon")
+    turned = turned.sortby("lat", ascending=False).assign_coords(lat=lambda own: own.lat.astype(kind))
+    turned.to_netcdf(tmp_path / "turned.nc")
+    found = placed(str(tmp_path / "turned.nc"))
+    np.testing.assert_allclose(values_of(found, values), values_of(placed(str(path)), values), rtol=1e-12)
+
+
 def test_polygons_of_one_name_are_one_region_in_shapefiles_too(tmp_path):
     import pyogrio
     import shapely
@@ -328,7 +340,7 @@ def test_wrong_files_are_refused_with_what_to_do(tmp_path):
     crs = {"crs": {"type": "name", "properties": {"name": "urn:ogc:def:crs:EPSG::3035"}}}
     metres = polygons(tmp_path / "metres.geojson", {"a": [(4e6, 3e6), (5e6, 3e6), (5e6, 4e6)]}, **crs)
     data, path = mask_file(tmp_path / "other.nc", np.ones(SHAPE))
-    data.assign_coords(lat=data.lat[::-1]).to_netcdf(path)
+    data.assign_coords(lat=data.lat + 2.4).to_netcdf(path)
     flags, told_flags = mask_file(tmp_path / "flags.nc", np.ones(SHAPE, "i4"))
     flags.basin.attrs["flag_values"] = "1, 2"
     flags.assign_coords(names=("region", ["a", "b"])).to_netcdf(told_flags)

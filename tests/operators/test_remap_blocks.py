@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
+from bbflow.errors import ConfigError
 from bbflow.operators.space import parse_space
 from bbflow.operators.space.regridding import place_space
 from bbflow.operators.steps import Steps
@@ -198,6 +199,16 @@ def test_a_fraction_weighs_the_points_before_they_are_remapped(weights):
     found = of_blocks(placement, [((0, 0, 0), (3, 7, 5)), ((0, 0, 5), (3, 7, 7))], values, None)
     wanted = expected(values.reshape(1, 3, 84), factor=FIELDS["share"].reshape(-1)).reshape(1, 3, *TARGET)
     np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+def test_a_fraction_is_refused_where_weights_of_either_sign_may_cancel(tmp_path):
+    matrix = MATRIX.toarray()
+    row = int(np.flatnonzero((matrix > 0).sum(1) > 1)[0])
+    matrix[row, np.flatnonzero(matrix[row])[0]] *= -1
+    path = str(scrip(tmp_path / "second.nc", csr_array(matrix)))
+    assert placed({"remap": path}).shape == (3, *TARGET)
+    with pytest.raises(ConfigError, match="either sign"):
+        placed({"remap": {"weights": path, "fraction": "share"}})
 
 
 def test_what_is_reduced_first_must_be_in_the_block(weights):

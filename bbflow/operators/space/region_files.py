@@ -9,19 +9,16 @@ import numpy as np
 
 from bbflow.errors import ConfigError, nearest, one_line
 from bbflow.operators.space.cells import polygons
-from bbflow.operators.space.described import horizontal_axes, mesh_of
-from bbflow.operators.space.grid import EARTH_RADIUS_M, Grid
+from bbflow.operators.space.grid import EARTH_RADIUS_M
 from bbflow.operators.space.installed import check_installed
-from bbflow.operators.space.meshes import Mesh, sized, strays
+from bbflow.operators.space.meshes import Mesh
 from bbflow.operators.space.moves import Regions
-from bbflow.operators.space.netcdf_files import load, version_of
+from bbflow.operators.space.netcdf_files import version_of
+from bbflow.operators.space.region_masks import NAMES, WHAT, Shares, read_masks, shares_of
 from bbflow.operators.space.weights import Weights, sparse
 from bbflow.operators.steps import Array
 
-WHAT = "a file of regions"
 POLYGONS = (".geojson", ".json", ".shp", ".gpkg", ".zip")
-NAMES = ("name", "names", "NAME", "Name", "abbrev", "abbrevs", "Acronym")
-"""Properties of polygons, and variables of masks, that have the names where none is told."""
 PIECE = 0.25
 """Degrees: sides of polygons, which are straight in latitude and longitude (RFC 7946, section 3.1.1), are divided in
 such pieces before they are put on a cylinder on which areas are those of the sphere."""
@@ -29,8 +26,6 @@ ON_EDGE = 1e-8
 """Degrees by which a centre counts further south and west: one on a common side is in one of two regions."""
 AT_POLE = 1e-12
 """So much less than 1 the sine of a pole's latitude is where a pole is a centre."""
-Shares = tuple[Array, Array]
-"""The cells that a region has a part of, and these parts, from 0 to 1."""
 
 
 def region_weights(regions: Regions, directory: Path, mesh: Mesh) -> Weights:
@@ -56,8 +51,8 @@ def region_weights(regions: Regions, directory: Path, mesh: Mesh) -> Weights:
         names, shapes = _polygons(*version, regions.names)
         shares = [_parts(shape, mesh, regions.cells) for shape in shapes]
     else:
-        names, own, values = _masks(*version, regions.names, regions.variable)
-        shares = _of_masks(own, values, mesh, path)
+        names, own, values = read_masks(*version, regions.names, regions.variable)
+        shares = shares_of(own, values, mesh, path)
     name = f"regions {path.name}"
     columns = np.concatenate([cells for cells, _ in shares])
     rows = np.repeat(np.arange(len(shares)), [len(cells) for cells, _ in shares])
@@ -273,77 +268,3 @@ def _rings(mesh: Mesh) -> tuple[Array, Array]:
     apart = places - places.mean(axis=1, keepdims=True)
     order = np.argsort(np.arctan2(apart[..., 1], apart[..., 0]), axis=1)  # cells bulge outwards, in whichever order
     return good, np.take_along_axis(places, order[..., np.newaxis], 1)
-
-
-@lru_cache(maxsize=4)
-def _masks(path: Path, _changed: int, _size: int, names: str, variable: str) -> tuple[list[str], Mesh, Array]:
-    """Read a mask with a number for each region, or the shares of cells that each has."""
-    data = load(path, WHAT, decode_times=False)
-    bounds = {str(item.attrs.get("bounds", "")) for item in data.variables.values()}
-    fields = [str(own) for own, item in data.data_vars.items()
-              if str(own) not in bounds and item.ndim and item.dtype.kind in "iufb"]  # fmt: skip
-    likely = [own for own in fields if data[own].ndim > 1] or fields  # others may be names' numbers
-    wanted = variable or (likely[0] if len(likely) == 1 else "")
-    if wanted not in fields:
-        told = nearest(variable, fields) if variable else f"say which of {', '.join(likely)} is meant, as 'variable'"
-        raise ConfigError(f"{path} has no mask {variable!r}; {told}")
-    field = data[wanted]
-    known = {str(name): np.asarray(item.values) for name, item in data.variables.items() if item.dtype.kind in "iuf"}
-    attributes = {str(name): item.attrs for name, item in data.variables.items()}
-    grid = Grid(tuple(map(str, field.dims)), field.shape, known, attributes)
-    axes = horizontal_axes(grid)
-    others = [dim for axis, dim in enumerate(grid.dims) if axis not in axes]
-    if len(others) > 1:
-        raise ConfigError(
-            f"{path}: {wanted!r} has the dimensions {', '.join(others)} beside those of the grid, not one of regions"
-        )
-    mesh = mesh_of(grid, axes)
-    values = field.transpose(*others, *(grid.dims[axis] for axis in axes)).values.astype("f8").reshape(-1, mesh.size)
-    if others:
-        return _labels(data, others[0], names, len(values)), mesh, values
-    if names:
-        raise ConfigError(f"names: {path}: of {wanted!r} 'flag_values' and 'flag_meanings' name the numbers")
-    numbers = np.atleast_1d(field.attrs.get("flag_values", []))
-    if numbers.dtype.kind not in "iuf":
-        raise ConfigError(f"{path}: flag_values of {wanted!r} are {str(numbers[0])!r}: they must be numbers, not text")
-    there = np.unique(values[np.isfinite(values)])
-    if not len(numbers) and ((there < 0) | (there > 1)).any():
-        numbers = there[there != 0]
-    if not len(numbers):
-        return [wanted], mesh, values
-    if (numbers != np.round(numbers)).any():
-        raise ConfigError(
-            f"{path}: {wanted!r} goes from {there[0]:g} to {there[-1]:g}: shares lie in 0 to 1, numbers are whole"
-        )
-    words = str(field.attrs.get("flag_meanings", "")).split()
-    labels = words if len(words) == len(numbers) else [f"{number:g}" for number in numbers]
-    return labels, mesh, np.concatenate([values == number for number in numbers]).astype("f8")
-
-
-def _labels(data: Any, dim: str, names: str, size: int) -> list[str]:
-    """Return the names of regions along a dimension: of a variable, else its coordinate, else numbers."""
-    if names and names not in data.variables:
-        raise ConfigError(f"no variable {names!r}; {nearest(names, map(str, data.variables))}")
-    if names and data[names].dims != (dim,):
-        raise ConfigError(f"names: {names!r} isn't along {dim}, but {', '.join(map(str, data[names].dims))}")
-    among = [names] if names else [*NAMES, dim]
-    chosen = next((name for name in among if name in data.variables and data[name].dims == (dim,)), None)
-    return [str(at) for at in range(size)] if chosen is None else [_text(label) for label in data[chosen].values]
-
-
-def _text(label: Any) -> str:
-    return label.decode().strip() if isinstance(label, bytes) else str(label).strip()
-
-
-def _of_masks(own: Mesh, values: Array, mesh: Mesh, path: Path) -> list[Shares]:
-    """Return what regions have of the cells of the variable's grid, which must be the file's."""
-    name = f"regions {path.name}"
-    sized(own, mesh.shape, name)
-    if found := strays(own, mesh):
-        raise ConfigError(
-            f"{name}: {found} of {mesh.size} points lie elsewhere in the variable's grid: bring them there"
-        )
-    values = np.nan_to_num(values)
-    if values.min(initial=0) < 0 or values.max(initial=0) > 1 + ON_EDGE:
-        raise ConfigError(f"{name}: shares go from {values.min():g} to {values.max():g}, not from 0 to 1")
-    return [(cells := np.flatnonzero(row), row[cells]) for row in values]

@@ -37,6 +37,10 @@ ROUNDED = 1 - 1e-9
 """What sums of a million weights may be of what they are: each order of adding them rounds otherwise."""
 
 
+NO_SIGN = 1e-9
+"""Weights below 0 by less than this are rounding."""
+
+
 def least_of(weights: Weights) -> Array | float:
     """Return the share of each point's area that must be valid, where the configuration says none.
 
@@ -274,6 +278,10 @@ def _remapped(
         after.cell_methods if after else "",
     )
     made = [sums_units(move)] if move.is_sum else []
+    if move.fraction and (weights.values < -NO_SIGN).any():
+        raise ConfigError(
+            f"remap: fraction {move.fraction!r}: weights of either sign may cancel: take those of first order"
+        )
     factor = _factor(move.fraction, variables, given, axes) if move.fraction else None
     if move.regions is not None and factor is not None:
         weights, factor = weighed(weights, factor, sums=move.is_sum), None

@@ -84,9 +84,10 @@ def kurtosis(views: Views) -> Array:
 
 
 def root_mean_square(views: Views) -> Array:
-    """Return the root of mean**2 + m2 / n."""
+    """Return the root of mean**2 + m2 / n; infinite if a value is, whose differences are no numbers."""
     count = views["count"]
-    return np.where(count > 0, np.sqrt(views["mean"] ** 2 + views["m2"] / count), np.nan)
+    square = views["mean"] ** 2 + views["m2"] / count
+    return np.where(count > 0, np.sqrt(np.where(np.isnan(square), np.inf, square)), np.nan)
 
 
 KINDS = (
