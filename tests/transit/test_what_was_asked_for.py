@@ -5,7 +5,8 @@ import pytest
 
 from bbflow import start_nodes
 from bbflow.errors import ConfigError, StreamError
-from testsupport.programs import part, run_program
+from bbflow.view.consumers import Consumers
+from testsupport.programs import part, run_program, write_program
 from testsupport.writers import write, write_config
 
 STEPS = 6
@@ -63,6 +64,59 @@ def test_a_field_that_some_steps_lack_makes_results_incomplete_unless_that_is_me
         np.testing.assert_array_equal(ran.results.some_run_mean[0], X + 2)
         assert ran.outcome.complete is complete
         assert ("'some': in 3 of 6 steps only" in ran.told) is not complete
+
+
+def test_a_field_of_which_some_steps_have_other_points_makes_results_incomplete_unless_that_is_meant(tmp_path):
+    """What no step has of a field has no values; blocks may move to other ranks."""
+    ranks = [[[("land", part(X, 2, 0)), ("some", part(X + at, 2, 0)), MOVED[at % 2]] for at in range(STEPS)]]
+    ranks += [[[*([("some", part(X + at, 2, 1))] if at % 2 == 0 else []), MOVED[1 - at % 2]] for at in range(STEPS)]]
+    for absent, complete in (("error", False), ("skip", True)):
+        (tmp_path / absent).mkdir()
+        operators = {"land": ["mean"], "moved": ["mean"], "some": {"operators": ["mean"], "absent": absent}}
+        ran = run_program(tmp_path / absent, ranks, {"operators": operators}, nodes=2)
+        np.testing.assert_array_equal(ran.results.some_run_mean[0], np.vstack([X[:2] + 2.5, X[2:] + 2]))
+        np.testing.assert_array_equal(ran.results.land_run_mean[0], np.vstack([X[:2], np.full((2, 3), np.nan)]))
+        np.testing.assert_array_equal(ran.results.moved_run_mean[0], X)
+        assert ran.outcome.complete is complete
+        assert ("'some': in 3 of 6 steps ranks have written other points" in ran.told) is not complete
+        assert "land" not in ran.told
+        assert "moved" not in ran.told
+
+
+MOVED = [("moved", part(X, 2, at)) for at in range(2)]
+
+
+class KilledError(Exception):
+    """Stands for a signal."""
+
+
+@pytest.mark.parametrize("hole", [None, 1, 2, 5])
+@pytest.mark.parametrize("told", [0, 1])
+def test_an_analysis_that_dies_between_two_nodes_knows_which_points_steps_had(tmp_path, monkeypatch, told, hole):
+    """The node that was told first doesn't show its parts of the steps before any more."""
+    ranks = [[[("one", X), ("both", part(X, 2, 0))] for at in range(STEPS)]]
+    ranks += [[[("other", X), *([("both", part(X, 2, 1))] if at != hole else [])] for at in range(STEPS)]]
+    config = {"operators": {"one": ["mean"], "other": ["max"], "both": ["mean"]}, "windows": ["run"], "raw": "none"}
+    config |= {"stream": "model", "time": "steps", "output": str(tmp_path / "out")}
+    config |= {"workers": {"processes": 0, "threads": 1, "batch_steps": 2}}
+    commit = Consumers.commit
+
+    def killed(self, consumer, step, nodes, *more):
+        commit(self, consumer, step, sorted(nodes)[told : told + 1], *more)
+        raise KilledError
+
+    with start_nodes(2, "16MiB") as buffer:
+        write_program(tmp_path, ranks, buffer.contact)
+        for _ in range(2):
+            with monkeypatch.context() as patch:
+                patch.setattr(Consumers, "commit", killed)
+                with buffer.analyse(config) as analysis, pytest.raises(KilledError):
+                    analysis.wait(100)
+        with buffer.analyse(config) as analysis:
+            outcome = analysis.wait(100)
+    lines = [] if hole is None else ["'both': in 1 of 6 steps ranks have written other points than at first"]
+    assert [line.split(",")[0] for line in outcome.errors] == lines
+    assert outcome.complete is (hole is None)
 
 
 def test_a_folded_field_that_changes_its_type_is_refused(tmp_path):

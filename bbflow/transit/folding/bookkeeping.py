@@ -32,7 +32,7 @@ from bbflow.transit.folding.losses import Losses, Untimely
 from bbflow.transit.folding.patterns import Pattern, Patterns, Shapes, parts_of
 from bbflow.transit.folding.planning import FoldSite, Planning, planned_steps
 from bbflow.transit.folding.plans import FoldPlan, PlannedSteps
-from bbflow.transit.folding.regions import array_shape, check_apart, check_types, forms_by_name, regions
+from bbflow.transit.folding.regions import array_shape, check_apart, check_types, forms_by_name, points_of, regions
 from bbflow.transit.folding.series import join_partials, uneven
 from bbflow.transit.folding.shards import Region, ShardKey, ShardState, overlapping
 from bbflow.transit.folding.tables import Alike, CountedStates, FieldStates, Roster, States
@@ -306,7 +306,12 @@ class Folding:
         absent = frozenset(key for key, own in found.items() if not own) if whole else frozenset()
         shapes = {key: array_shape(diagnostics[key], forms, self.fixed) for key in self.placements if found[key]}
         places = {key: frozenset(found[key]) for key in bound if found[key]}
-        return Pattern(layouts, found, places, absent, shapes, self.fixed)
+        points = {
+            key: points_of(own, array_shape(diagnostics[key], forms, self.fixed))
+            for key, own in found.items()
+            if own and whole
+        }
+        return Pattern(layouts, found, places, absent, points, shapes, self.fixed)
 
     def _takes_spans(self, pattern: Pattern) -> bool:
         """Whether a task may fold several spans of steps that lie so.
@@ -517,8 +522,8 @@ class Folding:
         for number, (pattern, _) in zip(batch.numbers, batch.laid if self.losses else (), strict=False):
             region = partial(self.planning.region, shapes=pattern.shapes)
             self.losses.take(number, {key: [region(shard) for shard in own] for key, own in pattern.regions.items()})
-        for pattern, _ in batch.laid:
-            self._attendance.take(pattern.absent)
+        for number, (pattern, _) in zip(batch.steps, batch.laid, strict=True):
+            self._attendance.take(number, pattern.absent, pattern.points)
         self.losses.leave_out(batch.torn)
         self.untimely = self.untimely.with_more(batch.untimely)
         self._rosters = {}
@@ -562,12 +567,12 @@ class Folding:
     def _restore(self, checkpoints: Iterable[tuple[int, Checkpoint]], rosters: Mapping[str, Roster]) -> None:
         for step, checkpoint in checkpoints:
             self._restore_shards(checkpoint, rosters)
+            self._attendance.restore(checkpoint.attendance)
             # After a crash nodes may be at different steps. Folding goes on from the lowest one, and what is known of
             # all nodes together must be as it was there; each shard knows by itself how far it is.
             if step == self.cursor:
                 self.timeline.restore(checkpoint.timeline)
                 self.losses.restore(checkpoint.losses)
-                self._attendance.restore(checkpoint.attendance)
                 self.fail(checkpoint.errors)
                 self._offset, self.last_number = checkpoint.offset, checkpoint.last_number
                 self.untimely = checkpoint.untimely

@@ -31,6 +31,8 @@ class Pattern:
     """Those of diagnostics whose steps must come together."""
     absent: frozenset[str] = frozenset()
     """Diagnostics whose variables aren't in the step."""
+    points: Mapping[str, int] = field(default_factory=dict)
+    """Diagnostic to which points of its field are in the step (`points_of`)."""
     shapes: Shapes = field(default_factory=dict)
     """Those of diagnostics that are in the step."""
     fixed: Fixed = field(default_factory=dict)
