@@ -34,7 +34,7 @@ from bbflow.transit.output.copying import RESULTS, Copying
 from bbflow.view.adapting import Adapting
 from bbflow.view.blocks import BlockReader
 from bbflow.view.consumers import FOLD, Consumers, consumers_of, owner_of
-from bbflow.view.forsaken import Forsaken
+from bbflow.view.forsaken import LOST_PATIENCE_S, PATIENCE_S, Forsaken
 from bbflow.view.stream import StreamView
 from bbflow.view.watch import Watcher
 
@@ -110,7 +110,7 @@ class Pipeline:
             whole=not lost,
             folder=config.output / FIELDS_DIRECTORY,
         )
-        self._forsaken = Forsaken(self._view, self._consumers)
+        self._forsaken = Forsaken(self._view, self._consumers, LOST_PATIENCE_S if lost else PATIENCE_S)
         self._landed, self._forgotten = max(done.values()), -1
         self._log = EventLog(config.output)
         capacity = self._consumers.least_capacity()

@@ -8,6 +8,8 @@ from bbflow.view.stream import StreamView
 
 PATIENCE_S = 60.0
 """How long they may come; `bbflow run` doesn't wait, since it knows when the program has ended."""
+LOST_PATIENCE_S = 600.0
+"""The same if they may be those of a lost node: they find out by its silence, and wait `NodeLossTimeoutSecs` then."""
 
 
 class Forsaken:
@@ -19,12 +21,20 @@ class Forsaken:
         The stream over all nodes.
     consumers
         Whose connections to the nodes are used.
+    patience_s
+        How long the ranks may come.
     clock
         Gives seconds that never run backwards.
     """
 
-    def __init__(self, view: StreamView, consumers: Consumers, clock: Callable[[], float] = time.monotonic) -> None:
-        self._view, self._consumers, self._clock = view, consumers, clock
+    def __init__(
+        self,
+        view: StreamView,
+        consumers: Consumers,
+        patience_s: float = PATIENCE_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._view, self._consumers, self._patience_s, self._clock = view, consumers, patience_s, clock
         self._since_s: float | None = None
 
     def look(self) -> None:
@@ -33,5 +43,5 @@ class Forsaken:
             self._since_s = None
         elif self._since_s is None:
             self._since_s = self._clock()
-        elif self._clock() >= self._since_s + PATIENCE_S:
+        elif self._clock() >= self._since_s + self._patience_s:
             self._consumers.give_up()

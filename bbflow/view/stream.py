@@ -144,9 +144,9 @@ class StreamStanding:
     writers: int
     """Ranks of the whole stream."""
     lacks_ranks: bool
-    """Whether ranks that were announced are on no node."""
+    """Whether ranks that were announced are on no node that is known."""
     frontier: int
-    """Highest step that is settled on all nodes; none is while ranks are lacking."""
+    """Highest step that is settled on all nodes; none is while ranks are lacking of which no node is lost."""
     status: str
     """expected, open, closed or aborted; the first aborted rank aborts the stream."""
 
@@ -255,9 +255,9 @@ class StreamView:
         writers = max((view.writers for view in nodes.values()), default=0)
         opened = sum(view.local_writers for view in nodes.values()) - self._counted_twice
         aborted = any(view.status == "aborted" for view in nodes.values())
-        ended = all(view.status in ENDED for view in nodes.values())
-        lacks_ranks = self._whole and opened < writers
-        part = nodes if opened == writers or aborted or (ended and not self._whole) else {}
+        # Ranks of a lost node may still come to another one: what the others have closed isn't the end.
+        lacks_ranks = opened < writers
+        part = nodes if opened == writers or aborted else {}
         left = Counter(arrival.origin for arrival in self._arrivals)
         landing = {name: view for name, view in part.items() if left[name] < view.local_writers}
         lasts = {name: view.last for name, view in part.items() if name in landing or view.more}
@@ -267,7 +267,8 @@ class StreamView:
             last -= 1
         statuses = {view.status for view in landing.values()}
         status = next((each for each in ("aborted", "open", "expected", "closed") if each in statuses), "expected")
-        return StreamStanding(part, landing, writers if part else 0, lacks_ranks, -1 if lacks_ranks else last, status)
+        frontier = -1 if lacks_ranks and self._whole else last
+        return StreamStanding(part, landing, writers if part else 0, lacks_ranks, frontier, status)
 
     def continues(self, number: int) -> bool:
         """Whether a step counts with a later one only, with which ranks have folded it."""
@@ -298,7 +299,7 @@ class StreamView:
 
     @property
     def frontier(self) -> int:
-        """Highest step that is settled on all nodes; none is where ranks that were announced are on no node."""
+        """Highest step that is settled on all nodes; none is where ranks are lacking of which no node is lost."""
         return self._now().frontier
 
     @property

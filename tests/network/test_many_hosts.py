@@ -5,6 +5,7 @@ ranks, and says how long each took.
 """
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ import pytest
 import yaml
 
 from bbflow.events import read_events
+from bbflow.run.course import INCOMPLETE
 from bbflow.transit.output.decoding import open_results
 from benchmarks.namespaces import joined_hosts, missing
 from testsupport.nodes import count_nodes
@@ -35,6 +37,7 @@ PATIENCE_S = 600.0
 CUT_S = 4.0
 SLOW = "rate 2mbit burst 32kb latency 200ms"
 FAR = "delay 5ms 1ms loss 0.5%"
+LOST = re.compile(r"tas\[(\d+):(\d+), .*\] lacks the steps from (\d+) (?:on|to (\d+)): BB node bbn\d+ was lost")
 EXACT = ("min", "max", "count")
 
 
@@ -59,6 +62,13 @@ def cut(hosts, names, servers):
     hosts.run("bridge", f"ip link set {names[-1]} down")
     time.sleep(CUT_S)
     hosts.run("bridge", f"ip link set {names[-1]} up")
+
+
+def vanish(hosts, names, servers):
+    """Take one host's cable out, and end what runs there: it never comes back."""
+    hosts.run("bridge", f"ip link set {names[-1]} down")
+    for process in servers[names[-1]]:
+        process.kill()
 
 
 @contextmanager
@@ -151,3 +161,24 @@ def test_results_are_right_whatever_the_network_does(tmp_path, count, harm):
                 found = results[f"tas_{window}_{name}"].values[at]
                 np.testing.assert_allclose(found, values, rtol=0 if name in EXACT else 1e-6)
     print(f"{count} hosts, {ranks} ranks, {harm.__name__}: {took_s:.0f} s")
+
+
+@suite
+def test_a_host_that_vanishes_costs_the_points_of_its_ranks_steps_and_others_nothing(tmp_path):
+    ranks = RANKS_PER_HOST * HOSTS
+    code, took_s, said = job(tmp_path, HOSTS, ranks, vanish)
+    print(said)
+    assert code == INCOMPLETE
+    assert "never opened" not in said
+    with open_results(tmp_path / "out" / "results.zarr") as results:
+        lost = [LOST.fullmatch(text).groups() for text in results.attrs["bbflow_lost"]]
+        counts = np.full(shape_of(ranks), STEPS)
+        for begin, end, first, last in lost:
+            counts[int(begin) : int(end)] -= (int(last) + 1 if last else STEPS) - int(first)
+        np.testing.assert_array_equal(results.tas_run_count.values[0], counts)
+        others = counts == STEPS
+        assert others.sum() >= counts.size - counts.size // HOSTS
+        for name, values in expected(ranks, 0, STEPS).items():
+            found = results[f"tas_run_{name}"].values[0]
+            np.testing.assert_allclose(found[others], values[others], rtol=0 if name in EXACT else 1e-6)
+    print(f"{HOSTS} hosts, {ranks} ranks, vanish: {took_s:.0f} s")

@@ -18,6 +18,7 @@ from bbflow.errors import NodeError
 from bbflow.net.certificate import ensure_certificate
 from bbflow.transit.calling.calls import SpanCall
 from bbflow.transit.clusters import dask_cluster
+from bbflow.transit.clusters.cluster import TaskLostError
 from bbflow.transit.clusters.dask_cluster import connected_cluster, dask_here
 from bbflow.transit.clusters.local_cluster import local_cluster
 from bbflow.transit.clusters.tasks import take
@@ -62,6 +63,19 @@ def test_a_worker_that_is_gone_for_good_while_tasks_wait_is_named(empty, monkeyp
     monkeypatch.setattr(dask_cluster, "WORKER_TIMEOUT_S", 0.1)
     with pytest.raises(NodeError, match="workers are gone"):
         cluster.submit(time.sleep, 300, host=socket.gethostname(), done=lambda: None).result(60)
+
+
+def test_a_worker_that_is_gone_for_good_before_its_result_is_fetched_is_named(empty, monkeypatch):
+    """Dask begins the task once more, which waits for that worker; the fold waited for the task."""
+    dask, cluster = empty
+    dask.scale(1)
+    task = submit(cluster)
+    until(task.done)
+    dask.scale(0)
+    until(lambda: not cluster.client.nthreads())
+    monkeypatch.setattr(dask_cluster, "WORKER_TIMEOUT_S", 0.1)
+    with pytest.raises(TaskLostError, match="workers are gone"):
+        task.results([task])
 
 
 def loaded(path):

@@ -1,3 +1,4 @@
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
@@ -193,3 +194,19 @@ def test_without_a_node_the_others_steps_count_once_its_ranks_have_come():
     view.update("a", reply(local=2, steps=[(0, 1), (1, 1), (2, 2)], last=2, moved=[[1, "b", 2]]))
     assert view.steps_after(-1) == [0, 1, 2]
     assert [view.is_whole(number) for number in (0, 1, 2)] == [False, False, True]
+
+
+def test_without_a_node_what_the_others_have_closed_is_the_end_only_once_its_ranks_have_come_or_were_given_up():
+    """All others were folded without these, and the stream was forgotten: what they still wrote had no analysis."""
+    view = StreamView(["a", "c"], {"a": -1, "c": -1}, whole=False)
+    view.update("a", reply("closed", writers=3, steps=[(0, 1), (1, 1)], last=1))
+    view.update("c", reply("closed", writers=3, steps=[(0, 1), (1, 1)], last=1))
+    assert (view.is_forsaken, view.ended, view.steps_after(-1)) == (True, False, [])
+    came, given_up = deepcopy(view), view
+    came.update("c", reply("open", writers=3, local=2, steps=[(1, 2)], last=1, moved=[[1, "b", 1]]))
+    assert (came.is_forsaken, came.ended, came.steps_after(-1)) == (False, False, [0, 1])
+    came.update("c", reply("closed", writers=3, local=2, last=1, moved=[[1, "b", 1]]))
+    assert (came.status, came.ended) == ("closed", True)
+    for node in ("a", "c"):
+        given_up.update(node, reply("aborted", writers=3, last=1))
+    assert (given_up.is_forsaken, given_up.ended, given_up.steps_after(-1)) == (False, True, [0, 1])

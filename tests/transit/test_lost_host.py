@@ -13,6 +13,7 @@ import pytest
 import xarray as xr
 
 from bbflow.events import read_events
+from bbflow.landing.client import status_of
 from bbflow.net.contact import read_contact
 from bbflow.run.course import INCOMPLETE
 from testsupport.nodes import count_nodes
@@ -111,3 +112,60 @@ def test_a_node_that_comes_back_empty_is_noticed_and_the_rest_is_rescued(program
     assert raw.bbflow_step.values[-1] == STEPS - 1
     assert np.isnan(raw.time.values[0])
     np.testing.assert_array_equal(raw.tas.values[-5:], truth.tas.values[-5:].astype("f4"))
+
+
+RANKS = """
+import os, sys, time
+import adios2
+import numpy as np
+from adios2.bindings import Mode
+
+ready, steps = sys.argv[1], int(sys.argv[2])
+rank = 0 if os.fork() else 1
+io = adios2.Adios().declare_io("climate")
+io.set_engine("Plugin")
+told = {"PluginName": "bbflow", "PluginLibrary": "bbflow_adios2", "Stream": "climate", "RanksPerNode": "1"}
+io.set_parameters(told | {"Rank": str(rank), "Writers": "2"})
+tas = io.define_variable("tas", np.zeros(1, "f4"), (8,), (4 * rank,), (4,))
+engine = io.open("climate", Mode.Write)
+for step in range(steps):
+    engine.begin_step()
+    engine.put(tas, np.full(4, step, "f4"), Mode.Sync)
+    while rank == 0 and step == steps - 1 and not os.path.exists(ready):
+        time.sleep(0.02)
+    engine.end_step()
+engine.close()
+if rank:
+    os._exit(0)
+sys.exit(os.waitpid(-1, 0)[1])
+"""
+
+
+def test_ranks_that_had_closed_the_stream_on_a_lost_host_are_not_said_never_to_have_opened_it(tmp_path, nodes):
+    contact, started, _ = nodes
+    victim, ready, steps = "bb1", tmp_path / "ready", 6
+    (tmp_path / "ranks.py").write_text(RANKS)
+    config = mainjob.write_config(
+        tmp_path, operators={"tas": ["sum"]}, windows=["run"], raw="none", safe_every_s=0.1, nodes={"back_s": 2},
+        workers={"processes": 1, "batch_steps": 2},
+    )  # fmt: skip
+    command = [sys.executable, str(tmp_path / "ranks.py"), str(ready), str(steps)]
+    process = mainjob.start_run(config, command, "--contact", str(contact))
+    address = {node.name: node for node in read_contact(contact)}[victim]
+
+    def has_closed():
+        stream = status_of(address).streams.get("climate")
+        return stream is not None and [how for _, how in stream.ranks] == ["closed"]
+
+    until(lambda: len(events(tmp_path / "out", "safe")) >= 1 and has_closed(), "nothing is copied, or closed")
+    started[victim].kill()
+    until(lambda: is_removed(address.directory), "the node's directory doesn't go")
+    ready.touch()
+    said, _ = process.communicate(timeout=300)
+    assert process.returncode == INCOMPLETE, said
+    assert f"BB node {victim} was lost" in said
+    assert "never opened" not in said
+    assert "without closing" not in said
+    results = xr.open_zarr(tmp_path / "out" / "results.zarr").load()
+    assert results.attrs["bbflow_status"] == "incomplete"
+    assert results.attrs["bbflow_lost"]

@@ -71,13 +71,18 @@ class DaskTask:
     ----------
     future
         Dask's own.
+    host
+        Where it runs.
+    fetched
+        Has it while its result is fetched, since that may go with its worker.
     """
 
-    __slots__ = ("future",)
+    __slots__ = ("_fetched", "_host", "future")
 
-    def __init__(self, future: "Future[Any]") -> None:
+    def __init__(self, future: "Future[Any]", host: str, fetched: "dict[Future[Any], str]") -> None:
         self.future = future
         """Dask's own."""
+        self._host, self._fetched = host, fetched
 
     def done(self) -> bool:
         """Whether it has ended, well or not."""
@@ -85,15 +90,27 @@ class DaskTask:
 
     def result(self, timeout: float | None = None) -> Any:
         """Wait, and return what it has come to, as `SubmittedTask.result` does."""
-        with _failures():
+        with _failures(), self._fetching([self]):
             return self.future.result(timeout)
 
     @staticmethod
     def results(tasks: "Sequence[DaskTask]") -> list[Any]:
         """Wait, and return what each has come to, as `SubmittedTask.results` does."""
-        with _failures():
+        with _failures(), DaskTask._fetching(tasks):
             found: list[Any] = tasks[0].future.client.gather([task.future for task in tasks]) if tasks else []
             return found
+
+    @staticmethod
+    @contextmanager
+    def _fetching(tasks: "Sequence[DaskTask]") -> Iterator[None]:
+        """Let the hosts of tasks that have ended be watched once more."""
+        for task in tasks:
+            task._fetched[task.future] = task._host
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task._fetched.pop(task.future, None)
 
     def exception(self) -> BaseException | None:
         """Wait, and return what it has raised."""
@@ -143,6 +160,7 @@ class DaskCluster:
         with _failures():
             self._hosts = self._find_hosts()
         self._waiting: dict[Future[Any], str] = {}
+        self._fetched: dict[Future[Any], str] = {}
         self._closed = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="watch-dask", daemon=True)
         self._watcher.start()
@@ -184,11 +202,13 @@ class DaskCluster:
     def _watch(self) -> None:
         """Cancel tasks whose hosts are without workers: Dask starts one again that dies, but not one that dies then.
 
+        A task that has ended is begun once more there if its worker went before its result was fetched.
+
         So nobody waits for ever: who asks for their results gets a `NodeError`.
         """
         missed_s: dict[str, float] = {}
         while not self._closed.wait(COUNT_EVERY_S):
-            waiting = dict(self._waiting)
+            waiting = self._waiting | self._fetched
             try:
                 there = {urlparse(worker).hostname for worker in self.client.nthreads()} if waiting else set()
             except (OSError, RuntimeError):  # the scheduler is gone, or this is: whoever waits learns it by himself
@@ -219,7 +239,7 @@ class DaskCluster:
             call = call_beside if beside else call_packed
             future = self.client.submit(call, packed, *awaited, key=key, workers=sorted(self._hosts[host]))
         self._watch_until([future], [host], done)
-        return DaskTask(future)
+        return DaskTask(future, host, self._fetched)
 
     def submit_all(
         self, function: Callable[..., Any], works: Sequence[Work], done: Callable[[], None], *, beside: bool = False
@@ -240,7 +260,7 @@ class DaskCluster:
         with dask.config.set(UNWARNED), _failures():
             futures = self.client.compute(graph, optimize_graph=False)
         self._watch_until(futures, [host for _, host in works], done)
-        return [DaskTask(future) for future in futures]
+        return [DaskTask(own, host, self._fetched) for own, (_, host) in zip(futures, works, strict=True)]
 
     def _watch_until(self, futures: "Sequence[Future[Any]]", hosts: Sequence[str], done: Callable[[], None]) -> None:
         """Watch over the hosts of tasks until all have ended: Dask is asked about one at a time, the newest first.

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from bbflow.configuring.settings import Config
-from bbflow.landing.absent import absent_ranks
+from bbflow.landing.absent import Absent, absent_ranks
+from bbflow.landing.replies import StreamStatus
 from bbflow.transit.driver.fold_stage import FoldStage
 from bbflow.transit.driver.run_context import Running
 from bbflow.transit.driver.stage import Seen, StageReport
@@ -57,8 +58,10 @@ def finish_results(
         Whether there are results of an earlier job, which a stream without steps leaves as they are.
     """
     folding, publishing, view = fold.folding, fold.publishing, run.view
-    # A simulation that was asked to end has no further steps, also if it didn't close its stream.
-    ended = view.status == "closed" or (view.status == "aborted" and bool(stopped))
+    # A simulation that was asked to end has no further steps, also if it didn't close its stream. Ranks that are on no
+    # node that is left may have closed theirs on the one that was lost: what that costs is told of their points.
+    is_excused = bool(stopped) or (bool(folding.losses.nodes) and _absent(run, run.consumers.statuses()) is not None)
+    ended = view.status == "closed" or (view.status == "aborted" and is_excused)
     late = None if seen is None else seen.attributes.with_late({}, fold.variables)
     if seen is not None and late is not None:
         fold.learn_late(late, seen.clock)
@@ -93,6 +96,12 @@ def _counted(fold: FoldStage, ending: StreamEnd, stopped: str) -> dict[str, Any]
     return {**counted, "bbflow_last_step": folding.cursor}
 
 
+def _absent(run: Running, stands: Sequence[StreamStatus]) -> Absent | None:
+    """Return which ranks of an aborted stream no node knows, if all others have closed it."""
+    absent = absent_ranks(run.config.stream, stands) if run.view.status == "aborted" else None
+    return absent if absent and absent.is_over else None
+
+
 def outcome_of(run: Running, fold: FoldStage, ending: StreamEnd, told: Sequence[StageReport]) -> Outcome:
     """Join what the fold and the other stages tell, and note the end in the events.
 
@@ -111,7 +120,7 @@ def outcome_of(run: Running, fold: FoldStage, ending: StreamEnd, told: Sequence[
     stands = run.consumers.statuses()
     waited_s = max(part.waited_s for part in stands)
     run.log.add("end", status=ending.status, waited_s=waited_s, discarded=discarded, steps=steps, ended_s=time.time())
-    absent = absent_ranks(run.config.stream, stands) if view.status == "aborted" else None
+    absent = None if folding.losses.nodes else _absent(run, stands)
     lines = (
         *folding.errors.values(),
         *folding.losses.described,
@@ -119,7 +128,7 @@ def outcome_of(run: Running, fold: FoldStage, ending: StreamEnd, told: Sequence[
         *folding.uneven,
         *ending.lacking,
         *view.refused,
-        *([str(absent)] if absent and absent.is_over else []),
+        *([] if absent is None else [str(absent)]),
         *(line for item in told for line in item.lines),
     )
     complete = ending.complete and all(item.is_whole for item in told)
