@@ -7,6 +7,7 @@ words are parameters of the engine.
 import os
 import sys
 import time
+import traceback
 
 import adios2
 import numpy as np
@@ -63,6 +64,8 @@ def main():
             try:
                 write(stream, int(ranks), rank, int(steps), float(every_s), told)
                 code = 0
+            except RuntimeError:
+                traceback.print_exc()
             finally:
                 os._exit(code)
         children.append(child)
