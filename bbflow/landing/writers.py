@@ -113,8 +113,9 @@ class Writers:
             If the rank is in already, or the ranks disagree on how many they are.
         """
         rank, stream = asked.rank, self._store.streams.get(self._name)
-        may_close_again = asked.resume and stream is not None and stream.status == "closed"
-        if stream is not None and stream.status in ENDED and not may_close_again:
+        # A rank that lost the answer to its close, or its node: those that are here have closed the stream meanwhile.
+        may_come = (asked.resume or bool(asked.moved_from)) and stream is not None and stream.status == "closed"
+        if stream is not None and stream.status in ENDED and not may_come:
             raise StreamError(_why_ended(stream, asked, is_followed=is_followed))
         if stream is None or rank not in stream.ranks:
             self._check_counts(stream, asked)

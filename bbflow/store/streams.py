@@ -148,6 +148,8 @@ class Stream:
     def _open(self, record: OpenRecord) -> None:
         if self.status == "expected":
             self.status, self.last = "open", record.settled
+        elif self.status == "closed" and record.moved_from:
+            self.status = "open"
         self.writers, self.announced = record.writers, record.local_writers
         if record.rank in self.ranks:
             self.needs.expect(self.ranks[record.rank], None)

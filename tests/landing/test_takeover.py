@@ -153,6 +153,31 @@ def test_a_part_that_comes_when_its_step_has_landed_without_it_joins_it(bench):
     assert bench.free_pages() == 16
 
 
+def test_a_rank_from_a_lost_node_comes_to_a_stream_that_the_ranks_there_have_closed(bench):
+    """It took longer to miss its node than they to write their last steps, and was refused."""
+    bench.attach("fold")
+    bench.open(0, writers=2, local_writers=1)
+    for step in range(3):
+        bench.land(step)
+    bench.say(0, "close", steps=3)
+    assert bench.watch()["status"] == "closed"
+    bench.open(1, writers=2, peer=60, settled=0, moved_from="bb7", local_writers=1)
+    assert bench.watch()["status"] == "open"
+    for step in (1, 2):
+        bench.commit(60, step, *bench.begin(60, step, 1)["extents"])
+    bench.say(60, "close", steps=3)
+    reply = bench.watch()
+    assert (reply["status"], [step["ranks"] for step in reply["steps"]]) == ("closed", [1, 2, 2])
+
+
+def test_a_rank_of_no_lost_node_is_refused_a_stream_that_is_closed(bench):
+    bench.attach("fold")
+    bench.open(0, writers=2, local_writers=1)
+    bench.land(0)
+    bench.say(0, "close", steps=1)
+    assert "was closed by the program" in bench.open(1, writers=2, peer=60, local_writers=1)["error"]
+
+
 def test_parts_that_come_late_to_many_steps_are_told_once_and_keep_no_step_back(bench):
     bench.open(0, writers=2, local_writers=1)
     for step in range(5):
