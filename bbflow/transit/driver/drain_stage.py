@@ -103,7 +103,7 @@ class DrainStage(PacedStage):
             )
 
     def _submit(self, batch: DrainBatch) -> None:
-        """Have a batch written, each share of the files when the batch before has written its part of them."""
+        """Submit a batch for writing; each share of the files waits until the batch before has written its part."""
         self._chained = 1 if self.idle else self._chained + 1
         works = [((work,), self._hosts[work.share]) for work in batch.works]
         before = self._before()

@@ -51,7 +51,7 @@ class Untimely:
         return Untimely(self.steps + len(told), self.first or next(iter(told), ""))
 
     def described(self, of: int, *, wanted: bool) -> str:
-        """Say so, of this many steps in all; whether the configuration wants it tells what to do."""
+        """Return the message about the steps left out of `of`, with what to do unless that is `wanted`."""
         remedy = "" if wanted else ": let the program write ascending times, or set time: late: skip if this is right"
         return (
             f"{self.steps} of {of} steps were left out, since their times don't ascend or are no dates; the first is "

@@ -176,7 +176,7 @@ class Passed(NamedTuple):
 
 
 def too_late(number: int, time: float, *, is_date: bool) -> str:
-    """Say what is wrong with a step whose time isn't after the one before, or is no date."""
+    """Return the message about a step whose time isn't after the one before, or is no date."""
     why = "isn't later than the step before" if is_date else "is no date"
     return (
         f"step {number} has the time {time:g}, which {why}: let the simulation write ascending times, or set time: "
@@ -185,7 +185,7 @@ def too_late(number: int, time: float, *, is_date: bool) -> str:
 
 
 def too_coarse(number: int, time: float, spacing: float, passed: Passed, clock: Clock) -> str:
-    """Say that a step's time is of a type that can't tell steps apart."""
+    """Return the message about a step whose time is of a type that can't tell steps apart."""
     shortest = min(time - (passed.last or 0.0), passed.shortest)
     return (
         f"step {number} has the time {time:g} {clock.units} in a type whose numbers are {spacing:.3g} apart there, too "
