@@ -5,8 +5,11 @@ import pickle
 import numpy as np
 import pytest
 import shards
+import streams
+import xarray as xr
 
 from bbflow.configuring.config import parse_config
+from bbflow.events import read_events
 from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.chain.taking_over import carried_on
 from bbflow.transit.folding.batches import OpenBatch
@@ -171,3 +174,26 @@ def test_steps_that_lie_otherwise_begin_a_batch_after_another_span(tmp_path):
     assert not batch.fits(keys[2], one, 2)
     assert batch.fits(keys[2], one, 3)
     assert [(span.at, span.keys) for span in batch.batch(0).spans] == [(slice(0, 1), keys[0]), (slice(1, 2), keys[1])]
+
+
+def test_rows_of_steps_that_are_folded_again_after_a_crash_stand_in_their_table_once(tmp_path):
+    def add(steps, through):
+        results = Results(tmp_path / "results.zarr", "s", StreamAttributes({}), shards.CLOCK)
+        rows = np.zeros(len(steps), [("value", "f4"), ("step", "i8"), ("time", "f8")])
+        rows["step"] = steps
+        results.add_rows("x_above", "x above 1", ResultField("x", "<f4", (), (), {}, {}), rows, [], through)
+        return xr.open_zarr(results.path, group="x_above", chunks=None).step.values.tolist()
+
+    assert add([0, 2, 9], 11) == [0, 2, 9]
+    assert add([0, 2], 4) == [0, 2, 9]  # the analysis died before its checkpoint, and folds fewer steps at once
+    assert add([9, 13], 15) == [0, 2, 9, 13]
+
+
+def test_states_are_copied_where_each_batch_has_ends_and_rows(tmp_path):
+    fields = {"x": np.ones((12, 3), "f4")}
+    streams.store(tmp_path, fields, np.arange(12.0), {"time/units": "days since 2000-01-01"})
+    operators = {"x": ["mean", {"filter": {"above": 0}}]}
+    streams.analyse(tmp_path, {"operators": operators, "windows": ["day"], "safe_every_s": 1e-9})
+    events = list(read_events(tmp_path / "out"))
+    last = {kind: [event for event in events if event["event"] == kind][-1] for kind in ("fold", "safe")}
+    assert last["safe"]["step"] == last["fold"]["last_step"] == 11

@@ -442,6 +442,7 @@ class FoldStage(PacedStage):
             self._ended_within = False
         if self.folding.cursor > self.cursor:
             self._commit()
+        if self._tasks is None:
             self._keep_safe()
 
     def _await_batch(self) -> None:

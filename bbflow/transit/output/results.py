@@ -399,12 +399,12 @@ class Results:
         if f"{table}/value" not in self._store:
             self._create_table(table, field, columns)
             self._store.describe(table, description=description)
-        # What was written but not committed before a crash is written over.
+        # What was written but not committed before a crash is written over; steps that are folded again add nothing.
         start, done_through = self._store.attribute(f"{table}_committed", (0, -1))
         new = rows["step"] > done_through
         for name, values in columns.items():
             self._store.write(f"{table}/{name}", start, values[new])
-        self._store.commit(**{f"{table}_committed": (start + int(new.sum()), through)})
+        self._store.commit(**{f"{table}_committed": (start + int(new.sum()), max(through, done_through))})
         return sum(values[new].nbytes for values in columns.values())
 
     def _create_table(self, table: str, field: ResultField, columns: Mapping[str, Array]) -> None:
