@@ -82,8 +82,8 @@ bool Session::Hold(const std::function<Value::Array()> &attributes)
     }
     if (!isDue)
     {
-        m_NextPlan
-            .reset(); // what it takes for granted doesn't hold: later steps may be in any span
+        // What it takes for granted doesn't hold: later steps may be in any span.
+        m_NextPlan.reset();
     }
     Admit(step, m_Step.BytesThatAre(Block::State::Waiting), std::nullopt);
     if (m_Course.IsDropped())

@@ -1,6 +1,9 @@
 """What an analysis asks of a node: to follow a stream, and to say what is safe with it."""
 
+import math
 from dataclasses import dataclass, field
+
+from msgspec import UNSET
 
 from bbflow.errors import StreamError
 from bbflow.landing.replies import AttachReply, DropReply
@@ -9,10 +12,13 @@ from bbflow.landing.shown import Shown, ShownStep
 from bbflow.landing.waiting import Answers
 from bbflow.net.frames import pack
 from bbflow.net.verdicts import DoneReply
-from bbflow.reading.rank_plan import RankPlan
+from bbflow.reading.rank_plan import NO_PLAN, RankPlan, ToldPlan
 from bbflow.store.entries import AttachRecord, DoneRecord, DropRecord
 from bbflow.store.node import NodeStore
+from bbflow.store.ranks import Rank
 from bbflow.store.streams import Stream
+from bbflow.stream.folded import state_places
+from bbflow.stream.items import ITEMS
 from bbflow.stream.layouts import Known
 from bbflow.stream.records import Step
 
@@ -89,6 +95,14 @@ def _size(step: Step, known: Known, *, extremes: bool) -> int:
     return told + forms + attributes
 
 
+def _states_of(rank: Rank, plan: RankPlan) -> int:
+    """Return the bytes of the states of a rank's blocks, if they lie as in its last step."""
+    fields = {(name, type_): own for name, type_, own, _ in plan.variables}
+    forms = rank.layouts.find(rank.layout, UNSET).forms
+    own = [(form, fields[form.name, form.type]) for form in forms if (form.name, form.type) in fields]
+    return sum(state_places(bits, ITEMS[form.type][1], math.prod(form.count))[1] for form, bits in own)
+
+
 class Analysing:
     """The analyses of one node's streams.
 
@@ -103,7 +117,7 @@ class Analysing:
         self._attached: dict[str, set[int]] = {}
         self.late: dict[str, int] = {}
         """By stream: steps that its analysis has left out for their times."""
-        self._plans: dict[str, tuple[int, RankPlan | None]] = {}
+        self._plans: dict[str, ToldPlan] = {}
         self.answers: Answers = {
             AttachRequest: self._attach,
             DoneRequest: self._done,
@@ -135,14 +149,21 @@ class Analysing:
                 "engine's parameter Stream, and 'stream' in the configuration), or say --take-over"
             )
 
-    def plan_of(self, stream: str) -> tuple[int, RankPlan | None]:
-        """Return what ranks of a stream may fold, and the number that it has."""
-        return self._plans.get(stream, (0, None))
+    def plan_of(self, stream: str) -> ToldPlan:
+        """Return what ranks of a stream may fold."""
+        return self._plans.get(stream, NO_PLAN)
 
-    def _tell(self, stream: str, plan: RankPlan | None) -> None:
-        number, known = self.plan_of(stream)
-        if plan != known:
-            self._plans[stream] = number + 1, plan
+    def _tell(self, name: str, plan: RankPlan | None) -> None:
+        known, stream = self.plan_of(name), self._store.streams.get(name)
+        if plan == known.plan:
+            return
+        ranks = stream.ranks.values() if stream else ()
+        since = max((rank.settled + 2 for rank in ranks), default=0) if known.plan is None else known.since
+        self._plans[name] = ToldPlan(known.number + 1, plan, since if plan else 0)
+        for rank in ranks:
+            rank.state_bytes = _states_of(rank, plan) if plan else 0
+        if stream:
+            stream.state_bytes = sum(rank.state_bytes for rank in ranks)
 
     def _plan(self, peer: int, asked: PlanRequest) -> DoneReply:
         self._tell(self._held(asked).name, asked.plan)

@@ -25,7 +25,7 @@ from bbflow.landing.requests import (
 from bbflow.landing.waiting import Answers
 from bbflow.landing.writers import Clock, Writers
 from bbflow.net.verdicts import DoneReply
-from bbflow.reading.rank_plan import RankPlan
+from bbflow.reading.rank_plan import ToldPlan
 from bbflow.store.entries import DropRecord, RefuseRecord
 from bbflow.store.extents import Extent
 from bbflow.store.node import NodeStore
@@ -108,7 +108,7 @@ class WriterConnections:
         store: NodeStore,
         clock: Clock,
         is_followed: Callable[[str], bool],
-        plan_of: Callable[[str], tuple[int, RankPlan | None]],
+        plan_of: Callable[[str], ToldPlan],
         gates: FabricGates | None = None,
     ) -> None:
         self._plan_of = plan_of
@@ -173,15 +173,17 @@ class WriterConnections:
         self._take_up(name, rank)
         offer = self._offers.new_name() if asked.transport == "shm" else ""
         gate, why_none = self._open_gate(asked.fabric)
-        number, plan = self._plan_of(name)
-        self._peers[peer] = WriterPeer(name, writers, rank, "fabric" if gate else asked.transport, offer, gate, number)
+        told = self._plan_of(name)
+        is_due = progress.settled + 2 >= told.since
+        transport = "fabric" if gate else asked.transport
+        self._peers[peer] = WriterPeer(name, writers, rank, transport, offer, gate, told.number if is_due else 0)
         return OpenReply(
             pool=str(self._store.directory / "pool"),
             capacity=self._store.extents.capacity,
             committed=progress.settled,
             extents=progress.granted,
             offer=offer,
-            plan=UNSET if plan is None else plan,
+            plan=told.plan if told.plan is not None and is_due else UNSET,
             fabric=gate.way if gate else UNSET,
             keys=_keys_for(gate, progress.granted),
             fabric_error=why_none or UNSET,
@@ -221,11 +223,11 @@ class WriterConnections:
 
     def _with_plan(self, writer: WriterPeer, reply: RoomReply) -> RoomReply:
         """Return a reply with what the rank may fold itself, if it hasn't heard of that."""
-        number, plan = self._plan_of(writer.stream)
-        if number == writer.plan or writer.writers.is_stale:
+        told, writers = self._plan_of(writer.stream), writer.writers
+        if told.number == writer.plan or writers.is_stale or writers.settled(writer.rank) + 2 < told.since:
             return reply
-        writer.plan = number
-        return replace(reply, plan=plan)
+        writer.plan = told.number
+        return replace(reply, plan=told.plan)
 
     def _offer_to(self, writer: WriterPeer, asked: CommitRequest) -> RoomReply:
         offer = writer.writers.offer(writer.rank, asked.step + 1, asked.ahead_bytes) if writer.offer else None

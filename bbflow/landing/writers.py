@@ -422,6 +422,10 @@ class Writers:
         else:
             self._store.abort(self._name, rank)
 
+    def settled(self, rank: int) -> int:
+        """Return the last step that a rank has behind it."""
+        return self._ranks[rank].settled
+
     def lost_after_s(self, rank: int) -> float | None:
         """How long a rank may be away; None if it need not come back."""
         progress = self._ranks[rank]

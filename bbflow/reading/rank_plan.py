@@ -1,6 +1,6 @@
 """What an analysis lets the ranks of a stream fold (FORMAT.md, 'Plan')."""
 
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from msgspec import Meta, Struct
 
@@ -29,3 +29,18 @@ class RankPlan(Struct, frozen=True, kw_only=True):
     stands for 'missing', none if empty."""
     wanted: tuple[str, ...]
     """Further arrays that must land as they are, if they come; nobody wants others in these steps."""
+
+
+class ToldPlan(NamedTuple):
+    """What ranks of a stream may fold."""
+
+    number: int
+    """Its own."""
+    plan: RankPlan | None
+    """None: nothing."""
+    since: int
+    """The first step that all ranks may fold: those ahead have landed earlier ones, which stay until the others' come,
+    and there may be no room for states beside them."""
+
+
+NO_PLAN = ToldPlan(0, None, 0)

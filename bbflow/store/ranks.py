@@ -26,6 +26,8 @@ class Rank:
     """What of it the rank has without having asked, if it takes it: no record tells of it."""
     expected_bytes: int | None = None
     """What it needed in its last landed step; None before the first."""
+    state_bytes: int = field(default=0, compare=False)
+    """What the states take that it may land instead of steps; not in the index."""
     closed: bool = False
     """Whether it has written all its steps."""
     loss_timeout_s: float = 0.0
@@ -54,7 +56,7 @@ class Rank:
         if self.expected_bytes is None:
             return None
         held = self.granted_bytes if self.granted and self.settled + 1 == step else 0
-        return max(self.expected_bytes - held, 0)
+        return max(self.expected_bytes - held, self.state_bytes - held, 0)
 
     def offer(self, extent: Extent) -> None:
         """Offer it room that it has not asked for, and that no record tells of."""

@@ -61,6 +61,8 @@ class Stream:
     """Those that have opened it here."""
     needs: Needs = field(default_factory=Needs)
     """What they needed in their last steps."""
+    state_bytes: int = field(default=0, compare=False)
+    """What the states take that they may land instead of steps, together; not in the index."""
     moved: dict[int, str] = field(default_factory=dict)
     """Ranks that came from a node that was lost, and its name."""
     steps: dict[int, Step] = field(default_factory=dict)
@@ -173,7 +175,7 @@ class Stream:
     @property
     def most_needed_bytes(self) -> int | None:
         """What all ranks may still ask for in a step, together, at most; None if nobody can know."""
-        return self.needs.bytes if self.needs.ranks >= self.local_writers else None
+        return self.needs.bytes + self.state_bytes if self.needs.ranks >= self.local_writers else None
 
     def _due(self, step: int) -> int:
         """How many ranks bring a part of a step."""

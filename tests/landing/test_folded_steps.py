@@ -213,6 +213,45 @@ def test_ranks_are_told_once_what_they_may_fold(bench):
     assert "plan" not in bench.begin(0, 2)
 
 
+def test_a_rank_that_is_behind_lands_what_others_have_landed(bench):
+    bench.open(0, writers=2)
+    bench.open(1, writers=2)
+    epoch = bench.attach("fold")["epoch"]
+    for rank in (0, 1):
+        land(bench, 0, 0, rank)
+    for step in (1, 2, 3):
+        land(bench, step, step)
+    tell(bench, PLAN, epoch)
+    assert "plan" in bench.begin(0, 4, 1)
+    for step in (1, 2, 3):
+        assert "plan" not in bench.begin(1, step, 1)
+        bench.commit(1, step)
+    assert "plan" in bench.begin(1, 4, 1)
+
+
+def land_large(bench, step, rank):
+    """Let a rank land a step of two pages; False if it must wait for room."""
+    reply = bench.begin(rank, step, 2)
+    if reply is not None:
+        spent = {"waited_s": 0.0, "open_s": 0.0, "attributes": [], "files": [], "extremes": b""}
+        forms = [["v", "float", "GlobalArray", [4000], [2000 * rank], [2000], rank, 0, 0, 8000, False]]
+        sources = struct.pack("<q", reply["extents"][0][0])
+        bench.say(rank, "commit", step=step, layout=0, forms=forms, sources=sources, values=[], **spent)
+    return reply is not None
+
+
+def test_room_for_the_states_of_ranks_behind_stays_free(bench):
+    """These take eight pages, of which there are sixteen."""
+    bench.open(0, writers=2)
+    bench.open(1, writers=2)
+    epoch = bench.attach("fold")["epoch"]
+    assert land_large(bench, 0, 0)
+    assert land_large(bench, 0, 1)
+    tell(bench, PLAN, epoch)
+    assert [land_large(bench, step, 0) for step in (1, 2, 3)] == [True, True, False]
+    assert bench.begin(1, 1, 8)["extents"]
+
+
 def test_an_offer_brings_the_plan(bench):
     bench.open()
     epoch = bench.attach("fold")["epoch"]
