@@ -15,6 +15,21 @@ STEPS, LEVELS, LAT, LON = 14, np.array([1000.0, 850, 500]), np.linspace(-75, 75,
 DIMS = ["lev", "lat", "lon"]
 TAKES = {"sellevel": ("850",), "intlevel": ("700",), "ml2pl": ("60000",), "ml2plx": ("60000",), "ap2pl": ("60000",),
          "ap2plx": ("60000",), "gridboxmean": ("3", "2")}  # fmt: skip
+UNNAMED = {
+    "waves": {"wavenumbers": "lon"},
+    "cells": {"healpix": {"zoom": 1}},
+    "stations": {"points": [[-45, 90], [15, 2]]},
+    "north": {"mask": "lat > 0"},
+    "ends": {"isel": {"lev": [0, -1]}},
+    "one": {"select": {"lev": [850]}},
+    "eddies": {"anomaly": ["lon"]},
+    "overturning": {"cumsum": "lat"},
+    "fluxes": {"covariance": {"with": "pfull", "over": ["lon"]}},
+    "alike": {"correlation": {"with": "pfull", "over": ["lat", "lon"]}},
+    "column": {"levels": {"make": "mean", "pressure": {"a": "hyai", "b": "hybi", "surface": "ps"}}},
+    "slope": {"levels": {"make": "derivative", "pressure": "pfull"}},
+}
+"""What has no name of CDO's."""
 REMAPS = ("remapcon", "remapbil", "remapnn", "remapdis", "remapbic", "remaplaf")
 
 
@@ -31,6 +46,7 @@ def fields():
     pfull = hyam[:, None, None] + hybm[:, None, None] * ps[:, None]
     bounds = np.array([[1e3, 925], [925, 700], [700, 400]])
     steady = {"lev": LEVELS, "lev_bnds": bounds, "lat": LAT, "lon": LON, "hyam": hyam, "hybm": hybm}
+    steady |= {"hyai": np.array([0.0, 2e3, 1e4, 3e4]), "hybi": np.array([1.0, 0.9, 0.5, 0.0])}
     return {"ta": ta, "ps": ps, "pfull": pfull, **steady}, tuple(steady)
 
 
@@ -41,12 +57,13 @@ ATTRIBUTES = {
     "lev_bnds/_ARRAY_DIMENSIONS": ["lev", "bnds"],
     **{f"{name}/_ARRAY_DIMENSIONS": ["lev" if name.startswith("hy") else name]
        for name in ("lev", "lat", "lon", "hyam", "hybm")},
+    **{f"{name}/_ARRAY_DIMENSIONS": ["ilev"] for name in ("hyai", "hybi")},
 }  # fmt: skip
 
 
 def diagnostics():
     named = {name: ",".join((name, *TAKES.get(name, takes))) for name, (_, takes, _) in SPACES.items()}
-    spaces = {**named, **{name: {name: "r8x4"} for name in REMAPS}, "waves": {"wavenumbers": "lon"}}
+    spaces = {**named, **{name: {name: "r8x4"} for name in REMAPS}, **UNNAMED}
     made = {
         name: {"of": "ta", "space": space, "operators": ["mean", "last"], "windows": ["run"]}
         for name, space in spaces.items()
@@ -101,7 +118,7 @@ def results(folder, monkeypatch, *, ranks, nodes, kills=()):
 def test_every_space_by_name_and_modes_survive_analyses_that_die_between_two_nodes(tmp_path, monkeypatch):
     whole = results(tmp_path / "whole", monkeypatch, ranks=1, nodes=1)
     found = results(tmp_path / "killed", monkeypatch, ranks=2, nodes=2, kills=[(1, True), (1, False), (0, True)])
-    assert {f"{name}_run_mean" for name in SPACES} <= set(whole)
+    assert {f"{name}_run_mean" for name in (*SPACES, *UNNAMED)} <= set(whole)
     for name, expected in whole.items():
         assert np.isfinite(expected).any(), name
         np.testing.assert_allclose(found[name], expected, rtol=1e-9, atol=1e-7, err_msg=name)
