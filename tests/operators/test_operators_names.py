@@ -169,8 +169,9 @@ def test_what_others_wrote_stays_as_it_is():
     ],
 )
 def test_a_part_is_said_once(chosen):
-    with pytest.raises(ConfigError, match="take one out"):
+    with pytest.raises(ConfigError, match="take one out") as told:
         expand(chosen, {})
+    assert ("list under 'space'" in str(told.value)) == ("says space" in str(told.value))
 
 
 @pytest.mark.skipif(shutil.which("cdo") is None, reason="needs the program cdo (Debian's package of that name)")

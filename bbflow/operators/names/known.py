@@ -151,7 +151,10 @@ def _joined(shared: Mapping[str, Any], parts: Mapping[str, Any], item: Any) -> d
             joined[key] = {**parts[key], **shared.get(key, {})}
     for key in ("space", "each", "then", "weights"):
         if key in shared and key in parts:
-            raise ConfigError(f"{item!r} says {key}: {parts[key]!r}, but it is {shared[key]!r} already: take one out")
+            both = ", or write both as a list under 'space', in their order" if key == "space" else ""
+            raise ConfigError(
+                f"{item!r} says {key}: {parts[key]!r}, but it is {shared[key]!r} already: take one out{both}"
+            )
     return joined
 
 
