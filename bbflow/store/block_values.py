@@ -47,7 +47,9 @@ def values_at(memory: Memory, offset: int, form: Block | BlockForm) -> np.ndarra
         If its rank has folded it: there are no values.
     """
     if form.folded:
-        raise StreamError(f"{form.name} can't be read: {FOLDED}")
+        raise StreamError(
+            f"{form.name} can't be read: {FOLDED}: let the operators be as they were, or start the program again"
+        )
     points = math.prod(form.count)
     reach = points and (points - 1) * form.stride + 1
     return np.frombuffer(memory, form.dtype, reach, offset)[:: form.stride]

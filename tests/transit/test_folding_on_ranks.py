@@ -4,7 +4,8 @@ import json
 import os
 import subprocess
 import sys
-from contextlib import ExitStack
+import time
+from contextlib import ExitStack, contextmanager
 
 import bbflow_adios2
 import mainjob
@@ -44,7 +45,8 @@ def config(on, **more):
 
 def landed_bytes(folder):
     """Give the bytes of each step that has landed."""
-    events = map(json.loads, (folder / "out" / "events.jsonl").read_text().splitlines())
+    lines = (folder / "out" / "events.jsonl").read_text().splitlines(keepends=True)
+    events = (json.loads(line) for line in lines if line.endswith("\n"))  # one may be half written
     return [event["bytes"] for event in events if event["event"] == "landed"]
 
 
@@ -131,6 +133,8 @@ t = io.define_variable("t", np.empty(0, "f4"), [7, 9], [0, 0], [7, 9])
 now_and_then = io.define_variable("now_and_then", np.empty(0), [3], [0], [3])
 engine = io.open("fields", Mode.Write)
 for step, time in enumerate(times):
+    if step == 150:
+        sys.stdin.read()
     engine.begin_step()
     engine.put(when, np.array([time]), Mode.Sync)
     engine.put(t, np.full((7, 9), 7e7, "f4"), Mode.Sync)  # the next one counts
@@ -144,19 +148,36 @@ engine.close()
 """
 
 
-def written(folder, times, on="rank", **more):
-    """Let one rank write steps at some times while an analysis folds them; gives outcome and results."""
-    folder.mkdir()
+@contextmanager
+def writer_of(folder, times, contact):
+    """Let one rank write steps at some times; it waits before the 150th until its input ends."""
+    folder.mkdir(exist_ok=True)
     np.save(folder / "t.npy", fields()["t"])
     (folder / "writer.py").write_text(WRITER.format(times=list(map(float, times))))
     (folder / "engine.xml").write_text(bbflow_adios2.engine_xml("fields"))
-    content = {"stream": "fields", "output": str(folder / "out"), "workers": {"processes": 0}} | config(on, **more)
+    environment = os.environ | bbflow_adios2.environment(contact)
+    writer = subprocess.Popen([sys.executable, "writer.py"], env=environment, cwd=folder, stdin=subprocess.PIPE)
+    try:
+        yield writer
+        writer.communicate(timeout=300)
+        assert writer.returncode == 0
+    finally:
+        kill(writer)
+
+
+def written(folder, times, on="rank", **more):
+    """Let one rank write steps at some times while an analysis folds them; gives outcome and results."""
+    content = content_of(folder, on, **more)
     with start_nodes(1, "64KiB") as nodes, nodes.analyse(content) as analysis:
-        environment = os.environ | bbflow_adios2.environment(nodes.contact)
-        subprocess.run([sys.executable, "writer.py"], env=environment, cwd=folder, check=True, timeout=300)
+        with writer_of(folder, times, nodes.contact):
+            pass
         outcome = analysis.wait(300)
     with open_results(folder / "out" / "results.zarr") as results:
         return outcome, results.load()
+
+
+def content_of(folder, on, **more):
+    return {"stream": "fields", "output": str(folder / "out"), "workers": {"processes": 0}} | config(on, **more)
 
 
 @pytest.fixture(scope="module")
@@ -174,6 +195,35 @@ def test_the_last_put_of_a_block_counts_and_what_comes_later_lands_if_it_is_want
         assert landed.count(0) > len(HOURS) / 2
         assert (landed[179] > 0) == (name == "with")  # else it is held with the steps around it
     assert float(results.now_and_then_run_mean.mean()) == 1.0
+
+
+def switched(folder, **more):
+    """Let an analysis on the nodes go on in mid-program, whose ranks fold steps by the plan of the one before."""
+    with start_nodes(1, "64KiB") as nodes:
+        with writer_of(folder, HOURS, nodes.contact), nodes.analyse(content_of(folder, "rank")):
+            wait_until_some_are_folded(folder)
+        with nodes.analyse(content_of(folder, "node", **more)) as analysis:
+            return analysis.wait(300)
+
+
+def wait_until_some_are_folded(folder):
+    deadline = time.monotonic() + 300
+    while not (folder / "out" / "events.jsonl").exists() or 0 not in landed_bytes(folder):
+        assert time.monotonic() < deadline, "ranks fold nothing"
+        time.sleep(0.01)
+
+
+def test_an_analysis_on_the_nodes_goes_on_where_ranks_have_folded_what_it_needs(tmp_path, hourly):
+    assert switched(tmp_path).complete
+    with open_results(tmp_path / "out" / "results.zarr") as results:
+        assert_same(results.load(), hourly)
+    assert 0 in landed_bytes(tmp_path)[150:]
+
+
+def test_what_ranks_have_not_kept_is_refused_after_a_change_in_mid_program(tmp_path):
+    operators = {"t": {"operators": [{"percentiles": {"q": [50]}}], "windows": ["run"]}}
+    with pytest.raises(StreamError, match="let the operators be as they were, or start the program again"):
+        switched(tmp_path, operators=operators)
 
 
 def test_steps_of_another_interval_land_as_they_are(tmp_path):
