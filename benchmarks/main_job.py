@@ -7,7 +7,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import adios2
 import bbflow_catalogs
@@ -45,25 +47,30 @@ def _run(command: list[str], folder: Path) -> tuple[float, float]:
     return time.perf_counter() - start, _seconds_of(done.stdout)
 
 
-def _in_transit(program: Path, folder: Path, steps: int) -> tuple[float, float, float]:
-    """Wall time, the simulation's own time, and its time for a step once the analysis has started, in seconds."""
+def _in_transit(program: Path, folder: Path, steps: int, on: str) -> tuple[float, float, float, float]:
+    """Wall time, the simulation's own time, and its time for a step once the analysis has started, in seconds.
+
+    The last is the bytes that have landed. On says who folds.
+    """
     content = {
         "stream": "climate",
         "output": str(folder / "results"),
         "operators": {name: list(STATISTICS) for name in VARIABLES},
         "nodes": {"capacity": "128MiB"},
         "workers": {"threads": 1, "batch_steps": 32},
+        "fold": {"on": on},
     }
     (folder / "analysis.yml").write_text(yaml.safe_dump(content))
     command, _ = _simulate(program, folder, climate.DEFAULT_CONFIG, steps)
     words = [sys.executable, "-m", "bbflow", "run", str(folder / "analysis.yml"), "--overwrite", "--no-report", "--"]
     wall_s, simulation_s = _run([*words, *command], folder)
-    return wall_s, simulation_s, _step_s(folder / "results" / EVENTS_FILE)
+    events = map(json.loads, (folder / "results" / EVENTS_FILE).read_text().splitlines())
+    landed = [event for event in events if event["event"] == "landed"]
+    return wall_s, simulation_s, _step_s(landed), sum(event["bytes"] for event in landed)
 
 
-def _step_s(events: Path) -> float:
+def _step_s(landed: Sequence[Mapping[str, Any]]) -> float:
     """Time for a step once the analysis has started; of a run that is over by then, in its second half."""
-    landed = [event for event in map(json.loads, events.read_text().splitlines()) if event["event"] == "landed"]
     started_s = landed[0]["began_s"] + START_UP_S
     committed_s = [event["committed_s"] for event in landed]
     later_s = [at for at in committed_s if at > started_s]
@@ -102,21 +109,26 @@ def measure(*, quick: bool) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="bbflow-bench-") as name:
         folder = Path(name)
         program = climate.build(folder / "build")
-        times: dict[str, list[tuple[float, ...]]] = {"null": [], "transit": [], "after": []}
+        times: dict[str, list[tuple[float, ...]]] = {"null": [], "node": [], "rank": [], "after": []}
         for _ in range(repeat):
             null, _ = _simulate(program, folder, XML / "climate-null.xml", steps)
             times["null"].append(_run(null, folder))
-            times["transit"].append(_in_transit(program, folder, steps))
+            for on in ("node", "rank"):
+                times[on].append(_in_transit(program, folder, steps, on))
             times["after"].append(_afterwards(program, folder, steps))
     medians = {key: [statistics.median(column) for column in zip(*runs, strict=True)] for key, runs in times.items()}
     null_s = medians["null"][1]
-    (transit_s, transit_own_s, transit_step_s), (after_s, after_own_s) = medians["transit"], medians["after"]
+    (transit_s, transit_own_s, transit_step_s, bytes_), (after_s, after_own_s) = medians["node"], medians["after"]
     started_s = transit_step_s * steps
+    _, rank_own_s, _, rank_bytes = medians["rank"]
     return [
         Row("bbflow: simulation and analysis", transit_s, "s", transit_s / after_s),
         Row("BP5, then xarray", after_s, "s", 1.0),
         Row("the simulation's own time through bbflow", transit_own_s, "s", transit_own_s / null_s),
         Row("the same at its pace after the first second", started_s, "s", started_s / null_s),
+        Row("the simulation's own time, folding by itself (fold: on: rank)", rank_own_s, "s", rank_own_s / null_s),
+        Row("what lands, folded on the node", bytes_ / 1e6, "MB", 1.0),
+        Row("what lands, folded by the simulation", rank_bytes / 1e6, "MB", rank_bytes / bytes_),
         Row("the simulation's own time through BP5", after_own_s, "s", after_own_s / null_s),
         Row("the simulation's own time, writing nothing (Null)", null_s, "s", 1.0),
     ]

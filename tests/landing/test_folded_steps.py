@@ -278,6 +278,8 @@ def test_a_rank_that_comes_back_is_told_again(bench):
     assert bench.open(resume=True)["plan"]["first"] == 3
     bench.reopen()
     assert "plan" not in bench.open(resume=True)
+    tell(bench, PLAN, bench.attach("fold")["epoch"])  # the one before has ended with the agent
+    assert bench.begin(0, 0)["plan"]["first"] == 3
 
 
 @pytest.mark.parametrize("folded", [-1, FIELDS])
