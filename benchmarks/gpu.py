@@ -1,4 +1,4 @@
-"""Landing from a GPU's memory, beside copies into pinned memory in the same process: a minute, with a GPU of NVIDIA's.
+"""Landing from a GPU's memory, beside copies into pinned memory, and folding there: minutes, with a GPU of NVIDIA's.
 
 It needs nothing but a checkout in which bbflow is built: ``python -m benchmarks.gpu`` (``make gpu-suite`` has it, too).
 """
@@ -10,13 +10,17 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import adios2
 import bbflow_adios2
+import xarray as xr
 
 import bbflow
 from bbflow.net.contact import read_contact
+from bbflow.transit.output.decoding import open_results
 from benchmarks.consumer import free_steps
 from benchmarks.rows import Row, markdown
 
@@ -26,7 +30,7 @@ CASES = {"64 blocks of 64 KiB": (64, MIB // 16), "1 MiB": (1, MIB), "16 MiB": (1
 STEPS = 12
 """For each case; the first four count for nothing."""
 PROGRAM = Path(__file__).parents[1] / "adios2-engine" / "tests" / "c_program.py"
-CODE = """
+BEGIN = """
 import json, time
 cuda = ctypes.CDLL("libcuda.so.1")
 
@@ -44,6 +48,8 @@ device("cuInit", 0)
 device("cuDeviceGet", ctypes.byref(gpu), 0)
 device("cuDevicePrimaryCtxRetain", ctypes.byref(context), gpu)
 device("cuCtxPushCurrent_v2", context)
+"""
+CODE = """
 most = max(blocks * size for blocks, size in CASES.values())
 device("cuMemAlloc_v2", ctypes.byref(there), ctypes.c_size_t(most))
 device("cuMemAllocHost_v2", ctypes.byref(pinned), ctypes.c_size_t(most))
@@ -80,6 +86,50 @@ print(json.dumps(told))
 """
 
 
+FIELD_BYTES, FOLD_STEPS = 32 * MIB, 400
+"""Of the field that is folded; the first half of the steps counts for nothing: it lands until its plan is there."""
+FOLD = """
+FIELDS, WORK = 3, 20
+device("cuMemAlloc_v2", ctypes.byref(there), ctypes.c_size_t((FIELDS + 1) * FIELD_BYTES))
+values = np.random.default_rng(0).random(FIELDS * FIELD_BYTES // 8)
+device("cuMemcpyHtoD_v2", there, values.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(values.nbytes))
+places = [there.value + number * FIELD_BYTES for number in range(FIELDS + 1)]
+
+def work():  # a model's
+    for number in range(WORK):
+        device("cuMemcpyDtoD_v2", ctypes.c_uint64(places[-1]), ctypes.c_uint64(places[0]), ctypes.c_size_t(FIELD_BYTES))
+    device("cuCtxSynchronize")
+
+io = adios.io("field")
+field = adios.variable(io, "f", [FIELD_BYTES // 8], [0], [FIELD_BYTES // 8])
+engine = adios.open(io, WRITE)
+begun = None
+for step in range(FOLD_STEPS):
+    if step == FOLD_STEPS // 2:
+        begun = time.perf_counter()
+    work()
+    adios.begin(engine)
+    adios.call("put", engine, field, ctypes.c_void_p(places[step % FIELDS]), DEFERRED)
+    adios.call("end_step", engine)
+device("cuCtxSynchronize")
+each = (time.perf_counter() - begun) / (FOLD_STEPS - FOLD_STEPS // 2)
+adios.call("close", engine)
+print(json.dumps([each, seconds(work) / WORK]))
+"""
+
+
+def run(config: str, code: str, environment: Mapping[str, str], **constants: object) -> Any:
+    """Run a program with a configuration of ADIOS2's, and return what it tells."""
+    library = Path(adios2.__file__).with_name("libadios2_c.so")
+    told = "".join(f"{name} = {value!r}\n" for name, value in constants.items())
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "adios2.xml")
+        file.write_text(config)
+        words = [sys.executable, str(PROGRAM), "C", str(file), str(library), told + BEGIN + code]
+        done = subprocess.run(words, env=os.environ | environment, check=True, stdout=subprocess.PIPE, timeout=300)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
 def missing() -> str | None:
     """Return why there is no GPU of NVIDIA's here, or None."""
     try:
@@ -94,20 +144,15 @@ def missing() -> str | None:
 
 def measure() -> list[Row]:
     """Measure; ratios are to the pinned copies."""
-    library = Path(adios2.__file__).with_name("libadios2_c.so")
     most = max(blocks * size for blocks, size in CASES.values())
-    with bbflow.start_nodes(capacity=8 * most) as buffer, tempfile.TemporaryDirectory() as folder:
+    with bbflow.start_nodes(capacity=8 * most) as buffer:
         (node,) = read_contact(buffer.contact)
-        config = Path(folder, "adios2.xml")
-        config.write_text(bbflow_adios2.engine_xml("field"))
         consumer = (node, "field", STEPS * len(CASES))
         threading.Thread(target=free_steps, args=consumer, daemon=True).start()
-        code = CODE.replace("import json", f"CASES, STEPS = {CASES!r}, {STEPS}\nimport json", 1)
-        words = [sys.executable, str(PROGRAM), "C", str(config), str(library), code]
-        environment = os.environ | bbflow_adios2.environment(buffer.contact)
-        done = subprocess.run(words, env=environment, check=True, stdout=subprocess.PIPE, timeout=300)
+        environment = bbflow_adios2.environment(buffer.contact)
+        told = run(bbflow_adios2.engine_xml("field"), CODE, environment, CASES=CASES, STEPS=STEPS)
     rows = []
-    for name, (copy_s, land_s, queued_s) in json.loads(done.stdout.splitlines()[-1]).items():
+    for name, (copy_s, land_s, queued_s) in told.items():
         blocks, size = CASES[name]
         gigabytes = blocks * size / 1e9
         rows += [
@@ -118,8 +163,48 @@ def measure() -> list[Row]:
     return rows
 
 
+def fold(on: str) -> tuple[list[float], xr.Dataset]:
+    """Let a program write while an analysis folds; return seconds of a step and of a copy on the GPU, and results."""
+    with tempfile.TemporaryDirectory() as folder, bbflow.start_nodes(capacity=32 * FIELD_BYTES) as buffer:
+        content = {
+            "stream": "field", "output": f"{folder}/out", "time": "steps", "windows": [{"steps": 64}, "run"],
+            "operators": {"f": ["mean", "std", "min", "max"]}, "fold": {"on": on},
+        }  # fmt: skip
+        with buffer.analyse(content) as analysis:
+            environment = bbflow_adios2.environment(buffer.contact)
+            constants = {"FIELD_BYTES": FIELD_BYTES, "FOLD_STEPS": FOLD_STEPS}
+            seconds = run(bbflow_adios2.engine_xml("field"), FOLD, environment, **constants)
+            analysis.wait(300)
+        with open_results(Path(folder, "out", "results.zarr")) as results:
+            return seconds, results.load()
+
+
+def measure_folds() -> list[Row]:
+    """Measure a program's pace; ratios are to the engine Null.
+
+    Raises
+    ------
+    AssertionError
+        If the results differ from those of a fold by the CPU.
+    """
+    null = '<adios-config><io name="field"><engine type="Null"/></io></adios-config>'
+    null_s, copy_s = run(null, FOLD, {}, FIELD_BYTES=FIELD_BYTES, FOLD_STEPS=FOLD_STEPS)
+    (rank_s, _), expected = fold("rank")
+    (device_s, _), found = fold("device")
+    xr.testing.assert_allclose(found, expected, rtol=1e-9)
+    size, gigabytes = f"{FIELD_BYTES / MIB:g} MiB", FIELD_BYTES / 1e9
+    return [
+        Row(f"{size}: a step with fold: {{on: device}}", 1e3 * device_s, "ms", device_s / null_s),
+        Row(f"{size}: a step with fold: {{on: rank}}", 1e3 * rank_s, "ms", rank_s / null_s),
+        Row(f"{size}: a step with the engine Null (the ratio's 1)", 1e3 * null_s, "ms", 1.0),
+        Row(f"{size}: what device adds to Null, and to a copy within the GPU", 1e3 * (device_s - null_s), "ms",
+            (device_s - null_s) / copy_s),
+        Row(f"{size}: a copy within the GPU", gigabytes / copy_s, "GB/s"),
+    ]  # fmt: skip
+
+
 if __name__ == "__main__":
     if reason := missing():
         print(f"skipped: {reason}")
     else:
-        print(markdown({(__doc__ or "").splitlines()[0]: measure()}))
+        print(markdown({(__doc__ or "").splitlines()[0]: measure(), "Folding in a GPU's memory": measure_folds()}))

@@ -49,6 +49,8 @@ DeviceQueue::~DeviceQueue()
     for (Line &line : m_Lines)
     {
         const GpuRuntime::Visit visit(*line.Runtime, line.Home);
+        line.Runtime->WaitForStream(line.Stream); // it may fold
+        line.Memory.reset();
         line.Kernels.reset();
         line.Runtime->CloseStream(line.Stream);
         line.Runtime->CloseEvent(line.Before);
@@ -56,9 +58,8 @@ DeviceQueue::~DeviceQueue()
 }
 
 /** The stream of a GPU. */
-DeviceQueue::Line &DeviceQueue::LineOf(const std::vector<DeviceRows> &block)
+DeviceQueue::Line &DeviceQueue::LineOf(const void *memory)
 {
-    const void *memory = block.front().First;
     const std::shared_ptr<const GpuRuntime> runtime = GpuRuntime::Of(memory);
     if (!runtime)
     {
@@ -120,13 +121,25 @@ int DeviceQueue::CopyRows(const Copying &copying, const std::vector<DeviceRows> 
     {
         if (status == Fine)
         {
-            status = rows.Count == 1 ? runtime.Copy(target, rows.First, rows.RowBytes, stream)
+            const bool isThere = copying.Registered == nullptr;
+            const auto copy = isThere ? runtime.CopyThere : runtime.Copy;
+            status = rows.Count == 1 ? copy(target, rows.First, rows.RowBytes, stream)
                                      : runtime.CopyRows(target, rows.First, rows.Pitch,
-                                                        rows.RowBytes, rows.Count, stream);
+                                                        rows.RowBytes, rows.Count, isThere, stream);
         }
         target += rows.RowBytes * rows.Count;
     }
     return status;
+}
+
+/** Gives a GPU's kernels; nullptr where there are none. */
+const GpuKernels *DeviceQueue::KernelsOf(Line &line)
+{
+    if (!std::exchange(line.HasLooked, true))
+    {
+        line.Kernels = GpuKernels::Load(line.Runtime);
+    }
+    return line.Kernels.get();
 }
 
 /** Lets kernels find a block's range, and copy it in the same pass; false if they don't.
@@ -140,11 +153,7 @@ bool DeviceQueue::Launch(Copying &copying, const std::vector<DeviceRows> &block,
     {
         return false;
     }
-    if (!std::exchange(line.HasLooked, true))
-    {
-        line.Kernels = GpuKernels::Load(line.Runtime);
-    }
-    if (!line.Kernels)
+    if (KernelsOf(line) == nullptr)
     {
         return false;
     }
@@ -196,7 +205,7 @@ char *DeviceQueue::Note(const Line &line, const size_t bytes, void **there)
 void DeviceQueue::Copy(const std::vector<DeviceRows> &block, Pool &pool, const Arena::Place &extent,
                        const size_t offset, Scan &look)
 {
-    Line &line = LineOf(block);
+    Line &line = LineOf(block.front().First);
     Copy(line, block, pool.At(offset),
          pool.Register(line.Runtime, line.Home, extent.first, extent.second), look);
 }
@@ -227,7 +236,7 @@ void DeviceQueue::Copy(Line &line, const std::vector<DeviceRows> &block, char *t
 const char *DeviceQueue::Read(const std::vector<DeviceRows> &block)
 {
     NoScan unseen;
-    Line &line = LineOf(block);
+    Line &line = LineOf(block.front().First);
     const size_t bytes = BytesOf(block);
     if (!m_Registered || m_Registered->Bytes() < bytes)
     {

@@ -2,6 +2,7 @@
 
 #include "Arena.h"
 #include "GpuKernels.h"
+#include "GpuMemory.h"
 #include "Pool.h"
 #include "RegisteredMemory.h"
 #include "Scan.h"
@@ -50,6 +51,21 @@ public:
      *  does. */
     const char *Read(const std::vector<DeviceRows> &block);
 
+    /** Begins to copy a block into memory of the same GPU's.
+     *  @param most bytes of it that may be ours
+     *  @return where the copy is; null if it can't be folded there, which is said once: then none
+     *  is from then on
+     *  @throws what Copy does */
+    std::shared_ptr<char> Keep(const std::vector<DeviceRows> &block, size_t most);
+
+    /** Gives memory of the same GPU's for a state, as Keep does. */
+    std::shared_ptr<char> Room(const char *block, size_t bytes, size_t most);
+
+    /** Adds blocks to a state, all of them given by Keep and Room, after what has begun.
+     *  @param kind of the values: i1 i2 i4 i8 u1 u2 u4 u8 f4 f8
+     *  @throws std::runtime_error if the runtime can't, then and from Finish from then on */
+    void Fold(size_t kind, const FoldTask &task);
+
     /** Returns when all is there.
      *  @throws std::runtime_error if something didn't come, then and from then on */
     void Finish();
@@ -65,6 +81,8 @@ private:
         bool HasLooked = false;
         /** Loaded for the first block that needs them; null where there are none. */
         std::unique_ptr<const GpuKernels> Kernels{};
+        /** Memory there in which blocks are folded. */
+        std::unique_ptr<GpuMemory> Memory{};
     };
     /** Memory of the host's in which kernels say what they have found. */
     struct Notes
@@ -85,6 +103,7 @@ private:
         void *Event;
         char *Begin;
         size_t Bytes;
+        /** What has its target; null if that is the GPU's own memory. */
         std::shared_ptr<const RegisteredMemory> Registered;
         Scan *Look;
         /** What kernels find; without any, the host looks at the bytes. */
@@ -95,11 +114,16 @@ private:
     std::list<Notes> m_Notes;
     std::vector<Copying> m_Copying;
     std::string m_Failure;
+    NoScan m_Unseen;
+    /** Whether a block was refused to be folded on the GPU. */
+    bool m_FoldsElsewhere = false;
     /** Where blocks wait that don't go into a pool of this host. */
     std::unique_ptr<char[]> m_Memory;
     std::shared_ptr<const RegisteredMemory> m_Registered;
 
-    Line &LineOf(const std::vector<DeviceRows> &block);
+    Line &LineOf(const void *memory);
+    const GpuKernels *KernelsOf(Line &line);
+    std::shared_ptr<char> Room(Line &line, size_t bytes, size_t most);
     void Copy(Line &line, const std::vector<DeviceRows> &block, char *target,
               std::shared_ptr<const RegisteredMemory> registered, Scan &look);
     int Begin(Copying &copying, const std::vector<DeviceRows> &block);

@@ -100,6 +100,7 @@ std::optional<FoldPlan> FoldPlan::Read(const Value &plan)
     read.m_Begins = NumberAt(plan, "begins");
     read.m_Interval = NumberAt(plan, "interval");
     read.m_Tolerance = NumberAt(plan, "tolerance");
+    read.m_DeviceBytes = plan.UnsignedAt("device_bytes");
     read.m_Ends = ReadTable(plan.BytesAt("ends"));
     for (const Value &name : plan.ArrayAt("wanted"))
     {

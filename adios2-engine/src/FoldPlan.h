@@ -42,6 +42,9 @@ public:
      *  @throws std::runtime_error if it is damaged */
     static std::optional<FoldPlan> Read(const Value &plan);
 
+    /** How much memory of a GPU states and blocks may take there; 0: all are folded by the CPU. */
+    size_t DeviceBytes() const { return m_DeviceBytes; }
+
     /** Whether blocks of a step may be folded. */
     bool Covers(size_t step) const;
 
@@ -62,7 +65,7 @@ public:
 
 private:
     std::string m_TimeName;
-    size_t m_First = 0;
+    size_t m_First = 0, m_DeviceBytes = 0;
     double m_Begins = 0.0, m_Interval = 0.0, m_Tolerance = 0.0;
     /** Last steps of what lands together, ascending. */
     std::vector<uint64_t> m_Ends;

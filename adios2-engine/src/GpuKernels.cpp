@@ -18,6 +18,10 @@ constexpr int Fine = 0;
  * written. */
 constexpr size_t ThreadBytes = 128, MostBlocks = 64;
 
+/** A GPU has some thousands of threads for each of its processors; the rest of the points is
+ * theirs, too. */
+constexpr unsigned long long MostFolding = 4096;
+
 } // end empty namespace
 
 std::unique_ptr<const GpuKernels> GpuKernels::Load(std::shared_ptr<const GpuRuntime> runtime)
@@ -44,13 +48,14 @@ std::unique_ptr<const GpuKernels> GpuKernels::Load(std::shared_ptr<const GpuRunt
 
 GpuKernels::GpuKernels(std::shared_ptr<const GpuRuntime> runtime) : m_Runtime(std::move(runtime))
 {
-    static const char *const names[] = {
-        "bbflow_pack_i1", "bbflow_pack_i2", "bbflow_pack_i4", "bbflow_pack_i8", "bbflow_pack_u1",
-        "bbflow_pack_u2", "bbflow_pack_u4", "bbflow_pack_u8", "bbflow_pack_f4", "bbflow_pack_f8"};
+    static const char *const kinds[] = {"i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"};
     m_Status = m_Runtime->LoadKernels(&m_Module);
     for (size_t kind = 0; kind < Scan::Kinds && m_Status == Fine; ++kind)
     {
-        m_Status = m_Runtime->FindKernel(&m_Pack[kind], m_Module, names[kind]);
+        const auto find = [&](void **kernel, const std::string &name)
+        { return m_Runtime->FindKernel(kernel, m_Module, (name + kinds[kind]).c_str()); };
+        m_Status = find(&m_Pack[kind], "bbflow_pack_");
+        m_Status = m_Status == Fine ? find(&m_Fold[kind], "bbflow_fold_") : m_Status;
     }
 }
 
@@ -66,6 +71,15 @@ unsigned GpuKernels::BlocksFor(const size_t bytes)
 {
     const size_t blocks = bytes / (ThreadBytes * PackTask::BlockThreads);
     return static_cast<unsigned>(std::clamp(blocks, size_t{1}, MostBlocks));
+}
+
+int GpuKernels::Fold(const size_t kind, FoldTask task, void *stream) const
+{
+    const auto blocks = (task.Points + FoldTask::BlockThreads - 1) / FoldTask::BlockThreads;
+    task.Blocks = static_cast<unsigned>(std::min(blocks, MostFolding));
+    void *arguments[] = {&task};
+    return m_Runtime->Launch(m_Fold[kind], task.Blocks, 1, 1, FoldTask::BlockThreads, 1, 1, 0,
+                             stream, arguments, nullptr);
 }
 
 int GpuKernels::Pack(const size_t kind, PackTask task, void *stream) const

@@ -2,6 +2,7 @@
 
 #include "GpuRuntime.h"
 #include "Scan.h"
+#include "kernels/FoldTask.h"
 #include "kernels/PackTask.h"
 
 #include <array>
@@ -27,6 +28,11 @@ public:
      * @param kind of the values, as a Scan says it */
     int Pack(size_t kind, PackTask task, void *stream) const;
 
+    /** Adds a field's steps to its state, when a stream comes to that. Gives 0 if it is queued.
+     * @param kind as above
+     * @param task without its number of blocks */
+    int Fold(size_t kind, FoldTask task, void *stream) const;
+
     /** Blocks of threads that so many bytes are worth. */
     static unsigned BlocksFor(size_t bytes);
 
@@ -35,7 +41,7 @@ private:
 
     const std::shared_ptr<const GpuRuntime> m_Runtime;
     void *m_Module = nullptr;
-    std::array<void *, Scan::Kinds> m_Pack{};
+    std::array<void *, Scan::Kinds> m_Pack{}, m_Fold{};
     int m_Status = 0;
 };
 

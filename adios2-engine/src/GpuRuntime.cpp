@@ -31,7 +31,7 @@ void GpuRuntime::Find(void *library, const char *name, Function &function)
     m_IsWhole = FindFunction(library, name, function) && m_IsWhole;
 }
 
-GpuRuntime::GpuRuntime(void *library, const char *const (&names)[16])
+GpuRuntime::GpuRuntime(void *library, const char *const (&names)[19])
 {
     const char *const *name = names;
     Find(library, *name++, Copy);
@@ -46,6 +46,9 @@ GpuRuntime::GpuRuntime(void *library, const char *const (&names)[16])
     Find(library, *name++, Register);
     Find(library, *name++, Unregister);
     Find(library, *name++, OnDevice);
+    Find(library, *name++, Allocate);
+    Find(library, *name++, Free);
+    Find(library, *name++, CopyThere);
     Find(library, *name++, LoadModule);
     Find(library, *name++, UnloadModule);
     Find(library, *name++, FindKernel);
@@ -63,8 +66,9 @@ public:
                  {"cuMemcpyDtoHAsync_v2", "cuStreamCreate", "cuStreamDestroy_v2",
                   "cuStreamSynchronize", "cuStreamWaitEvent", "cuEventCreate", "cuEventDestroy_v2",
                   "cuEventRecord", "cuEventSynchronize", "cuMemHostRegister_v2",
-                  "cuMemHostUnregister", "cuMemHostGetDevicePointer_v2", "cuModuleLoadData",
-                  "cuModuleUnload", "cuModuleGetFunction", "cuLaunchKernel"})
+                  "cuMemHostUnregister", "cuMemHostGetDevicePointer_v2", "cuMemAlloc_v2",
+                  "cuMemFree_v2", "cuMemcpyDtoDAsync_v2", "cuModuleLoadData", "cuModuleUnload",
+                  "cuModuleGetFunction", "cuLaunchKernel"})
     {
         Find(library, "cuPointerGetAttribute", m_GetAttribute);
         Find(library, "cuMemcpy2DAsync_v2", m_Copy2D);
@@ -98,14 +102,15 @@ public:
     }
 
     int CopyRows(void *target, const void *source, const size_t pitch, const size_t rowBytes,
-                 const size_t rows, void *stream) const override
+                 const size_t rows, const bool isThere, void *stream) const override
     {
         Rows copy{};
         copy.Source.Type = 2; // CU_MEMORYTYPE_DEVICE
         copy.Source.Device = reinterpret_cast<Address>(source);
         copy.Source.Pitch = pitch;
-        copy.Target.Type = 1; // CU_MEMORYTYPE_HOST
-        copy.Target.Host = target;
+        copy.Target.Type = isThere ? 2 : 1; // CU_MEMORYTYPE_HOST
+        copy.Target.Host = isThere ? nullptr : target;
+        copy.Target.Device = isThere ? reinterpret_cast<Address>(target) : 0;
         copy.Target.Pitch = rowBytes;
         copy.RowBytes = rowBytes;
         copy.Count = rows;
@@ -155,12 +160,12 @@ class Hip final : public GpuRuntime
 {
 public:
     explicit Hip(void *library)
-    : GpuRuntime(library,
-                 {"hipMemcpyDtoHAsync", "hipStreamCreateWithFlags", "hipStreamDestroy",
-                  "hipStreamSynchronize", "hipStreamWaitEvent", "hipEventCreateWithFlags",
-                  "hipEventDestroy", "hipEventRecord", "hipEventSynchronize", "hipHostRegister",
-                  "hipHostUnregister", "hipHostGetDevicePointer", "hipModuleLoadData",
-                  "hipModuleUnload", "hipModuleGetFunction", "hipModuleLaunchKernel"}),
+    : GpuRuntime(library, {"hipMemcpyDtoHAsync", "hipStreamCreateWithFlags", "hipStreamDestroy",
+                           "hipStreamSynchronize", "hipStreamWaitEvent", "hipEventCreateWithFlags",
+                           "hipEventDestroy", "hipEventRecord", "hipEventSynchronize",
+                           "hipHostRegister", "hipHostUnregister", "hipHostGetDevicePointer",
+                           "hipMalloc", "hipFree", "hipMemcpyDtoDAsync", "hipModuleLoadData",
+                           "hipModuleUnload", "hipModuleGetFunction", "hipModuleLaunchKernel"}),
       m_Compiler(library)
     {
         Find(library, "hipPointerGetAttributes", m_GetAttributes);
@@ -188,10 +193,10 @@ public:
     }
 
     int CopyRows(void *target, const void *source, const size_t pitch, const size_t rowBytes,
-                 const size_t rows, void *stream) const override
+                 const size_t rows, const bool isThere, void *stream) const override
     {
-        constexpr int deviceToHost = 2; // hipMemcpyDeviceToHost
-        return m_Copy2D(target, rowBytes, source, pitch, rowBytes, rows, deviceToHost, stream);
+        const int way = isThere ? 3 : 2; // hipMemcpyDeviceToDevice, hipMemcpyDeviceToHost
+        return m_Copy2D(target, rowBytes, source, pitch, rowBytes, rows, way, stream);
     }
 
     void Enter(void *home, Visit::State &before) const override

@@ -25,9 +25,10 @@ public:
     virtual void *HomeOf(const void *memory) const = 0;
 
     /** Copies rows, which lie `pitch` bytes from each other, into one piece, when a stream comes to
-     * that. */
+     * that.
+     * @param isThere whether the target is a GPU's memory, too */
     virtual int CopyRows(void *target, const void *source, size_t pitch, size_t rowBytes,
-                         size_t rows, void *stream) const = 0;
+                         size_t rows, bool isThere, void *stream) const = 0;
 
     int (*Copy)(void *target, const void *source, size_t bytes, void *stream);
     int (*OpenStream)(void **stream, unsigned flags);
@@ -43,6 +44,10 @@ public:
     int (*Unregister)(void *memory);
     /** Where a GPU sees registered memory. */
     int (*OnDevice)(void **there, void *memory, unsigned flags);
+    int (*Allocate)(void **there, size_t bytes);
+    int (*Free)(void *there);
+    /** Copies within a GPU's memory. */
+    int (*CopyThere)(void *target, const void *source, size_t bytes, void *stream);
 
     int (*UnloadModule)(void *module);
     int (*FindKernel)(void **kernel, void *module, const char *name);
@@ -86,7 +91,7 @@ public:
 
 protected:
     /** @param names of the functions above, in their order */
-    GpuRuntime(void *library, const char *const (&names)[16]);
+    GpuRuntime(void *library, const char *const (&names)[19]);
 
     /** Whether it has all that is needed. */
     virtual bool IsWhole() const { return m_IsWhole; }

@@ -28,12 +28,36 @@ bool IsSame(const Block &a, const Block &b)
 
 void HeldSteps::Keep(Block &block)
 {
-    if (block.Bytes > 0 && !block.Own)
+    if (block.Bytes > 0 && !block.Own && block.OnDevice.empty())
     {
         block.Own = Memory(block.Bytes);
         std::memcpy(block.Own.get(), block.Source, block.Bytes);
         block.Source = block.Own.get();
     }
+}
+
+void HeldSteps::KeepFromDevice(const FoldPlan &plan, Block &block)
+{
+    if (plan.DeviceBytes() > 0 && plan.Find(block.Form) != nullptr)
+    {
+        block.OwnOnDevice = m_Device.Keep(block.OnDevice, plan.DeviceBytes());
+    }
+    if (!block.OwnOnDevice)
+    {
+        ReadFromDevice(block);
+        return;
+    }
+    block.Source = block.OwnOnDevice.get();
+    block.OnDevice = {{block.Source, block.Bytes, 1, block.Bytes}};
+}
+
+/** From here on a block is one of the host's. */
+void HeldSteps::ReadFromDevice(Block &block)
+{
+    block.Source = m_Device.Read(block.OnDevice);
+    block.OnDevice.clear();
+    block.OwnOnDevice.reset();
+    Keep(block); // the next one is read into the same memory
 }
 
 bool HeldSteps::AreKnown(const FoldPlan &plan, const std::vector<Block> &blocks)
@@ -65,10 +89,13 @@ void HeldSteps::LeaveOut(const FoldPlan &plan, std::vector<Block> &blocks)
 bool HeldSteps::IsAlike(const std::vector<Block> &blocks) const
 {
     return m_Like.size() == blocks.size() &&
-           std::equal(
-               m_Like.begin(), m_Like.end(), blocks.begin(),
-               [](const Block &like, const Block &block)
-               { return (like.Folded != 0) == (block.Bytes > 0) && like.Form == block.Form; });
+           std::equal(m_Like.begin(), m_Like.end(), blocks.begin(),
+                      [](const Block &like, const Block &block)
+                      {
+                          return (like.Folded != 0) == (block.Bytes > 0) &&
+                                 like.OnDevice.empty() == block.OnDevice.empty() &&
+                                 like.Form == block.Form;
+                      });
 }
 
 void HeldSteps::Add(const FoldPlan &plan, const size_t step, std::vector<Block> blocks,
@@ -90,6 +117,15 @@ void HeldSteps::Add(const FoldPlan &plan, const size_t step, std::vector<Block> 
             continue;
         }
         State &state = m_States[array++];
+        if (state.OnDevice)
+        {
+            state.BlocksOnDevice.push_back(std::move(block.OwnOnDevice));
+            if (state.BlocksOnDevice.size() == FoldedSteps)
+            {
+                FoldOnDevice(state);
+            }
+            continue;
+        }
         if (!block.Own && state.Blocks.size() + 1 == FoldedSteps)
         {
             Fold(state, block.Source);
@@ -105,12 +141,12 @@ void HeldSteps::Add(const FoldPlan &plan, const size_t step, std::vector<Block> 
 }
 
 /** Makes room for the states of a step's blocks, unless it is there. */
-void HeldSteps::Begin(const FoldPlan &plan, const std::vector<Block> &blocks)
+void HeldSteps::Begin(const FoldPlan &plan, std::vector<Block> &blocks)
 {
     std::vector<State> states;
     m_Like.clear();
     size_t known = 0;
-    for (const Block &block : blocks)
+    for (Block &block : blocks)
     {
         m_Like.emplace_back();
         m_Like.back().Form = block.Form;
@@ -123,7 +159,22 @@ void HeldSteps::Begin(const FoldPlan &plan, const std::vector<Block> &blocks)
         state.Variable = *plan.Find(block.Form);
         state.Points = block.Bytes / state.Variable.ItemBytes;
         state.Places = PlacesOf(state.Variable, state.Points);
-        if (known < m_States.size() && m_States[known].Places.Bytes == state.Places.Bytes)
+        if (!block.OnDevice.empty())
+        {
+            state.OnDevice = m_Device.Room(block.Source, state.Places.Bytes, plan.DeviceBytes());
+            if (!state.OnDevice)
+            {
+                ReadFromDevice(block);
+            }
+            m_Like.back().OnDevice = block.OnDevice;
+        }
+        if (state.OnDevice)
+        {
+            states.push_back(std::move(state));
+            continue;
+        }
+        if (known < m_States.size() && m_States[known].Memory &&
+            m_States[known].Places.Bytes == state.Places.Bytes)
         {
             state.Memory = std::move(m_States[known].Memory);
         }
@@ -203,6 +254,37 @@ void HeldSteps::Fold(State &state, const char *last)
     state.Blocks.clear();
 }
 
+/** Lets a GPU take into a state what waits there. */
+void HeldSteps::FoldOnDevice(State &state)
+{
+    FoldTask task{};
+    const auto place = [&](const BbflowAccumulator field) -> void *
+    {
+        const std::optional<size_t> begin = state.Places.Begins[field];
+        return begin ? state.OnDevice.get() + *begin : nullptr;
+    };
+    task.Count = static_cast<int *>(place(BbflowCount));
+    task.Shift = place(BbflowShift);
+    task.First = static_cast<double *>(place(BbflowFirst));
+    task.Second = static_cast<double *>(place(BbflowSecond));
+    task.Min = place(BbflowMin);
+    task.Max = place(BbflowMax);
+    task.Points = state.Points;
+    task.HasFill = state.Variable.Fill.empty() ? 0 : 1;
+    std::copy(state.Variable.Fill.begin(), state.Variable.Fill.end(), task.Fill);
+    task.Begins = state.IsBegun ? 0 : 1;
+    for (const std::shared_ptr<char> &block : state.BlocksOnDevice)
+    {
+        task.Which[task.Steps++] = block.get();
+    }
+    if (task.Steps > 0)
+    {
+        m_Device.Fold(static_cast<size_t>(state.Variable.Code), task);
+        state.IsBegun = true;
+    }
+    state.BlocksOnDevice.clear(); // what uses them next comes after that on the same stream
+}
+
 std::vector<Block> HeldSteps::Land()
 {
     std::vector<Block> blocks;
@@ -218,10 +300,19 @@ std::vector<Block> HeldSteps::Land()
             continue;
         }
         State &state = m_States[array++];
-        Fold(state, nullptr);
+        if (state.OnDevice)
+        {
+            FoldOnDevice(state);
+            block.OwnOnDevice = state.OnDevice;
+            block.OnDevice = {{state.OnDevice.get(), state.Places.Bytes, 1, state.Places.Bytes}};
+        }
+        else
+        {
+            Fold(state, nullptr);
+        }
         block.Folded = static_cast<int64_t>(state.Variable.Fields);
         block.Bytes = state.Places.Bytes;
-        block.Source = state.Memory.get();
+        block.Source = state.OnDevice ? state.OnDevice.get() : state.Memory.get();
         block.Look = std::make_unique<NoScan>();
     }
     return blocks;
@@ -246,6 +337,7 @@ void HeldSteps::Clear()
     for (State &state : m_States)
     {
         state.IsBegun = false;
+        state.OnDevice.reset(); // the next ones have it, or other blocks
     }
 }
 

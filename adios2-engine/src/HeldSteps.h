@@ -18,6 +18,9 @@ namespace bbflow
 class HeldSteps
 {
 public:
+    /** @param device lets GPUs work; it lives longer */
+    explicit HeldSteps(DeviceQueue &device) : m_Device(device) {}
+
     bool IsEmpty() const { return m_Steps.empty(); }
     size_t First() const { return m_First; }
     size_t Last() const { return m_First + m_Steps.size() - 1; }
@@ -27,6 +30,11 @@ public:
 
     /** Copies a block that the caller may overwrite; it has its copy then. */
     void Keep(Block &block);
+
+    /** Copies a block of a GPU's memory to where it is folded: there, which is under way then, or
+     *  here.
+     *  @throws std::runtime_error if it can't be copied */
+    void KeepFromDevice(const FoldPlan &plan, Block &block);
 
     /** Whether a plan knows what becomes of all arrays of a step. */
     static bool AreKnown(const FoldPlan &plan, const std::vector<Block> &blocks);
@@ -68,9 +76,12 @@ private:
         size_t Points;
         StatePlaces Places;
         std::unique_ptr<char[], Free> Memory;
+        /** The memory, if it is on a GPU. */
+        std::shared_ptr<char> OnDevice;
         bool IsBegun = false;
         /** What is not in it yet. */
         std::vector<std::unique_ptr<char[]>> Blocks;
+        std::vector<std::shared_ptr<char>> BlocksOnDevice;
 
         size_t BlockBytes() const { return Points * Variable.ItemBytes; }
     };
@@ -78,6 +89,7 @@ private:
     {
         Value::Array Values, Attributes;
     };
+    DeviceQueue &m_Device;
     /** The blocks that each step has; arrays without their bytes. */
     std::vector<Block> m_Like;
     /** Of the arrays, in their order. */
@@ -88,9 +100,11 @@ private:
     /** Memory for blocks that is used again, by its bytes. */
     std::multimap<size_t, std::unique_ptr<char[]>> m_Spare;
 
-    void Begin(const FoldPlan &plan, const std::vector<Block> &blocks);
+    void Begin(const FoldPlan &plan, std::vector<Block> &blocks);
+    void ReadFromDevice(Block &block);
     std::unique_ptr<char[]> Memory(size_t bytes);
     void Fold(State &state, const char *last);
+    void FoldOnDevice(State &state);
 };
 
 } // end namespace bbflow

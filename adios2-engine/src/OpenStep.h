@@ -38,6 +38,8 @@ struct Block
     std::vector<DeviceRows> OnDevice;
     /** The same, if it is a copy of the block's own. */
     std::unique_ptr<char[]> Own;
+    /** The same, if it is a copy of the block's own on the GPU. */
+    std::shared_ptr<char> OwnOnDevice;
     std::unique_ptr<Scan> Look;
     State Is = State::Waiting;
     bool InFile = false;

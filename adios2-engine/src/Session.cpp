@@ -17,7 +17,7 @@ double SecondsSince(const std::chrono::steady_clock::time_point start)
 } // end empty namespace
 
 Session::Session(const Parameters &parameters)
-: m_Parameters(parameters), m_Link(parameters), m_Device(parameters.GpuStream)
+: m_Parameters(parameters), m_Link(parameters), m_Device(parameters.GpuStream), m_Held(m_Device)
 {
 }
 
@@ -335,6 +335,7 @@ void Session::PerformPuts()
         {
             m_Held.Keep(block);
         }
+        m_Device.Finish();
         return;
     }
     Persist([this] { LandWaiting(); });

@@ -17,15 +17,17 @@ void Session::PutKept(const When when)
     {
         try
         {
-            block.Source = m_Device.Read(block.OnDevice);
+            m_Held.KeepFromDevice(*m_Plan, block);
+            if (when == When::AtOnce)
+            {
+                m_Device.Finish();
+            }
         }
         catch (const std::runtime_error &)
         {
             m_Step.Blocks.pop_back(); // one that can't be copied was never there
             throw;
         }
-        block.OnDevice.clear();
-        m_Held.Keep(block); // the next one is read into the same memory
         return;
     }
     const bool mayBeSoon = block.Bytes <= SmallBytes && when != When::Filled;
@@ -57,6 +59,7 @@ bool Session::IsDue() const
 bool Session::Hold(const std::function<Value::Array()> &attributes)
 {
     m_Keeps = false;
+    m_Device.Finish(); // the memory is the program's again
     const size_t step = m_Step.Number;
     const bool isDue = IsDue();
     const bool isKnown = isDue && HeldSteps::AreKnown(*m_Plan, m_Step.Blocks);

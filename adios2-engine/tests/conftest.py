@@ -1,9 +1,11 @@
 import importlib.util
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import pytest
 from badnetwork import BadNetwork
+from devices import build, start_program
 
 from testsupport.once import BUILD_S, built_once
 
@@ -38,3 +40,19 @@ def big_bad_network(big_node, tmp_path):
     network = BadNetwork(big_node, tmp_path / "through.json")
     yield network
     network.close()
+
+
+@pytest.fixture(scope="module")
+def runtime(tmp_path_factory):
+    """Build a stand-in of a GPU's runtime."""
+    return cache(lambda name: build(tmp_path_factory.mktemp(name), name))
+
+
+@pytest.fixture
+def starting(runtime, tmp_path):
+    """Start a program with a stand-in's memory of some values; it is killed if it is still there afterwards."""
+
+    def start(nodes, code, name="cuda", count=24, environment=None, **parameters):
+        return start_program(runtime(name), tmp_path, nodes, code, count, environment, **parameters)
+
+    return start

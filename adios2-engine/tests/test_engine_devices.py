@@ -2,22 +2,19 @@
 
 import ctypes
 import subprocess
-import sys
 from math import prod
-from pathlib import Path
 from threading import Thread
 
-import adios2
-import bbflow_adios2
 import numpy as np
 import pytest
+from devices import RUNTIMES, has_kernels, words_of
 
 from bbflow.store.block_values import read_block
 from benchmarks import gpu
 from benchmarks.consumer import free_steps
 from testsupport.asking import ask_once
 from testsupport.fabrics import NEEDS_LIBFABRIC, PROVIDER
-from testsupport.processes import finish, finish_well, running
+from testsupport.processes import finish, finish_well
 from testsupport.writers import (
     PATIENCE_S,
     arrays_of,
@@ -28,39 +25,6 @@ from testsupport.writers import (
     write_config,
 )
 
-HERE = Path(__file__).parent
-LIBRARY = Path(adios2.__file__).with_name("libadios2_c.so")
-RUNTIMES = {"cuda": ("libcuda.so.1", []), "hip": ("libamdhip64.so.6", ["-DHIP"])}
-
-HEAD = """
-import os, pathlib, time
-runtime = ctypes.CDLL(os.environ["RUNTIME"])
-runtime.device_copy_of.restype = runtime.device_stream.restype = ctypes.c_void_p
-values = np.arange(COUNT, dtype=float)
-there = runtime.device_copy_of(values.ctypes.data_as(ctypes.c_void_p), values.nbytes)
-here = pathlib.Path(config).parent
-
-def device_becomes(values, stream=None):  # when what the program has queued there is done
-    runtime.device_becomes(values.ctypes.data_as(ctypes.c_void_p), values.nbytes, stream)
-
-def put(field, first, mode):
-    adios.call("put", engine, field, ctypes.c_void_p(there + 8 * first), mode)
-
-def under_way():
-    return runtime.device_copies() - runtime.device_done()
-
-def pause():
-    (here / "there").touch()
-    while not (here / "go").exists():
-        time.sleep(0.005)
-
-io = adios.io("model")
-"""
-TAIL = """
-adios.call("close", engine)
-assert runtime.device_wrong() == 0, "something is used wrongly, or open"
-assert not hasattr(runtime, "hipPeekAtLastError") or runtime.hipPeekAtLastError() == 0
-"""
 IN_ORDER = """
 field, host = (adios.variable(io, name, [4, 6], [0, 0], [4, 6]) for name in ("field", "host"))
 engine = adios.open(io, WRITE)
@@ -75,48 +39,12 @@ for step in range(4):
 """
 
 
-@pytest.fixture(scope="module")
-def runtime(tmp_path_factory):
-    """Build a stand-in."""
-
-    def build(name):
-        file, words = RUNTIMES[name]
-        path = tmp_path_factory.mktemp(name) / file
-        sources = ["-x", "c", HERE / "program" / "device.c", "-x", "c++", HERE / "program" / "kernels.cpp"]
-        subprocess.run(["c++", "-shared", "-fPIC", *words, *sources, "-o", path], check=True)
-        return path
-
-    return build
-
-
-def has_kernels(name):
-    """Whether the engine has kernels for a runtime: for CUDA only where a clang++ has made them."""
-    engines = Path(bbflow_adios2.__file__).parent.glob("libbbflow_engine_*.so")
-    return name == "hip" or any(b".entry bbflow_pack_f8(" in engine.read_bytes() for engine in engines)
-
-
-def words_of(config, code):
-    return [sys.executable, HERE / "c_program.py", "C", config, LIBRARY, code]
-
-
 def run(node, tmp_path, code, **environment):
     """Run a program with a real GPU."""
     return subprocess.run(
         words_of(write_config(tmp_path), code), env=clean_environment(node.contact) | environment,
         capture_output=True, text=True, timeout=PATIENCE_S,
     )  # fmt: skip
-
-
-@pytest.fixture
-def starting(runtime, tmp_path):
-    """Start a program with a stand-in's memory of some values; it is killed if it is still there afterwards."""
-
-    def start(nodes, code, name="cuda", count=24, environment=None, **parameters):
-        text = f"{HEAD.replace('COUNT', str(count))}{code}{TAIL}"
-        extra = {"RUNTIME": str(runtime(name))} | (environment or {})
-        return running(words_of(write_config(tmp_path, **parameters), text), clean_environment(nodes.contact) | extra)
-
-    return start
 
 
 @pytest.mark.parametrize("name", RUNTIMES)
@@ -424,6 +352,18 @@ def test_the_benchmark_of_gpus_goes_through_with_a_stand_in(runtime, monkeypatch
         f"{case}: cuMemcpyDtoH into pinned memory (the ratio's 1)" for case in gpu.CASES
     ]
     assert all(row.value > 0 for row in rows)
+
+
+def test_the_benchmark_of_folds_on_gpus_goes_through_with_a_stand_in(runtime, monkeypatch, capfd):
+    """And finds the results of a fold on the ranks."""
+    monkeypatch.setattr(gpu, "FIELD_BYTES", 1 << 14)
+    monkeypatch.setattr(gpu, "FOLD_STEPS", 200)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(runtime("cuda").parent))
+    rows = gpu.measure_folds()
+    said = capfd.readouterr().err
+    assert "stand-in of a GPU" not in said
+    assert ("folded by the CPU" in said) is not has_kernels("cuda")
+    assert [row.unit for row in rows] == ["ms"] * 4 + ["GB/s"]
 
 
 REAL = """

@@ -8,6 +8,7 @@ from bbflow.errors import ConfigError
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.statistics.moments import Moments
 from bbflow.reading.sections import one_of, positive, read_section
+from bbflow.units import parse_bytes
 
 MOST_TOGETHER = 1024
 
@@ -20,7 +21,8 @@ def parse_fold(content: Any) -> FoldConfig:
     ConfigError
         If a key is unknown, or a value is wrong.
     """
-    return read_section(FoldConfig, content, "fold", on=one_of("node", "rank"), land_states_every=_together)
+    on = one_of("node", "rank", "device")
+    return read_section(FoldConfig, content, "fold", on=on, land_states_every=_together, device_memory=parse_bytes)
 
 
 def _together(value: Any) -> int:
@@ -39,9 +41,9 @@ def check_on_ranks(config: Config) -> None:
     ConfigError
         If something needs the steps themselves, which don't land.
     """
-    why = next(_needs_steps(config), None) if config.fold.on == "rank" else None
-    if why:
-        raise ConfigError(f"fold: on: rank: {why}: take that out, or leave the fold on the nodes (fold: on: node)")
+    on = config.fold.on
+    if on != "node" and (why := next(_needs_steps(config), None)):
+        raise ConfigError(f"fold: on: {on}: {why}: take that out, or leave the fold on the nodes (fold: on: node)")
 
 
 def _needs_steps(config: Config) -> Iterator[str]:

@@ -86,9 +86,12 @@ class FoldConfig:
     """Who folds the blocks."""
 
     on: str = "node"
-    """node: workers on the BB nodes, what has landed; rank: the ranks their own, and states land."""
+    """node: workers on the BB nodes, what has landed; rank: the ranks their own, and states land; device: the same, on
+    their GPU where the blocks are."""
     land_states_every: int = 64
     """So many steps of a rank land together at most."""
+    device_memory: int = 4 << 30
+    """Bytes of its GPU that each rank's states and blocks may take."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,7 @@ def test_uneven_steps_have_no_plan(times):
     assert why_no_times(passed_by(times, Clock.of("days since 2000-01-01", "standard")))
 
 
+@pytest.mark.parametrize("on", ["rank", "device"])
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
@@ -82,10 +83,11 @@ def test_uneven_steps_have_no_plan(times):
         ({"fold": {"on": "ranks"}}, "rank"),
         ({"fold": {"on": "rank", "land_states_every": 0}}, "land_states_every"),
         ({"fold": {"on": "rank", "land_states_every": 2000}}, "more than may land together"),
+        ({"fold": {"on": "device", "device_memory": "much"}}, "device_memory"),
     ],
 )
-def test_what_needs_the_steps_is_refused(changes, why):
-    content = {"stream": "s", "operators": {"t": ["mean", "std"]}, "fold": {"on": "rank"}}
-    assert parse_config(content).fold.on == "rank"
+def test_what_needs_the_steps_is_refused(changes, why, on):
+    content = {"stream": "s", "operators": {"t": ["mean", "std"]}, "fold": {"on": on}}
+    assert parse_config(content).fold.on == on
     with pytest.raises(ConfigError, match=why):
         parse_config(content | changes)

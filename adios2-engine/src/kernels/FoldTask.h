@@ -18,6 +18,8 @@ struct FoldTask
     unsigned Blocks; ///< of threads
     unsigned Steps;
     unsigned HasFill;
+    unsigned
+        Begins; ///< whether nothing is in the state yet: what the arrays have counts for nothing
     alignas(8) char Fill[8]; ///< a value that stands for 'missing'
     const void *Which[Most];
 };

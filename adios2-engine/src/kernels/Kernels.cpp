@@ -1,5 +1,6 @@
 /* What GPUs do with blocks. clang makes PTX of it and HIP's runtime compiler what AMD's GPUs run;
  * for the tests it is compiled for the CPU. None of them needs a header of the system's. */
+#include "FoldTask.h"
 #include "PackTask.h"
 #include "Thread.h"
 
@@ -70,6 +71,60 @@ BBFLOW_DEVICE void Pack(const PackTask &task)
     range[1] = largest;
 }
 
+/** Takes all steps in, point by point: each one's state is in registers meanwhile. It makes the
+ * same additions in the same order as FoldTemplate.h does on a CPU: states are the same to the bit.
+ */
+template <class T>
+BBFLOW_DEVICE void Fold(const FoldTask &task)
+{
+    const T fill = *reinterpret_cast<const T *>(task.Fill);
+    const bool goesOn = task.Begins == 0;
+    T *const shifts = static_cast<T *>(task.Shift);
+    T *const mins = static_cast<T *>(task.Min);
+    T *const maxs = static_cast<T *>(task.Max);
+    const unsigned long long threads = 1ull * task.Blocks * FoldTask::BlockThreads;
+    for (unsigned long long i = Thread<FoldTask>(); i < task.Points; i += threads)
+    {
+        int count = goesOn ? task.Count[i] : 0;
+        T shift = goesOn && task.First ? shifts[i] : T();
+        double first = goesOn && task.First ? task.First[i] : 0;
+        double second = goesOn && task.Second ? task.Second[i] : 0;
+        T min = goesOn && mins ? mins[i] : Ends<T>::Highest;
+        T max = goesOn && maxs ? maxs[i] : Ends<T>::Lowest;
+        for (unsigned k = 0; k < task.Steps; ++k)
+        {
+            const T value = static_cast<const T *>(task.Which[k])[i];
+            const bool valid = value == value && !(task.HasFill && value == fill);
+            // The shift is the first valid value, 0 if that is infinite.
+            shift = count == 0 && valid ? (value - value == 0 ? value : T(0)) : shift;
+            count += valid;
+            const double d = valid ? double(value) - double(shift) : 0;
+            first += d;
+            second += d * d;
+            min = valid && value < min ? value : min;
+            max = valid && value > max ? value : max;
+        }
+        task.Count[i] = count;
+        if (task.First)
+        {
+            shifts[i] = shift;
+            task.First[i] = first;
+        }
+        if (task.Second)
+        {
+            task.Second[i] = second;
+        }
+        if (mins)
+        {
+            mins[i] = min;
+        }
+        if (maxs)
+        {
+            maxs[i] = max;
+        }
+    }
+}
+
 } // end namespace bbflow
 
 #define BBFLOW_DEFINE_PACK(NAME, T)                                                                \
@@ -84,3 +139,15 @@ BBFLOW_DEFINE_PACK(u4, unsigned)
 BBFLOW_DEFINE_PACK(u8, unsigned long long)
 BBFLOW_DEFINE_PACK(f4, float)
 BBFLOW_DEFINE_PACK(f8, double)
+#define BBFLOW_DEFINE_FOLD(NAME, T)                                                                \
+    BBFLOW_KERNEL void bbflow_fold_##NAME(const bbflow::FoldTask task) { bbflow::Fold<T>(task); }
+BBFLOW_DEFINE_FOLD(i1, signed char)
+BBFLOW_DEFINE_FOLD(i2, short)
+BBFLOW_DEFINE_FOLD(i4, int)
+BBFLOW_DEFINE_FOLD(i8, long long)
+BBFLOW_DEFINE_FOLD(u1, unsigned char)
+BBFLOW_DEFINE_FOLD(u2, unsigned short)
+BBFLOW_DEFINE_FOLD(u4, unsigned)
+BBFLOW_DEFINE_FOLD(u8, unsigned long long)
+BBFLOW_DEFINE_FOLD(f4, float)
+BBFLOW_DEFINE_FOLD(f8, double)

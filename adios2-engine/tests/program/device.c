@@ -20,12 +20,13 @@ enum
     illegal_address = 700,
     registered_already = 712,
     is_past_host = 50, /* where the device sees the host's memory: so many bits up */
-    most = 8 << 20,
-    many = 1000
+    out_of_memory = 2,
+    most = 8 << 20, /* the program's, and as much to be given */
+    many = 1 << 14
 };
 
-static char shadow[most]; /* what the device has */
-static char *device;      /* where the program sees it */
+static char shadow[2 * most]; /* what the device has */
+static char *device;          /* where the program sees it */
 static int wrong;
 
 static int is_wrong(const char *what)
@@ -40,14 +41,20 @@ int device_wrong(void);
 
 static int is_ours(const void *memory)
 {
-    return device != NULL && (const char *)memory >= device && (const char *)memory < device + most;
+    return device != NULL && (const char *)memory >= device &&
+           (const char *)memory < device + 2 * most;
+}
+
+static void begin_device(void)
+{
+    if (device == NULL)
+        device = mmap(NULL, 2 * most, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 }
 
 /** Memory on the device, with a copy of the host's in it. */
 void *device_copy_of(const void *host, size_t bytes)
 {
-    if (device == NULL)
-        device = mmap(NULL, most, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    begin_device();
     memmove(shadow, host, bytes);
     return device;
 }
@@ -98,8 +105,45 @@ static struct range
 {
     char *begin;
     size_t bytes;
-} registered[many];
-static int locks, registrations;
+} registered[many], given[many];
+static int locks, registrations, pieces, folds;
+static size_t given_bytes;
+
+/** Bytes that are given now, and how many kernels have folded. */
+size_t device_given(void) { return given_bytes; }
+int device_folds(void) { return folds; }
+
+static int is_given(const void *memory)
+{
+    for (int i = 0; i < pieces; ++i)
+        if (given[i].begin <= (const char *)memory &&
+            (const char *)memory < given[i].begin + given[i].bytes)
+            return 1;
+    return 0;
+}
+
+/** Gives the first gap. */
+static int allocate(void **memory, size_t bytes)
+{
+    const char *limit = getenv("DEVICE_BYTES");
+    size_t at = most;
+    if (limit && given_bytes + bytes > strtoul(limit, NULL, 10))
+        return out_of_memory;
+    begin_device();
+    for (int i = 0; i < pieces; ++i)
+        if (given[i].begin < device + at + bytes && device + at < given[i].begin + given[i].bytes)
+        {
+            at = (given[i].begin + given[i].bytes - device + 255) / 256 * 256;
+            i = -1; /* it may lie in one that was looked at */
+        }
+    if (at + bytes > 2 * most || pieces == many)
+        return out_of_memory;
+    *memory = given[pieces].begin = device + at;
+    given[pieces++].bytes = bytes;
+    given_bytes += bytes;
+    memset(shadow + at, 0xaa, bytes); /* nothing that counts */
+    return fine;
+}
 
 /** How often memory was registered. */
 int device_registrations(void) { return registrations; }
@@ -125,6 +169,7 @@ static struct copy
     int after;
     void *kernel, *task; /* if it is a kernel's */
     unsigned blocks;
+    int folds;
 } copies[many];
 static int begun, done, streams, events, modules, launches, unregistered, failed;
 
@@ -137,10 +182,19 @@ int device_launches(void) { return launches; }
 /** How many copies were begun, with kernels. */
 int device_copies(void) { return begun; }
 
+/** How many are under way that don't fold. */
+int device_copying(void)
+{
+    int copying = 0;
+    for (int i = done; i < begun; ++i)
+        copying += !copies[i].folds;
+    return copying;
+}
+
 /** How many of them are done. */
 int device_done(void) { return done; }
 
-int device_wrong(void) { return wrong + streams + events + modules + locks; }
+int device_wrong(void) { return wrong + streams + events + modules + locks + pieces; }
 
 static int is_inside(void);
 
@@ -160,6 +214,23 @@ int run_pack(void *kernel, const void *task, unsigned blocks, ptrdiff_t shadow, 
 void look_at_pack(const void *task, const char **first, size_t *bytes, void **target,
                   void **ranges);
 unsigned pack_task_bytes(void);
+void run_fold_there(void *kernel, const void *task, ptrdiff_t shadow);
+unsigned look_at_fold(const void *task, const void **places);
+unsigned fold_task_bytes(void);
+
+static int release(void *memory)
+{
+    if (done < begun)
+        return is_wrong("memory is given back while the device works");
+    for (int i = 0; i < pieces; ++i)
+        if (given[i].begin == memory)
+        {
+            given_bytes -= given[i].bytes;
+            given[i] = given[--pieces];
+            return is_inside() ? fine : is_wrong("memory is given back in no context");
+        }
+    return is_wrong("memory is given back that isn't given");
+}
 
 static void finish(int end)
 {
@@ -167,8 +238,10 @@ static void finish(int end)
     {
         const struct copy *copy = &copies[done];
         work_until(copy->after);
-        if (copy->kernel && run_pack(copy->kernel, copy->task, copy->blocks, shadow - device,
-                                     (uintptr_t)1 << is_past_host))
+        if (copy->folds)
+            run_fold_there(copy->kernel, copy->task, shadow - device);
+        else if (copy->kernel && run_pack(copy->kernel, copy->task, copy->blocks, shadow - device,
+                                          (uintptr_t)1 << is_past_host))
             is_wrong("a kernel writes where the device can't");
         for (size_t row = 0; row < copy->rows && !copy->kernel; ++row)
             memcpy(copy->target + row * copy->row_bytes, copy->source + row * copy->pitch,
@@ -232,7 +305,7 @@ static int wait_for_event(const struct event *event)
 }
 
 static int copy_rows(void *target, const void *source, size_t pitch, size_t row_bytes, size_t rows,
-                     const struct stream *stream)
+                     const struct stream *stream, int is_there)
 {
     if (!is_ours(source) || check("a copy in no context"))
         return invalid_value;
@@ -240,9 +313,11 @@ static int copy_rows(void *target, const void *source, size_t pitch, size_t row_
         return out_of_context;
     if (stream == NULL || stream == &programs)
         return is_wrong("a copy on the program's own stream");
-    if (!has_registered(target, row_bytes * rows))
+    if (is_there && !is_given(target))
+        return is_wrong("a copy to where the device has given nothing");
+    if (!is_there && !has_registered(target, row_bytes * rows))
         ++unregistered;
-    const struct copy copy = {.target = target,
+    const struct copy copy = {.target = is_there ? shadow + ((char *)target - device) : target,
                               .source = shadow + ((const char *)source - device),
                               .pitch = pitch,
                               .row_bytes = row_bytes,
@@ -272,8 +347,11 @@ static int unload(void *module)
 
 #define EACH_KERNEL(what)                                                                          \
     what(i1) what(i2) what(i4) what(i8) what(u1) what(u2) what(u4) what(u8) what(f4) what(f8)
-#define DECLARE(type) void bbflow_pack_##type(void);
-#define NAME(type) {"bbflow_pack_" #type, bbflow_pack_##type},
+#define DECLARE(type)                                                                              \
+    void bbflow_pack_##type(void);                                                                 \
+    void bbflow_fold_##type(void);
+#define NAME(type)                                                                                 \
+    {"bbflow_pack_" #type, bbflow_pack_##type}, {"bbflow_fold_" #type, bbflow_fold_##type},
 EACH_KERNEL(DECLARE)
 static const struct
 {
@@ -298,12 +376,46 @@ static int is_seen(const void *memory, size_t bytes)
            has_registered((const char *)memory - ((uintptr_t)1 << is_past_host), bytes);
 }
 
+static int is_fold(const void *kernel)
+{
+    for (size_t i = 0; i < sizeof(kernels) / sizeof(*kernels); ++i)
+        if (kernel == (const void *)kernels[i].kernel)
+            return strstr(kernels[i].name, "_fold_") != NULL;
+    return 0;
+}
+
+static int launch_fold(void *kernel, unsigned blocks, unsigned others, unsigned threads,
+                       const struct stream *stream, void **arguments)
+{
+    const void *places[64];
+    if (check("a kernel in no context"))
+        return invalid_value;
+    if (getenv("DEVICE_FOLDS_NOTHING"))
+        return out_of_context;
+    if (look_at_fold(*arguments, places) != blocks || others != 1 || threads != 128 ||
+        stream == NULL || stream == &programs)
+        return is_wrong("a kernel that is launched otherwise than it counts");
+    for (int i = 0; places[i]; ++i)
+        if (!is_given(places[i]))
+            return is_wrong("a kernel folds what the device hasn't given");
+    const struct copy copy = {.after = stream->after,
+                              .kernel = kernel,
+                              .task =
+                                  memcpy(malloc(fold_task_bytes()), *arguments, fold_task_bytes()),
+                              .folds = 1};
+    copies[begun++] = copy;
+    ++folds;
+    return fine;
+}
+
 static int launch(void *kernel, unsigned blocks, unsigned others, unsigned threads,
                   const struct stream *stream, void **arguments)
 {
     const char *first;
     size_t bytes;
     void *target, *ranges;
+    if (is_fold(kernel))
+        return launch_fold(kernel, blocks, others, threads, stream, arguments);
     look_at_pack(*arguments, &first, &bytes, &target, &ranges);
     if (!is_ours(first) || check("a kernel in no context"))
         return invalid_value;
@@ -420,15 +532,23 @@ int hipGetLastError(void)
 
 int hipMemcpyDtoHAsync(void *target, void *source, size_t bytes, void *stream)
 {
-    return told(copy_rows(target, source, bytes, bytes, 1, stream));
+    return told(copy_rows(target, source, bytes, bytes, 1, stream, 0));
 }
+
+int hipMemcpyDtoDAsync(void *target, void *source, size_t bytes, void *stream)
+{
+    return told(copy_rows(target, source, bytes, bytes, 1, stream, 1));
+}
+
+int hipMalloc(void **memory, size_t bytes) { return told(allocate(memory, bytes)); }
+int hipFree(void *memory) { return told(release(memory)); }
 
 int hipMemcpy2DAsync(void *target, size_t target_pitch, const void *source, size_t pitch,
                      size_t row_bytes, size_t rows, int kind, void *stream)
 {
-    if (kind != 2 || target_pitch != row_bytes)
+    if (kind != (is_ours(target) ? 3 : 2) || target_pitch != row_bytes)
         return is_wrong("rows that don't come together in the host's memory");
-    return told(copy_rows(target, source, pitch, row_bytes, rows, stream));
+    return told(copy_rows(target, source, pitch, row_bytes, rows, stream, kind == 3));
 }
 
 int hipStreamCreateWithFlags(void **stream, unsigned flags) { return open_stream(stream, flags); }
@@ -476,9 +596,9 @@ int hiprtcCreateProgram(void **program, const char *source, const char *name, in
 {
     *program = malloc(1);
     ++modules;
-    return name && headers == 2 && strstr(source, "bbflow_pack_##") &&
+    return name && headers == 3 && strstr(source, "bbflow_fold_##") &&
                    strstr(texts[0], "struct PackTask") && strcmp(names[0], "PackTask.h") == 0 &&
-                   strcmp(names[1], "Thread.h") == 0
+                   strcmp(names[1], "FoldTask.h") == 0 && strcmp(names[2], "Thread.h") == 0
                ? fine
                : is_wrong("a program that isn't ours");
 }
@@ -560,16 +680,24 @@ struct rows
 
 int cuMemcpy2DAsync_v2(const struct rows *rows, void *stream)
 {
-    if (rows->source.type != 2 || rows->target.type != 1 || rows->target.pitch != rows->row_bytes ||
-        rows->source.x || rows->source.y || rows->target.x || rows->target.y)
+    const int is_there = rows->target.type == 2;
+    if (rows->source.type != 2 || !(is_there || rows->target.type == 1) ||
+        rows->target.pitch != rows->row_bytes || rows->source.x || rows->source.y ||
+        rows->target.x || rows->target.y)
         return is_wrong("rows that don't come together in the host's memory");
-    return copy_rows(rows->target.host, (void *)rows->source.device, rows->source.pitch,
-                     rows->row_bytes, rows->count, stream);
+    return copy_rows(is_there ? (void *)rows->target.device : rows->target.host,
+                     (void *)rows->source.device, rows->source.pitch, rows->row_bytes, rows->count,
+                     stream, is_there);
 }
 
 int cuMemcpyDtoHAsync_v2(void *target, uintptr_t source, size_t bytes, void *stream)
 {
-    return copy_rows(target, (void *)source, bytes, bytes, 1, stream);
+    return copy_rows(target, (void *)source, bytes, bytes, 1, stream, 0);
+}
+
+int cuMemcpyDtoDAsync_v2(uintptr_t target, uintptr_t source, size_t bytes, void *stream)
+{
+    return copy_rows((void *)target, (void *)source, bytes, bytes, 1, stream, 1);
 }
 
 int cuStreamCreate(void **stream, unsigned flags) { return open_stream(stream, flags); }
@@ -608,9 +736,9 @@ int cuDevicePrimaryCtxRetain(void **context, int gpu)
 }
 int cuMemAlloc_v2(uintptr_t *address, size_t bytes)
 {
-    *address = (uintptr_t)device_copy_of(shadow, bytes);
-    return bytes <= most ? fine : invalid_value;
+    return check("memory of no context") ? invalid_value : allocate((void **)address, bytes);
 }
+int cuMemFree_v2(uintptr_t address) { return release((void *)address); }
 int cuMemAllocHost_v2(void **memory, size_t bytes)
 {
     *memory = malloc(bytes);
@@ -627,6 +755,17 @@ int cuMemcpyDtoH_v2(void *target, uintptr_t source, size_t bytes)
     finish(begun);
     memcpy(target, shadow + (source - (uintptr_t)device), bytes);
     return check("a copy in no context");
+}
+int cuMemcpyDtoD_v2(uintptr_t target, uintptr_t source, size_t bytes)
+{
+    finish(begun);
+    memmove(shadow + (target - (uintptr_t)device), shadow + (source - (uintptr_t)device), bytes);
+    return check("a copy in no context");
+}
+int cuCtxSynchronize(void)
+{
+    finish(begun);
+    return check("a wait in no context");
 }
 int cuMemHostGetDevicePointer_v2(void **there, void *memory, unsigned flags)
 {

@@ -1,11 +1,11 @@
 // The engine's kernels for the CPU, and what lets them run as the stand-in of a GPU would
 // (device.c).
 #include "../../src/kernels/Kernels.cpp"
-#include "../../src/kernels/Fold.cpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <type_traits>
 
 extern "C"
 {
@@ -62,6 +62,50 @@ extern "C"
         {
             kernel(*task);
         }
+    }
+
+    /** Runs it as a GPU would, which has what it sees elsewhere: see run_pack. */
+    void run_fold_there(void (*kernel)(const bbflow::FoldTask), const void *asked, ptrdiff_t shadow)
+    {
+        auto task = *static_cast<const bbflow::FoldTask *>(asked);
+        const auto move = [&](auto *&place)
+        {
+            const auto seen = reinterpret_cast<uintptr_t>(place);
+            const uintptr_t there = seen != 0 ? seen + shadow : 0;
+            place = reinterpret_cast<std::remove_reference_t<decltype(place)>>(there);
+        };
+        move(task.Count);
+        move(task.Shift);
+        move(task.First);
+        move(task.Second);
+        move(task.Min);
+        move(task.Max);
+        for (unsigned i = 0; i < task.Steps; ++i)
+        {
+            move(task.Which[i]);
+        }
+        run_fold(kernel, &task);
+    }
+
+    /** What a launch uses, one place after the other; null at the end.
+     * @return blocks of threads that it counts on */
+    unsigned look_at_fold(const void *asked, const void **places)
+    {
+        const auto &task = *static_cast<const bbflow::FoldTask *>(asked);
+        for (const void *place : std::initializer_list<const void *>{
+                 task.Count, task.Shift, task.First, task.Second, task.Min, task.Max})
+        {
+            if (place != nullptr)
+            {
+                *places++ = place;
+            }
+        }
+        for (unsigned i = 0; i < task.Steps; ++i)
+        {
+            *places++ = task.Which[i];
+        }
+        *places = nullptr;
+        return task.Blocks;
     }
 
     unsigned fold_task_bytes() { return sizeof(bbflow::FoldTask); }

@@ -403,7 +403,7 @@ class FoldStage(PacedStage):
         # A checkpoint past states that are still being published would let them go: `_show` commits then.
         if self._publication is None:
             self._commit_shown()
-        if self.run.config.fold.on == "rank" and batch.steps[-1:] == (batch.through,):
+        if self.run.config.fold.on != "node" and batch.steps[-1:] == (batch.through,):
             self._ranks.look(self.folding, batch.laid[-1][0], self._site(seen.attributes), seen)
 
     def _keep_safe(self) -> None:

@@ -68,7 +68,9 @@ class RankFolding:
             self._next = folding.cursor + every
             self._say(why or (self._arrays.why_not if self._arrays else "its next steps have no dates"))
             return
-        run.consumers.let_fold(plan_of(self._arrays, steps, ends, time))
+        fold = run.config.fold
+        device_bytes = fold.device_memory if fold.on == "device" else 0
+        run.consumers.let_fold(plan_of(self._arrays, steps, ends, time, device_bytes))
         self._next = (folding.cursor + ends[-1]) // 2
         self._said = ""
 

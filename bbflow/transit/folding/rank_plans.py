@@ -203,7 +203,9 @@ def why_no_times(passed: Passed) -> str:
     return ""
 
 
-def plan_of(arrays: FoldedArrays, steps: StepsToCome, ends: Sequence[int], time: str) -> RankPlan:
+def plan_of(
+    arrays: FoldedArrays, steps: StepsToCome, ends: Sequence[int], time: str, device_bytes: int = 0
+) -> RankPlan:
     """Return what nodes are told."""
     assert steps.passed.last is not None
     assert steps.passed.interval is not None
@@ -216,4 +218,5 @@ def plan_of(arrays: FoldedArrays, steps: StepsToCome, ends: Sequence[int], time:
         ends=np.array(ends, "<i8").tobytes(),
         variables=arrays.variables,
         wanted=arrays.wanted,
+        device_bytes=device_bytes,
     )
