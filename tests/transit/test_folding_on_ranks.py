@@ -20,6 +20,7 @@ from bbflow.errors import StreamError
 from bbflow.transit.output.decoding import open_results
 
 HOURS = np.arange(240.0)
+SIX_DAYS = 6 * 24
 ATTRIBUTES = {"time/units": "hours since 2001-01-30", "time/calendar": "standard"}
 WINDOWS = ["day", "month", {"running": {"days": 2}}, "run"]
 STEPS = 130
@@ -159,8 +160,8 @@ def writer_of(folder, times, contact):
     writer = subprocess.Popen([sys.executable, "writer.py"], env=environment, cwd=folder, stdin=subprocess.PIPE)
     try:
         yield writer
-        writer.communicate(timeout=300)
-        assert writer.returncode == 0
+        writer.stdin.close()
+        assert writer.wait(300) == 0
     finally:
         kill(writer)
 
@@ -198,18 +199,20 @@ def test_the_last_put_of_a_block_counts_and_what_comes_later_lands_if_it_is_want
 
 
 def switched(folder, **more):
-    """Let an analysis on the nodes go on in mid-program, whose ranks fold steps by the plan of the one before."""
-    with start_nodes(1, "64KiB") as nodes:
-        with writer_of(folder, HOURS, nodes.contact), nodes.analyse(content_of(folder, "rank")):
-            wait_until_some_are_folded(folder)
+    """Let an analysis on the nodes go on in mid-program, whose rank holds steps by the plan of the one before."""
+    with start_nodes(1, "64KiB") as nodes, writer_of(folder, HOURS, nodes.contact) as writer:
+        with nodes.analyse(content_of(folder, "rank")):
+            wait_until_six_days_have_landed(folder)
         with nodes.analyse(content_of(folder, "node", **more)) as analysis:
+            writer.stdin.close()
             return analysis.wait(300)
 
 
-def wait_until_some_are_folded(folder):
+def wait_until_six_days_have_landed(folder):
+    """The rank waits in the seventh, with steps in hand: it lands these whoever folds on."""
     deadline = time.monotonic() + 300
-    while not (folder / "out" / "events.jsonl").exists() or 0 not in landed_bytes(folder):
-        assert time.monotonic() < deadline, "ranks fold nothing"
+    while not (folder / "out" / "events.jsonl").exists() or len(landed_bytes(folder)) < SIX_DAYS:
+        assert time.monotonic() < deadline, "six days don't land"
         time.sleep(0.01)
 
 
@@ -217,7 +220,7 @@ def test_an_analysis_on_the_nodes_goes_on_where_ranks_have_folded_what_it_needs(
     assert switched(tmp_path).complete
     with open_results(tmp_path / "out" / "results.zarr") as results:
         assert_same(results.load(), hourly)
-    assert 0 in landed_bytes(tmp_path)[150:]
+    assert 0 in landed_bytes(tmp_path)[SIX_DAYS:]
 
 
 def test_what_ranks_have_not_kept_is_refused_after_a_change_in_mid_program(tmp_path):
