@@ -1,6 +1,5 @@
 """What an analysis asks of a node: to follow a stream, and to say what is safe with it."""
 
-import math
 from dataclasses import dataclass, field
 
 from msgspec import UNSET
@@ -17,8 +16,6 @@ from bbflow.store.entries import AttachRecord, DoneRecord, DropRecord
 from bbflow.store.node import NodeStore
 from bbflow.store.ranks import Rank
 from bbflow.store.streams import Stream
-from bbflow.stream.folded import state_places
-from bbflow.stream.items import ITEMS
 from bbflow.stream.layouts import Known
 from bbflow.stream.records import Step
 
@@ -97,10 +94,8 @@ def _size(step: Step, known: Known, *, extremes: bool) -> int:
 
 def _states_of(rank: Rank, plan: RankPlan) -> int:
     """Return the bytes of the states of a rank's blocks, if they lie as in its last step."""
-    fields = {(name, type_): own for name, type_, own, _ in plan.variables}
-    forms = rank.layouts.find(rank.layout, UNSET).forms
-    own = [(form, fields[form.name, form.type]) for form in forms if (form.name, form.type) in fields]
-    return sum(state_places(bits, ITEMS[form.type][1], math.prod(form.count))[1] for form, bits in own)
+    layout = rank.layouts.find(rank.layout, UNSET)
+    return layout.state_bytes({(name, type_): own for name, type_, own, _ in plan.variables})
 
 
 class Analysing:

@@ -4,7 +4,7 @@ import itertools
 import math
 import threading
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache, lru_cache, wraps
 from operator import attrgetter
@@ -222,6 +222,17 @@ class Layout:
             )
             for form in self.forms
         )  # fmt: skip
+
+    def state_bytes(self, folded: Mapping[tuple[str, str], int]) -> int:
+        """Return the bytes of its blocks' states if ranks fold them.
+
+        Parameters
+        ----------
+        folded
+            Accumulators of the states of each variable, by its name and type; of the others there are none.
+        """
+        own = [(form, folded[form.name, form.type]) for form in self.forms if (form.name, form.type) in folded]
+        return sum(state_places(bits, ITEMS[form.type][1], math.prod(form.count))[1] for form, bits in own)
 
     def offsets(self, sources: bytes) -> "Numbers":
         """Return the first byte in the pool of each block of a step.

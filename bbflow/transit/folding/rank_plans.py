@@ -4,7 +4,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -81,7 +80,7 @@ def folded_arrays(
                 why_not=f"at most {fewest} steps would land together, of which a point of {name} takes "
                 f"{fewest * value} bytes, and their state {state}"
             )
-    if (size := max(_state_bytes(layout, folded) for layout in layouts)) > capacity // 2:
+    if (size := max(layout.state_bytes(folded) for layout in layouts)) > capacity // 2:
         return FoldedArrays(
             why_not=f"a node's ranks have states of {size} bytes, for which its pool of {capacity} must have room twice"
         )
@@ -122,12 +121,6 @@ def _accumulators(plans: Iterable[FoldPlan]) -> dict[tuple[str, str], int]:
             form = plan.layout.forms[at]
             found[form.name, form.type] = found.get((form.name, form.type), 0) | own
     return found
-
-
-def _state_bytes(layout: Layout, folded: Mapping[tuple[str, str], int]) -> int:
-    """Return the bytes of the states of a node's blocks."""
-    own = [(form, folded[form.name, form.type]) for form in layout.forms if (form.name, form.type) in folded]
-    return sum(state_places(fields, form.dtype.itemsize, prod(form.count))[1] for form, fields in own)
 
 
 @dataclass(frozen=True, slots=True)
