@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from bbflow.cli.simulate import find
+from bbflow.cli.scenarios import find
 from bbflow.simulate.runs import run_scenario
 from bbflow.simulate.scenario import load_scenario, varied
 from benchmarks.rows import Row

@@ -101,7 +101,7 @@ def _site(options: argparse.Namespace) -> Iterator[Finding]:
         raise ConfigError("name a configuration, or --site with a scenario to compare this host with")
     if any(vars(options).get(other) for other in OF_RUN):
         raise ConfigError("--site looks at this host, not at a run: of other options it takes --storage only")
-    from bbflow.cli.simulate import find  # late: it needs what draws
+    from bbflow.cli.scenarios import find  # late: simulating needs what drives stagings
     from bbflow.run.checks.site import check_site
 
     return check_site(find(name), SHARED_MEMORY, options.storage)

@@ -17,7 +17,7 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 
-from bbflow.cli.simulate import add_scenario_arguments, as_json, knobs_of, print_table, scenario_of, shown_progress
+from bbflow.cli.scenarios import add_scenario_arguments, as_json, knobs_of, print_table, scenario_of, shown_progress
 from bbflow.errors import ConfigError, nearest
 from bbflow.simulate.cloud import CloudScenario
 from bbflow.simulate.planning import AIMS, choose, explain

@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 
 from bbflow.errors import BbflowError
-from bbflow.operators import rules
+from bbflow.operators import library
 from bbflow.operators.steps import Array, DType, Steps, Views
 
 ANY_TYPE: DType = np.dtype("f8")
@@ -25,7 +25,7 @@ class StateField:
     inner: tuple[int, ...] = ()
     """What is kept for each point; empty for one number. The points are the last axis."""
     merge: str | None = None
-    """How the numbers of two states become one: add, min or max (`rules.RULES`); None if the family says it."""
+    """How the numbers of two states become one: add, min or max (`library.RULES`); None if the family says it."""
     empty: float | None = None
     """What it is before anything is folded; None for what `merge` leaves any number as it is with, else 0."""
 
@@ -35,7 +35,7 @@ class StateField:
 
     def clear(self, values: Array) -> None:
         """Set the field to what it is before anything is folded."""
-        values[...] = rules.identity(self.merge, values.dtype) if self.empty is None else self.empty
+        values[...] = library.identity(self.merge, values.dtype) if self.empty is None else self.empty
 
 
 class Family(ABC):
@@ -101,7 +101,7 @@ class Family(ABC):
         for item in self.fields(ANY_TYPE):
             if item.merge is None:
                 raise BbflowError(f"{self.name}: its field {item.name!r} has no 'merge', and it has no 'combine'")
-            rules.merge(item.merge, target[item.name], left[item.name], right[item.name])
+            library.merge(item.merge, target[item.name], left[item.name], right[item.name])
 
     def join(self, other: Self) -> Self:
         """Return the family that keeps what both keep, where both have one name."""

@@ -7,12 +7,12 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from bbflow.operators.family import Family
-from bbflow.operators.items import Parameter
-from bbflow.operators.rules import Formula
+from bbflow.operators.library import Formula
 from bbflow.operators.state import StateLayout, part_of, parts_of
 from bbflow.operators.statistics.moments import COUNT, Moments
 from bbflow.operators.statistics.presence import Presence
 from bbflow.operators.steps import Array, DType, Views
+from bbflow.reading.sections import Parameter
 
 FINISHED_POINTS = 1 << 15
 """How many points are made into results at a time, so that state and temporaries stay in the cache."""

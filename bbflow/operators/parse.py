@@ -8,11 +8,10 @@ from typing import Any
 from bbflow.errors import ConfigError
 from bbflow.operators.catalogue import KINDS, find_kind
 from bbflow.operators.filter import Filter
-from bbflow.operators.items import Parameter, item_parts, read_parameters
 from bbflow.operators.names.elsewhere import check_elsewhere
 from bbflow.operators.names.known import NAMES
 from bbflow.operators.operator import Operator, OperatorKind
-from bbflow.reading.sections import flag, number, positive, text
+from bbflow.reading.sections import Parameter, flag, item_parts, number, positive, read_parameters, text
 
 FILTER = "filter"
 FILTER_PARAMETERS = {

@@ -13,13 +13,12 @@ import numpy as np
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators.expressions import Expression, parse_expression
 from bbflow.operators.family import StateField
-from bbflow.operators.items import Parameter, item_parts, read_parameters
 from bbflow.operators.steps import Array, DType, Steps, Views
 from bbflow.operators.windows.kinds import QUARTERS
 from bbflow.operators.windows.parse import parse_window
 from bbflow.operators.windows.spans import Hours, Key, Months, Run, Seasons, Spans, StepsSpan
 from bbflow.operators.windows.window import Window
-from bbflow.reading.sections import flag, one_of, positive
+from bbflow.reading.sections import Parameter, flag, item_parts, one_of, positive, read_parameters
 
 
 class Transform(ABC):

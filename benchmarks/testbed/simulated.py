@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bbflow.cli.simulate import find
+from bbflow.cli.scenarios import find
 from bbflow.simulate.runs import run_scenario
 from bbflow.simulate.scenario import load_scenario, parse_scenario
 from benchmarks.testbed.experiment import DENSE, QUIET, SPARSE, Run

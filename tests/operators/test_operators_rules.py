@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bbflow.errors import BbflowError, MissingToolError
-from bbflow.operators import Operator, StateLayout, kernel, library, parse_operators, rules
+from bbflow.operators import Operator, StateLayout, kernel, library, parse_operators
 from bbflow.operators.family import Family, StateField
 
 TYPES = ["f4", "f8", "i1", "u2", "i4", "i8", "u8"]
@@ -87,12 +87,12 @@ def test_a_state_is_finished_as_numpy_finishes_it(dtype):
     _, views = state(dtype, 3, layout_of(dtype))
     for name, expected in finished(views).items():
         formula, ddof = name if isinstance(name, tuple) else (name, 0)
-        result = rules.Formula(formula)(views, ddof=ddof)
+        result = library.Formula(formula)(views, ddof=ddof)
         np.testing.assert_array_equal(result, expected, formula, strict=True)
 
 
 def task_of(**sides):
-    task = np.zeros(1, rules.MERGE_TASK)
+    task = np.zeros(1, library.MERGE_TASK)
     task["points"] = POINTS
     for side, views in sides.items():
         task[side] = [views[name].ctypes.data if name in views else 0 for name in library.FIELDS]
@@ -110,7 +110,7 @@ def test_a_table_of_states_is_merged_as_one_after_the_other_is(dtype):
         task_of(right=right, target=alone),
         task_of(left=left, right=right, target=some),
     ]
-    rules.merge_many(np.full(3, library.TYPES[np.dtype(dtype)]), np.concatenate(tasks), 2)
+    library.merge_many(np.full(3, library.TYPES[np.dtype(dtype)]), np.concatenate(tasks), 2)
     layout.combine(*buffers, expected := bytearray(layout.nbytes))
     for name, values in layout.views(expected)["moments"].items():
         np.testing.assert_array_equal(both[name], values, name)
@@ -124,7 +124,7 @@ def test_large_states_are_merged_in_pieces():
     target = np.zeros(points, "i4")
     task = task_of(left={"count": left}, right={"count": right}, target={"count": target})
     task["points"] = points
-    rules.merge_many(np.zeros(1), task, 2)
+    library.merge_many(np.zeros(1), task, 2)
     np.testing.assert_array_equal(target, left + 3)
 
 
@@ -135,7 +135,7 @@ def test_rows_of_some_points_merge_by_their_rule(rule, dtype):
     left, right = random.integers(0, 60, (2, 3, 100)).astype(dtype)
     target = np.zeros_like(left)
     part = np.s_[:, 7:71]
-    rules.merge(rule, target[part], left[part], right[part])
+    library.merge(rule, target[part], left[part], right[part])
     function = {"add": np.add, "min": np.minimum, "max": np.maximum}[rule]
     np.testing.assert_array_equal(target[part], function(left, right)[part])
     assert not target[:, :7].any()

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from bbflow.errors import ConfigError
 from bbflow.operators.space import parse_space
-from bbflow.operators.space.hybrid import reference_of
 from bbflow.operators.space.moves import NAMES as SPACES
 from bbflow.operators.space.regridding import place_space
+from bbflow.operators.space.vertical import reference_of
 from bbflow.operators.steps import Steps
 from bbflow.reading.yaml_files import parse_yaml
 

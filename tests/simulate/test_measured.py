@@ -6,7 +6,7 @@ import time
 import pytest
 
 from bbflow.cli import main
-from bbflow.cli.simulate import find
+from bbflow.cli.scenarios import find
 from bbflow.errors import ConfigError
 from bbflow.events import EVENTS_FILE, noted_task, read_events
 from bbflow.simulate.cloud import run_cloud

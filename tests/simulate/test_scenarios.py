@@ -6,7 +6,7 @@ import json
 import pytest
 
 from bbflow.cli import main
-from bbflow.cli.simulate import CATALOG
+from bbflow.cli.scenarios import CATALOG
 from bbflow.errors import CapacityError, ConfigError
 from bbflow.events import EventLog
 from bbflow.simulate.planning import choose, explain

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from bbflow.cli import main
-from bbflow.cli.simulate import find
+from bbflow.cli.scenarios import find
 from bbflow.errors import ConfigError
 from bbflow.simulate.runs import run_once
 from bbflow.simulate.scenario import load_scenario, parse_scenario, with_trace

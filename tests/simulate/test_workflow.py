@@ -6,7 +6,7 @@ import pytest
 
 from bbflow.cli import main
 from bbflow.cli.plan import usual_knobs
-from bbflow.cli.simulate import find
+from bbflow.cli.scenarios import find
 from bbflow.errors import CapacityError, ConfigError
 from bbflow.simulate.graph import Level, graph_of_levels
 from bbflow.simulate.plans import graph_of_plan

@@ -8,13 +8,13 @@ from typing import Any
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators import parse, transforms
 from bbflow.operators.catalogue import KINDS
-from bbflow.operators.items import REQUIRED, Parameter
 from bbflow.operators.names import known
 from bbflow.operators.names.cdo import COUNTED, STATISTICS, WINDOWS
 from bbflow.operators.names.elsewhere import ELSEWHERE, LACKING
 from bbflow.operators.own.finding import installed
 from bbflow.operators.windows import kinds
 from bbflow.operators.windows.frequencies import frequency_window
+from bbflow.reading.sections import REQUIRED, Parameter
 
 ANOTHER = "CDO, otherwise"
 SECTIONS = (

@@ -44,7 +44,7 @@ BBFLOW_EXPORT int bbflow_merge(int type, int rule, const BbflowNumbers *left,
 BBFLOW_EXPORT int bbflow_merge_moments(int type, const void *const *left, const void *const *right,
                                        void *const *target, uint64_t points);
 
-/** One state's work: Target = Left (+) Right. Its mirror is in rules.py. */
+/** One state's work: Target = Left (+) Right. Its mirror is in library.py. */
 struct BbflowMergeTask
 {
     const void *Left[BbflowAccumulators]; ///< null: there is none, and the right one is copied

@@ -13,18 +13,8 @@ from bbflow.errors import BbflowError, ConfigError
 from bbflow.operators.blocks import as_blocks
 from bbflow.operators.library import load
 from bbflow.operators.space.grid import LEVEL, Grid
-from bbflow.operators.space.hybrid import reference_of
-from bbflow.operators.space.levels import (
-    DERIVATIVE,
-    HEIGHT,
-    INTEGRAL,
-    MAKES,
-    MEAN,
-    PRESSURE,
-    TO,
-    LevelCoordinate,
-    Levels,
-)
+from bbflow.operators.space.levels import DERIVATIVE, INTEGRAL, MAKES, MEAN, TO, Levels
+from bbflow.operators.space.vertical import HEIGHT, PRESSURE, LevelCoordinate, reference_of
 from bbflow.operators.steps import Array, Steps
 
 

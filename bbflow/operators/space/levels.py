@@ -5,45 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from bbflow.errors import ConfigError
+from bbflow.operators.space.vertical import HEIGHT, PRESSURE, LevelCoordinate
 from bbflow.reading.sections import check_keys, flag, number, one_of, text
 
 TO, MEAN, INTEGRAL, DERIVATIVE = "to", "mean", "integral", "derivative"
 MAKES = (TO, MEAN, INTEGRAL, DERIVATIVE)
 """What can be made of a column."""
-PRESSURE, HEIGHT = "pressure", "height"
 MISSING = "missing"
 """What there is beyond a column, if nothing else is said."""
-
-
-@dataclass(frozen=True, slots=True)
-class LevelCoordinate:
-    """The vertical coordinate of each column."""
-
-    kind: str
-    """pressure, which grows towards the ground, or height."""
-    a: str = ""
-    """Variable of the first step: the coordinate is a * reference + b * surface. Empty if `field` has it."""
-    b: str = ""
-    """Another such variable."""
-    reference: str | float | None = None
-    """What `a` is multiplied by: a number, or a variable of the first step; None if attributes tell it."""
-    surface: str = ""
-    """Variable of each step on the same grid without levels: where the ground is. Empty if nobody knows."""
-    field: str = ""
-    """Variable of each step that has the coordinate of every point."""
-    is_fixed: bool = False
-    """Whether `surface` and `field` are in the first step only, and hold for all."""
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """Variables with values for each column or point."""
-        return tuple(filter(None, (self.field, self.surface)))
-
-    @property
-    def of_first_step(self) -> tuple[str, ...]:
-        """Variables of the first step."""
-        reference = self.reference if isinstance(self.reference, str) else ""
-        return tuple(filter(None, (self.a, self.b, reference, *(self.fields if self.is_fixed else ()))))
 
 
 @dataclass(frozen=True, slots=True)

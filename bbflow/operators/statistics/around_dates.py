@@ -5,12 +5,11 @@ from typing import Any
 import numpy as np
 
 from bbflow.errors import ConfigError
-from bbflow.operators.items import Parameter
 from bbflow.operators.operator import Axis, Operator, OperatorKind
 from bbflow.operators.statistics.base_period import AROUND, PERCENT, YEARS, per_part
 from bbflow.operators.statistics.daily_series import LEAP, DailySeries, Days
 from bbflow.operators.steps import Array, Views
-from bbflow.reading.sections import one_of, whole_number
+from bbflow.reading.sections import Parameter, one_of, whole_number
 
 DATE = (("long_name", "date, as the day of a leap year"), ("units", "1"))
 

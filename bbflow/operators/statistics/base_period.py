@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 
 from bbflow.errors import ConfigError
-from bbflow.operators.items import Parameter
 from bbflow.operators.operator import Axis, Operator, OperatorKind
 from bbflow.operators.state import parts_of
 from bbflow.operators.statistics.daily_series import FEBRUARY_29, LEAP, DailySeries, Days, days_of
 from bbflow.operators.steps import Array, Views
-from bbflow.reading.sections import as_list, flag, number, one_of, positive, whole_number
+from bbflow.reading.sections import Parameter, as_list, flag, number, one_of, positive, whole_number
 
 PART_POINTS = 128
 """Points whose days are looked at together, so that they stay in the cache."""

@@ -2,12 +2,11 @@
 
 from dataclasses import replace
 
-from bbflow.operators.items import Parameter
+from bbflow.operators.library import Formula
 from bbflow.operators.operator import Operator, OperatorKind, plain
-from bbflow.operators.rules import Formula
 from bbflow.operators.statistics.moments import COUNT, FIRST, MAX, MIN, SECOND, SHIFT, Moments
 from bbflow.operators.steps import Array, Views
-from bbflow.reading.sections import whole_number
+from bbflow.reading.sections import Parameter, whole_number
 
 MEAN = Moments.of(COUNT, SHIFT, FIRST)
 SPREAD = Moments.of(COUNT, SHIFT, FIRST, SECOND)

@@ -15,10 +15,9 @@ import numpy as np
 
 from bbflow.errors import BbflowError
 from bbflow.operators.family import Family, StateField
-from bbflow.operators.items import Parameter
 from bbflow.operators.operator import Operator, OperatorKind
 from bbflow.operators.steps import Array, DType, Steps, Views
-from bbflow.reading.sections import flag, text, whole_number
+from bbflow.reading.sections import Parameter, flag, text, whole_number
 
 COUNT = StateField("count", "i4")
 """Pairs."""

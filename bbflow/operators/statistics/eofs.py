@@ -16,10 +16,9 @@ import numpy as np
 from bbflow.errors import ConfigError
 from bbflow.operators.family import Family, StateField
 from bbflow.operators.file_fields import AREA_SHARE
-from bbflow.operators.items import Parameter
 from bbflow.operators.operator import Axis, Operator, OperatorKind
 from bbflow.operators.steps import Array, DType, Steps, Views
-from bbflow.reading.sections import flag, one_of, positive
+from bbflow.reading.sections import Parameter, flag, one_of, positive
 
 LARGEST = np.float64(1e140)
 """The squares of larger values, summed, are infinite: a single one would leave no mode of any point."""

@@ -6,11 +6,10 @@ from typing import Self
 import numpy as np
 
 from bbflow.operators.family import Family, StateField
-from bbflow.operators.items import Parameter
 from bbflow.operators.operator import Operator, OperatorKind
 from bbflow.operators.statistics.limits import PARAMETERS, ValueLimits
 from bbflow.operators.steps import Array, DType, Steps, Views
-from bbflow.reading.sections import flag
+from bbflow.reading.sections import Parameter, flag
 
 MOST_STEPS = 255
 """How many booleans add up in a byte, which is what a processor adds most of at once."""

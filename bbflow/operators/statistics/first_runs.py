@@ -9,11 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from bbflow.operators.family import Family, StateField
-from bbflow.operators.items import Parameter
 from bbflow.operators.operator import Operator, OperatorKind
 from bbflow.operators.statistics.limits import ValueLimits
 from bbflow.operators.steps import Array, DType, Steps, Views
-from bbflow.reading.sections import positive
+from bbflow.reading.sections import Parameter, positive
 
 NONE = -1
 """Stands for the begin of a run that isn't there."""

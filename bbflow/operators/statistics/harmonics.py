@@ -13,10 +13,9 @@ import numpy as np
 
 from bbflow.errors import ConfigError
 from bbflow.operators.family import Family, StateField
-from bbflow.operators.items import Parameter
 from bbflow.operators.operator import Axis, Operator, OperatorKind
 from bbflow.operators.steps import Array, DType, Steps, Views
-from bbflow.reading.sections import number
+from bbflow.reading.sections import Parameter, number
 
 LEAST = 1e-9
 """Of its largest value: below that the determinant tells that the steps can't tell a period's cosine and sine apart."""

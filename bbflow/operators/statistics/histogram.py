@@ -6,12 +6,11 @@ from typing import Any
 import numpy as np
 
 from bbflow.errors import ConfigError
-from bbflow.operators.items import Parameter
 from bbflow.operators.operator import Axis, Operator, OperatorKind
 from bbflow.operators.statistics.bins import Bins
 from bbflow.operators.statistics.grid import BinGrid
 from bbflow.operators.steps import Array, Views
-from bbflow.reading.sections import number, positive
+from bbflow.reading.sections import Parameter, number, positive
 
 BINS = 50
 

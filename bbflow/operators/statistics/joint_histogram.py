@@ -9,13 +9,12 @@ import numpy as np
 
 from bbflow.errors import BbflowError, ConfigError
 from bbflow.operators.family import Family, StateField
-from bbflow.operators.items import Parameter
 from bbflow.operators.operator import Axis, Operator, OperatorKind
 from bbflow.operators.statistics.bins import checked_edges
 from bbflow.operators.statistics.comoments import WITH
 from bbflow.operators.statistics.histogram import BIN, numbers
 from bbflow.operators.steps import Array, DType, Steps, Views
-from bbflow.reading.sections import positive
+from bbflow.reading.sections import Parameter, positive
 
 Edges = tuple[tuple[float, ...], tuple[float, ...]]
 MOST_CELLS = 10_000

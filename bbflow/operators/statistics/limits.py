@@ -7,9 +7,8 @@ import numpy as np
 
 from bbflow.errors import ConfigError
 from bbflow.operators.blocks import largest_below, smallest_above
-from bbflow.operators.items import Parameter
 from bbflow.operators.steps import Array, DType, Steps
-from bbflow.reading.sections import flag, number
+from bbflow.reading.sections import Parameter, flag, number
 
 PARAMETERS: Mapping[str, Parameter] = {
     "above": Parameter(number, "values greater than this", None),

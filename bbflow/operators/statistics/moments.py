@@ -6,7 +6,7 @@ from typing import Self
 import numpy as np
 
 from bbflow.errors import BbflowError
-from bbflow.operators import kernel, rules
+from bbflow.operators import kernel, library
 from bbflow.operators.family import Family, StateField
 from bbflow.operators.steps import DType, Steps, Views
 
@@ -81,7 +81,7 @@ class Moments(Family):
         if self.is_weighted:
             _merge_weighted(target, left, right)
             target, left, right = _others(target), _others(left), _others(right)
-        rules.merge_state(target, left, right)
+        library.merge_state(target, left, right)
 
 
 def _others(views: Views) -> Views:

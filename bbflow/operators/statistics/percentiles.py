@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 
 from bbflow.errors import ConfigError
-from bbflow.operators.items import Parameter
 from bbflow.operators.operator import Operator, OperatorKind
 from bbflow.operators.statistics.sketch import Sketch, choose
 from bbflow.operators.steps import Array, Views
-from bbflow.reading.sections import flag, number, positive
+from bbflow.reading.sections import Parameter, flag, number, positive
 
 ERROR_PERCENT = 1.0
 STEPS = 8784

@@ -12,11 +12,10 @@ from typing import Self
 import numpy as np
 
 from bbflow.operators.family import Family, StateField
-from bbflow.operators.items import Parameter
 from bbflow.operators.operator import Operator, OperatorKind
 from bbflow.operators.statistics.limits import PARAMETERS, ValueLimits
 from bbflow.operators.steps import Array, DType, Steps, Views
-from bbflow.reading.sections import positive
+from bbflow.reading.sections import Parameter, positive
 
 ENDS = ("length", "prefix", "suffix")
 """Number of steps, and of those in the run at the begin and at the end; the three are equal if one run is all."""

@@ -6,11 +6,10 @@ from datetime import timedelta
 from typing import Any
 
 from bbflow.errors import ConfigError
-from bbflow.operators.items import Parameter
 from bbflow.operators.windows.readers import MONTHS, date, month, season_months, time_of_day, weekday, year
 from bbflow.operators.windows.spans import Hours, Months, Run, Seasons, Spans, StepsSpan
 from bbflow.operators.windows.window import Window
-from bbflow.reading.sections import positive
+from bbflow.reading.sections import Parameter, positive
 
 QUARTERS = ((12, 1, 2), (3, 4, 5), (6, 7, 8), (9, 10, 11))
 SINCE = (2000, 1, 1)

@@ -6,12 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from bbflow.errors import ConfigError, nearest
-from bbflow.operators.items import Parameter, read_parameters
 from bbflow.operators.windows.frequencies import EXAMPLES, GROUPS, frequency_window
 from bbflow.operators.windows.kinds import KINDS, WindowKind
 from bbflow.operators.windows.spans import Run, StepsSpan
 from bbflow.operators.windows.window import Window
-from bbflow.reading.sections import one_of, text
+from bbflow.reading.sections import Parameter, one_of, read_parameters, text
 
 COMMON = {
     "name": Parameter(text, "what the results are called", None),

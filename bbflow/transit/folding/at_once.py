@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from bbflow.errors import BbflowError, StreamError
-from bbflow.operators import kernel, rules
+from bbflow.operators import kernel, library
 from bbflow.operators.decoding import fills_of, is_bare
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.library import FIELDS, TYPES
@@ -200,10 +200,10 @@ class AtOnce(AlikeFold):
         return np.frombuffer(mapping, np.uint8).ctypes.data
 
     def _merge(self, level: str, current: StatePlace, base: StatePlace, slot: StateSlot) -> None:
-        tasks = np.zeros(len(self._rows), rules.MERGE_TASK)
+        tasks = np.zeros(len(self._rows), library.MERGE_TASK)
         tasks["right"], tasks["left"] = self._addresses(base), self._addresses(current)
         tasks["target"], tasks["points"] = self._targets(slot), self._column("points")
-        rules.merge_many(self._column("types"), tasks, self._threads)
+        library.merge_many(self._column("types"), tasks, self._threads)
 
     def _end_inner(self) -> None:
         raise AssertionError("the kernel takes no 'each'")
@@ -241,11 +241,11 @@ class AtOnce(AlikeFold):
             states = plan.rows["states"][rows]
             for step in range(at, at + steps):
                 own = folded[:, step] > 0
-                tasks = np.zeros(int(own.sum()), rules.MERGE_TASK)
+                tasks = np.zeros(int(own.sum()), library.MERGE_TASK)
                 tasks["left"], tasks["target"] = left[own], target[own]
                 tasks["right"] = np.where(states[own] < 0, 0, blocks[own, step, None] + states[own])
                 tasks["points"] = self._column("points")[own]
-                rules.merge_many(self._column("types")[own], tasks, self._threads)
+                library.merge_many(self._column("types")[own], tasks, self._threads)
                 left = np.where(own[:, None], target, left)
             at += steps
 

@@ -1,15 +1,16 @@
-"""Hybrid coordinates: what the first coefficient is multiplied by, as attributes tell it, and whether units fit."""
+"""Vertical coordinates of columns; of hybrid ones, what the first coefficient is multiplied by."""
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from bbflow.errors import ConfigError
-from bbflow.operators.space.levels import PRESSURE, LevelCoordinate
 from bbflow.operators.steps import Array
 
+PRESSURE, HEIGHT = "pressure", "height"
 NUMBERS = frozenset(("", "1", "1.0", "-", "dimensionless", "none", "unitless"))
 """Units of what is a plain number."""
 PRESSURES = {
@@ -30,6 +31,37 @@ LENGTHS = {
 """Units of height, likewise."""
 LARGEST_PLAIN = 1.0
 """A first coefficient that is nowhere larger may be a plain number: CESM's and E3SM's are at most 0.3."""
+
+
+@dataclass(frozen=True, slots=True)
+class LevelCoordinate:
+    """The vertical coordinate of each column."""
+
+    kind: str
+    """pressure, which grows towards the ground, or height."""
+    a: str = ""
+    """Variable of the first step: the coordinate is a * reference + b * surface. Empty if `field` has it."""
+    b: str = ""
+    """Another such variable."""
+    reference: str | float | None = None
+    """What `a` is multiplied by: a number, or a variable of the first step; None if attributes tell it."""
+    surface: str = ""
+    """Variable of each step on the same grid without levels: where the ground is. Empty if nobody knows."""
+    field: str = ""
+    """Variable of each step that has the coordinate of every point."""
+    is_fixed: bool = False
+    """Whether `surface` and `field` are in the first step only, and hold for all."""
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Variables with values for each column or point."""
+        return tuple(filter(None, (self.field, self.surface)))
+
+    @property
+    def of_first_step(self) -> tuple[str, ...]:
+        """Variables of the first step."""
+        reference = self.reference if isinstance(self.reference, str) else ""
+        return tuple(filter(None, (self.a, self.b, reference, *(self.fields if self.is_fixed else ()))))
 
 
 def reference_of(
