@@ -17,10 +17,11 @@ from bbflow.configuring.settings import Config
 from bbflow.errors import ConfigError
 from bbflow.stores.moved import is_moved
 from bbflow.stores.sources import Sources
-from bbflow.transit.output import copying
-from bbflow.transit.output.copying import Copying, check_copy
+from bbflow.transit.output.copying import Copying, CopyTimes, check_copy
 from bbflow.zarr_store.growing import GrowingZarr, set_attributes
 from testsupport.object_server import credentials_of, object_server, objects_in, refusing_keys
+
+ONCE = CopyTimes(last_tries_s=(0.0,))
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +41,7 @@ def copied(server, prefix):
 
 
 @pytest.mark.parametrize("moves", [False, True], ids=["copied", "moved"])
-def test_readers_of_the_copy_never_see_half_a_commit(server, tmp_path, monkeypatch, moves):
-    monkeypatch.setattr(copying, "LOOK_S", 0.01)
+def test_readers_of_the_copy_never_see_half_a_commit(server, tmp_path, moves):
     store, following, seen, wrong = GrowingZarr(tmp_path / "results.zarr"), threading.Event(), set(), []
     store.create("v", ["time", "x"], (0, 3), "f8", {}, (1, 3))
     store.create("time", ["time"], (0,), "f8", {}, (512,))
@@ -60,7 +60,9 @@ def test_readers_of_the_copy_never_see_half_a_commit(server, tmp_path, monkeypat
             with contextlib.suppress(FileNotFoundError):
                 look()
 
-    reader, follower = threading.Thread(target=read), Copying(tmp_path, f"s3://bucket/grows{moves}", moves=moves)
+    times = CopyTimes(look_s=0.01)
+    reader = threading.Thread(target=read)
+    follower = Copying(tmp_path, f"s3://bucket/grows{moves}", moves=moves, times=times)
     reader.start()
     for at in range(1000):
         store.write("v", at, np.full((1, 3), float(at)))
@@ -162,13 +164,12 @@ def test_stores_of_the_same_run_stay_when_its_analysis_starts_again(server, tmp_
     assert zarr.open_group(copied(server, "same/functions/f.zarr"), mode="r").attrs["more"] == "of it"
 
 
-def test_a_store_that_bbflow_did_not_make_is_left_alone_and_said(server, tmp_path, monkeypatch):
-    monkeypatch.setattr(copying, "LAST_TRIES_S", (0.0,))
+def test_a_store_that_bbflow_did_not_make_is_left_alone_and_said(server, tmp_path):
     objects_in(server).put("way/results.zarr/zarr.json", b'{"zarr_format": 3, "node_type": "group"}')
     with pytest.raises(ConfigError, match=r"way/results.zarr is in the way, and bbflow didn't make it: move it, or"):
         check_copy(Config("s", {}, copy_to="s3://bucket/way"))
     write_store(tmp_path / "results.zarr", v=1)
-    [error] = Copying(tmp_path, "s3://bucket/way").finish()
+    [error] = Copying(tmp_path, "s3://bucket/way", times=ONCE).finish()
     assert "is in the way" in error
     assert keys(server, "way") == {"results.zarr/zarr.json"}
 
@@ -192,8 +193,7 @@ def test_all_stores_of_a_run_are_in_the_bucket_as_they_are_in_the_output(server,
         np.testing.assert_array_equal(there["tas"], tas)
 
 
-def test_a_copy_that_can_not_be_is_said(server, tmp_path, monkeypatch):
-    monkeypatch.setattr(copying, "LAST_TRIES_S", (0.0,))
+def test_a_copy_that_can_not_be_is_said(server, tmp_path):
     with pytest.raises(ConfigError, match="there is no bucket 'nowhere'"):
         check_copy(Config("s", {}, copy_to="s3://nowhere/run"))
     check_copy(Config("s", {}, copy_to="s3://bucket/nothing/yet"))
@@ -203,7 +203,7 @@ def test_a_copy_that_can_not_be_is_said(server, tmp_path, monkeypatch):
         parse_config(content)
     store = GrowingZarr(tmp_path / "results.zarr")
     store.commit(history="run")
-    [error] = Copying(tmp_path, "s3://nowhere/run").finish()
+    [error] = Copying(tmp_path, "s3://nowhere/run", times=ONCE).finish()
     assert error.startswith("s3://nowhere/run: the copy isn't complete: ")
 
 

@@ -22,8 +22,7 @@ from bbflow.report.results import read_results
 from bbflow.stores.moved import bring, is_moved, place_of
 from bbflow.stores.objects import upload_parts
 from bbflow.stores.sources import Sources
-from bbflow.transit.output import copying
-from bbflow.transit.output.copying import Copying, check_copy, check_output
+from bbflow.transit.output.copying import Copying, CopyTimes, check_copy, check_output
 from bbflow.transit.output.moving import WINDOW, Digest, Settled, give_up
 from bbflow.zarr_store.growing import GrowingZarr
 from testsupport.object_server import credentials_of, object_server, objects_in, refusing_keys
@@ -32,6 +31,9 @@ FUNCTION = """
 def halved(dataset):
     return (dataset["tas_day_mean"] / 2).rename("half")
 """
+ONCE = CopyTimes(last_tries_s=(0.0,), settled_s=0.001)
+BY_HAND = CopyTimes(look_s=3600, settled_s=0.001)
+"""Nothing is looked at unless the test asks."""
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +46,6 @@ def server(tmp_path_factory):
 def credentials(server, monkeypatch):
     for name, value in credentials_of(server).items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(copying, "LOOK_S", 0.05)
-    monkeypatch.setattr(copying, "SETTLED_NS", 1_000_000)
 
 
 def stored(server, path):
@@ -152,13 +152,12 @@ def test_a_chained_job_goes_on_in_its_objects_in(server, tmp_path, chunks):
 def test_only_what_is_complete_and_not_needed_goes(server, tmp_path):
     needed = {"time": 2.0}
     written(tmp_path / "results.zarr", 5)
-    follower = Copying(tmp_path, "s3://bucket/needed", moves=True, settled=lambda axis: needed[axis])
-    follower.stop()
-    follower._ended.clear()
-    follower._try(copying.GROWING)
+    settled = needed.__getitem__
+    follower = Copying(tmp_path, "s3://bucket/needed", moves=True, settled=settled, times=BY_HAND)
+    follower.look()
     assert moved_files(tmp_path / "results.zarr") == {"v/c.0.0", "v/c.1.0"}
     needed["time"] = 4.0  # without a commit
-    follower._try(copying.GROWING)
+    follower.look()
     assert moved_files(tmp_path / "results.zarr") == {f"v/c.{at}.0" for at in range(4)}
     assert not follower.finish()
     assert moved_files(tmp_path / "results.zarr") == {f"v/c.{at}.0" for at in range(5)}
@@ -203,30 +202,25 @@ def test_a_digest_is_the_etag_that_s3_has(server, tmp_path, size):
 
 
 def test_what_did_not_arrive_as_it_was_sent_stays_and_is_said(server, tmp_path, monkeypatch):
-    monkeypatch.setattr(copying, "LAST_TRIES_S", (0.0,))
-    create = copying.Sources.create
+    create = Sources.create
 
     @contextlib.contextmanager
     def damaging(self, url, size_bytes=0):
         with create(self, url, size_bytes) as target:
             yield SimpleNamespace(write=lambda content: target.write(content[::-1] if "/v/c." in url else content))
 
-    monkeypatch.setattr(copying.Sources, "create", damaging)
+    monkeypatch.setattr(Sources, "create", damaging)
     written(tmp_path / "results.zarr", 2)
-    [error] = Copying(tmp_path, "s3://bucket/wrong", moves=True).finish()
+    [error] = Copying(tmp_path, "s3://bucket/wrong", moves=True, times=ONCE).finish()
     assert "results.zarr/v/c.1.0 isn't what was sent; what it lacks is in" in error
     assert moved_files(tmp_path / "results.zarr") <= {"v/c.0.0"}, "zeros are the same backwards"
 
 
 def test_a_bucket_that_fails_loses_nothing_and_the_rest_is_brought_later(server, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(copying, "LAST_TRIES_S", (0.0,))
     claim(tmp_path / "out")
     written(tmp_path / "out" / "results.zarr", 3)
-    follower = Copying(tmp_path / "out", "s3://bucket/fails", moves=True)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    follower._sources = copying.Sources()
-    follower._others = copying.Others(follower._sources, "s3://bucket/fails")
-    [error] = follower.finish()
+    [error] = Copying(tmp_path / "out", "s3://bucket/fails", moves=True, times=ONCE).finish()
     assert re.fullmatch(
         r"s3://bucket/fails: the copy isn't complete: no S3 server answers.*run 'bbflow upload .*out'", error
     )
@@ -238,8 +232,7 @@ def test_a_bucket_that_fails_loses_nothing_and_the_rest_is_brought_later(server,
     assert main(["upload", str(tmp_path)]) == 64
 
 
-def test_a_key_that_is_rejected_in_the_middle_loses_nothing(server, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(copying, "LAST_TRIES_S", (0.0,))
+def test_a_key_that_is_rejected_in_the_middle_loses_nothing(server, tmp_path, capsys):
     claim(tmp_path / "out")
     store = tmp_path / "out" / "results.zarr"
     written(store, 2)
@@ -247,7 +240,7 @@ def test_a_key_that_is_rejected_in_the_middle_loses_nothing(server, tmp_path, mo
     gone = moved_files(store)
     written(store, 2, first=2)
     with refusing_keys(server):
-        [error] = Copying(tmp_path / "out", "s3://bucket/expired", moves=True).finish()
+        [error] = Copying(tmp_path / "out", "s3://bucket/expired", moves=True, times=ONCE).finish()
         assert main(["upload", str(tmp_path / "out")]) != 0
         assert "no permission" in "".join(capsys.readouterr())
     assert re.fullmatch(r"s3://bucket/expired: the copy isn't complete: .*no permission.*'bbflow upload .*out'", error)
@@ -265,14 +258,13 @@ def test_files_that_are_gone_from_the_bucket_are_said(server, tmp_path):
 
 
 def test_a_bucket_that_goes_before_all_is_seen_to_be_there_is_said(server, tmp_path, monkeypatch):
-    monkeypatch.setattr(copying, "LAST_TRIES_S", (0.0,))
     written(tmp_path / "results.zarr", 3)
 
     def refused(self, url):
         raise ConnectionError("no S3 server answers")
 
     monkeypatch.setattr(Sources, "tree", refused)
-    [error] = Copying(tmp_path, "s3://bucket/goes", moves=True).finish()
+    [error] = Copying(tmp_path, "s3://bucket/goes", moves=True, times=ONCE).finish()
     assert error.startswith(
         "s3://bucket/goes: whether all is there can't be seen: no S3 server answers; what it lacks is in"
     )
@@ -326,14 +318,19 @@ def test_the_work_directory_is_named_after_the_place(tmp_path):
 
 
 def test_raw_steps_are_copied_once_more_only_when_as_much_is_new(server, tmp_path):
-    follower = Copying(tmp_path, "s3://bucket/due", moves=True)
-    follower.stop()
-    follower._ended.clear()
-    store, copied = written(tmp_path / "raw.zarr", 1), []
-    known = follower._known.setdefault(tmp_path / "raw.zarr", copying._Known(left_bytes=100))
-    for size in (100, 99, 1):
-        (tmp_path / "raw.zarr" / "v" / "c.9.0").write_bytes(bytes(size))
-        known.left_bytes = 100 + copying._bytes_in(tmp_path / "raw.zarr") - size
-        copied.append(follower._is_due(tmp_path / "raw.zarr"))
-    assert copied[-1] is False
-    assert follower._is_due(store.path.with_name("other.zarr"))
+    follower = Copying(tmp_path, "s3://bucket/due", moves=True, times=BY_HAND)
+
+    def there():
+        return {name for path in objects_in(server).list("due") for item in path if "/v/c" in (name := item["path"])}
+
+    written(tmp_path / "raw.zarr", 1)
+    follower.look()
+    assert there() == {"due/raw.zarr/v/c.0.0"}
+    left = sum(path.stat().st_size for path in (tmp_path / "raw.zarr").rglob("c.*"))
+    written(tmp_path / "raw.zarr", 1, first=1)  # 24 bytes
+    follower.look()
+    assert len(there()) == 1 < left / 24
+    written(tmp_path / "raw.zarr", left // 24, first=2)
+    follower.look()
+    assert len(there()) == 2 + left // 24
+    assert not follower.finish()

@@ -26,21 +26,30 @@ from bbflow.transit.output.hiding import Others
 from bbflow.transit.output.moving import Digest, Settled, give_up, has_arrived
 from bbflow.zarr_store.growing import METADATA, TEMPORARY
 
-LOOK_S = 1.0
-"""How often the stores are looked at."""
-SETTLED_NS = 100_000_000
-"""A file that was changed less than this before it was read may have changed while it was: it is copied again."""
 PART_BYTES = 8 << 20
 AT_ONCE = 8
 """Files that are on their way at a time."""
-LAST_TRIES_S = (0.0, 2.0, 8.0)
-"""Seconds before each try of the last copy."""
 GROWING = ("results.zarr", f"{PYRAMIDS_DIRECTORY}/*.zarr", f"{FUNCTIONS_DIRECTORY}/*.zarr")
 PROBE = ".bbflow"
 """Is written to see that others can be, and removed."""
 LAST = ("raw.zarr",)
 """Its files are large and grow with every batch: a copy has them at the end, and what moves now and then."""
 RESULTS = "results.zarr"
+
+
+@dataclass(frozen=True, slots=True)
+class CopyTimes:
+    """When stores are looked at, and when what failed is tried again."""
+
+    look_s: float = 1.0
+    """How often the stores are looked at."""
+    settled_s: float = 0.1
+    """A file that was changed less than this before it was read may have changed while it was: it is copied again."""
+    last_tries_s: tuple[float, ...] = (0.0, 2.0, 8.0)
+    """Seconds before each try of the last copy."""
+
+
+CALM = CopyTimes()
 
 
 @dataclass(slots=True)
@@ -125,12 +134,20 @@ class Copying:
         Whether they are to be there only.
     settled
         Gives for the axis of a window's results how many spans nobody needs here any more.
+    times
+        When it looks and tries.
     """
 
     def __init__(
-        self, output: Path, url: str, *, moves: bool = False, settled: Callable[[str], float] = _nothing_needed
+        self,
+        output: Path,
+        url: str,
+        *,
+        moves: bool = False,
+        settled: Callable[[str], float] = _nothing_needed,
+        times: CopyTimes = CALM,
     ) -> None:
-        self._output, self._url = output, url.rstrip("/")
+        self._output, self._url, self._times = output, url.rstrip("/"), times
         self._moves, self._settled = moves, settled
         if moves:
             note_place(output, self._url)
@@ -143,8 +160,12 @@ class Copying:
         self._thread.start()
 
     def _follow(self) -> None:
-        while not self._ended.wait(LOOK_S):
-            self._try((*GROWING, *LAST) if self._moves else GROWING)
+        while not self._ended.wait(self._times.look_s):
+            self.look()
+
+    def look(self) -> None:
+        """Copy, or move, what is new and may go now."""
+        self._try((*GROWING, *LAST) if self._moves else GROWING)
 
     def _try(self, patterns: tuple[str, ...]) -> None:
         """Copy what is new; what fails is tried again the next time."""
@@ -165,8 +186,8 @@ class Copying:
         """Copy everything as it is at the end; say what could not be copied."""
         self.stop()
         self._settled = _nothing_needed
-        settles_s = 1.5e-9 * SETTLED_NS if self._moves else 0.0  # nobody writes any more: then all may go
-        for wait_s in LAST_TRIES_S:
+        settles_s = 1.5 * self._times.settled_s if self._moves else 0.0  # nobody writes any more: then all may go
+        for wait_s in self._times.last_tries_s:
             time.sleep(max(wait_s, settles_s))
             self._try((*GROWING, *LAST))
             lost = self._lost() if self._moves and not self._error else []
@@ -232,7 +253,7 @@ class Copying:
                     left -= len(part)
                     if self._moves:
                         digest.update(part)
-        if status.st_mtime_ns + SETTLED_NS < read_ns and not left:
+        if status.st_mtime_ns + 1e9 * self._times.settled_s < read_ns and not left:
             known.files[name] = (*now, digest.value)
         else:
             known.files.pop(name, None)
@@ -252,7 +273,7 @@ class Copying:
         with ThreadPoolExecutor(AT_ONCE, "move-files") as pool:
             going = [(name, may_go.stub_bytes(name)) for name in filter(may_go.has, list(known.files))]
             list(pool.map(lambda item: self._let_go(store, known, *item), going))
-        known.left_bytes = _bytes_in(store)
+        known.left_bytes = min(known.left_bytes, _bytes_in(store))  # what has grown since it was copied is still due
 
     def _let_go(self, store: Path, known: _Known, name: str, stub_bytes: int) -> None:
         changed_ns, size, digest = known.files.pop(name)
