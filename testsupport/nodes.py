@@ -9,6 +9,7 @@ import pytest
 
 from bbflow.errors import NodeError
 from bbflow.landing.embedded import EmbeddedNodes, make_root, spawn_node, wait_until_ready
+from bbflow.net import connection
 from bbflow.net.contact import read_contact
 from testsupport.waiting import until
 
@@ -18,6 +19,12 @@ def short_path():
     """A directory whose name leaves room for that of a Unix socket."""
     with tempfile.TemporaryDirectory(prefix="bb") as directory:
         yield Path(directory)
+
+
+@pytest.fixture
+def far(monkeypatch):
+    """Let loopback be a network: clients of another host reach nodes by it."""
+    monkeypatch.setattr(connection, "is_loopback", lambda _: False)
 
 
 @pytest.fixture

@@ -72,11 +72,12 @@ class NodeStore:
         if known is None:
             self.extents = Extents(capacity)
             self._make_pool(capacity, is_shared=room is not None)
-        self._index = Index(directory / "index")
+        self.index = Index(directory / "index")
+        """What was recorded, in the order in which it was."""
         self._pool: memoryview | None = None
         if known is None:
-            self._index.append(self._format())
-        self._compact_above_bytes = max(COMPACT_BYTES, GROWTH * self._index.size_bytes)
+            self.index.append(self._format())
+        self._compact_above_bytes = max(COMPACT_BYTES, GROWTH * self.index.size_bytes)
         self.offers = Offers(directory)
         """Room that ranks of this host may take before they ask."""
         for offer in self.offers.take_back_all():
@@ -137,10 +138,10 @@ class NodeStore:
         CapacityError
             If there is no room for it.
         """
-        before_bytes = self._index.size_bytes
+        before_bytes = self.index.size_bytes
         for tried in count(1):
             try:
-                self._index.append(record)
+                self.index.append(record)
                 break
             except CapacityError as error:
                 if not self.wait_for_room(error, tried):
@@ -149,15 +150,15 @@ class NodeStore:
         try:
             self._change(record)
         except Exception:  # a mistake of this program's, which must not fail again whenever the index is read
-            self._index.cut_back(before_bytes)
+            self.index.cut_back(before_bytes)
             raise
-        if self._index.size_bytes > self._compact_above_bytes:
-            self._compact()
+        if self.index.size_bytes > self._compact_above_bytes:
+            self.compact()
 
     def _format(self) -> FormatRecord:
         return FormatRecord(version=FORMAT_VERSION, capacity=self._capacity)
 
-    def _compact(self) -> None:
+    def compact(self) -> None:
         """Write the index anew with what still counts, so that it doesn't grow with the number of steps."""
         records: list[Record] = [record for stream in self._streams.values() for record in records_of(stream)]
         path, temporary = self.directory / "index", self.directory / "index.new"
@@ -169,21 +170,21 @@ class NodeStore:
         except (CapacityError, ProtocolError):  # no room for a second one now, or what counts is too long for a record
             compacted.close()
             temporary.unlink()
-            self._compact_above_bytes = self._index.size_bytes + COMPACT_BYTES
+            self._compact_above_bytes = self.index.size_bytes + COMPACT_BYTES
             return  # the old index is whole
         # One rename: a crash leaves the old index or the new one, and each is whole.
         temporary.rename(path)
         for stream in self._streams.values():
             stream.is_written_anew()
-        self._index.close()
-        self._index = compacted
+        self.index.close()
+        self.index = compacted
         self._compact_above_bytes = max(COMPACT_BYTES, GROWTH * compacted.size_bytes)
 
     def abort(self, name: str, rank: int) -> None:
         """End a stream for the loss of a rank, also where the index has no room for the record any more."""
         record = AbortRecord(stream=name, rank=rank)
         with suppress(CapacityError):
-            self._index.append(record)
+            self.index.append(record)
         self._change(record)
 
     def release(self, stream: Stream) -> None:
@@ -264,7 +265,7 @@ class NodeStore:
 
     def close(self) -> None:
         """Close the index."""
-        self._index.close()
+        self.index.close()
 
 
 def _remove_stale_files(stream: Stream) -> None:

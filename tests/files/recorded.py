@@ -16,7 +16,7 @@ class Recorded(Bench):
     def __init__(self, directory, **options):
         self.records = []
         super().__init__(directory, **options)
-        core = self.master._core
+        core = self.master.core
         commit = core.commit
 
         def recorded(*records):
@@ -27,7 +27,7 @@ class Recorded(Bench):
 
     def so(self, but=("_uses", "_used", "_looks")):
         """What is so, as it is now."""
-        return so(self.master._core.image, but)
+        return so(self.master.core.image, but)
 
 
 def so(image, but=()):

@@ -306,7 +306,7 @@ def world_of(programs, faults, mounts, **options):
 
 def check(world, ino):
     """All lines whose programs were told that they are written are in the file, and nothing else."""
-    inode = world.master._core.image.inodes[ino]
+    inode = world.master.core.image.inodes[ino]
     lines = world.content(inode.pieces, inode.size).splitlines(keepends=True)
     assert sorted(lines) == sorted({b"0\n", *world.said}), lines
 

@@ -385,7 +385,7 @@ def test_an_empty_object_that_is_made_longer_has_pieces_of_some_length(tmp_path,
     bench.enter(ONE)
     ino = scanned("lookup", parent=bench.root, name="f")["attr"]["ino"]
     if restarts:  # where the master before this one has stored it without
-        inode = bench.master._core.image.inodes[ino]
+        inode = bench.master.core.image.inodes[ino]
         bench.database.store(InodeRecord(msgspec.structs.replace(inode, piece_bytes=0)))
         bench.wait(1.0)
         bench.database.close()

@@ -33,7 +33,7 @@ def test_an_inode_and_an_open_file_are_values(tmp_path):
     bench = Bench(tmp_path)
     bench.enter(ONE)
     made = bench.say(ONE, "create", parent=bench.root, name="f", mode=0o600)
-    image = bench.master._core.image
+    image = bench.master.core.image
     for value in (image.root, image.handles[made["handle"]]):
         with pytest.raises(AttributeError):
             value.ino = 7
@@ -145,7 +145,7 @@ def run(bench, program):
             reply = client.do(op, name, how)
             if reply is None or "errno" in reply:
                 assert bench.so() == before, (op, name, how, reply)
-                bench.wait(bench.master._core.options.node_loss_s + 1)  # what waits is refused, or done
+                bench.wait(bench.master.core.options.node_loss_s + 1)  # what waits is refused, or done
     return client
 
 
@@ -154,10 +154,10 @@ def run(bench, program):
 def test_records_make_the_namespace_and_a_request_without_a_reply_makes_none(program):
     with tempfile.TemporaryDirectory() as folder:
         bench = Recorded(Path(folder), node_loss_s=5.0, piece_bytes=4096)
-        bench.records.append(first := next(iter(bench.master._core.image.inodes.values())))
+        bench.records.append(first := next(iter(bench.master.core.image.inodes.values())))
         bench.records.clear()
         run(bench, program)
-        image = bench.master._core.image
+        image = bench.master.core.image
         again, twice = (Namespace(0, has_storage=False) for _ in range(2))
         for namespace in (again, twice):
             namespace.restore([first])
@@ -181,8 +181,8 @@ def test_what_is_stored_is_what_is_so_in_the_next_master(program):
         bench.wait(1.0)
         bench.database.close()
         tables = {"_inodes", "_entries", "_subdirectories", "_stored", "_doomed", "_busy", "_orphans", "_writers"}
-        before = so(bench.master._core.image, TABLES - tables)
-        after = so(Recorded(Path(folder), node_loss_s=5.0, piece_bytes=4096).master._core.image, TABLES - tables)
+        before = so(bench.master.core.image, TABLES - tables)
+        after = so(Recorded(Path(folder), node_loss_s=5.0, piece_bytes=4096).master.core.image, TABLES - tables)
         for tables in (before, after):
             tables["_subdirectories"] = {ino: count for ino, count in tables["_subdirectories"].items() if count}
         assert after == before
@@ -200,13 +200,13 @@ def stored(tmp_path):
 
 def test_what_waits_for_bytes_has_changed_nothing_meanwhile(stored):
     bench, ino = stored
-    mode = bench.master._core.image.inodes[ino].mode
+    mode = bench.master.core.image.inodes[ino].mode
     fill = bench.order(ONE, "setattr", ino=ino, size=5, mode=0o600)
-    now = bench.master._core.image.inodes[ino]
+    now = bench.master.core.image.inodes[ino]
     assert (fill["op"], now.size, now.mode, now.filling) == ("fill", 10, mode, True)
     assert unpack(ino, now.parent, now.name, pack(now)).is_cold
     bench.say(NODE, "task", task=fill["task"], ok=True)
-    now = bench.master._core.image.inodes[ino]
+    now = bench.master.core.image.inodes[ino]
     assert (now.size, now.mode, now.filling) == (5, 0o600, False)
 
 
@@ -232,7 +232,7 @@ def test_directories_are_made_one_by_one_where_a_file_hid_what_is_below(tmp_path
         scan = bench.order(ONE, op, **keys)
         answer = {"objects": [["d", 10, "1", 1.0]], "directories": directories}
         bench.say(NODE, "task", task=scan["task"], ok=True, **answer)
-    assert list(bench.master._core.image.hidden) == ["d/"]
+    assert list(bench.master.core.image.hidden) == ["d/"]
     assert bench.say(ONE, "unlink", parent=bench.root, name="d")["ok"]
     scan = bench.order(ONE, "mkdir", parent=bench.root, name="d/e", mode=0o755, parents=True)
     assert (scan["op"], scan["path"], ONE in bench.said) == ("scan", "d", False)
@@ -253,7 +253,7 @@ def test_the_room_of_a_session_is_what_its_node_has_promised(tmp_path):
     bench.enter(ONE)
     made = bench.say(ONE, "create", parent=bench.root, name="f", mode=0o600)
     granted = bench.say(ONE, "room", node="io", bytes=8192)["granted"]["io"]
-    core = bench.master._core
+    core = bench.master.core
     bench.say(ONE, "commit", handle=made["handle"], size=4, pieces=[[made["version"], 4]])
     (session,) = core.sessions.by_name.values()
     assert core.nodes["io"].granted_bytes == session.room["io"] == granted - 4096
@@ -284,12 +284,12 @@ def test_locks_are_what_they_were_in_the_next_master_unless_their_session_is_ove
     for peer, owner, end in ((ONE, "1", 10), (ONE, "2", 20), (TWO, "1", -1)):
         assert bench.say(peer, "lock", **lock, owner=owner, end=end)["ok"]
     assert bench.say(ONE, "lock", **{**lock, "start": 4, "kind": "u"}, owner="1", end=6)["ok"]
-    held = bench.master._core.image.locks
+    held = bench.master.core.image.locks
     assert [len(locks) for locks in held.values()] == [4]
     bench.wait(1.0)
     bench.database.close()
     after = Recorded(tmp_path)
-    assert set(after.master._core.image.locks[made["attr"]["ino"]]) == set(held[made["attr"]["ino"]])
+    assert set(after.master.core.image.locks[made["attr"]["ino"]]) == set(held[made["attr"]["ino"]])
     assert after.say(TWO, "session", host="h", pid=1, uid=0, gid=0, resume=names[1])["ok"]
     assert after.say(TWO, "bye")["ok"]
-    assert {one.session for locks in after.master._core.image.locks.values() for one in locks} == {names[0]}
+    assert {one.session for locks in after.master.core.image.locks.values() for one in locks} == {names[0]}

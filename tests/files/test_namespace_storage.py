@@ -82,7 +82,7 @@ class Played(Recorded):
 
     def ino(self, name):
         """Return the inode's number that a name has in the namespace, or one that nothing has."""
-        image, inode = self.master._core.image, self.master._core.image.root
+        image, inode = self.master.core.image, self.master.core.image.root
         for part in name.split("/"):
             inode = inode and image.child(inode.ino, part)
         return inode.ino if inode else 1 << 40
@@ -178,7 +178,7 @@ def check(image):
 def test_what_follows_from_records_does_so_whatever_happens_at_the_storage(program):
     with tempfile.TemporaryDirectory() as folder:
         bench = Played(Path(folder))
-        first, image = bench.master._core.image.root, bench.master._core.image
+        first, image = bench.master.core.image.root, bench.master.core.image
         for each in program:
             step(bench, *each)
             check(image)
@@ -215,7 +215,7 @@ def test_it_comes_to_rest_and_the_storage_has_what_the_namespace_says(program):
                     bench.say(ONE, "close", handle=bench.open.pop()[0])
                 bench.answer_all()
                 bench.wait(10.0)
-        image = bench.master._core.image
+        image = bench.master.core.image
         assert (dict(image.dirty), dict(image.misplaced), set(image.busy), set(image.orphans)) == ({}, {}, set(), set())
         files = [inode for inode in image.inodes.values() if inode.kind == FILE]
         assert {inode.ino for inode in files if inode.lost} <= bench.master._write_back.losses.keys()
@@ -274,6 +274,6 @@ def test_what_somebody_writes_while_a_look_is_under_way_is_seen_by_the_next(tmp_
     end_look()
     bench.say(ONE, "lookup", parent=bench.root, name="b")
     bench.answer_all()
-    image = bench.master._core.image
+    image = bench.master.core.image
     assert list(image.inodes[bench.ino("b")].facts) == facts
     bench.database.close()

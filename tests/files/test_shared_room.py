@@ -87,7 +87,7 @@ def test_files_leave_a_stream_its_room_and_get_it_back(node, short_path):
             assert 0 < len(kept) * FILE <= CAPACITY // 2
             for number in range(20, 30):
                 client.write(f"/f{number}", os.urandom(FILE))  # waits until others are written back
-            writer._say({"op": "abort"})  # it has no reply
+            writer.ask({"op": "abort"})  # it has no reply
         assert main(["drop", STREAM, "--contact", str(node)]) == 0
         until(lambda: capacity(client) > CAPACITY // 2, "the pool's end")
         for number in range(30, 42):

@@ -127,7 +127,7 @@ class Death(BaseException):
 
 def die_at(store, whole, share):
     """Let the agent die while it writes its next record but `whole`, with a share of it written."""
-    index, left = store._index, [whole]
+    index, left = store.index, [whole]
     real = index.append
 
     def append(record):

@@ -350,7 +350,7 @@ def test_what_a_program_was_refused_stays_with_the_stream_until_that_is_dropped(
         assert bench.say(7, "refuse", stream=STREAM, rank=0, why=why)["ok"]
     assert "there is no stream 'other'" in bench.say(7, "refuse", stream="other", rank=0, why="x")["error"]
     bench.reopen()
-    bench.store._compact()
+    bench.store.compact()
     bench.reopen()
     assert list(bench.watch()["refused"]) == ["a block isn't in its shape", "no\\nforged line"]
     known = ["a block isn't in its shape"]

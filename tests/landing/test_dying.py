@@ -26,7 +26,7 @@ ask(client, "begin", step=0, bytes={PAGE})
 def go_on():
     while Path(f"/proc/{{os.getpid()}}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
         pass
-    client._socket.close()
+    client.close()
     print("closed", flush=True)
     sys.stdin.read()
     os._exit(0)

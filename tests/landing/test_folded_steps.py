@@ -87,7 +87,7 @@ def test_an_index_that_is_written_anew_has_them_too(bench):
     land(bench, 0, 4)
     land(bench, 0, 4, rank=1)
     land(bench, 5, 7)
-    bench.store._compact()
+    bench.store.compact()
     land(bench, 8, 9)
     bench.reopen()
     assert steps_of(bench.watch()) == [0, 1, 2, 3, 4]

@@ -1,7 +1,6 @@
 """Nothing that a peer asks, however typed, ends a node or fills it: not now, and not when it is started again."""
 
 import socket
-import struct
 from contextlib import suppress
 from dataclasses import replace
 from threading import Thread
@@ -9,18 +8,17 @@ from threading import Thread
 import psutil
 import pytest
 
-from bbflow.errors import StreamError
+from bbflow.errors import NodeError, StreamError
 from bbflow.landing.client import NodeClient
 from bbflow.lending.lender import LendingServer, Shelves
 from bbflow.lending.whereabouts import ReadMessage
-from bbflow.net import connection
 from bbflow.net.contact import NodeAddress, new_key
 from bbflow.net.frames import MAX_PAYLOAD_BYTES, encode
 from bbflow.net.link import CHOKED_BYTES
 from bbflow.net.listen import split_address
 from bbflow.net.peers import Endpoint
 from bbflow.net.verdicts import DoneReply
-from testsupport.asking import ask, ask_once
+from testsupport.asking import RawClient, answer, ask, ask_once
 from testsupport.peers import OPEN, PAGE
 from testsupport.waiting import until
 
@@ -32,8 +30,7 @@ FORGED = "a\x1b[31m\nbbflow node bb9: ready"
 
 
 @pytest.fixture
-def nodes(faulty_nodes, monkeypatch):
-    monkeypatch.setattr(connection, "is_loopback", lambda _: False)
+def nodes(faulty_nodes, far):
     return faulty_nodes(1, CAPACITY)
 
 
@@ -49,16 +46,11 @@ def status(nodes):
     return ask_once(nodes.nodes[0], "status")["streams"]
 
 
-def break_off(client):
-    client._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    client.close()
-
-
 def test_the_longest_documented_timeouts_are_waited_for_and_survive_the_agent(nodes):
-    client = NodeClient(remote(nodes))
+    client = RawClient(remote(nodes))
     opened(client, "a", open_timeout_s=LONGEST_S, loss_timeout_s=LONGEST_S)
     assert status(nodes)["a"]["ranks"] == [[0, "tcp"]]
-    break_off(client)
+    client.break_off()
     until(lambda: status(nodes)["a"]["ranks"] == [[0, "away"]])
     nodes.kill("bb0")
     nodes.start("bb0")
@@ -99,10 +91,9 @@ def test_replies_that_a_peer_does_not_read_stay_few(nodes):
                 opened(writer, f"{number}{'x' * 250}")
                 ask(writer, "close")
         before = agent.memory_info().rss
-        client._socket.settimeout(0.5)
-        with suppress(TimeoutError):
+        with suppress(NodeError):
             for _ in range(3000):  # 300 MB of replies
-                client._say({"op": "status"})
+                client.ask({"op": "status"}, within_s=0.5)
         for _ in range(5):
             assert len(ask(busy, "status")["streams"]) == 200
         assert agent.memory_info().rss - before < 40 * CHOKED_BYTES
@@ -114,9 +105,9 @@ def test_a_peer_that_reads_late_gets_all_its_replies(nodes):
             opened(writer, "x" * 250)
             ask(writer, "close")
         for _ in range(20_000):
-            client._say({"op": "status"})
+            client.ask({"op": "status"})
         for _ in range(20_000):
-            assert client._hear()
+            assert answer(client)
         assert ask(client, "status")["name"] == "bb0"
 
 

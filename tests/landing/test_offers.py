@@ -148,7 +148,7 @@ def test_room_that_comes_after_what_was_taken_is_beside_it(bench, offered):
 
 def test_an_index_that_is_written_anew_leaves_out_what_is_only_offered(bench, offered):
     _, file = offered(3)
-    bench.store._compact()
+    bench.store.compact()
     bench.reopen()
     assert (list(file.parent.iterdir()), bench.free_pages()) == ([], 13)
 

@@ -3,7 +3,6 @@
 import resource
 import signal
 import socket
-import ssl
 import struct
 import subprocess
 import sys
@@ -21,12 +20,11 @@ import pytest
 from bbflow.errors import NodeError, StreamError
 from bbflow.landing.client import NodeClient
 from bbflow.landing.embedded import EmbeddedNodes, spawn_node, wait_until_ready
-from bbflow.net import connection
 from bbflow.net.contact import contact_key, new_key, read_contact
-from bbflow.net.frames import decode_map, encode
+from bbflow.net.frames import encode
 from bbflow.net.listen import is_loopback, public_address, split_address
 from bbflow.reading.wire_types import VERSION
-from testsupport.asking import ask, ask_once
+from testsupport.asking import RawClient, answer, ask, ask_once
 from testsupport.peers import OPEN, PAGE, content_of
 from testsupport.processes import agent_of
 from testsupport.waiting import until
@@ -47,21 +45,13 @@ def embedded(short):
 
 
 @pytest.fixture
-def remote(embedded, monkeypatch):
+def remote(embedded, far):
     """The node as a program on another host sees it."""
-    monkeypatch.setattr(connection, "is_loopback", lambda _: False)
     return replace(embedded.nodes[0], host="elsewhere")
 
 
 def log_of(node):
     return (Path(node.directory).parent / f"{node.name}.log").read_text()
-
-
-def send_raw(client, offset, raw, *, damaged=False):
-    """Send raw bytes, of which a bit is flipped on the way."""
-    check = client._seal.of_raw(memoryview(raw))
-    client._say({"op": "data", "offset": offset, "bytes": len(raw), "check": check})
-    client._socket.sendall(bytes([raw[0] ^ damaged]) + raw[1:])
 
 
 def open_stream(client, **more):
@@ -72,7 +62,7 @@ def open_stream(client, **more):
 def commit(client, step, offset, count, attributes=()):
     block = {"name": "v", "type": "uint8_t", "kind": "LocalArray", "count": [count], "offset": offset, "bytes": count}
     message = {"op": "commit", "step": step, "attributes": list(attributes), "open_s": 0.0, "waited_s": 0.0}
-    client._say(message | content_of([block]))
+    client.ask(message | content_of([block]))
 
 
 @pytest.mark.parametrize("where", ["unix", "tcp"])
@@ -123,11 +113,11 @@ def test_the_secret_stands_in_no_process_s_arguments(embedded):
 
 def test_bytes_over_tcp_land_in_the_pool_and_are_read_back_the_same(embedded, remote):
     raw = np.random.default_rng(1).integers(0, 256, 8 * PAGE, "u1").tobytes()
-    with NodeClient(remote) as writer, NodeClient(remote) as reader:
+    with RawClient(remote) as writer, NodeClient(remote) as reader:
         open_stream(writer)
         ((offset, _),) = ask(writer, "begin", step=0, bytes=len(raw))["extents"]
         for at in range(0, len(raw), 3 * PAGE):
-            send_raw(writer, offset + at, raw[at : at + 3 * PAGE])
+            writer.send_raw(offset + at, raw[at : at + 3 * PAGE])
         assert ask(writer, "sync") == {"bad": []}
         commit(writer, 0, offset, len(raw))
         ask(writer, "close", steps=1)
@@ -141,33 +131,33 @@ def test_bytes_over_tcp_land_in_the_pool_and_are_read_back_the_same(embedded, re
 
 def test_damaged_bytes_are_asked_for_again(remote):
     raw = bytes(range(256)) * 16
-    with NodeClient(remote) as writer:
+    with RawClient(remote) as writer:
         open_stream(writer)
         ((offset, _),) = ask(writer, "begin", step=0, bytes=len(raw))["extents"]
-        send_raw(writer, offset, raw, damaged=True)
+        writer.send_raw(offset, raw, sent=bytes([raw[0] ^ 1]) + raw[1:])
         assert ask(writer, "sync") == {"bad": [offset]}
-        send_raw(writer, offset, raw)
+        writer.send_raw(offset, raw)
         assert ask(writer, "sync") == {"bad": []}
 
 
 def test_a_damaged_frame_counts_as_a_broken_network_and_the_rank_may_come_back(embedded, remote):
-    with NodeClient(remote) as writer:
+    with RawClient(remote) as writer:
         open_stream(writer)
-        frame = bytearray(encode({"op": "sync"}, writer._seal))
+        frame = bytearray(writer.frame({"op": "sync"}))
         frame[-1] ^= 1
-        writer._socket.sendall(frame)
+        writer.send(frame)
         with pytest.raises(NodeError, match=r"gone|closed"):
             ask(writer, "sync")
     assert ask_once(embedded.nodes[0], "status")["streams"][STREAM]["ranks"] == [[0, "away"]]
-    with NodeClient(remote) as writer:
+    with RawClient(remote) as writer:
         assert open_stream(writer, resume=True)["committed"] == -1
 
 
 def test_bytes_for_a_place_that_was_not_given_cut_the_peer_off(remote):
-    with NodeClient(remote) as writer:
+    with RawClient(remote) as writer:
         open_stream(writer)
         ((offset, size),) = ask(writer, "begin", step=0, bytes=PAGE)["extents"]
-        send_raw(writer, offset + size, b"x")
+        writer.send_raw(offset + size, b"x")
         with pytest.raises((StreamError, NodeError), match=r"was not given|gone|closed"):
             ask(writer, "sync")
 
@@ -236,9 +226,8 @@ def certificates(short):
 
 
 @pytest.fixture
-def over_tls(short, certificates, monkeypatch):
+def over_tls(short, certificates, far):
     """A node as a program on another host sees it, which speaks TLS with it; and its process."""
-    monkeypatch.setattr(connection, "is_loopback", lambda _: False)
     tls = {"certificate": "node", "key": "node_key", "authority": "ca"}
     options = [str(word) for name, file in tls.items() for word in (f"--tls-{name}", certificates[file])]
     process = spawn_node("bb0", short, 64 * PAGE, short / "contact.json", options=options)
@@ -253,11 +242,11 @@ def over_tls(short, certificates, monkeypatch):
 def test_tls_is_spoken_with_who_checks_the_authority_and_with_nobody_else(over_tls, certificates):
     node, _ = over_tls
     raw = bytes(range(256)) * 200
-    with NodeClient(node) as client:
-        assert isinstance(client._socket, ssl.SSLSocket)
+    with RawClient(node) as client:
+        assert client.speaks_tls
         open_stream(client)
         ((offset, _),) = ask(client, "begin", step=0, bytes=len(raw))["extents"]
-        send_raw(client, offset, raw)
+        client.send_raw(offset, raw)
         assert ask(client, "sync") == {"bad": []}
     with pytest.raises(NodeError):
         NodeClient(replace(node, tls=""))
@@ -338,14 +327,13 @@ def test_peers_of_a_node_whose_file_system_is_full_wait_for_room(embedded):
 
 def test_it_is_a_peer_s_turn_again_with_what_came_before_its_turn_ended(short):
     program = ["-c", "from bbflow import cli; from bbflow.net import link; link.TURN_BYTES = 1500; cli.main()"]
-    with node_of_its_own(short, short / "bb0.log", program=program) as node, NodeClient(node) as writer:
+    with node_of_its_own(short, short / "bb0.log", program=program) as node, RawClient(node) as writer:
         open_stream(writer)
         ((offset, _),) = ask(writer, "begin", step=0, bytes=PAGE)["extents"]
         message = {"op": "data", "offset": offset, "bytes": 1000, "check": bytes(16)}
-        parts = [encode(message, writer._seal) + bytes(1000) for _ in range(2)]
-        writer._socket.sendall(b"".join(parts) + encode({"op": "sync"}, writer._seal))
-        writer._socket.settimeout(300)
-        assert decode_map(writer._hear()) == {"ok": True, "bad": [offset]}
+        parts = [writer.frame(message) + bytes(1000) for _ in range(2)]
+        writer.send(b"".join(parts) + writer.frame({"op": "sync"}))
+        assert answer(writer) == {"bad": [offset]}
 
 
 def test_a_reply_that_no_frame_can_hold_is_an_error_for_its_peer_alone(short):
@@ -357,10 +345,9 @@ def test_a_reply_that_no_frame_can_hold_is_an_error_for_its_peer_alone(short):
         with NodeClient(node) as analysis:
             watch = {"op": "watch", "stream": STREAM, "after": -1, "limit": 256, "timeout_s": 300.0}
             change = ask(analysis, **watch, change=-1)["change"]
-            analysis._say(watch | {"change": change})
+            analysis.ask(watch | {"change": change}, within_s=300)
             ((offset, _),) = ask(writer, "begin", step=0, bytes=PAGE)["extents"]
             commit(writer, 0, offset, PAGE, attributes=[{"name": "a", "type": "string", "value": "x" * 10000}])
-            reply = decode_map(analysis._hear())
-        assert not reply["ok"]
-        assert "is above the limit of 16384" in reply["error"]
+            with pytest.raises(StreamError, match="is above the limit of 16384"):
+                answer(analysis)
         assert ask(writer, "close", steps=1) == {}

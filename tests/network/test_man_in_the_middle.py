@@ -10,29 +10,24 @@ import pytest
 from bbflow.errors import NodeError
 from bbflow.landing.client import NodeClient
 from bbflow.landing.embedded import EmbeddedNodes
-from bbflow.net import connection
 from bbflow.net.frames import CHECKSUM, LENGTH, decode_map, encode
 from bbflow.net.listen import split_address
 from bbflow.net.seals import TAG_BYTES
 from bbflow.reading.wire_types import VERSION
-from testsupport.asking import ask, ask_once
+from testsupport.asking import RawClient, answer, ask, ask_once
 from testsupport.peers import OPEN, PAGE
 
 STREAM = "weather"
 STATUS, STOP = {"op": "status"}, {"op": "stop", "force": True}
 DROP = {"op": "drop", "stream": STREAM, "left": True}
 PATIENCE_S = 300
+pytestmark = pytest.mark.usefixtures("far")
 
 
 @pytest.fixture(scope="module")
 def node():
     with EmbeddedNodes(1, 64 * PAGE) as nodes:
         yield nodes.nodes[0]
-
-
-@pytest.fixture(autouse=True)
-def elsewhere(monkeypatch):
-    monkeypatch.setattr(connection, "is_loopback", lambda _: False)
 
 
 def read(end, size):
@@ -175,10 +170,10 @@ def test_requests_that_were_changed_on_the_way_are_not_taken(node, stream, chang
         answers.append(heard(inner))
 
     with on_the_way(node, carry) as way, NodeClient(way) as client:
-        client._say({"op": "status"})
-        client._say({"op": "status"})
+        client.ask({"op": "status"})
+        client.ask({"op": "status"})
         with pytest.raises(NodeError):
-            client._hear()
+            answer(client)
     assert answers == [b""]
     assert list(streams(node)) == [STREAM]
 
@@ -192,12 +187,12 @@ def test_replies_that_were_changed_on_the_way_are_not_taken(node, change):
             peer.sendall(frame)
 
     with on_the_way(node, carry) as way, NodeClient(way) as client:
-        client._say({"op": "status"})
-        client._say({"op": "status"})
+        client.ask({"op": "status"})
+        client.ask({"op": "status"})
         if change is repeated:
-            assert decode_map(client._hear())["ok"]
+            assert answer(client)
         with pytest.raises(Exception, match="isn't the next one that the other side sent"):
-            client._hear()
+            answer(client)
 
 
 @pytest.mark.parametrize("said", [{"ok": True, "name": "other", "host": "elsewhere"}, {"ok": False, "error": "go"}])
@@ -214,9 +209,9 @@ def test_what_a_side_has_said_is_nothing_that_the_other_says(node):
         peer.sendall(frame_from(peer, TAG_BYTES))
 
     with on_the_way(node, reflect) as way, NodeClient(way) as client:
-        client._say({"op": "status"})
+        client.ask({"op": "status"})
         with pytest.raises(Exception, match="isn't the next one that the other side sent"):
-            client._hear()
+            answer(client)
 
 
 def test_bytes_changed_on_the_way_are_asked_for_again_even_if_their_checksum_is_right(node):
@@ -231,11 +226,10 @@ def test_bytes_changed_on_the_way_are_asked_for_again_even_if_their_checksum_is_
             else:
                 peer.sendall(frame_from(inner, TAG_BYTES))
 
-    with on_the_way(node, carry) as way, NodeClient(way) as client:
+    with on_the_way(node, carry) as way, RawClient(way) as client:
         opened(client)
         ((offset, _),) = ask(client, "begin", step=0, bytes=PAGE)["extents"]
-        client._say({"op": "data", "offset": offset, "bytes": PAGE, "check": client._seal.of_raw(memoryview(raw))})
-        client._socket.sendall(raw)
+        client.send_raw(offset, raw)
         assert ask(client, "sync") == {"bad": [offset]}
     ask_once(node, "drop", stream=STREAM, left=True)
 

@@ -76,7 +76,7 @@ def test_layouts_that_an_index_written_anew_does_not_hold_are_told_again(tmp_pat
             epoch = bench.attach("fold")["epoch"]
         bench.done(step - 2, epoch, checkpoint=bytes(200))
     before = bench.store.streams[STREAM]
-    assert bench.store._index.size_bytes < 3 * 4096
+    assert bench.store.index.size_bytes < 3 * 4096
     bench.reopen()
     assert bench.store.streams[STREAM] == before
     assert {number: step.bytes for number, step in before.steps.items()} == {58: PAGE, 59: PAGE // 2}
@@ -93,7 +93,7 @@ def test_an_index_goes_on_where_what_counts_is_too_long_for_a_record(tmp_path, s
         bench.land(step)
         for consumer in ("fold", "drain"):
             assert bench.done(step, epoch, consumer, checkpoint=bytes(2000))["ok"]
-    long = bench.store._index.size_bytes
+    long = bench.store.index.size_bytes
     assert long > 8 * 4000
     bench.reopen()
     assert bench.watch()["last"] == 7
@@ -101,7 +101,7 @@ def test_an_index_goes_on_where_what_counts_is_too_long_for_a_record(tmp_path, s
     for step in range(8, 90):
         for consumer in ("fold", "drain"):
             bench.done(step, epoch, consumer, checkpoint=bytes(1000))
-    assert bench.store._index.size_bytes < long
+    assert bench.store.index.size_bytes < long
     assert not (tmp_path / "n" / "index.new").exists()
     bench.store.close()
 
@@ -116,7 +116,7 @@ def test_a_rank_that_was_first_to_commit_a_later_step_is_as_far_as_it_was(tmp_pa
         bench.commit(rank, step)
     before = bench.store.streams[STREAM]
     assert list(before.parts) == [1, 0]
-    bench.store._compact()
+    bench.store.compact()
     bench.reopen()
     assert bench.store.streams[STREAM] == before
     assert bench.open(0, writers=3, resume=True, settled=1)["committed"] == 1

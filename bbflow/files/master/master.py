@@ -68,7 +68,8 @@ class Master:
     """
 
     def __init__(self, database: Database, options: Options, clock: Callable[[], float]) -> None:
-        core = self._core = Core(database, options, clock)
+        core = self.core = Core(database, options, clock)
+        """The namespace, sessions and settings that all its parts work on."""
         self._write_back = WriteBack(core)
         self._filling = Filling(core, self._write_back.hurry)
         self._scanning = Scanning(core)
@@ -104,7 +105,7 @@ class Master:
 
     def _restore(self) -> None:
         """Take in what a master before this one knew; its clients have a lease to come back."""
-        core = self._core
+        core = self.core
         core.sessions.are_lost(core.clock())
         self._locks.restore()
         for handle in core.database.writers():
@@ -117,7 +118,7 @@ class Master:
     @property
     def storage(self) -> str:
         """The shared storage's URL."""
-        return self._core.options.storage
+        return self.core.options.storage
 
     @property
     def is_over(self) -> bool:
@@ -132,14 +133,14 @@ class Master:
         masters
             Numbers of all masters, by subtree.
         """
-        own = self._core.options.subtree
+        own = self.core.options.subtree
         below = [tree for tree in masters if tree != own and is_within(tree, own)]
         for tree in below:
             if not any(other != tree and is_within(tree, other) for other in below):
                 self._graft(tree[len(own.rstrip("/")) :], masters[tree])
 
     def _graft(self, path: str, number: int) -> None:
-        core, inode = self._core, self._core.image.root
+        core, inode = self.core, self.core.image.root
         for name in split_path(path):
             child = core.image.child(inode.ino, name)
             if child is None:
@@ -193,15 +194,15 @@ class Master:
     def _answered(self, peer: int, answer: TaskAnswer) -> None:
         if peer not in self._fleet.by_peer:
             raise ProtocolError("an answer of what is no IOnode")
-        self._core.answered(answer)
+        self.core.answered(answer)
 
     def _ask(self, peer: int, asked: Asked) -> None:
-        session = self._core.sessions.by_peer.get(peer)
+        session = self.core.sessions.by_peer.get(peer)
         if session is None:
             raise ProtocolError(f"{type(asked).__name__} of a connection without a session")
-        call: AnyCall = Call(peer, session, asked, _who(session, asked), began_s=self._core.clock())
+        call: AnyCall = Call(peer, session, asked, _who(session, asked), began_s=self.core.clock())
         is_write = isinstance(asked, OpenFileRequest) and asked.write
-        if self._core.options.read_only and (type(asked) in self._changes or is_write):
+        if self.core.options.read_only and (type(asked) in self._changes or is_write):
             self._answer(call, FileRefusal(errno=errno.EROFS, error="these files can only be read"))
         elif not self._once.is_running(call):
             self._try(call)
@@ -220,7 +221,7 @@ class Master:
             Whether that was all; else the next part is to be decided.
         """
         kind = type(call.asked)
-        core = self._core
+        core = self.core
         try:
             if kind in self._changes:
                 self._check_grace(call)
@@ -262,11 +263,11 @@ class Master:
         """Change nothing while clients of the master before this one may keep what it let them keep."""
         if not self._grace_until_s:
             return
-        now_s = self._core.clock()
-        back = all(session.lost_s is None for session in self._core.sessions.by_name.values())
+        now_s = self.core.clock()
+        back = all(session.lost_s is None for session in self.core.sessions.by_name.values())
         if back or now_s >= self._grace_until_s:
             self._grace_until_s = 0.0
-            self._core.happened(GraceEvent())
+            self.core.happened(GraceEvent())
             return
         call.wait(GraceEvent(), OSError(errno.EAGAIN, "the master was just started"), -1.0, now_s)
 
@@ -278,7 +279,7 @@ class Master:
     # What goes out.
 
     def _answer(self, call: AnyCall, reply: FileReply) -> None:
-        told = reply if isinstance(reply.seq, int) else replace(reply, seq=self._core.seq)
+        told = reply if isinstance(reply.seq, int) else replace(reply, seq=self.core.seq)
         is_change = type(call.asked) in self._changes
         if is_change or isinstance(call.asked, GIVING):
             self._once.keep(call, told, stores=is_change)
@@ -290,7 +291,7 @@ class Master:
 
     def _say(self, call: AnyCall, reply: FileReply | Raw) -> None:
         self._once.over(call)
-        self._core.send(call.peer, reply)
+        self.core.send(call.peer, reply)
 
     def take_out(self) -> list[tuple[int, Struct | Raw]]:
         """Store everything that has changed (or later, if nobody waits for it); return the messages that may go now.
@@ -300,17 +301,17 @@ class Master:
         CapacityError
             If there is no room for them: messages and changes are kept for the next time.
         """
-        if not self._core.has_out and not self._is_due:
+        if not self.core.has_out and not self._is_due:
             return []
         # Before any message goes: what others are told must be so after a crash, too.
-        self._core.database.commit()
+        self.core.database.commit()
         self._is_due = False
         self._tellings.went_out()
-        return self._core.take_out()
+        return self.core.take_out()
 
     def _settle(self) -> None:
         """Try again what waited for something that has happened since."""
-        core = self._core
+        core = self.core
         while core.is_unsettled:
             for call, reply in core.take_finished():
                 self._answer(call, reply)
@@ -327,7 +328,7 @@ class Master:
         calls = self._waits.pop(event)
         while calls:
             call = calls.popleft()
-            if call.peer not in self._core.sessions.by_peer:
+            if call.peer not in self.core.sessions.by_peer:
                 self._once.over(call)
                 continue
             self._try(call)
@@ -356,10 +357,10 @@ class Master:
         self._tellings.tell(None, changes, lambda: None)
 
     def _tell_nodes(self) -> None:
-        listeners = [session.listener for session in self._core.sessions.by_name.values()]
+        listeners = [session.listener for session in self.core.sessions.by_name.values()]
         for peer in [*self._fleet.by_peer, *listeners]:
             if peer is not None:
-                self._core.send(peer, NodesNotice(nodes=self._fleet.told()))
+                self.core.send(peer, NodesNotice(nodes=self._fleet.told()))
 
     # Time and endings.
 
@@ -367,16 +368,16 @@ class Master:
         """Take in that a connection is gone."""
         if self._fleet.leave(peer):
             self._tell_nodes()
-        session = self._core.sessions.by_peer.get(peer)
+        session = self.core.sessions.by_peer.get(peer)
         was_listening = session is not None and session.listener == peer
-        self._core.sessions.disconnect(peer, self._core.clock())
+        self.core.sessions.disconnect(peer, self.core.clock())
         if session is not None and was_listening:  # it keeps nothing once it sees that; so it needs not be asked
             self._tellings.let_go(session.name)
         self._settle()
 
     def expire(self) -> None:
         """Do what is due by the clock."""
-        now_s, core = self._core.clock(), self._core
+        now_s, core = self.core.clock(), self.core
         self._is_due = True
         core.database.store_touched()
         for session in list(core.sessions.by_name.values()):
@@ -398,10 +399,10 @@ class Master:
         self._settle()
 
     def _cut_off(self, name: str) -> None:
-        session = self._core.sessions.by_name.get(name)
+        session = self.core.sessions.by_name.get(name)
         if session is not None:
             for peer in session.peers:
-                self._core.send(peer, CutOff())
+                self.core.send(peer, CutOff())
             self._entering.end(session)
         self._tellings.let_go(name)
 
@@ -413,7 +414,7 @@ class Master:
                 if not self._waits[event]:
                     del self._waits[event]
                 for call in due:
-                    if call.peer in self._core.sessions.by_peer:
+                    if call.peer in self.core.sessions.by_peer:
                         self._try(call)
                     else:
                         self._once.over(call)
