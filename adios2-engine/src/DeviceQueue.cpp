@@ -1,6 +1,7 @@
 #include "DeviceQueue.h"
 
 #include <algorithm>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
@@ -11,9 +12,6 @@ namespace
 {
 
 constexpr int Fine = 0;
-
-/** Up to this size a kernel writes a block into the pool itself; larger ones are copied past it. */
-constexpr size_t PackedBytes = size_t{1} << 20;
 
 constexpr size_t MostPairBytes = 2 * sizeof(double), NotesBytes = size_t{1} << 20;
 
@@ -27,14 +25,14 @@ size_t BytesOf(const std::vector<DeviceRows> &block)
     return bytes;
 }
 
-std::string Failure(const GpuRuntime &runtime, const size_t bytes, const int status)
+} // end empty namespace
+
+std::string DeviceQueue::Failure(const GpuRuntime &runtime, const size_t bytes, const int status)
 {
     return std::string("bbflow: ") + runtime.Name() + " can't copy " + std::to_string(bytes) +
            " bytes from the GPU's memory (error " + std::to_string(status) +
            "): Put them from the host's";
 }
-
-} // end empty namespace
 
 DeviceQueue::~DeviceQueue()
 {
@@ -51,6 +49,7 @@ DeviceQueue::~DeviceQueue()
         const GpuRuntime::Visit visit(*line.Runtime, line.Home);
         line.Runtime->WaitForStream(line.Stream); // it may fold
         line.Memory.reset();
+        line.Stage.reset();
         line.Kernels.reset();
         line.Runtime->CloseStream(line.Stream);
         line.Runtime->CloseEvent(line.Before);
@@ -90,38 +89,43 @@ DeviceQueue::Line &DeviceQueue::LineOf(const void *memory)
     return m_Lines.back();
 }
 
-/** Begins to copy, after what the program has queued and before what it queues from now on. */
-int DeviceQueue::Begin(Copying &copying, const std::vector<DeviceRows> &block)
+/** Begins to copy blocks, after what the program has queued.
+ * @param isBefore whether that is before what it queues from now on, too
+ * @param begin copies them, and lets their ranges be found, on the line's stream */
+int DeviceQueue::Queue(Line &line, const bool isBefore, std::vector<Coming> blocks,
+                       const std::function<int(std::vector<Coming> &)> &begin)
 {
-    const Line &line = *copying.On;
     const GpuRuntime &runtime = *line.Runtime;
-    int status = runtime.Record(line.Before, m_Programs);
-    status = status == Fine ? runtime.LetWait(line.Stream, line.Before, 0) : status;
-    const bool isSmall = copying.Bytes <= PackedBytes;
-    if (status == Fine && !(isSmall && Launch(copying, block, true)))
+    Copying copying{&line, nullptr, std::move(blocks)};
+    int status = runtime.OpenEvent(&copying.Event, GpuRuntime::WithoutTimes);
+    if (status != Fine)
     {
-        status = CopyRows(copying, block);
-        if (status == Fine && !isSmall)
-        {
-            Launch(copying, block, false);
-        }
+        return status;
     }
+    status = runtime.Record(line.Before, m_Programs);
+    status = status == Fine ? runtime.LetWait(line.Stream, line.Before, 0) : status;
+    status = status == Fine ? begin(copying.Blocks) : status;
     status = status == Fine ? runtime.Record(copying.Event, line.Stream) : status;
-    // BP5 has copied when a deferred Put returns: what the program queues next may write there.
-    return status == Fine ? runtime.LetWait(m_Programs, copying.Event, 0) : status;
+    status = status == Fine && isBefore ? runtime.LetWait(m_Programs, copying.Event, 0) : status;
+    if (status != Fine)
+    {
+        runtime.WaitForStream(line.Stream); // a part of it may be under way
+        runtime.CloseEvent(copying.Event);
+        return status;
+    }
+    m_Copying.push_back(std::move(copying));
+    return Fine;
 }
 
-int DeviceQueue::CopyRows(const Copying &copying, const std::vector<DeviceRows> &block) const
+int DeviceQueue::CopyRows(const Line &line, void *stream, char *target,
+                          const std::vector<DeviceRows> &block, const bool isThere) const
 {
-    const GpuRuntime &runtime = *copying.On->Runtime;
-    void *const stream = copying.On->Stream;
-    char *target = copying.Begin;
+    const GpuRuntime &runtime = *line.Runtime;
     int status = Fine;
     for (const DeviceRows &rows : block)
     {
         if (status == Fine)
         {
-            const bool isThere = copying.Registered == nullptr;
             const auto copy = isThere ? runtime.CopyThere : runtime.Copy;
             status = rows.Count == 1 ? copy(target, rows.First, rows.RowBytes, stream)
                                      : runtime.CopyRows(target, rows.First, rows.Pitch,
@@ -142,43 +146,41 @@ const GpuKernels *DeviceQueue::KernelsOf(Line &line)
     return line.Kernels.get();
 }
 
-/** Lets kernels find a block's range, and copy it in the same pass; false if they don't.
- * @param copies whether they copy */
-bool DeviceQueue::Launch(Copying &copying, const std::vector<DeviceRows> &block, const bool copies)
+/** Lets kernels find the ranges of blocks whose values are of one kind; the host looks at those
+ * for which they don't. */
+void DeviceQueue::Look(Line &line, const std::vector<Seen> &parts)
 {
-    Line &line = *copying.On;
-    const std::optional<size_t> kind = copying.Look->Kind();
-    char *target = copying.Begin;
-    if (!kind || (copies && copying.Registered->OnDevice(target) == nullptr))
+    const std::optional<size_t> kind = parts.front().Block->Look->Kind();
+    if (!kind || KernelsOf(line) == nullptr)
     {
-        return false;
+        return;
     }
-    if (KernelsOf(line) == nullptr)
+    size_t most = 0;
+    for (const Seen &part : parts)
     {
-        return false;
+        most = std::max(most, part.Rows.RowBytes * part.Rows.Count);
     }
-    std::vector<Pairs> found;
-    for (auto rows = block.begin(); rows != block.end();)
+    bool isQueued = true;
+    for (size_t begin = 0; begin < parts.size() && isQueued; begin += RangeTask::Most)
     {
-        PackTask task{};
-        size_t bytes = 0;
-        for (; rows != block.end() && task.Parts < PackTask::Most; ++rows)
+        const size_t count = std::min(parts.size() - begin, size_t{RangeTask::Most});
+        const size_t threads = GpuKernels::ThreadsFor(most, count);
+        RangeTask task{};
+        for (; task.Parts < count; ++task.Parts)
         {
-            task.Which[task.Parts++] = {rows->First, rows->RowBytes, rows->Count, rows->Pitch};
-            bytes += rows->RowBytes * rows->Count;
+            const auto &[rows, block] = parts[begin + task.Parts];
+            RangeTask::Part &part = task.Which[task.Parts];
+            part = {rows.First, rows.RowBytes, rows.Count, rows.Pitch, nullptr};
+            block->Found.push_back({Note(line, threads * MostPairBytes, &part.Ranges), threads});
+            isQueued = isQueued && part.Ranges != nullptr;
         }
-        task.Blocks = GpuKernels::BlocksFor(bytes);
-        task.Target = copies ? copying.Registered->OnDevice(target) : nullptr;
-        const size_t pairs = size_t{task.Blocks} * PackTask::BlockThreads;
-        found.push_back({Note(line, pairs * MostPairBytes, &task.Ranges), pairs});
-        if (task.Ranges == nullptr || line.Kernels->Pack(*kind, task, line.Stream) != Fine)
-        {
-            return false;
-        }
-        target += bytes;
+        isQueued = isQueued && line.Kernels->FindRanges(*kind, task, threads, line.Stream) == Fine;
     }
-    copying.Found = std::move(found);
-    return true;
+    if (!isQueued)
+    {
+        std::for_each(parts.begin(), parts.end(),
+                      [](const Seen &part) { part.Block->Found.clear(); });
+    }
 }
 
 /** Gives room for what a kernel finds.
@@ -206,31 +208,43 @@ void DeviceQueue::Copy(const std::vector<DeviceRows> &block, Pool &pool, const A
                        const size_t offset, Scan &look)
 {
     Line &line = LineOf(block.front().First);
-    Copy(line, block, pool.At(offset),
-         pool.Register(line.Runtime, line.Home, extent.first, extent.second), look);
+    const GpuRuntime::Visit visit(*line.Runtime, line.Home);
+    const Coming coming{pool.At(offset), BytesOf(block),
+                        pool.Register(line.Runtime, line.Home, extent.first, extent.second), &look};
+    if (!Stage(line, block, coming))
+    {
+        Copy(line, block, coming);
+    }
 }
 
-void DeviceQueue::Copy(Line &line, const std::vector<DeviceRows> &block, char *target,
-                       std::shared_ptr<const RegisteredMemory> registered, Scan &look)
+void DeviceQueue::Copy(Line &line, const std::vector<DeviceRows> &block, Coming coming)
 {
-    const GpuRuntime &runtime = *line.Runtime;
-    const GpuRuntime::Visit visit(runtime, line.Home);
-    Copying copying{&line, nullptr, target, BytesOf(block), std::move(registered), &look, {}};
-    int status = runtime.OpenEvent(&copying.Event, GpuRuntime::WithoutTimes);
-    if (status == Fine)
+    const GpuRuntime::Visit visit(*line.Runtime, line.Home);
+    const size_t bytes = coming.Bytes;
+    const auto begin = [&](std::vector<Coming> &blocks)
     {
-        status = Begin(copying, block);
-        if (status != Fine)
+        Coming &one = blocks.front();
+        const bool isThere = one.Registered == nullptr;
+        const int status = CopyRows(line, line.Stream, one.Begin, block, isThere);
+        std::vector<Seen> parts;
+        for (const DeviceRows &rows : block)
         {
-            runtime.WaitForStream(line.Stream); // a part of it may be under way
-            runtime.CloseEvent(copying.Event);
+            parts.push_back({rows, &one});
         }
-    }
+        if (status == Fine)
+        {
+            Look(line, parts);
+        }
+        return status;
+    };
+    std::vector<Coming> blocks;
+    blocks.push_back(std::move(coming));
+    // BP5 has copied when a deferred Put returns: what the program queues next may write there.
+    const int status = Queue(line, true, std::move(blocks), begin);
     if (status != Fine)
     {
-        throw std::runtime_error(Failure(runtime, copying.Bytes, status));
+        throw std::runtime_error(Failure(*line.Runtime, bytes, status));
     }
-    m_Copying.push_back(std::move(copying));
 }
 
 const char *DeviceQueue::Read(const std::vector<DeviceRows> &block)
@@ -245,35 +259,45 @@ const char *DeviceQueue::Read(const std::vector<DeviceRows> &block)
         m_Registered = std::make_shared<const RegisteredMemory>(line.Runtime, line.Home,
                                                                 m_Memory.get(), bytes);
     }
-    Copy(line, block, m_Memory.get(), m_Registered, unseen);
+    Copy(line, block, {m_Memory.get(), bytes, m_Registered, &unseen});
     Finish();
     return m_Memory.get();
 }
 
+/** Takes in what has come of a copy. */
+void DeviceQueue::TakeIn(const Copying &copying)
+{
+    const GpuRuntime &runtime = *copying.On->Runtime;
+    const GpuRuntime::Visit visit(runtime, copying.On->Home);
+    const int status = runtime.WaitForEvent(copying.Event);
+    runtime.CloseEvent(copying.Event);
+    for (const Coming &block : copying.Blocks)
+    {
+        if (status == Fine && block.Found.empty())
+        {
+            block.Look->See(block.Begin, block.Bytes);
+        }
+        for (const Pairs &pairs : block.Found)
+        {
+            status == Fine ? block.Look->Add(pairs.First, pairs.Count) : void();
+        }
+        if (status != Fine && m_Failure.empty())
+        {
+            m_Failure = Failure(runtime, block.Bytes, status);
+        }
+    }
+}
+
 void DeviceQueue::Finish()
 {
+    for (Line &line : m_Lines)
+    {
+        SendStaged(line);
+    }
     // What is there is looked at while the next ones come.
     for (const Copying &copying : std::exchange(m_Copying, {}))
     {
-        const GpuRuntime &runtime = *copying.On->Runtime;
-        const GpuRuntime::Visit visit(runtime, copying.On->Home);
-        const int status = runtime.WaitForEvent(copying.Event);
-        runtime.CloseEvent(copying.Event);
-        if (status == Fine && copying.Found.empty())
-        {
-            copying.Look->See(copying.Begin, copying.Bytes);
-        }
-        else if (status == Fine)
-        {
-            for (const Pairs &pairs : copying.Found)
-            {
-                copying.Look->Add(pairs.First, pairs.Count);
-            }
-        }
-        else if (m_Failure.empty())
-        {
-            m_Failure = Failure(runtime, copying.Bytes, status);
-        }
+        TakeIn(copying);
     }
     for (Notes &notes : m_Notes)
     {

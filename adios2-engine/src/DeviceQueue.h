@@ -7,6 +7,7 @@
 #include "RegisteredMemory.h"
 #include "Scan.h"
 
+#include <functional>
 #include <list>
 #include <memory>
 #include <string>
@@ -29,7 +30,9 @@ inline bool IsOnDevice(const void *memory) { return GpuRuntime::Of(memory) != nu
 
 /** Copies of a GPU's memory that are under way into the host's. They go on streams of their own,
  * after all that the program had queued, and before all that it queues later: on a stream that it
- * names, else on its default one (that of the process) and those that wait for it. */
+ * names, else on its default one (that of the process) and those that wait for it. Small blocks are
+ * copied on the GPU first, on the program's stream itself, and go on together: the host waits some
+ * microseconds for each thing that it asks of a GPU. */
 class DeviceQueue
 {
 public:
@@ -71,6 +74,35 @@ public:
     void Finish();
 
 private:
+    /** Pairs of a smallest and a largest value. */
+    struct Pairs
+    {
+        const char *First;
+        size_t Count;
+    };
+    /** A block on its way. */
+    struct Coming
+    {
+        char *Begin;
+        size_t Bytes;
+        /** What has its target; null if that is the GPU's own memory. */
+        std::shared_ptr<const RegisteredMemory> Registered;
+        Scan *Look;
+        /** What kernels find; without any, the host looks at the bytes. */
+        std::vector<Pairs> Found{};
+    };
+    /** A copy of a block on the GPU. */
+    struct Staged
+    {
+        const char *First;
+        Coming Block;
+    };
+    /** Rows of a block that a kernel looks at. */
+    struct Seen
+    {
+        DeviceRows Rows;
+        Coming *Block;
+    };
     struct Line
     {
         std::shared_ptr<const GpuRuntime> Runtime;
@@ -83,6 +115,11 @@ private:
         std::unique_ptr<const GpuKernels> Kernels{};
         /** Memory there in which blocks are folded. */
         std::unique_ptr<GpuMemory> Memory{};
+        bool HasAskedForStage = false;
+        /** Memory there in which small blocks wait; null where there is none. */
+        std::shared_ptr<char> Stage{};
+        size_t StagedBytes = 0;
+        std::vector<Staged> Waiting{};
     };
     /** Memory of the host's in which kernels say what they have found. */
     struct Notes
@@ -91,23 +128,11 @@ private:
         std::shared_ptr<const RegisteredMemory> Registered;
         size_t Used;
     };
-    /** Pairs of a smallest and a largest value. */
-    struct Pairs
-    {
-        const char *First;
-        size_t Count;
-    };
     struct Copying
     {
         Line *On;
         void *Event;
-        char *Begin;
-        size_t Bytes;
-        /** What has its target; null if that is the GPU's own memory. */
-        std::shared_ptr<const RegisteredMemory> Registered;
-        Scan *Look;
-        /** What kernels find; without any, the host looks at the bytes. */
-        std::vector<Pairs> Found;
+        std::vector<Coming> Blocks;
     };
     void *const m_Programs;
     std::list<Line> m_Lines;
@@ -124,12 +149,17 @@ private:
     Line &LineOf(const void *memory);
     const GpuKernels *KernelsOf(Line &line);
     std::shared_ptr<char> Room(Line &line, size_t bytes, size_t most);
-    void Copy(Line &line, const std::vector<DeviceRows> &block, char *target,
-              std::shared_ptr<const RegisteredMemory> registered, Scan &look);
-    int Begin(Copying &copying, const std::vector<DeviceRows> &block);
-    int CopyRows(const Copying &copying, const std::vector<DeviceRows> &block) const;
-    bool Launch(Copying &copying, const std::vector<DeviceRows> &block, bool copies);
+    void Copy(Line &line, const std::vector<DeviceRows> &block, Coming coming);
+    bool Stage(Line &line, const std::vector<DeviceRows> &block, const Coming &coming);
+    void SendStaged(Line &line);
+    int Queue(Line &line, bool isBefore, std::vector<Coming> blocks,
+              const std::function<int(std::vector<Coming> &)> &begin);
+    void TakeIn(const Copying &copying);
+    int CopyRows(const Line &line, void *stream, char *target, const std::vector<DeviceRows> &block,
+                 bool isThere) const;
+    void Look(Line &line, const std::vector<Seen> &parts);
     char *Note(const Line &line, size_t bytes, void **there);
+    static std::string Failure(const GpuRuntime &runtime, size_t bytes, int status);
 };
 
 } // end namespace bbflow

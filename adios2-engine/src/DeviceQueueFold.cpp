@@ -37,7 +37,7 @@ std::shared_ptr<char> DeviceQueue::Keep(const std::vector<DeviceRows> &block, co
     std::shared_ptr<char> copy = Room(line, bytes, most);
     if (copy)
     {
-        Copy(line, block, copy.get(), nullptr, m_Unseen);
+        Copy(line, block, {copy.get(), bytes, nullptr, &m_Unseen});
     }
     return copy;
 }

@@ -54,7 +54,7 @@ GpuKernels::GpuKernels(std::shared_ptr<const GpuRuntime> runtime) : m_Runtime(st
     {
         const auto find = [&](void **kernel, const std::string &name)
         { return m_Runtime->FindKernel(kernel, m_Module, (name + kinds[kind]).c_str()); };
-        m_Status = find(&m_Pack[kind], "bbflow_pack_");
+        m_Status = find(&m_Range[kind], "bbflow_range_");
         m_Status = m_Status == Fine ? find(&m_Fold[kind], "bbflow_fold_") : m_Status;
     }
 }
@@ -67,12 +67,6 @@ GpuKernels::~GpuKernels()
     }
 }
 
-unsigned GpuKernels::BlocksFor(const size_t bytes)
-{
-    const size_t blocks = bytes / (ThreadBytes * PackTask::BlockThreads);
-    return static_cast<unsigned>(std::clamp(blocks, size_t{1}, MostBlocks));
-}
-
 int GpuKernels::Fold(const size_t kind, FoldTask task, void *stream) const
 {
     const auto blocks = (task.Points + FoldTask::BlockThreads - 1) / FoldTask::BlockThreads;
@@ -82,11 +76,20 @@ int GpuKernels::Fold(const size_t kind, FoldTask task, void *stream) const
                              stream, arguments, nullptr);
 }
 
-int GpuKernels::Pack(const size_t kind, PackTask task, void *stream) const
+size_t GpuKernels::ThreadsFor(const size_t bytes, const size_t parts)
 {
+    const size_t most = std::max(MostBlocks / std::max(parts, size_t{1}), size_t{1});
+    const size_t blocks = bytes / (ThreadBytes * RangeTask::BlockThreads);
+    return std::clamp(blocks, size_t{1}, most) * RangeTask::BlockThreads;
+}
+
+int GpuKernels::FindRanges(const size_t kind, RangeTask task, const size_t threads,
+                           void *stream) const
+{
+    task.Blocks = static_cast<unsigned>(threads / RangeTask::BlockThreads);
     void *arguments[] = {&task};
-    return m_Runtime->Launch(m_Pack[kind], task.Blocks, 1, 1, PackTask::BlockThreads, 1, 1, 0,
-                             stream, arguments, nullptr);
+    return m_Runtime->Launch(m_Range[kind], task.Blocks * task.Parts, 1, 1, RangeTask::BlockThreads,
+                             1, 1, 0, stream, arguments, nullptr);
 }
 
 } // end namespace bbflow

@@ -3,7 +3,7 @@
 #include "GpuRuntime.h"
 #include "Scan.h"
 #include "kernels/FoldTask.h"
-#include "kernels/PackTask.h"
+#include "kernels/RangeTask.h"
 
 #include <array>
 #include <memory>
@@ -23,25 +23,27 @@ public:
     GpuKernels(const GpuKernels &) = delete;
     GpuKernels &operator=(const GpuKernels &) = delete;
 
-    /** Puts blocks together, or looks at them, when a stream comes to that. Gives 0 if it is
-     * queued.
-     * @param kind of the values, as a Scan says it */
-    int Pack(size_t kind, PackTask task, void *stream) const;
+    /** Finds the ranges of parts, when a stream comes to that. Gives 0 if it is queued.
+     * @param kind of the values, as a Scan says it
+     * @param task without its number of blocks
+     * @param threads for each part, as ThreadsFor gives them */
+    int FindRanges(size_t kind, RangeTask task, size_t threads, void *stream) const;
+
+    /** Threads that each of some parts is worth.
+     * @param bytes of the largest */
+    static size_t ThreadsFor(size_t bytes, size_t parts);
 
     /** Adds a field's steps to its state, when a stream comes to that. Gives 0 if it is queued.
      * @param kind as above
      * @param task without its number of blocks */
     int Fold(size_t kind, FoldTask task, void *stream) const;
 
-    /** Blocks of threads that so many bytes are worth. */
-    static unsigned BlocksFor(size_t bytes);
-
 private:
     explicit GpuKernels(std::shared_ptr<const GpuRuntime> runtime);
 
     const std::shared_ptr<const GpuRuntime> m_Runtime;
     void *m_Module = nullptr;
-    std::array<void *, Scan::Kinds> m_Pack{}, m_Fold{};
+    std::array<void *, Scan::Kinds> m_Range{}, m_Fold{};
     int m_Status = 0;
 };
 

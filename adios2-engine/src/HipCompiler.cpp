@@ -23,8 +23,8 @@ HipCompiler::HipCompiler(void *hip)
 int HipCompiler::Compile(std::string &code) const
 {
     constexpr int fine = 0;
-    const char *const texts[] = {kernels::PackTask, kernels::FoldTask, kernels::Thread};
-    const char *const names[] = {"PackTask.h", "FoldTask.h", "Thread.h"};
+    const char *const texts[] = {kernels::RangeTask, kernels::FoldTask, kernels::Thread};
+    const char *const names[] = {"RangeTask.h", "FoldTask.h", "Thread.h"};
     const char *const words[] = {"-std=c++17", "-O3", "-ffp-contract=off"};
     void *program = nullptr;
     int status = m_Create(&program, kernels::Source, "Kernels.cpp", 3, texts, names);

@@ -56,7 +56,7 @@ def build(folder, name):
 def has_kernels(name):
     """Whether the engine has kernels for a runtime: for CUDA only where a clang++ has made them."""
     engines = Path(bbflow_adios2.__file__).parent.glob("libbbflow_engine_*.so")
-    return name == "hip" or any(b".entry bbflow_pack_f8(" in engine.read_bytes() for engine in engines)
+    return name == "hip" or any(b".entry bbflow_range_f8(" in engine.read_bytes() for engine in engines)
 
 
 def words_of(config, code):

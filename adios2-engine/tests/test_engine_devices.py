@@ -118,8 +118,8 @@ for rank in (1, 2, 3, 4):
     adios.begin(engine)
     put(field, 0, SYNC if rank == 2 else DEFERRED)
     adios.call("end_step", engine)
-# Planes that are whole in their memory count as rows of the next.
-assert runtime.device_copies() == (4 if runtime.device_launches() else 1 + 1 + 3 + 2 * 3), runtime.device_copies()
+# Planes that are whole in their memory count as rows of the next; all but the first step's come together on the GPU.
+assert runtime.device_copies() - runtime.device_launches() == 1 + 2 + 4 + 7, runtime.device_copies()
 """
     with starting(node, code, name, count=4 * 3 * 7 * 8) as process:
         finish_well(process)
@@ -156,7 +156,7 @@ assert runtime.device_launches() == LAUNCHES, runtime.device_launches()
 
 
 @pytest.mark.parametrize("name", RUNTIMES)
-@pytest.mark.parametrize("size", [1 << 10, (1 << 20) + 64], ids=["packed", "copied"])
+@pytest.mark.parametrize("size", [1 << 10, (1 << 20) + 64], ids=["small", "large"])
 def test_kernels_find_the_range_of_a_gpu_s_blocks(big_node, starting, name, size):
     code = RANGES.replace("BYTES", str(size)).replace("LAUNCHES", str(12 * has_kernels(name)))
     with starting(big_node, code, name) as process:
@@ -185,7 +185,8 @@ def test_a_gpu_that_takes_no_kernels_is_copied_from_all_the_same(node, starting,
     check_in_order(node)
 
 
-def test_small_blocks_of_a_gpu_are_waited_for_once(node, starting):
+@pytest.mark.parametrize("name", RUNTIMES)
+def test_small_blocks_of_a_gpu_come_in_one_copy_and_are_looked_at_in_one_launch(node, starting, name):
     code = """
 field = adios.variable(io, "field", [64], [0], [1])
 engine = adios.open(io, WRITE)
@@ -195,14 +196,45 @@ for step in range(2):
         adios.call("set_selection", field, 1, [place], [1])
         put(field, 63 - place, DEFERRED)
     assert under_way() == 64 * step
+    before = runtime.device_copies()
     step and adios.call("perform_puts", engine)
     assert under_way() == 0
+    assert (runtime.device_copies() - before, runtime.device_launches()) == (step * (1 + KERNELS), step * KERNELS)
     adios.call("end_step", engine)
 """
-    with starting(node, code, count=64) as process:
+    with starting(node, code.replace("KERNELS", str(int(has_kernels(name)))), name, count=64) as process:
         finish_well(process)
     for step in steps_of(watch(node)):
         assert [array.item() for _, array in arrays_of(node, step)] == list(range(63, -1, -1))
+        assert [block.min for block in step.blocks] == list(range(63, -1, -1))
+
+
+def test_more_small_blocks_than_wait_on_the_gpu_come_by_and_by(big_node, starting):
+    """Of memory that the program uses again at once, and of two types, of which one kernel takes one."""
+    code = """
+engine = adios.open(io, WRITE)
+fields = [
+    (adios.call("define_variable", io, kind.encode(), number, 2, [70, points], [0, 0], [1, points], 0), kind, points)
+    for kind, number, points in (("f8", DOUBLE, 1 << 17), ("f4", 1, 40))
+]
+for step in range(2):
+    adios.begin(engine)
+    for place in range(70):
+        for field, kind, points in fields[place >= 17:]:
+            adios.call("set_selection", field, 2, [place, 0], [1, points])
+            device_becomes(np.full(points, place, kind))
+            put(field, 0, DEFERRED)
+    device_becomes(-values)
+    runtime.device_works()
+    adios.call("end_step", engine)
+assert runtime.device_launches() == LAUNCHES, "each type is looked at when there is no more room, and at the end"
+"""
+    with starting(big_node, code.replace("LAUNCHES", str(4 * has_kernels("cuda"))), count=1 << 17) as process:
+        finish_well(process)
+    _, step = steps_of(watch(big_node))
+    assert len(step.blocks) == 17 + 70
+    for block, (_, array) in zip(step.blocks, arrays_of(big_node, step), strict=True):
+        assert set(array.ravel()) == {block.start[0]} == {block.min} == {block.max}, block
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 /* What GPUs do with blocks. clang makes PTX of it and HIP's runtime compiler what AMD's GPUs run;
  * for the tests it is compiled for the CPU. None of them needs a header of the system's. */
 #include "FoldTask.h"
-#include "PackTask.h"
+#include "RangeTask.h"
 #include "Thread.h"
 
 namespace bbflow
@@ -28,45 +28,37 @@ struct Ends<double>
     static constexpr double Highest = __builtin_huge_val(), Lowest = -Highest;
 };
 
-/** Takes all values that are a thread's: every so-many-th, so that neighbours' lie together. */
+/** Takes all values that are a thread's: every so-many-th of a part, so that neighbours' lie
+ * together. */
 template <class T>
-BBFLOW_DEVICE void Pack(const PackTask &task)
+BBFLOW_DEVICE void FindRange(const RangeTask &task)
 {
     constexpr int ahead = 4; // values that are on their way at a time
-    const unsigned long long thread = Thread<PackTask>();
-    const unsigned long long threads = 1ull * task.Blocks * PackTask::BlockThreads;
+    const unsigned long long threads = 1ull * task.Blocks * RangeTask::BlockThreads;
+    const unsigned long long thread = Thread<RangeTask>() % threads;
+    const RangeTask::Part part = task.Which[Thread<RangeTask>() / threads];
+    const unsigned long long length = part.RowBytes / sizeof(T), count = length * part.Rows;
     T smallest = Ends<T>::Highest, largest = Ends<T>::Lowest;
-    T *target = static_cast<T *>(task.Target);
-    for (unsigned number = 0; number < task.Parts; ++number)
+    for (unsigned long long at = thread; at < count; at += ahead * threads)
     {
-        const PackTask::Part part = task.Which[number];
-        const unsigned long long length = part.RowBytes / sizeof(T), count = length * part.Rows;
-        for (unsigned long long at = thread; at < count; at += ahead * threads)
+        T some[ahead];
+        for (int k = 0; k < ahead; ++k)
         {
-            T some[ahead];
-            for (int k = 0; k < ahead; ++k)
-            {
-                const unsigned long long i = at + k * threads;
-                const unsigned long long row = part.Rows == 1 ? 0 : i / length;
-                const char *const begin = part.First + row * part.PitchBytes;
-                const auto values = reinterpret_cast<const T *>(begin) - row * length;
-                some[k] = i < count ? values[i] : T();
-            }
-            for (int k = 0; k < ahead; ++k)
-            {
-                const unsigned long long i = at + k * threads;
-                if (i < count && target != nullptr)
-                {
-                    target[i] = some[k];
-                }
-                // A NaN is neither.
-                smallest = i < count && some[k] < smallest ? some[k] : smallest;
-                largest = i < count && some[k] > largest ? some[k] : largest;
-            }
+            const unsigned long long i = at + k * threads;
+            const unsigned long long row = part.Rows == 1 ? 0 : i / length;
+            const char *const begin = part.First + row * part.PitchBytes;
+            const auto values = reinterpret_cast<const T *>(begin) - row * length;
+            some[k] = i < count ? values[i] : smallest;
         }
-        target = target != nullptr ? target + count : nullptr;
+        for (int k = 0; k < ahead; ++k)
+        {
+            // A NaN is neither.
+            const bool counts = at + k * threads < count;
+            smallest = counts && some[k] < smallest ? some[k] : smallest;
+            largest = counts && some[k] > largest ? some[k] : largest;
+        }
     }
-    T *const range = static_cast<T *>(task.Ranges) + 2 * thread;
+    T *const range = static_cast<T *>(part.Ranges) + 2 * thread;
     range[0] = smallest;
     range[1] = largest;
 }
@@ -127,18 +119,21 @@ BBFLOW_DEVICE void Fold(const FoldTask &task)
 
 } // end namespace bbflow
 
-#define BBFLOW_DEFINE_PACK(NAME, T)                                                                \
-    BBFLOW_KERNEL void bbflow_pack_##NAME(const bbflow::PackTask task) { bbflow::Pack<T>(task); }
-BBFLOW_DEFINE_PACK(i1, signed char)
-BBFLOW_DEFINE_PACK(i2, short)
-BBFLOW_DEFINE_PACK(i4, int)
-BBFLOW_DEFINE_PACK(i8, long long)
-BBFLOW_DEFINE_PACK(u1, unsigned char)
-BBFLOW_DEFINE_PACK(u2, unsigned short)
-BBFLOW_DEFINE_PACK(u4, unsigned)
-BBFLOW_DEFINE_PACK(u8, unsigned long long)
-BBFLOW_DEFINE_PACK(f4, float)
-BBFLOW_DEFINE_PACK(f8, double)
+#define BBFLOW_DEFINE_RANGE(NAME, T)                                                               \
+    BBFLOW_KERNEL void bbflow_range_##NAME(const bbflow::RangeTask task)                           \
+    {                                                                                              \
+        bbflow::FindRange<T>(task);                                                                \
+    }
+BBFLOW_DEFINE_RANGE(i1, signed char)
+BBFLOW_DEFINE_RANGE(i2, short)
+BBFLOW_DEFINE_RANGE(i4, int)
+BBFLOW_DEFINE_RANGE(i8, long long)
+BBFLOW_DEFINE_RANGE(u1, unsigned char)
+BBFLOW_DEFINE_RANGE(u2, unsigned short)
+BBFLOW_DEFINE_RANGE(u4, unsigned)
+BBFLOW_DEFINE_RANGE(u8, unsigned long long)
+BBFLOW_DEFINE_RANGE(f4, float)
+BBFLOW_DEFINE_RANGE(f8, double)
 #define BBFLOW_DEFINE_FOLD(NAME, T)                                                                \
     BBFLOW_KERNEL void bbflow_fold_##NAME(const bbflow::FoldTask task) { bbflow::Fold<T>(task); }
 BBFLOW_DEFINE_FOLD(i1, signed char)

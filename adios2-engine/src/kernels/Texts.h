@@ -6,7 +6,7 @@ namespace bbflow::kernels
 
 extern const char *const Ptx;
 extern const char *const Source;
-extern const char *const PackTask, *const FoldTask,
-                                       *const Thread; ///< the headers that the source includes
+extern const char *const RangeTask, *const FoldTask,
+                                        *const Thread; ///< the headers that the source includes
 
 } // end namespace bbflow::kernels

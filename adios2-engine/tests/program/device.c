@@ -21,12 +21,13 @@ enum
     registered_already = 712,
     is_past_host = 50, /* where the device sees the host's memory: so many bits up */
     out_of_memory = 2,
-    most = 8 << 20, /* the program's, and as much to be given */
+    most = 8 << 20,   /* the program's */
+    whole = 32 << 20, /* with what is given */
     many = 1 << 14
 };
 
-static char shadow[2 * most]; /* what the device has */
-static char *device;          /* where the program sees it */
+static char shadow[whole]; /* what the device has */
+static char *device;       /* where the program sees it */
 static int wrong;
 
 static int is_wrong(const char *what)
@@ -42,13 +43,13 @@ int device_wrong(void);
 static int is_ours(const void *memory)
 {
     return device != NULL && (const char *)memory >= device &&
-           (const char *)memory < device + 2 * most;
+           (const char *)memory < device + whole;
 }
 
 static void begin_device(void)
 {
     if (device == NULL)
-        device = mmap(NULL, 2 * most, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        device = mmap(NULL, whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 }
 
 /** Memory on the device, with a copy of the host's in it. */
@@ -71,7 +72,8 @@ static int held; /* how many copies those come after that are queued from now on
 
 struct stream
 {
-    int after; /* how much of the program's work its own comes after */
+    int after;  /* how much of the program's work its own comes after */
+    int copies; /* and how many of the copies on the program's streams */
 };
 static struct stream programs;
 
@@ -136,7 +138,7 @@ static int allocate(void **memory, size_t bytes)
             at = (given[i].begin + given[i].bytes - device + 255) / 256 * 256;
             i = -1; /* it may lie in one that was looked at */
         }
-    if (at + bytes > 2 * most || pieces == many)
+    if (at + bytes > whole || pieces == many)
         return out_of_memory;
     *memory = given[pieces].begin = device + at;
     given[pieces++].bytes = bytes;
@@ -166,9 +168,8 @@ static struct copy
     char *target;
     const char *source;
     size_t pitch, row_bytes, rows;
-    int after;
-    void *kernel, *task; /* if it is a kernel's */
-    unsigned blocks;
+    int after, is_programs; /* stream it is on */
+    void *kernel, *task;    /* if it is a kernel's */
     int folds;
 } copies[many];
 static int begun, done, streams, events, modules, launches, unregistered, failed;
@@ -210,10 +211,10 @@ static int open_stream(void **stream, unsigned flags)
 }
 
 /* In kernels.cpp. */
-int run_pack(void *kernel, const void *task, unsigned blocks, ptrdiff_t shadow, uintptr_t mapped);
-void look_at_pack(const void *task, const char **first, size_t *bytes, void **target,
-                  void **ranges);
-unsigned pack_task_bytes(void);
+void run_range(void *kernel, const void *task, ptrdiff_t shadow, uintptr_t mapped);
+unsigned look_at_range(const void *task, unsigned number, const char **first, size_t *bytes,
+                       void **ranges);
+unsigned range_task_bytes(void);
 void run_fold_there(void *kernel, const void *task, ptrdiff_t shadow);
 unsigned look_at_fold(const void *task, const void **places);
 unsigned fold_task_bytes(void);
@@ -240,9 +241,8 @@ static void finish(int end)
         work_until(copy->after);
         if (copy->folds)
             run_fold_there(copy->kernel, copy->task, shadow - device);
-        else if (copy->kernel && run_pack(copy->kernel, copy->task, copy->blocks, shadow - device,
-                                          (uintptr_t)1 << is_past_host))
-            is_wrong("a kernel writes where the device can't");
+        else if (copy->kernel)
+            run_range(copy->kernel, copy->task, shadow - device, (uintptr_t)1 << is_past_host);
         for (size_t row = 0; row < copy->rows && !copy->kernel; ++row)
             memcpy(copy->target + row * copy->row_bytes, copy->source + row * copy->pitch,
                    copy->row_bytes);
@@ -282,20 +282,54 @@ static int close_event(void *event)
     return fine;
 }
 
+static int is_programs(const struct stream *stream)
+{
+    return stream == NULL || stream == &programs;
+}
+
 static int record(struct event *event, const struct stream *stream)
 {
     event->after = stream ? stream->after : on_default;
-    event->copies = stream && stream != &programs ? begun : 0;
+    event->copies = begun;
     return check("an event in no context");
 }
 
 static int let_wait(struct stream *stream, const struct event *event, unsigned flags)
 {
-    if (stream == NULL || stream == &programs)
-        held = event->copies;
+    if (is_programs(stream))
+        held = event->copies > held ? event->copies : held;
     else
+    {
         stream->after = event->after > stream->after ? event->after : stream->after;
+        stream->copies = event->copies > stream->copies ? event->copies : stream->copies;
+    }
     return flags ? is_wrong("flags of a wait") : fine;
+}
+
+/** Whether a stream's work comes after all copies on the program's streams into some memory. */
+static int waits(const struct stream *stream, const char *memory, size_t bytes)
+{
+    for (int i = done; i < begun; ++i)
+    {
+        const char *target = device + (copies[i].target - shadow);
+        if (copies[i].is_programs && i >= stream->copies && target < memory + bytes &&
+            memory < target + copies[i].row_bytes * copies[i].rows)
+            return 0;
+    }
+    return 1;
+}
+
+/** Whether nothing that is under way reads some memory. */
+static int is_unread(const char *memory, size_t bytes)
+{
+    for (int i = held > done ? held : done; i < begun; ++i)
+    {
+        const char *source = device + (copies[i].source - shadow);
+        if (copies[i].source && source < memory + bytes &&
+            memory < source + copies[i].row_bytes * copies[i].rows)
+            return 0;
+    }
+    return 1;
 }
 
 static int wait_for_event(const struct event *event)
@@ -311,8 +345,11 @@ static int copy_rows(void *target, const void *source, size_t pitch, size_t row_
         return invalid_value;
     if (row_bytes * rows == 8 * 13) /* another one */
         return out_of_context;
-    if (stream == NULL || stream == &programs)
-        return is_wrong("a copy on the program's own stream");
+    if (is_programs(stream) && !is_there)
+        return is_wrong("a copy to the host on the program's own stream");
+    if (is_programs(stream) ? !is_unread(target, row_bytes * rows)
+                            : !waits(stream, source, row_bytes * rows))
+        return is_wrong("a copy that doesn't wait for another");
     if (is_there && !is_given(target))
         return is_wrong("a copy to where the device has given nothing");
     if (!is_there && !has_registered(target, row_bytes * rows))
@@ -322,8 +359,10 @@ static int copy_rows(void *target, const void *source, size_t pitch, size_t row_
                               .pitch = pitch,
                               .row_bytes = row_bytes,
                               .rows = rows,
-                              .after = stream->after};
+                              .after = stream ? stream->after : on_default,
+                              .is_programs = is_programs(stream)};
     copies[begun++] = copy;
+    held = copy.is_programs ? begun : held; /* what the program queues there comes after it */
     return fine;
 }
 
@@ -348,10 +387,10 @@ static int unload(void *module)
 #define EACH_KERNEL(what)                                                                          \
     what(i1) what(i2) what(i4) what(i8) what(u1) what(u2) what(u4) what(u8) what(f4) what(f8)
 #define DECLARE(type)                                                                              \
-    void bbflow_pack_##type(void);                                                                 \
+    void bbflow_range_##type(void);                                                                \
     void bbflow_fold_##type(void);
 #define NAME(type)                                                                                 \
-    {"bbflow_pack_" #type, bbflow_pack_##type}, {"bbflow_fold_" #type, bbflow_fold_##type},
+    {"bbflow_range_" #type, bbflow_range_##type}, {"bbflow_fold_" #type, bbflow_fold_##type},
 EACH_KERNEL(DECLARE)
 static const struct
 {
@@ -372,8 +411,7 @@ static int find(void **kernel, void *module, const char *name)
 
 static int is_seen(const void *memory, size_t bytes)
 {
-    return memory == NULL ||
-           has_registered((const char *)memory - ((uintptr_t)1 << is_past_host), bytes);
+    return has_registered((const char *)memory - ((uintptr_t)1 << is_past_host), bytes);
 }
 
 static int is_fold(const void *kernel)
@@ -413,26 +451,25 @@ static int launch(void *kernel, unsigned blocks, unsigned others, unsigned threa
 {
     const char *first;
     size_t bytes;
-    void *target, *ranges;
+    void *ranges;
     if (is_fold(kernel))
         return launch_fold(kernel, blocks, others, threads, stream, arguments);
-    look_at_pack(*arguments, &first, &bytes, &target, &ranges);
-    if (!is_ours(first) || check("a kernel in no context"))
+    if (check("a kernel in no context"))
         return invalid_value;
-    if (bytes == 8 * 13)
-        return out_of_context;
-    if (stream == NULL || stream == &programs || others != 1 || threads != 128)
+    if (is_programs(stream) || others != 1 || threads != 128 ||
+        look_at_range(*arguments, 0, &first, &bytes, &ranges) != blocks)
         return is_wrong("a kernel that is launched otherwise than it counts");
-    if (!is_seen(target, bytes) || !is_seen(ranges, 2 * blocks * threads) || ranges == NULL)
-        return is_wrong("a kernel writes what isn't registered");
+    for (unsigned i = 0; look_at_range(*arguments, i, &first, &bytes, &ranges); ++i)
+    {
+        if (!is_ours(first) || !waits(stream, first, bytes))
+            return is_wrong("a kernel that doesn't wait for what it reads");
+        if (ranges == NULL || !is_seen(ranges, 2 * threads))
+            return is_wrong("a kernel writes what isn't registered");
+    }
     const struct copy copy = {
-        .target = (char *)((uintptr_t)(target ? target : ranges) - ((uintptr_t)1 << is_past_host)),
-        .row_bytes = bytes,
-        .rows = 1,
         .after = stream->after,
         .kernel = kernel,
-        .task = memcpy(malloc(pack_task_bytes()), *arguments, pack_task_bytes()),
-        .blocks = blocks};
+        .task = memcpy(malloc(range_task_bytes()), *arguments, range_task_bytes())};
     copies[begun++] = copy;
     ++launches;
     return fine;
@@ -573,7 +610,7 @@ int hipHostGetDevicePointer(void **there, void *memory, unsigned flags)
 }
 int hipModuleLoadData(void **module, const void *image)
 {
-    return told(load(module, image, "compiled: bbflow_pack_f8"));
+    return told(load(module, image, "compiled: bbflow_range_f8"));
 }
 int hipModuleUnload(void *module) { return told(unload(module)); }
 int hipModuleGetFunction(void **kernel, void *module, const char *name)
@@ -589,7 +626,7 @@ int hipModuleLaunchKernel(void *kernel, unsigned x, unsigned y, unsigned z, unsi
                     : launch(kernel, x, y * z * threads_y * threads_z, threads, stream, arguments));
 }
 
-static const char code[] = "compiled: bbflow_pack_f8";
+static const char code[] = "compiled: bbflow_range_f8";
 
 int hiprtcCreateProgram(void **program, const char *source, const char *name, int headers,
                         const char *const *texts, const char *const *names)
@@ -597,7 +634,7 @@ int hiprtcCreateProgram(void **program, const char *source, const char *name, in
     *program = malloc(1);
     ++modules;
     return name && headers == 3 && strstr(source, "bbflow_fold_##") &&
-                   strstr(texts[0], "struct PackTask") && strcmp(names[0], "PackTask.h") == 0 &&
+                   strstr(texts[0], "struct RangeTask") && strcmp(names[0], "RangeTask.h") == 0 &&
                    strcmp(names[1], "FoldTask.h") == 0 && strcmp(names[2], "Thread.h") == 0
                ? fine
                : is_wrong("a program that isn't ours");
@@ -773,7 +810,7 @@ int cuMemHostGetDevicePointer_v2(void **there, void *memory, unsigned flags)
 }
 int cuModuleLoadData(void **module, const void *image)
 {
-    return load(module, image, ".entry bbflow_pack_f8");
+    return load(module, image, ".entry bbflow_range_f8");
 }
 int cuModuleUnload(void *module) { return unload(module); }
 int cuModuleGetFunction(void **kernel, void *module, const char *name)

@@ -13,45 +13,40 @@ extern "C"
 
     /** Runs a kernel, one thread after the other.
      * @param shadow how far what the device has lies from where the program sees it
-     * @param mapped how far registered memory lies from where the device sees it
-     * @return how many places of the task aren't the device's to see */
-    int run_pack(void (*kernel)(const bbflow::PackTask), const void *asked, unsigned blocks,
-                 ptrdiff_t shadow, uintptr_t mapped)
+     * @param mapped how far registered memory lies from where the device sees it */
+    void run_range(void (*kernel)(const bbflow::RangeTask), const void *asked, ptrdiff_t shadow,
+                   uintptr_t mapped)
     {
-        auto task = *static_cast<const bbflow::PackTask *>(asked);
-        int wrong = task.Blocks != blocks;
+        auto task = *static_cast<const bbflow::RangeTask *>(asked);
         for (unsigned i = 0; i < task.Parts; ++i)
         {
-            task.Which[i].First += shadow;
+            bbflow::RangeTask::Part &part = task.Which[i];
+            part.First += shadow;
+            part.Ranges = static_cast<char *>(part.Ranges) - mapped;
         }
-        for (void **place : {&task.Target, &task.Ranges})
-        {
-            const auto seen = reinterpret_cast<uintptr_t>(*place);
-            wrong += seen != 0 && seen < mapped;
-            *place = reinterpret_cast<void *>(seen != 0 ? seen - mapped : 0);
-        }
-        for (bbflow_thread = 0; !wrong && bbflow_thread < blocks * bbflow::PackTask::BlockThreads;
-             ++bbflow_thread)
+        const unsigned threads = task.Parts * task.Blocks * bbflow::RangeTask::BlockThreads;
+        for (bbflow_thread = 0; bbflow_thread < threads; ++bbflow_thread)
         {
             kernel(task);
         }
-        return wrong;
     }
 
-    /** What a launch asks for: where its values lie, how many bytes they have, where they go, and
-     * where its ranges. */
-    void look_at_pack(const void *asked, const char **first, size_t *bytes, void **target,
-                      void **ranges)
+    /** What a part of a launch asks for: where its first row lies and how many bytes it has.
+     * @param ranges gets where its ranges go
+     * @return blocks of threads that the launch counts on; 0 if it has no such part */
+    unsigned look_at_range(const void *asked, unsigned number, const char **first, size_t *bytes,
+                           void **ranges)
     {
-        const auto &task = *static_cast<const bbflow::PackTask *>(asked);
-        *first = task.Which[0].First;
-        *bytes = 0;
-        for (unsigned i = 0; i < task.Parts; ++i)
+        const auto &task = *static_cast<const bbflow::RangeTask *>(asked);
+        if (number >= task.Parts)
         {
-            *bytes += task.Which[i].RowBytes * task.Which[i].Rows;
+            return 0;
         }
-        *target = task.Target;
-        *ranges = task.Ranges;
+        const bbflow::RangeTask::Part &part = task.Which[number];
+        *first = part.First;
+        *bytes = part.RowBytes * part.Rows;
+        *ranges = part.Ranges;
+        return task.Parts * task.Blocks;
     }
 
     /** Runs a kernel, one thread after the other. */
@@ -64,7 +59,7 @@ extern "C"
         }
     }
 
-    /** Runs it as a GPU would, which has what it sees elsewhere: see run_pack. */
+    /** Runs it as a GPU would, which has what it sees elsewhere: see run_range. */
     void run_fold_there(void (*kernel)(const bbflow::FoldTask), const void *asked, ptrdiff_t shadow)
     {
         auto task = *static_cast<const bbflow::FoldTask *>(asked);
@@ -109,5 +104,5 @@ extern "C"
     }
 
     unsigned fold_task_bytes() { return sizeof(bbflow::FoldTask); }
-    unsigned pack_task_bytes() { return sizeof(bbflow::PackTask); }
+    unsigned range_task_bytes() { return sizeof(bbflow::RangeTask); }
 }
