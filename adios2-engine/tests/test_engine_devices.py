@@ -319,7 +319,31 @@ assert runtime.device_unregistered() == 0
     assert not consumer.is_alive()
 
 
-def test_extents_are_registered_anew_after_an_agent_s_restart(faulty_nodes, starting, tmp_path):
+@pytest.mark.parametrize("name", RUNTIMES)
+def test_a_fork_leaves_its_parent_s_memory_registered(node, starting, name):
+    code = """
+field = adios.variable(io, "field", [24], [0], [24])
+engine = adios.open(io, WRITE)
+for step in range(3):
+    adios.begin(engine)
+    put(field, 0, SYNC if step else DEFERRED)
+    if step == 1:
+        before = runtime.device_wrong()
+        if (child := os.fork()) == 0:
+            adios.call("finalize", adios._adios)
+            os._exit(runtime.device_wrong() != before)
+        assert os.waitpid(child, 0)[1] == 0
+    adios.call("end_step", engine)
+assert runtime.device_unregistered() == 0
+"""
+    with starting(node, code, name) as process:
+        finish_well(process)
+    steps = steps_of(watch(node))
+    assert [arrays_of(node, step)[0][1].tolist() for step in steps] == 3 * [list(range(24))]
+
+
+@pytest.mark.parametrize("name", RUNTIMES)
+def test_extents_are_registered_anew_after_an_agent_s_restart(faulty_nodes, starting, tmp_path, name):
     """One that keeps files, too, has left them the pool's pages if nobody held room, and given the pool others."""
     nodes = faulty_nodes(1, 4 << 20, ["--files", "none"])
     code = """
@@ -334,7 +358,7 @@ for step in range(4):
         pause()
 assert runtime.device_registrations() == before + 1
 """
-    with starting(nodes, code) as process:
+    with starting(nodes, code, name) as process:
         free_steps(nodes.nodes[0], "model", 3)
         wait_for_file(tmp_path / "there")
         nodes.kill("bb0")
