@@ -142,18 +142,18 @@ def missing() -> str | None:
     return None
 
 
-def measure() -> list[Row]:
+def measure(cases: Mapping[str, tuple[int, int]] = CASES, steps: int = STEPS) -> list[Row]:
     """Measure; ratios are to the pinned copies."""
-    most = max(blocks * size for blocks, size in CASES.values())
+    most = max(blocks * size for blocks, size in cases.values())
     with bbflow.start_nodes(capacity=8 * most) as buffer:
         (node,) = read_contact(buffer.contact)
-        consumer = (node, "field", STEPS * len(CASES))
+        consumer = (node, "field", steps * len(cases))
         threading.Thread(target=free_steps, args=consumer, daemon=True).start()
         environment = bbflow_adios2.environment(buffer.contact)
-        told = run(bbflow_adios2.engine_xml("field"), CODE, environment, CASES=CASES, STEPS=STEPS)
+        told = run(bbflow_adios2.engine_xml("field"), CODE, environment, CASES=cases, STEPS=steps)
     rows = []
     for name, (copy_s, land_s, queued_s) in told.items():
-        blocks, size = CASES[name]
+        blocks, size = cases[name]
         gigabytes = blocks * size / 1e9
         rows += [
             Row(f"{name}: deferred Puts to EndStep", gigabytes / land_s, "GB/s", copy_s / land_s),
@@ -163,23 +163,23 @@ def measure() -> list[Row]:
     return rows
 
 
-def fold(on: str) -> tuple[list[float], xr.Dataset]:
-    """Let a program write while an analysis folds; return seconds of a step and of a copy on the GPU, and results."""
-    with tempfile.TemporaryDirectory() as folder, bbflow.start_nodes(capacity=32 * FIELD_BYTES) as buffer:
+def fold(on: str, field_bytes: int, steps: int) -> tuple[list[float], xr.Dataset]:
+    """Run a program while an analysis folds; return seconds of a step and of a copy on the GPU, and results."""
+    with tempfile.TemporaryDirectory() as folder, bbflow.start_nodes(capacity=32 * field_bytes) as buffer:
         content = {
             "stream": "field", "output": f"{folder}/out", "time": "steps", "windows": [{"steps": 64}, "run"],
             "operators": {"f": ["mean", "std", "min", "max"]}, "fold": {"on": on},
         }  # fmt: skip
         with buffer.analyse(content) as analysis:
             environment = bbflow_adios2.environment(buffer.contact)
-            constants = {"FIELD_BYTES": FIELD_BYTES, "FOLD_STEPS": FOLD_STEPS}
+            constants = {"FIELD_BYTES": field_bytes, "FOLD_STEPS": steps}
             seconds = run(bbflow_adios2.engine_xml("field"), FOLD, environment, **constants)
             analysis.wait(300)
         with open_results(Path(folder, "out", "results.zarr")) as results:
             return seconds, results.load()
 
 
-def measure_folds() -> list[Row]:
+def measure_folds(field_bytes: int = FIELD_BYTES, steps: int = FOLD_STEPS) -> list[Row]:
     """Measure a program's pace; ratios are to the engine Null.
 
     Raises
@@ -188,11 +188,11 @@ def measure_folds() -> list[Row]:
         If the results differ from those of a fold by the CPU.
     """
     null = '<adios-config><io name="field"><engine type="Null"/></io></adios-config>'
-    null_s, copy_s = run(null, FOLD, {}, FIELD_BYTES=FIELD_BYTES, FOLD_STEPS=FOLD_STEPS)
-    (rank_s, _), expected = fold("rank")
-    (device_s, _), found = fold("device")
+    null_s, copy_s = run(null, FOLD, {}, FIELD_BYTES=field_bytes, FOLD_STEPS=steps)
+    (rank_s, _), expected = fold("rank", field_bytes, steps)
+    (device_s, _), found = fold("device", field_bytes, steps)
     xr.testing.assert_allclose(found, expected, rtol=1e-9)
-    size, gigabytes = f"{FIELD_BYTES / MIB:g} MiB", FIELD_BYTES / 1e9
+    size, gigabytes = f"{field_bytes / MIB:g} MiB", field_bytes / 1e9
     return [
         Row(f"{size}: a step with fold: {{on: device}}", 1e3 * device_s, "ms", device_s / null_s),
         Row(f"{size}: a step with fold: {{on: rank}}", 1e3 * rank_s, "ms", rank_s / null_s),

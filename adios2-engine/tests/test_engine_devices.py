@@ -399,23 +399,20 @@ adios.call("end_step", engine)
 
 def test_the_benchmark_of_gpus_goes_through_with_a_stand_in(runtime, monkeypatch, capfd):
     """The first real GPU must not find its mistakes."""
-    monkeypatch.setattr(gpu, "CASES", {"4 blocks of 64 KiB": (4, 1 << 16), "2 MiB": (1, 2 << 20)})
-    monkeypatch.setattr(gpu, "STEPS", 5)
+    cases = {"4 blocks of 64 KiB": (4, 1 << 16), "2 MiB": (1, 2 << 20)}
     monkeypatch.setenv("LD_LIBRARY_PATH", str(runtime("cuda").parent))
-    rows = gpu.measure()
+    rows = gpu.measure(cases, steps=5)
     assert "stand-in of a GPU" not in capfd.readouterr().err
     assert [row.name for row in rows[2::3]] == [
-        f"{case}: cuMemcpyDtoH into pinned memory (the ratio's 1)" for case in gpu.CASES
+        f"{case}: cuMemcpyDtoH into pinned memory (the ratio's 1)" for case in cases
     ]
     assert all(row.value > 0 for row in rows)
 
 
 def test_the_benchmark_of_folds_on_gpus_goes_through_with_a_stand_in(runtime, monkeypatch, capfd):
     """And finds the results of a fold on the ranks."""
-    monkeypatch.setattr(gpu, "FIELD_BYTES", 1 << 14)
-    monkeypatch.setattr(gpu, "FOLD_STEPS", 200)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(runtime("cuda").parent))
-    rows = gpu.measure_folds()
+    rows = gpu.measure_folds(1 << 14, steps=200)
     said = capfd.readouterr().err
     assert "stand-in of a GPU" not in said
     assert ("folded by the CPU" in said) is not has_kernels("cuda")

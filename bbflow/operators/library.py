@@ -49,10 +49,17 @@ Mirror = type[ctypes.Structure] | np.dtype[Any]
 
 @cache
 def load(**mirrors: Mirror) -> ctypes.CDLL:
-    """Load the library that was built with the package.
+    """Load the library that was built with the package, as `load_from` does."""
+    return load_from(Path(__file__).with_name(LIBRARY), **mirrors)
+
+
+def load_from(path: Path, **mirrors: Mirror) -> ctypes.CDLL:
+    """Load a library of the kernel.
 
     Parameters
     ----------
+    path
+        Its file.
     **mirrors
         By the name that a struct has in the library, how it is laid out here.
 
@@ -61,7 +68,6 @@ def load(**mirrors: Mirror) -> ctypes.CDLL:
     MissingToolError
         If it isn't there, can't be loaded, or was built for another CPU or from other sources than these.
     """
-    path = Path(__file__).with_name(LIBRARY)
     again = "install bbflow again with pip (from a source tree: 'pip install -e .'), which builds it"
     try:
         library = ctypes.CDLL(str(path))

@@ -22,7 +22,7 @@ MOST_DRAWN = 100
 """Statistics of windows, of whole variables: each takes a tenth of a second and more."""
 
 
-def write_report(output: Path) -> Path:
+def write_report(output: Path, most_drawn: int = MOST_DRAWN) -> Path:
     """Write the report of a run, also of one that is still running or was cut off.
 
     Parameters
@@ -30,6 +30,8 @@ def write_report(output: Path) -> Path:
     output
         The run's directory. What of ``results.zarr`` and ``events.jsonl`` is missing or broken is
         said in the report.
+    most_drawn
+        Statistics of windows that get pictures.
 
     Returns
     -------
@@ -41,14 +43,14 @@ def write_report(output: Path) -> Path:
     ConfigError
         If there is no such directory.
     """
-    page = page_of(output)
+    page = page_of(output, most_drawn)
     _write_pictures(output, [*page.maps, *page.series, *filter(None, (page.timeline,))])
     report = output / "report.html"
     write_whole(report, render_page(page).encode())
     return report
 
 
-def page_of(output: Path) -> Page:
+def page_of(output: Path, most_drawn: int = MOST_DRAWN) -> Page:
     """Read a run's directory and draw its pictures; nothing is written.
 
     Raises
@@ -60,7 +62,7 @@ def page_of(output: Path) -> Page:
         raise ConfigError(f"there is no directory {output}: give the output directory of a run")
     events = read_events(output / "events.jsonl")
     results = read_results(output / "results.zarr")
-    drawn, undrawn = _first_variables(results.statistics), list[str]()
+    drawn, undrawn = _first_variables(results.statistics, most_drawn), list[str]()
     timeline = attempt(undrawn, "the timeline", draw_timeline, events or Events())
     return Page(
         summary=summarise(events or Events(), results.status),
@@ -72,12 +74,12 @@ def page_of(output: Path) -> Page:
     )
 
 
-def _first_variables(statistics: Sequence[Statistic]) -> list[Statistic]:
+def _first_variables(statistics: Sequence[Statistic], most: int) -> list[Statistic]:
     """Return what is drawn: a page of hundreds of variables would take minutes, and nobody would read it."""
     drawn: list[Statistic] = []
     for variable in dict.fromkeys(item.variable for item in statistics):
         own = [item for item in statistics if item.variable == variable]
-        if drawn and len(drawn) + len(own) > MOST_DRAWN:
+        if drawn and len(drawn) + len(own) > most:
             break
         drawn += own
     return drawn

@@ -1,7 +1,7 @@
 """Objects that are uploaded in parts, which the last request makes one under a condition: obstore has none for that."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from threading import BoundedSemaphore
@@ -11,9 +11,6 @@ from xml.etree import ElementTree
 Method = Literal["DELETE", "GET", "POST", "PUT"]
 Request = Callable[[Method, Mapping[str, str], bytes, Mapping[str, str]], tuple[bytes, Mapping[str, str]]]
 """Asks for something of the object: method, query, content and headers; gives the reply, and its headers."""
-
-WAITS_S = (0.1, 0.5, 2.5, 10.0)
-"""How long a part waits that couldn't be sent: without its being sent once more all others were sent for nothing."""
 
 
 class Upload:
@@ -27,10 +24,14 @@ class Upload:
         Bytes of each part but the last.
     at_once
         Parts that are on their way, and held in memory, at most.
+    waits_s
+        How long a part waits that couldn't be sent, each time: given up at once, all others were sent for nothing.
     """
 
-    def __init__(self, request: Request, part_bytes: int, at_once: int) -> None:
-        self._request, self._part_bytes = request, part_bytes
+    def __init__(
+        self, request: Request, part_bytes: int, at_once: int, waits_s: Sequence[float] = (0.1, 0.5, 2.5, 10.0)
+    ) -> None:
+        self._request, self._part_bytes, self._waits_s = request, part_bytes, waits_s
         begun, _ = request("POST", {"uploads": ""}, b"", {})
         self._upload = {"uploadId": _told(begun, "UploadId")}
         self._sending = ThreadPoolExecutor(at_once)
@@ -85,7 +86,7 @@ class Upload:
 
     def _send(self, number: int, content: bytes) -> str:
         try:
-            for wait_s in WAITS_S:
+            for wait_s in self._waits_s:
                 with suppress(OSError):
                     return self._put(number, content)
                 time.sleep(wait_s)

@@ -1,8 +1,7 @@
 """Edges that others imply go, and nobody waits for less."""
 
-import pytest
 from bbflow_pegasus.planning import implied
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 JOBS = [f"job-{number}" for number in range(12)]
@@ -22,15 +21,9 @@ def above(parents):
     return found
 
 
-@pytest.fixture(autouse=True)
-def small_blocks(monkeypatch):
-    monkeypatch.setattr(implied, "_BLOCK", 5)
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(workflows(), st.sets(st.sampled_from(JOBS)))
 def test_jobs_wait_for_the_same_others_by_edges_that_are_all_needed(parents, children):
-    gone = implied.implied_edges(parents, children)
+    gone = implied.implied_edges(parents, children, block_jobs=5)
     left = {job: [p for p in parents[job] if (p, job) not in gone] for job in JOBS}
     assert above(left) == above(parents)
     assert {child for _, child in gone} <= children

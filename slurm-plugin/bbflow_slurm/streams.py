@@ -106,8 +106,8 @@ class JobStream:
             with suppress(FileNotFoundError):
                 (self.folder / "done").touch()
 
-    def await_done(self) -> None:
-        """Wait until the analysis has ended, or wasn't begun, or its host is lost."""
+    def await_done(self, lost_s: float = LOST_S) -> None:
+        """Wait until the analysis has ended, or wasn't begun, or its host, silent for `lost_s`, is lost."""
         seen, seen_s = 0, time.monotonic()
         while not self.is_done:
             try:
@@ -118,7 +118,7 @@ class JobStream:
                 now = 0
             if now != seen:
                 seen, seen_s = now, time.monotonic()
-            if time.monotonic() - seen_s > (LOST_S if seen else START_S):
+            if time.monotonic() - seen_s > (lost_s if seen else START_S):
                 return
             time.sleep(_POLL_S)
 

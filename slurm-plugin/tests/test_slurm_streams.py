@@ -96,11 +96,10 @@ def test_an_analysis_is_waited_for_until_it_has_ended(stream):
     living.join()
 
 
-def test_a_host_with_the_analysis_that_is_lost_is_not_waited_for(stream, monkeypatch):
-    monkeypatch.setattr(streams, "LOST_S", 0.3)
+def test_a_host_with_the_analysis_that_is_lost_is_not_waited_for(stream):
     (stream.folder / "alive").touch()
     stream.end()
-    stream.await_done()
+    stream.await_done(lost_s=0.3)
     assert not stream.is_done
 
 

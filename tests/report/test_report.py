@@ -9,7 +9,6 @@ import xarray as xr
 
 from bbflow.errors import ConfigError
 from bbflow.host.belongings import MARK
-from bbflow.report import writing
 from bbflow.report.writing import write_report
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -124,10 +123,9 @@ def test_one_broken_chunk_costs_one_statistic(tmp_path):
     assert "maps_pr.png" in {path.name for path in (tmp_path / "figures").iterdir()}
 
 
-def test_only_the_first_of_many_variables_are_drawn(tmp_path, monkeypatch):
-    monkeypatch.setattr(writing, "MOST_DRAWN", 4)
+def test_only_the_first_of_many_variables_are_drawn(tmp_path):
     synthetic.write_store(small(), tmp_path / "results.zarr")
-    assert "Drawn are the first 2 of 4 variables" in write_report(tmp_path).read_text()
+    assert "Drawn are the first 2 of 4 variables" in write_report(tmp_path, most_drawn=4).read_text()
     assert len(list((tmp_path / "figures").glob("maps_*"))) == 2
 
 

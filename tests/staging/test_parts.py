@@ -5,7 +5,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bbflow.stores import parts
 from bbflow.stores.parts import Upload
 
 PART_BYTES = 4
@@ -35,11 +34,6 @@ class Server:
         return b"", {}
 
 
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch):
-    monkeypatch.setattr(parts, "WAITS_S", (0.0, 0.0))
-
-
 def sent(upload, content):
     upload.write(content)
     upload.finish({})
@@ -47,14 +41,14 @@ def sent(upload, content):
 
 def test_a_part_that_is_refused_for_now_is_sent_once_more_and_no_other():
     server, content = Server(2), b"all that is there"
-    sent(Upload(server.ask, PART_BYTES, 2), content)
+    sent(Upload(server.ask, PART_BYTES, 2, waits_s=(0, 0)), content)
     assert server.content == content
     assert sorted(server.known) == sorted([*"12345"] * 3)
 
 
 def test_a_part_that_is_refused_for_good_ends_the_upload():
     server = Server(3)
-    upload = Upload(server.ask, PART_BYTES, 2)
+    upload = Upload(server.ask, PART_BYTES, 2, waits_s=(0, 0))
     with pytest.raises(OSError, match="503"):
         sent(upload, bytes(20 * PART_BYTES))
     upload.drop()

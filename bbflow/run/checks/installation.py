@@ -88,13 +88,13 @@ def _linked() -> Iterator[Path]:
         yield from (Path(line.rpartition(" => ")[2]) for line in said.splitlines() if "libadios2" in line)
 
 
-def check_engines(environment: Mapping[str, str]) -> list[Finding]:
-    """Load an engine for each ADIOS2 that is found, in a process of its own."""
+def check_engines(environment: Mapping[str, str], load_s: float = LOAD_S) -> list[Finding]:
+    """Load an engine for each ADIOS2 that is found, in a process of its own that may take `load_s`."""
     folders = [Path(bbflow_adios2.__file__).parent, *map(Path, filter(None, _plugins(environment)))]
     engines = sorted({path for folder in folders for path in folder.glob("libbbflow_engine_*.so")})
     if not engines:
         return [Finding(WRONG, "engine", "none is built: install bbflow again with pip, which builds it")]
-    found = [_engine(core, version, engines) for core, version in find_adios2(environment).items()]
+    found = [_engine(core, version, engines, load_s) for core, version in find_adios2(environment).items()]
     if found:
         return found
     versions = sorted({path.stem.split("_")[2] for path in engines}, key=lambda text: [*map(int, text.split("."))])
@@ -105,12 +105,12 @@ def _plugins(environment: Mapping[str, str]) -> list[str]:
     return environment.get(bbflow_adios2.PLUGIN_PATH_VARIABLE, "").split(":")
 
 
-def _engine(core: Path, version: str, engines: Iterable[Path]) -> Finding:
+def _engine(core: Path, version: str, engines: Iterable[Path], load_s: float) -> Finding:
     remedy = f"run 'python -m bbflow_adios2 build --adios2 {core.parent}'"
     why = "there is no engine for it"
     for engine in engines:
         if engine.stem.split("_")[2] == version:
-            done = _run(sys.executable, "-c", LOAD, str(core), str(engine))
+            done = _run(sys.executable, "-c", LOAD, str(core), str(engine), within_s=load_s)
             if done.returncode == 0:
                 return Finding(FINE, "engine", f"ADIOS2 {version} in {core.parent}: {engine}")
             if done.returncode == os.EX_TEMPFAIL:
@@ -128,12 +128,12 @@ def _public_classes(core: Path) -> list[Path]:
     return [core.with_name(core.name.replace("_core.", word)) for word in ("_cxx11.", "_cxx.")]
 
 
-def _run(*words: str) -> subprocess.CompletedProcess[str]:
+def _run(*words: str, within_s: float = LOAD_S) -> subprocess.CompletedProcess[str]:
     """Run a command; one that doesn't end has the exit code of what may work another time."""
     try:
-        return subprocess.run(words, capture_output=True, text=True, check=False, timeout=LOAD_S)
+        return subprocess.run(words, capture_output=True, text=True, check=False, timeout=within_s)
     except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(words, os.EX_TEMPFAIL, "", f"no answer in {LOAD_S} s")
+        return subprocess.CompletedProcess(words, os.EX_TEMPFAIL, "", f"no answer in {within_s:g} s")
 
 
 def check_memory(directory: Path = Path("/dev/shm")) -> Finding:

@@ -23,12 +23,20 @@ from bbflow.units import format_bytes
 
 ALIKE = 1.3
 """A scenario's rate may be so many times what is measured, or the other way round, and count as the same."""
-MEMORY_BYTES = 256 << 20
-STORED_BYTES = 1 << 30
 MESSAGE_BYTES = 1 << 20
-LONGEST_S = 20.0
-"""How long each measurement lasts at most: with four of them, a site knows within two minutes."""
 INTERFACES = Path("/sys/class/net")
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is moved for a measurement, and how long it lasts at most: a site knows within two minutes."""
+
+    memory_bytes: int = 256 << 20
+    stored_bytes: int = 1 << 30
+    longest_s: float = 20.0
+
+
+ALL = Effort()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +53,9 @@ class Measured:
     """Then why."""
 
 
-def check_site(scenario: Path, memory: Path, storage: Path) -> Iterator[Finding]:
+def check_site(
+    scenario: Path, memory: Path, storage: Path, effort: Effort = ALL, interfaces: Path = INTERFACES
+) -> Iterator[Finding]:
     """Measure what the model of a stream needs, and compare it with what a scenario says.
 
     Parameters
@@ -56,6 +66,10 @@ def check_site(scenario: Path, memory: Path, storage: Path) -> Iterator[Finding]
         A directory in memory, as BB nodes have their pools in.
     storage
         A directory of the shared storage.
+    effort
+        How much is moved.
+    interfaces
+        Where the kernel tells of the network's interfaces.
 
     Raises
     ------
@@ -75,10 +89,11 @@ def check_site(scenario: Path, memory: Path, storage: Path) -> Iterator[Finding]
         "burst_buffer.link_bytes_per_s": buffer.link_bytes_per_s,
         "file_system": pfs.servers * pfs.server_bytes_per_s,
     }
-    return (_compared(item, told[item.key]) for item in _measured(memory, storage))
+    return (compared(item, told[item.key]) for item in _measured(memory, storage, effort, interfaces))
 
 
-def _compared(item: Measured, told: float) -> Finding:
+def compared(item: Measured, told: float) -> Finding:
+    """Return what is to be said of a measured rate beside a scenario's, in bytes a second."""
     if math.isnan(item.bytes_per_s):
         return Finding(NOTE, item.key, f"{item.what} can't be measured: {item.why}")
     here = f"{item.what}: {format_bytes(item.bytes_per_s)}/s here, {format_bytes(told)}/s in the scenario"
@@ -91,21 +106,23 @@ def _compared(item: Measured, told: float) -> Finding:
     return Finding(NOTE, item.key, f"{here}, {ratio:.2g} times as much: --set {item.key}={item.bytes_per_s:.3g}")
 
 
-def _measured(memory: Path, storage: Path) -> Iterator[Measured]:
+def _measured(memory: Path, storage: Path, effort: Effort, interfaces: Path) -> Iterator[Measured]:
     cores = len(os.sched_getaffinity(0))
-    yield _tried("burst_buffer.landing_bytes_per_s", "copying into a warm pool, one core", lambda: _copying(memory))
+    yield _tried(
+        "burst_buffer.landing_bytes_per_s", "copying into a warm pool, one core", lambda: _copying(memory, effort)
+    )
     yield _tried(
         "burst_buffer.fold_bytes_per_s",
         f"mean, std, min and max of float32, on {cores} cores if each does what one does",
-        lambda: cores * _folding(),
+        lambda: cores * _folding(effort),
     )
-    speed = _link_bytes_per_s()
+    speed = _link_bytes_per_s(interfaces)
     if speed is not None:
         yield Measured("burst_buffer.link_bytes_per_s", "the fastest interface, as it says itself", speed)
     else:
         what = "TCP over loopback, one stream, as no interface tells its speed"
-        yield _tried("burst_buffer.link_bytes_per_s", what, _loopback)
-    yield _tried("file_system", f"writing {storage}, one stream, to the disk", lambda: _writing(storage))
+        yield _tried("burst_buffer.link_bytes_per_s", what, lambda: _loopback(effort))
+    yield _tried("file_system", f"writing {storage}, one stream, to the disk", lambda: _writing(storage, effort))
 
 
 def _tried(key: str, what: str, measure: Callable[[], float]) -> Measured:
@@ -115,9 +132,9 @@ def _tried(key: str, what: str, measure: Callable[[], float]) -> Measured:
         return Measured(key, what, math.nan, describe(error))
 
 
-def _rate(act: Callable[[], object], size: int) -> float:
+def _rate(act: Callable[[], object], size: int, longest_s: float) -> float:
     """Return the bytes a second of the best of some repetitions: others on the host only take from them."""
-    best_s, until_s = math.inf, time.perf_counter() + LONGEST_S / 4
+    best_s, until_s = math.inf, time.perf_counter() + longest_s / 4
     for _ in range(16):
         began_s = time.perf_counter()
         act()
@@ -127,39 +144,41 @@ def _rate(act: Callable[[], object], size: int) -> float:
     return size / best_s
 
 
-def _copying(memory: Path) -> float:
-    source = np.ones(MEMORY_BYTES, np.uint8)
+def _copying(memory: Path, effort: Effort) -> float:
+    size = effort.memory_bytes
+    source = np.ones(size, np.uint8)
     with TemporaryFile(dir=memory) as file:
-        os.posix_fallocate(file.fileno(), 0, MEMORY_BYTES)
-        target = np.frombuffer(mmap.mmap(file.fileno(), MEMORY_BYTES), np.uint8)
+        os.posix_fallocate(file.fileno(), 0, size)
+        target = np.frombuffer(mmap.mmap(file.fileno(), size), np.uint8)
         np.copyto(target, source)  # touches the pages, as a node does when it starts
-        return _rate(lambda: np.copyto(target, source), MEMORY_BYTES)
+        return _rate(lambda: np.copyto(target, source), size, effort.longest_s)
 
 
-def _folding() -> float:
-    points = MEMORY_BYTES // 64
+def _folding(effort: Effort) -> float:
+    points = effort.memory_bytes // 64
     operators = [item for item in parse_operators(["mean", "std", "min", "max"]) if isinstance(item, Operator)]
     layout = StateLayout.of(operators, dtype=np.dtype("f4"), points=points)
     state, block = np.zeros(layout.nbytes, np.uint8), np.linspace(0, 1, points, dtype="f4")
     blocks = [block + np.float32(step) for step in range(8)]
     fold_steps(layout, None, state, blocks)
-    return _rate(lambda: fold_steps(layout, state, state, blocks), sum(item.nbytes for item in blocks))
+    size = sum(item.nbytes for item in blocks)
+    return _rate(lambda: fold_steps(layout, state, state, blocks), size, effort.longest_s)
 
 
-def _link_bytes_per_s() -> float | None:
+def _link_bytes_per_s(interfaces: Path) -> float | None:
     """Return what the fastest network interface says that it does; None if none says anything."""
     found = []
-    for interface in INTERFACES.glob("*") if INTERFACES.is_dir() else ():
+    for interface in interfaces.glob("*") if interfaces.is_dir() else ():
         with suppress(OSError, ValueError):  # one that is down doesn't say
             found.append(int((interface / "speed").read_text()) * 1e6 / 8)
     return max((speed for speed in found if speed > 0), default=None)
 
 
-def _loopback() -> float:
-    message, total = bytes(MESSAGE_BYTES), MEMORY_BYTES
+def _loopback(effort: Effort) -> float:
+    message, total = bytes(MESSAGE_BYTES), effort.memory_bytes
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as there:
-        server.settimeout(LONGEST_S)
-        there.settimeout(LONGEST_S)
+        server.settimeout(effort.longest_s)
+        there.settimeout(effort.longest_s)
         here, _ = server.accept()
 
         def send() -> None:
@@ -168,7 +187,7 @@ def _loopback() -> float:
                     there.sendall(message)
 
         with here:
-            here.settimeout(LONGEST_S)
+            here.settimeout(effort.longest_s)
             sender = threading.Thread(target=send, daemon=True)
             began_s = time.perf_counter()
             sender.start()
@@ -183,12 +202,12 @@ def _loopback() -> float:
             return total / took_s
 
 
-def _writing(storage: Path) -> float:
-    """Return the rate of writing a new file until it is on the disk: for `LONGEST_S`, or `STORED_BYTES`, at most."""
+def _writing(storage: Path, effort: Effort) -> float:
+    """Return the rate of writing a new file until it is on the disk."""
     block, written = os.urandom(MESSAGE_BYTES), 0
     with TemporaryFile(dir=storage, buffering=0) as file:
         began_s = time.perf_counter()
-        while written < STORED_BYTES and time.perf_counter() - began_s < LONGEST_S:
+        while written < effort.stored_bytes and time.perf_counter() - began_s < effort.longest_s:
             written += file.write(block)
             if written % (64 * MESSAGE_BYTES) == 0:
                 os.fsync(file.fileno())

@@ -3,11 +3,12 @@
 from collections.abc import Collection, Iterator, Mapping
 from graphlib import TopologicalSorter
 
-_BLOCK = 4096
-"""Jobs whose descendants are looked for at once, a bit each, so that a long workflow takes little memory."""
+BLOCK_JOBS = 4096
 
 
-def implied_edges(parents: Mapping[str, Collection[str]], children: Collection[str]) -> set[tuple[str, str]]:
+def implied_edges(
+    parents: Mapping[str, Collection[str]], children: Collection[str], block_jobs: int = BLOCK_JOBS
+) -> set[tuple[str, str]]:
     """Find edges that may go, since longer paths lead from one end to the other.
 
     Parameters
@@ -16,6 +17,8 @@ def implied_edges(parents: Mapping[str, Collection[str]], children: Collection[s
         By job, those that it waits for.
     children
         Jobs to which edges may go.
+    block_jobs
+        Jobs whose descendants are looked for at once, a bit each, so that a long workflow takes little memory.
 
     Returns
     -------
@@ -26,8 +29,8 @@ def implied_edges(parents: Mapping[str, Collection[str]], children: Collection[s
     wanted = set(children)
     return {
         edge
-        for start in range(0, len(order), _BLOCK)
-        for edge in _from(order[start:], order[start : start + _BLOCK], parents, wanted)
+        for start in range(0, len(order), block_jobs)
+        for edge in _from(order[start:], order[start : start + block_jobs], parents, wanted)
     }
 
 
