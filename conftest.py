@@ -18,7 +18,7 @@ from testsupport.stores import Stores, assert_opens
 pytest_plugins = ["testsupport.nodes"]
 # What builds their programs is beside this Python, and need not be in the system.
 os.environ["PATH"] = f"{os.environ.get('PATH', os.defpath)}:{os.path.dirname(sys.executable)}"
-# Programs that tests build anew in each run are compiled once where there is ccache.
+# Programs that tests build again in each run are compiled once where there is ccache.
 if found := shutil.which("ccache"):
     os.environ.setdefault("CMAKE_CXX_COMPILER_LAUNCHER", found)
 

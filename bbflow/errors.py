@@ -60,7 +60,7 @@ class DamagedError(ProtocolError):
 
 
 class OperatorError(BbflowError):
-    """A user's operator failed, crashed or gave something wrong: the others go on without it."""
+    """A user's operator failed, crashed or gave something wrong: the others continue without it."""
 
 
 class MissingToolError(BbflowError):

@@ -39,7 +39,7 @@ def _cpu_s(process: psutil.Process) -> float:
 
 
 def _real(steps: int) -> tuple[float, float]:
-    """Have real writers land tiny steps; return seconds and the agent's CPU seconds, from when all have begun."""
+    """Land tiny steps of real writers; return seconds and the agent's CPU seconds, from when all have begun."""
     with tempfile.TemporaryDirectory(prefix="bbflow-bench-") as name, EmbeddedNodes(1, 64 << 20) as nodes:
         config = Path(name) / "adios2.xml"
         config.write_text(bbflow_adios2.engine_xml("field"))
@@ -104,7 +104,7 @@ class _Simulation:
         self.say(rank, {"op": "commit", "step": number, **forms, **content, **rest})
 
     def step(self, number: int) -> None:
-        """Have each rank commit and ask for its next step, which none gets before this one is done with."""
+        """Commit for each rank, and ask for its next step, which none gets before this one is done with."""
         for rank in range(SIMULATED):
             self.commit(rank, number)
             self.begin(rank, number + 1)
@@ -113,7 +113,7 @@ class _Simulation:
 
 
 def _simulated(steps: int) -> tuple[float, float]:
-    """Have simulated ranks land tiny steps, all of which wait; return seconds and CPU seconds."""
+    """Land tiny steps of simulated ranks, all of which wait; return seconds and CPU seconds."""
     with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="bbflow-bench-") as name:
         simulation = _Simulation(Path(name) / "node")
         simulation.step(0)

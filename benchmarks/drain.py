@@ -125,7 +125,7 @@ def _timed(do: Callable[[], None], steps: Steps, folder: Path) -> float:
 
 
 def _use_memory(folder: Path) -> None:
-    """Have memory that was in use until now, as long as the system doesn't give it back to its host: two seconds."""
+    """Provide memory that was in use until now, as long as the system doesn't give it back to its host: two seconds."""
     ballast = make_ballast(BALLAST_BYTES, folder)
     os.sync()
     ballast.unlink()
@@ -137,7 +137,7 @@ def _clear(folder: Path) -> None:
 
 
 def _drain(steps: Steps, raw: dict[str, Any], folder: Path) -> tuple[float, int, int]:
-    """Have a node hold all steps, then drain them; return the seconds, the bytes on disk, and the number of files."""
+    """Drain steps that a node holds; return the seconds, the bytes on disk, and the number of files."""
     config = {"stream": "field", "output": str(folder / "out"), "operators": {"time": ["mean"]}, "windows": ["run"]}
     xml = folder / "bbflow.xml"
     with bbflow.start_nodes(capacity=steps.bytes + 64 * MIB) as buffer:

@@ -20,7 +20,7 @@ WRITER = Path(__file__).parent / "landing_writer.py"
 
 
 def _run(folder: Path, ranks: int, steps: int) -> dict[str, list[float]]:
-    """Have each rank copy and land in turns, all at once; return the seconds of each without the first quarter."""
+    """Copy and land on all ranks at once, in turns; return the seconds of each without the first quarter."""
     with EmbeddedNodes(1, 4 * ranks * STEP_BYTES) as nodes:
         consumer = threading.Thread(target=free_steps, args=(nodes.nodes[0], "field", steps))
         consumer.start()

@@ -80,7 +80,7 @@ class Cost:
     publish_s: tuple[float, ...]
     """How long each window's publication took (seconds)."""
     longest_fold_s: float
-    """The longest fold of one batch, without the first; where a window has ended it begins anew in it (seconds)."""
+    """The longest fold of one batch, without the first; where a window has ended it starts again in it (seconds)."""
 
 
 def run_in_memory(case: Case) -> Cost:

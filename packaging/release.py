@@ -97,7 +97,7 @@ def with_stubs(adios2: Path, compiler: str, name: str) -> Path:
 
 @contextmanager
 def compilers(chroot: Path | None) -> Iterator[Path | None]:
-    """Give a folder of compilers that run in the chroot, with the checkout at its own path there."""
+    """Make a folder of compilers that run in the chroot, with the checkout at its own path there."""
     if chroot is None:
         yield None
         return
@@ -135,7 +135,7 @@ def build_wheel(sdist: Path, machine: str, compilers: Path | None, adios2: Mappi
     compiler = str(compilers / "g++") if compilers else "g++"
     environment = {"CXX": compiler, "BBFLOW_CPU": "all", "LDFLAGS": "-s"}
     if compilers:
-        # Ninja finds none of the chroot's own headers, and would compile anew whatever depends on them.
+        # Ninja finds none of the chroot's own headers, and would compile again whatever depends on them.
         environment["CXXFLAGS"] = f"-isystem {HEADERS} -MMD"
     prefixes = [*adios2.values(), with_stubs(adios2[WITH_NEW_TEXTS], compiler, f"{WITH_NEW_TEXTS}-stubs")]
     if machine != os.uname().machine:

@@ -6,7 +6,7 @@ from itertools import count
 class Programs:
     """Programs in one order: each is a generator that yields between its steps, what it waits for or None.
 
-    The one that is at it goes on until it waits or is over; then the next that can. `turns` are the steps at which
+    The one that is at it continues until it waits or is over; then the next that can. `turns` are the steps at which
     another one comes instead.
     """
 

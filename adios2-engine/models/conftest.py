@@ -18,7 +18,7 @@ PATIENCE_S = 3600
 
 
 def pytest_addoption(parser):
-    """Say where everything is; what isn't given is skipped."""
+    """Declare where everything is; what isn't given is skipped."""
     parser.addoption("--adios2", type=Path, help="where an ADIOS2 with MPI is installed")
     parser.addoption("--mpi", type=Path, help="folder of the compilers and of mpiexec of the MPI that it is built with")
     parser.addoption("--built", type=Path, help="folder for what is built; it is used again")

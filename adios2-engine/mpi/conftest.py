@@ -11,7 +11,7 @@ from testsupport.writers import clean_environment
 
 
 def pytest_addoption(parser):
-    """Say where Make has built the engine and the program."""
+    """Declare where Make has built the engine and the program."""
     parser.addoption("--built", type=Path, help="the folder with engine/ and program/, as 'make test-mpi' gives it")
     beside = Path(sys.executable).with_name("mpiexec")
     parser.addoption("--mpiexec", type=Path, default=beside, help="of the MPI that they were built with")

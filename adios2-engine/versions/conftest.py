@@ -4,7 +4,7 @@ import pytest
 
 
 def pytest_addoption(parser):
-    """Say where they are."""
+    """Declare where they are."""
     parser.addoption("--prefixes", default="", help="folders in which an ADIOS2 is installed, with blanks between")
 
 

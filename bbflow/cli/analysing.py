@@ -19,7 +19,7 @@ def add_take_over(parser: argparse.ArgumentParser) -> None:
 
 
 def add_continue(parser: argparse.ArgumentParser) -> None:
-    """Declare the option of a run that goes on from another one's state."""
+    """Declare the option of a run that continues from another one's state."""
     parser.add_argument(
         "--continue",
         dest="continued",

@@ -202,6 +202,6 @@ def _wait(options: argparse.Namespace, analysis: "EnsembleAnalysis") -> int:
 
 
 def _tell(ensemble: "Ensemble") -> None:
-    """Say what is missing."""
+    """Print what is missing."""
     for text in ensemble.status().said:
         print(f"bbflow: {text}", file=sys.stderr)

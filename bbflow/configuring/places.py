@@ -53,7 +53,7 @@ def work_of(url: str) -> Path:
 
 
 def continued_place(value: Any) -> Path:
-    """Read what a run goes on from; of an output in a bucket the state is in the work directory."""
+    """Read what a run continues from; of an output in a bucket the state is in the work directory."""
     return work_of(value) if isinstance(value, str) and "://" in value else parse_path(value)
 
 

@@ -106,7 +106,7 @@ class WorkersConfig:
     batch_steps: int = 256
     """At most this many steps are folded by one task."""
     dashboard: str | None = None
-    """``host:port`` of the local cluster's dashboard, which asks nobody for a key."""
+    """``host:port`` of the local cluster's dashboard, which asks for no key."""
 
     @property
     def count(self) -> int:
@@ -165,7 +165,7 @@ class Config:
     on_failure: str = "continue"
     """What becomes of the simulation when its analysis fails for good: continue or stop."""
     continued: Path | None = None
-    """State of an earlier run, or the output that has it, with which this run goes on (the key 'continue')."""
+    """State of an earlier run, or the output that has it, with which this run continues (the key 'continue')."""
     schema: str | None = None
     """Name of the conventions that the program writes by, or none; found out if None."""
     content: Mapping[str, Any] = field(default_factory=dict)

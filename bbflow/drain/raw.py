@@ -225,7 +225,7 @@ class RawStore:
         Raises
         ------
         ConfigError
-            If the store has one that the drain can't go on with.
+            If the store has one that the drain can't continue with.
         """
         return tuple(self._form(like) for like in likes.values() if like.shape)
 

@@ -82,14 +82,14 @@ class Rescue:
     stream
         The stream.
     output
-        Directory for the store. A rescue that is started again goes on with its own; those of other streams stay as
+        Directory for the store. A rescue that is started again continues with its own; those of other streams stay as
         they are.
     time
         What tells the steps' time; steps are counted if nothing tells that of the first one.
     schema
         By which conventions the stream is written; None: by those that recognise it.
     owner
-        Whose analysis it goes on for.
+        Whose analysis it continues for.
     take_over
         Whether the stream may be another analysis' until now.
 
@@ -223,7 +223,7 @@ class Rescue:
     def _open(self, number: int) -> None:
         for node, (step, _) in self._consumers.of(RESCUE).items():  # before anything is in the store
             self._consumers.commit(RESCUE, max(step, self._draining.cursor), [node], self._checkpoint)
-        # Of the first step that is held, a node may have let go of the time; steps go on along what is there already.
+        # Of the first step that is held, a node may have let go of the time; steps follow what is there already.
         axis = shown_dimension(self._store, STEP)
         clock = self._find_clock(number)
         has_time = self._time_of(number) is not None if axis is None else axis != STEP

@@ -21,7 +21,7 @@ TYPE, KIND = f"{OWN}type", f"{OWN}kind"
 """Attributes of a table: ADIOS2's names of its type, and of the kind of its variable."""
 BLOCKS_PER_CHUNK = 1 << 12
 LEAST_POINTS, MOST_POINTS = 1 << 16, 1 << 22
-"""Of a chunk of values, which is written anew when values are added to it."""
+"""Of a chunk of values, which is rewritten when values are added to it."""
 WITHOUT_A_PLACE = ("LocalArray", "LocalValue", "JoinedArray")
 """Kinds of variables without a place in the logical file that is the same in each step."""
 

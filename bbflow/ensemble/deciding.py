@@ -25,7 +25,7 @@ class EnsembleDecision:
 
 
 class Deciding:
-    """Calls a function in a process of its own, one call at a time, while the analysis goes on.
+    """Calls a function in a process of its own, one call at a time, while the analysis continues.
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ TURN_BYTES = 256 << 20
 MOST_SAID = 20
 """Sentences that are kept for those who ask how the ensemble is."""
 ENDED_AT_ONCE = 16
-"""No analysis is begun while those of so many members go on whose programs have ended: where members write faster than
+"""No analysis is begun while those of so many ended members still run: where members write faster than
 they are analysed, the nodes' room holds them up, and memory doesn't grow with their number."""
 
 

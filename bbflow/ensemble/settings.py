@@ -196,7 +196,7 @@ class EnsembleAnalysis:
         attempt
             From 1.
         continues
-            Whether an earlier attempt has left a state to go on from.
+            Whether an earlier attempt has left a state to continue from.
         """
         output = self.output_of(member)
         # A restarted member writes again what it had written since its restart file: that is no loss.

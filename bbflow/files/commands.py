@@ -193,7 +193,7 @@ class DeleteCommand(Command, frozen=True, tag_field="op", tag="delete", kw_only=
 
     path: str
     facts: Seen
-    """What it must be; None if nobody knows: it is kept beside then."""
+    """What it must be; None if unknown: it is kept beside then."""
 
 
 class EndCommand(Command, frozen=True, tag_field="op", tag="end", kw_only=True):
@@ -201,7 +201,7 @@ class EndCommand(Command, frozen=True, tag_field="op", tag="end", kw_only=True):
 
 
 AT_OBJECTS = (UploadCommand, MoveCommand, DeleteCommand)
-"""Commands that an IOnode goes on with while it is away from its master."""
+"""Commands that an IOnode continues with while it is away from its master."""
 parse_told = parser(
     NodesNotice | FitsNotice | FillCommand | ScanCommand | DiscardCommand | FetchCommand | HaveCommand | DropCommand
     | UploadCommand | StopCommand | MoveCommand | DeleteCommand | EndCommand,

@@ -41,7 +41,7 @@ class SessionOptions(Struct, frozen=True, kw_only=True):
 
 
 class SessionReply(FileReply, frozen=True, kw_only=True):
-    """A session has begun, or goes on."""
+    """A session has begun, or continues."""
 
     session: str
     """Its name."""
@@ -115,7 +115,7 @@ class OpenToWriteReply(OpenFileReply, frozen=True, kw_only=True):
     version: Whole
     """What is written now has this number."""
     append: bool
-    """Whether it may go on behind the last piece."""
+    """Whether it may continue behind the last piece."""
     granted: Sizes
     """Room that came along, by node."""
     created: bool | UnsetType = UNSET

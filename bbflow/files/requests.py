@@ -93,7 +93,7 @@ class ByeRequest(ClientRequest, frozen=True, tag_field="op", tag="bye", kw_only=
 
 
 class PingRequest(ClientRequest, frozen=True, tag_field="op", tag="ping", kw_only=True):
-    """A client lets its lease go on."""
+    """A client lets its lease continue."""
 
 
 class NodesRequest(ClientRequest, frozen=True, tag_field="op", tag="nodes", kw_only=True):

@@ -21,7 +21,7 @@ _MADE, _SHARED = "bbflow made this directory, inode ", "bbflow put these files i
 
 
 def make(directory: Path, *patterns: str) -> None:
-    """Make a directory for oneself, or go on with one that was made so.
+    """Make a directory for oneself, or continue with one that was made so.
 
     Parameters
     ----------

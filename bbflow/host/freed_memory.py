@@ -1,6 +1,6 @@
 """Memory that is freed stays with the process.
 
-The C library gives back large parts at once, and each page of them is made anew, with a fault, for the next array.
+The C library gives back large parts at once, and each page of them is made again, with a fault, for the next array.
 """
 
 import ctypes

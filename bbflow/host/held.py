@@ -1,6 +1,6 @@
 """Directories by a held descriptor, and files below them: for what may be root where others can write.
 
-A path is walked anew each time, and whoever may write into a directory on it can change where it leads meanwhile. A
+A path is walked again each time, and whoever may write into a directory on it can change where it leads meanwhile. A
 descriptor stays with its directory. Below one, only single names are opened, no link is followed, nothing waits (a
 FIFO would), and what was opened is looked at before it is used.
 """

@@ -47,7 +47,7 @@ def check_fits(
 
 
 def older_needs(ranks: Mapping[int, Rank], local_writers: int, step: int) -> list[int] | None:
-    """Return the bytes that ranks may still ask for in older steps, largest known; None if nobody can know.
+    """Return the bytes that ranks may still ask for in older steps, largest known; None if unknown.
 
     A rank that is ahead gets room only if these stay free: otherwise its step could take the bytes without which
     an older step, and so its own, never completes.

@@ -21,7 +21,7 @@ class NodeClient(NodeConnection):
     Raises
     ------
     NodeError
-        If nobody listens there, or not who should.
+        If nothing listens there, or not who should.
     """
 
     refusal = StreamError

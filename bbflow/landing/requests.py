@@ -192,7 +192,7 @@ class GiveUpRequest(Struct, frozen=True, tag_field="op", tag="give_up", kw_only=
 
     stream: Name
     missing: Number = 0
-    """How many, on all nodes, if the program goes on; the node says whether its ranks have waited for long enough."""
+    """How many, on all nodes, if the program continues; the node says whether its ranks have waited for long enough."""
 
 
 class StatusRequest(Struct, frozen=True, tag_field="op", tag="status", kw_only=True):

@@ -77,7 +77,7 @@ class NodeRates:
     """Share of the time in which the PFS takes the drain (no I/O phase of others, where the drain waits for them);
     above 0."""
     page_s: float = 0.0
-    """Until a page of memory is there that nobody has touched before (seconds): nodes side by side, an n-th of it."""
+    """Until a page of memory that was not touched before is there (seconds): nodes side by side, an n-th of it."""
     publish_bytes_per_s: float = math.inf
     """Results written, states merged and read for them included."""
 
@@ -129,7 +129,7 @@ class StreamBalance:
 def stream_balance(load: StreamLoad, rates: NodeRates) -> StreamBalance:
     """Return what a step costs each stage, and which of them sets the pace.
 
-    Landing is part of the simulation's own step; fold and drain go on beside it, so the slowest of the three is the
+    Landing is part of the simulation's own step; fold and drain continue beside it, so the slowest of the three is the
     pace (the throughput of a pipeline).
     """
     landing_s = load.step_bytes / rates.landing_bytes_per_s

@@ -37,7 +37,7 @@ class NodeConnection:
     Raises
     ------
     NodeError
-        If nobody listens there, or not who should.
+        If nothing listens there, or not who should.
     """
 
     refusal: type[BbflowError] = NodeError

@@ -255,7 +255,7 @@ def remove_master(path: Path, subtree: str, directory: str, *, stays: bool) -> N
     directory
         Its directory.
     stays
-        Whether the file stays, though it was its last: IOnodes that go on serve by its key. Else it goes.
+        Whether the file stays, though it was its last: IOnodes that continue serve by its key. Else it goes.
     """
 
     def remove(content: _Content) -> _Content:

@@ -83,17 +83,17 @@ class Transform(ABC):
 class Deaccumulate(Transform):
     """Gives what was added since the last valid value of a point, such as the rain of a step of the rain so far.
 
-    A value less than the one before tells that the sum began anew: then all of it was added since. So a missing
-    value loses nothing, unless the sum began anew after it. A sum that begins anew and at once gets as far as the one
-    before, as after a dry day, can't be seen: a window or another variable must tell it.
+    A value less than the one before tells that the sum started again: then all of it was added since. So a missing
+    value loses nothing, unless the sum started again after it. A sum that starts again and at once gets as far as
+    the one before, as after a dry day, can't be seen: a window or another variable must tell it.
     """
 
     first: str = "value"
     """What comes of a point's first valid value: 'value', all of it, as if the sum began at 0; or 'missing'."""
     resets: bool | Window | Expression = True
-    """Whether a sum may begin anew, which a falling value tells; if not, falling values give negative differences. Or
+    """Whether a sum may start again, which a falling value tells; if not, falling values give negative differences. Or
     the window with each of whose spans it does, or what has another value in each sum: then of falling values only 0
-    begins it anew too."""
+    starts it again too."""
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -327,7 +327,7 @@ class TransformKind:
 
 
 def _resets(value: Any) -> bool | Window | Expression:
-    """Read whether sums begin anew, or with which window's spans, which hold sums that are stamped with their end."""
+    """Read whether sums start again, or with which window's spans, which hold sums that are stamped with their end."""
     if isinstance(value, bool):
         return value
     if isinstance(value, Mapping) and [*value] == ["variable"]:

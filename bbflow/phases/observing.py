@@ -78,7 +78,7 @@ class Detector:
 
 
 def foreign_bytes(before: Traffic, after: Traffic, own_bytes: int) -> float:
-    """Return what others moved between two looks; nothing if the counters began anew meanwhile."""
+    """Return what others moved between two looks; nothing if the counters started again meanwhile."""
     read_bytes = after.read_bytes - before.read_bytes
     written_bytes = after.written_bytes - before.written_bytes
     if min(read_bytes, written_bytes) < 0:

@@ -37,7 +37,7 @@ def register(registration: Registration) -> RegistrationOutcome:
     ConfigError
         If a function, the variable or the output's folder isn't there.
     OperatorError
-        If a function crashes: the stream, and what else reads it, goes on.
+        If a function crashes: the stream, and what else reads it, continues.
     StreamError
         If the stream is aborted.
     CapacityError

@@ -60,7 +60,7 @@ class Events:
     publishes: tuple[EventSpan, ...] = ()
     """One window of the results each."""
     end: SpanEnd | None = None
-    """None while the run goes on, or if it was cut off."""
+    """None while the run continues, or if it was cut off."""
     unreadable: int = 0
     """Lines that are no event, a torn last line included."""
 

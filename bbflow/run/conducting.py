@@ -164,7 +164,7 @@ def _tell_strays(strays: Strays, course: Course) -> bool:
 
 
 def _goes_on(config: Config, before: Path) -> bool:
-    """Whether it goes on in the output of the run before, whose state is checked."""
+    """Whether it continues in the output of the run before, whose state is checked."""
     from bbflow.transit.chain.comparing import check_continued  # late: until the analysis is started all waits for it
 
     return check_continued(config, before).path.resolve().parent == config.output.resolve()
@@ -241,7 +241,7 @@ def _ready(embedded: EmbeddedNodes | None, contact: Path | None) -> Iterator[Pat
 
 @contextmanager
 def _output(config: Config, *, overwrite: bool, goes_on: bool) -> Iterator[str]:
-    """Be the one run of the output, and give its name for the nodes; it is empty, or what this run goes on from."""
+    """Be the one run of the output, and give its name for the nodes; it is empty, or what this run continues from."""
     claim_output(config, *REPORT_FILES)
     with locked_output(config.output):
         if goes_on:

@@ -1,4 +1,4 @@
-"""The course of a run: what becomes of the analysis when it ends, while the simulation goes on.
+"""The course of a run: what becomes of the analysis when it ends, while the simulation continues.
 
 Events go in, the next course and actions come out; no process and no clock.
 """
@@ -27,7 +27,7 @@ PASSING = {
 TRIES = 4
 """How many times the analysis is started again if it gets no step further."""
 ERRORS = 2
-"""How many errors that nobody foresaw end it at one step: what repeats there will go on repeating."""
+"""How many unforeseen errors end it at one step: what repeats there will repeat."""
 FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
 
 
@@ -158,7 +158,7 @@ class Course:
     fruitless: int = 0
     """How often it has ended without getting any further."""
     errors: int = 0
-    """How many of these ends were errors that nobody foresaw."""
+    """How many of these ends were unforeseen errors."""
     simulation_ended: bool = False
     """Whether the simulation has."""
     interrupts: int = 0
@@ -179,7 +179,7 @@ class Course:
         """Return what follows from an event."""
         match event:
             case SimulationEnded(code):
-                # Who could not write for want of room gets its tries anew: room may come with the simulation's end.
+                # Who could not write for want of room gets its tries again: room may come with the simulation's end.
                 return replace(self, simulation_ended=True, fruitless=0, errors=0, ended_well=code == 0), (Hurry(),)
             case StopAsked(why, reads):
                 return self._asked_to_stop(why, reads=reads)

@@ -173,7 +173,7 @@ def serve(
     cluster
         Where tasks run; threads of this process if None.
     keeper
-        The process that has started this one, and whose end is its end; None if it goes on alone.
+        The process that has started this one, and whose end is its end; None if it continues alone.
 
     Returns
     -------

@@ -32,7 +32,7 @@ SILENT_ELSEWHERE_S = 600.0
 
 
 class Ensemble:
-    """An ensemble, by its configuration; it goes on without this object.
+    """An ensemble, by its configuration; it continues without this object.
 
     Parameters
     ----------

@@ -77,7 +77,7 @@ class Supervisor:
     is_complete
         Whether what is published says so: an analysis may die after all its work is done.
     node_back_s
-        How long a new analysis waits for a BB node's agent to be started again, before it goes on without it.
+        How long a new analysis waits for a BB node's agent to be started again, before it continues without it.
     why_no_stream
         Says more of a simulation that ended without opening the stream, behind a semicolon; may be empty.
     why_stop

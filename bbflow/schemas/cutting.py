@@ -1,4 +1,4 @@
-"""Steps cut anew: the blocks stay where they lie, under other names, shapes and places in the global arrays."""
+"""Steps cut again: the blocks stay where they lie, under other names, shapes and places in the global arrays."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -76,10 +76,10 @@ class Schema(Protocol):
         """
 
     def memory(self) -> bytes:
-        """Return what later steps don't tell again, for an analysis that goes on after a crash."""
+        """Return what later steps don't tell again, for an analysis that continues after a crash."""
 
     def remember(self, memory: bytes) -> None:
-        """Go on with the `memory` of another object of the same stream."""
+        """Continue with the `memory` of another object of the same stream."""
 
     def found(self, through: int, told: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return attributes that lie in the values of steps, also of those that it remembers.

@@ -97,7 +97,7 @@ class Scorpio:
         return msgspec.msgpack.encode(told)
 
     def remember(self, memory: bytes) -> None:
-        """Go on with what another object has told as its `memory`."""
+        """Continue with what another object has told as its `memory`."""
         decomps, self._dims, self._fill, maps = msgspec.msgpack.decode(memory)
         self._decomps = {name: PointMap(name, tuple(shape), *rest) for name, (shape, *rest) in decomps.items()}
         self.maps.update({name: self._decomps[decomp] for name, decomp in maps.items()})

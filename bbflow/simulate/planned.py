@@ -67,7 +67,7 @@ class PlannedStager:
         return self._made[file.url] if file.url in self._made else self._fetchers.link(file.url)
 
     def final(self, task: Task) -> None:
-        """Take in that a task has ended: its outputs lie on the BB, and inputs that nobody needs any more go."""
+        """Take in that a task has ended: its outputs lie on the BB, and inputs no longer needed go."""
         for file in task.outputs:
             self._come(file)
         for file in dict.fromkeys(task.inputs):

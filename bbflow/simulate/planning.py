@@ -30,7 +30,7 @@ class Choice:
     tried: int
     """Combinations that ran."""
     refused: int
-    """Combinations that can't run: too little room, or nothing goes on."""
+    """Combinations that can't run: too little room, or nothing continues."""
     over_limit: int
     """Combinations that would slow others down by more than is allowed."""
     runner_up: Result | None

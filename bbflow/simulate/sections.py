@@ -47,7 +47,7 @@ class BurstBufferSection:
     fold_bytes_per_s: float = 6.6e9
     """What one node's cores analyse, where they do it while steps land."""
     page_s: float = 0.0
-    """Until one node has a page of 4 KiB that nobody has touched before: so each page of partial states begins."""
+    """Until one node has a page of 4 KiB not touched before: so each page of partial states begins."""
     publish_bytes_per_s: float = 1e12
     """Results that one node writes at a window's end, on the cores that fold."""
     fetchers: int = 8

@@ -97,7 +97,7 @@ class SimulatedJob:
         CapacityError
             If a task's input can't fit the burst buffer.
         StandstillError
-            If nothing can go on.
+            If nothing can continue.
         """
         world, application = self._world, self._application
         if application is not None:

@@ -139,7 +139,7 @@ class SimulatedWorkflow:
         CapacityError
             If a task's files can't fit the burst buffer.
         StandstillError
-            If nothing can go on.
+            If nothing can continue.
         """
         world = self._world
         if self._application is not None:

@@ -22,7 +22,7 @@ _DONE_S = 1e-9
 
 
 class StandstillError(BbflowError):
-    """Nothing in a scenario can go on: a policy lets nothing pass, or a room is too small for ever."""
+    """Nothing in a scenario can continue: a policy lets nothing pass, or a room is too small for ever."""
 
 
 class Signal:
@@ -60,8 +60,8 @@ class Flow(Signal):
 class World:
     """Time, resources and flows.
 
-    The state of all flows lies in arrays, one row a flow; rows of ended flows are used again. Rates are found anew once
-    for each moment at which a flow began, ended or got another limit, however many did.
+    The state of all flows lies in arrays, one row a flow; rows of ended flows are used again. Rates are found
+    again once for each moment at which a flow began, ended or got another limit, however many did.
 
     Parameters
     ----------

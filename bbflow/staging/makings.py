@@ -26,7 +26,7 @@ class Making:
     is_clean: bool = False
     """Whether it lies in its own place too."""
     is_superseded: bool = False
-    """Whether the file is made anew elsewhere, so that nobody comes to read this one."""
+    """Whether the file is made again elsewhere, so that nobody comes to read this one."""
     is_stuck: bool = False
     """Whether it could not be copied to its own place."""
 

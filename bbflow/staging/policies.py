@@ -53,7 +53,7 @@ class Policy(ABC):
     needs_phases: ClassVar[bool] = True
     """Whether it could never do anything where no phase is seen; False for one that goes by the clock, say."""
     max_delay_s: float = MAX_DELAY_S
-    """After this many seconds of phases without a break, transfers go on as if there were none."""
+    """After this many seconds of phases without a break, transfers continue as if there were none."""
 
     def decide(self, situation: Situation) -> Decision:
         """Return what transfers may do now."""
@@ -165,7 +165,7 @@ class Auto(Policy):
     """Predictions below it are not used."""
 
     def choose(self, situation: Situation) -> Decision:
-        """Take no action if nobody would feel it, wait if there is time, else go on at a pace under the limit."""
+        """Take no action if nobody would feel it, wait if there is time, else continue at a pace under the limit."""
         if not situation.phases:
             if has_time(situation):
                 return before_predicted(situation, self.confidence)

@@ -175,7 +175,7 @@ class Watch:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Decide once, then go on in a thread; after `close` it can be started again."""
+        """Decide once, then continue in a thread; after `close` it can be started again."""
         self._memory.lasting.clear()  # of what ended while nobody looked, nobody knows how long it was
         self.recall()
         self._ended = threading.Event()

@@ -239,7 +239,7 @@ class Waves:
         return SourceError(f"task {task.key!r} needs {unknown}, which no task has made and whose size isn't known")
 
     def _replaced(self, task: Task) -> list[str]:
-        """Return files on the BB that the task is going to make anew, or that are another version than it wants."""
+        """Return files on the BB that the task is going to make again, or that are another version than it wants."""
         outputs = [file.url for file in task.outputs if file.url in self._bb]
         entries = [(file, self._bb.get(file.url)) for file in task.inputs]
         old = [f.url for f, e in entries if e and e.is_doubtful and f.size_bytes not in (None, e.size_bytes)]

@@ -1,4 +1,4 @@
-"""The fewest records that make a stream's state anew: what an index holds that was written anew."""
+"""The fewest records that restore a stream's state: what a rewritten index holds."""
 
 from collections.abc import Iterator
 

@@ -90,7 +90,7 @@ class CommitRecord(Struct, frozen=True, tag_field="record", tag="commit", kw_onl
 
 
 class LayoutRecord(Struct, frozen=True, tag_field="record", tag="layout", kw_only=True):
-    """What a rank's later commits may name, in an index that was written anew."""
+    """What a rank's later commits may name, in an index that was rewritten."""
 
     stream: Name
     rank: Number
@@ -99,7 +99,7 @@ class LayoutRecord(Struct, frozen=True, tag_field="record", tag="layout", kw_onl
 
 
 class StepRecord(Struct, frozen=True, tag_field="record", tag="step", kw_only=True):
-    """A step that is visible, in an index that was written anew."""
+    """A step that is visible, in an index that was rewritten."""
 
     stream: Name
     step: Count
@@ -183,7 +183,7 @@ RankRow = tuple[Number, Count, Settled, Count | None, bool, Span]
 
 
 class StateRecord(Struct, frozen=True, tag_field="record", tag="state", kw_only=True):
-    """Everything else that counts of a stream at once, in an index that was written anew."""
+    """Everything else that counts of a stream at once, in an index that was rewritten."""
 
     stream: Name
     status: Status

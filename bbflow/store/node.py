@@ -37,7 +37,7 @@ FILES = (
 COMPACT_BYTES = 4 << 20
 """An index below this size is left as it is."""
 GROWTH = 4
-"""It is written anew when it is this many times as long as what counts of it: much, if ranks have many blocks."""
+"""It is rewritten when it is this many times as long as what counts of it: much, if ranks have many blocks."""
 
 
 class NodeStore:
@@ -120,7 +120,7 @@ class NodeStore:
         return is_held or any(stream.status == "open" for stream in self._streams.values())
 
     def settle_pool(self, now_s: float) -> None:
-        """Go on with claiming a shared pool when a stream is open, or leave it to files."""
+        """Continue with claiming a shared pool when a stream is open, or leave it to files."""
         if self._shared is not None:
             self._shared.settle(needed=self._needs_pool, now_s=now_s)
 
@@ -159,7 +159,7 @@ class NodeStore:
         return FormatRecord(version=FORMAT_VERSION, capacity=self._capacity)
 
     def compact(self) -> None:
-        """Write the index anew with what still counts, so that it doesn't grow with the number of steps."""
+        """Rewrite the index with what still counts, so that it doesn't grow with the number of steps."""
         records: list[Record] = [record for stream in self._streams.values() for record in records_of(stream)]
         path, temporary = self.directory / "index", self.directory / "index.new"
         temporary.unlink(missing_ok=True)

@@ -37,7 +37,7 @@ class Rank:
     layout: int = field(default=NO_BLOCKS, compare=False)
     """Number of the one that it has named last."""
     recorded: set[int] = field(default_factory=set, compare=False)
-    """Numbers of those whose forms the index holds since it was written anew; not in the index."""
+    """Numbers of those whose forms the index holds since it was rewritten; not in the index."""
 
     @property
     def settled(self) -> int:
@@ -50,7 +50,7 @@ class Rank:
         return sum([size for _, size in self.granted])
 
     def outstanding_bytes(self, step: int) -> int | None:
-        """Bytes that it may still ask for in `step`; None if nobody can know."""
+        """Bytes that it may still ask for in `step`; None if unknown."""
         if self.settled >= step:
             return 0
         if self.expected_bytes is None:
@@ -93,7 +93,7 @@ class Needs:
     """What those steps took."""
 
     def expect(self, rank: Rank, size: int | None) -> None:
-        """Note how much a rank needs in its next step; None if nobody can know."""
+        """Note how much a rank needs in its next step; None if unknown."""
         self.ranks += (size is not None) - (rank.expected_bytes is not None)
         self.bytes += (size or 0) - (rank.expected_bytes or 0)
         rank.expected_bytes = size

@@ -47,7 +47,7 @@ class SharedPool:
         return needed == self.is_there == self._is_wanted
 
     def settle(self, *, needed: bool, now_s: float) -> None:
-        """Go on with claiming it while it is needed, or give it back some time after it was.
+        """Continue with claiming it while it is needed, or give it back some time after it was.
 
         Parameters
         ----------

@@ -101,7 +101,7 @@ class Stream:
     layouts: Layouts = field(default_factory=Layouts, compare=False)
     """Those that records of whole steps have named."""
     stale_files: list[str] = field(default_factory=list)
-    """Files of spilled blocks that nobody needs any more; not in the index."""
+    """Files of spilled blocks no longer needed; not in the index."""
 
     def apply(self, record: OfStream) -> list[Extent]:
         """Take one record of the index in.
@@ -109,7 +109,7 @@ class Stream:
         Returns
         -------
         list of Extent
-            Extents that nobody needs any more.
+            Extents no longer needed.
 
         Raises
         ------
@@ -174,7 +174,7 @@ class Stream:
 
     @property
     def most_needed_bytes(self) -> int | None:
-        """What all ranks may still ask for in a step, together, at most; None if nobody can know."""
+        """What all ranks may still ask for in a step, together, at most; None if unknown."""
         return self.needs.bytes + self.state_bytes if self.needs.ranks >= self.local_writers else None
 
     def _due(self, step: int) -> int:

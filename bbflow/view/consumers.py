@@ -85,7 +85,7 @@ class Consumers:
         self._begin(frames)
 
     def _begin(self, frames: Sequence[tuple[Landed, str]]) -> None:
-        """Go on where a stream with frames was: after the landed step up to which all its consumers are done.
+        """Continue where a stream with frames was: after the landed step up to which all its consumers are done.
 
         What any node was told of a consumer holds for all: it is told only after all have the consumer's checkpoint.
         """
@@ -284,7 +284,7 @@ def consumers_of(config: Config) -> list[str]:
 
 
 def owner_of(output: Path) -> str:
-    """Name an analysis by its output: what goes on with that, on whatever host, is the same one."""
+    """Name an analysis by its output: what continues with that, on whatever host, is the same one."""
     return f"{output.resolve()} (inode {output.stat().st_ino})"
 
 

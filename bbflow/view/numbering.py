@@ -15,7 +15,7 @@ AHEAD = b"bbflow-ahead:"
 
 
 class Numbering:
-    """Says up to which landed step a consumer is done, and keeps with its checkpoint where the numbers go on.
+    """Says up to which landed step a consumer is done, and keeps with its checkpoint where the numbers continue.
 
     A landed step is done with its last frame. A checkpoint may lie within one: then the agents are told the one before,
     and the next analysis gets all frames of it once more; those up to the checkpoint's own step don't count again.
@@ -28,7 +28,7 @@ class Numbering:
         self._last: list[int] = []
 
     def begin(self, landed: int, last: int) -> None:
-        """Go on after a landed step, whose last frame has a number."""
+        """Continue after a landed step, whose last frame has a number."""
         self.is_framed = True
         self._landed, self._last = [landed], [last]
 

@@ -191,7 +191,7 @@ class StreamView:
         self._standing: StreamStanding | None = None
         """Found when it is asked for: with a thousand nodes each look at all takes longer than the news of one."""
         self._hindmost: set[str] = set()
-        """Nodes that hold the frontier back: it is found anew once all of them have gone on."""
+        """Nodes that hold the frontier back: it is found again once all of them have gone on."""
         self._known_whole: set[int] = set()
         self._known_room: dict[int, int] = {}
 
@@ -211,7 +211,7 @@ class StreamView:
         if node in self._unheard or view.standing != before:
             self._unheard.discard(node)
             self._standing = None
-        elif any(step.number <= last for step in news.steps):  # a part of a rank that has moved may go on
+        elif any(step.number <= last for step in news.steps):  # a part of a rank that has moved may continue
             self._standing = None
         elif view.last > last and node in self._hindmost:
             self._hindmost.discard(node)

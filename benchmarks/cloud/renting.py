@@ -85,7 +85,7 @@ def _run(bed: Bed, compute_nodes: int, io_nodes: int) -> tuple[float, float, flo
 
 
 def _buffered(clients: list[Client], share: float, what: str) -> float:
-    """Have each compute its share, write half of its bytes, and read the other half: what its neighbour has written."""
+    """Compute each share, write half of its bytes, and read the other half: what its neighbour has written."""
     count = round(BUFFERED_BYTES / 2 * share / FILE_BYTES)
     names = [[f"{what}-{n}-{k}.buffered" for k in range(count)] for n in range(len(clients))]
     at_once(clients, [("compute", COMPUTE_S * share)] * len(clients))

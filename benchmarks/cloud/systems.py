@@ -74,7 +74,7 @@ class Client:
 
 
 def at_once(clients: Sequence[Client], asked: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """Have clients do something side by side; return their answers."""
+    """Ask clients for something side by side; return their answers."""
     for client, words in zip(clients, asked, strict=True):
         client.begin(*words)
     return [client.end() for client in clients]

@@ -68,7 +68,7 @@ def _bytes(writer: Client, reader: Client, name: str, size: int, longest_s: floa
 
 
 def _four_clients(bed: Bed, size: int) -> list[Row]:
-    """Have four write at once, then each read what its neighbour has written."""
+    """Time four that write at once, then each read what its neighbour has written."""
     figures: dict[int, dict[str, float]] = {}
     for count in COUNTS:
         with nodes(IO_NODES[:count])(bed) as mount, ExitStack() as stack:

@@ -214,7 +214,7 @@ class Outputs:
         self._make_room()
 
     def _written_again(self, place: Place, writer: Future[Any], done: Future[None]) -> None:
-        """Note that a task is final which was given an earlier task's place: the memoiser knew it, or it wrote anew."""
+        """Note that a task is final which was given an earlier task's place: the memoiser knew it, or it rewrote."""
         error = writer.exception()
         with self._lock:
             if place.is_there and place.version != _version(place.path):

@@ -158,7 +158,7 @@ def _part(descriptor: int) -> bytes | None:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Kill a child that hasn't been waited for, whose number is therefore nobody else's."""
+    """Kill a child that hasn't been waited for, whose number is therefore no one else's."""
     assert process.stdout is not None
     process.stdout.close()
     if process.returncode is None:

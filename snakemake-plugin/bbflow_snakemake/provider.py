@@ -38,7 +38,7 @@ class BurstBufferStorage(StorageProviderBase):
         """Fetches for jobs that come, once `fetch_ahead` was called."""
 
     def fetch_ahead(self, slots: int) -> Ahead:
-        """Begin to fetch for jobs that come, of which this many can run at once; what has begun goes on."""
+        """Begin to fetch for jobs that come, of which this many can run at once; what has begun continues."""
         if self.ahead is None:
             try:
                 self.ahead = Ahead(self._plan, self.local_prefix / ".ahead", slots, self.keep_local)

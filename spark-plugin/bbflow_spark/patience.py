@@ -36,7 +36,7 @@ class Patience:
         self._passed_bytes = -1
 
     def waits(self, look: Look) -> bool:
-        """Take the next look; return whether to go on waiting."""
+        """Take the next look; return whether to continue waiting."""
         if self._room_s is None or look.has_room or look.restricted:
             self._room_s = look.now_s
         if self._progress_s is None or look.restricted or look.passed_bytes != self._passed_bytes:

@@ -33,7 +33,7 @@ class ReadPlace:
 
 
 Answering = Generator[None, None, ReadPlace]
-"""Goes on about twice a second while somebody must wait; ends with the answer."""
+"""Continues about twice a second while somebody must wait; ends with the answer."""
 
 
 class Prefetcher:
@@ -203,7 +203,7 @@ def _look(stager: Stager, key: PartitionKey) -> Look:
 
 
 def _restricts(decision: Decision) -> bool:
-    """Whether transfers hardly go on now for the sake of others; a phase that is predicted for later doesn't count."""
+    """Whether transfers hardly move now for the sake of others; a phase predicted for later doesn't count."""
     is_near = decision.stop_s is not None and time.time() > decision.stop_s - LOOK_S
     return decision.hold or is_near or decision.bytes_per_s is not None
 

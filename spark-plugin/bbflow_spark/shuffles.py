@@ -33,7 +33,7 @@ class Shuffles:
     """The directory that Spark's ``spark.local.dir`` names.
 
     A shuffle file is never changed once it has its name. So one that must go is copied to the disk, and a link takes
-    its place; who reads it meanwhile goes on with what it has open.
+    its place; who reads it meanwhile continues with what it has open.
 
     Parameters
     ----------

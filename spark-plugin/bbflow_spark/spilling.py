@@ -49,7 +49,7 @@ def spilling(disk: Path, shuffle: Path) -> Iterator[None]:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what killed prefetchers have left in a folder, but for what a Spark may still read that goes on."""
+    """Remove what killed prefetchers have left in a folder, but for what a Spark may still read that continues."""
     for disk in folder.glob(f"{_NAME}*"):
         with suppress(OSError, ConfigError):  # it is gone, or its prefetcher lives
             if disk.stat().st_uid == os.geteuid() and is_made(disk):

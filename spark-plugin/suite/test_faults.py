@@ -73,7 +73,7 @@ def test_an_executor_is_killed(tmp_path, inputs):
 def test_the_prefetcher_is_killed(tmp_path, inputs):
     process = begin(tmp_path, SLOW, inputs)
     wait_for(lambda: has_read(tmp_path, 3), process)
-    os.kill(process.pid, signal.SIGKILL)  # the wrapper is the prefetcher; Spark goes on
+    os.kill(process.pid, signal.SIGKILL)  # the wrapper is the prefetcher; Spark continues
     process.wait(RUN_S)
     wait_for_log(tmp_path, f"SUM {sum(range(20_000))}")
 

@@ -98,7 +98,7 @@ def test_a_directory_that_changes_after_it_was_listed_is_read_as_it_was_planned(
         (tmp_path / "in" / f"{name}.txt").write_text("line\n" * 1000)
     done = submit(tmp_path, CHANGES, tmp_path / "in")
     assert done.code == 0, done.said
-    # As without bbflow: a reader of lines goes on to the first end of a line after its split.
+    # As without bbflow: a reader of lines continues to the first end of a line after its split.
     assert "N 3001" in done.said
 
 

@@ -33,7 +33,7 @@ print("COUNTS", json.dumps(sorted(counts.collect())))
 
 @contextmanager
 def cluster(folder):
-    """Have a master and three workers; the last sees an empty directory where the others have the burst buffer."""
+    """Start a master and three workers; the last sees an empty directory where the others have the burst buffer."""
     spark_class, deploy = str(find_spark().home / "bin" / "spark-class"), "org.apache.spark.deploy"
     unseen = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"', str(folder / "bb")]
     with (folder / "cluster.log").open("w") as log, ExitStack() as ended, joined_hosts(ADDRESSES) as hosts:

@@ -34,7 +34,7 @@ class Caller(NodeConnection):
     Raises
     ------
     NodeError
-        If nobody listens there, or not who should.
+        If nothing listens there, or not who should.
     """
 
     def __init__(self, address: NodeAddress) -> None:

@@ -47,7 +47,7 @@ class Masters:
         self._session("/")
 
     def _read_masters(self) -> None:
-        """Learn which masters there are, whenever the contact file was written anew."""
+        """Learn which masters there are, whenever the contact file was rewritten."""
         with suppress(FileNotFoundError):
             changed_ns = self._contact.stat().st_mtime_ns
             if changed_ns == self._read_ns:

@@ -24,7 +24,7 @@ class Bound:
         return self._told
 
     def has_changed(self) -> bool:
-        """Whether the master must be told anew."""
+        """Whether the master must be told again."""
         return self._room is not None and self._room.files_may(self._capacity) != self._told
 
     def fits(self, size: int) -> None:

@@ -104,7 +104,7 @@ class Fills:
                 raise fill.error or OSError(errno.EIO, f"piece {key} was given up")
 
     def give_up(self, key: str) -> None:
-        """Stop a piece that nobody needs any more; who asked for it is told, and waits for nothing else."""
+        """Stop a piece no longer needed; who asked for it is told, and waits for nothing else."""
         with self._changed:
             fill = self._fills.pop(key, None)
             self._changed.notify_all()

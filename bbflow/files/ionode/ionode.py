@@ -117,7 +117,7 @@ class IoNode:
             settings.name, self._pieces, self._fills, storage, lambda: self._addresses, giving_way.chunk
         )
         self._workers = ThreadPoolExecutor(THREADS, thread_name_prefix="bbflow-transfer")
-        # A delay policy may hold all of these; what clients wait for, such as a look at a directory, goes on.
+        # A delay policy may hold all of these; what clients wait for, such as a look at a directory, continues.
         self._uploads = ThreadPoolExecutor(THREADS, thread_name_prefix="bbflow-upload")
         self._sending = threading.Lock()
         self._told: Caller | None = None

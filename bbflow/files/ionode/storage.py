@@ -100,7 +100,7 @@ class Storage:
         unsure: bool = False,
         failed: Failed = _ignore,
     ) -> tuple[int, str]:
-        """Write an object anew, all or nothing; return its size and version.
+        """Rewrite an object, all or nothing; return its size and version.
 
         Parameters
         ----------

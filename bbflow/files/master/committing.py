@@ -128,7 +128,7 @@ def at(inode: Inode, striping: Striping, *, is_cut: bool) -> Inode:
 
 
 def _check_base(handle: Handle, inode: Inode, pieces: Pieces) -> None:
-    """Refuse a version that goes on from bytes which are gone."""
+    """Refuse a version that continues from bytes which are gone."""
     goes_on = any(version not in (0, handle.version) for version, _ in pieces)
     if goes_on and (handle.is_cut_off or inode.lost):
         raise OSError(errno.EIO, f"bytes of {inode.name!r} went from memory while it was written: write it anew")

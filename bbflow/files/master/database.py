@@ -97,7 +97,7 @@ class Database:
         self.close = weakref.finalize(self, self._connection.close)
         """Closes the database, which is closed too where nobody has it any more."""
         try:
-            # One master alone has it: to lock it anew with each commit takes a twentieth of the time of a create.
+            # One master alone has it: to lock it again with each commit takes a twentieth of the time of a create.
             self._connection.execute("PRAGMA locking_mode=EXCLUSIVE")
             self._connection.execute("PRAGMA journal_mode=WAL")
             # What was handed to the operating system outlives this process; a host that loses power loses memory too.

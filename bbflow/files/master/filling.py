@@ -176,7 +176,7 @@ class Filling:
     def let_go(self, inode: Inode) -> None:
         """Drop a file's bytes from memory; the shared storage has them."""
         writer = self._core.image.writer(inode.ino)
-        if writer is not None:  # it must not commit a version that goes on from bytes which aren't here
+        if writer is not None:  # it must not commit a version that continues from bytes which aren't here
             self._core.commit(HandleRecord(replace(writer, is_cut_off=True)))
         self._core.commit(InodeRecord(replace(inode, pieces=(), ring=(), filling=False)))
 

@@ -41,7 +41,7 @@ class Image:
         """Objects in the shared storage that are some inode's."""
         self._doomed: dict[str, Seen] = {}
         self.doomed: Mapping[str, Seen] = self._doomed
-        """Objects that must go, in the order in which that was said, as they are known; None if nobody knows."""
+        """Objects that must go, in the order in which that was said, as they are known; None if unknown."""
         self._transfers: dict[str, ObjectTransfer] = {}
         self.transfers: Mapping[str, ObjectTransfer] = self._transfers
         """What IOnodes are at work on, by the object that is made or removed."""

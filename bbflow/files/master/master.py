@@ -233,7 +233,7 @@ class Master:
             reply = (self._changes.get(kind) or self._requests[kind])(call)
             core.count(call)
         except Blocked as blocked:
-            # It is decided anew from its beginning when it is woken: others may change meanwhile what it has looked at.
+            # It is decided again from its beginning when woken: others may change meanwhile what it has looked at.
             call.undecide()
             self._wait(call, blocked)
             return True

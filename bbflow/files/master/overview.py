@@ -135,7 +135,7 @@ class Overview:
         return "moving" if is_moving else inode.state
 
     def _is_lost(self, ino: int) -> bool:
-        """Whether nobody has written a file anew since its bytes were lost."""
+        """Whether a file was not rewritten since its bytes were lost."""
         return ino in self._core.image.inodes and self._core.image.inodes[ino].lost
 
     def _since_s(self, ino: int | None) -> float:

@@ -16,7 +16,7 @@ from bbflow.staging.waves import Waves
 from bbflow.units import format_bytes
 
 EVENTS = (ClosedEvent, FilledEvent, RoomEvent, AnyNodeEvent)
-"""What may let a prefetch go on."""
+"""What may let a prefetch continue."""
 ALL = 1 << 40
 """Slots of a prefetch that only room bounds."""
 
@@ -97,7 +97,7 @@ class Prefetching:
         return sum(ino in inodes and (inodes[ino].is_cold or inodes[ino].filling) for ino in self._filling.held)
 
     def take(self, events: Iterable[Event]) -> None:
-        """Take in what has happened, and go on."""
+        """Take in what has happened, and continue."""
         happened = [event for event in events if isinstance(event, EVENTS)] if self._prefetches else []
         if not happened:
             return

@@ -30,7 +30,7 @@ class Handle(Struct, frozen=True, gc=False):
     striping: Striping
     """Where the pieces lie that it reads, or writes: the file's own once they are committed."""
     is_cut_off: bool = False
-    """Whether the bytes that it goes on from are gone meanwhile."""
+    """Whether the bytes that it continues from are gone meanwhile."""
     pid: int = 0
     """The program on the session's host that opened it for writing; unknown after a restart."""
 
@@ -123,7 +123,7 @@ class ForgetRecord(Stored, frozen=True):
 
 
 class HandleRecord(Stored, frozen=True):
-    """An open file is now this; only one for writing is stored, as its client goes on with it."""
+    """An open file is now this; only one for writing is stored, as its client continues with it."""
 
     handle: Handle
 
@@ -218,7 +218,7 @@ class SeenRecord(Record, frozen=True):
 
     ino: int
     at_s: float
-    """When; 0 if it is to be looked at anew."""
+    """When; 0 if it is to be looked at again."""
 
 
 class UsedRecord(Record, frozen=True):

@@ -152,7 +152,7 @@ class Scanning:
             self._remove_gone(inode.ino, seen, began_s)
 
     def _forget_hidden(self, path: str, *, below: bool) -> None:
-        """Begin anew with what can't be shown of a directory."""
+        """Start again with what can't be shown of a directory."""
         inside = f"{path}/" if path else ""
         for name, one in list(self._core.image.hidden.items()):
             if one.directory == path or (below and one.directory.startswith(inside)):

@@ -71,7 +71,7 @@ class MasterServer(PeerServer):
         self._next_s = time.monotonic() + TICK_S
 
     def _look_for_masters(self) -> None:
-        """See which other masters there are, whenever the contact file was written anew."""
+        """See which other masters there are, whenever the contact file was rewritten."""
         try:
             changed_ns = self._contact.stat().st_mtime_ns
             if changed_ns != self._seen_ns:

@@ -22,7 +22,7 @@ class Tellings:
         self._unsent: list[Telling] = []
 
     def tell(self, but: Session | None, changes: Changes, then: Callable[[], None]) -> None:
-        """Tell other sessions what to forget, and go on once all have answered."""
+        """Tell other sessions what to forget, and continue once all have answered."""
         core = self._core
         heard = {}
         for name, told in core.sessions.forgetting(but, changes).items():

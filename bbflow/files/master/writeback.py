@@ -135,7 +135,7 @@ class WriteBack:
         return self._core.without_object(inode), [DoomRecord(object_path, facts)] if object_path else []
 
     def take(self, events: Iterable[Event]) -> None:
-        """Take in what has happened, and go on."""
+        """Take in what has happened, and continue."""
         is_due = False
         for event in events if self.is_on else ():
             if isinstance(event, CleanEvent):
@@ -164,7 +164,7 @@ class WriteBack:
         self._core.happened(StorageEvent())
 
     def flush(self, inodes: Iterable[Inode]) -> None:
-        """Write back now what these files are, also those that somebody goes on writing."""
+        """Write back now what these files are, also those that somebody still writes."""
         self._flushed.update(inode.ino for inode in inodes)
         self.hurry()
 
@@ -434,7 +434,7 @@ class WriteBack:
         core.happened(TransferredEvent())
 
     def _write_anew(self, inode: Inode, answer: TaskAnswer) -> None:
-        """Go on with a file whose object isn't any more what it was: what is there now is somebody else's."""
+        """Continue with a file whose object isn't any more what it was: what is there now is somebody else's."""
         core, path = self._core, inode.stored_path
         self._look_anew(path)
         self.failures.pop(core.image.path(inode) if inode.parent else path, None)

@@ -2,7 +2,7 @@
 
 Definitions: Zhang et al. (2011), WIREs Climate Change 2, table 1; http://etccdi.pacificclimate.org/list_27_indices.shtml.
 Each day's mean or extreme temperature, or amount of rain, is the step of the outer statistic. Spells (CDD, WSDI) begin
-anew with each span of the window, and the five days of Rx5day belong to the span that their last day is in. Days that
+again with each span of the window, and the five days of Rx5day belong to the span that their last day is in. Days that
 are missing are left out, as in CDO; where all are, as over the sea, so is the index. Percentiles (TX90p) are those of a
 file of thresholds.
 """
@@ -182,7 +182,7 @@ ONLY_ECA = (
 )
 """CDO has these by years only with other operators, or means something else."""
 CROSSING: Mapping[str, str] = {f"etccdi_{name}": name.upper() for name in ("cdd", "cwd", "wsdi", "csdi")}
-"""CDO's names of indices whose runs go on into the next year there, and count in it: ours end with the year."""
+"""CDO's names of indices whose runs continue into the next year there, and count in it: ours end with the year."""
 ONLY_ETCCDI: Mapping[str, str] = {"r95p": "R95pTOT", "r99p": "R99pTOT"}
 """CDO's names after etccdi_ (of each year), where they aren't those after eca_."""
 SAME_IN_XCLIM: Mapping[str, str] = {

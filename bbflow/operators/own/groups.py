@@ -148,7 +148,7 @@ class Grouped(Family):
     def _read_group(self, views: Views, side: str) -> list[Group]:
         number = int(views[f"{side}_number"][0])
         times, values, marks = (views[f"{side}_{name}"] for name in ("times", "values", "marks"))
-        # Copied: what is read is written over when the groups go on.
+        # Copied: what is read is written over when the groups continue.
         places = {
             place: (float(times[place, 0]), values[place].copy(), marks[place].copy())
             for place in range(self.length)

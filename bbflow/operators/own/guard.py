@@ -1,4 +1,4 @@
-"""A guard around users' operators: what fails in them is their own error, and everything else goes on."""
+"""A guard around users' operators: what fails in them is their own error, and everything else continues."""
 
 import pickle
 import traceback

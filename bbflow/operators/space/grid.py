@@ -278,7 +278,7 @@ def unwrapped(points: Array, bounds: Array) -> Array:
     points
         Degrees, of shape (size,), of any range of 360.
     bounds
-        Of shape (size, 2). A cell such as 357.5 to 2.5 crosses a meridian where numbers begin anew if its point isn't
+        Of shape (size, 2). A cell such as 357.5 to 2.5 crosses a meridian where numbers start again if its point isn't
         between them; if the point is on its edge, or nowhere, the cell is the narrower of the two.
     """
     least, most = bounds.min(axis=1), bounds.max(axis=1)
@@ -328,7 +328,7 @@ def between_meridians(values: Array, west: float, east: float) -> tuple[Array, A
     values
         Degrees, of any range of 360.
     west, east
-        Degrees; if east is less than west, the box goes on around the globe.
+        Degrees; if east is less than west, the box continues around the globe.
     """
     margin = float(margins(values).max())
     width = east - west if east >= west else (east - west) % 360

@@ -46,7 +46,7 @@ class LevelCoordinate:
     reference: str | float | None = None
     """What `a` is multiplied by: a number, or a variable of the first step; None if attributes tell it."""
     surface: str = ""
-    """Variable of each step on the same grid without levels: where the ground is. Empty if nobody knows."""
+    """Variable of each step on the same grid without levels: where the ground is. Empty if unknown."""
     field: str = ""
     """Variable of each step that has the coordinate of every point."""
     is_fixed: bool = False

@@ -21,7 +21,7 @@ from bbflow.transit.output.copying import check_copy
 
 
 def check_before(config: Config) -> list[Finding]:
-    """See that the drain's policy is known, and that the run can go on from the one before it."""
+    """See that the drain's policy is known, and that the run can continue from the one before it."""
     try:
         check_policy(config.raw)
         check_copy(config)

@@ -8,7 +8,7 @@ from bbflow.transit.folding.living import ends_within
 
 
 def check_ends(config: Config) -> list[Finding]:
-    """Say what CPU time the end takes of the windows that end most often, however small the fields are."""
+    """Estimate what CPU time the end takes of the windows that end most often, however small the fields are."""
     items = [item for item in config.diagnostics.values() if ends_within(item)]
     windows = {window.name: window for item in items for window in item.windows if window.keeps is not None}
     if not windows:
