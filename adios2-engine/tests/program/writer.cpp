@@ -224,6 +224,36 @@ void LeaveOpen(adios2::IO &io)
     }
 }
 
+/** Fills spans in so many steps that ranks fold them; the last of each step counts. */
+void PutManySpans(adios2::IO &io)
+{
+    io.DefineAttribute<std::string>("time/units", "hours since 2001-01-30");
+    auto time = io.DefineVariable<double>("time");
+    auto field = io.DefineVariable<float>("t", {600}, {0}, {600});
+    auto engine = Open(io);
+    for (int step = 0; step < 240; ++step)
+    {
+        engine.BeginStep();
+        engine.Put(time, double(step));
+        if (step % 3 == 0)
+        {
+            auto early = engine.Put(field, true, -1.0f);
+            early[1] = -2.0f;
+        }
+        if (step % 6 == 0)
+        {
+            engine.PerformPuts();
+        }
+        auto span = engine.Put(field, true, 0.5f);
+        for (size_t i = 0; i < span.size(); ++i)
+        {
+            span[i] = float((i + 7 * step) % 31);
+        }
+        engine.EndStep();
+    }
+    engine.Close();
+}
+
 /** Puts from its own memory where it gets no span. */
 void PutWhereThereIsNoSpan(adios2::IO &io)
 {
@@ -264,6 +294,7 @@ const std::map<std::string, std::function<void(adios2::IO &)>> Modes = {
     {"types", WriteTypes},
     {"attributes", WriteChangingAttributes},
     {"spans", PutSpans},
+    {"many-spans", PutManySpans},
     {"span-or-put", PutWhereThereIsNoSpan},
     {"ghosts", PutFromLargerMemory},
     {"stepless", PutWithoutBeginStep},
