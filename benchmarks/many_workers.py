@@ -9,16 +9,18 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+import dask
 import psutil
 from distributed import Client, Worker
 
 from bbflow.errors import NodeError
 from bbflow.transit.clusters.dask_cluster import users_cluster
+from bbflow.transit.clusters.dask_settings import dask_settings
 from bbflow.transit.clusters.tasks import TaskBatch
 from benchmarks.rows import Row
 
 COUNTS = {True: (50,), False: (100, 1_000)}
-IN_PROCESS = 100
+IN_PROCESS = 250
 BATCHES = 5
 PATIENCE_S = 300.0
 
@@ -30,27 +32,24 @@ def measure(*, quick: bool) -> list[Row]:
 
 def _rows(count: int) -> list[Row]:
     name = f"{count:,} workers"
-    with _scheduler() as (process, address), ExitStack() as stack:
-        began_s = time.perf_counter()
-        for first in range(0, count, IN_PROCESS):
-            stack.enter_context(_process("workers", address, str(min(IN_PROCESS, count - first))))
-        with Client(address, set_as_default=False) as client:
-            client.wait_for_workers(count, timeout=PATIENCE_S)
-            joined_s = time.perf_counter() - began_s
-            with users_cluster(client) as cluster:
-                works = [((number,), socket.gethostname()) for number in range(count)]
-                _run(TaskBatch(cluster, None, int, works, lambda: None))  # whoever is new is met
-                before, own_s, began_s = process.cpu_times(), time.process_time(), time.perf_counter()
-                for _ in range(BATCHES):
-                    _run(TaskBatch(cluster, None, int, works, lambda: None))
-                after = process.cpu_times()
-                took_s, own_s = time.perf_counter() - began_s, time.process_time() - own_s
-                memory = process.memory_info().rss
-                lost = TaskBatch(cluster, None, time.sleep, [((60.0,), socket.gethostname())] * 2, lambda: None)
-                process.kill()
-                began_s = time.perf_counter()
-                ended = _end_of(lost)
-                gone_s = time.perf_counter() - began_s
+    began_s = time.perf_counter()
+    with scheduler_of(count) as (process, address), Client(address, set_as_default=False) as client:
+        client.wait_for_workers(count, timeout=PATIENCE_S)
+        joined_s = time.perf_counter() - began_s
+        with users_cluster(client) as cluster:
+            works = [((number,), socket.gethostname()) for number in range(count)]
+            _run(TaskBatch(cluster, None, int, works, lambda: None))  # whoever is new is met
+            before, own_s, began_s = process.cpu_times(), time.process_time(), time.perf_counter()
+            for _ in range(BATCHES):
+                _run(TaskBatch(cluster, None, int, works, lambda: None))
+            after = process.cpu_times()
+            took_s, own_s = time.perf_counter() - began_s, time.process_time() - own_s
+            memory = process.memory_info().rss
+            lost = TaskBatch(cluster, None, time.sleep, [((60.0,), socket.gethostname())] * 2, lambda: None)
+            process.kill()
+            began_s = time.perf_counter()
+            ended = _end_of(lost)
+            gone_s = time.perf_counter() - began_s
     used = after.user + after.system - before.user - before.system
     return [
         Row(f"{name}: until all have joined", joined_s, "s"),
@@ -82,10 +81,13 @@ def _end_of(batch: TaskBatch[None]) -> str:
 
 
 @contextmanager
-def _scheduler() -> Iterator[tuple[psutil.Process, str]]:
-    with _process("scheduler") as process:
+def scheduler_of(count: int) -> Iterator[tuple[psutil.Process, str]]:
+    """Run a scheduler and so many workers; give the scheduler's process and address."""
+    with _process("scheduler") as process, ExitStack() as stack:
         assert process.stdout is not None
         address = process.stdout.readline().strip()
+        for first in range(0, count, IN_PROCESS):
+            stack.enter_context(_process("workers", address, str(min(IN_PROCESS, count - first))))
         yield psutil.Process(process.pid), address
 
 
@@ -109,13 +111,12 @@ async def _serve_scheduler() -> None:
 
 
 async def _serve_workers(address: str, count: int) -> None:
-    async with asyncio.TaskGroup() as group:
-        for _ in range(count):
-            worker = Worker(address, nthreads=1, memory_limit=0, dashboard=False)
-            await worker
-            group.create_task(worker.finished())
+    workers = [Worker(address, nthreads=1, memory_limit=0, dashboard=False) for _ in range(count)]
+    await asyncio.gather(*workers)
+    await asyncio.gather(*(worker.finished() for worker in workers))
 
 
 if __name__ == "__main__":
     what, *given = sys.argv[1:]
+    dask.config.set(dask_settings())  # as those of a run have them
     asyncio.run(_serve_scheduler() if what == "scheduler" else _serve_workers(given[0], int(given[1])))

@@ -1,6 +1,11 @@
+import signal
+import time
+
 import numpy as np
+import psutil
 import pytest
 
+from bbflow.net.listen import SILENCE_S
 from testsupport.fabrics import NEEDS_LIBFABRIC, PROVIDER
 from testsupport.processes import finish
 from testsupport.writers import (
@@ -163,3 +168,34 @@ def test_shared_memory_with_a_node_of_another_host_is_an_error(node, tmp_path):
     assert "n017" in said
     write(contact, LARGE_BLOCKS.replace("700_001", "1000"), write_config(tmp_path))  # auto: by TCP
     assert [step.number for step in steps_of(watch(node))] == [0, 1, 2]
+
+
+@pytest.mark.slow
+def test_a_node_that_is_stopped_for_longer_than_a_host_may_be_silent_keeps_its_connections(faulty_nodes, tmp_path):
+    nodes = faulty_nodes(1, 128 << 20)
+    code = """
+whole = field(12_000_000)
+engine = io.open("out", Mode.Write)
+tell("open")
+wait_for("go")
+engine.begin_step()
+engine.put(whole, np.arange(12e6), Mode.Sync)
+engine.end_step()
+tell("written")
+wait_for("end")
+engine.close()
+"""
+    with writing(nodes.contact, code, write_config(tmp_path, **TCP)) as process:
+        connections = lambda: [one.laddr for one in psutil.Process(process.pid).net_connections("tcp")]  # noqa: E731
+        wait_for_file(tmp_path / "open")
+        before = connections()
+        nodes.signal("bb0", signal.SIGSTOP)
+        (tmp_path / "go").touch()
+        time.sleep(SILENCE_S + 10)  # its window is full by then, and nobody takes anything
+        nodes.signal("bb0", signal.SIGCONT)
+        wait_for_file(tmp_path / "written")
+        assert connections() == before
+        (tmp_path / "end").touch()
+        assert finish(process) == (0, "")
+    ((_, values),) = arrays_of(nodes, *steps_of(watch(nodes)))
+    assert (values == np.arange(12e6)).all()

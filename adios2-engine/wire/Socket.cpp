@@ -19,8 +19,15 @@ namespace bbflow
 namespace
 {
 
-/** How long the other side may take nothing, or its host be silent, before it counts as gone. */
-constexpr int SilenceSecs = 60;
+/** How long a host may acknowledge nothing before it counts as gone. That of a process which is
+ *  stopped does acknowledge, so TCP_USER_TIMEOUT won't do: it ends what a full window holds up. */
+constexpr int SilenceSecs = 20;
+
+/** How long the other side may take nothing of what it is sent. */
+constexpr int StandstillSecs = 60;
+
+/** How long nothing comes or goes before the host's silence is looked at. */
+constexpr int LookSecs = 5;
 
 void SetOption(const int descriptor, const int level, const int name, const int value)
 {
@@ -40,9 +47,19 @@ void TuneTcp(const int descriptor)
     SetOption(descriptor, IPPROTO_TCP, TCP_NODELAY, 1);
     SetOption(descriptor, SOL_SOCKET, SO_KEEPALIVE, 1);
     SetOption(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, SilenceSecs / 4);
-    SetOption(descriptor, IPPROTO_TCP, TCP_KEEPINTVL, SilenceSecs / 12);
-    SetOption(descriptor, IPPROTO_TCP, TCP_KEEPCNT, 9);
-    SetOption(descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, SilenceSecs * 1000);
+    SetOption(descriptor, IPPROTO_TCP, TCP_KEEPINTVL, SilenceSecs / 4);
+    SetOption(descriptor, IPPROTO_TCP, TCP_KEEPCNT, 3);
+}
+
+/** Whether something is on its way to a host, or asked of it, that has acknowledged nothing for too
+ *  long; the kernel's own probes see to connections on which nothing is. */
+bool IsHostSilent(const int descriptor)
+{
+    tcp_info info{};
+    socklen_t size = sizeof(info);
+    return getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+           (info.tcpi_unacked > 0 || info.tcpi_probes > 1) &&
+           info.tcpi_last_ack_recv >= SilenceSecs * 1000;
 }
 
 /** Gives 0 or the errno of a connection that failed. */
@@ -50,14 +67,14 @@ int Connect(const int descriptor, const sockaddr *address, const socklen_t size,
             const Deadline &deadline)
 {
     // 0 milliseconds would mean for ever.
-    const int left = deadline ? std::max(MillisecondsUntil(deadline), 1) : SilenceSecs * 1000;
+    const int left = deadline ? std::max(MillisecondsUntil(deadline), 1) : StandstillSecs * 1000;
     LimitSending(descriptor, left);
     int error = connect(descriptor, address, size) == 0 ? 0 : errno;
     if (error == EINPROGRESS || error == EAGAIN)
     {
         error = ETIMEDOUT;
     }
-    LimitSending(descriptor, SilenceSecs * 1000);
+    LimitSending(descriptor, LookSecs * 1000);
     return error;
 }
 
@@ -147,15 +164,24 @@ void Socket::Send(const std::string_view head, const std::string_view tail)
 {
     std::array<iovec, 2> parts = {iovec{const_cast<char *>(head.data()), head.size()},
                                   iovec{const_cast<char *>(tail.data()), tail.size()}};
+    Deadline standstill = After(StandstillSecs);
     for (size_t first = 0; first < parts.size();)
     {
         msghdr message{};
         message.msg_iov = parts.data() + first;
         message.msg_iovlen = parts.size() - first;
         ssize_t sent = sendmsg(m_Descriptor, &message, MSG_NOSIGNAL);
-        if (sent < 0 && errno != EINTR)
+        if (sent < 0 && errno == EAGAIN && (IsOver(standstill) || IsHostSilent(m_Descriptor)))
         {
-            ThrowLost(errno == EAGAIN ? ETIMEDOUT : errno);
+            ThrowLost(ETIMEDOUT);
+        }
+        if (sent < 0 && errno != EINTR && errno != EAGAIN)
+        {
+            ThrowLost(errno);
+        }
+        if (sent > 0)
+        {
+            standstill = After(StandstillSecs);
         }
         for (sent = std::max<ssize_t>(sent, 0);
              first < parts.size() && static_cast<size_t>(sent) >= parts[first].iov_len; ++first)
@@ -175,10 +201,20 @@ size_t Socket::Receive(char *target, const size_t most, const Deadline &deadline
     while (true)
     {
         pollfd waiting{m_Descriptor, POLLIN, 0};
-        const int ready = poll(&waiting, 1, MillisecondsUntil(deadline));
-        if (ready == 0)
+        const int left = MillisecondsUntil(deadline);
+        const int look = LookSecs * 1000;
+        const int ready = poll(&waiting, 1, left < 0 ? look : std::min(left, look));
+        if (ready == 0 && IsHostSilent(m_Descriptor))
+        {
+            ThrowLost(ETIMEDOUT);
+        }
+        if (ready == 0 && IsOver(deadline))
         {
             return 0;
+        }
+        if (ready == 0)
+        {
+            continue;
         }
         const ssize_t n = ready < 0 ? -1 : recv(m_Descriptor, target, most, 0);
         if (n > 0)

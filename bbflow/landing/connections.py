@@ -67,7 +67,7 @@ class WriterPeer:
             self.gate = None
 
 
-UNAWARE_S = 75.0
+UNAWARE_S = 30.0
 """How long after a node a rank may notice that the network between them is gone (Socket.cpp), and move to another node.
 
 A node that gave it up before would abort a stream that continues elsewhere.

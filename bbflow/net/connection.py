@@ -12,7 +12,7 @@ from bbflow.errors import BbflowError, NodeError, printable
 from bbflow.net.contact import NodeAddress
 from bbflow.net.frames import CHECKSUM, FrameReader, Seal, encode, is_intact, parser
 from bbflow.net.handshake import TIMEOUT_S, shake_hands
-from bbflow.net.listen import is_loopback, split_address, tune
+from bbflow.net.listen import SILENCE_S, is_loopback, split_address, tune
 from bbflow.net.tls import peer_context
 from bbflow.net.verdicts import parse_verdict
 
@@ -42,6 +42,8 @@ class NodeConnection:
 
     refusal: type[BbflowError] = NodeError
     """What a request that is refused raises."""
+    standstill_s: int = SILENCE_S
+    """How long a server on another host may take nothing: what it is asked is short, but for its host's silence."""
 
     def __init__(self, node: NodeAddress) -> None:
         self.node = node
@@ -50,7 +52,7 @@ class NodeConnection:
         by_path = bool(node.socket) and _is_here(node)
         where = node.socket if by_path else node.tcp
         try:
-            self._socket = _connect_unix(node) if by_path else _connect_tcp(node)
+            self._socket = _connect_unix(node) if by_path else _connect_tcp(node, self.standstill_s)
         except OSError as error:
             raise NodeError(
                 f"BB node {node.name} on {node.host} doesn't answer at {where} ({error.strerror or error}): "
@@ -167,12 +169,13 @@ def _connect_unix(node: NodeAddress) -> socket.socket:
     return connection
 
 
-def _connect_tcp(node: NodeAddress) -> socket.socket:
+def _connect_tcp(node: NodeAddress, standstill_s: int) -> socket.socket:
     if not node.tcp or (is_loopback(node.tcp) and not _is_here(node)):
         raise NodeError(f"BB node {node.name} serves its own host {node.host} only: start it with --listen ADDRESS")
     host, port = split_address(node.tcp)
     connection = socket.create_connection((host, port), TIMEOUT_S)
     tune(connection)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * standstill_s)
     if not node.tls:
         return connection
     try:

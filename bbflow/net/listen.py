@@ -3,16 +3,20 @@
 import ipaddress
 import resource
 import socket
+import struct
 from pathlib import Path
 
 from bbflow.errors import ConfigError, NodeError
 
 LOOPBACK = "127.0.0.1"
 BACKLOG = 1024
-KEEPALIVE_S = 5
-"""Idle seconds before the first probe, and between two."""
-KEEPALIVE_PROBES = 4
-"""A peer whose host is gone is noticed after about (1 + this many) times the interval."""
+SILENCE_S = 20
+"""How long a host may acknowledge nothing before it counts as gone; that of a process that is stopped does."""
+PROBES = 3
+"""So many, and the idle time before them, are that long."""
+_TCP_INFO = struct.Struct("8B13I")
+"""The beginning of what Linux tells of a connection (linux/tcp.h)."""
+_PROBES, _UNACKED, _LAST_ACK = 3, 12, 20
 
 
 def listen_unix(path: Path) -> socket.socket:
@@ -110,9 +114,19 @@ def tune(peer: socket.socket) -> None:
     """Make a TCP connection answer fast, and notice when the other host is gone."""
     peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_S)
-    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_S)
-    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES)
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, SILENCE_S // (PROBES + 1))
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, SILENCE_S // (PROBES + 1))
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, PROBES)
+
+
+def is_silent(peer: socket.socket, silence_s: float = SILENCE_S) -> bool:
+    """Whether something is on its way over TCP to a host that has acknowledged nothing for so long.
+
+    The kernel probes idle connections by itself. What limits the others (TCP_USER_TIMEOUT) would also end those to a
+    process that is stopped and takes nothing.
+    """
+    told = _TCP_INFO.unpack(peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size))
+    return (told[_UNACKED] > 0 or told[_PROBES] > 1) and told[_LAST_ACK] >= 1e3 * silence_s
 
 
 def raise_open_files() -> int:

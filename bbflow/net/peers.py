@@ -22,7 +22,17 @@ from bbflow.host.dying import dying_process
 from bbflow.host.log import log
 from bbflow.net.handshake import TIMEOUT_S, HelloMessage, NodeHandshake, ProveMessage, WelcomeReply
 from bbflow.net.link import GoneError, Landed, Link, answer_handshake
-from bbflow.net.listen import LOOPBACK, listen_tcp, listen_unix, public_address, raise_open_files, split_address, tune
+from bbflow.net.listen import (
+    LOOPBACK,
+    SILENCE_S,
+    is_silent,
+    listen_tcp,
+    listen_unix,
+    public_address,
+    raise_open_files,
+    split_address,
+    tune,
+)
 from bbflow.net.tls import Certificate
 from bbflow.net.verdicts import RefusedReply
 
@@ -36,6 +46,8 @@ MOST_UNSENT_BYTES = 160 << 20
 """A peer that has more to read is cut off: one message and its raw bytes are below that."""
 STUCK_S = 600.0
 """So is one that has something to read and reads nothing for so long."""
+LOOK_S = 5.0
+"""How often it is looked for hosts that are silent."""
 FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -93,6 +105,10 @@ class PeerServer(ABC):
         self._unproven: dict[int, float] = {}
         self._stuck: dict[int, tuple[int, float]] = {}
         """By peer: how much it has to read, and until when some of it."""
+        self._remote: set[int] = set()
+        """Peers of other hosts."""
+        self._look_s = 0.0
+        """When they are looked at next."""
         self._dying: dict[int, int] = {}
         """Peers whose process has ended and isn't gone yet, by the descriptor that tells."""
         self._unread: set[int] = set()
@@ -192,6 +208,7 @@ class PeerServer(ABC):
             self._do_due()
             self._cut_off_unproven()
             self._cut_off_stuck()
+            self._cut_off_silent()
             self._open_again()
         self._end_round()
 
@@ -208,7 +225,8 @@ class PeerServer(ABC):
         due_s = self._due_s()
         own_s = [] if due_s is None else [time.monotonic() + due_s]
         stuck_s = (until_s for _, until_s in self._stuck.values())
-        return min([*own_s, *self._unproven.values(), *stuck_s, *self._closed_until_s.values()], default=None)
+        look_s = [self._look_s] if self._remote else []
+        return min([*own_s, *look_s, *self._unproven.values(), *stuck_s, *self._closed_until_s.values()], default=None)
 
     def _accept(self, listener: socket.socket) -> None:
         unproven = [peer for peer in self._unproven if self._links[peer].socket.family == listener.family]
@@ -231,6 +249,8 @@ class PeerServer(ABC):
         peer = next(self._numbers)
         self._links[peer] = link
         self._unproven[peer] = time.monotonic() + TIMEOUT_S
+        if listener is self._tcp:
+            self._remote.add(peer)
         self._selector.register(accepted, selectors.EVENT_READ, peer)
         self._let_in(peer, link)
 
@@ -267,6 +287,14 @@ class PeerServer(ABC):
         now_s = time.monotonic()
         for peer in [peer for peer, (_, until_s) in self._stuck.items() if until_s <= now_s]:
             self._cut_off(peer, f"it read nothing of what it was sent for {STUCK_S:.0f} s")
+
+    def _cut_off_silent(self) -> None:
+        now_s = time.monotonic()
+        if now_s < self._look_s:
+            return
+        self._look_s = now_s + LOOK_S
+        for peer in [peer for peer in self._remote if is_silent(self._links[peer].socket)]:
+            self._cut_off(peer, f"its host has acknowledged nothing for {SILENCE_S} s", by_itself=False)
 
     def _serve(self, peer: int, events: int) -> None:
         link = self._links.get(peer)
@@ -346,6 +374,7 @@ class PeerServer(ABC):
         link = self._links.pop(peer)
         self._unproven.pop(peer, None)
         self._stuck.pop(peer, None)
+        self._remote.discard(peer)
         self._selector.unregister(link.socket)
         dying = dying_process(link.socket) if by_itself else None
         link.socket.close()

@@ -12,6 +12,7 @@ import psutil
 import yaml
 from msgspec.json import encode
 
+from bbflow.events import read_events
 from benchmarks.emulate.ranks import Job
 
 NODES_PER_PROCESS = 16
@@ -109,11 +110,18 @@ def run(size: Size, folder: Path) -> list[Sample]:
     taken: list[Sample] = []
     with running_nodes(folder, size) as contact, running_driver(folder, contact, size) as driver, ExitStack() as stack:
         parts = -(-size.job.ranks // RANKS_PER_PROCESS)
-        for part in range(parts):
+        waiting = [
             stack.enter_context(started("ranks", str(contact), encode(size.job).decode(), str(part), str(parts)))
+            for part in range(parts)
+        ]
         process = psutil.Process(driver.pid)
         while driver.poll() is None:
             taken += sample(process)
+            if waiting and any(event["event"] == "fold" for event in read_events(folder / "out")):
+                for ranks in waiting:
+                    assert ranks.stdin is not None
+                    ranks.stdin.close()
+                waiting.clear()
             time.sleep(SAMPLE_S)
         if driver.returncode:
             raise RuntimeError(f"the driver ended with {driver.returncode}: {(folder / 'said').read_text()}")

@@ -8,7 +8,7 @@ import random
 import struct
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -170,8 +170,16 @@ class Job:
             for rank in range(part * self.ranks // parts, (part + 1) * self.ranks // parts)
         ]  # fmt: skip
 
-    def write(self, ranks: Sequence[EmulatedRank]) -> None:
-        """Write all steps, and close the stream."""
+    def write(self, ranks: Sequence[EmulatedRank], await_driver: Callable[[], object] = lambda: None) -> None:
+        """Write all steps, and close the stream.
+
+        Parameters
+        ----------
+        ranks
+            Of this process.
+        await_driver
+            Called behind the first step: what is measured begins when that is folded.
+        """
         pools = {rank.pool_path: map_pool_for_writing(rank.pool_path) for rank in ranks} if self.data else {}
         begin_s = time.monotonic()
         for step in range(self.steps):
@@ -183,6 +191,9 @@ class Job:
                     rank.write(step, pools[rank.pool_path])
             time.sleep(max(begin_s + step * self.every_s - time.monotonic(), 0.0))
             self._commit(ranks, step)
+            if step == 0:
+                await_driver()
+                begin_s = time.monotonic()
         for rank in ranks:
             rank.leave()
 
@@ -196,11 +207,14 @@ class Job:
 
 
 def main() -> None:
-    """Write what the command line says: contact file, a `Job` as JSON, and which of how many processes this is."""
+    """Write what the command line says: contact file, a `Job` as JSON, and which of how many processes this is.
+
+    A line on standard input tells that the first step is folded.
+    """
     contact, told, part, parts = sys.argv[1:]
     raise_open_files()
     job = json.decode(told, type=Job)
-    job.write(job.opened(Path(contact), int(part), int(parts)))
+    job.write(job.opened(Path(contact), int(part), int(parts)), sys.stdin.readline)
 
 
 if __name__ == "__main__":

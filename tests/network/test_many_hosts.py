@@ -6,13 +6,16 @@ ranks, and says how long each took.
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import bbflow_adios2
 import numpy as np
+import psutil
 import pytest
 import yaml
 
@@ -36,7 +39,9 @@ suite = pytest.mark.skipif(not HOSTS, reason="takes minutes: make hosts-suite")
 PATIENCE_S = 600.0
 CUT_S = 4.0
 SLOW = "rate 2mbit burst 32kb latency 200ms"
-FAR = "delay 5ms 1ms loss 0.5%"
+FAR = ("0.005", "0.001", "0.005")
+"""Delay and jitter (seconds), and the share of frames that is lost."""
+STOPPED_S = 25.0
 LOST = re.compile(r"tas\[(\d+):(\d+), .*\] lacks the steps from (\d+) (?:on|to (\d+)): BB node bbn\d+ was lost")
 EXACT = ("min", "max", "count")
 
@@ -53,8 +58,12 @@ def slow(hosts, names, servers):
 
 def far(hosts, names, servers):
     """Let all links have a delay, and lose packets."""
-    for name in names:
-        hosts.run(name, f"tc qdisc add dev eth0 root netem {FAR}")
+    ends = [f"{name}={hosts.name(name)}" for name in ("compute", *names)]
+    program = Path(__file__).with_name("far_links.py")
+    command = hosts.inside("bridge", sys.executable, str(program), *FAR, *ends)
+    links = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert links.stdout.readline()
+    return links
 
 
 def cut(hosts, names, servers):
@@ -62,6 +71,16 @@ def cut(hosts, names, servers):
     hosts.run("bridge", f"ip link set {names[-1]} down")
     time.sleep(CUT_S)
     hosts.run("bridge", f"ip link set {names[-1]} up")
+
+
+def stop(hosts, names, servers):
+    """Stop what runs on one host for longer than a host may be silent; the host isn't."""
+    for number in (signal.SIGSTOP, signal.SIGCONT):
+        for process in servers[names[-1]]:
+            for each in (*psutil.Process(process.pid).children(recursive=True), process):
+                each.send_signal(number)
+        if number == signal.SIGSTOP:
+            time.sleep(STOPPED_S)
 
 
 def vanish(hosts, names, servers):
@@ -105,14 +124,6 @@ def serve(stack, hosts, names, addresses, folder):
     return contact, scheduler, servers
 
 
-def skip_without(harm, hosts):
-    """Skip what the kernel can't do."""
-    try:
-        hosts.run("head", f"tc qdisc add dev lo root netem {FAR}" if harm is far else "true")
-    except subprocess.CalledProcessError as error:
-        pytest.skip(f"the kernel has no netem: {error.stderr.strip()}")
-
-
 def job(folder, count, ranks, harm):
     """Run ranks and their analysis, and harm them once something is folded; give exit code and seconds."""
     config, output = folder / "analysis.yml", folder / "out"
@@ -123,7 +134,6 @@ def job(folder, count, ranks, harm):
     config.write_text(yaml.safe_dump(content))
     with ExitStack() as stack:
         hosts, names, addresses = stack.enter_context(many_hosts(count))
-        skip_without(harm, hosts)
         contact, scheduler, servers = serve(stack, hosts, names, addresses, folder)
         words = ["bbflow", "run", config, "--contact", contact, "--scheduler", scheduler, "--no-report", "--"]
         words += [sys.executable, "-m", "testsupport.ranks", "model", ranks, STEPS, 0.2 if count == SMALL else 0.5]
@@ -136,7 +146,9 @@ def job(folder, count, ranks, harm):
         stack.callback(process.kill)
         harm_after = lambda: any(event["event"] == "safe" for event in read_events(output))  # noqa: E731
         until(lambda: process.poll() is not None or harm_after(), "nothing is folded")
-        harm(hosts, names, servers)
+        if (beside := harm(hosts, names, servers)) is not None:
+            stack.enter_context(beside)
+            stack.callback(beside.kill)
         code = process.wait(PATIENCE_S)
         return code, time.monotonic() - began_s, (folder / "said").read_text() + (folder / "log").read_text()
 
@@ -149,7 +161,7 @@ def expected(ranks, first, last):
 
 @pytest.mark.parametrize(
     ("count", "harm"),
-    [(SMALL, cut), *(pytest.param(HOSTS, harm, marks=suite) for harm in (plain, slow, far, cut))],
+    [(SMALL, cut), *(pytest.param(HOSTS, harm, marks=suite) for harm in (plain, slow, far, cut, stop))],
 )
 def test_results_are_right_whatever_the_network_does(tmp_path, count, harm):
     ranks = RANKS_PER_HOST * count

@@ -37,6 +37,8 @@ class Caller(NodeConnection):
         If nothing listens there, or not who should.
     """
 
+    standstill_s = 60  # what is written to an IOnode fills a window: it may be stopped for a while
+
     def __init__(self, address: NodeAddress) -> None:
         super().__init__(address)
         self._socket.settimeout(None)

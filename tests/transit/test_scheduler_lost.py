@@ -1,0 +1,62 @@
+"""A Dask scheduler of the user's own that dies in mid-run, and another that takes its place."""
+
+import os
+import sys
+from contextlib import contextmanager
+
+import bbflow_adios2
+import numpy as np
+import pytest
+from distributed import Client
+
+from bbflow import start_nodes
+from bbflow.errors import NodeError
+from bbflow.events import read_events
+from bbflow.transit.output.decoding import open_results
+from benchmarks.many_workers import scheduler_of
+from testsupport.processes import finish_well, running
+from testsupport.waiting import PATIENCE_S, until
+from testsupport.weather import weather
+
+STEPS, HELD = 40, 20
+"""So many are written, and so many before the scheduler dies."""
+
+
+@contextmanager
+def dask():
+    """Yield a scheduler's process, and a client of it with a worker."""
+    with scheduler_of(1) as (scheduler, address), Client(address, timeout=5, set_as_default=False) as client:
+        client.wait_for_workers(1, timeout=PATIENCE_S)
+        yield scheduler, client
+
+
+@contextmanager
+def writer(folder, contact):
+    """Write the first steps, and the others once there is a file `go`."""
+    (folder / "weather.xml").write_text(bbflow_adios2.engine_xml("weather"))
+    hold = f"while step == {HELD - 1} and not Path({str(folder / 'go')!r}).exists(): time.sleep(0.01)"
+    (folder / "writer.py").write_text(weather(STEPS, hold))
+    words = [sys.executable, folder / "writer.py", folder / "weather.xml"]
+    with running(words, env=os.environ | bbflow_adios2.environment(contact)) as process:
+        yield process
+
+
+@pytest.mark.parametrize("is_idle", [True, False])
+def test_an_analysis_without_its_scheduler_ends_and_says_so_and_the_next_goes_on_with_another(tmp_path, is_idle):
+    out = tmp_path / "out"
+    config = {"stream": "weather", "output": str(out), "operators": {"tas": ["mean", "max", "count"]}}
+    with start_nodes(1, "4MiB") as buffer, writer(tmp_path, buffer.contact) as process:
+        folded = lambda: [event["last_step"] for event in read_events(out) if event["event"] == "fold"]  # noqa: E731
+        with dask() as (scheduler, client), buffer.analyse(config, client=client) as analysis:
+            until(lambda: folded()[-1:] == [HELD - 1] if is_idle else folded(), "nothing is folded")
+            scheduler.kill()
+            (tmp_path / "go").touch()
+            with pytest.raises(NodeError, match="Dask's scheduler or workers are gone"):
+                analysis.wait(PATIENCE_S)
+        with dask() as (_, client), buffer.analyse(config, client=client) as analysis:
+            outcome = analysis.wait(PATIENCE_S)
+        finish_well(process)
+    assert outcome.complete
+    with open_results(out / "results.zarr") as results:
+        for name, value in (("mean", (STEPS - 1) / 2), ("max", STEPS - 1), ("count", STEPS)):
+            np.testing.assert_array_equal(results[f"tas_run_{name}"].values[0], np.full((4, 6), value))
