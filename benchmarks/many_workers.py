@@ -1,20 +1,24 @@
-"""Dask with many workers: a real scheduler and real TCP; workers are many in a process, tasks do nothing."""
+"""Dask with many workers: a real scheduler and real TCP; workers are many in a process, tasks do nothing.
+
+Each worker has an address of its own (127.0.0.1, 127.0.0.2, …), as those of many hosts do.
+"""
 
 import asyncio
 import os
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from ipaddress import ip_address
+from urllib.parse import urlparse
 
 import dask
 import psutil
 from distributed import Client, Worker
 
 from bbflow.errors import NodeError
-from bbflow.transit.clusters.dask_cluster import users_cluster
+from bbflow.transit.clusters.dask_cluster import DaskCluster
 from bbflow.transit.clusters.dask_settings import dask_settings
 from bbflow.transit.clusters.tasks import TaskBatch
 from benchmarks.rows import Row
@@ -23,6 +27,14 @@ COUNTS = {True: (50,), False: (100, 1_000)}
 IN_PROCESS = 250
 BATCHES = 5
 PATIENCE_S = 300.0
+
+
+class ManyHosts(DaskCluster):
+    """A cluster of hosts that are named by their addresses, since the workers' real host has one name."""
+
+    def _find_hosts(self) -> dict[str, set[str]]:
+        addresses = [urlparse(worker).hostname or "" for worker in self.client.nthreads()]
+        return {address: {address} for address in addresses}
 
 
 def measure(*, quick: bool) -> list[Row]:
@@ -36,8 +48,9 @@ def _rows(count: int) -> list[Row]:
     with scheduler_of(count) as (process, address), Client(address, set_as_default=False) as client:
         client.wait_for_workers(count, timeout=PATIENCE_S)
         joined_s = time.perf_counter() - began_s
-        with users_cluster(client) as cluster:
-            works = [((number,), socket.gethostname()) for number in range(count)]
+        with ManyHosts(client, is_own=False) as cluster:
+            hosts = [_address(number) for number in range(count)]
+            works = [((number,), host) for number, host in enumerate(hosts)]
             _run(TaskBatch(cluster, None, int, works, lambda: None))  # whoever is new is met
             before, own_s, began_s = process.cpu_times(), time.process_time(), time.perf_counter()
             for _ in range(BATCHES):
@@ -45,7 +58,7 @@ def _rows(count: int) -> list[Row]:
             after = process.cpu_times()
             took_s, own_s = time.perf_counter() - began_s, time.process_time() - own_s
             memory = process.memory_info().rss
-            lost = TaskBatch(cluster, None, time.sleep, [((60.0,), socket.gethostname())] * 2, lambda: None)
+            lost = TaskBatch(cluster, None, time.sleep, [((60.0,), host) for host in hosts[:2]], lambda: None)
             process.kill()
             began_s = time.perf_counter()
             ended = _end_of(lost)
@@ -87,7 +100,7 @@ def scheduler_of(count: int) -> Iterator[tuple[psutil.Process, str]]:
         assert process.stdout is not None
         address = process.stdout.readline().strip()
         for first in range(0, count, IN_PROCESS):
-            stack.enter_context(_process("workers", address, str(min(IN_PROCESS, count - first))))
+            stack.enter_context(_process("workers", address, str(first), str(min(IN_PROCESS, count - first))))
         yield psutil.Process(process.pid), address
 
 
@@ -110,8 +123,14 @@ async def _serve_scheduler() -> None:
         await scheduler.finished()
 
 
-async def _serve_workers(address: str, count: int) -> None:
-    workers = [Worker(address, nthreads=1, memory_limit=0, dashboard=False) for _ in range(count)]
+def _address(number: int) -> str:
+    """Return the address of a worker: loopback has 16 million."""
+    return str(ip_address("127.0.0.1") + number)
+
+
+async def _serve_workers(scheduler: str, first: int, count: int) -> None:
+    hosts = map(_address, range(first, first + count))
+    workers = [Worker(scheduler, host=host, nthreads=1, memory_limit=0, dashboard=False) for host in hosts]
     await asyncio.gather(*workers)
     await asyncio.gather(*(worker.finished() for worker in workers))
 
@@ -119,4 +138,4 @@ async def _serve_workers(address: str, count: int) -> None:
 if __name__ == "__main__":
     what, *given = sys.argv[1:]
     dask.config.set(dask_settings())  # as those of a run have them
-    asyncio.run(_serve_scheduler() if what == "scheduler" else _serve_workers(given[0], int(given[1])))
+    asyncio.run(_serve_scheduler() if what == "scheduler" else _serve_workers(given[0], *map(int, given[1:])))
