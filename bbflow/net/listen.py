@@ -125,7 +125,7 @@ def is_silent(peer: socket.socket, silence_s: float = SILENCE_S) -> bool:
     The kernel probes idle connections by itself. What limits the others (TCP_USER_TIMEOUT) would also end those to a
     process that is stopped and takes nothing.
     """
-    told = _TCP_INFO.unpack(peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size))
+    told: tuple[int, ...] = _TCP_INFO.unpack(peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size))
     return (told[_UNACKED] > 0 or told[_PROBES] > 1) and told[_LAST_ACK] >= 1e3 * silence_s
 
 
