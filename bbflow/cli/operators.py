@@ -24,7 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("name", nargs="?", metavar="NAME", help="describe this one only, with its parameters")
     parser.add_argument(
-        "--cdo", action="store_true", help="print each of CDO's operators, and what to write for it here"
+        "--cdo",
+        action="store_true",
+        help="print each of CDO's operators, and names of NCL, Ferret and ESMValTool, with what to write for it here",
     )
 
 

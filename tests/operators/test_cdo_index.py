@@ -5,12 +5,16 @@ import shutil
 import subprocess
 
 import pytest
+import yaml
 
+from bbflow.configuring.config import parse_config
 from bbflow.errors import ConfigError
 from bbflow.operators import parse_operators
+from bbflow.operators.catalogue import KINDS
 from bbflow.operators.names.cdo_index import index
 from bbflow.operators.names.elsewhere import ELSEWHERE, LACKING
 from bbflow.operators.names.known import NAMES
+from bbflow.operators.names.other_tools import OTHER_TOOLS
 
 OVER = (
     "tim|timsel|hour|day|mon|seas|seasmon|year|yearmon|dhour|yhour|yday|ymon|yseas|ydrun|run|fld|zon|mer|vert|glob|"
@@ -46,10 +50,27 @@ def test_every_statistical_operator_of_cdo_is_named_or_said_not_to_be_there():
 def test_a_name_is_on_one_list():
     assert not ELSEWHERE.keys() & LACKING.keys()
     assert not NAMES.keys() & (ELSEWHERE.keys() | LACKING.keys())
+    for names in OTHER_TOOLS.values():
+        assert not names.keys() & (NAMES.keys() | ELSEWHERE.keys() | LACKING.keys() | KINDS.keys())
+
+
+@pytest.mark.parametrize("told", sorted({told for names in OTHER_TOOLS.values() for told in names.values()}))
+def test_what_is_written_for_other_tools_is_there(told):
+    if told.startswith(("space:", "windows:")):
+        keys = yaml.safe_load("{" + told.partition(", or ")[0].partition(", docs")[0] + "}")
+        assert parse_config({"stream": "s", "operators": {"x": {"of": "tas", "operators": ["mean"]} | keys}})
+    elif not told.startswith("of:"):
+        assert re.search(r"\w+", told)[0] in NAMES | KINDS
 
 
 @pytest.mark.parametrize(
-    ("name", "told"), [("ymonsub", "no operator: of: tas - clim"), ("smooth9", "can't be had here")]
+    ("name", "told"),
+    [
+        ("ymonsub", "no operator: of: tas - clim"),
+        ("smooth9", "can't be had here"),
+        ("clmMonTLL", "no operator; for NCL's write ymonmean"),
+        ("climate_statistics", "no operator; for ESMValTool's write timmean, timstd1"),
+    ],
 )
 def test_what_isnt_by_name_is_told_where_it_is_written(name, told):
     with pytest.raises(ConfigError, match=told):

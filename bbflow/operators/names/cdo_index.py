@@ -1,10 +1,11 @@
-"""CDO's operators by their own name here, by another spelling, or not, as `docs/cdo.md` includes them."""
+"""CDO's operators by their own name here, by another spelling, or not, and other tools', as `docs/cdo.md` has them."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
 from bbflow.operators.names.cdo import COUNTED, SPACES, STATISTICS, WINDOWS, WITH_CONSTANT
 from bbflow.operators.names.elsewhere import ELSEWHERE, LACKING
 from bbflow.operators.names.known import NAMES, ORIGINS
+from bbflow.operators.names.other_tools import OTHER_TOOLS
 
 IN_TIME = (*STATISTICS, "pctl")
 IN_SPACE = tuple(name for name in STATISTICS if name != "avg")
@@ -29,6 +30,7 @@ def index() -> str:
         (f"## By the same name\n\n`…` is any of {suffixes}, and over time also `avg` or `pctl`.\n\n", _by_name()),
         ("\n## By another spelling\n\nWrite instead:\n\n", _grouped(ELSEWHERE)),
         ("\n## Not here\n\n", _grouped(LACKING)),
+        *((f"\n## {tool}\n\nWrite instead:\n\n", _grouped(names)) for tool, names in OTHER_TOOLS.items()),
     )
     return "".join(f"{head}{''.join(rows)}" for head, rows in parts)
 

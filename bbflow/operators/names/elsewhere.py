@@ -1,9 +1,10 @@
-"""Names of CDO's that are no operators here: what says the same, or why nothing does."""
+"""Names that are no operators here, but others': what says the same, or why nothing does."""
 
 from collections.abc import Iterator, Mapping
 
 from bbflow.errors import ConfigError
 from bbflow.operators.names.indices import CROSSING
+from bbflow.operators.names.other_tools import OTHER_TOOLS
 
 _LEVELS = "space: {{levels: {{to: [85000, 50000], {}}}}}, docs/space.md#other-levels"
 _HEIGHTS = _LEVELS.format("height: zg")
@@ -109,7 +110,7 @@ LACKING: Mapping[str, str] = {
 
 
 def check_elsewhere(word: str, what: str) -> None:
-    """Refuse a name of CDO's that is none here, with what says the same.
+    """Refuse a name of another tool that is none here, with what says the same.
 
     Parameters
     ----------
@@ -127,3 +128,6 @@ def check_elsewhere(word: str, what: str) -> None:
         raise ConfigError(f"{word!r} is no {what}: {ELSEWHERE[word]}")
     if word in LACKING:
         raise ConfigError(f"{word!r} can't be had here: {LACKING[word]}")
+    for tool, names in OTHER_TOOLS.items():
+        if word in names:
+            raise ConfigError(f"{word!r} is no {what}; for {tool}'s write {names[word]}")

@@ -11,6 +11,7 @@ from bbflow.operators.catalogue import KINDS
 from bbflow.operators.names import known
 from bbflow.operators.names.cdo import COUNTED, STATISTICS, WINDOWS
 from bbflow.operators.names.elsewhere import ELSEWHERE, LACKING
+from bbflow.operators.names.other_tools import OTHER_TOOLS
 from bbflow.operators.own.finding import installed
 from bbflow.operators.windows import kinds
 from bbflow.operators.windows.frequencies import frequency_window
@@ -25,6 +26,7 @@ SECTIONS = (
     "spaces",
     *(f"names of {origin}" for origin in known.ORIGINS),
     ANOTHER,
+    *OTHER_TOOLS,
 )
 """What there is, in order."""
 FILTER = ("values above a limit, below another, or between both, as rows", "filter: {above: 310.0}")
@@ -103,6 +105,9 @@ def entries() -> Iterator[ListedName]:
         yield ListedName(ANOTHER, name, means, "")
     for name, why in LACKING.items():
         yield ListedName(ANOTHER, name, f"not here: {why}", "")
+    for tool, theirs in OTHER_TOOLS.items():
+        for name, means in theirs.items():
+            yield ListedName(tool, name, means, "")
     for origin, names in known.ORIGINS.items():
         for item in names.values():
             yield ListedName(f"names of {origin}", item.name, item.summary, item.example)
@@ -128,7 +133,7 @@ def overview() -> Iterator[ListedName]:
     suffixes = " ".join([*STATISTICS, "pctl,N"])
     folded = {f"{prefix}{suffix}" for prefix in (*WINDOWS, *COUNTED) for suffix in (*STATISTICS, "pctl")}
     for entry in entries():
-        if entry.name not in folded and entry.section != ANOTHER:
+        if entry.name not in folded and entry.section not in (ANOTHER, *OTHER_TOOLS):
             yield entry
     for prefix, (over, _) in (*WINDOWS.items(), *COUNTED.items()):
         example = known.NAMES[f"{prefix}mean"].example
