@@ -69,13 +69,25 @@ NodeFiles::NodeFiles(const std::string &contact, const double patience)
 
 Volume &NodeFiles::VolumeOf(const FileId id)
 {
-    const std::lock_guard<std::mutex> lock(m_Mutex);
-    std::unique_ptr<Volume> &volume = m_Volumes[MasterOf(id)];
-    if (!volume)
+    Place &place = PlaceOf(MasterOf(id));
+    if (Volume *known = place.Known.load())
     {
-        volume = std::make_unique<Volume>(m_Contact, MasterOf(id), m_Patience, m_Kernel);
+        return *known;
     }
-    return *volume;
+    // Not with m_Mutex: it waits for its master, and calls for others go on.
+    const std::lock_guard<std::mutex> lock(place.Making);
+    if (!place.Made)
+    {
+        place.Made = std::make_unique<Volume>(m_Contact, MasterOf(id), m_Patience, m_Kernel);
+        place.Known = place.Made.get();
+    }
+    return *place.Made;
+}
+
+NodeFiles::Place &NodeFiles::PlaceOf(const uint64_t master)
+{
+    const std::lock_guard<std::mutex> lock(m_Mutex);
+    return m_Volumes[master];
 }
 
 /** What a master has told of, as programs here see it. */

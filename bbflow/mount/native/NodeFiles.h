@@ -4,6 +4,8 @@
 #include "SeenDirectories.h"
 #include "Volume.h"
 
+#include <atomic>
+
 namespace bbflow
 {
 
@@ -44,14 +46,23 @@ public:
     struct statvfs Statistics(const Caller &caller) override;
 
 private:
+    /** Where a master's volume is once it has answered. */
+    struct Place
+    {
+        std::mutex Making;
+        std::unique_ptr<Volume> Made;
+        std::atomic<Volume *> Known{nullptr};
+    };
+
     const MountedContact m_Contact;
     const double m_Patience;
     KernelMemory m_Kernel;
     std::mutex m_Mutex;
-    std::map<uint64_t, std::unique_ptr<Volume>> m_Volumes;
+    std::map<uint64_t, Place> m_Volumes;
     SeenDirectories m_Seen;
 
     Volume &VolumeOf(FileId id);
+    Place &PlaceOf(uint64_t master);
     void Note(const Attr &attr);
     std::unique_ptr<OpenFile> AskToWrite(const Caller &caller, FileId id,
                                          const std::shared_ptr<OpenInode> &state, bool isTruncated);
