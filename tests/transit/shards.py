@@ -27,7 +27,7 @@ from bbflow.transit.folding.plans import Directories
 from bbflow.transit.folding.regions import forms_by_name, regions
 from bbflow.transit.folding.slots import OUTER
 from bbflow.transit.folding.state_layouts import state_layout_of
-from bbflow.transit.folding.states import map_source
+from bbflow.transit.folding.states import map_source, remove_states
 from bbflow.transit.folding.task import fold_lane
 from bbflow.transit.output.claiming import STATE_FILE
 from bbflow.transit.output.fields import ResultField
@@ -215,9 +215,10 @@ def keys_of(folding, hour, number):
 
 
 def save(folder, folding, shape):
-    """Save what a run kept, and read it again."""
+    """Save what a run kept, remove its states, and read what was saved."""
     GrowingZarr(folder / "results.zarr").commit()
     saving(folder, folding, shape).save(folder / STATE_FILE, folder / "results.zarr", ATTRIBUTES, CLOCK, complete=True)
+    remove_states(str(folder / "state"), folding.lanes.run)  # else this process keeps them mapped
     return read_state(folder)
 
 

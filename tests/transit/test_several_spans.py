@@ -16,6 +16,7 @@ from bbflow.transit.folding.batches import OpenBatch
 from bbflow.transit.folding.kept import EndedSpans
 from bbflow.transit.folding.publish import FieldWork, publish_fields, reduce_fields, stacked
 from bbflow.transit.folding.reduce import ReducedSpan
+from bbflow.transit.folding.states import remove_states
 from bbflow.transit.folding.task import fold_lane
 from bbflow.transit.output.fields import ResultField
 from bbflow.transit.output.results import Results, result_name
@@ -117,6 +118,7 @@ def published(folder, blocks, most_spans, dies_at=None):
         together += publish(ended) if ended else 0
         folding.states.let_go()
     together += publish([EndedSpans(folding.timeline.closing(None), folding.kept)])
+    remove_states(str(folder / "state"), folding.lanes.run)  # else this process keeps them mapped
     found = {
         result_name(fields[key].name, window.name, operator.name): None
         for key, item in folding.config.diagnostics.items()
