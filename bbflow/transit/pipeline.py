@@ -1,12 +1,11 @@
 """The pipeline: one loop that folds, publishes and drains a stream until it ends."""
 
-import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bbflow.configuring.settings import Config
-from bbflow.errors import BbflowError, StreamError
+from bbflow.errors import BbflowError
 from bbflow.events import EventLog
 from bbflow.net.contact import read_contact
 from bbflow.operators.own import isolation
@@ -15,34 +14,23 @@ from bbflow.transit.chain.taking_over import begin, keep_state
 from bbflow.transit.clusters.cluster import Cluster
 from bbflow.transit.driver.calling_stage import CallStage
 from bbflow.transit.driver.drain_stage import DrainStage
-from bbflow.transit.driver.finishing import finish_results, forget_stream, outcome_of, write_others
-from bbflow.transit.driver.fold_stage import FIELDS_DIRECTORY, FoldStage
+from bbflow.transit.driver.finishing import check_writers, forget_stream, outcome_of, write_others
+from bbflow.transit.driver.fold_stage import FoldStage
 from bbflow.transit.driver.inbox import Inbox
+from bbflow.transit.driver.intake import Intake
 from bbflow.transit.driver.opened_stream import OpenedStream
-from bbflow.transit.driver.opening import asks_for_extremes, read_as
 from bbflow.transit.driver.policy import check_policy
 from bbflow.transit.driver.run_context import Running
-from bbflow.transit.driver.safe import read_safe_copy
-from bbflow.transit.driver.stage import DriverStage, StageReport
-from bbflow.transit.folding.checkpoints import Checkpoint
-from bbflow.transit.folding.patterns import parts_of
+from bbflow.transit.driver.stage import DriverStage
 from bbflow.transit.folding.states import forget_gone
-from bbflow.transit.folding.written import pack
 from bbflow.transit.outcome import Outcome as Outcome
+from bbflow.transit.outcome import StageReport
 from bbflow.transit.output.claiming import STATE_FILE
-from bbflow.transit.output.copying import RESULTS, Copying
-from bbflow.view.adapting import Adapting
-from bbflow.view.blocks import BlockReader
-from bbflow.view.consumers import FOLD, Consumers, consumers_of, owner_of
-from bbflow.view.forsaken import LOST_PATIENCE_S, PATIENCE_S, Forsaken
-from bbflow.view.stream import StreamView
-from bbflow.view.watch import Watcher
+from bbflow.transit.output.copying import Copying
+from bbflow.view.consumers import Consumers, consumers_of, owner_of
 
 if TYPE_CHECKING:  # xarray takes a third of a second, which a run has no time for before its first fold
     import xarray as xr
-
-REST_S = 0.02
-"""A node isn't asked for further steps sooner than this after it has told of some (seconds)."""
 
 
 class Pipeline:
@@ -84,65 +72,33 @@ class Pipeline:
         lost: Collection[str] = (),
     ) -> None:
         config = config.anywhere()
-        self._folds = folds
+        self._config, self._folds = config, folds
         check_policy(config.raw)
-        if config.netcdf or config.publication is not None:
-            from bbflow.transit.output.netcdf import check_netcdf
-
-            check_netcdf()
+        check_writers(config)
         nodes = [node for node in read_contact(contact) if node.name not in lost]
-        self._nodes = {node.name: node for node in nodes}
-        self._config = config
         self._inbox = Inbox(config.stream)
-        owner = owner_of(config.output)
-        self._consumers = Consumers(nodes, config.stream, consumers_of(config), owner, take_over=takes_over)
-        done = self._consumers.done_before()
-        safe = read_safe_copy(config.output)
-        before = safe.attributes if lost and safe.states else None
-        self._view = StreamView(list(self._nodes), done, whole=not lost, before=before)
-        landed = self._consumers.landed_before()
-        self._adapting = Adapting(
-            list(self._nodes),
-            landed,
-            read_as(config),
-            BlockReader(contact, config.stream).read,
-            self._consumers.numbering,
-            whole=not lost,
-            folder=config.output / FIELDS_DIRECTORY,
-        )
-        self._forsaken = Forsaken(self._view, self._consumers, LOST_PATIENCE_S if lost else PATIENCE_S)
-        self._landed, self._forgotten = max(done.values()), -1
-        self._log = EventLog(config.output)
-        capacity = self._consumers.least_capacity()
+        consumers = Consumers(nodes, config.stream, consumers_of(config), owner_of(config.output), take_over=takes_over)
+        log = EventLog(config.output)
+        self._intake = Intake(contact, config, nodes, consumers, self._inbox, log, lost)
         self._run_context = run = Running(
-            config,
-            contact.absolute(),
-            self._nodes,
-            cluster,
-            self._consumers,
-            capacity,
-            self._view,
-            self._log,
-            self._inbox.wake,
-        )
+            config, contact.absolute(), {node.name: node for node in nodes}, cluster, consumers,
+            consumers.least_capacity(), self._intake.view, log, self._inbox.wake,
+        )  # fmt: skip
         try:
-            self._ended, self._saved = begin(config, self._consumers, folds=folds)
+            self._ended, self._saved = begin(config, consumers, folds=folds)
         except BbflowError:
-            self._log.close()
-            self._consumers.close()
+            log.close()
+            consumers.close()
             raise
         self._fold, self._calls = FoldStage(run, self._saved, lost), CallStage(run)
         self._drain = DrainStage(run, self._calls.asking(config.raw.asked_by)) if config.raw.wanted else None
-        self._opened = OpenedStream(run, self._adapting, self._saved, self._fold, self._drain, self._calls)
         self._beside: list[DriverStage] = [*([] if self._drain is None else [self._drain]), self._calls]
+        self._stages: list[DriverStage] = [self._fold, *self._beside]
+        told = self._fold.folding, self._fold.publishing, self._stages
+        self._opened = OpenedStream(run, self._intake.adapting, self._saved, *told)
         self._copying = None
         if config.copy_to is not None:
             self._copying = Copying(config.output, config.copy_to, moves=config.moves, settled=self._settled)
-        extremes = asks_for_extremes(config)
-        self._watchers = [
-            Watcher(node, config.stream, landed[node.name], self._inbox.queue, extremes=extremes, rest_s=REST_S)
-            for node in nodes
-        ]
 
     def _settled(self, axis: str) -> float:
         """Return how many spans, along a window's axis, neither pyramids nor functions need; called by any thread."""
@@ -184,31 +140,22 @@ class Pipeline:
         NodeError
             If a node is gone.
         """
-        deadline_s = time.monotonic() + self._config.open_timeout_s
         if self._ended is not None:
             return self._end(self._ended)
-        for watcher in self._watchers:
-            watcher.start()
+        self._intake.start()
         with isolation.in_use():
             try:
-                return self._run(deadline_s)
+                return self._run()
             finally:
                 self._close()
 
-    def _run(self, deadline_s: float) -> Outcome | None:
+    def _run(self) -> Outcome | None:
         while not self._inbox.stopped:
             if self._opened.open_after(self._cursor, folds=self._folds) and self._folds:
                 self._advance()
             if self._is_finished():
                 return self._finish()
-            if told := self._inbox.take(min(1.0, *(stage.wait_s for stage in self._stages))):
-                self._take(told)
-            self._forsaken.look()
-            if self._view.status == "expected" and time.monotonic() > deadline_s:
-                raise StreamError(
-                    f"nobody opened stream {self._config.stream!r} within {self._config.open_timeout_s:.0f} "
-                    "s: check the engine's XML (Stream, else the IO's name) and BBFLOW_CONTACT"
-                )
+            self._intake.take(min(1.0, *(stage.wait_s for stage in self._stages)))
         return None
 
     def _advance(self) -> None:
@@ -221,16 +168,9 @@ class Pipeline:
             stage.take(seen)
             if knows_its_place:
                 stage.begin(seen)
-        if self._cursor > self._forgotten:
-            self._forgotten = self._cursor
-            self._view.forget(self._forgotten)
-            self._consumers.numbering.let_go(self._forgotten)
+        self._intake.forget(self._cursor)
         if self._fold.folding.timeline.begun:
-            self._inbox.answer(self._live_dataset)
-
-    @property
-    def _stages(self) -> list[DriverStage]:
-        return [self._fold, *self._beside]
+            self._inbox.answer(lambda: self._fold.live(self._opened.clock))
 
     @property
     def _cursor(self) -> int:
@@ -241,53 +181,20 @@ class Pipeline:
     def _drained(self) -> float:
         return -1 if self._drain is None else self._drain.cursor
 
-    def _take(self, told: Sequence[tuple[str, Any]]) -> None:
-        """Take in what nodes have told."""
-        for source, news in told:
-            for node, own in self._adapting.take(source, news):
-                self._view.update(node, own)
-        self._log_landed()
-
-    def _log_landed(self) -> None:
-        numbers = self._view.steps_after(self._landed)
-        landed = ((number, parts_of(self._view, number).values()) for number in numbers)
-        self._log.add_all(
-            {
-                "event": "landed",
-                "step": number,
-                "began_s": min(part.began_s for part in parts),
-                "committed_s": max(part.committed_s for part in parts),
-                "bytes": sum(part.bytes for part in parts),
-            }
-            for number, parts in landed
-            if parts
-        )
-        self._landed = max(numbers, default=self._landed)
-
-    def _live_dataset(self) -> "xr.Dataset":
-        from bbflow.transit.driver.live import live_dataset
-
-        fields = [(closing, self._fold.reduced(closing)) for closing in self._fold.folding.timeline.open()]
-        return live_dataset(self._config.output / RESULTS, fields, self._opened.clock)
-
     # The end
 
     def _is_finished(self) -> bool:
+        view = self._intake.view
         if not self._folds:
-            return self._view.is_known
-        idle = all(stage.idle for stage in self._stages)
-        return self._view.ended and idle and self._cursor >= self._view.frontier
+            return view.is_known
+        return view.ended and all(stage.idle for stage in self._stages) and self._cursor >= view.frontier
 
     def _finish(self) -> Outcome:
-        if self._folds and (landed := self._adapting.without_frames):
-            raise StreamError(
-                f"none of the {landed} steps of stream {self._config.stream!r} that landed has a variable of its "
-                "schema's, so there is nothing to fold: set schema: none to take the stream as it is"
-            )
+        if self._folds:
+            self._intake.check_found()
         run, results = self._run_context, self._fold.publishing.results
         known = self._opened.seen() if self._opened.is_open else None
-        goes_on, stopped = self._saved is not None, self._calls.stopped
-        ending = finish_results(run, self._fold, known, stopped, folds=self._folds, goes_on=goes_on)
+        ending = self._fold.end(known, self._calls.stopped, folds=self._folds)
         told: list[StageReport] = []
         if results is not None:
             seen = self._opened.seen(self._fold.publishing.take_shown(), self._drained)
@@ -297,28 +204,25 @@ class Pipeline:
             write_others(results.path, self._config)
         elif self._saved is not None:
             keep_state(self._saved.path, self._config.output / STATE_FILE)
-        outcome = outcome_of(run, self._fold, ending, told)
+        outcome = outcome_of(run, self._fold.folding, ending, told)
         if self._folds:
-            # If it dies before all nodes have forgotten the stream, the next one sees that there is nothing left to do.
-            cursor = self._fold.folding.cursor
-            self._consumers.commit(FOLD, cursor, self._nodes, lambda _: pack(Checkpoint(outcome=outcome)))
-            self._fold.remove_states()
-            outcome = forget_stream(run, outcome, self._view.unaware, self._copying)
+            self._fold.leave(outcome)
+            outcome = forget_stream(run, outcome, run.view.unaware, self._copying)
         return outcome
 
     def _end(self, outcome: Outcome) -> Outcome:
         """Tell the nodes to forget a stream whose analysis had come to its end, and then died."""
-        outcome = forget_stream(self._run_context, outcome, self._nodes, self._copying)
+        outcome = forget_stream(self._run_context, outcome, self._run_context.nodes, self._copying)
         self._close()
         return outcome
 
     def _close(self) -> None:
-        for watcher in self._watchers:
-            watcher.stop()
+        self._intake.close()
         if self._copying is not None:
             self._copying.stop()
-        self._consumers.close()
-        self._log.close()
-        forget_pools(node.pool for node in self._nodes.values())
+        run = self._run_context
+        run.consumers.close()
+        run.log.close()
+        forget_pools(node.pool for node in run.nodes.values())
         forget_gone()
         self._inbox.close()

@@ -9,13 +9,13 @@ from bbflow.errors import OperatorError
 from bbflow.functions import Said, UserFunction
 from bbflow.host.atomic import write_whole
 from bbflow.operators.windows.calendars import Clock
-from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.calling.answers import ERROR, KEPT, STOP, THROUGH, Answers, AxisPlace
 from bbflow.transit.calling.calls import CallReceipt, SpanCall, StepCall, call_function
 from bbflow.transit.clusters.tasks import TaskBatch, let_go
-from bbflow.transit.driver.run_context import Running
-from bbflow.transit.driver.stage import Seen, StageReport
+from bbflow.transit.driver.run_context import Running, Seen
+from bbflow.transit.driver.stage import Opening
 from bbflow.transit.folding.patterns import Parts, parts_of
+from bbflow.transit.outcome import StageReport
 from bbflow.transit.output.claiming import STOP_FILE
 from bbflow.transit.output.results import Results
 from bbflow.view.consumers import CALLS, no_checkpoint
@@ -122,9 +122,9 @@ class CallStage:
         """Return the function of that name; None without one."""
         return next((calling for calling in self._steps if calling.function.name == name), None)
 
-    def open(self, attributes: StreamAttributes, results: Results) -> None:
+    def open(self, opening: Opening) -> None:
         """Begin, in the grid that the first step has shown."""
-        self._results = results
+        self._results, attributes = opening.results, opening.attributes
         fields = WholeFields(self._run.contact, self._run.config.stream, attributes)
         for calling in self._steps:
             when, where = calling.function.when, f"functions: {calling.function.name}: when"

@@ -5,15 +5,18 @@ import time
 from collections import deque
 from functools import partial
 
+from bbflow.drain.coordinates import write_coordinates
 from bbflow.drain.draining import DrainBatch, Draining, RawStep
 from bbflow.drain.writing import Drained, get_ready, together, write_next
 from bbflow.errors import ConfigError
 from bbflow.transit.clusters.cluster import SubmittedTask
 from bbflow.transit.clusters.tasks import TaskBatch, let_go
+from bbflow.transit.driver.opening import check_chunks
 from bbflow.transit.driver.policy import gives_way, writing
-from bbflow.transit.driver.run_context import Running
-from bbflow.transit.driver.stage import Asking, PacedStage, Seen, StageReport
+from bbflow.transit.driver.run_context import Running, Seen
+from bbflow.transit.driver.stage import Asking, Opening, PacedStage
 from bbflow.transit.folding.patterns import parts_of
+from bbflow.transit.outcome import StageReport
 from bbflow.view.consumers import DRAIN, no_checkpoint
 
 MOST_BEGUN = 3
@@ -56,6 +59,14 @@ class DrainStage(PacedStage):
     def cursor(self) -> int:
         """Every step up to this one is in the store, or wasn't wanted."""
         return self.draining.cursor
+
+    def open(self, opening: Opening) -> None:
+        """Open the store of raw steps, with its coordinates."""
+        arrays, attributes, clock = opening.arrays, opening.attributes, opening.clock
+        check_chunks(self.run.config.raw, arrays.shapes, attributes)
+        time = None if clock.by_steps else clock.attributes
+        store = self.draining.open(self.run.config.output / "raw.zarr", attributes, time)
+        write_coordinates(arrays.first, [store], attributes)
 
     def begin(self, seen: Seen) -> None:
         """Submit the next batches, if there are some, and not as many are begun as may be."""

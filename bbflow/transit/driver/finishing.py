@@ -9,14 +9,14 @@ from typing import Any
 from bbflow.configuring.settings import Config
 from bbflow.landing.absent import Absent, absent_ranks
 from bbflow.landing.replies import StreamStatus
-from bbflow.transit.driver.fold_stage import FoldStage
 from bbflow.transit.driver.run_context import Running
-from bbflow.transit.driver.stage import Seen, StageReport
-from bbflow.transit.outcome import Outcome, mark_incomplete
+from bbflow.transit.folding.bookkeeping import Folding
+from bbflow.transit.outcome import Outcome, StageReport, mark_incomplete
 from bbflow.transit.output.copying import RESULTS, Copying
 from bbflow.view.stream import told_refusal
 
 NOT_CLOSED = "the simulation ended without closing the stream"
+NO_STEP = "the stream ended without a step, so nothing that was asked for is there"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,64 +36,56 @@ class StreamEnd:
         return "complete" if self.complete else "incomplete"
 
 
-NO_STEP = "the stream ended without a step, so nothing that was asked for is there"
-
-
-def finish_results(
-    run: Running, fold: FoldStage, seen: Seen | None, stopped: str, *, folds: bool, goes_on: bool
+def end_of(
+    run: Running,
+    folding: Folding,
+    stopped: str,
+    misplaced: Sequence[str],
+    lacking: Sequence[str],
+    *,
+    folds: bool,
+    is_empty: bool,
 ) -> StreamEnd:
-    """Publish the windows that are open, keep the state, and let the results say how they have ended.
+    """Return how a stream's results end, once all of it is published.
 
     Parameters
     ----------
-    run, fold
+    run, folding
         The run and its fold.
-    seen
-        What is known of the stream; None if it had no step.
     stopped
         Why the simulation was asked to end; empty if it wasn't.
+    misplaced
+        What has changed by which fields were placed, in words.
+    lacking
+        What was asked for and isn't there, in words.
     folds
         Whether further steps would have been folded.
-    goes_on
-        Whether there are results of an earlier job, which a stream without steps leaves as they are.
+    is_empty
+        Whether nothing was folded, though something was to be.
     """
-    folding, publishing, view = fold.folding, fold.publishing, run.view
+    view = run.view
     # A simulation that was asked to end has no further steps, also if it didn't close its stream. Ranks that are on no
     # node that is left may have closed theirs on the one that was lost: what that costs is told of their points.
     is_excused = bool(stopped) or (bool(folding.losses.nodes) and _absent(run, run.consumers.statuses()) is not None)
     ended = view.status == "closed" or (view.status == "aborted" and is_excused)
-    late = None if seen is None else seen.attributes.with_late({}, fold.variables)
-    if seen is not None and late is not None:
-        fold.learn_late(late, seen.clock)
-        fold.publish(folding.timeline.closing(None))
-    failures = (*view.refused, *(() if ended else (NOT_CLOSED,)), *fold.misplaced)
-    is_empty = ended and folds and publishing.results is None and not goes_on and bool(run.config.diagnostics)
-    lacking = (*fold.lacking, *([NO_STEP] if is_empty else []))
-    complete = folds and not (folding.losses or failures or lacking) and folding.has_all
-    ending = StreamEnd(failures, lacking, complete)
-    if publishing.results is None or seen is None or late is None:
-        return ending
-    if folding.timeline.begun:
-        fold.save(seen.attributes, seen.clock, complete=complete)
-    publishing.results.commit_late(late)
-    publishing.results.commit(bbflow_status=ending.status, **_counted(fold, ending, stopped))
-    return ending
+    failures = (*view.refused, *(() if ended else (NOT_CLOSED,)), *misplaced)
+    without = (*lacking, *((NO_STEP,) if ended and is_empty else ()))
+    return StreamEnd(failures, without, folds and not (folding.losses or failures or without) and folding.has_all)
 
 
-def _counted(fold: FoldStage, ending: StreamEnd, stopped: str) -> dict[str, Any]:
+def counted(folding: Folding, ending: StreamEnd, stopped: str) -> dict[str, Any]:
     """Return the results' attributes that say what they lack."""
-    folding = fold.folding
     timeline = folding.timeline
-    counted: dict[str, Any] = {"bbflow_late_steps": timeline.late, "bbflow_missing_steps": timeline.missing}
+    found: dict[str, Any] = {"bbflow_late_steps": timeline.late, "bbflow_missing_steps": timeline.missing}
     if folding.losses:
-        counted["bbflow_lost"] = folding.losses.described
+        found["bbflow_lost"] = folding.losses.described
     if ending.failures:
-        counted["bbflow_failure"] = "; ".join(ending.failures)
+        found["bbflow_failure"] = "; ".join(ending.failures)
     if left_out := [*folding.left_out, *ending.lacking]:
-        counted["bbflow_left_out"] = left_out
+        found["bbflow_left_out"] = left_out
     if stopped:
-        counted["bbflow_stopped"] = stopped
-    return {**counted, "bbflow_last_step": folding.cursor}
+        found["bbflow_stopped"] = stopped
+    return {**found, "bbflow_last_step": folding.cursor}
 
 
 def _absent(run: Running, stands: Sequence[StreamStatus]) -> Absent | None:
@@ -102,19 +94,19 @@ def _absent(run: Running, stands: Sequence[StreamStatus]) -> Absent | None:
     return absent if absent and absent.is_over else None
 
 
-def outcome_of(run: Running, fold: FoldStage, ending: StreamEnd, told: Sequence[StageReport]) -> Outcome:
+def outcome_of(run: Running, folding: Folding, ending: StreamEnd, told: Sequence[StageReport]) -> Outcome:
     """Join what the fold and the other stages tell, and note the end in the events.
 
     Parameters
     ----------
-    run, fold
+    run, folding
         The run and its fold.
     ending
         How the results have ended.
     told
         By the other stages.
     """
-    folding, view = fold.folding, run.view
+    view = run.view
     discarded = len(view.discarded)
     steps = folding.cursor + 1 - discarded - folding.late
     stands = run.consumers.statuses()
@@ -162,6 +154,20 @@ def forget_stream(run: Running, outcome: Outcome, unaware: Collection[str], copy
         refused += [] if copying is None else copying.finish()
         write_others(output / RESULTS, run.config)
     return replace(outcome, complete=False, errors=(*outcome.errors, *refused)) if refused else outcome
+
+
+def check_writers(config: Config) -> None:
+    """See that there is what writes what is asked for besides the stores.
+
+    Raises
+    ------
+    ConfigError
+        If not.
+    """
+    if config.netcdf or config.publication is not None:
+        from bbflow.transit.output.netcdf import check_netcdf
+
+        check_netcdf()
 
 
 def write_others(results: Path, config: Config) -> None:

@@ -2,59 +2,58 @@
 
 import math
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakKeyDictionary
 
 from bbflow.errors import BbflowError, CapacityError, ConfigError
 from bbflow.host.belongings import clear, is_ours
 from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.cf import StreamAttributes
-from bbflow.stream.records import Block, BlockForm, Layout
+from bbflow.stream.records import Block, BlockForm
 from bbflow.transit.chain.comparing import check_field
 from bbflow.transit.chain.rosters import RosterFiles
 from bbflow.transit.chain.saved import SavedState
 from bbflow.transit.chain.taking_over import carried_on
 from bbflow.transit.clusters.cluster import SubmittedTask, TaskLostError, Work, WorkerKilledError
 from bbflow.transit.clusters.tasks import TaskBatch, let_go
+from bbflow.transit.driver.finishing import StreamEnd, counted, end_of
 from bbflow.transit.driver.holding import hold_fields
-from bbflow.transit.driver.opening import FirstStep
-from bbflow.transit.driver.placing import StreamArrays, place_diagnostics, write_field_coordinates, write_referenced
+from bbflow.transit.driver.placing import place_diagnostics, write_field_coordinates, write_referenced
 from bbflow.transit.driver.publishing import SETTLED_DIRECTORY, Publication, Publishing
 from bbflow.transit.driver.rank_folding import RankFolding
-from bbflow.transit.driver.run_context import Running
+from bbflow.transit.driver.run_context import Running, Seen
 from bbflow.transit.driver.safe import SafeCopies, read_safe_copy
-from bbflow.transit.driver.stage import PacedStage, Seen, StageReport
-from bbflow.transit.driver.state_room import check_room
-from bbflow.transit.driver.steady_coordinates import SteadyCoordinates
+from bbflow.transit.driver.stage import Opening, PacedStage
+from bbflow.transit.driver.state_files import StateFiles
+from bbflow.transit.driver.state_room import StateRoom, check_room
+from bbflow.transit.driver.stream_fields import StreamFields
 from bbflow.transit.folding.batches import Batch
+from bbflow.transit.folding.checkpoints import Checkpoint
 from bbflow.transit.folding.kept import EndedSpans, Kept
 from bbflow.transit.folding.planning import FoldSite
 from bbflow.transit.folding.plans import Directories, FoldPlan
-from bbflow.transit.folding.states import make_ready, remove_stale, remove_states
-from bbflow.transit.folding.tables import living_files
 from bbflow.transit.folding.task import fold_lane, get_ready, keep_plan
 from bbflow.transit.folding.timeline import Closing
 from bbflow.transit.folding.work import FoldReceipt
-from bbflow.transit.output.claiming import KEPT_FILE, SCRATCH
-from bbflow.transit.output.fields import field_of
-from bbflow.transit.output.results import Published, Results
+from bbflow.transit.folding.written import pack
+from bbflow.transit.outcome import Outcome, StageReport
+from bbflow.transit.output.claiming import KEPT_FILE, ROWS_DIRECTORY, SCRATCH
+from bbflow.transit.output.copying import RESULTS
+from bbflow.transit.output.results import Published
 from bbflow.view.consumers import FOLD
-from bbflow.view.meanings import MeaningChange
 from bbflow.view.times import told_by
 
+if TYPE_CHECKING:  # xarray takes a third of a second, which a run has no time for before its first fold
+    import xarray as xr
+
 T = TypeVar("T")
-ASK_S = 0.25
-"""So often nodes are asked whether the simulation waits for room, while its second step is waited for (seconds)."""
 AWAIT_S = 0.01
 """A batch that must be done first is looked at this often (seconds)."""
 LOOK_S = 1.0
 """A node isn't asked for its room more often."""
-ROWS_DIRECTORY, FIELDS_DIRECTORY = ".rows", ".fields"
-"""In the output, while the run lasts."""
 
 
 class FoldStage(PacedStage):
@@ -67,6 +66,8 @@ class FoldStage(PacedStage):
         """The run's state: what others find out comes to it as values."""
         if lost:
             self.folding.lose(lost, read_safe_copy(run.config.output).states, list(run.nodes))
+        self._fields = StreamFields(run)
+        self._files = StateFiles(run, self.folding)
         self._rosters = RosterFiles(run.config.output)
         self._ranks = RankFolding(run)
         self._safe = SafeCopies(run.config.output, run.config.safe_every_s)
@@ -84,39 +85,14 @@ class FoldStage(PacedStage):
         """Whether some of it has ended within a batch."""
         self._next: Batch | None = None
         """A batch that must wait for that."""
-        self._runs_ahead, self._most_spans = False, 1
+        self._room = StateRoom({}, ahead=False, spans=1)
         """Whether there is room to fold more than one batch meanwhile, and for how many spans in one."""
-        self._stale: frozenset[str] | None = frozenset() if not len(self.folding.states) else None
-        """Files of earlier analyses in which states count."""
         self.cursor = self.folding.cursor
         """Every step up to this one is in the stored checkpoints."""
         self._plans: WeakKeyDictionary[FoldPlan, SubmittedTask[FoldPlan]] = WeakKeyDictionary()
         self._receipts: list[FoldReceipt] = []
-        self._living: WeakKeyDictionary[FoldPlan, Mapping[str, int]] = WeakKeyDictionary()
-        """Plan to how many files had states at most when it was seen to it that there are enough."""
-        self._making: list[SubmittedTask[None]] = []
-        """What makes files."""
         self._ready = self.submit_ready(get_ready)
-        self._said: tuple[tuple[Layout, ...], dict[str, Any]] | None = None
-        self._forms: dict[str, Block | BlockForm] = {}
-        """A block of each variable that was seen."""
-        self._placing: Collection[str] = ()
-        """Variables that have told points, masks, weights and levels."""
-        self._coordinates: SteadyCoordinates | None = None
-        self._arrays: StreamArrays | None = None
-        """Of the first step, until it is known which of them are fixed."""
-        self._asked_s = 0.0
         self._looked_s = -LOOK_S
-
-    @property
-    def changes(self) -> list[str]:
-        """Which coordinates change, in words."""
-        return [] if self._coordinates is None else self._coordinates.changes
-
-    @property
-    def misplaced(self) -> list[str]:
-        """What has changed by which fields were placed, in words."""
-        return [] if self._coordinates is None else self._coordinates.misplaced
 
     @property
     def lacking(self) -> list[str]:
@@ -135,12 +111,9 @@ class FoldStage(PacedStage):
         """Whether no task runs."""
         return self._tasks is None and self._next is None and self._publication is None
 
-    def arrays(self, first: FirstStep) -> StreamArrays:
-        """Return the variables of a step, and what is known of earlier ones."""
-        return StreamArrays(self.run.config.output / FIELDS_DIRECTORY, first)
-
-    def open(self, arrays: StreamArrays, attributes: StreamAttributes, clock: Clock, results: Results) -> None:
+    def open(self, opening: Opening) -> None:
         """Find the fields in the grid of a step."""
+        arrays, attributes, clock, results = opening.arrays, opening.attributes, opening.clock, opening.results
         write_referenced(arrays, attributes, results)
         placed, told = place_diagnostics(self.run.config.diagnostics, arrays, attributes)
         self.folding.place(placed, hold_fields(self.run.config.diagnostics, placed, arrays, attributes, clock))
@@ -150,9 +123,8 @@ class FoldStage(PacedStage):
         for name, placement in placed.items():
             write_field_coordinates(name, placement, attributes, results)
         self._learn(arrays.blocks, attributes, clock)
-        self._coordinates, self._placing = SteadyCoordinates(self.run, results, arrays, told), told
-        self._remove_stale()
-        self._arrays = arrays
+        self._fields.open(arrays, told, results)
+        self._files.remove_stale()
         if self._saved is not None:
             for name, field in self.publishing.fields.items():
                 check_field(self._saved, name, field, "this run")
@@ -175,7 +147,7 @@ class FoldStage(PacedStage):
         ended = self.folding.timeline.closing(batch.spans[0].keys) if batch.steps else ()
         ended = [closing for closing in ended if not self.folding.was_published(closing)]
         moved = self.folding.moved(batch)
-        if is_pending and (ended or moved or not self._runs_ahead):
+        if is_pending and (ended or moved or not self._room.ahead):
             return
         self._next = None
         if moved:
@@ -185,56 +157,31 @@ class FoldStage(PacedStage):
             self._publish_rows()
             self._ended = [EndedSpans(ended, self.folding.kept)]
         for pattern in batch.patterns:
-            self._know(pattern.layouts, attributes, clock)
+            told = self._fields.told_by(pattern.layouts, attributes, self.folding.placements, clock)
+            self.publishing.know(told)
         self._begin_folding(batch, attributes)
         if self._ended and not is_pending and len(batch.spans) == 1:
             self._publication = self.publishing.begin(self._ended)
 
     def _knows_fixed(self, attributes: StreamAttributes) -> bool:
-        """Find the fixed fields: what expressions need, and the second step lacks. False as long as it isn't known."""
-        arrays = self._arrays
-        if arrays is None:
+        """Whether it is known which fields are fixed; then what the states take is compared with what there is."""
+        first = self._fields.first
+        if first is None:
             return True
-        diagnostics = self.run.config.diagnostics.items()
-        needed = {name for _, item in diagnostics if len(item.variables) > 1 for name in item.variables}
-        if arrays.known_fixed() is None:
-            there = self._second_step() if needed & arrays.names else arrays.names
-            if there is None:
-                return False
-            arrays.hold([name for name in (needed & arrays.names).difference(there) if arrays.is_field(name)])
-        self.folding.fixed = fixed = arrays.fixed()
-        assert self._coordinates is not None
-        pairs = {key: item.variables for key, item in diagnostics if len(item.variables) > 1}
-        users = {name: [key for key, own in pairs.items() if name in own] for name in fixed}
-        self._coordinates.hold(users, arrays)
-        self._arrays, first = None, arrays.first
+        fixed = self._fields.find_fixed(self.folding.cursor)
+        if fixed is None:
+            return False
+        self.folding.hold(fixed)
         if first.placed and not len(self.folding.states):
-            room = check_room(first, self.run.config, self.folding.placements, attributes, fixed)
-            self._runs_ahead, self._most_spans = room.ahead, room.spans
-            self.run.log.add("states", bytes=room.bytes)
+            self._room = check_room(first, self.run.config, self.folding.placements, attributes, fixed)
+            self.run.log.add("states", bytes=self._room.bytes)
         return True
-
-    def _second_step(self) -> Collection[str] | None:
-        """Return the names of what the second step has; all of the first's if it can't be had, None if it may come.
-
-        It can't where the pools have no room for it beside the first: what steps lack then is said at the end.
-        """
-        view, numbers = self.run.view, self.run.view.steps_after(self.folding.cursor, 2)
-        if len(numbers) > 1:
-            return {block.name for _, block in view.blocks(numbers[1])}
-        names = {block.name for _, block in view.blocks(numbers[0])} if numbers else set()
-        if not numbers or view.ended or view.frontier > numbers[0]:
-            return names
-        if time.monotonic() < self._asked_s + ASK_S:
-            return None
-        self._asked_s = time.monotonic()
-        return names if any(part.waiting for part in self.run.consumers.statuses()) else None
 
     def _next_batch(self, clock: Clock) -> Batch | None:
         if not self._is_time(self.folding.cursor, self.run.config.workers.batch_steps):
             return None
-        change = self._change
-        most_spans = self._most_spans if self._publication is None else 1
+        change = self._fields.change
+        most_spans = self._room.spans if self._publication is None else 1
         before = math.inf if change is None else change.step
         batch = self.folding.next_batch(self.run.view, clock, before, most_spans)
         if batch is None and change is not None and self.run.view.frontier >= change.step:
@@ -244,18 +191,6 @@ class FoldStage(PacedStage):
         if batch is None and self._publication is None:
             self._pass_discarded()
         return batch
-
-    @property
-    def _change(self) -> MeaningChange | None:
-        """Return the first change of how numbers that are used are read."""
-        changes = self.run.view.changes
-        if not changes:
-            return None
-        config, axis = self.run.config, f"{self.run.config.time.variable}/units"
-        called = {name for function in config.functions for name in function.variables}
-        used = {*self._folded, *self._placing, *called, config.time.variable}
-        used |= set(config.raw.when.variables) if config.raw.when is not None else set()
-        return next((item for item in changes if item.variable in used and item.name != axis), None)
 
     def _check_room_for_two(self) -> None:
         """Refuse to wait for the step that tells another's length where none can land before that one goes.
@@ -284,7 +219,7 @@ class FoldStage(PacedStage):
         directories = {
             name: Directories(node.pool, node.state_directory, rows) for name, node in self.run.nodes.items()
         }
-        encodings = {name: attributes.encoding(name) for name in self._folded}
+        encodings = {name: attributes.encoding(name) for name in self._fields.folded}
         return FoldSite(directories, self.run.cluster.threads, encodings)
 
     def _begin(self, batch: Batch, works: Callable[[], Sequence[Work]]) -> None:
@@ -299,26 +234,10 @@ class FoldStage(PacedStage):
         self._taken = ()
 
     def _lane_works(self, batch: Batch, site: FoldSite, *, holds: bool) -> list[Work]:
-        found, needs = [], list[Work]()
-        for (node, _), (work, plans) in self.folding.works(batch, site, holds=holds).items():
-            host = self.run.nodes[node].host
-            found.append(((work, *(self._resident(plan, host) for plan in plans)), host))
-            if plans[0].lane and self._needs_more(plans[0], living := living_files(work.states), host):
-                needs.append(((plans[0].ready_work(living, 1 if self._runs_ahead else 0),), host))
-        self._making = [item for item in self._making if not item.done()]
-        self._making += self.run.cluster.submit_all(make_ready, needs, lambda: None, beside=True)
-        return found
-
-    def _needs_more(self, plan: FoldPlan, living: Mapping[str, int], host: str) -> bool:
-        """Whether a lane will need more files of the one worker process of a host than were ordered before.
-
-        Of several processes it isn't known which one will fold what: each makes what it needs when it does.
-        """
-        known = self._living.get(plan)
-        most = Counter(known)
-        most |= Counter(living)
-        self._living[plan] = most
-        return known != most and self.run.cluster.processes(host) == 1
+        works = self.folding.works(batch, site, holds=holds)
+        hosted = [(work, plans, self.run.nodes[node].host) for (node, _), (work, plans) in works.items()]
+        self._files.make(((work, plans[0], host) for work, plans, host in hosted), 1 if self._room.ahead else 0)
+        return [((work, *(self._resident(plan, host) for plan in plans)), host) for work, plans, host in hosted]
 
     def _series_works(self, batch: Batch, receipts: Sequence[FoldReceipt], site: FoldSite) -> list[Work]:
         work, plans = self.folding.series_work(batch, receipts, site, holds=self._publication is not None)
@@ -338,37 +257,8 @@ class FoldStage(PacedStage):
             self.folding.isolate()
             return act(self.folding.kept)
 
-    def _know(self, layouts: Mapping[str, Layout], attributes: StreamAttributes, clock: Clock) -> None:
-        """Learn of the fields of steps with some layouts, unless that says nothing that the one before didn't say."""
-        if (tuple(layouts.values()), attributes.values) == self._said:
-            return
-        blocks = {form.name: form for layout in layouts.values() for form in layout.forms}
-        self._learn(blocks, attributes, clock)
-        self._said = tuple(layouts.values()), dict(attributes.values)
-
-    @property
-    def _folded(self) -> frozenset[str]:
-        """Names of the variables that are folded."""
-        return frozenset(name for item in self.folding.config.diagnostics.values() for name in item.variables)
-
-    @property
-    def variables(self) -> frozenset[str]:
-        """The stream's, as far as they were seen."""
-        return frozenset(self._forms)
-
-    def learn_late(self, attributes: StreamAttributes, clock: Clock) -> None:
-        """Describe results by attributes that came after their fields."""
-        self._learn(self._forms, attributes, clock)
-        self.publishing.describe()
-
     def _learn(self, blocks: Mapping[str, Block | BlockForm], attributes: StreamAttributes, clock: Clock) -> None:
-        self._forms |= blocks
-        fields = {
-            name: field_of(diagnostic, blocks, attributes, self.folding.placements, clock)
-            for name, diagnostic in self.run.config.diagnostics.items()
-            if blocks.keys() >= set(diagnostic.variables)
-        }
-        self.publishing.know(fields)
+        self.publishing.know(self._fields.described(blocks, attributes, self.folding.placements, clock))
 
     def take(self, seen: Seen) -> None:
         """Commit the batch if its tasks are done."""
@@ -391,8 +281,7 @@ class FoldStage(PacedStage):
         size = sum(receipt.bytes for receipt in self._receipts)
         landed = [number for number in self.run.view.steps_after(self.folding.cursor) if number <= batch.through]
         ended = self.folding.take(batch, self._receipts)
-        if landed and self._coordinates is not None:
-            self._coordinates.look(landed)  # those that were left out, too: a restart may write another mask
+        self._fields.look(landed)  # those that were left out, too: a restart may write another mask
         self._taken, self._tasks, self._receipts = self._tasks.tasks, None, []
         if batch.steps:
             self.log_batch("fold", batch.steps, started_s, ended_s, size)
@@ -486,16 +375,55 @@ class FoldStage(PacedStage):
             if path not in needed and is_ours(self.run.config.output, path):
                 path.unlink()
 
+    def live(self, clock: Clock) -> "xr.Dataset":
+        """Return the statistics as they are now, in memory."""
+        from bbflow.transit.driver.live import live_dataset
+
+        fields = [(closing, self.reduced(closing)) for closing in self.folding.timeline.open()]
+        return live_dataset(self.run.config.output / RESULTS, fields, clock)
+
+    def end(self, seen: Seen | None, stopped: str, *, folds: bool) -> StreamEnd:
+        """Publish the windows that are open, keep the state, and let the results say how they have ended.
+
+        Parameters
+        ----------
+        seen
+            What is known of the stream; None if it had no step.
+        stopped
+            Why the simulation was asked to end; empty if it wasn't.
+        folds
+            Whether further steps would have been folded.
+        """
+        late = None if seen is None else seen.attributes.with_late({}, self._fields.forms.keys())
+        if seen is not None and late is not None:
+            self._learn(self._fields.forms, late, seen.clock)
+            self.publishing.describe()
+            self.publish(self.folding.timeline.closing(None))
+        results = self.publishing.results
+        is_empty = folds and results is None and self._saved is None and bool(self.run.config.diagnostics)
+        told = self._fields.misplaced, self.lacking
+        ending = end_of(self.run, self.folding, stopped, *told, folds=folds, is_empty=is_empty)
+        if results is None or seen is None or late is None:
+            return ending
+        if self.folding.timeline.begun:
+            self.save(seen.attributes, seen.clock, complete=ending.complete)
+        results.commit_late(late)
+        results.commit(bbflow_status=ending.status, **counted(self.folding, ending, stopped))
+        return ending
+
     def finish(self, seen: Seen) -> StageReport:
         """Complete the pyramids, once all results are there, and say which coordinates have changed."""
         self.publishing.complete_pyramids()
-        return StageReport(self.changes)
+        return StageReport(self._fields.changes)
 
-    def remove_states(self) -> None:
-        """Remove partial states and rows: everything is published."""
-        for making in self._making:
-            making.exception()  # waits: what it is still about to make would stay
-        self.publishing.on_nodes(remove_states, self.folding.lanes.run)
+    def leave(self, outcome: Outcome) -> None:
+        """Store how the stream has ended, and remove partial states and rows: everything is published.
+
+        If this analysis dies before all nodes have forgotten the stream, the next one sees that there is nothing to do.
+        """
+        packed = pack(Checkpoint(outcome=outcome))
+        self.run.consumers.commit(FOLD, self.folding.cursor, self.run.nodes, lambda _: packed)
+        self._files.remove()
         clear(self.run.config.output, *SCRATCH)
         (self.run.config.output / KEPT_FILE).unlink(missing_ok=True)
 
@@ -519,17 +447,7 @@ class FoldStage(PacedStage):
         self.run.consumers.commit(FOLD, cursor, self.run.nodes, checkpoints, last, first)
         self.cursor = self.folding.cursor
         self._rosters.drop(roster.digest for roster in rosters)
-        self._remove_stale()
-
-    def _remove_stale(self) -> None:
-        """Remove what earlier analyses have left of states, as soon as no checkpoint names it any more."""
-        if self._stale == frozenset():  # and there will be none: new states are in files of its own
-            return
-        lanes, states = self.folding.lanes, self.folding.states
-        counted = frozenset(path for path in states.files if not lanes.is_own(path))
-        if counted != self._stale:
-            self.publishing.on_nodes(remove_stale, lanes.run, lanes.epoch, counted)
-            self._stale = counted
+        self._files.remove_stale()
 
     def _has_time(self, node: str) -> bool:
         step = self.run.view.step(node, self.folding.cursor)

@@ -1,8 +1,7 @@
 """A stream from its first step on: its calendar, what its attributes mean, and the stores that are opened with it."""
 
 import sys
-from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from bbflow.drain.coordinates import write_coordinates
 from bbflow.errors import StreamError
@@ -11,21 +10,15 @@ from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.chain.comparing import check_clock, going_on
 from bbflow.transit.chain.saved import SavedState
-from bbflow.transit.driver.calling_stage import CallStage
-from bbflow.transit.driver.drain_stage import DrainStage
-from bbflow.transit.driver.fold_stage import FIELDS_DIRECTORY, FoldStage
-from bbflow.transit.driver.opening import (
-    FirstStep,
-    check_chunks,
-    check_result_chunks,
-    check_variables,
-    make_clock,
-    own_names,
-)
-from bbflow.transit.driver.run_context import Running
-from bbflow.transit.driver.stage import Seen
+from bbflow.transit.driver.opening import FirstStep, check_result_chunks, check_variables, make_clock, own_names
+from bbflow.transit.driver.placing import StreamArrays
+from bbflow.transit.driver.publishing import Publishing
+from bbflow.transit.driver.run_context import Running, Seen
+from bbflow.transit.driver.stage import DriverStage, Opening
+from bbflow.transit.folding.bookkeeping import Folding
 from bbflow.transit.folding.patterns import Parts, parts_of
 from bbflow.transit.folding.written import Written, pack, unpack
+from bbflow.transit.output.claiming import FIELDS_DIRECTORY
 from bbflow.view.adapting import Adapting
 from bbflow.view.times import StepTimes, told_by
 
@@ -54,8 +47,10 @@ class OpenedStream:
         Knows the maps of points.
     saved
         The state of the run that this one goes on from.
-    fold, drain, calls
-        The stages that write the stores.
+    folding, publishing
+        What is folded, and its store.
+    stages
+        All that are opened with the stream, in this order.
     """
 
     def __init__(
@@ -63,12 +58,12 @@ class OpenedStream:
         run: Running,
         adapting: Adapting,
         saved: SavedState | None,
-        fold: FoldStage,
-        drain: DrainStage | None,
-        calls: CallStage,
+        folding: Folding,
+        publishing: Publishing,
+        stages: Sequence[DriverStage],
     ) -> None:
         self._run, self._adapting, self._saved = run, adapting, saved
-        self._fold, self._drain, self._calls = fold, drain, calls
+        self._folding, self._publishing, self._stages = folding, publishing, stages
         self._clock: Clock | None = None
         self._reserved: frozenset[str] = frozenset()
         self._sizes: Mapping[str, int] = {}
@@ -115,7 +110,7 @@ class OpenedStream:
         """
         if self.is_open:
             return True
-        view, folding = self._run.view, self._fold.folding
+        view, folding = self._run.view, self._folding
         ready = view.steps_after(cursor)
         is_over = view.ended or (view.is_known and not folds)
         if not ready and not (is_over and folding.timeline.begun and folding.cursor >= 0):
@@ -140,46 +135,40 @@ class OpenedStream:
         new
             Whether no step was done with before.
         """
-        fold, drain, calls = self._fold, self._drain, self._calls
         run, config = self._run, self._run.config
         blocks = [] if number is None else run.view.blocks(number)
         parts = {} if number is None else parts_of(run.view, number)
         if new:
             for why in check_variables(config, (block.name for _, block in blocks)).values():
                 print(f"bbflow: {why}: the others go on", file=sys.stderr, flush=True)
-        clock = self._make_clock(parts, fold)
+        clock = self._make_clock(parts)
         self._reserved = own_names(config, clock)
         landed_in = next((part.landed_in for part in parts.values()), -1)
         first = FirstStep(landed_in, blocks, run.contact, config.stream, run.nodes, run.cluster)
-        arrays = fold.arrays(first)
+        arrays = StreamArrays(config.output / FIELDS_DIRECTORY, first)
         self._variables = frozenset(arrays.blocks)
         attributes = self.attributes.agreeing(arrays.shapes)
         self._sizes = attributes.sizes
-        if drain is not None:
-            check_chunks(config.raw, arrays.shapes, attributes)
         if self._saved is not None:
             check_clock(self._saved, clock, "this run")
-        results = fold.publishing.open(config.output / "results.zarr", attributes, clock)
-        stores: list[Any] = [results]
-        if drain is not None:
-            time = None if clock.by_steps else clock.attributes
-            stores.append(drain.draining.open(config.output / "raw.zarr", attributes, time))
-        write_coordinates(first, stores, attributes)
-        fold.open(arrays, attributes, clock, results)
-        fields = fold.publishing.fields.values()
+        results = self._publishing.open(config.output / "results.zarr", attributes, clock)
+        write_coordinates(first, [results], attributes)
+        opening = Opening(arrays, attributes, clock, results)
+        for stage in self._stages:
+            stage.open(opening)
+        fields = self._publishing.fields.values()
         check_result_chunks(config.results, {field.name: field.dims for field in fields})
-        calls.open(attributes, results)
         # Coordinates are only in steps that may be done with before the first window ends.
         results.commit(**{} if self._saved is None else OF_EARLIER_JOB)
-        times, in_chain = StepTimes(config.time, clock), fold.folding.in_chain
+        times, in_chain = StepTimes(config.time, clock), self._folding.in_chain
         self._time_of = lambda number, parts: times.find(in_chain(number), parts)
         self._clock = clock
 
-    def _make_clock(self, parts: Parts, fold: FoldStage) -> Clock:
+    def _make_clock(self, parts: Parts) -> Clock:
         """Return the calendar as the first step tells it; without any step, as the first one has told it."""
         config = self._run.config
         file = config.output / FIELDS_DIRECTORY / CLOCK_FILE
-        is_restarted = fold.folding.cursor >= 0  # by now the units may be those of a further file
+        is_restarted = self._folding.cursor >= 0  # by now the units may be those of a further file
         if (is_restarted or not parts) and file.exists():
             clock = unpack(file.read_bytes(), ClockRecord, str(file)).clock
             if not parts:

@@ -3,7 +3,7 @@
 import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -240,11 +240,6 @@ class Publishing:
         path.parent.mkdir(exist_ok=True)
         saving = Saving(kept, self.fields, self._run.nodes, self.submit, self._lanes + ASIDE_THREADS)
         return saving.save_only(keys, path, attributes, clock)
-
-    def on_nodes(self, function: Callable[..., None], *arguments: Any) -> None:
-        """Call a function of each node's directory of states and some arguments, where the states lie."""
-        works = [((node.state_directory, *arguments), node.host) for node in self._run.nodes.values()]
-        take(self._run.cluster.submit_all(function, works, self._run.wake))
 
     def publish_rows(self, states: Iterable[ShardState], number: int) -> list[Path]:
         """Move the rows that passed filters into their tables.

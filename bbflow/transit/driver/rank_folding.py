@@ -3,8 +3,7 @@
 import math
 import sys
 
-from bbflow.transit.driver.run_context import Running
-from bbflow.transit.driver.stage import Seen
+from bbflow.transit.driver.run_context import Running, Seen
 from bbflow.transit.folding.bookkeeping import Folding
 from bbflow.transit.folding.patterns import Pattern, parts_of
 from bbflow.transit.folding.planning import FoldSite

@@ -1,13 +1,16 @@
-"""What holds for all stages of a run, from its begin to its end."""
+"""What holds for all stages of a run, from its begin to its end, and what they are told of its stream."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from bbflow.configuring.settings import Config
 from bbflow.events import EventLog
 from bbflow.net.contact import NodeAddress
+from bbflow.operators.windows.calendars import Clock
+from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.clusters.cluster import Cluster
+from bbflow.transit.folding.patterns import Parts
 from bbflow.view.consumers import Consumers
 from bbflow.view.stream import StreamView
 
@@ -34,3 +37,21 @@ class Running:
     """Gets an event for each batch and each window."""
     wake: Callable[[], None]
     """Called, in another thread, when a task is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What is known of a stream by now besides its steps, handed to each stage."""
+
+    attributes: StreamAttributes
+    """As far as they are known."""
+    clock: Clock
+    """The stream's calendar."""
+    time_of: Callable[[int, Parts], float | None]
+    """Gives the time of a step, in the stream's units, from its number and what there is of it."""
+    shown: Sequence[tuple[str, int]] = ()
+    """Spans of results that were shown since the last look, perhaps once more: window, and place on its axis."""
+    drained: float = -1
+    """All is drained up to this step."""
+    is_plain: bool = True
+    """Whether steps are taken as they land."""

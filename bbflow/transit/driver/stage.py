@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,36 +10,24 @@ from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.clusters.cluster import SubmittedTask
 from bbflow.transit.driver.pace import Pace, ReadySteps
-from bbflow.transit.driver.run_context import Running
-from bbflow.transit.folding.patterns import Parts
+from bbflow.transit.driver.placing import StreamArrays
+from bbflow.transit.driver.run_context import Running, Seen
+from bbflow.transit.outcome import StageReport
+from bbflow.transit.output.results import Results
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What is known of a stream by now besides its steps, handed to each stage."""
+class Opening:
+    """What the first step has told, handed to each stage when the stream is opened."""
 
+    arrays: StreamArrays
+    """Its variables, and what is known of earlier ones."""
     attributes: StreamAttributes
     """As far as they are known."""
     clock: Clock
     """The stream's calendar."""
-    time_of: Callable[[int, Parts], float | None]
-    """Gives the time of a step, in the stream's units, from its number and what there is of it."""
-    shown: Sequence[tuple[str, int]] = ()
-    """Spans of results that were shown since the last look, perhaps once more: window, and place on its axis."""
-    drained: float = -1
-    """All is drained up to this step."""
-    is_plain: bool = True
-    """Whether steps are taken as they land."""
-
-
-@dataclass(frozen=True, slots=True)
-class StageReport:
-    """What a stage says at its end."""
-
-    lines: Sequence[str] = ()
-    """What the user should know."""
-    is_whole: bool = True
-    """Whether nothing that was asked of it is lacking."""
+    results: Results
+    """The store of the fold."""
 
 
 class DriverStage(Protocol):
@@ -55,6 +43,9 @@ class DriverStage(Protocol):
     @property
     def cursor(self) -> float:
         """Every step up to this one is done with for good; the nodes know it."""
+
+    def open(self, opening: Opening) -> None:
+        """Begin, in the grid that the first step has shown."""
 
     def take(self, seen: Seen) -> None:
         """Commit what is done."""

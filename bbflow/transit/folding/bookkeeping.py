@@ -360,6 +360,10 @@ class Folding:
         self.placements, self.config = placements, self.config.holding(held)
         self.planning = Planning(self.config.diagnostics, placements, self.lanes)
 
+    def hold(self, fixed: Fixed) -> None:
+        """Learn what is held of the first step."""
+        self.fixed = fixed
+
     def give_up(self, key: str, why: str) -> None:
         """Compute a diagnostic no more."""
         self.given_up[key] = why

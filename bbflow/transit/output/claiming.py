@@ -24,6 +24,8 @@ FUNCTIONS_DIRECTORY = "functions"
 """In the output: a store for each of the users' functions that are called with whole fields."""
 PYRAMIDS_DIRECTORY = "pyramids"
 """In the output: a store with coarser levels for each window and grid."""
+FIELDS_DIRECTORY, ROWS_DIRECTORY = ".fields", ".rows"
+"""In the output, while the run lasts: what was read of the first step, and the rows that pass filters."""
 STOP_FILE = ".stop"
 """In the output: why a user's function has asked for the simulation's end."""
 SCRATCH = (

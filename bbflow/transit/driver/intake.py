@@ -1,0 +1,147 @@
+"""What the nodes tell of a stream: it is taken in here, and becomes the view of its steps over all nodes."""
+
+import time
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from bbflow.configuring.settings import Config
+from bbflow.errors import StreamError
+from bbflow.events import EventLog
+from bbflow.net.contact import NodeAddress
+from bbflow.transit.driver.inbox import Inbox
+from bbflow.transit.driver.opening import asks_for_extremes, read_as
+from bbflow.transit.driver.safe import read_safe_copy
+from bbflow.transit.folding.patterns import parts_of
+from bbflow.transit.output.claiming import FIELDS_DIRECTORY
+from bbflow.view.adapting import Adapting
+from bbflow.view.blocks import BlockReader
+from bbflow.view.consumers import Consumers
+from bbflow.view.forsaken import LOST_PATIENCE_S, PATIENCE_S, Forsaken
+from bbflow.view.stream import StreamView
+from bbflow.view.watch import Watcher
+
+REST_S = 0.02
+"""A node isn't asked for further steps sooner than this after it has told of some (seconds)."""
+
+
+class Intake:
+    """Takes in what the nodes tell.
+
+    Parameters
+    ----------
+    contact
+        The contact file.
+    config
+        The run's configuration.
+    nodes
+        Those that are left.
+    consumers
+        What earlier analyses have done; learns how steps are numbered.
+    inbox
+        Where the nodes' news come in.
+    log
+        Gets an event for each step that has landed.
+    lost
+        Names of nodes that are gone for good.
+    """
+
+    def __init__(
+        self,
+        contact: Path,
+        config: Config,
+        nodes: Sequence[NodeAddress],
+        consumers: Consumers,
+        inbox: Inbox,
+        log: EventLog,
+        lost: Collection[str] = (),
+    ) -> None:
+        self._config, self._nodes, self._consumers, self._inbox, self._log = config, nodes, consumers, inbox, log
+        names, done = [node.name for node in nodes], consumers.done_before()
+        safe = read_safe_copy(config.output)
+        before = safe.attributes if lost and safe.states else None
+        self.view = StreamView(names, done, whole=not lost, before=before)
+        """The stream over all nodes."""
+        self._seen = consumers.landed_before()
+        read, folder = BlockReader(contact, config.stream).read, config.output / FIELDS_DIRECTORY
+        self.adapting = Adapting(
+            names, self._seen, read_as(config), read, consumers.numbering, whole=not lost, folder=folder
+        )
+        """Makes the stream's own steps of those that land."""
+        self._forsaken = Forsaken(self.view, consumers, LOST_PATIENCE_S if lost else PATIENCE_S)
+        self._landed, self._forgotten = max(done.values()), -1
+        self._watchers: list[Watcher] = []
+        self._deadline_s = 0.0
+
+    def start(self) -> None:
+        """Begin to watch the nodes."""
+        self._deadline_s = time.monotonic() + self._config.open_timeout_s
+        extremes, stream, queue = asks_for_extremes(self._config), self._config.stream, self._inbox.queue
+        for node in self._nodes:
+            watcher = Watcher(node, stream, self._seen[node.name], queue, extremes=extremes, rest_s=REST_S)
+            self._watchers.append(watcher)
+            watcher.start()
+
+    def take(self, wait_s: float) -> None:
+        """Wait for news so long, and take in what there is.
+
+        Raises
+        ------
+        StreamError
+            If nobody has opened the stream in time, or a step isn't as its schema has it.
+        BbflowError
+            What a node's watcher has failed with.
+        """
+        told = self._inbox.take(wait_s)
+        for source, news in told:
+            for node, own in self.adapting.take(source, news):
+                self.view.update(node, own)
+        if told:
+            self._log_landed()
+        self._forsaken.look()
+        if self.view.status == "expected" and time.monotonic() > self._deadline_s:
+            raise StreamError(
+                f"nobody opened stream {self._config.stream!r} within {self._config.open_timeout_s:.0f} "
+                "s: check the engine's XML (Stream, else the IO's name) and BBFLOW_CONTACT"
+            )
+
+    def _log_landed(self) -> None:
+        numbers = self.view.steps_after(self._landed)
+        landed = ((number, parts_of(self.view, number).values()) for number in numbers)
+        self._log.add_all(
+            {
+                "event": "landed",
+                "step": number,
+                "began_s": min(part.began_s for part in parts),
+                "committed_s": max(part.committed_s for part in parts),
+                "bytes": sum(part.bytes for part in parts),
+            }
+            for number, parts in landed
+            if parts
+        )
+        self._landed = max(numbers, default=self._landed)
+
+    def forget(self, cursor: int) -> None:
+        """Let go of the steps up to one."""
+        if cursor > self._forgotten:
+            self._forgotten = cursor
+            self.view.forget(cursor)
+            self._consumers.numbering.let_go(cursor)
+
+    def check_found(self) -> None:
+        """See that a schema has found steps in what has landed.
+
+        Raises
+        ------
+        StreamError
+            If it has found none.
+        """
+        if landed := self.adapting.without_frames:
+            raise StreamError(
+                f"none of the {landed} steps of stream {self._config.stream!r} that landed has a variable of its "
+                "schema's, so there is nothing to fold: set schema: none to take the stream as it is"
+            )
+
+    def close(self) -> None:
+        """End the watching."""
+        for watcher in self._watchers:
+            watcher.stop()

@@ -1,0 +1,257 @@
+"""What is known of a stream's fields: how they lie, which stay as the first step has them, and whether that is so."""
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bbflow.drain.coordinates import is_same
+from bbflow.operators.space.placement import Placement
+from bbflow.operators.steps import Array
+from bbflow.operators.windows.calendars import Clock
+from bbflow.stream.cf import StreamAttributes
+from bbflow.stream.records import Block, BlockForm, Layout
+from bbflow.transit.driver.opening import FirstStep
+from bbflow.transit.driver.placing import StreamArrays
+from bbflow.transit.driver.run_context import Running
+from bbflow.transit.folding.fixed import Fixed
+from bbflow.transit.folding.patterns import parts_of
+from bbflow.transit.output.fields import ResultField, field_of
+from bbflow.transit.output.results import Results
+from bbflow.view.blocks import BlockReader
+from bbflow.view.meanings import MeaningChange
+
+SMALL_BYTES = 1 << 20
+"""What is larger is compared after 1, 2, 4, 8 … batches: to read all of a large grid again each time costs too much."""
+ASK_S = 0.25
+"""So often nodes are asked whether the simulation waits for room, while its second step is waited for (seconds)."""
+
+
+class StreamFields:
+    """Learns of fields from the blocks of steps.
+
+    Parameters
+    ----------
+    run
+        What holds for all stages.
+    """
+
+    def __init__(self, run: Running) -> None:
+        self._run = run
+        self.folded = frozenset(name for item in run.config.diagnostics.values() for name in item.variables)
+        """Names of the variables that are folded."""
+        self.forms: dict[str, Block | BlockForm] = {}
+        """A block of each of the stream's variables that was seen."""
+        self._said: tuple[tuple[Layout, ...], dict[str, Any]] | None = None
+        self._placing: Collection[str] = ()
+        """Variables that have told points, masks, weights and levels."""
+        self._coordinates: SteadyCoordinates | None = None
+        self._arrays: StreamArrays | None = None
+        """Of the first step, until it is known which of them are fixed."""
+        self._asked_s = 0.0
+
+    def open(self, arrays: StreamArrays, told: Mapping[str, Sequence[str]], results: Results) -> None:
+        """Begin with what the first step has.
+
+        Parameters
+        ----------
+        arrays
+            Its variables.
+        told
+            Variable to the diagnostics whose points, masks or weights it has told.
+        results
+            What has the coordinates.
+        """
+        self._arrays, self._placing = arrays, told
+        self._coordinates = SteadyCoordinates(self._run, results, arrays, told)
+
+    def described(
+        self,
+        blocks: Mapping[str, Block | BlockForm],
+        attributes: StreamAttributes,
+        placements: Mapping[str, Placement],
+        clock: Clock,
+    ) -> dict[str, ResultField]:
+        """Return what some blocks tell of the fields of which all variables are among them, by the diagnostic's key."""
+        self.forms |= blocks
+        return {
+            name: field_of(diagnostic, blocks, attributes, placements, clock)
+            for name, diagnostic in self._run.config.diagnostics.items()
+            if blocks.keys() >= set(diagnostic.variables)
+        }
+
+    def told_by(
+        self,
+        layouts: Mapping[str, Layout],
+        attributes: StreamAttributes,
+        placements: Mapping[str, Placement],
+        clock: Clock,
+    ) -> dict[str, ResultField]:
+        """Return what steps with some layouts tell, as `described`; nothing if the steps before have told the same."""
+        if (tuple(layouts.values()), attributes.values) == self._said:
+            return {}
+        blocks = {form.name: form for layout in layouts.values() for form in layout.forms}
+        found = self.described(blocks, attributes, placements, clock)
+        self._said = tuple(layouts.values()), dict(attributes.values)
+        return found
+
+    @property
+    def change(self) -> MeaningChange | None:
+        """The first change of how numbers that are used are read."""
+        changes = self._run.view.changes
+        if not changes:
+            return None
+        config, axis = self._run.config, f"{self._run.config.time.variable}/units"
+        called = {name for function in config.functions for name in function.variables}
+        used = {*self.folded, *self._placing, *called, config.time.variable}
+        used |= set(config.raw.when.variables) if config.raw.when is not None else set()
+        return next((item for item in changes if item.variable in used and item.name != axis), None)
+
+    # Fixed fields
+
+    @property
+    def first(self) -> FirstStep | None:
+        """The first step, until it is known which of its variables are fixed."""
+        return None if self._arrays is None else self._arrays.first
+
+    def find_fixed(self, cursor: int) -> Fixed | None:
+        """Find the fixed fields: what expressions need, and the second step lacks. None as long as it isn't known.
+
+        Parameters
+        ----------
+        cursor
+            Every step up to this one is folded.
+        """
+        arrays, diagnostics = self._arrays, self._run.config.diagnostics.items()
+        assert arrays is not None
+        assert self._coordinates is not None
+        pairs = {key: item.variables for key, item in diagnostics if len(item.variables) > 1}
+        needed = {name for own in pairs.values() for name in own}
+        if arrays.known_fixed() is None:
+            there = self._second_step(cursor) if needed & arrays.names else arrays.names
+            if there is None:
+                return None
+            arrays.hold([name for name in (needed & arrays.names).difference(there) if arrays.is_field(name)])
+        fixed = arrays.fixed()
+        self._coordinates.hold({name: [key for key, own in pairs.items() if name in own] for name in fixed}, arrays)
+        self._arrays = None
+        return fixed
+
+    def _second_step(self, cursor: int) -> Collection[str] | None:
+        """Return the names of what the second step has; all of the first's if it can't be had, None if it may come.
+
+        It can't where the pools have no room for it beside the first: what steps lack then is said at the end.
+        """
+        view, numbers = self._run.view, self._run.view.steps_after(cursor, 2)
+        if len(numbers) > 1:
+            return {block.name for _, block in view.blocks(numbers[1])}
+        names = {block.name for _, block in view.blocks(numbers[0])} if numbers else set()
+        if not numbers or view.ended or view.frontier > numbers[0]:
+            return names
+        if time.monotonic() < self._asked_s + ASK_S:
+            return None
+        self._asked_s = time.monotonic()
+        return names if any(part.waiting for part in self._run.consumers.statuses()) else None
+
+    # What should stay as it was
+
+    def look(self, numbers: Sequence[int]) -> None:
+        """Compare coordinates and fixed fields of a batch's steps, which are still held."""
+        if numbers and self._coordinates is not None:
+            self._coordinates.look(numbers)
+
+    @property
+    def changes(self) -> list[str]:
+        """Which coordinates change, in words."""
+        return [] if self._coordinates is None else self._coordinates.changes
+
+    @property
+    def misplaced(self) -> list[str]:
+        """What has changed by which fields were placed, in words."""
+        return [] if self._coordinates is None else self._coordinates.misplaced
+
+
+class SteadyCoordinates:
+    """Coordinates, masks and weights stay as the first step has them, by which fields are placed; if not, that is said.
+
+    It looks at one step of each batch: what changes with time is another in most of them.
+
+    Parameters
+    ----------
+    run
+        The run.
+    results
+        What has the coordinates.
+    arrays
+        What was read of the first step.
+    told
+        Variable to the diagnostics whose points, masks or weights it has told.
+    """
+
+    def __init__(self, run: Running, results: Results, arrays: StreamArrays, told: Mapping[str, Sequence[str]]) -> None:
+        self._run, self._results, self._told = run, results, told
+        self._values: dict[str, Array] = {
+            name: results.values(name) for name in arrays.blocks if results.is_coordinate(name)
+        }
+        self._values |= {name: arrays[name] for name in told if name not in self._values}
+        self._fixed: Mapping[str, Sequence[str]] = {}
+        self._reader: BlockReader | None = None
+        self._looks = 0
+        self.changes: list[str] = []
+        """What has changed, and in which step that was seen."""
+        self.misplaced: list[str] = []
+        """Those of them by which fields were placed."""
+
+    def hold(self, fixed: Mapping[str, Sequence[str]], arrays: StreamArrays) -> None:
+        """Compare fixed fields too, wherever they come again; by the diagnostics that have them of the first step."""
+        self._fixed = fixed
+        self._values |= {name: arrays[name] for name in fixed}
+
+    def look(self, numbers: Sequence[int]) -> None:
+        """Compare variables of a batch's steps, which are still held."""
+        self._looks += 1
+        is_turn = self._looks & (self._looks - 1) == 0
+        wanted = {name for name, values in self._values.items() if is_turn or values.nbytes <= SMALL_BYTES}
+        for number in numbers:
+            self._compare(number, self._fixed.keys() | (wanted if number == numbers[-1] else set()))
+
+    def _compare(self, number: int, wanted: Collection[str]) -> None:
+        placed: dict[str, list[tuple[Array, Block]]] = {}
+        for node, part in parts_of(self._run.view, number).items():
+            forms = enumerate(part.layout.forms) if wanted else ()
+            for block in [part.blocks[at] for at, form in forms if form.name in wanted and _has_values(form)]:
+                if block.name in self._values:
+                    placed.setdefault(block.name, []).append((self._read(node, part.landed_in, block), block))
+        for name, blocks in placed.items():
+            if not is_same(self._values[name], blocks):
+                del self._values[name]
+                self._note(name, number)
+
+    def _read(self, node: str, landed_in: int, block: Block) -> Array:
+        if not block.shape:
+            return np.asarray(block.value, self._values[block.name].dtype)
+        self._reader = self._reader or BlockReader(self._run.contact, self._run.config.stream)
+        return self._reader.read(node, landed_in, block)
+
+    def _note(self, name: str, number: int) -> None:
+        seen = f"{name} changes with time, as seen in step {number}"
+        if name in self._told:
+            fields = ", ".join(self._told[name])
+            self.misplaced.append(
+                f"{seen}: the points, masks or weights that 'space' of {fields} has by it are those of the first step; "
+                "weights that change can be had by an expression, as (x * w) and w summed by themselves"
+            )
+            self.changes.append(self.misplaced[-1])
+        if name in self._fixed:
+            fields = ", ".join(self._fixed[name])
+            self.misplaced.append(f"{seen}, and isn't in the second: {fields} have it as the first step does")
+            self.changes.append(self.misplaced[-1])
+        if self._results.is_coordinate(name):
+            self._results.describe(name, bbflow_changed_in_step=number)
+            self.changes.append(f"coordinate {seen}: the results have it as the first step does")
+
+
+def _has_values(form: BlockForm) -> bool:
+    """Whether it is a block of an array that has points, or a single value."""
+    return bool(form.bytes) or form.kind == "GlobalValue"
