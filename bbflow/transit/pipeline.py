@@ -163,7 +163,7 @@ class Pipeline:
         self._fold.take(seen)
         self._fold.begin(seen)
         seen = self._opened.seen(self._fold.publishing.take_shown(), self._drained)
-        knows_its_place = self._config.time.start is None or self._fold.folding.knows_its_place
+        knows_its_place = self._config.time.start is None or self._fold.folding.chain.offset is not None
         for stage in self._beside:
             stage.take(seen)
             if knows_its_place:

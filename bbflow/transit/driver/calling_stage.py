@@ -13,7 +13,7 @@ from bbflow.transit.calling.answers import ERROR, KEPT, STOP, THROUGH, Answers, 
 from bbflow.transit.calling.calls import CallReceipt, SpanCall, StepCall, call_function
 from bbflow.transit.clusters.tasks import TaskBatch, let_go
 from bbflow.transit.driver.run_context import Running, Seen
-from bbflow.transit.driver.stage import Opening
+from bbflow.transit.driver.stage import StreamStart
 from bbflow.transit.folding.patterns import Parts, parts_of
 from bbflow.transit.outcome import StageReport
 from bbflow.transit.output.claiming import STOP_FILE
@@ -122,9 +122,9 @@ class CallStage:
         """Return the function of that name; None without one."""
         return next((calling for calling in self._steps if calling.function.name == name), None)
 
-    def open(self, opening: Opening) -> None:
+    def open(self, start: StreamStart) -> None:
         """Begin, in the grid that the first step has shown."""
-        self._results, attributes = opening.results, opening.attributes
+        self._results, attributes = start.results, start.attributes
         fields = WholeFields(self._run.contact, self._run.config.stream, attributes)
         for calling in self._steps:
             when, where = calling.function.when, f"functions: {calling.function.name}: when"

@@ -14,7 +14,7 @@ from bbflow.transit.clusters.tasks import TaskBatch, let_go
 from bbflow.transit.driver.opening import check_chunks
 from bbflow.transit.driver.policy import gives_way, writing
 from bbflow.transit.driver.run_context import Running, Seen
-from bbflow.transit.driver.stage import Asking, Opening, PacedStage
+from bbflow.transit.driver.stage import Asking, PacedStage, StreamStart
 from bbflow.transit.folding.patterns import parts_of
 from bbflow.transit.outcome import StageReport
 from bbflow.view.consumers import DRAIN, no_checkpoint
@@ -60,9 +60,9 @@ class DrainStage(PacedStage):
         """Every step up to this one is in the store, or wasn't wanted."""
         return self.draining.cursor
 
-    def open(self, opening: Opening) -> None:
+    def open(self, start: StreamStart) -> None:
         """Open the store of raw steps, with its coordinates."""
-        arrays, attributes, clock = opening.arrays, opening.attributes, opening.clock
+        arrays, attributes, clock = start.arrays, start.attributes, start.clock
         check_chunks(self.run.config.raw, arrays.shapes, attributes)
         time = None if clock.by_steps else clock.attributes
         store = self.draining.open(self.run.config.output / "raw.zarr", attributes, time)

@@ -26,7 +26,7 @@ from bbflow.transit.driver.publishing import SETTLED_DIRECTORY, Publication, Pub
 from bbflow.transit.driver.rank_folding import RankFolding
 from bbflow.transit.driver.run_context import Running, Seen
 from bbflow.transit.driver.safe import SafeCopies, read_safe_copy
-from bbflow.transit.driver.stage import Opening, PacedStage
+from bbflow.transit.driver.stage import PacedStage, StreamStart
 from bbflow.transit.driver.state_files import StateFiles
 from bbflow.transit.driver.state_room import StateRoom, check_room
 from bbflow.transit.driver.stream_fields import StreamFields
@@ -50,6 +50,8 @@ if TYPE_CHECKING:  # xarray takes a third of a second, which a run has no time f
     import xarray as xr
 
 T = TypeVar("T")
+NO_POINTS = "the first step, in which its points are found, hasn't all its variables"
+"""Why a diagnostic with a `space` can't be had."""
 AWAIT_S = 0.01
 """A batch that must be done first is looked at this often (seconds)."""
 LOOK_S = 1.0
@@ -97,7 +99,7 @@ class FoldStage(PacedStage):
     @property
     def lacking(self) -> list[str]:
         """What the store lacks of what was asked for, in words: nothing is left out silently."""
-        given_up, seldom = self.folding.given_up, self.folding.seldom
+        given_up, seldom = self.folding.patterns.given_up, self.folding.seldom
         told = given_up.keys() | self.folding.never
         unstored = [name for key, name in self.publishing.unstored() if key not in told]
         return [
@@ -111,15 +113,15 @@ class FoldStage(PacedStage):
         """Whether no task runs."""
         return self._tasks is None and self._next is None and self._publication is None
 
-    def open(self, opening: Opening) -> None:
+    def open(self, start: StreamStart) -> None:
         """Find the fields in the grid of a step."""
-        arrays, attributes, clock, results = opening.arrays, opening.attributes, opening.clock, opening.results
+        arrays, attributes, clock, results = start.arrays, start.attributes, start.clock, start.results
         write_referenced(arrays, attributes, results)
         placed, told = place_diagnostics(self.run.config.diagnostics, arrays, attributes)
         self.folding.place(placed, hold_fields(self.run.config.diagnostics, placed, arrays, attributes, clock))
         for name, diagnostic in self.run.config.diagnostics.items():
             if diagnostic.space is not None and name not in placed:
-                self.folding.give_up(name, "the first step, in which its points are found, hasn't all its variables")
+                self.folding.patterns.give_up(name, NO_POINTS)
         for name, placement in placed.items():
             write_field_coordinates(name, placement, attributes, results)
         self._learn(arrays.blocks, attributes, clock)
@@ -171,7 +173,7 @@ class FoldStage(PacedStage):
         fixed = self._fields.find_fixed(self.folding.cursor)
         if fixed is None:
             return False
-        self.folding.hold(fixed)
+        self.folding.patterns.hold(fixed)
         if first.placed and not len(self.folding.states):
             self._room = check_room(first, self.run.config, self.folding.placements, attributes, fixed)
             self.run.log.add("states", bytes=self._room.bytes)
@@ -186,7 +188,7 @@ class FoldStage(PacedStage):
         batch = self.folding.next_batch(self.run.view, clock, before, most_spans)
         if batch is None and change is not None and self.run.view.frontier >= change.step:
             raise ConfigError(f"{change}: let the program define it before the first step that has the variable ends")
-        if batch is None and self.folding.is_held_back:
+        if batch is None and self.folding.cutter.is_held_back:
             self._check_room_for_two()
         if batch is None and self._publication is None:
             self._pass_discarded()

@@ -14,7 +14,7 @@ from bbflow.transit.driver.opening import FirstStep, check_result_chunks, check_
 from bbflow.transit.driver.placing import StreamArrays
 from bbflow.transit.driver.publishing import Publishing
 from bbflow.transit.driver.run_context import Running, Seen
-from bbflow.transit.driver.stage import DriverStage, Opening
+from bbflow.transit.driver.stage import DriverStage, StreamStart
 from bbflow.transit.folding.bookkeeping import Folding
 from bbflow.transit.folding.patterns import Parts, parts_of
 from bbflow.transit.folding.written import Written, pack, unpack
@@ -153,14 +153,14 @@ class OpenedStream:
             check_clock(self._saved, clock, "this run")
         results = self._publishing.open(config.output / "results.zarr", attributes, clock)
         write_coordinates(first, [results], attributes)
-        opening = Opening(arrays, attributes, clock, results)
+        start = StreamStart(arrays, attributes, clock, results)
         for stage in self._stages:
-            stage.open(opening)
+            stage.open(start)
         fields = self._publishing.fields.values()
         check_result_chunks(config.results, {field.name: field.dims for field in fields})
         # Coordinates are only in steps that may be done with before the first window ends.
         results.commit(**{} if self._saved is None else OF_EARLIER_JOB)
-        times, in_chain = StepTimes(config.time, clock), self._folding.in_chain
+        times, in_chain = StepTimes(config.time, clock), self._folding.chain.of
         self._time_of = lambda number, parts: times.find(in_chain(number), parts)
         self._clock = clock
 

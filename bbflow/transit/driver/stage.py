@@ -17,7 +17,7 @@ from bbflow.transit.output.results import Results
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class StreamStart:
     """What the first step has told, handed to each stage when the stream is opened."""
 
     arrays: StreamArrays
@@ -44,7 +44,7 @@ class DriverStage(Protocol):
     def cursor(self) -> float:
         """Every step up to this one is done with for good; the nodes know it."""
 
-    def open(self, opening: Opening) -> None:
+    def open(self, start: StreamStart) -> None:
         """Begin, in the grid that the first step has shown."""
 
     def take(self, seen: Seen) -> None:

@@ -2,46 +2,35 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 
-import cftime  # type: ignore[import-untyped]
 from msgspec import Raw, structs
 
 from bbflow.configuring.settings import Config
-from bbflow.errors import ConfigError, StreamError
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space.placement import Placement
-from bbflow.operators.statistics.weighting import MONTH, TIME
 from bbflow.operators.windows.calendars import Clock
-from bbflow.stream.records import Layout
 from bbflow.transit.folding.attendance import Attendance
-from bbflow.transit.folding.batches import Batch, OpenBatch
+from bbflow.transit.folding.batches import Batch, Cutter
 from bbflow.transit.folding.checkpoints import Checkpoint, read_checkpoints
-from bbflow.transit.folding.dates import StepDates
-from bbflow.transit.folding.fixed import Fixed
-from bbflow.transit.folding.inherited import Before, Inherited, Origins
+from bbflow.transit.folding.inherited import Before, ChainPlace, Inherited, Origins
 from bbflow.transit.folding.kept import EndedSpans, Kept
-from bbflow.transit.folding.landings import Landings, whole_landings
 from bbflow.transit.folding.lanes import Lanes, NodeLane
-from bbflow.transit.folding.lengths import next_time, taken_alike
+from bbflow.transit.folding.lengths import taken_alike
 from bbflow.transit.folding.losses import Losses, Untimely
-from bbflow.transit.folding.patterns import Pattern, Patterns, Shapes, parts_of
+from bbflow.transit.folding.patterns import Pattern, Patterns, Shapes
 from bbflow.transit.folding.planning import FoldSite, Planning, planned_steps
 from bbflow.transit.folding.plans import FoldPlan, PlannedSteps
-from bbflow.transit.folding.regions import array_shape, check_apart, check_types, forms_by_name, points_of, regions
 from bbflow.transit.folding.series import join_partials, uneven
 from bbflow.transit.folding.shards import Region, ShardKey, ShardState, overlapping
 from bbflow.transit.folding.tables import Alike, CountedStates, FieldStates, Roster, States
-from bbflow.transit.folding.timeline import Closing, Passed, Timeline, too_coarse, too_late
+from bbflow.transit.folding.timeline import Closing, Timeline
 from bbflow.transit.folding.work import FoldReceipt, LaneWork, SpanWork
 from bbflow.transit.folding.written import pack
 from bbflow.view.consumers import Cursor
 from bbflow.view.stream import StreamView
-from bbflow.view.times import StepTimes
 
 
 class Folding:
@@ -72,16 +61,14 @@ class Folding:
         self.config = config
         """The run's configuration."""
         self._before = before
+        self.chain = ChainPlace(before)
+        """Which step of a chain of jobs each of this run's steps is."""
         self.origins = Origins(before.states if before else {}, settled or {})
         """What new shards begin with."""
-        self._offset: int | None = None if before else 0
         self.last_number = before.number if before else -1
         """Number of the last step that was folded, counted through a chain of jobs."""
         self.cursor = min(step for step, _ in cursors.values())
         """Every step up to this one is folded."""
-        self.is_held_back = False
-        """Whether a step waits for the next one, which tells its length."""
-        self._weighed = {item.weights for item in config.diagnostics.values()}
         self.errors: Mapping[str, str] = {}
         """What failed in users' operators, which are called no more."""
         self.states = CountedStates()
@@ -89,14 +76,8 @@ class Folding:
         self.losses = Losses()
         """What nodes that are gone have cost."""
         self._attendance = Attendance()
-        self.fixed: Fixed = {}
-        """What is held of the first step; known before the first step is folded."""
-        self.given_up: dict[str, str] = {}
-        """Diagnostics that can't be had, and why."""
         self.untimely = Untimely()
         """What times that can't be used have cost."""
-        self.placements: Mapping[str, Placement] = {}
-        """Diagnostic to where its field lies, of those that have a `space`."""
         diagnostics = config.diagnostics.values()
         published = [window for item in diagnostics for window in item.windows]
         inner = [window for item in diagnostics for window in item.inner_windows]
@@ -107,8 +88,10 @@ class Folding:
             self.timeline.go_on(before.timeline)
             self.fail(before.errors)
         self._restore(read_checkpoints(cursors).values(), rosters or {})
-        self._patterns = Patterns(self._pattern)
-        self._dates = StepDates()
+        self.patterns = Patterns(config.diagnostics)
+        """Where the blocks of steps lie in the fields."""
+        self.cutter = Cutter(config, self.timeline, self.chain, self.losses, self.patterns)
+        """Cuts what has landed into batches."""
         self.lanes = Lanes(config.stream, config.output)
         """Where shards are folded, and where their states lie."""
         self.planning = Planning(config.diagnostics, {}, self.lanes)
@@ -117,18 +100,11 @@ class Folding:
         self._stepwise: frozenset[str] = frozenset()
         """Diagnostics of which values have come and gone in some of the blocks that are joined."""
         self._stayed: tuple[list[Pattern], int] | None = None
-        self._types: dict[str, str] = {}
-        """Those of variables, as the first step has them that this analysis has seen."""
 
     @property
     def number(self) -> int:
         """The cursor, counted through a chain of jobs."""
-        return self.cursor + (self._offset or 0)
-
-    @property
-    def knows_its_place(self) -> bool:
-        """Whether it is known which step of a chain of jobs this run's first one is."""
-        return self._offset is not None
+        return self.cursor + (self.chain.offset or 0)
 
     @property
     def late(self) -> int:
@@ -155,7 +131,7 @@ class Folding:
         """The fields that were in some of the steps only, in words, unless the configuration takes that as it comes."""
         diagnostics = self.config.diagnostics.items()
         taken = {key for key, item in diagnostics if item.skips_absent} - self.never
-        return self._attendance.described(taken | self.given_up.keys())
+        return self._attendance.described(taken | self.patterns.given_up.keys())
 
     @property
     def never(self) -> frozenset[str]:
@@ -169,7 +145,7 @@ class Folding:
     @property
     def _lacking(self) -> Untimely:
         """What the results lack, which is all if nothing is later than the run before: times may have begun anew."""
-        if self._offset is None and self.late and not (self.untimely.steps or self.losses):
+        if self.chain.offset is None and self.late and not (self.untimely.steps or self.losses):
             return Untimely(self.late, f"step 0, since the run before has later ones (up to {self.timeline.last:g})")
         return self.untimely
 
@@ -179,139 +155,8 @@ class Folding:
         return self.timeline.missing - (self._before.missing if self._before else 0)
 
     def next_batch(self, view: StreamView, clock: Clock, before: float = math.inf, most_spans: int = 1) -> Batch | None:
-        """Return the next steps to fold, of those before some number, or None if none is complete.
-
-        They are in so many spans at most, and in one only if they don't lie alike.
-
-        Raises
-        ------
-        StreamError
-            If a step isn't later than the one before, or has no date, and the configuration makes that an error.
-        ConfigError
-            If a variable has blocks without a place in a global array, blocks overlap, or those of an expression's
-            variables don't cover the same regions.
-        """
-        found, self.is_held_back = OpenBatch(self.cursor, self.timeline.passed), False
-        numbers, torn = whole_landings(view, self.cursor, self.config.workers.batch_steps, before)
-        landings = Landings()
-        windows, times = self.timeline.windows, StepTimes(self.config.time, clock)
-        for at, number in enumerate(numbers):
-            parts = parts_of(view, number)
-            if number in torn or (self.losses and times.find(self.in_chain(number), parts) is None):
-                landings.take(number, parts, None)
-                found.leave_out(number, found.passed._replace(late=found.passed.late + 1))
-                found.torn.append(number)
-                continue
-            time = times.of(self.in_chain(number), parts)
-            date = self._dates.of(time, clock, self._times(islice(numbers, at + 1, None), view, times))
-            spacing = times.spacing(time, parts)
-            if date is not None:
-                error_s = found.passed.error_s(time, spacing, clock.unit_s)
-                time, date = clock.settled(time, date, error_s, found.passed.first)
-                if found.passed.is_too_coarse(time, spacing):
-                    raise ConfigError(too_coarse(number, time, spacing, found.passed, clock))
-            if date is None or found.passed.is_late(time, spacing):
-                landings.take(number, parts, None)
-                found.leave_out(number, found.passed.without(time, spacing))
-                found.untimely += self._refused(number, time, found, is_date=date is not None)
-                continue
-            if self._offset is None:
-                self._offset = self._offset_from(number)
-            offset = self._offset
-            keys = {window.name: window.key(date, number + offset) for window in windows}
-            has_folded = landings.take(number, parts, keys)
-            pattern = self._patterns.of(number, parts, whole=not self.losses or view.is_whole(number))
-            if most_spans > 1 and (has_folded or (not found.steps and not self._takes_spans(pattern))):
-                most_spans = 1
-            if not found.fits(keys, pattern, most_spans):
-                break
-            passed = self.timeline.after(found.passed, time, error_s / clock.unit_s if clock.unit_s else 0.0)
-            weights = self._weights(number, passed, date, view, times, clock)
-            if weights is None:
-                self.is_held_back = True
-                break
-            found.add(number, passed, keys, pattern, parts, **weights)
-        return found.batch(self._offset or 0) if found.through > self.cursor else None
-
-    def _weights(
-        self, number: int, passed: Passed, date: cftime.datetime, view: StreamView, times: StepTimes, clock: Clock
-    ) -> dict[str, float] | None:
-        """Return how much a step counts, by what diagnostics weigh it; None if only the next step will tell.
-
-        A step is as long as its bounds say, else until the next one, the stream's last as long as the one before it.
-        """
-        found = {MONTH: float(date.daysinmonth)} if MONTH in self._weighed else {}
-        if TIME not in self._weighed:
-            return found
-        bounds = times.bounds(self.in_chain(number), parts_of(view, number))
-        if bounds is not None:
-            length: float | None = bounds[1] - bounds[0]
-        else:
-            later = ((at, parts_of(view, at)) for at in view.steps_after(number))
-            told = ((next(self._times([at], view, times), None), parts) for at, parts in later)
-            after = next_time(told, passed, times, clock)
-            if after is None and not view.ended:
-                return None
-            assert passed.last is not None
-            length = after - passed.last if after is not None else passed.length or self.config.time.interval
-        if length is None or not 0 <= length < math.inf:
-            raise ConfigError(
-                f"weights: time: step {number} has {'no length' if length is None else f'the length {length:g}'}: let "
-                "the program write the bounds of its time, ascending, or set time: interval"
-            )
-        return found | {TIME: length}
-
-    @property
-    def uneven(self) -> list[str]:
-        """The statistics that take steps of several lengths alike without being told to, in words."""
-        return taken_alike(self.timeline.passed, self.config.diagnostics.values())
-
-    def in_chain(self, number: int) -> int:
-        """Return a step's number as it is counted through a chain of jobs."""
-        return number + (self._offset_from(number) if self._offset is None else self._offset)
-
-    def _times(self, numbers: Iterable[int], view: StreamView, times: StepTimes) -> Iterator[float | None]:
-        """Yield the times of steps, None for those without one, or with one that can't be read."""
-        for number in numbers:
-            with suppress(ConfigError):  # it will be said when the step's turn comes
-                yield times.find(self.in_chain(number), parts_of(view, number))
-
-    def lose(self, names: Collection[str], safe: Iterable[ShardState], nodes: Sequence[str]) -> None:
-        """Go on without some nodes, from what was copied of their states."""
-        adopted = self.losses.lose(names, safe, {state.key for state in self.states}, nodes)
-        for table in States.of(adopted):
-            self.states.put(table)
-
-    def _offset_from(self, number: int) -> int:
-        """Return how many steps earlier runs had, if a step is the first of this one."""
-        return self._before.number + 1 - number if self._before is not None else 0
-
-    def _pattern(self, number: int, layouts: Mapping[str, Layout], whole: bool) -> Pattern:
-        """Find where the blocks of steps with some layouts lie in each field."""
-        forms = forms_by_name({node: layout.forms for node, layout in layouts.items()})
-        diagnostics = self.config.diagnostics
-        folded = (item.variables for key, item in diagnostics.items() if key not in self.given_up)
-        check_types(number, {name for names in folded for name in names}, forms, self._types)
-        columns = {key: placement.column for key, placement in self.placements.items()}
-        found = {
-            key: {} if key in self.given_up else regions(item, forms, columns.get(key), self.fixed)
-            for key, item in self.config.diagnostics.items()
-        }
-        if not whole:  # what is joined over all ranks can't be had of some
-            found |= {key: {} for key in self.placements}
-        for own in {frozenset((key.node, key.start, key.count) for key in own): own for own in found.values()}.values():
-            check_apart(number, own)
-        # Steps that come in their order, or with those of other ranks.
-        bound = [key for key, item in diagnostics.items() if item.needs_order or key in self.placements]
-        absent = frozenset(key for key, own in found.items() if not own) if whole else frozenset()
-        shapes = {key: array_shape(diagnostics[key], forms, self.fixed) for key in self.placements if found[key]}
-        places = {key: frozenset(found[key]) for key in bound if found[key]}
-        points = {
-            key: points_of(own, array_shape(diagnostics[key], forms, self.fixed))
-            for key, own in found.items()
-            if own and whole
-        }
-        return Pattern(layouts, found, places, absent, points, shapes, self.fixed)
+        """Return the next steps to fold, as `Cutter.next_batch` does."""
+        return self.cutter.next_batch(view, clock, self.cursor, self._takes_spans, before, most_spans)
 
     def _takes_spans(self, pattern: Pattern) -> bool:
         """Whether a task may fold several spans of steps that lie so.
@@ -322,6 +167,22 @@ class Folding:
         keys = (key for name in self.placements for key in pattern.regions[name])
         is_joined = any(self.planning.is_joined(key, pattern.shapes) for key in keys)
         return not is_joined and not any(like.last_step > self.last_number for like in self.states.likes)
+
+    @property
+    def placements(self) -> Mapping[str, Placement]:
+        """Diagnostic to where its field lies, of those that have a `space`."""
+        return self.patterns.placements
+
+    @property
+    def uneven(self) -> list[str]:
+        """The statistics that take steps of several lengths alike without being told to, in words."""
+        return taken_alike(self.timeline.passed, self.config.diagnostics.values())
+
+    def lose(self, names: Collection[str], safe: Iterable[ShardState], nodes: Sequence[str]) -> None:
+        """Go on without some nodes, from what was copied of their states."""
+        adopted = self.losses.lose(names, safe, {state.key for state in self.states}, nodes)
+        for table in States.of(adopted):
+            self.states.put(table)
 
     def moved(self, batch: Batch) -> list[str]:
         """Return the diagnostics that need a point's steps in their order, but have a point's state elsewhere."""
@@ -357,16 +218,9 @@ class Folding:
 
     def place(self, placements: Mapping[str, Placement], held: Mapping[str, Diagnostic]) -> None:
         """Learn where the fields of diagnostics with a `space` lie, and of those that hold fields of files."""
-        self.placements, self.config = placements, self.config.holding(held)
+        self.patterns.place(placements)
+        self.config = self.config.holding(held)
         self.planning = Planning(self.config.diagnostics, placements, self.lanes)
-
-    def hold(self, fixed: Fixed) -> None:
-        """Learn what is held of the first step."""
-        self.fixed = fixed
-
-    def give_up(self, key: str, why: str) -> None:
-        """Compute a diagnostic no more."""
-        self.given_up[key] = why
 
     def leave_out(self, through: int) -> None:
         """Be past steps that aren't there."""
@@ -388,15 +242,6 @@ class Folding:
         for own in sorted((own for table in self.states.tables for own in table.fields), key=lambda own: own.order):
             states.setdefault(own.diagnostic, []).append(own)
         return Kept(self.config, states, self.origins, self.errors, self.timeline, self.last_number)
-
-    def _refused(self, number: int, time: float, found: OpenBatch, *, is_date: bool) -> list[str]:
-        """Return why a step is left out; nothing if a run that goes on from another one writes its last steps again."""
-        if self.config.time.late == "error":
-            raise StreamError(too_late(number, time, is_date=is_date))
-        if is_date and self._offset is None:
-            return []
-        last = found.times[-1] if found.times else self.timeline.last
-        return [f"step {number}, whose time {time:g} {f'follows {last:g}' if is_date else 'is no date'}"]
 
     def works(
         self, batch: Batch, site: FoldSite, *, holds: bool = False
@@ -557,7 +402,7 @@ class Folding:
             nodes=frozenset(states),
             timeline=self.timeline.record,
             errors=self.errors,
-            offset=self._offset,
+            offset=self.chain.offset,
             last_number=self.last_number,
             untimely=self.untimely,
             losses=self.losses.record,
@@ -578,7 +423,7 @@ class Folding:
                 self.timeline.restore(checkpoint.timeline)
                 self.losses.restore(checkpoint.losses)
                 self.fail(checkpoint.errors)
-                self._offset, self.last_number = checkpoint.offset, checkpoint.last_number
+                self.chain.offset, self.last_number = checkpoint.offset, checkpoint.last_number
                 self.untimely = checkpoint.untimely
 
     def _restore_shards(self, checkpoint: Checkpoint, rosters: Mapping[str, Roster]) -> None:

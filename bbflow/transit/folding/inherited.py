@@ -186,3 +186,28 @@ class Origins:
     def with_settled(self, states: Mapping[str, Inherited]) -> "Origins":
         """Return these with what was kept of some diagnostics last."""
         return replace(self, settled={**self.settled, **states})
+
+
+class ChainPlace:
+    """Which step of a chain of jobs each of a run's steps is.
+
+    Parameters
+    ----------
+    before
+        What the run before has left, if there was one.
+    """
+
+    def __init__(self, before: Before | None) -> None:
+        self._before = before
+        self.offset: int | None = None if before else 0
+        """Steps of the runs before; None before the first step of this one that counts is known."""
+
+    def of(self, number: int) -> int:
+        """Return a step's number as it is counted through the chain; it may be the first that counts."""
+        if self._before is None or self.offset is not None:
+            return number + (self.offset or 0)
+        return self._before.number + 1
+
+    def begin(self, number: int) -> None:
+        """Take note of the first step that counts, unless that is known."""
+        self.offset = self.of(number) - number

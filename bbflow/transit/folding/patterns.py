@@ -1,10 +1,13 @@
-"""Patterns: what the fold derives from where the blocks of a step lie, once for all steps that lie alike."""
+"""Patterns: where the blocks of a step lie in the fields, found once for all steps that lie alike."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from bbflow.operators.diagnostic import Diagnostic
+from bbflow.operators.space.placement import Placement
 from bbflow.stream.records import Layout, Step
 from bbflow.transit.folding.fixed import Fixed
+from bbflow.transit.folding.regions import array_shape, check_apart, check_types, forms_by_name, points_of, regions
 from bbflow.transit.folding.shards import Regions, ShardKey
 from bbflow.view.stream import StreamView
 
@@ -46,25 +49,86 @@ def parts_of(view: StreamView, number: int) -> Parts:
 
 
 class Patterns:
-    """Keeps the patterns that came last.
+    """Finds where the blocks of a step lie in the field of each diagnostic; keeps what it has found last.
 
     Parameters
     ----------
-    derive
-        Makes a pattern of a step's number, its layouts, and whether all ranks' parts of it are there.
+    diagnostics
+        By key.
     """
 
-    def __init__(self, derive: Callable[[int, Mapping[str, Layout], bool], Pattern]) -> None:
-        self._derive = derive
+    def __init__(self, diagnostics: Mapping[str, Diagnostic]) -> None:
+        self._diagnostics = diagnostics
+        self.placements: Mapping[str, Placement] = {}
+        """Diagnostic to where its field lies, of those that have a `space`."""
+        self.fixed: Fixed = {}
+        """What is held of the first step; known before the first step is folded."""
+        self.given_up: dict[str, str] = {}
+        """Diagnostics that can't be had, and why."""
+        self._types: dict[str, str] = {}
+        """Those of variables, as the first step has them that this analysis has seen."""
         self._known: dict[tuple[object, ...], Pattern] = {}
 
+    def place(self, placements: Mapping[str, Placement]) -> None:
+        """Learn where fields lie."""
+        self.placements = placements
+
+    def hold(self, fixed: Fixed) -> None:
+        """Learn what is held of the first step."""
+        self.fixed = fixed
+
+    def give_up(self, key: str, why: str) -> None:
+        """Find a diagnostic no more."""
+        self.given_up[key] = why
+
     def of(self, number: int, parts: Parts, *, whole: bool) -> Pattern:
-        """Return the pattern of a step."""
+        """Return the pattern of a step.
+
+        Parameters
+        ----------
+        number, parts
+            The step, and what there is of it.
+        whole
+            Whether all ranks' parts of it are there.
+
+        Raises
+        ------
+        ConfigError
+            If blocks overlap, can't be folded, or those of an expression's variables don't cover the same regions.
+        StreamError
+            If a variable has another type than before.
+        """
         key = (whole, *((node, part.layout) for node, part in parts.items()))
         pattern = self._known.pop(key, None)
         if pattern is None:
-            pattern = self._derive(number, {node: part.layout for node, part in parts.items()}, whole)
+            pattern = self._found(number, {node: part.layout for node, part in parts.items()}, whole=whole)
         self._known[key] = pattern  # at the end: the first one is the one that wasn't needed for longest
         if len(self._known) > KEPT:
             del self._known[next(iter(self._known))]
         return pattern
+
+    def _found(self, number: int, layouts: Mapping[str, Layout], *, whole: bool) -> Pattern:
+        forms = forms_by_name({node: layout.forms for node, layout in layouts.items()})
+        diagnostics = self._diagnostics
+        folded = (item.variables for key, item in diagnostics.items() if key not in self.given_up)
+        check_types(number, {name for names in folded for name in names}, forms, self._types)
+        columns = {key: placement.column for key, placement in self.placements.items()}
+        found = {
+            key: {} if key in self.given_up else regions(item, forms, columns.get(key), self.fixed)
+            for key, item in diagnostics.items()
+        }
+        if not whole:  # what is joined over all ranks can't be had of some
+            found |= {key: {} for key in self.placements}
+        for own in {frozenset((key.node, key.start, key.count) for key in own): own for own in found.values()}.values():
+            check_apart(number, own)
+        # Steps that come in their order, or with those of other ranks.
+        bound = [key for key, item in diagnostics.items() if item.needs_order or key in self.placements]
+        absent = frozenset(key for key, own in found.items() if not own) if whole else frozenset()
+        shapes = {key: array_shape(diagnostics[key], forms, self.fixed) for key in self.placements if found[key]}
+        places = {key: frozenset(found[key]) for key in bound if found[key]}
+        points = {
+            key: points_of(own, array_shape(diagnostics[key], forms, self.fixed))
+            for key, own in found.items()
+            if own and whole
+        }
+        return Pattern(layouts, found, places, absent, points, shapes, self.fixed)
