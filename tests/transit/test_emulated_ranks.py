@@ -5,6 +5,8 @@ import pytest
 
 from bbflow import connect
 from bbflow.configuring.config import parse_config
+from bbflow.transit.clusters.thread_cluster import ThreadCluster
+from bbflow.transit.folding.task import fold_lane
 from bbflow.transit.output.decoding import open_results
 from benchmarks.emulate.decompositions import DECOMPOSITIONS, values
 from benchmarks.emulate.nodes import serving
@@ -30,6 +32,36 @@ def test_what_emulated_ranks_write_is_folded_to_what_numpy_has(tmp_path, decompo
             np.testing.assert_array_equal(results[f"{name}_run_max"][0], np.max(steps, axis=0))
             np.testing.assert_allclose(results[f"{name}_run_mean"][0], np.mean(steps, axis=0, dtype="f8"), rtol=1e-6)
             np.testing.assert_array_equal(results[f"{name}_day_max"][1], np.max(steps[24:], axis=0))
+
+
+class CountedThreads(ThreadCluster):
+    """Threads of this process that know how many tasks each batch of folds had."""
+
+    def __init__(self, threads):
+        super().__init__(threads)
+        self.batches = []
+
+    def submit_all(self, function, works, done, **how):
+        """Count them."""
+        if function is fold_lane:
+            self.batches.append(len(works))
+        return super().submit_all(function, works, done, **how)
+
+
+@pytest.mark.parametrize("ranks", [NODES, 20 * NODES])
+def test_a_batch_has_a_task_for_each_thread_of_each_node_however_many_ranks_there_are(tmp_path, ranks):
+    config = {"stream": "emulated", "output": str(tmp_path / "out"), "operators": {"v000": ["mean"]}}
+    contact = tmp_path / "contact.json"
+    (tmp_path / "out").mkdir()
+    job = Job("icon", ranks, VARIABLES, STEPS)
+    with (
+        serving(contact, 0, NODES, 1 << 20),
+        CountedThreads(1) as threads,
+        connect(contact).analyse(parse_config(config), threads) as analysis,
+    ):
+        job.write(job.opened(contact))
+        assert analysis.wait(300).complete
+    assert set(threads.batches) == {NODES}
 
 
 @pytest.mark.parametrize("decomposition", DECOMPOSITIONS)
