@@ -27,7 +27,6 @@ from bbflow.view.layout import number_of
 from bbflow.view.meanings import MeaningChange
 
 LEAST_BYTES, MOST_BYTES = 128 << 20, 256 << 20
-"""A batch has this many at least, if this many are ready, and at most."""
 
 
 PlannedBlock = tuple[int, int, str, Block]
@@ -110,6 +109,8 @@ class Draining:
     def __init__(self, config: Config, contact: Path, cursors: Mapping[str, int]) -> None:
         self._config = config
         self._contact = contact
+        self.batch_bytes = (LEAST_BYTES, MOST_BYTES)
+        """A batch has the first number at least, if as many are ready, and the second at most."""
         self._store: RawStore | None = None
         self._time: str | None = None
         self._there: set[int] = set()
@@ -176,7 +177,8 @@ class Draining:
         So what a batch costs by itself is little beside its bytes, while the room of the first steps comes back early.
         """
         sizes = [bytes_of(number) if self.keeps(number) else 0 for number in ready]
-        limit = min(max(sum(sizes) // 4, LEAST_BYTES), MOST_BYTES)
+        least, most = self.batch_bytes
+        limit = min(max(sum(sizes) // 4, least), most)
         fits = bisect_right(list(accumulate(sizes)), limit)
         first = next((at for at, size in enumerate(sizes) if size), 0)
         return list(ready[: max(fits, first + 1)])

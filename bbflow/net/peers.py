@@ -187,6 +187,7 @@ class PeerServer(ABC):
             How long to wait at most.
         """
         due_s = self._next_due_s()
+        # What was read of these before makes no event any more.
         turns, self._unread = dict.fromkeys(self._unread, 0), set()
         now_s = time.monotonic()
         left_s = most_s if due_s is None else due_s - now_s
@@ -230,6 +231,7 @@ class PeerServer(ABC):
 
     def _accept(self, listener: socket.socket) -> None:
         unproven = [peer for peer in self._unproven if self._links[peer].socket.family == listener.family]
+        # Half at most are strangers: many that stay silent don't keep out who has the key.
         if len(self._links) >= self._most_links or len(unproven) >= self._most_links // 2:
             self._make_room(listener, unproven)
             return  # who waits is let in next
@@ -310,7 +312,7 @@ class PeerServer(ABC):
                     self._take(peer, link, item)
                 else:
                     self._shake_hands(peer, link, item)
-                if peer not in self._links:
+                if peer not in self._links:  # it was cut off for what it has sent
                     return
             if link.has_unread and not link.is_choked:
                 self._unread.add(peer)

@@ -145,11 +145,21 @@ class Strays:
         The nodes, if they go with the run; on others only the streams count that come while it lasts.
     own
         Streams of the run's own, which nobody need take.
+    patience_s
+        How long a stream's ranks wait for room before it is rescued.
     """
 
     def __init__(
-        self, file: Path, config: Config, contact: Path, embedded: EmbeddedNodes | None, own: Collection[str] = ()
+        self,
+        file: Path,
+        config: Config,
+        contact: Path,
+        embedded: EmbeddedNodes | None,
+        own: Collection[str] = (),
+        *,
+        patience_s: float = PATIENCE_S,
     ) -> None:
+        self._patience_s = patience_s
         self._file, self._stream, self._time = file, config.stream, config.time
         self._contact, self._embedded = contact, embedded
         self._directory = config.output / UNFOLDED_DIRECTORY
@@ -165,7 +175,7 @@ class Strays:
         waiting = [stray for stray in strays_of(statuses) if stray.waits] if self._embedded is not None else []
         self._waiting_since_s = {stray.name: self._waiting_since_s.get(stray.name, now_s) for stray in waiting}
         for stray in waiting:
-            if now_s >= self._waiting_since_s[stray.name] + PATIENCE_S and stray.name not in self._rescues:
+            if now_s >= self._waiting_since_s[stray.name] + self._patience_s and stray.name not in self._rescues:
                 why = f"stream {stray.name!r} waits for room, and nobody folds or reads it"
                 print(f"bbflow: {why}: it is rescued to {self._place(stray)}", file=sys.stderr, flush=True)
                 self._begin(stray)

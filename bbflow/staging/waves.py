@@ -175,6 +175,7 @@ class Waves:
         """Admit tasks, in program order, as long as there are places and room."""
         actions: list[Action] = []
         while self._queue and self._active < self._window:
+            # Never past the head: small tasks that overtake would keep a large one waiting for ever.
             head = self._queue[0][-1]
             situation = self._situation(head)
             if situation == self._stuck:

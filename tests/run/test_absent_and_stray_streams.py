@@ -19,7 +19,7 @@ from bbflow.landing.absent import Absent, absent_ranks, give_up_absent
 from bbflow.landing.client import status_of
 from bbflow.landing.replies import StatusReply, StreamStatus
 from bbflow.net.contact import NodeAddress
-from bbflow.run import strays, supervise
+from bbflow.run import supervise
 from bbflow.run.course import INCOMPLETE, Course
 from bbflow.run.strays import Stray, Strays, strays_of
 from bbflow.run.supervise import INTERRUPTED, Supervisor
@@ -231,13 +231,12 @@ def test_a_run_ends_soon_after_a_program_of_which_not_all_ranks_open_the_stream(
     assert "stream 'a' is aborted: 1 of 2 ranks never opened it" in said
 
 
-def test_what_waits_for_room_and_is_not_read_is_rescued_while_the_run_lasts(tmp_path, monkeypatch):
+def test_what_waits_for_room_and_is_not_read_is_rescued_while_the_run_lasts(tmp_path):
     """Else neither the program nor the run would ever end."""
-    monkeypatch.setattr(strays, "PATIENCE_S", 0.5)
     values = list(range(100))
     (tmp_path / "model.py").write_text(MODEL + f'write("b", {values})')
     with start_nodes(1, "64KiB") as nodes:
-        watched = Strays(Path("analysis.yml"), Config("a", {}, tmp_path), nodes.contact, nodes)
+        watched = Strays(Path("analysis.yml"), Config("a", {}, tmp_path), nodes.contact, nodes, patience_s=0.5)
         environment = os.environ | bbflow_adios2.environment(nodes.contact)
         with subprocess.Popen([sys.executable, tmp_path / "model.py"], env=environment) as program:
 

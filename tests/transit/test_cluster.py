@@ -17,7 +17,6 @@ from bbflow.configuring.settings import WorkersConfig
 from bbflow.errors import NodeError
 from bbflow.net.certificate import ensure_certificate
 from bbflow.transit.calling.calls import SpanCall
-from bbflow.transit.clusters import dask_cluster
 from bbflow.transit.clusters.cluster import TaskLostError
 from bbflow.transit.clusters.dask_cluster import connected_cluster, dask_here
 from bbflow.transit.clusters.local_cluster import local_cluster
@@ -27,12 +26,11 @@ from testsupport.waiting import until
 
 
 @pytest.fixture
-def empty(monkeypatch):
+def empty():
     """A Dask scheduler without workers, and the analysis' side of it."""
-    monkeypatch.setattr(dask_cluster, "COUNT_EVERY_S", 0.1)
     with (
         LocalCluster(n_workers=0, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0") as dask,
-        connected_cluster(dask.scheduler_address) as cluster,
+        connected_cluster(dask.scheduler_address, look_s=0.1) as cluster,
     ):
         yield dask, cluster
 
@@ -49,23 +47,23 @@ def test_a_worker_that_starts_after_the_analysis_is_waited_for(empty):
         assert submitted.result(300).result(300) == socket.gethostname()
 
 
-def test_a_worker_that_does_not_come_is_named(empty, monkeypatch):
-    monkeypatch.setattr(dask_cluster, "WORKER_TIMEOUT_S", 0.1)
+def test_a_worker_that_does_not_come_is_named(empty):
+    empty[1].worker_timeout_s = 0.1
     with pytest.raises(NodeError, match=rf"no Dask worker runs on {socket.gethostname()}.* none came within"):
         submit(empty[1])
 
 
-def test_a_worker_that_is_gone_for_good_while_tasks_wait_is_named(empty, monkeypatch):
+def test_a_worker_that_is_gone_for_good_while_tasks_wait_is_named(empty):
     dask, cluster = empty
     dask.scale(1)
     assert submit(cluster).result(60) == socket.gethostname()
     dask.scale(0)
-    monkeypatch.setattr(dask_cluster, "WORKER_TIMEOUT_S", 0.1)
+    cluster.worker_timeout_s = 0.1
     with pytest.raises(NodeError, match="workers are gone"):
         cluster.submit(time.sleep, 300, host=socket.gethostname(), done=lambda: None).result(60)
 
 
-def test_a_worker_that_is_gone_for_good_before_its_result_is_fetched_is_named(empty, monkeypatch):
+def test_a_worker_that_is_gone_for_good_before_its_result_is_fetched_is_named(empty):
     """Dask begins the task once more, which waits for that worker; the fold waited for the task."""
     dask, cluster = empty
     dask.scale(1)
@@ -73,7 +71,7 @@ def test_a_worker_that_is_gone_for_good_before_its_result_is_fetched_is_named(em
     until(task.done)
     dask.scale(0)
     until(lambda: not cluster.client.nthreads())
-    monkeypatch.setattr(dask_cluster, "WORKER_TIMEOUT_S", 0.1)
+    cluster.worker_timeout_s = 0.1
     with pytest.raises(TaskLostError, match="workers are gone"):
         task.results([task])
 
@@ -174,8 +172,7 @@ def periods_ms(dask_worker=None, dask_scheduler=None):
 
 
 @pytest.mark.parametrize("processes", [0, 1])
-def test_many_tasks_that_are_submitted_at_once_get_what_those_before_have_come_to(processes, monkeypatch):
-    monkeypatch.setattr(dask_cluster, "WORKER_TIMEOUT_S", 0.1)
+def test_many_tasks_that_are_submitted_at_once_get_what_those_before_have_come_to(processes):
     host, done = socket.gethostname(), []
     with local_cluster(WorkersConfig(processes=processes)) as cluster:
         first = cluster.submit_all(divmod, [((number, 3), host) for number in range(20)], lambda: done.append(1))

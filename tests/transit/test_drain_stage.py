@@ -15,7 +15,6 @@ import xarray as xr
 
 from bbflow.configuring.settings import Config, RawConfig, WorkersConfig
 from bbflow.configuring.step_time import TimeConfig
-from bbflow.drain import draining
 from bbflow.drain.writing import Drained, drain_steps, write_next
 from bbflow.errors import StreamError
 from bbflow.events import EventLog, read_events
@@ -68,8 +67,6 @@ def stage(request, tmp_path, monkeypatch):
 
     Dask runs a task again as often as the parameter says; then it gives it up, and what follows it.
     """
-    monkeypatch.setattr(draining, "LEAST_BYTES", 1)
-    monkeypatch.setattr(draining, "MOST_BYTES", 1)
     deaths = tmp_path / "deaths"
     deaths.mkdir()
     monkeypatch.setattr(drain_stage, "writing", lambda raw: partial(deadly, str(deaths)))
@@ -88,6 +85,7 @@ def stage(request, tmp_path, monkeypatch):
         consumers, log = Consumers(list(addresses.values()), "model", [DRAIN]), EventLog(tmp_path)
         wake = partial(woken.put, None)
         stage = DrainStage(Running(config, nodes.contact, addresses, cluster, consumers, 1 << 18, view, log, wake))
+        stage.draining.batch_bytes = (1, 1)
         stage.draining.open(tmp_path / "raw.zarr", StreamAttributes({}), None)
         yield stage, woken, deaths
         consumers.close()
@@ -153,9 +151,9 @@ def test_steps_that_have_counted_are_not_written_again_from_room_that_others_hav
 
 
 @pytest.mark.parametrize("stage", [0], indirect=True)
-def test_dask_keeps_no_more_tasks_than_follow_each_other(stage, monkeypatch):
-    monkeypatch.setattr(drain_stage, "LONGEST_CHAIN", 2)
+def test_dask_keeps_no_more_tasks_than_follow_each_other(stage):
     stage, woken, _ = stage
+    stage.longest_chain = 2
     stage._task = partial(write_next, slow)
     client, kept = stage.run.cluster.client, []
     _, cursors = drain(

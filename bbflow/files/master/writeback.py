@@ -188,6 +188,7 @@ class WriteBack:
     def _next(self) -> Iterator[Callable[[], None]]:
         """Go through what may begin; what is further back than `WINDOW` is looked at when its turn comes."""
         image = self._core.image
+        # Moves first: they free paths that uploads wait for. Deletions last: an upload to a doomed path replaces it.
         for ino, path in list(self._half_moved.items()):
             if not self.failures.rests(path):
                 yield partial(self._move_again, ino, path)

@@ -153,10 +153,14 @@ class DaskCluster:
         Of their scheduler.
     is_own
         Whether it is closed with this; somebody else's stays as it is.
+    look_s
+        How often its workers are looked at.
     """
 
-    def __init__(self, client: Client, *, is_own: bool = True) -> None:
-        self.client, self._is_own = client, is_own
+    def __init__(self, client: Client, *, is_own: bool = True, look_s: float = COUNT_EVERY_S) -> None:
+        self.client, self._is_own, self._look_s = client, is_own, look_s
+        self.worker_timeout_s = WORKER_TIMEOUT_S
+        """How long a host may be without a worker."""
         with _failures():
             self._hosts = self._find_hosts()
         self._waiting: dict[Future[Any], str] = {}
@@ -166,7 +170,7 @@ class DaskCluster:
         self._watcher.start()
         self._known: Mapping[str, int] = {}
         self._counts: Counter[str | None] = Counter()
-        self._counted_s = -COUNT_EVERY_S
+        self._counted_s = -look_s
         self._token, self._numbers = uuid.uuid4().hex, count()
         self._groups: dict[str, Future[Any]] = {}
 
@@ -183,7 +187,7 @@ class DaskCluster:
 
     def _workers(self) -> Mapping[str, int]:
         """Return the threads of each worker, by its address, as they were not long ago."""
-        if time.monotonic() > self._counted_s + COUNT_EVERY_S:
+        if time.monotonic() > self._counted_s + self._look_s:
             with _failures():
                 self._known = self.client.nthreads()
             self._counts = Counter(urlparse(worker).hostname for worker in self._known)
@@ -207,7 +211,7 @@ class DaskCluster:
         So nobody waits for ever: who asks for their results gets a `NodeError`.
         """
         missed_s: dict[str, float] = {}
-        while not self._closed.wait(COUNT_EVERY_S):
+        while not self._closed.wait(self._look_s):
             waiting = self._waiting | self._fetched
             try:
                 there = {urlparse(worker).hostname for worker in self.client.nthreads()} if waiting else set()
@@ -216,7 +220,7 @@ class DaskCluster:
             for host in set(waiting.values()):
                 if self._hosts.get(host, set()) & there:  # hosts are found anew now and then
                     missed_s.pop(host, None)
-                elif time.monotonic() - missed_s.setdefault(host, time.monotonic()) > WORKER_TIMEOUT_S:
+                elif time.monotonic() - missed_s.setdefault(host, time.monotonic()) > self.worker_timeout_s:
                     on_it = [future for future, its_host in waiting.items() if its_host == host]
                     self.client.cancel([future for future in on_it if not future.done()])
                     on_it.clear()
@@ -230,7 +234,7 @@ class DaskCluster:
         Raises
         ------
         NodeError
-            If no worker runs on the host, nor comes within `WORKER_TIMEOUT_S`.
+            If no worker runs on the host, nor comes within `worker_timeout_s`.
         """
         self._check_worker(host)
         key = (self._group_of(function), next(self._numbers))
@@ -292,13 +296,14 @@ class DaskCluster:
         return f"{name}-{self._token}"
 
     def _check_worker(self, host: str) -> None:
-        deadline_s = time.monotonic() + WORKER_TIMEOUT_S
+        deadline_s = time.monotonic() + self.worker_timeout_s
         while host not in self._hosts:
             if time.monotonic() > deadline_s:
                 known = ", ".join(self._hosts) or "none"
                 raise NodeError(
-                    f"no Dask worker runs on {host}, where a BB node is, and none came within {WORKER_TIMEOUT_S:.0f} s "
-                    f"(workers run on: {known}): start one there with 'bbflow dask worker'"
+                    f"no Dask worker runs on {host}, where a BB node is, and none came within "
+                    f"{self.worker_timeout_s:.0f} s (workers run on: {known}): start one there with "
+                    "'bbflow dask worker'"
                 )
             self._hosts = self._find_hosts()
             if host not in self._hosts:
@@ -345,7 +350,7 @@ def dask_here(workers: WorkersConfig) -> Iterator[DaskCluster]:
         yield cluster
 
 
-def connected_cluster(scheduler: str, certificate: Path | None = None) -> DaskCluster:
+def connected_cluster(scheduler: str, certificate: Path | None = None, *, look_s: float = COUNT_EVERY_S) -> DaskCluster:
     """Use a cluster that is there.
 
     Parameters
@@ -354,13 +359,15 @@ def connected_cluster(scheduler: str, certificate: Path | None = None) -> DaskCl
         Address of its scheduler, or path of the scheduler file.
     certificate
         What lets in at a scheduler with TLS; without one, or if it isn't there, what Dask's configuration has.
+    look_s
+        How often its workers are looked at.
 
     Raises
     ------
     NodeError
         If the scheduler doesn't answer.
     """
-    return DaskCluster(_connect(scheduler, certificate))
+    return DaskCluster(_connect(scheduler, certificate), look_s=look_s)
 
 
 def users_cluster(client: Client) -> DaskCluster:

@@ -21,8 +21,6 @@ from bbflow.view.consumers import DRAIN, no_checkpoint
 
 MOST_BEGUN = 3
 """Batches that are begun at a time: one is written, others wait for it, also while the driver plans for the fold."""
-LONGEST_CHAIN = 32
-"""How many batches follow each other, then all are waited for: Dask keeps a task as long as one that follows it."""
 
 
 class DrainStage(PacedStage):
@@ -46,6 +44,8 @@ class DrainStage(PacedStage):
         self._task = partial(write_next, self._write)
         self._begun: deque[TaskBatch[DrainBatch]] = deque()
         self._looked_at = -1
+        self.longest_chain = 32
+        """How many batches follow each other, then all are waited for: Dask keeps a task while one follows."""
         self._chained = 0
         """How many batches follow each other without a break, those that are done included."""
         self._ready = self.submit_ready(partial(get_ready, self._write))
@@ -81,7 +81,7 @@ class DrainStage(PacedStage):
 
     @property
     def _may_begin(self) -> bool:
-        return self.idle or (len(self._begun) < MOST_BEGUN and self._chained < LONGEST_CHAIN)
+        return self.idle or (len(self._begun) < MOST_BEGUN and self._chained < self.longest_chain)
 
     def _has_next(self) -> bool:
         reached = self.draining.reached
