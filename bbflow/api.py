@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bbflow.configuring.config import parse_config
 from bbflow.configuring.settings import Config
 from bbflow.errors import ConfigError, StreamError
+from bbflow.host.closing import Closing
 from bbflow.landing.client import status_of
 from bbflow.landing.embedded import DEFAULT_DIRECTORY, EmbeddedNodes
 from bbflow.landing.replies import StatusReply
@@ -81,7 +82,7 @@ def open_results(path: Path | str) -> "xr.Dataset":
     return open_results(Path(path))
 
 
-class BurstBuffer:
+class BurstBuffer(Closing):
     """The BB nodes of a contact file.
 
     Parameters
@@ -150,14 +151,6 @@ class BurstBuffer:
         """End the nodes, if they were started with this object."""
         if self._embedded is not None:
             self._embedded.close()
-
-    def __enter__(self) -> "BurstBuffer":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class Analysis:

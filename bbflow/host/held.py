@@ -11,10 +11,10 @@ import secrets
 import stat
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from bbflow.errors import ConfigError
+from bbflow.host.closing import Closing
 
 OTHERS_WRITE = 0o022
 """Mode bits by which others than the owner may change a directory."""
@@ -22,7 +22,7 @@ OTHERS_READ = 0o077
 """Mode bits by which others have any part in a file."""
 
 
-class HeldDirectory:
+class HeldDirectory(Closing):
     """A directory of this process's user, held until it is closed.
 
     Parameters
@@ -129,14 +129,6 @@ class HeldDirectory:
     def close(self) -> None:
         """Release it."""
         os.close(self.descriptor)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def open_regular(path: Path, most_bytes: int) -> int:

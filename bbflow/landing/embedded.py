@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 
 from bbflow.errors import CapacityError, NodeError, describe_end
 from bbflow.host.belongings import is_made, make, remove
+from bbflow.host.closing import Closing
 from bbflow.landing.client import NodeClient
 from bbflow.net.contact import NodeAddress, contact_key, lock_of, read_contact, remove_node
 from bbflow.store.pool import forget_pools
@@ -29,7 +29,7 @@ STEADY_S = 10.0
 """One that has lived for this long may be killed as often again."""
 
 
-class EmbeddedNodes:
+class EmbeddedNodes(Closing):
     """Starts BB nodes on this host; closing it ends them and removes what they kept.
 
     Parameters
@@ -167,14 +167,6 @@ class EmbeddedNodes:
         for process in self._processes.values():
             process.wait()
             _close_input(process)
-
-    def __enter__(self) -> "EmbeddedNodes":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _close_input(process: "subprocess.Popen[bytes]") -> None:

@@ -9,9 +9,10 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 from bbflow.errors import NodeError, ProtocolError
+from bbflow.host.closing import Closing
 from bbflow.lending.whereabouts import (
     FailedMessage,
     HaveMessage,
@@ -101,7 +102,7 @@ class Exchange:
         return NodeAddress(_NAME if lender is None else tcp, host, "", "", self.key, tcp)
 
 
-class RunningExchange:
+class RunningExchange(Closing):
     """An exchange that was started, as long as the run lasts.
 
     Parameters
@@ -142,12 +143,6 @@ class RunningExchange:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def main() -> None:

@@ -3,12 +3,12 @@
 import socket
 import ssl
 from contextlib import suppress
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from msgspec import Struct
 
 from bbflow.errors import BbflowError, NodeError, printable
+from bbflow.host.closing import Closing
 from bbflow.net.contact import NodeAddress
 from bbflow.net.frames import CHECKSUM, FrameReader, Seal, encode, is_intact, parser
 from bbflow.net.handshake import TIMEOUT_S, shake_hands
@@ -26,7 +26,7 @@ ATTEMPTS = 3
 """How often bytes are asked for whose checksum doesn't match."""
 
 
-class NodeConnection:
+class NodeConnection(Closing):
     """A connection to one server of a BB node, that has proved itself.
 
     Parameters
@@ -145,14 +145,6 @@ class NodeConnection:
     def close(self) -> None:
         """Close the connection."""
         self._socket.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _is_here(node: NodeAddress) -> bool:

@@ -5,10 +5,10 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from bbflow.errors import BbflowError, CapacityError, ConfigError, StreamError, nearest
+from bbflow.host.closing import Closing
 from bbflow.landing.client import NodeClient, status_of
 from bbflow.landing.replies import JoinReply
 from bbflow.landing.requests import JoinRequest, PassRequest
@@ -41,7 +41,7 @@ class FollowedStep:
     """Each with the node that it lies on, in rank order."""
 
 
-class Following:
+class Following(Closing):
     """Reads a stream as it comes, and holds each step until it is passed.
 
     Parameters
@@ -190,14 +190,6 @@ class Following:
             watcher.stop()
         for reader in self._readers.values():
             reader.close()
-
-    def __enter__(self) -> "Following":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def grouped(steps: Iterator[FollowedStep], length: int) -> Iterator[Sequence[FollowedStep]]:

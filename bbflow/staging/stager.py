@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from bbflow.errors import BbflowError, ConfigError
 from bbflow.events import EventLog
+from bbflow.host.closing import Closing
 from bbflow.phases import PhaseSource
 from bbflow.staging.actions import Action, Check, Evict, Ready, Refused, Stage
 from bbflow.staging.diary import Diary
@@ -52,7 +53,7 @@ class StagerState:
     """What transfers may do now."""
 
 
-class Stager:
+class Stager(Closing):
     """Prefetches the files of tasks to a burst buffer, wave by wave.
 
     Parameters
@@ -135,12 +136,6 @@ class Stager:
         for file in self._shelf.found():
             self._perform(self._waves.found(file))
         self._watch.start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def submit(self, key: str, inputs: Sequence[File], outputs: Sequence[File] = ()) -> "Future[Locations]":
         """Plan the next task of the program; this never waits for a transfer.

@@ -1,5 +1,6 @@
 """Files of this host's file systems, by as few system calls as can be: a workflow may have 100,000 of 2 kB."""
 
+import ctypes
 import errno
 import os
 import stat
@@ -10,7 +11,6 @@ from typing import Any
 
 from bbflow.errors import ConflictError, DirectorySourceError, SourceError
 from bbflow.host.atomic import beside, replacing
-from bbflow.host.renaming import EXCHANGE, NOREPLACE, renamed
 from bbflow.stores.facts import (
     Arriving,
     Expected,
@@ -27,6 +27,11 @@ from bbflow.stores.urls import is_local, path_below
 
 NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)
 """Error numbers of a name that no file has."""
+NOREPLACE, EXCHANGE = 1, 2
+"""Flags of renameat2(2)."""
+_AT_FDCWD = -100
+_UNKNOWN = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
+_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def local_path(url: str) -> Path | None:
@@ -293,3 +298,21 @@ def _refusals(url: str) -> Iterator[None]:
         if lasting := impossible(url, error):
             raise lasting from error
         raise
+
+
+def renamed(old: str, new: str, flag: int) -> bool:
+    """Rename a file by `NOREPLACE`, or swap it with another by `EXCHANGE`; return whether its file system can do that.
+
+    Raises
+    ------
+    OSError
+        EEXIST if `NOREPLACE` would replace something; what rename(2) says.
+    """
+    if not hasattr(_LIBC, "renameat2"):
+        return False
+    if _LIBC.renameat2(_AT_FDCWD, os.fsencode(old), _AT_FDCWD, os.fsencode(new), flag) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in _UNKNOWN:
+        return False
+    raise OSError(number, os.strerror(number), old, None, new)

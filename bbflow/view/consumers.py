@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Self
 
 from bbflow.configuring.settings import Config
 from bbflow.errors import BbflowError, NodeError, StreamError
+from bbflow.host.closing import Closing
 from bbflow.landing.client import NodeClient
 from bbflow.landing.replies import AttachReply, DropReply, StreamStatus
 from bbflow.landing.requests import AttachRequest, DoneRequest, DropRequest, GiveUpRequest, PlanRequest, WatchRequest
@@ -21,7 +21,7 @@ FOLD, DRAIN, CALLS, RESCUE = "fold", "drain", "calls", "rescue"
 Cursor = tuple[int, bytes]
 
 
-class Consumers:
+class Consumers(Closing):
     """Attaches to a stream on all nodes; an earlier analysis of it is shut out from then on.
 
     Parameters
@@ -264,12 +264,6 @@ class Consumers:
                 known = client.request(asked, DropReply).refused
                 if known:
                     hear(known)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the connections; the cursors stay."""

@@ -4,7 +4,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bbflow.files.inodes import holders
-from bbflow.files.master.rings import rings_without
+from bbflow.files.master.replicas import rings_without
 
 NODES = "abcdef"
 

@@ -43,9 +43,6 @@ class Caller(NodeConnection):
         super().__init__(address)
         self._socket.settimeout(None)
 
-    def __enter__(self) -> "Caller":
-        return self
-
     def call(self, asked: Struct, kind: type[ReplyT]) -> ReplyT:
         """Send a request and return its reply.
 

@@ -8,13 +8,12 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from bbflow.errors import NodeError
 from bbflow.files.client.session import ClientSession
 from bbflow.files.names import is_within, split_path
 from bbflow.files.requests import ClientRequest
+from bbflow.host.closing import Closing
 from bbflow.net.connection import ReplyT
 from bbflow.net.contact import MasterAddress, read_masters
 
@@ -23,7 +22,7 @@ START_S = 5.0
 PAUSE_S = 0.05
 
 
-class Masters:
+class Masters(Closing):
     """The masters of a contact file; sessions begin as they are needed.
 
     Parameters
@@ -111,11 +110,3 @@ class Masters:
             for session in self._sessions.values():
                 session.close()
             self._sessions.clear()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -4,13 +4,13 @@ import math
 import socket
 import ssl
 import time
-from types import TracebackType
 from typing import Any
 
 from msgspec import Struct
 
 from bbflow.errors import ProtocolError
 from bbflow.files.piece_requests import PieceRequest, parse_piece_request
+from bbflow.host.closing import Closing
 from bbflow.net.frames import CHECKSUM, MAX_PAYLOAD_BYTES, FrameReader, Seal, encode, is_intact
 from bbflow.net.handshake import MAX_FRAME_BYTES, NodeHandshake, WelcomeReply, parse_handshake
 from bbflow.net.verdicts import BytesReply, RefusedReply
@@ -18,7 +18,7 @@ from bbflow.net.verdicts import BytesReply, RefusedReply
 READ_BYTES = 64 << 10
 
 
-class Conversation:
+class Conversation(Closing):
     """A client that has proved itself.
 
     Parameters
@@ -144,10 +144,6 @@ class Conversation:
         self.send(BytesReply(bytes=len(view), check=self._seal.of_raw(view)))
         self._socket.sendall(view)
 
-    def __enter__(self) -> "Conversation":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Hang up."""
         self._socket.close()

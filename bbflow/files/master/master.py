@@ -19,7 +19,7 @@ from bbflow.files.master.entering import Entering
 from bbflow.files.master.entries import made, touched
 from bbflow.files.master.events import Event, GraceEvent, RoomEvent, StorageEvent
 from bbflow.files.master.filling import Filling
-from bbflow.files.master.fleet import Fleet
+from bbflow.files.master.fleet import Fleet, Shrinking
 from bbflow.files.master.locks import Locks
 from bbflow.files.master.naming import Naming
 from bbflow.files.master.once import Once
@@ -31,7 +31,6 @@ from bbflow.files.master.records import ForgetRecord, InodeRecord
 from bbflow.files.master.replicas import Replicas
 from bbflow.files.master.scanning import Scanning
 from bbflow.files.master.sessions import Changes, Session
-from bbflow.files.master.shrinking import Shrinking
 from bbflow.files.master.telling import Tellings
 from bbflow.files.master.writeback import WriteBack
 from bbflow.files.names import is_within, split_path

@@ -1,15 +1,14 @@
 """Pieces on several nodes, and what becomes of files whose node is gone."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 from msgspec.structs import replace
 
 from bbflow.files.commands import FetchCommand, IonodeAddress, TaskAnswer
-from bbflow.files.inodes import FILE, Inode, Piece, key_of, keys_of, pages, places_of
+from bbflow.files.inodes import FILE, Inode, Piece, holders, key_of, keys_of, pages, places_of
 from bbflow.files.master.core import Core
 from bbflow.files.master.records import Handle, InodeRecord
-from bbflow.files.master.rings import rings_without
 from bbflow.files.master.room import Node
 from bbflow.files.master.sessions import Changes
 
@@ -218,3 +217,35 @@ class Replicas:
 
     def _is_there(self, key: str, node: Node, there: set[str]) -> bool:
         return key in there or any(key in other.placed for other in self._core.nodes.values() if other is not node)
+
+
+def rings_without(ring: tuple[str, ...], replicas: int, lost: str, others: Iterable[str]) -> Iterator[tuple[str, ...]]:
+    """Yield rings on which all pieces stay with the nodes that have them, and those of a lost one are with others.
+
+    Another node takes each of its places, also one of the ring if it shares no piece with the lost one: a node may
+    have several places. Where only as many nodes are left as there are copies, each of these has all pieces.
+
+    Parameters
+    ----------
+    ring
+        With the lost node.
+    replicas
+        Copies of each piece.
+    lost
+        The node that is gone.
+    others
+        Nodes that are up, the best first.
+    """
+    for other in others:
+        changed = tuple(other if name == lost else name for name in ring)
+        if _keeps_copies_apart(changed, replicas):
+            yield changed
+    left = tuple(dict.fromkeys(name for name in ring if name != lost))
+    if len(left) == replicas:
+        yield left
+
+
+def _keeps_copies_apart(ring: tuple[str, ...], replicas: int) -> bool:
+    """Whether no piece has two copies on one node."""
+    places = (holders(ring, index, replicas) for index in range(len(ring)))
+    return all(len(set(names)) == len(names) for names in places)

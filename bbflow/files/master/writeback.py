@@ -21,7 +21,6 @@ from bbflow.files.inodes import DIRECTORY, FILE, Inode
 from bbflow.files.master.core import Core
 from bbflow.files.master.entries import touched
 from bbflow.files.master.events import CleanEvent, Event, RoomEvent, StorageEvent, TransferredEvent, UnnamedEvent
-from bbflow.files.master.failures import Failures
 from bbflow.files.master.inherited import InheritedFiles
 from bbflow.files.master.records import (
     ClosedRecord,
@@ -38,7 +37,7 @@ from bbflow.files.master.records import (
     TransferredRecord,
     VanishedRecord,
 )
-from bbflow.files.master.resting import WINDOW, Resting
+from bbflow.files.master.resting import WINDOW, Failures, Resting
 from bbflow.files.master.sessions import Changes
 from bbflow.files.names import CONFLICT, conflict_name
 from bbflow.files.wire import Seen

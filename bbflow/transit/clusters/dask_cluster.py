@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 from urllib.parse import urlparse
 
@@ -25,6 +24,7 @@ from distributed.protocol import pickle
 from bbflow.configuring.settings import WorkersConfig
 from bbflow.errors import ConfigError, NodeError
 from bbflow.host.atomic import PRIVATE, write_whole
+from bbflow.host.closing import Closing
 from bbflow.host.leftovers import scratch
 from bbflow.transit.clusters.aside import yield_to_folds
 from bbflow.transit.clusters.cluster import ASIDE_THREADS, TaskLostError, Work, WorkerKilledError
@@ -144,7 +144,7 @@ def _packed(function: Callable[..., Any], arguments: Sequence[Any]) -> "tuple[by
     return pickle.dumps((function, given)), [item.future for item in arguments[len(given) :]]
 
 
-class DaskCluster:
+class DaskCluster(Closing):
     """Runs tasks on the Dask workers of the BB nodes' hosts.
 
     Parameters
@@ -315,14 +315,6 @@ class DaskCluster:
         self._watcher.join()
         if self._is_own:
             self.client.close()
-
-    def __enter__(self) -> "DaskCluster":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 @contextmanager

@@ -6,10 +6,10 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from types import TracebackType
 from typing import Any
 
 from bbflow.errors import NodeError
+from bbflow.host.closing import Closing
 from bbflow.transit.clusters.aside import yield_to_folds
 from bbflow.transit.clusters.cluster import ASIDE_THREADS, Work
 
@@ -33,7 +33,7 @@ ThreadWork = tuple[ThreadTask, Callable[..., Any], tuple[Any, ...], Callable[[],
 """What is to come, function and arguments, tasks among them, and what is called in the end."""
 
 
-class ThreadCluster:
+class ThreadCluster(Closing):
     """Runs tasks in threads of this process, in the order in which they came.
 
     Parameters
@@ -125,14 +125,6 @@ class ThreadCluster:
         deadline_s = time.monotonic() + CLOSING_S
         for thread in (*self._serving, *self._beside_serving):
             thread.join(max(deadline_s - time.monotonic(), 0))
-
-    def __enter__(self) -> "ThreadCluster":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _after(count: int, done: Callable[[], None]) -> Callable[[], None]:
