@@ -200,7 +200,7 @@ def damaged(content, how):
         ("header", DamagedError, "is damaged: its checksum"),
         ("foreign", ConfigError, "is no state of bbflow"),
         ("empty", ConfigError, "is no state of bbflow"),
-        ("version", ConfigError, "is a state of version 3, but this bbflow reads versions 1 and 2"),
+        ("version", ConfigError, "is a state of version 3, but this bbflow reads version 2"),
     ],
 )
 def test_a_file_that_is_damaged_or_another_is_an_error(members, tmp_path, how, error, says):

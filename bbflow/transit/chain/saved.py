@@ -28,8 +28,6 @@ from bbflow.transit.output.claiming import STATE_FILE
 from bbflow.transit.output.fields import ResultField
 
 MAGIC, VERSION = b"bbflow state", 2
-READ = 1, VERSION
-"""Versions that are read."""
 PREFIX = struct.Struct("<12sIQQII")
 """Magic, version, bytes of the header and of the data, checksums (CRC-32) of both."""
 PAGE_BYTES = 4096
@@ -196,8 +194,7 @@ class ResultRecord(msgspec.Struct, frozen=True, array_like=True):
     dims: tuple[str, ...]
     attributes: Mapping[str, Any]
     other_units: Mapping[str, str]
-    map: MapRecord | None = None
-    """Left out by version 1 where there is none."""
+    map: MapRecord | None
 
 
 class FieldRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -232,7 +229,7 @@ class FieldRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
-    """What a state file says, as `SavedState`; versions 1 and 2 differ in no more than `ResultRecord` tells."""
+    """What a state file says, as `SavedState`."""
 
     stream: str
     clock: tuple[str, str]
@@ -348,10 +345,10 @@ def _read(file: Any, path: Path) -> SavedState:
         raise ConfigError(f"{path} is no state of bbflow: give the {STATE_FILE} of an output directory")
     _check_length(path, len(prefix), PREFIX.size)
     _, version, header_bytes, data_bytes, header_check, data_check = PREFIX.unpack(prefix)
-    if version not in READ:
+    if version != VERSION:
         raise ConfigError(
-            f"{path} is a state of version {version}, but this bbflow reads versions {READ[0]} and {READ[1]}: "
-            "go on from it with the bbflow that wrote it"
+            f"{path} is a state of version {version}, but this bbflow reads version {VERSION}: go on from it with the "
+            "bbflow that wrote it"
         )
     begin = -(-(PREFIX.size + header_bytes) // PAGE_BYTES) * PAGE_BYTES
     _check_length(path, os.fstat(file.fileno()).st_size, begin + data_bytes)

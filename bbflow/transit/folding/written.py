@@ -9,7 +9,7 @@ from bbflow.errors import ConfigError, DamagedError
 from bbflow.net.decoders import msgpack_decoder
 
 VERSION = 2
-"""Of all that is written so; what version 1 wrote didn't say any."""
+"""Of all that is written so."""
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,7 +20,7 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Versioned(msgspec.Struct):
-    version: int = 1
+    version: int
 
 
 W = TypeVar("W", bound=Written)
@@ -59,8 +59,6 @@ def unpack(packed: bytes, kind: type[W], name: str) -> W:
     """
     try:
         version = msgpack_decoder(_Versioned).decode(packed).version
-    except msgspec.ValidationError:  # a list, as some of version 1 are
-        version = 1
     except msgspec.DecodeError as error:
         raise DamagedError(f"{name} is damaged: {error}") from None
     if version != VERSION:
