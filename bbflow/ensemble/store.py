@@ -248,10 +248,6 @@ class EnsembleStore:
         """Show readers all that was written."""
         self._store.commit(**attributes)
 
-    def attribute(self, name: str, default: Any = None) -> Any:
-        """Return an attribute of the store."""
-        return self._store.attribute(name, default)
-
     def _known(self, states: WindowStates) -> list[float]:
         window = states.window.name
         if window not in self._begins:

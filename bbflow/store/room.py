@@ -84,11 +84,6 @@ class NodeRoom:
         with self._changing() as shares:
             shares.files_bytes = min(shares.files_bytes, size)
 
-    def shares(self) -> Shares:
-        """Return who has how much now."""
-        with self._changing() as shares:
-            return shares
-
     @contextmanager
     def _changing(self, *, create: bool = False) -> Iterator[Shares]:
         try:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from bbflow.errors import ConfigError
@@ -45,8 +45,6 @@ class Request:
     """Such as ``sha256:…``, as the replica catalog says."""
     generate_checksum: bool = False
     """Whether Pegasus wants to know its checksum."""
-    entry: Mapping[str, Any] = field(default_factory=dict)
-    """What was asked for, as it came."""
 
 
 def read_entries(text: str) -> list[dict[str, Any]]:
@@ -106,7 +104,6 @@ def request_of(entry: Mapping[str, Any], environment: Mapping[str, str]) -> Requ
         size_bytes=_size(attributes.get("size")),
         checksum=_checksum(attributes),
         generate_checksum=bool(entry.get("generate_checksum")),
-        entry=entry,
     )
 
 

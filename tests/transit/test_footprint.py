@@ -42,8 +42,8 @@ def test_each_and_transforms_keep_states_of_their_own():
 
 NEEDS = {
     "bb0": [
-        Footprint("tas", 100, np.dtype("f4"), 2 << 20, 3 << 20, 1 << 20, 1 << 20),
-        Footprint("pr", 100, np.dtype("f4"), 1 << 20, 1 << 20, 1 << 19, 1 << 19),
+        Footprint("tas", 100, np.dtype("f4"), 2 << 20, 3 << 20, 1 << 20),
+        Footprint("pr", 100, np.dtype("f4"), 1 << 20, 1 << 20, 1 << 19),
     ]
 }
 

@@ -62,7 +62,7 @@ class Fills:
     """
 
     def __init__(self, pieces: Pieces, storage: Storage, gate: Passage, count: int) -> None:
-        self._pieces, self._storage, self._gate = pieces, storage, gate
+        self._pieces, self._storage = pieces, storage
         self._changed = threading.Condition()
         self._fills: dict[str, Fill] = {}
         self._order = itertools.count()

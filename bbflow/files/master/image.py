@@ -174,10 +174,6 @@ class Image:
         """Return all that a session has open."""
         return [handle for handle in self._handles.values() if handle.session == session]
 
-    def unneeded(self, keys: list[str]) -> list[str]:
-        """Return which piece files no handle needs."""
-        return [key for key in keys if key not in self._pins]
-
     def is_due(self, inode: Inode) -> bool:
         """Whether a file is to be written back."""
         is_newer = inode.stored_version != inode.version and not inode.scratch  # a lost one may be found again

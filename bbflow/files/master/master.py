@@ -80,7 +80,7 @@ class Master:
         naming = Naming(core, self._opening.truncated, self._scanning, self._write_back)
         self._prefetching = Prefetching(core, self._filling)
         overview = self._overview = Overview(
-            core, self._filling, self._prefetching, self._scanning, self._write_back, self._fleet, self._replicas
+            core, self._filling, self._prefetching, self._scanning, self._write_back, self._replicas
         )
         locks = self._locks = Locks(core)
         self._once = Once(core, self._opening.undo)
@@ -113,11 +113,6 @@ class Master:
         for inode in list(core.image.inodes.values()):
             if inode.parent and inode.expected and core.image.writer(inode.ino) is None:
                 self._entering.unname(inode, Changes())
-
-    @property
-    def storage(self) -> str:
-        """The shared storage's URL."""
-        return self.core.options.storage
 
     @property
     def is_over(self) -> bool:

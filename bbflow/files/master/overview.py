@@ -10,7 +10,6 @@ from bbflow.files.inodes import DIRECTORY, FILE, Inode
 from bbflow.files.master.core import Answers, AnyCall, Call, Core, Deferred
 from bbflow.files.master.events import TransferredEvent
 from bbflow.files.master.filling import Filling
-from bbflow.files.master.fleet import Fleet
 from bbflow.files.master.image import MissingEntry
 from bbflow.files.master.permissions import READ, check_access
 from bbflow.files.master.prefetching import Prefetching
@@ -48,7 +47,7 @@ class Overview:
     ----------
     core
         The master's state.
-    filling, prefetching, scanning, write_back, fleet, replicas
+    filling, prefetching, scanning, write_back, replicas
         Its other parts.
     """
 
@@ -59,11 +58,10 @@ class Overview:
         prefetching: Prefetching,
         scanning: Scanning,
         write_back: WriteBack,
-        fleet: Fleet,
         replicas: Replicas,
     ) -> None:
         self._core, self._filling, self._prefetching, self._scanning = core, filling, prefetching, scanning
-        self._write_back, self._fleet, self._replicas = write_back, fleet, replicas
+        self._write_back, self._replicas = write_back, replicas
         self.is_over = False
         """Whether somebody has asked for the end of it all."""
         self.requests: Answers = {

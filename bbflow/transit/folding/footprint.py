@@ -13,7 +13,6 @@ from bbflow.errors import CapacityError, ConfigError
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.steps import DType
 from bbflow.transit.folding.living import ends_within, states_of, written_of
-from bbflow.transit.folding.slots import OUTER
 from bbflow.transit.folding.state_layouts import state_layout_of
 from bbflow.units import format_bytes
 
@@ -41,8 +40,6 @@ class Footprint:
     """The same where further batches are folded while what has ended is published."""
     span_bytes: int
     """Bytes of the files that each further span takes that is folded by one task."""
-    merged_bytes: int
-    """Bytes of one state of all points, as a worker holds it while it merges them."""
 
 
 def footprint(diagnostic: Diagnostic, dtype: DType, counts: Iterable[tuple[int, ...]], processes: int) -> Footprint:
@@ -62,16 +59,15 @@ def footprint(diagnostic: Diagnostic, dtype: DType, counts: Iterable[tuple[int, 
     own = states_of(diagnostic)
     files = {level: number + written_of(diagnostic, level) for level, number in own.items()}
     ahead = AHEAD if ends_within(diagnostic) else 0
-    bytes_, further, spans, merged, points = 0, 0, 0, 0, 0
+    bytes_, further, spans, points = 0, 0, 0, 0
     for count, regions in Counter(counts).items():
         sizes = {level: _pages(state_layout_of(diagnostic, level, dtype, count).nbytes) for level in own}
         each = processes * sum(files[level] * size for level, size in sizes.items())
         bytes_ += regions * (each + PAGE_BYTES)  # a lane, which has a region at least, notes which batch has begun
         further += regions * ahead * processes * sum(sizes.values())
         spans += regions * processes * sum(written_of(diagnostic, level) * size for level, size in sizes.items())
-        merged += regions * sizes.get(OUTER, 0)
         points += regions * prod(count)
-    return Footprint(diagnostic.key, points, np.dtype(dtype), bytes_, bytes_ + further, spans, merged)
+    return Footprint(diagnostic.key, points, np.dtype(dtype), bytes_, bytes_ + further, spans)
 
 
 def _pages(size: int) -> int:
