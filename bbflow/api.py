@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bbflow.configuring.config import parse_config
 from bbflow.configuring.settings import Config
 from bbflow.errors import ConfigError, StreamError
-from bbflow.host.closing import Closing
+from bbflow.host.closable import Closable
 from bbflow.landing.client import status_of
 from bbflow.landing.embedded import DEFAULT_DIRECTORY, EmbeddedNodes
 from bbflow.landing.replies import StatusReply
@@ -82,7 +82,7 @@ def open_results(path: Path | str) -> "xr.Dataset":
     return open_results(Path(path))
 
 
-class BurstBuffer(Closing):
+class BurstBuffer(Closable):
     """The BB nodes of a contact file.
 
     Parameters

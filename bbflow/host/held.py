@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Self
 
 from bbflow.errors import ConfigError
-from bbflow.host.closing import Closing
+from bbflow.host.closable import Closable
 
 OTHERS_WRITE = 0o022
 """Mode bits by which others than the owner may change a directory."""
@@ -22,7 +22,7 @@ OTHERS_READ = 0o077
 """Mode bits by which others have any part in a file."""
 
 
-class HeldDirectory(Closing):
+class HeldDirectory(Closable):
     """A directory of this process's user, held until it is closed.
 
     Parameters

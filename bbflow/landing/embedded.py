@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bbflow.errors import CapacityError, NodeError, describe_end
 from bbflow.host.belongings import is_made, make, remove
-from bbflow.host.closing import Closing
+from bbflow.host.closable import Closable
 from bbflow.landing.client import NodeClient
 from bbflow.net.contact import NodeAddress, contact_key, lock_of, read_contact, remove_node
 from bbflow.store.pool import forget_pools
@@ -29,7 +29,7 @@ STEADY_S = 10.0
 """One that has lived for this long may be killed as often again."""
 
 
-class EmbeddedNodes(Closing):
+class EmbeddedNodes(Closable):
     """Starts BB nodes on this host; closing it ends them and removes what they kept.
 
     Parameters

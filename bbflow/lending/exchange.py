@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bbflow.errors import NodeError, ProtocolError
-from bbflow.host.closing import Closing
+from bbflow.host.closable import Closable
 from bbflow.lending.whereabouts import (
     FailedMessage,
     HaveMessage,
@@ -102,7 +102,7 @@ class Exchange:
         return NodeAddress(_NAME if lender is None else tcp, host, "", "", self.key, tcp)
 
 
-class RunningExchange(Closing):
+class RunningExchange(Closable):
     """An exchange that was started, as long as the run lasts.
 
     Parameters

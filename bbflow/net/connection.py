@@ -8,7 +8,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from bbflow.errors import BbflowError, NodeError, printable
-from bbflow.host.closing import Closing
+from bbflow.host.closable import Closable
 from bbflow.net.contact import NodeAddress
 from bbflow.net.frames import CHECKSUM, FrameReader, Seal, encode, is_intact, parser
 from bbflow.net.handshake import TIMEOUT_S, shake_hands
@@ -26,7 +26,7 @@ ATTEMPTS = 3
 """How often bytes are asked for whose checksum doesn't match."""
 
 
-class NodeConnection(Closing):
+class NodeConnection(Closable):
     """A connection to one server of a BB node, that has proved itself.
 
     Parameters

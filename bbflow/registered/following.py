@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bbflow.errors import BbflowError, CapacityError, ConfigError, StreamError, nearest
-from bbflow.host.closing import Closing
+from bbflow.host.closable import Closable
 from bbflow.landing.client import NodeClient, status_of
 from bbflow.landing.replies import JoinReply
 from bbflow.landing.requests import JoinRequest, PassRequest
@@ -41,7 +41,7 @@ class FollowedStep:
     """Each with the node that it lies on, in rank order."""
 
 
-class Following(Closing):
+class Following(Closable):
     """Reads a stream as it comes, and holds each step until it is passed.
 
     Parameters

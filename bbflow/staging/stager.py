@@ -10,7 +10,7 @@ from typing import Any
 
 from bbflow.errors import BbflowError, ConfigError
 from bbflow.events import EventLog
-from bbflow.host.closing import Closing
+from bbflow.host.closable import Closable
 from bbflow.phases import PhaseSource
 from bbflow.staging.actions import Action, Check, Evict, Ready, Refused, Stage
 from bbflow.staging.diary import Diary
@@ -53,7 +53,7 @@ class StagerState:
     """What transfers may do now."""
 
 
-class Stager(Closing):
+class Stager(Closable):
     """Prefetches the files of tasks to a burst buffer, wave by wave.
 
     Parameters

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from bbflow.configuring.settings import Config
 from bbflow.errors import BbflowError, NodeError, StreamError
-from bbflow.host.closing import Closing
+from bbflow.host.closable import Closable
 from bbflow.landing.client import NodeClient
 from bbflow.landing.replies import AttachReply, DropReply, StreamStatus
 from bbflow.landing.requests import AttachRequest, DoneRequest, DropRequest, GiveUpRequest, PlanRequest, WatchRequest
@@ -21,7 +21,7 @@ FOLD, DRAIN, CALLS, RESCUE = "fold", "drain", "calls", "rescue"
 Cursor = tuple[int, bytes]
 
 
-class Consumers(Closing):
+class Consumers(Closable):
     """Attaches to a stream on all nodes; an earlier analysis of it is shut out from then on.
 
     Parameters

@@ -13,7 +13,7 @@ from bbflow.errors import NodeError
 from bbflow.files.client.session import ClientSession
 from bbflow.files.names import is_within, split_path
 from bbflow.files.requests import ClientRequest
-from bbflow.host.closing import Closing
+from bbflow.host.closable import Closable
 from bbflow.net.connection import ReplyT
 from bbflow.net.contact import MasterAddress, read_masters
 
@@ -22,7 +22,7 @@ START_S = 5.0
 PAUSE_S = 0.05
 
 
-class Masters(Closing):
+class Masters(Closable):
     """The masters of a contact file; sessions begin as they are needed.
 
     Parameters

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from bbflow.errors import ProtocolError
 from bbflow.files.piece_requests import PieceRequest, parse_piece_request
-from bbflow.host.closing import Closing
+from bbflow.host.closable import Closable
 from bbflow.net.frames import CHECKSUM, MAX_PAYLOAD_BYTES, FrameReader, Seal, encode, is_intact
 from bbflow.net.handshake import MAX_FRAME_BYTES, NodeHandshake, WelcomeReply, parse_handshake
 from bbflow.net.verdicts import BytesReply, RefusedReply
@@ -18,7 +18,7 @@ from bbflow.net.verdicts import BytesReply, RefusedReply
 READ_BYTES = 64 << 10
 
 
-class Conversation(Closing):
+class Conversation(Closable):
     """A client that has proved itself.
 
     Parameters

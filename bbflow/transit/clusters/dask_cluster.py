@@ -24,7 +24,7 @@ from distributed.protocol import pickle
 from bbflow.configuring.settings import WorkersConfig
 from bbflow.errors import ConfigError, NodeError
 from bbflow.host.atomic import PRIVATE, write_whole
-from bbflow.host.closing import Closing
+from bbflow.host.closable import Closable
 from bbflow.host.leftovers import scratch
 from bbflow.transit.clusters.aside import yield_to_folds
 from bbflow.transit.clusters.cluster import ASIDE_THREADS, TaskLostError, Work, WorkerKilledError
@@ -144,7 +144,7 @@ def _packed(function: Callable[..., Any], arguments: Sequence[Any]) -> "tuple[by
     return pickle.dumps((function, given)), [item.future for item in arguments[len(given) :]]
 
 
-class DaskCluster(Closing):
+class DaskCluster(Closable):
     """Runs tasks on the Dask workers of the BB nodes' hosts.
 
     Parameters

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from bbflow.errors import NodeError
-from bbflow.host.closing import Closing
+from bbflow.host.closable import Closable
 from bbflow.transit.clusters.aside import yield_to_folds
 from bbflow.transit.clusters.cluster import ASIDE_THREADS, Work
 
@@ -33,7 +33,7 @@ ThreadWork = tuple[ThreadTask, Callable[..., Any], tuple[Any, ...], Callable[[],
 """What is to come, function and arguments, tasks among them, and what is called in the end."""
 
 
-class ThreadCluster(Closing):
+class ThreadCluster(Closable):
     """Runs tasks in threads of this process, in the order in which they came.
 
     Parameters

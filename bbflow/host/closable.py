@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from typing import Self
 
 
-class Closing(ABC):
+class Closable(ABC):
     """Has a `close`, which ends a ``with`` of it."""
 
     @abstractmethod
