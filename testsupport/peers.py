@@ -14,6 +14,7 @@ from bbflow.store.entries import parse_record
 from bbflow.store.extents import ALIGNMENT_BYTES as PAGE
 from bbflow.store.node import NodeStore
 from bbflow.stream.layouts import Layouts
+from testsupport.clocks import Clock
 
 STREAM = "weather"
 ANALYSIS = 1000
@@ -31,22 +32,12 @@ OPEN = {
 """What a rank says when it opens a stream for the first time, beside who it is."""
 
 
-class Clock:
-    """A clock that stands still until it is told."""
-
-    def __init__(self):
-        self.now_s = 100.0
-
-    def __call__(self):
-        return self.now_s
-
-
 class Bench:
     """One agent and what it last said to each peer."""
 
     def __init__(self, directory, pages=16, room=None):
         self.directory = directory
-        self.clock = Clock()
+        self.clock = Clock(100.0)
         self.replies = {}
         self.ranks = {}
         self.layouts = Layouts()

@@ -25,6 +25,13 @@ def site(tmp_path, monkeypatch):
     assert not list(found.bb.iterdir()), "a run leaves nothing on the burst buffer"
 
 
+@pytest.fixture
+def workers_find_the_apps(monkeypatch):
+    here = Path(__file__).parent
+    inherited = filter(None, [os.environ.get("PYTHONPATH")])
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(here), str(here.parents[1]), *inherited]))
+
+
 class Gate:
     """An HTTP server over a directory that gives a whole file only once it is opened; parts and sizes at once."""
 

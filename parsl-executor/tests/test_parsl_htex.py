@@ -3,7 +3,6 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
-from pathlib import Path
 
 import apps
 import psutil
@@ -13,14 +12,9 @@ from parsl.data_provider.files import File
 from parsl.providers import LocalProvider
 
 join, write = python_app(apps.join), python_app(apps.write)
-HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
 
 
-@pytest.fixture(autouse=True)
-def workers_find_the_apps(monkeypatch):
-    inherited = filter(None, [os.environ.get("PYTHONPATH")])
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), str(ROOT), *inherited]))
+pytestmark = pytest.mark.usefixtures("workers_find_the_apps")
 
 
 def file(path):

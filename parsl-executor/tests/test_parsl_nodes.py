@@ -19,13 +19,9 @@ from testsupport.gates import gates_made, is_waiting
 from testsupport.waiting import until
 
 read, read_all, write, join = (python_app(each) for each in (apps.read, apps.read_all, apps.write, apps.join))
-HERE, ROOT = Path(__file__).parent, Path(__file__).parents[2]
 
 
-@pytest.fixture(autouse=True)
-def workers_find_the_apps(monkeypatch):
-    inherited = filter(None, [os.environ.get("PYTHONPATH")])
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), str(ROOT), *inherited]))
+pytestmark = pytest.mark.usefixtures("workers_find_the_apps")
 
 
 def file(path):

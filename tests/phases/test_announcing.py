@@ -14,6 +14,7 @@ from bbflow.cli import main
 from bbflow.errors import ConfigError
 from bbflow.phases import C_HEADER, Board, BoardSource, io_phase
 from bbflow.phases.board import parse_announcement
+from testsupport.clocks import Clock
 from testsupport.waiting import until
 
 BBFLOW = [sys.executable, "-m", "bbflow", "phase"]
@@ -31,14 +32,6 @@ int main(int count, char **words)
     return bbflow_phase_end(&phase) == 0 ? 0 : 3;
 }
 """
-
-
-class Clock:
-    def __init__(self):
-        self.now_s = 1000.0
-
-    def __call__(self):
-        return self.now_s
 
 
 def test_what_another_user_puts_on_the_board_holds_nobody_up(tmp_path):

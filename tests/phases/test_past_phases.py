@@ -2,13 +2,7 @@ from bbflow.phases import Board, BoardSource, Phase
 from bbflow.phases.board import KEPT, KEPT_S
 from bbflow.phases.prediction import predict
 from bbflow.staging.watching import Memory
-
-
-class Clock:
-    now_s = 1000.0
-
-    def __call__(self):
-        return self.now_s
+from testsupport.clocks import Clock
 
 
 def announce(board, clock, application, duration_s, pause_s):

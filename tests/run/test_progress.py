@@ -6,6 +6,7 @@ from rich.console import Console
 
 from bbflow.landing.replies import StatusReply, StreamStatus
 from bbflow.run.progress import ProgressLine, plain_line, status_table, summarise
+from testsupport.clocks import Clock
 
 
 def stream(landed=10, local_writers=2, fold=None, drain=None, **changes):
@@ -36,14 +37,6 @@ def node(name="bb0", free=3 << 20, **streams):
 
 def console(terminal=False):
     return Console(file=io.StringIO(), force_terminal=terminal, width=120, color_system=None, legacy_windows=False)
-
-
-class Clock:
-    def __init__(self):
-        self.now_s = 100.0
-
-    def __call__(self):
-        return self.now_s
 
 
 def test_a_step_has_landed_when_every_node_with_writers_has_it():
@@ -98,7 +91,7 @@ def test_the_rate_starts_anew_when_a_stream_does():
 
 
 def test_away_from_a_terminal_a_plain_line_comes_every_five_seconds_at_most():
-    out, clock = console(), Clock()
+    out, clock = console(), Clock(100.0)
     with ProgressLine(out, clock) as progress:
         for step in range(12):
             progress.update([node(run=stream(step, fold=step - 1))])
@@ -109,7 +102,7 @@ def test_away_from_a_terminal_a_plain_line_comes_every_five_seconds_at_most():
 
 
 def test_a_plain_line_is_not_repeated():
-    out, clock = console(), Clock()
+    out, clock = console(), Clock(100.0)
     with ProgressLine(out, clock) as progress:
         for _ in range(3):
             progress.update([node(run=stream(4, landed_bytes=0))], "run")
@@ -119,7 +112,7 @@ def test_a_plain_line_is_not_repeated():
 
 def test_the_last_line_is_of_all_steps_also_if_the_nodes_forgot_them_before_they_were_asked():
     out = console()
-    with ProgressLine(out, Clock()) as progress:
+    with ProgressLine(out, Clock(100.0)) as progress:
         progress.settle("run", 3)
         progress.update([node(run=stream(10, fold=7, drain=5, discarded=1))], "run")
         progress.settle("run", 12)
@@ -130,7 +123,7 @@ def test_the_last_line_is_of_all_steps_also_if_the_nodes_forgot_them_before_they
 
 def test_on_a_terminal_the_counts_stand_in_a_table():
     out = console(terminal=True)
-    with ProgressLine(out, Clock()) as progress:
+    with ProgressLine(out, Clock(100.0)) as progress:
         progress.update([node(run=stream(1234, fold=1200, drain=1000), other=stream(5))], "run")
     text = out.file.getvalue()
     assert "1,234" in text
@@ -141,7 +134,7 @@ def test_on_a_terminal_the_counts_stand_in_a_table():
 
 def test_the_terminal_is_restored_when_an_error_ends_the_progress():
     out = console(terminal=True)
-    with contextlib.suppress(KeyboardInterrupt), ProgressLine(out, Clock()) as progress:
+    with contextlib.suppress(KeyboardInterrupt), ProgressLine(out, Clock(100.0)) as progress:
         progress.update([node(run=stream())])
         raise KeyboardInterrupt
     assert out.file.getvalue().rstrip().endswith("\x1b[?25h")  # the cursor is shown again
@@ -149,7 +142,7 @@ def test_the_terminal_is_restored_when_an_error_ends_the_progress():
 
 def test_nodes_without_streams_are_no_error():
     out = console()
-    with ProgressLine(out, Clock()) as progress:
+    with ProgressLine(out, Clock(100.0)) as progress:
         progress.update([])
         progress.update([node()])
     assert out.file.getvalue() == ""

@@ -16,19 +16,10 @@ from bbflow.staging.gate import (
     next_chunk_bytes,
     next_rate,
 )
+from testsupport.clocks import Clock
 from testsupport.waiting import until
 
 KiB, MiB = 1 << 10, 1 << 20
-
-
-class Clock:
-    """A clock that a test sets."""
-
-    def __init__(self):
-        self.now_s = 1000.0
-
-    def __call__(self):
-        return self.now_s
 
 
 @pytest.fixture

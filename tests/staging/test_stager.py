@@ -17,25 +17,13 @@ from bbflow.events import EventLog, read_events
 from bbflow.phases import BoardSource, io_phase
 from bbflow.report.staging import draw_staging, read_staging
 from bbflow.staging import File, Retry, Stager, parse_policy
+from testsupport.clocks import Clock
 from testsupport.moments import bytes_at_once, files_below
 from testsupport.range_server import RangeServer
 from testsupport.waiting import until
 
 MiB = 1 << 20
 QUICK = Retry(attempts=2, first_s=0.01)
-
-
-class Clock:
-    """A clock that stands still between its ticks."""
-
-    now_s = 1000.0
-
-    def __call__(self):
-        return self.now_s
-
-    def tick(self):
-        self.now_s += 0.1
-        return self.now_s
 
 
 @pytest.fixture
