@@ -7,7 +7,7 @@ from bbflow.landing.replies import StatusReply
 from bbflow.landing.requests import GetRequest, StatusRequest
 from bbflow.net.connection import ATTEMPTS, NodeConnection
 from bbflow.net.contact import NodeAddress
-from bbflow.net.verdicts import BytesReply, DoneReply
+from bbflow.net.verdicts import DoneReply
 
 
 class NodeClient(NodeConnection):
@@ -55,12 +55,8 @@ class NodeClient(NodeConnection):
         NodeError
             If the agent is gone, or the bytes arrive damaged again and again.
         """
-        for _ in range(ATTEMPTS):
-            reply = self.request(GetRequest(step=step, offset=offset, bytes=len(target)), BytesReply)
-            self._receive_raw(target)
-            if self._is_intact(target, reply.check):
-                return
-        raise NodeError(f"{len(target)} bytes from BB node {self.node.name} arrived damaged {ATTEMPTS} times")
+        if self.fetch(GetRequest(step=step, offset=offset, bytes=len(target)), target) != len(target):
+            raise NodeError(f"{len(target)} bytes from BB node {self.node.name} arrived damaged {ATTEMPTS} times")
 
 
 def tell_node(node: NodeAddress, asked: Struct) -> None:

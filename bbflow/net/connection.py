@@ -3,7 +3,7 @@
 import socket
 import ssl
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
@@ -14,7 +14,7 @@ from bbflow.net.frames import CHECKSUM, FrameReader, Seal, encode, is_intact, pa
 from bbflow.net.handshake import TIMEOUT_S, shake_hands
 from bbflow.net.listen import SILENCE_S, is_loopback, split_address, tune
 from bbflow.net.tls import peer_context
-from bbflow.net.verdicts import parse_verdict
+from bbflow.net.verdicts import BytesReply, parse_verdict
 
 ReplyT = TypeVar("ReplyT", bound=Struct)
 
@@ -42,6 +42,8 @@ class NodeConnection(Closable):
 
     refusal: type[BbflowError] = NodeError
     """What a request that is refused raises."""
+    gone: type[NodeError] = NodeError
+    """What is raised if the server is gone."""
     standstill_s: int = SILENCE_S
     """How long a server on another host may take nothing: what it is asked is short, but for its host's silence."""
 
@@ -92,22 +94,47 @@ class NodeConnection(Closable):
     def ask(self, asked: Struct, *, within_s: float | None = GRACE_S) -> None:
         """Send a request, as `request` does; `answer` must follow before the next one."""
         self._socket.settimeout(within_s)
+        self._send(asked)
+
+    def _send(self, message: Struct, raw: memoryview | None = None) -> None:
         try:
-            self._say(asked)
+            self._say(message)
+            if raw is not None:
+                self._socket.sendall(raw)
         except OSError as error:
-            raise NodeError(f"BB node {self.node.name} is gone ({error})") from None
+            raise self._is_gone(error) from None
 
     def answer(self, kind: type[ReplyT]) -> ReplyT:
         """Wait for the reply to what was asked last, and return it, as `request` does."""
         try:
             payload = self._hear()
         except OSError as error:
-            raise NodeError(f"BB node {self.node.name} is gone ({error})") from None
+            raise self._is_gone(error) from None
+        self._accept(payload)
+        reply: ReplyT = parser(kind, "a reply")(payload)
+        return reply
+
+    def _accept(self, payload: bytes) -> None:
+        """Raise what a reply refuses by, if it does."""
         verdict = parse_verdict(payload)
         if not verdict.ok:
             raise self.refusal(printable(verdict.error))
-        reply: ReplyT = parser(kind, "a reply")(payload)
-        return reply
+
+    def fetch(self, asked: Struct, target: memoryview, *, within_s: float | None = GRACE_S) -> int | None:
+        """Ask for bytes, as `request` does, and take them in.
+
+        Returns
+        -------
+        int or None
+            How many there were; None if they arrive damaged again and again.
+        """
+        for _ in range(ATTEMPTS):
+            reply = self.request(asked, BytesReply, within_s=within_s)
+            part = target[: reply.bytes]
+            self._receive_raw(part)
+            if is_intact(self._reader.seal, part, reply.check):
+                return len(part)
+        return None
 
     def _receive_raw(self, target: memoryview) -> None:
         filled = self._reader.take_raw(target)
@@ -115,9 +142,9 @@ class NodeConnection(Closable):
             try:
                 count = self._socket.recv_into(target[filled:])
             except OSError as error:
-                raise NodeError(f"BB node {self.node.name} is gone ({error})") from None
+                raise self._is_gone(error) from None
             if not count:
-                raise NodeError(f"BB node {self.node.name} closed the connection")
+                raise self.gone(f"BB node {self.node.name} closed the connection")
             filled += count
 
     def _seal_with(self, said: Seal, heard: Seal) -> None:
@@ -126,16 +153,16 @@ class NodeConnection(Closable):
     def _say(self, message: Struct) -> None:
         self._socket.sendall(encode(message, self._seal))
 
-    def _is_intact(self, raw: memoryview, check: bytes) -> bool:
-        return is_intact(self._reader.seal, raw, check)
+    def _is_gone(self, error: OSError) -> NodeError:
+        return self.gone(f"BB node {self.node.name} is gone ({error})")
 
-    def _hear(self) -> bytes:
+    def _hear(self) -> Any:
         while (payload := self._reader.next()) is None:
             data = self._socket.recv(RECEIVED_BYTES)
             if not data:
-                raise NodeError(f"BB node {self.node.name} closed the connection")
+                raise self.gone(f"BB node {self.node.name} closed the connection")
             self._reader.add(data)
-        return bytes(payload)
+        return payload
 
     def interrupt(self) -> None:
         """Make a request that another thread waits for fail at once."""
