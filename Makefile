@@ -126,7 +126,7 @@ parsl-suite: | check-tools
 
 # Puts from a GPU's memory: with a stand-in, and with a GPU of NVIDIA's, whose figures it prints; else those skip with a reason.
 gpu-suite: $(VENV)/.test
-	$(BIN)/python -m pytest $(LONG) -rs adios2-engine/tests/test_engine_devices.py
+	$(BIN)/python -m pytest $(LONG) -rs adios2-engine/tests/test_engine_devices.py adios2-engine/tests/test_engine_device_folds.py
 	$(BIN)/python -m benchmarks.gpu
 
 # The scripts of docs/cluster.md on Debian's Slurm; skips with a reason without root or its packages.

@@ -20,6 +20,7 @@ PARAMETERS = (
     "Transport",
     "FabricProvider",
     "FabricChecks",
+    "FabricGpu",
     "GpuStream",
     "QueueFullPolicy",
     "SpillDirectory",

@@ -11,7 +11,7 @@ namespace bbflow
 namespace
 {
 
-constexpr int Fine = 0;
+constexpr int Fine = 0, NotFine = 1;
 
 constexpr size_t MostPairBytes = 2 * sizeof(double), NotesBytes = size_t{1} << 20;
 
@@ -245,6 +245,25 @@ void DeviceQueue::Copy(Line &line, const std::vector<DeviceRows> &block, Coming 
     {
         throw std::runtime_error(Failure(*line.Runtime, bytes, status));
     }
+}
+
+bool DeviceQueue::Await(const std::vector<DeviceRows> &block, Scan &look)
+{
+    Line &line = LineOf(block.front().First);
+    const GpuRuntime::Visit visit(*line.Runtime, line.Home);
+    const auto begin = [&](std::vector<Coming> &blocks)
+    {
+        std::vector<Seen> parts;
+        for (const DeviceRows &rows : block)
+        {
+            parts.push_back({rows, &blocks.front()});
+        }
+        Look(line, parts);
+        return look.Kind() && blocks.front().Found.empty() ? NotFine : Fine;
+    };
+    const bool isSeen = Queue(line, false, {{nullptr, 0, nullptr, &look}}, begin) == Fine;
+    Finish();
+    return isSeen;
 }
 
 const char *DeviceQueue::Read(const std::vector<DeviceRows> &block)

@@ -50,6 +50,10 @@ public:
     void Copy(const std::vector<DeviceRows> &block, Pool &pool, const Arena::Place &extent,
               size_t offset, Scan &look);
 
+    /** Returns when all is done that the program had queued, and a block was looked at; false if
+     *  only the host can look at it. */
+    bool Await(const std::vector<DeviceRows> &block, Scan &look);
+
     /** Gives a copy in the host's memory, which lasts until the next. Takes and throws what Copy
      *  does. */
     const char *Read(const std::vector<DeviceRows> &block);

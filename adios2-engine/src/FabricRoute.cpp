@@ -3,7 +3,9 @@
 #include "Arena.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <iostream>
 #include <netdb.h>
 #include <sys/socket.h>
 
@@ -32,6 +34,15 @@ std::string OwnAddress(const int connection)
     return isKnown ? text : "";
 }
 
+void SayThroughHost(const std::string &why)
+{
+    static std::atomic<bool> isSaid = false;
+    if (!isSaid.exchange(true))
+    {
+        std::cerr << why + ": a GPU's memory goes through the host's\n" << std::flush;
+    }
+}
+
 std::vector<Key> ReadKeys(const std::string &table)
 {
     std::vector<Key> keys(table.size() / sizeof(Key));
@@ -41,10 +52,14 @@ std::vector<Key> ReadKeys(const std::string &table)
 
 } // end empty namespace
 
-FabricRoute::FabricRoute(const Value &told, const int alive, const bool checks)
-: m_Fabric(told.StringAt("provider"), OwnAddress(alive), told.BytesAt("address")), m_Alive(alive),
-  m_HasChecks(checks)
+FabricRoute::FabricRoute(const Value &told, const int alive, const bool checks, const bool fromGpus)
+: m_Fabric(told.StringAt("provider"), OwnAddress(alive), told.BytesAt("address"), fromGpus),
+  m_Alive(alive), m_HasChecks(checks), m_TakesGpus(fromGpus && m_Fabric.TakesGpus())
 {
+    if (fromGpus && !m_TakesGpus)
+    {
+        SayThroughHost("bbflow: libfabric's provider " + told.StringAt("provider") + " reads none");
+    }
     const std::vector<Key> scratch = ReadKeys(told.BytesAt("scratch"));
     if (scratch.size() != 1)
     {
@@ -92,6 +107,20 @@ void FabricRoute::Try(Action action)
 void FabricRoute::Lend(const std::string_view memory)
 {
     Try([&] { m_Lent.push_back(m_Fabric.Lend(memory.data(), memory.size())); });
+}
+
+bool FabricRoute::Lend(const std::string_view memory, const ofi::Owner &gpu)
+{
+    try
+    {
+        m_Lent.push_back(m_Fabric.Lend(memory.data(), memory.size(), gpu));
+    }
+    catch (const FabricError &error)
+    {
+        SayThroughHost(error.what());
+        m_TakesGpus = false;
+    }
+    return m_TakesGpus;
 }
 
 void FabricRoute::Write(const std::string_view piece, const size_t offset)

@@ -18,14 +18,21 @@ public:
      *  @param told the `fabric` of the node's reply
      *  @param alive descriptor of the connection to the node
      *  @param checks whether the node looks whether what has come is what was sent
+     *  @param fromGpus whether it is to read a GPU's memory, where the provider can
      *  @throws FabricError if it doesn't */
-    FabricRoute(const Value &told, int alive, bool checks);
+    FabricRoute(const Value &told, int alive, bool checks, bool fromGpus);
 
     /** Takes the keys of the extents in a node's reply. */
     void TakeKeys(const Value &reply);
 
     /** Lets the network read memory until Finish. */
     void Lend(std::string_view memory);
+
+    /** The same of a GPU's memory; false if the provider doesn't take it, which is said once: then
+     * it takes none from then on. */
+    bool Lend(std::string_view memory, const ofi::Owner &gpu);
+
+    bool TakesGpus() const { return m_TakesGpus; }
 
     /** Begins to write to an offset of the pool, out of what was lent last.
      *  @throws FabricError if it fails */
@@ -52,6 +59,7 @@ private:
     std::vector<Grant> m_Grants;
     std::vector<Fabric::Region> m_Lent;
     bool m_HasFailed = false;
+    bool m_TakesGpus;
 
     template <class Action>
     void Try(Action action);

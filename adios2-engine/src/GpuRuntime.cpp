@@ -89,6 +89,14 @@ public:
                (m_GetAttribute(&managed, isManaged, address) != Fine || (managed & 0xff) == 0);
     }
 
+    ofi::Owner InFabric(const void *memory) const override
+    {
+        constexpr int ordinal = 9; // CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+        int number = 0;
+        m_GetAttribute(&number, ordinal, reinterpret_cast<Address>(memory));
+        return {ofi::Owner::Cuda, number};
+    }
+
     void *HomeOf(const void *memory) const override
     {
         constexpr int contextOf = 1; // CU_POINTER_ATTRIBUTE_CONTEXT
@@ -184,6 +192,9 @@ public:
         return Ask(memory, found) && found.DevicePointer != nullptr &&
                found.HostPointer == nullptr && found.IsManaged == 0;
     }
+
+    /** ROCr finds the GPU by the address. */
+    ofi::Owner InFabric(const void *) const override { return {ofi::Owner::Rocr, 0}; }
 
     /** A device's number, and one. */
     void *HomeOf(const void *memory) const override

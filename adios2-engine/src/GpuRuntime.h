@@ -1,5 +1,7 @@
 #pragma once
 
+#include "Ofi.h"
+
 #include <cstddef>
 #include <memory>
 
@@ -20,6 +22,9 @@ public:
     static std::shared_ptr<const GpuRuntime> Of(const void *memory);
 
     virtual const char *Name() const = 0;
+
+    /** What libfabric calls memory's GPU. */
+    virtual ofi::Owner InFabric(const void *memory) const = 0;
 
     /** What streams on memory's GPU belong to: its context, or its device. */
     virtual void *HomeOf(const void *memory) const = 0;

@@ -265,7 +265,7 @@ bool NodeLink::OpenRoute(const std::string &node, const Value &reply)
                               (why ? ", and says: " + reply.StringAt("fabric_error") : ""));
         }
         m_Route = std::make_unique<FabricRoute>(*told, m_Channel->Descriptor(),
-                                                m_Parameters.FabricChecks);
+                                                m_Parameters.FabricChecks, m_Parameters.FabricGpu);
         m_Route->TakeKeys(reply);
         if (!isForced && Rank() == 0 && m_NodeName.empty())
         {

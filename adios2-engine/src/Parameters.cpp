@@ -172,6 +172,7 @@ const std::vector<std::pair<std::string, Setter>> Known = {
     set("Transport", Transport, Way(name, text))
     set("FabricProvider", FabricProvider, text)
     set("FabricChecks", FabricChecks, YesOrNo(name, text))
+    set("FabricGpu", FabricGpu, YesOrNo(name, text))
     set("GpuStream", GpuStream, Handle(name, text))
     set("QueueFullPolicy", QueueFullPolicy, Choice(name, text, {"Block", "Discard", "Spill"}))
     set("SpillDirectory", SpillDirectory, std::filesystem::absolute(text).string())

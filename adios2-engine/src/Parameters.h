@@ -33,6 +33,8 @@ struct Parameters
     std::string FabricProvider;
     /** Whether the node checks what comes by libfabric. */
     bool FabricChecks = true;
+    /** Whether libfabric is to read a GPU's memory itself. */
+    bool FabricGpu = false;
     /** Of a GPU: where the program fills what it Puts. Null: its default stream. */
     void *GpuStream = nullptr;
     std::string QueueFullPolicy = "Block";

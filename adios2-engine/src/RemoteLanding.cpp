@@ -40,6 +40,21 @@ void RemoteLanding::Land(const char *source, const size_t bytes, const size_t of
     }
 }
 
+bool RemoteLanding::LandFromGpu(const std::string_view block, const size_t offset,
+                                const ofi::Owner &gpu)
+{
+    if (!TakesGpus() || !m_Route->Lend(block, gpu))
+    {
+        return false;
+    }
+    for (size_t i = 0; i < block.size(); i += PieceBytes)
+    {
+        m_Route->Write(block.substr(i, PieceBytes), offset + i);
+    }
+    m_Route->Finish(); // nothing of it needs to be sent again
+    return true;
+}
+
 void RemoteLanding::Send(Piece &piece)
 {
     if (m_Route)

@@ -17,6 +17,8 @@ public:
     RemoteLanding(Channel &channel, FabricRoute *route) : m_Channel(&channel), m_Route(route) {}
 
     void Land(const char *source, size_t bytes, size_t offset, Scan &scan) override;
+    bool TakesGpus() const override { return m_Route && m_Route->TakesGpus(); }
+    bool LandFromGpu(std::string_view block, size_t offset, const ofi::Owner &gpu) override;
     void Sync() override;
     void GoOn(Channel &channel, FabricRoute *route) override;
     bool NeedsMemory() const override { return true; }

@@ -178,6 +178,10 @@ void Session::PutFromDevice(const When when)
 
 void Session::LandFromDevice(Block &block, const When when)
 {
+    if (LandPastHost(block))
+    {
+        return;
+    }
     if (!block.OnDevice.empty() && (WaitsForRoom(block) || !m_Link.SharedPool()))
     {
         block.Source = m_Device.Read(block.OnDevice);
@@ -196,6 +200,29 @@ void Session::LandFromDevice(Block &block, const When when)
     {
         Sync();
     }
+}
+
+/** Lets the network read a large block out of the GPU's memory; false if it goes by the host. */
+bool Session::LandPastHost(Block &block)
+{
+    Landing &way = m_Link.Way();
+    const bool isOne = block.OnDevice.size() == 1 && block.OnDevice.front().Count == 1;
+    const bool isNew = block.Is != Block::State::Landed && !m_Course.IsDropped();
+    if (!isNew || !isOne || block.Bytes <= SmallBytes || !way.TakesGpus() ||
+        !m_Device.Await(block.OnDevice, *block.Look))
+    {
+        return false;
+    }
+    Place(block, Arena::Padded(block.Bytes));
+    const char *const first = block.OnDevice.front().First;
+    const std::shared_ptr<const GpuRuntime> runtime = GpuRuntime::Of(first);
+    if (block.InFile ||
+        !way.LandFromGpu({first, block.Bytes}, block.Offset, runtime->InFabric(first)))
+    {
+        return false;
+    }
+    block.Is = Block::State::Landed;
+    return true;
 }
 
 /** Whether a block's copy is kept for now: room is asked for once, for all small blocks that have

@@ -117,6 +117,7 @@ private:
 
     void LandNow(Block &block);
     void LandFromDevice(Block &block, When when);
+    bool LandPastHost(Block &block);
     void PutFromDevice(When when);
     bool WaitsForRoom(const Block &block) const;
     void Sync();

@@ -419,6 +419,15 @@ def test_the_benchmark_of_folds_on_gpus_goes_through_with_a_stand_in(runtime, mo
     assert [row.unit for row in rows] == ["ms"] * 4 + ["GB/s"]
 
 
+@pytest.mark.skipif(not has_kernels("cuda"), reason="needs an engine with kernels for CUDA (clang++)")
+def test_the_benchmark_of_kernels_goes_through_with_a_stand_in(runtime, monkeypatch, capfd):
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(runtime("cuda").parent))
+    rows = gpu.measure_kernels(1 << 14)
+    assert "stand-in of a GPU" not in capfd.readouterr().err
+    assert len(rows) == 5
+    assert all(row.value > 0 for row in rows)
+
+
 REAL = """
 cuda = ctypes.CDLL("libcuda.so.1")
 

@@ -1,24 +1,33 @@
 """Blocks that are written into the pool by libfabric: through its software providers, which every host can have."""
 
+import ctypes
+import json
 import mmap
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from random import Random, randrange
+from threading import Thread
 
+import numpy as np
 import pytest
+from devices import RUNTIMES, has_kernels
 from test_engine_faults import DIE_IN_STEP_2, ONE_STEP
 from test_engine_takeover import PAUSES, STEPS, all_nodes, run_through, values_of
 from test_engine_tcp import FABRIC, LARGE_BLOCKS, TCP, check_large_blocks
 
+from bbflow import connect
 from bbflow.errors import NodeError
 from bbflow.landing.fabric import OPENED, FabricGates
+from bbflow.transit.output.decoding import open_results
 from testsupport.connections import break_connections
 from testsupport.fabrics import NEEDS_LIBFABRIC, PROVIDER, has_fast_network
-from testsupport.processes import finish
+from testsupport.processes import finish, finish_well
 from testsupport.writers import (
+    PATIENCE_S,
     arrays_of,
     node_status,
     run_writer,
@@ -38,7 +47,12 @@ SOURCES = Path(__file__).parent / "program"
 pytestmark = NEEDS_LIBFABRIC
 
 
-@pytest.mark.skipif(not HEADERS.exists(), reason="needs the headers of libfabric (Debian: libfabric-dev)")
+NEEDS_HEADERS = pytest.mark.skipif(
+    not HEADERS.exists(), reason="needs the headers of libfabric (Debian: libfabric-dev)"
+)
+
+
+@NEEDS_HEADERS
 def test_what_is_declared_of_libfabric_is_what_its_headers_have():
     command = ["c++", "-std=c++17", "-fsyntax-only", "-I", SOURCES.parents[1] / "wire", SOURCES / "ofi.cpp"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -77,6 +91,7 @@ def test_signals_go_where_they_went_before_libfabric_was_loaded(node, tmp_path, 
     write(node.contact, code, write_config(tmp_path, Transport="fabric", FabricProvider=provider))
     code = f"""
 from contextlib import suppress
+from bbflow import connect
 from bbflow.errors import NodeError
 from bbflow.landing.fabric import FabricGates
 {CAUGHT}
@@ -191,10 +206,8 @@ print(step)
 """
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("options", [TCP, FABRIC], ids=["tcp", "fabric"])
-def test_a_hundred_faults_at_random_lose_and_double_nothing(faulty_nodes, tmp_path, options):
-    nodes, seed = faulty_nodes(1, 256 << 20), randrange(1 << 32)
+def harm(nodes, process, seed):
+    """Do a hundred faults at random to a writer's node and connections, and let it end."""
     dice = Random(seed)
 
     def restart():
@@ -206,24 +219,125 @@ def test_a_hundred_faults_at_random_lose_and_double_nothing(faulty_nodes, tmp_pa
         time.sleep(dice.uniform(0, 0.3))
         nodes.signal("bb0", signal.SIGCONT)
 
+    for number in range(100):
+        if (fault := dice.choice([restart, hang, break_connections])) == break_connections:
+            port = int(nodes.nodes[0].tcp.rpartition(":")[2])
+            break_connections(process, dice.choice([None, port]))
+        else:
+            fault()
+        time.sleep(dice.uniform(0, 0.2))
+        assert process.poll() is None, (seed, number, finish(process))
+
+
+def stop(process, folder, seed):
+    """Let a writer end; give how many steps it has written."""
+    (folder / "stop").touch()
+    returncode, said = finish(process)
+    assert returncode == 0, (seed, said)
+    return int(said.split()[-1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [TCP, FABRIC], ids=["tcp", "fabric"])
+def test_a_hundred_faults_at_random_lose_and_double_nothing(faulty_nodes, tmp_path, options):
+    nodes, seed = faulty_nodes(1, 256 << 20), randrange(1 << 32)
     with writing(nodes.contact, UNTIL_STOPPED, write_config(tmp_path, **options)) as process:
         wait_for_file(tmp_path / "open")
-        for number in range(100):
-            if (fault := dice.choice([restart, hang, break_connections])) == break_connections:
-                port = int(nodes.nodes[0].tcp.rpartition(":")[2])
-                break_connections(process, dice.choice([None, port]))
-            else:
-                fault()
-            time.sleep(dice.uniform(0, 0.2))
-            assert process.poll() is None, (seed, number, finish(process))
-        (tmp_path / "stop").touch()
-        returncode, said = finish(process)
-    assert returncode == 0, (seed, said)
+        harm(nodes, process, seed)
+        count = stop(process, tmp_path, seed)
     (shown,) = all_nodes(nodes)
     steps = steps_of(shown)
-    assert (shown["status"], [step.number for step in steps]) == ("closed", list(range(int(said.split()[-1])))), seed
+    assert (shown["status"], [step.number for step in steps]) == ("closed", list(range(count))), seed
     for step in steps:
         assert values_of(nodes.nodes[0], step) == [("field", step.number), ("fine", 10.0 * step.number)], seed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [TCP, FABRIC], ids=["tcp", "fabric"])
+def test_steps_that_ranks_fold_count_once_through_a_hundred_faults(faulty_nodes, tmp_path, options):
+    nodes, seed = faulty_nodes(1, 4 << 20), randrange(1 << 32)
+    content = {
+        "stream": "model", "output": str(tmp_path / "out"), "workers": {"processes": 0}, "time": "steps",
+        "windows": [{"steps": 16}, "run"], "operators": {"field": ["mean", "min", "max", "count"]},
+        "fold": {"on": "rank"},
+    }  # fmt: skip
+    ends = []
+
+    def analyse():
+        while not ends:
+            with suppress(NodeError), connect(nodes.contact).analyse(content) as analysis:
+                ends.append(analysis.wait())
+
+    analyses = Thread(target=analyse, daemon=True)
+    with writing(nodes.contact, UNTIL_STOPPED, write_config(tmp_path, **options)) as process:
+        wait_for_file(tmp_path / "open")
+        analyses.start()
+        harm(nodes, process, seed)
+        count = stop(process, tmp_path, seed)
+        analyses.join(PATIENCE_S)
+    assert [(end.complete, end.steps) for end in ends] == [(True, count)], (seed, ends)
+    events = map(json.loads, (tmp_path / "out" / "events.jsonl").read_text().splitlines())
+    assert 0 in [event["bytes"] for event in events if event["event"] == "landed"], "its rank has folded"
+    with open_results(tmp_path / "out" / "results.zarr") as results:
+        found = {name: np.unique(results[f"field_run_{name}"]).tolist() for name in ("mean", "min", "max", "count")}
+    assert found == {"mean": [(count - 1) / 2], "min": [0], "max": [count - 1], "count": [count]}, seed
+
+
+FROM_GPU = """
+field = adios.variable(io, "field", [COUNT], [0], [COUNT])
+engine = adios.open(io, WRITE)
+for step in range(3):
+    adios.begin(engine)
+    device_becomes(values + step)
+    put(field, 0, SYNC if step == 1 else DEFERRED)
+    device_becomes(-values)
+    runtime.device_works()
+    adios.call("end_step", engine)
+"""
+POINTS = 600_000  # more than the 4 MiB up to which a block is kept by the host until its step has landed
+
+
+def check_from_gpu(nodes):
+    steps = steps_of(watch(nodes))
+    assert [step.number for step in steps] == [0, 1, 2]
+    for step in steps:
+        ((_, found),) = arrays_of(nodes, step)
+        assert (found == np.arange(POINTS) + step.number).all()
+        assert [(block.min, block.max) for block in step.blocks] == [(step.number, POINTS - 1 + step.number)]
+
+
+@pytest.fixture(scope="module")
+def reads_gpus(tmp_path_factory):
+    """Environment of a program whose libfabric has a provider that reads the memory of a stand-in's GPU."""
+    folder = tmp_path_factory.mktemp("reads_gpus")
+    words = [f"-Wl,--version-script={SOURCES / 'gpu_fabric.map'}", "-o", folder / "libfabric.so.1"]
+    subprocess.run(["cc", "-shared", "-fPIC", SOURCES / "gpu_fabric.c", *words], check=True)
+    ctypes.CDLL("libfabric.so.1")
+    maps = Path("/proc/self/maps").read_text().split()
+    return {"LD_LIBRARY_PATH": str(folder), "FABRIC": next(word for word in maps if "libfabric.so.1" in word)}
+
+
+@NEEDS_HEADERS
+@pytest.mark.parametrize("refuses", [False, True], ids=["takes", "refuses"])
+@pytest.mark.parametrize("name", RUNTIMES)
+def test_a_provider_that_can_reads_a_gpu_s_memory_itself(big_node, starting, reads_gpus, name, refuses):
+    pieces = 0 if refuses or not has_kernels(name) else 3 * -(-POINTS * 8 // (512 << 10))
+    written = f"written = ctypes.CDLL('libfabric.so.1').fabric_written()\nassert written == {pieces}, written"
+    code = FROM_GPU.replace("COUNT", str(POINTS)) + written
+    environment = reads_gpus | ({"FABRIC_TAKES_NONE": "1"} if refuses else {})
+    with starting(big_node, code, name, POINTS, environment, FabricGpu="yes", **FABRIC) as process:
+        said = finish_well(process)
+    assert said.count("goes through the host's") == (refuses and has_kernels(name))
+    check_from_gpu(big_node)
+
+
+@pytest.mark.parametrize("provider", [PROVIDER, "shm"])  # the latter says that it can
+def test_a_provider_that_cannot_gets_a_gpu_s_memory_through_the_host_s(big_node, starting, provider):
+    options = FABRIC | {"FabricProvider": provider, "FabricGpu": "yes"}
+    with starting(big_node, FROM_GPU.replace("COUNT", str(POINTS)), "cuda", POINTS, None, **options) as process:
+        said = finish_well(process)
+    assert said.count(f"bbflow: libfabric's provider {provider}") == said.count("goes through the host's") == 1
+    check_from_gpu(big_node)
 
 
 def elsewhere(node, tmp_path):

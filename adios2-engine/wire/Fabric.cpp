@@ -56,13 +56,21 @@ Fabric::Region &Fabric::Region::operator=(Region &&other) noexcept
     return *this;
 }
 
-Fabric::Fabric(const std::string &provider, const std::string &source, const std::string &target)
-: m_Info(Libfabric::Load().Find(provider, source))
+Libfabric::Infos Fabric::Find(const std::string &provider, const std::string &source,
+                              const bool fromGpus)
 {
-    if (!m_Info || m_Info->AddressFormat > ofi::LastSocketAddress)
+    Libfabric::Infos found = Libfabric::Load().Find(provider, source, fromGpus);
+    if (!found || found->AddressFormat > ofi::LastSocketAddress)
     {
-        m_Info = Libfabric::Load().Find(provider, "");
+        found = Libfabric::Load().Find(provider, "", fromGpus);
     }
+    return !found && fromGpus ? Find(provider, source, false) : std::move(found);
+}
+
+Fabric::Fabric(const std::string &provider, const std::string &source, const std::string &target,
+               const bool fromGpus)
+: m_Info(Find(provider, source, fromGpus))
+{
     if (!m_Info)
     {
         throw FabricError("bbflow: libfabric's provider " + provider +
@@ -153,13 +161,32 @@ Fabric::Region Fabric::Lend(const char *memory, const size_t bytes) const
     return Needs(ofi::LocalMemory) ? Register(memory, bytes, ofi::Write | ofi::Read) : Region();
 }
 
-Fabric::Region Fabric::Register(const void *memory, const size_t bytes, const uint64_t access) const
+Fabric::Region Fabric::Lend(const char *memory, const size_t bytes, const ofi::Owner &gpu) const
+{
+    return Register(memory, bytes, ofi::Write | ofi::Read, gpu);
+}
+
+Fabric::Region Fabric::Register(const void *memory, const size_t bytes, const uint64_t access,
+                                const ofi::Owner &owner) const
 {
     const uint64_t key = Needs(ofi::ProviderKey) ? 0 : DrawKey(m_Info->Domain->KeyBytes);
     ofi::Region *region = nullptr;
-    Check(m_Domain->Regions->Register(&m_Domain->Fid, memory, bytes, access, 0, key, 0, &region,
-                                      nullptr),
-          "memory");
+    if (owner.Kind == ofi::Owner::Host)
+    {
+        Check(m_Domain->Regions->Register(&m_Domain->Fid, memory, bytes, access, 0, key, 0, &region,
+                                          nullptr),
+              "memory");
+    }
+    else
+    {
+        const iovec piece{const_cast<void *>(memory), bytes};
+        const ofi::RegionAttributes attributes{
+            &piece,  1, access,  0,          key,
+            nullptr, 0, nullptr, owner.Kind, static_cast<uint64_t>(owner.Number),
+            {}};
+        Check(m_Domain->Regions->RegisterBy(&m_Domain->Fid, &attributes, 0, &region),
+              "a GPU's memory");
+    }
     Region owned(region, Needs(ofi::VirtualAddress) ? reinterpret_cast<uint64_t>(memory) : 0);
     if (Needs(ofi::OfEndpoint))
     {

@@ -47,8 +47,10 @@ public:
 
     /** @param source host or address of its own, which counts if it is of the provider's network
      *  @param target address of the endpoint that it writes to; empty for one that is written to
+     *  @param fromGpus whether it is to read a GPU's memory, where the provider can
      *  @throws FabricError if the provider can't */
-    Fabric(const std::string &provider, const std::string &source, const std::string &target);
+    Fabric(const std::string &provider, const std::string &source, const std::string &target,
+           bool fromGpus = false);
     ~Fabric();
     Fabric(const Fabric &) = delete;
     Fabric &operator=(const Fabric &) = delete;
@@ -62,6 +64,13 @@ public:
 
     /** Memory as the source of writes; an empty region where the provider needs none. */
     Region Lend(const char *memory, size_t bytes) const;
+
+    /** The same of a GPU's memory.
+     *  @throws FabricError if it can't be registered */
+    Region Lend(const char *memory, size_t bytes, const ofi::Owner &gpu) const;
+
+    /** Whether the provider says that it reads a GPU's memory. */
+    bool TakesGpus() const { return (m_Info->Caps & ofi::OfGpus) != 0; }
 
     /** Begins a write to the target. Its memory stays as it is until Finish.
      *  @param alive a connection to the same host: when that ends, so does the waiting
@@ -121,7 +130,10 @@ private:
     Region m_ReadBackLent;
 
     bool Needs(ofi::MemoryMode mode) const { return (m_Info->Domain->MemoryMode & mode) != 0; }
-    Region Register(const void *memory, size_t bytes, uint64_t access) const;
+    static Libfabric::Infos Find(const std::string &provider, const std::string &source,
+                                 bool fromGpus);
+    Region Register(const void *memory, size_t bytes, uint64_t access,
+                    const ofi::Owner &owner = {}) const;
     void OpenQueue();
     void Check(int status, const std::string &what) const;
     Operation &FreeOperation(int alive);

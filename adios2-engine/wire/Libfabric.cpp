@@ -54,14 +54,17 @@ Libfabric::Libfabric()
     bbflow::Find(library, "fi_strerror", "FABRIC_1.0", m_ErrorText);
 }
 
-Libfabric::Infos Libfabric::Find(const std::string &provider, const std::string &source) const
+Libfabric::Infos Libfabric::Find(const std::string &provider, const std::string &source,
+                                 const bool fromGpus) const
 {
     const Infos hints(m_Duplicate(nullptr), m_FreeInfo);
     hints->Caps = ofi::Rma | ofi::Read | ofi::Write | ofi::RemoteRead | ofi::RemoteWrite;
+    hints->Caps |= fromGpus ? ofi::OfGpus : 0;
     hints->Mode = ofi::AnyContext;
     hints->Endpoint->Type = ofi::ReliableDatagram;
     hints->Domain->MemoryMode = ofi::LocalMemory | ofi::VirtualAddress | ofi::Allocated |
-                                ofi::ProviderKey | ofi::OfEndpoint;
+                                ofi::ProviderKey | ofi::OfEndpoint |
+                                (fromGpus ? ofi::GpuMemory : 0);
     hints->Fabric->Provider = // which goes with the hints
         provider.empty() ? nullptr : strdup(provider.c_str());
     // A write counts as done when the other host's memory has it. Where a provider can't tell, a

@@ -20,8 +20,9 @@ public:
 
     /** What a provider has for one-sided writes between hosts; nothing if it can't.
      *  @param provider empty: each of them
-     *  @param source host or address that the endpoint is to have; empty: as it chooses */
-    Infos Find(const std::string &provider, const std::string &source) const;
+     *  @param source host or address that the endpoint is to have; empty: as it chooses
+     *  @param fromGpus whether it must read a GPU's memory, too */
+    Infos Find(const std::string &provider, const std::string &source, bool fromGpus = false) const;
 
     std::string ErrorText(int error) const { return m_ErrorText(error); }
 

@@ -22,6 +22,7 @@ constexpr uint64_t Recv = 1ull << 10;
 constexpr uint64_t RemoteRead = 1ull << 12;
 constexpr uint64_t RemoteWrite = 1ull << 13;
 constexpr uint64_t DeliveryComplete = 1ull << 28;
+constexpr uint64_t OfGpus = 1ull << 47;
 constexpr uint64_t Source = 1ull << 57;
 constexpr uint64_t ReadAfterWrite = 1ull << 1;
 constexpr uint64_t AnyContext = (1ull << 59) | (1ull << 52);
@@ -40,7 +41,8 @@ enum MemoryMode
     VirtualAddress = 1 << 4,
     Allocated = 1 << 5,
     ProviderKey = 1 << 6,
-    OfEndpoint = 1 << 9
+    OfEndpoint = 1 << 9,
+    GpuMemory = 1 << 10
 };
 
 enum WaitObject
@@ -209,6 +211,31 @@ struct Region
     uint64_t Key;
 };
 
+/** Whose memory it is: a GPU's, of which runtime, and its number there. */
+struct Owner
+{
+    enum
+    {
+        Host,
+        Cuda,
+        Rocr
+    } Kind;
+    int Number;
+};
+
+struct RegionAttributes
+{
+    const iovec *Pieces;
+    size_t Count;
+    uint64_t Access, Offset, Key;
+    void *Context;
+    size_t AuthKeySize;
+    uint8_t *AuthKey;
+    int Kind;
+    uint64_t Number;
+    void *Later[8];
+};
+
 struct Endpoint;
 struct NameOps
 {
@@ -247,6 +274,9 @@ struct RegionOps
     size_t Size;
     int (*Register)(Fid *domain, const void *memory, size_t bytes, uint64_t access, uint64_t offset,
                     uint64_t key, uint64_t flags, Region **region, void *context);
+    void *RegisterPieces;
+    int (*RegisterBy)(Fid *domain, const RegionAttributes *attributes, uint64_t flags,
+                      Region **region);
 };
 struct Domain
 {

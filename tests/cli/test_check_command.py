@@ -218,3 +218,6 @@ def test_it_says_by_which_way_blocks_would_go(bbflow, written, monkeypatch, tmp_
         fast, encrypted = check_transport([node, replace(node, name="bb1", tls="authority.pem")])[::-1]
         assert "bb0: libfabric (cxi) if they have it too, else TCP; each extent of a pool is registered" in str(fast)
         assert str(encrypted).endswith("bb1: TCP with TLS")
+        assert "of a GPU" not in str(fast)
+        monkeypatch.setattr(transport, "GPU_DEVICES", [os.devnull])
+        assert "blocks of a GPU go through the host's memory: FabricGpu=yes" in str(*check_transport([node]))

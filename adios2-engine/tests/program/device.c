@@ -52,6 +52,13 @@ static void begin_device(void)
         device = mmap(NULL, whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 }
 
+/** Where the stand-in has what lies on the device, for another one (gpu_fabric.c); null: elsewhere.
+ */
+char *device_shadow(const void *memory)
+{
+    return is_ours(memory) ? shadow + ((const char *)memory - device) : NULL;
+}
+
 /** Memory on the device, with a copy of the host's in it. */
 void *device_copy_of(const void *host, size_t bytes)
 {

@@ -43,6 +43,9 @@ same(Endpoint, Names, fid_ep, cm) same(Endpoint, Rma, fid_ep, rma);
 same(DomainOps, OpenVector, fi_ops_domain, av_open);
 same(DomainOps, OpenQueue, fi_ops_domain, cq_open);
 same(DomainOps, OpenEndpoint, fi_ops_domain, endpoint) same(RegionOps, Register, fi_ops_mr, reg);
+same(RegionOps, RegisterBy, fi_ops_mr, regattr)
+    same(RegionAttributes, Key, fi_mr_attr, requested_key);
+same(RegionAttributes, Kind, fi_mr_attr, iface) same(RegionAttributes, Number, fi_mr_attr, device);
 same(Domain, Ops, fid_domain, ops) same(Domain, Regions, fid_domain, mr);
 same(FabricOps, OpenDomain, fi_ops_fabric, domain) same(FabricOps, TryWait, fi_ops_fabric, trywait);
 same(Fabric, Ops, fid_fabric, ops);
@@ -53,6 +56,8 @@ static_assert(sizeof(ofi::QueueError) == sizeof(fi_cq_err_entry));
 static_assert(ofi::Rma == FI_RMA && ofi::Read == FI_READ && ofi::Write == FI_WRITE);
 static_assert(ofi::Transmit == FI_TRANSMIT && ofi::Recv == FI_RECV && ofi::Source == FI_SOURCE);
 static_assert(ofi::RemoteRead == FI_REMOTE_READ && ofi::RemoteWrite == FI_REMOTE_WRITE);
+static_assert(ofi::OfGpus == FI_HMEM && int(ofi::GpuMemory) == FI_MR_HMEM);
+static_assert(int(ofi::Owner::Cuda) == FI_HMEM_CUDA && int(ofi::Owner::Rocr) == FI_HMEM_ROCR);
 static_assert(ofi::DeliveryComplete == FI_DELIVERY_COMPLETE);
 static_assert(ofi::ReadAfterWrite == FI_ORDER_RAW && ofi::AnyContext == (FI_CONTEXT | FI_CONTEXT2));
 static_assert(int(ofi::ReliableDatagram) == FI_EP_RDM && int(ofi::LocalMemory) == FI_MR_LOCAL);

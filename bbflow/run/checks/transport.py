@@ -45,13 +45,19 @@ def _over_network(names: list[str]) -> Finding:
         return Finding(FINE, "transport", f"{_named(names)}TCP; this host has no faster network")
     text = f"{_named(names)}libfabric ({fast[0]}) if they have it too, else TCP; each extent of a pool is registered "
     text += f"when it is granted ({_lockable()} here)"
+    if _has_gpus():
+        text += "; blocks of a GPU go through the host's memory: FabricGpu=yes, untested on hardware, spares that"
     return Finding(FINE, "transport", text)
 
 
 def _of_gpus() -> str:
-    if not any(Path(device).exists() for device in GPU_DEVICES):
+    if not _has_gpus():
         return ""
     return f"; each extent that a GPU writes is registered with its driver ({_lockable()})"
+
+
+def _has_gpus() -> bool:
+    return any(Path(device).exists() for device in GPU_DEVICES)
 
 
 def _lockable() -> str:
