@@ -207,7 +207,7 @@ def test_a_word_has_one_meaning(structure):
 
 
 def test_chains_of_imports_are_no_longer_than_they_were(structure):
-    """The aim is 16; it was 17 until stages were cut out of the pipeline. Who adds to it looks for one to spare."""
+    """Who adds to it looks for one to spare."""
     assert len(longest_chain(structure)) <= LONGEST_CHAIN
 
 

@@ -15,6 +15,7 @@ from bbflow.drain.encoding import encoder_of, rounded
 from bbflow.drain.forms import File, Form
 from bbflow.drain.shards import ShardChunks, is_stored, same_bytes
 from bbflow.errors import StreamError
+from bbflow.operators.frozen import Frozen
 from bbflow.store.pool import map_pool
 from bbflow.view.blocks import BlockReader
 from bbflow.view.fields import FieldPlace, FieldReader, Parts, layouts_of, offsets_of, places_in
@@ -27,7 +28,7 @@ PIECE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class DrainWork:
+class DrainWork(Frozen):
     """What one drain task does: its own files of one store, in which nobody else writes."""
 
     store: str

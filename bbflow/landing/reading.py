@@ -87,7 +87,7 @@ class Reading:
         if kept is None or not reader.hold.needs(step):
             raise StreamError(f"step {step} of stream {reader.stream.name!r} is not held for this reader")
         begins = kept.layout.offsets(kept.sources)
-        inside = (begins <= offset) & (offset + size <= begins + kept.layout.lengths)
+        inside = (begins <= offset) & (offset + size <= begins + kept.layout.lengths.tolist())
         if size <= 0 or not inside.any():
             raise StreamError(f"{size} bytes at {offset} lie in no block of step {step}")
         return PoolPart(offset, size)

@@ -9,6 +9,7 @@ import numpy as np
 from bbflow.operators.expressions import Expression, parse_expression
 from bbflow.operators.file_fields import AREA_SHARE, BesideSteps
 from bbflow.operators.filter import Filter
+from bbflow.operators.frozen import Frozen
 from bbflow.operators.operator import Operator
 from bbflow.operators.space.space import Space
 from bbflow.operators.steps import Array, DType
@@ -31,7 +32,7 @@ class Each:
 
 
 @dataclass(frozen=True, slots=True)
-class Diagnostic:
+class Diagnostic(Frozen):
     """A field and its statistics; the parts are applied in the order of the fields below."""
 
     key: str

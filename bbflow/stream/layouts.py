@@ -144,11 +144,11 @@ class Layout:
     """How many bytes of each source are in use."""
     files: int
     """How many files the spilled blocks are in."""
-    source_of: "array[int]"
+    source_of: "memoryview[int]"
     """Source of each form: an index into a step's `sources`, or into its `files` if it is spilled."""
-    places: "array[int]"
+    places: "memoryview[int]"
     """First byte of each form in its source."""
-    lengths: "array[int]"
+    lengths: "memoryview[int]"
     """Bytes of each form in the pool; 0 for single values and spilled blocks."""
     nbytes: int
     """Bytes of all its blocks."""
@@ -183,9 +183,9 @@ class Layout:
         singles = tuple(at for at, form in enumerate(forms) if form.is_single)
         return cls(
             forms, next(_NUMBERS), singles, tuple(reach), files,
-            source_of=array("q", source_of),
-            places=array("q", [form.place for form in forms]),
-            lengths=array("q", [0 if form.spilled else form.bytes for form in forms]),
+            source_of=memoryview(array("q", source_of)).toreadonly(),
+            places=memoryview(array("q", [form.place for form in forms])).toreadonly(),
+            lengths=memoryview(array("q", [0 if form.spilled else form.bytes for form in forms])).toreadonly(),
             nbytes=sum(form.bytes for form in forms),
             continues=any(form.waits for form in forms),
             has_folded=any(form.folded for form in forms),

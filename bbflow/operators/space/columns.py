@@ -11,6 +11,7 @@ import numpy as np
 
 from bbflow.errors import BbflowError, ConfigError
 from bbflow.operators.blocks import as_blocks
+from bbflow.operators.frozen import Frozen
 from bbflow.operators.library import load
 from bbflow.operators.space.grid import LEVEL, Grid
 from bbflow.operators.space.levels import DERIVATIVE, INTEGRAL, MAKES, MEAN, TO, Levels
@@ -47,7 +48,7 @@ ATTRIBUTES = {
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Column:
+class Column(Frozen):
     """What is made of the columns of a whole variable."""
 
     levels: Levels
@@ -149,7 +150,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ColumnPart:
+class ColumnPart(Frozen):
     """What is made of the columns of one block."""
 
     levels: Levels

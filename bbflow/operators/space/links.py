@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from bbflow.errors import BbflowError
+from bbflow.operators.frozen import Frozen
 from bbflow.operators.library import TYPES, load
 from bbflow.operators.space.weights import Weights
 from bbflow.operators.steps import Array
@@ -68,7 +69,7 @@ TILE_LINKS = 8192
 
 
 @dataclass(frozen=True, slots=True)
-class LinkTiles:
+class LinkTiles(Frozen):
     """Which columns the links need, tile by tile; as ``BbflowTiles`` in RemapMean.h."""
 
     places: Array
@@ -109,7 +110,7 @@ class LinkTiles:
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Links:
+class Links(Frozen):
     """A sparse matrix, by its rows: from places of a block to points of the target."""
 
     rows: Array

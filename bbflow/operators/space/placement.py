@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from bbflow.operators.blocks import side_by_side
+from bbflow.operators.frozen import Frozen
 from bbflow.operators.space.columns import Column, ColumnPart
 from bbflow.operators.space.pyramids import Pyramid
 from bbflow.operators.space.tracks import REDUCED, TILE_POINTS, Strip, Track, as_index, take, tiles
@@ -22,7 +23,7 @@ POINT = "point"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Local(ABC):
+class Local(Frozen, ABC):
     """Takes the points of one block, and reduces them; small when pickled."""
 
     start: tuple[int, ...]

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from bbflow.errors import ConfigError
+from bbflow.operators.frozen import Frozen
 from bbflow.operators.space.columns import Column, ColumnPart
 from bbflow.operators.space.links import Links, links_of
 from bbflow.operators.space.meshes import Described
@@ -22,7 +23,7 @@ AT_ONCE_BYTES = 1 << 26
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ending:
+class Ending(Frozen):
     """How sums of a target's rows end."""
 
     cover: Array

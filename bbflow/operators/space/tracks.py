@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bbflow.operators.frozen import Frozen
 from bbflow.operators.steps import Array
 
 REDUCED = 0
@@ -74,7 +75,7 @@ Index = slice | Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Strip:
+class Strip(Frozen):
     """What a block has of a `Track`."""
 
     axes: tuple[int, ...]

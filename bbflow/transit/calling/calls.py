@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bbflow.errors import ConfigError, OperatorError
 from bbflow.functions import Said, UserFunction, said_by
+from bbflow.operators.frozen import Frozen
 from bbflow.operators.own import isolation
 from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.cf import PACKING, STEP, StreamAttributes
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class StepCall:
+class StepCall(Frozen):
     """A function that is called with a step."""
 
     function: UserFunction
@@ -85,7 +86,7 @@ def _coordinate(store: GrowingZarr, name: str) -> tuple[Sequence[str], Any, Mapp
 
 
 @dataclass(frozen=True, slots=True)
-class SpanCall:
+class SpanCall(Frozen):
     """A function that is called with what a window's span has come to."""
 
     function: UserFunction

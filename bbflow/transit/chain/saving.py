@@ -14,6 +14,7 @@ import numpy as np
 
 from bbflow.net.contact import NodeAddress
 from bbflow.operators.diagnostic import Diagnostic
+from bbflow.operators.frozen import Frozen
 from bbflow.operators.operator import FINISHED_POINTS
 from bbflow.operators.own.guard import collecting
 from bbflow.operators.state import StateLayout, parts_of
@@ -47,7 +48,7 @@ Run = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
-class SaveWork:
+class SaveWork(Frozen):
     """What one task adds to the states of one diagnostic."""
 
     diagnostic: Diagnostic
@@ -400,7 +401,7 @@ class Saving:
                     spreads,
                 )
                 works.append(self._first(work, key) if not node else work)
-        shares = [works[at :: self._lanes] for at in range(min(self._lanes, len(works)))]
+        shares = [tuple(works[at :: self._lanes]) for at in range(min(self._lanes, len(works)))]
         pending = [self._run(node or min(self._nodes), add_fields, share) for share in shares]
         return {name: text for errors in take(pending) for name, text in errors.items()}
 

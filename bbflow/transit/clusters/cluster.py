@@ -68,7 +68,8 @@ class Cluster(Protocol):
         Parameters
         ----------
         function, *arguments
-            What to call; nobody changes an argument afterwards. Tasks come last: it gets what they have come to.
+            What to call; threads share the arguments, which are frozen (`Frozen`). Tasks come last: it gets what they
+            have come to.
         host
             ``gethostname()`` of the host whose shared memory it needs.
         done

@@ -46,7 +46,7 @@ class FirstStep:
         """Read variables that are there, each on the host of its first block, side by side."""
         tasks = []
         for name in names:
-            own = [(node, block) for node, block in self.placed if block.name == name]
+            own = tuple((node, block) for node, block in self.placed if block.name == name)
             work = self.contact, self.stream, self.number, own
             tasks.append(self.cluster.submit(read_whole, *work, host=self.nodes[own[0][0]].host, done=lambda: None))
         found = [task.result() for task in tasks]

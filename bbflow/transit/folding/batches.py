@@ -11,6 +11,7 @@ import cftime  # type: ignore[import-untyped]
 
 from bbflow.configuring.settings import Config
 from bbflow.errors import ConfigError, StreamError
+from bbflow.operators.frozen import FrozenMap
 from bbflow.operators.statistics.weighting import MONTH, TIME
 from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.folding.dates import StepDates
@@ -269,7 +270,7 @@ class Cutter:
                 found.untimely += self._refused(number, time, found, is_date=date is not None)
                 continue
             self._chain.begin(number)
-            keys = {window.name: window.key(date, self._chain.of(number)) for window in windows}
+            keys = FrozenMap((window.name, window.key(date, self._chain.of(number))) for window in windows)
             has_folded = landings.take(number, parts, keys)
             pattern = self._patterns.of(number, parts, whole=not self._losses or view.is_whole(number))
             if most_spans > 1 and (has_folded or (not found.steps and not takes_spans(pattern))):

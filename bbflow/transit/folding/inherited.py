@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from bbflow.operators.diagnostic import Diagnostic
+from bbflow.operators.frozen import Frozen
 from bbflow.operators.state import StateLayout
 from bbflow.operators.steps import Array
 from bbflow.transit.folding.shards import Progress, Region, ShardKey, ShardState, StatePlace, overlapping
@@ -21,7 +22,7 @@ P = TypeVar("P", bound=Progress)
 
 
 @dataclass(frozen=True, slots=True)
-class Inherited:
+class Inherited(Frozen):
     """The state of one diagnostic at the end of an earlier run, without the regions that were taken already."""
 
     path: str

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from bbflow.operators.diagnostic import Diagnostic
+from bbflow.operators.frozen import Frozen
 from bbflow.operators.state import StateLayout
 from bbflow.operators.steps import Array
 from bbflow.transit.folding.shards import Region
@@ -16,7 +17,7 @@ from bbflow.transit.folding.state_layouts import by_region, state_layout_of
 
 
 @dataclass(frozen=True, slots=True)
-class Partial:
+class Partial(Frozen):
     """What some shard has of a span: states of one region, which merge to its share of it."""
 
     start: tuple[int, ...]

@@ -9,6 +9,7 @@ import numpy as np
 
 from bbflow.operators.decoding import decoded_dtype
 from bbflow.operators.diagnostic import Diagnostic
+from bbflow.operators.frozen import FrozenMap
 from bbflow.operators.space.placement import Local, Placement
 from bbflow.operators.steps import Array
 from bbflow.stream.cf import Encoding
@@ -175,7 +176,7 @@ class Planning:
             tuple(places),
             _blocks(own, diagnostics, places),
             {at: shard.local for at, shard in enumerate(own) if shard.local is not None},
-            tuple(shard for shard in shards if shard.room is None),
+            tuple(shard._replace(places=FrozenMap(shard.places)) for shard in shards if shard.room is None),
             tuple(sorted({at for shard in wanted for place, at in shard.places.values() if place == node})),
         )
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bbflow.operators.diagnostic import Diagnostic
+from bbflow.operators.frozen import Frozen
 from bbflow.operators.space.placement import Local
 from bbflow.operators.steps import Array
 from bbflow.stream.cf import Encoding
@@ -47,7 +48,7 @@ class Directories:
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class FoldPlan:
+class FoldPlan(Frozen):
     """What one lane of a node folds of steps that lie alike."""
 
     node: str
@@ -127,7 +128,7 @@ class FoldPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedSteps:
+class PlannedSteps(Frozen):
     """What changes of some steps that lie alike: it is as small for a thousand blocks as for one."""
 
     numbers: tuple[int, ...]

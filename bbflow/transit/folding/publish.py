@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from bbflow.operators.diagnostic import Diagnostic
+from bbflow.operators.frozen import Frozen
 from bbflow.operators.operator import Operator
 from bbflow.operators.own.guard import collecting
 from bbflow.operators.steps import Array
@@ -26,7 +27,7 @@ from bbflow.zarr_store.chunks import Chunk
 
 
 @dataclass(frozen=True, slots=True)
-class FieldWork:
+class FieldWork(Frozen):
     """One field's span, as one node has it."""
 
     diagnostic: Diagnostic
@@ -56,7 +57,7 @@ class FieldWork:
 
 
 @dataclass(frozen=True, slots=True)
-class Handed:
+class Handed(Frozen):
     """What one node hands to another of some fields."""
 
     parts: tuple[tuple[Partial, ...], ...]

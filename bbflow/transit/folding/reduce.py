@@ -8,6 +8,7 @@ import numpy as np
 
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.fold import fold_tiles
+from bbflow.operators.frozen import Frozen
 from bbflow.operators.state import StateLayout
 from bbflow.operators.steps import Array
 from bbflow.operators.windows.window import Window
@@ -31,7 +32,7 @@ SpanKey = tuple[str, tuple[WindowKey, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class ReducedSpan:
+class ReducedSpan(Frozen):
     """What of a window is to be reduced."""
 
     window: Window

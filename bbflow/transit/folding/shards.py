@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from bbflow.operators.frozen import FrozenMap
 from bbflow.transit.folding.slots import LEVELS, Keys, StateSlot
 
 Region = tuple[tuple[int, ...], tuple[int, ...]]
@@ -112,6 +113,11 @@ class Progress:
     """The step with which it began."""
     held: frozenset[str] = frozenset()
     """Further files in which its places stay as they are: the stored checkpoint names them until a later one is."""
+
+    def __post_init__(self) -> None:
+        for name, own in (("keys", self.keys), ("files", self.files)):
+            if type(own) is dict:
+                object.__setattr__(self, name, FrozenMap(own))
 
     @property
     def paths(self) -> frozenset[str]:

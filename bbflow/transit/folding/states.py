@@ -33,6 +33,7 @@ import numpy as np
 
 from bbflow.errors import naming
 from bbflow.host.locks import lock
+from bbflow.operators.frozen import Frozen
 from bbflow.operators.state import StateLayout
 from bbflow.operators.steps import Array
 from bbflow.store.pool import is_file, make_pages
@@ -220,7 +221,7 @@ def _map_pages(mapping: mmap.mmap, offset: int, size: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadyWork:
+class ReadyWork(Frozen):
     """Files of a lane that are to have their pages before a batch needs them."""
 
     directory: str

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from bbflow.operators.frozen import Frozen
 from bbflow.operators.steps import Array
 from bbflow.transit.folding.shards import Progress, Region, ShardKey, ShardState
 from bbflow.transit.folding.slots import LEVELS
@@ -51,7 +52,7 @@ class RosterRecord(Written, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, eq=False)
-class Roster:
+class Roster(Frozen):
     """The shards of a lane, in an order."""
 
     node: str
@@ -257,7 +258,7 @@ def living_files(alike: Iterable[Alike]) -> dict[str, int]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FieldStates:
+class FieldStates(Frozen):
     """Rows of one field on one node whose states are alike."""
 
     node: str

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from bbflow.operators.frozen import Frozen
 from bbflow.operators.steps import Array
 from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.plans import PlannedSteps
@@ -22,7 +23,7 @@ class SpanWork(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class LaneWork:
+class LaneWork(Frozen):
     """What one task does, besides what its plans say."""
 
     spans: tuple[SpanWork, ...]
@@ -46,7 +47,7 @@ class LaneWork:
 
 
 @dataclass(frozen=True, slots=True)
-class PartialSteps:
+class PartialSteps(Frozen):
     """What some blocks contribute to steps that depend on others too."""
 
     key: ShardKey
