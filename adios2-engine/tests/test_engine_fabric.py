@@ -334,7 +334,7 @@ def test_a_provider_that_can_reads_a_gpu_s_memory_itself(big_node, starting, rea
 @pytest.mark.parametrize("provider", [PROVIDER, "shm"])  # the latter says that it can
 def test_a_provider_that_cannot_gets_a_gpu_s_memory_through_the_host_s(big_node, starting, provider):
     options = FABRIC | {"FabricProvider": provider, "FabricGpu": "yes"}
-    with starting(big_node, FROM_GPU.replace("COUNT", str(POINTS)), "cuda", POINTS, None, **options) as process:
+    with starting(big_node, FROM_GPU.replace("COUNT", str(POINTS)), "hip", POINTS, None, **options) as process:
         said = finish_well(process)
     assert said.count(f"bbflow: libfabric's provider {provider}") == said.count("goes through the host's") == 1
     check_from_gpu(big_node)
