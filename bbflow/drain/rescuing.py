@@ -32,7 +32,7 @@ from bbflow.view.forsaken import Forsaken
 from bbflow.view.layout import PlacedBlock
 from bbflow.view.stream import StreamView, told_refusal
 from bbflow.view.times import StepTimes, clock_of, told_by
-from bbflow.view.watch import Watcher
+from bbflow.view.watch import StreamWatch
 from bbflow.zarr_store.growing import shown_dimension, shown_shapes, zarr_files
 
 BATCH_STEPS = 16
@@ -122,7 +122,7 @@ class Rescue:
         self._view = StreamView(names, dict.fromkeys(names, -1), whole=len(nodes) == len(known))
         self._forsaken = Forsaken(self._view, self._consumers)
         self._news: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
-        self._watchers = [Watcher(node, stream, -1, self._news, extremes=True) for node in nodes]
+        self._watch = StreamWatch(nodes, stream, self._news, extremes=True)
         config = Config(stream, {}, output, time=time, raw=RawConfig())
         self._draining = Draining(config, contact, cursors)
         self._first, self._told = self._draining.cursor, set[int]()
@@ -143,8 +143,7 @@ class Rescue:
         StreamError
             If another analysis takes over, or steps have landed that weren't written.
         """
-        for watcher in self._watchers:
-            watcher.start()
+        self._watch.start()
         try:
             while not (self._view.ended and self._draining.cursor >= self._view.frontier):
                 self._take_news()
@@ -159,8 +158,7 @@ class Rescue:
             left_out = tuple(self._draining.lacking) if self._is_open else left_out_of(self._store)
             return Rescued(self._store, steps, left_out, self._view.status == "closed" and not refused, refused)
         finally:
-            for watcher in self._watchers:
-                watcher.stop()
+            self._watch.stop()
             self._consumers.close()
 
     def _check_all_is_there(self) -> None:

@@ -109,8 +109,7 @@ class Agent:
         if isinstance(asked, BeginRequest | ReserveRequest):
             return self._admit(peer, asked)
         if isinstance(asked, WatchRequest):
-            self._watchers.append(OpenWatch(peer, asked, self._clock() + asked.timeout_s))
-            return self._show()
+            return self._watch(peer, asked)
         reply = self._ask(peer, asked)
         if isinstance(asked, DropRequest):
             self._writing.forget_dropped()
@@ -121,6 +120,14 @@ class Agent:
         if isinstance(asked, CommitRequest) and asked.ahead_bytes:
             replies.append((peer, self._offer(peer, asked)))
         return replies
+
+    def _watch(self, peer: int, asked: WatchRequest) -> list[Reply]:
+        try:
+            self._analysing.check(asked)
+        except StreamError as error:
+            return [(peer, RefusedReply(error=str(error)))]
+        self._watchers.append(OpenWatch(peer, asked, self._clock() + asked.timeout_s))
+        return self._show()
 
     def _offer(self, peer: int, asked: CommitRequest) -> RoomReply:
         """Offer a rank room for its next step, unless others wait for room."""

@@ -161,7 +161,9 @@ class Analysing:
             stream.state_bytes = sum(rank.state_bytes for rank in ranks)
 
     def _plan(self, peer: int, asked: PlanRequest) -> DoneReply:
-        self._tell(self._held(asked).name, asked.plan)
+        name = self._held(asked).name
+        self._attached.setdefault(name, set()).add(peer)  # an agent that was started again hears by this who is there
+        self._tell(name, asked.plan)
         return DoneReply()
 
     def is_followed(self, stream: str) -> bool:
@@ -196,7 +198,18 @@ class Analysing:
         self._tell(stream.name, None)
         return DropReply()
 
-    def _held(self, asked: DoneRequest | PlanRequest | DropRequest) -> Stream:
+    def check(self, asked: WatchRequest) -> None:
+        """See that an analysis which watches is the stream's; who names none may be anybody.
+
+        Raises
+        ------
+        StreamError
+            If another one has taken over, or there is no such stream.
+        """
+        if asked.epoch is not None:
+            self._held(asked)
+
+    def _held(self, asked: DoneRequest | PlanRequest | DropRequest | WatchRequest) -> Stream:
         name = asked.stream
         if name not in self._store.streams:
             known = ", ".join(self._store.streams) or "none"

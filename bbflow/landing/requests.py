@@ -154,6 +154,7 @@ class WatchRequest(Struct, frozen=True, tag_field="op", tag="watch", kw_only=Tru
     limit: Count
     timeout_s: Span = 0.0
     extremes: bool = False
+    epoch: Count | None = None
 
 
 class DoneRequest(Struct, frozen=True, tag_field="op", tag="done", kw_only=True):

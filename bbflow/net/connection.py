@@ -110,6 +110,20 @@ class NodeConnection(Closable):
             payload = self._hear()
         except OSError as error:
             raise self._is_gone(error) from None
+        return self._taken(payload, kind)
+
+    def heard(self, kind: type[ReplyT]) -> ReplyT | None:
+        """Return the reply to what was asked last, as `answer` does, if all of it has come; without waiting."""
+        self._socket.settimeout(0.0)
+        try:
+            payload = self._hear()
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return None
+        except OSError as error:
+            raise self._is_gone(error) from None
+        return self._taken(payload, kind)
+
+    def _taken(self, payload: bytes, kind: type[ReplyT]) -> ReplyT:
         self._accept(payload)
         reply: ReplyT = parser(kind, "a reply")(payload)
         return reply
@@ -163,6 +177,10 @@ class NodeConnection(Closable):
                 raise self.gone(f"BB node {self.node.name} closed the connection")
             self._reader.add(data)
         return payload
+
+    def fileno(self) -> int:
+        """Return the socket's descriptor, for who waits for several."""
+        return self._socket.fileno()
 
     def interrupt(self) -> None:
         """Make a request that another thread waits for fail at once."""

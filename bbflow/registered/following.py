@@ -17,7 +17,7 @@ from bbflow.net.verdicts import DoneReply
 from bbflow.stream.records import FOLDED, Block
 from bbflow.units import format_bytes
 from bbflow.view.stream import StreamView
-from bbflow.view.watch import POLL_S, Watcher
+from bbflow.view.watch import POLL_S, StreamWatch
 
 
 def say(text: str) -> None:
@@ -79,9 +79,8 @@ class Following(Closable):
         self._stopped = False
         self._held: set[int] = set()
         self._news: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
-        self._watchers = [Watcher(node, stream, -1, self._news) for node in self.nodes]
-        for watcher in self._watchers:
-            watcher.start()
+        self._watch = StreamWatch(self.nodes, stream, self._news)
+        self._watch.start()
 
     def steps(self) -> Iterator[FollowedStep]:
         """Yield the complete steps, oldest first, until the stream is closed; waits for them.
@@ -186,8 +185,7 @@ class Following(Closable):
 
     def close(self) -> None:
         """Release everything."""
-        for watcher in self._watchers:
-            watcher.stop()
+        self._watch.stop()
         for reader in self._readers.values():
             reader.close()
 

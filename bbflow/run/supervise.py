@@ -77,7 +77,7 @@ class Supervisor:
     is_complete
         Whether what is published says so: an analysis may die after all its work is done.
     node_back_s
-        How long a new analysis waits for a BB node's agent to be started again, before it continues without it.
+        How long a BB node may give no answer, before a new analysis continues without it.
     why_no_stream
         Says more of a simulation that ended without opening the stream, behind a semicolon; may be empty.
     why_stop
@@ -110,7 +110,7 @@ class Supervisor:
         self._says_complete = is_complete
         self._node_back_s, self._why_no_stream = node_back_s, why_no_stream
         self._why_stop, self._stop_stream = why_stop, stop_stream or StopStream()
-        self._silent: set[str] = set()
+        self._silent: dict[str, float] = {}
         self._lost: set[str] = set()
         self._statuses: list[StatusReply] = []
         self._opened = self._forgotten = False
@@ -246,11 +246,16 @@ class Supervisor:
         if part is Part.RESCUE and answered and self._forgotten:
             self._due = None
             self._take(StreamForgotten())
-        elif late_s >= 0 and (answered or late_s > self._node_back_s):
+        elif late_s >= 0 and (answered or self._least_silence_s() > self._node_back_s):
             self._due = None
-            for name in sorted(self._silent - self._lost):
+            for name in sorted(self._silent.keys() - self._lost):
                 self._take_as_lost(name)
             self._spawn(part)
+
+    def _least_silence_s(self) -> float:
+        """Return for how long all nodes have given no answer that give none now, but for those that are lost."""
+        since = [began_s for name, began_s in self._silent.items() if name not in self._lost]
+        return time.monotonic() - max(since, default=time.monotonic())
 
     def _take_as_lost(self, name: str) -> None:
         if len(self._lost) + 1 < len(self._nodes):
@@ -267,18 +272,19 @@ class Supervisor:
 
     def _ask(self) -> list[StatusReply]:
         """Ask each node for its status, and note which don't answer."""
-        statuses, self._silent = [], set()
+        statuses, before, self._silent = [], self._silent, {}
         for node in self._nodes:
+            asked_s = time.monotonic()
             try:
                 statuses.append(status_of(node))
             except BbflowError:
-                self._silent.add(node.name)
+                self._silent[node.name] = before.get(node.name, asked_s)
         return statuses
 
     def _look(self) -> bool:
         """Show the nodes' status; False if one doesn't answer that isn't lost."""
         self._statuses = statuses = self._ask()
-        if self._silent - self._lost or not statuses:
+        if self._silent.keys() - self._lost or not statuses:
             with suppress(BbflowError):  # an agent that was started again may have another address
                 self._nodes = read_contact(self._contact)
             return False

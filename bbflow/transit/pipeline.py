@@ -28,6 +28,7 @@ from bbflow.transit.outcome import StageReport
 from bbflow.transit.output.claiming import STATE_FILE
 from bbflow.transit.output.copying import Copying
 from bbflow.view.consumers import Consumers, consumers_of, owner_of
+from bbflow.view.returning import Returning
 
 if TYPE_CHECKING:  # xarray takes a third of a second, which a run has no time for before its first fold
     import xarray as xr
@@ -77,7 +78,8 @@ class Pipeline:
         check_writers(config)
         nodes = [node for node in read_contact(contact) if node.name not in lost]
         self._inbox = Inbox(config.stream)
-        consumers = Consumers(nodes, config.stream, consumers_of(config), owner_of(config.output), take_over=takes_over)
+        names, owner, back = consumers_of(config), owner_of(config.output), Returning(contact, config.nodes.back_s)
+        consumers = Consumers(nodes, config.stream, names, owner, take_over=takes_over, returning=back)
         log = EventLog(config.output)
         self._intake = Intake(contact, config, nodes, consumers, self._inbox, log, lost)
         self._run_context = run = Running(
@@ -110,6 +112,7 @@ class Pipeline:
     def stop(self) -> None:
         """Make `run` end without publishing; another pipeline can carry on. Safe in any thread."""
         self._inbox.stop()
+        self._run_context.consumers.wait_no_more()
 
     def live(self, timeout_s: float = 60.0) -> "xr.Dataset":
         """Return the statistics as they are now, open spans included. Safe in any thread.

@@ -2,22 +2,35 @@
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
+from typing import TypeVar
+
+from msgspec import Struct
 
 from bbflow.configuring.settings import Config
 from bbflow.errors import BbflowError, NodeError, StreamError
 from bbflow.host.closable import Closable
 from bbflow.landing.client import NodeClient
-from bbflow.landing.replies import AttachReply, DropReply, StreamStatus
-from bbflow.landing.requests import AttachRequest, DoneRequest, DropRequest, GiveUpRequest, PlanRequest, WatchRequest
+from bbflow.landing.replies import AttachReply, DropReply, StatusReply, StreamStatus
+from bbflow.landing.requests import (
+    AttachRequest,
+    DoneRequest,
+    DropRequest,
+    GiveUpRequest,
+    PlanRequest,
+    StatusRequest,
+    WatchRequest,
+)
 from bbflow.landing.shown import Shown
 from bbflow.net.contact import NodeAddress
 from bbflow.net.verdicts import DoneReply
 from bbflow.reading.rank_plan import RankPlan
 from bbflow.view.numbering import NO_STEP, Landed, Numbering, ahead, packed, unpacked
+from bbflow.view.returning import Returning
 from bbflow.view.stream import STEPS_PER_REPLY
 
 FOLD, DRAIN, CALLS, RESCUE = "fold", "drain", "calls", "rescue"
 
+ReplyT = TypeVar("ReplyT", bound=Struct)
 Cursor = tuple[int, bytes]
 
 
@@ -36,6 +49,8 @@ class Consumers(Closable):
         Whose analysis it is.
     take_over
         Whether it may be somebody else's until now.
+    returning
+        Waits for a node whose agent is killed later; without it that is an error at once.
 
     Raises
     ------
@@ -53,10 +68,14 @@ class Consumers(Closable):
         owner: str = "",
         *,
         take_over: bool = False,
+        returning: Returning | None = None,
     ) -> None:
-        self._stream = stream
+        self._stream, self.returning = stream, returning
+        """Waits for nodes whose agents are killed."""
         self._clients = {node.name: NodeClient(node) for node in nodes}
-        self._epochs: dict[str, int] = {}
+        self.epochs: dict[str, int] = {}
+        """By which number each node knows this analysis."""
+        self._plan: RankPlan | None = None
         self.cursors: dict[str, dict[str, Cursor]] = {}
         """Node to consumer to where an earlier analysis had come, and its checkpoint."""
         self.numbering = Numbering()
@@ -74,7 +93,7 @@ class Consumers(Closable):
             except StreamError:
                 self.close()
                 raise
-            self._epochs[node] = reply.epoch
+            self.epochs[node] = reply.epoch
             told = {name: unpacked(*cursor) for name, cursor in reply.cursors.items()}
             self._passed[node] = {name: step for name, (step, _) in reply.cursors.items()}
             self.cursors[node] = {name: (step, kept) for name, (step, _, kept) in told.items()}
@@ -107,7 +126,7 @@ class Consumers(Closable):
     @property
     def new(self) -> list[str]:
         """Nodes that had not heard of any analysis of the stream."""
-        return [node for node, epoch in self._epochs.items() if epoch == 1]
+        return [node for node, epoch in self.epochs.items() if epoch == 1]
 
     def landed_before(self) -> dict[str, int]:
         """Return for each node the landed step that every consumer was past at the start."""
@@ -172,27 +191,59 @@ class Consumers(Closable):
 
     def _done(self, consumer: str, landed: int, node: str, checkpoint: bytes) -> DoneRequest:
         return DoneRequest(
-            stream=self._stream, consumer=consumer, epoch=self._epochs[node], step=landed, checkpoint=checkpoint,
+            stream=self._stream, consumer=consumer, epoch=self.epochs[node], step=landed, checkpoint=checkpoint,
             late=self.late,
         )  # fmt: skip
 
     def _tell(self, requests: Iterable[tuple[str, DoneRequest | PlanRequest]]) -> None:
         """Ask each node something, and wait for all: a thousand, one after the other, would take longer than a step."""
-        asked: list[NodeClient] = []
+        asked: list[tuple[str, DoneRequest | PlanRequest]] = []
         failed: list[BbflowError] = []
+        gone: list[tuple[str, DoneRequest | PlanRequest, NodeError]] = []
         for node, request in requests:
             try:
                 self._clients[node].ask(request)
-                asked.append(self._clients[node])
+                asked.append((node, request))
             except NodeError as error:
-                failed.append(error)
-        for client in asked:  # all of them, whatever one says: what isn't heard would be taken for the next answer
+                gone.append((node, request, error))
+        for node, request in asked:  # all, whatever one says: what isn't heard would be taken for the next answer
             try:
-                client.answer(DoneReply)
+                self._clients[node].answer(DoneReply)
+            except NodeError as error:
+                gone.append((node, request, error))
             except BbflowError as error:
                 failed.append(error)
         if failed:
             raise failed[0]
+        for node, request, missed in gone:  # the others have heard by now, and go on
+            self._ask_again(node, request, DoneReply, missed)
+
+    def _ask(self, node: str, asked: Struct, kind: type[ReplyT]) -> ReplyT:
+        """Ask a node something; once more, if its agent is killed meanwhile and comes back."""
+        try:
+            return self._clients[node].request(asked, kind)
+        except NodeError as error:
+            return self._ask_again(node, asked, kind, error)
+
+    def _ask_again(self, node: str, asked: Struct, kind: type[ReplyT], error: NodeError) -> ReplyT:
+        if self.returning is None:
+            raise error
+        until_s = self.returning.until_s()
+        while True:
+            self._clients[node].close()
+            client = self._clients[node] = self.returning.client(self._clients[node].node, error, until_s)
+            try:
+                # What ranks may fold is in the agent's memory only; and it must have the stream, as it was.
+                plan = PlanRequest(stream=self._stream, epoch=self.epochs[node], plan=self._plan)
+                client.request(plan, DoneReply)
+            except NodeError:
+                continue
+            except StreamError:  # the next analysis finds out what has become of it
+                raise error from None
+            try:
+                return client.request(asked, kind)
+            except NodeError:
+                continue
 
     def let_fold(self, plan: RankPlan | None) -> None:
         """Tell the nodes what ranks may fold themselves.
@@ -204,7 +255,7 @@ class Consumers(Closable):
         NodeError
             If a node doesn't answer.
         """
-        epochs = self._epochs.items()
+        epochs, self._plan = self.epochs.items(), plan
         self._tell((node, PlanRequest(stream=self._stream, epoch=epoch, plan=plan)) for node, epoch in epochs)
 
     def forget_checkpoints(self) -> None:
@@ -219,7 +270,7 @@ class Consumers(Closable):
 
     def statuses(self) -> list[StreamStatus]:
         """Ask each node how the stream is."""
-        return [client.status().streams[self._stream] for client in self._clients.values()]
+        return [self._ask(node, StatusRequest(), StatusReply).streams[self._stream] for node in self._clients]
 
     def left_after(self, step: int) -> dict[str, tuple[int, ...]]:
         """Ask each node which landed steps it holds above a step of the stream: about the first of them.
@@ -242,8 +293,8 @@ class Consumers(Closable):
         StreamError
             If a rank still writes it.
         """
-        for client in self._clients.values():
-            client.request(GiveUpRequest(stream=self._stream), DoneReply)
+        for node in self._clients:
+            self._ask(node, GiveUpRequest(stream=self._stream), DoneReply)
 
     def drop(self, unaware: Collection[str], hear: Callable[[Sequence[str]], None]) -> None:
         """Make the nodes forget the stream, which is folded and drained.
@@ -259,14 +310,20 @@ class Consumers(Closable):
             known: tuple[str, ...] | None = None
             while known is None or known:
                 asked = DropRequest(
-                    stream=self._stream, epoch=self._epochs[node], left=node in unaware, known=known or ()
+                    stream=self._stream, epoch=self.epochs[node], left=node in unaware, known=known or ()
                 )
                 known = client.request(asked, DropReply).refused
                 if known:
                     hear(known)
 
+    def wait_no_more(self) -> None:
+        """Let a node that is waited for be an error at once; safe in any thread."""
+        if self.returning is not None:
+            self.returning.end()
+
     def close(self) -> None:
         """Close the connections; the cursors stay."""
+        self.wait_no_more()
         for client in self._clients.values():
             client.close()
 

@@ -16,7 +16,7 @@ from bbflow.view.blocks import BlockReader
 from bbflow.view.lease import Lease
 from bbflow.view.numbering import Numbering
 from bbflow.view.stream import StreamView
-from bbflow.view.watch import POLL_S, Watcher
+from bbflow.view.watch import POLL_S, StreamWatch
 
 
 class Opening:
@@ -71,9 +71,8 @@ class Opening:
             If a node is gone.
         """
         deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
-        watchers = [Watcher(node, self._stream, -1, self._news) for node in self._nodes]
-        for watcher in watchers:
-            watcher.start()
+        watch = StreamWatch(self._nodes, self._stream, self._news)
+        watch.start()
         try:
             news_s = time.monotonic()
             while self._unheard or not (enough(self) or self.view.ended):
@@ -82,8 +81,7 @@ class Opening:
                 elif time.monotonic() > news_s + POLL_S and self.steps:
                     self._check_room()
         finally:
-            for watcher in watchers:
-                watcher.stop()
+            watch.stop()
 
     def _take_news(self, deadline_s: float | None) -> bool:
         """Take a reply in; return whether it has brought a step."""

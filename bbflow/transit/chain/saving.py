@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -350,8 +351,9 @@ class Saving:
         for item, values in coordinates:
             writer.put(item.offset, values)
         errors: dict[str, str] = {}
-        for node in ("", *sorted(self._nodes)):
-            errors |= self._fill(writer.state, node)
+        errors |= self._fill(writer.state, {})
+        for _, nodes in groupby(sorted(self._nodes), lambda node: self._nodes[node].host):
+            errors |= self._fill(writer.state, dict.fromkeys(nodes))
         return writer.finish(), errors
 
     def _dtype(self, key: str) -> str:
@@ -383,26 +385,26 @@ class Saving:
             tuple(sorted(attributes.variables or ())),
         )
 
-    def _fill(self, state: SavedState, node: str) -> dict[str, str]:
-        """Add what one node has; the one without a name stands for what is there before all others."""
-        works = []
+    def _fill(self, state: SavedState, nodes: Collection[str]) -> dict[str, str]:
+        """Add what some nodes of one host have; none of them stand for what is there before all others."""
+        works, home = [], min(nodes or self._nodes)
         spreads = len({address.host for address in self._nodes.values()}) > 1
         for key, diagnostic in self._diagnostics.items():
             target = state.inherited(key)
-            own = [(alike, shared) for alike, shared in self._split[key] if alike.node == node]
-            if own or not (node or self._is_whole(key, target)):
+            own = [(alike, shared) for alike, shared in self._split[key] if alike.node in nodes]
+            if own or not (nodes or self._is_whole(key, target)):
                 work = SaveWork(
                     diagnostic,
                     target,
-                    self._nodes[node or min(self._nodes)].state_directory,
+                    self._nodes[home].state_directory,
                     self._kept.errors,
                     tuple(alike.chosen(~shared) for alike, shared in own),
                     tuple(shard for alike, shared in own for shard in alike.chosen(shared).states),
                     spreads,
                 )
-                works.append(self._first(work, key) if not node else work)
+                works.append(work if nodes else self._first(work, key))
         shares = [tuple(works[at :: self._lanes]) for at in range(min(self._lanes, len(works)))]
-        pending = [self._run(node or min(self._nodes), add_fields, share) for share in shares]
+        pending = [self._run(home, add_fields, share) for share in shares]
         return {name: text for errors in take(pending) for name, text in errors.items()}
 
     @cached_property

@@ -239,17 +239,18 @@ class FoldStage(PacedStage):
         works = self.folding.works(batch, site, holds=holds)
         hosted = [(work, plans, self.run.nodes[node].host) for (node, _), (work, plans) in works.items()]
         self._files.make(((work, plans[0], host) for work, plans, host in hosted), 1 if self._room.ahead else 0)
-        return [((work, *(self._resident(plan, host) for plan in plans)), host) for work, plans, host in hosted]
+        self._keep_plans([plan for _, plans, _ in hosted for plan in plans])
+        return [((work, *(self._plans[plan] for plan in plans)), host) for work, plans, host in hosted]
 
     def _series_works(self, batch: Batch, receipts: Sequence[FoldReceipt], site: FoldSite) -> list[Work]:
         work, plans = self.folding.series_work(batch, receipts, site, holds=self._publication is not None)
         return [((work, *plans), self.run.nodes[plans[0].node].host)]
 
-    def _resident(self, plan: FoldPlan, host: str) -> SubmittedTask[FoldPlan]:
-        """Return a plan where it is needed: with the workers of a host, as long as anything may be folded by it."""
-        if plan not in self._plans:
-            self._plans[plan] = self.run.cluster.submit(keep_plan, plan, host=host, done=lambda: None)
-        return self._plans[plan]
+    def _keep_plans(self, plans: Sequence[FoldPlan]) -> None:
+        """Have plans where they are needed: with a host's workers, as long as anything may be folded by them."""
+        new = [plan for plan in plans if plan not in self._plans]
+        works = [((plan,), self.run.nodes[plan.node].host) for plan in new]
+        self._plans.update(zip(new, self.run.cluster.submit_all(keep_plan, works, lambda: None), strict=True))
 
     def _guarded(self, act: Callable[[Kept], T]) -> T:
         """Do something with what is kept; once more, with users' code kept away from the workers, if one is killed."""

@@ -10,6 +10,7 @@ from bbflow.events import EventLog
 from bbflow.net.contact import NodeAddress
 from bbflow.transit.driver.inbox import Inbox
 from bbflow.transit.driver.opening import asks_for_extremes, read_as
+from bbflow.transit.driver.pace import rest_s
 from bbflow.transit.driver.safe import read_safe_copy
 from bbflow.transit.folding.patterns import parts_of
 from bbflow.transit.output.claiming import FIELDS_DIRECTORY
@@ -18,10 +19,7 @@ from bbflow.view.blocks import BlockReader
 from bbflow.view.consumers import Consumers
 from bbflow.view.forsaken import LOST_PATIENCE_S, PATIENCE_S, Forsaken
 from bbflow.view.stream import StreamView
-from bbflow.view.watch import Watcher
-
-REST_S = 0.02
-"""A node isn't asked for further steps sooner than this after it has told of some (seconds)."""
+from bbflow.view.watch import StreamWatch
 
 
 class Intake:
@@ -69,17 +67,23 @@ class Intake:
         """Makes the stream's own steps of those that land."""
         self._forsaken = Forsaken(self.view, consumers, LOST_PATIENCE_S if lost else PATIENCE_S)
         self._landed, self._forgotten = max(done.values()), -1
-        self._watchers: list[Watcher] = []
+        self._watch: StreamWatch | None = None
         self._deadline_s = 0.0
 
     def start(self) -> None:
         """Begin to watch the nodes."""
         self._deadline_s = time.monotonic() + self._config.open_timeout_s
-        extremes, stream, queue = asks_for_extremes(self._config), self._config.stream, self._inbox.queue
-        for node in self._nodes:
-            watcher = Watcher(node, stream, self._seen[node.name], queue, extremes=extremes, rest_s=REST_S)
-            self._watchers.append(watcher)
-            watcher.start()
+        self._watch = StreamWatch(
+            self._nodes,
+            self._config.stream,
+            self._inbox.queue,
+            self._seen,
+            extremes=asks_for_extremes(self._config),
+            rest_s=rest_s(len(self._nodes)),
+            epochs=self._consumers.epochs,
+            returning=self._consumers.returning,
+        )
+        self._watch.start()
 
     def take(self, wait_s: float) -> None:
         """Wait for news so long, and take in what there is.
@@ -143,5 +147,5 @@ class Intake:
 
     def close(self) -> None:
         """End the watching."""
-        for watcher in self._watchers:
-            watcher.stop()
+        if self._watch is not None:
+            self._watch.stop()

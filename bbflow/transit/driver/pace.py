@@ -7,6 +7,10 @@ LONGEST_S = 1.0
 NODE_S = 0.01
 """On more of them, it waits this long for each (seconds): a batch costs the driver about 1.5 ms for each node, so
 batches take about a seventh of its time."""
+REST_S = 0.02
+"""A node that has told of steps isn't asked for further ones sooner than this (seconds)."""
+MANY = 100
+"""On more nodes than that it isn't for a fifth of what a step may wait: so many news take the driver's time."""
 SHARE = 8
 """None does while such a part of the smallest pool is ready."""
 
@@ -23,6 +27,11 @@ class ReadySteps:
     """Room that they take in the pool where they take most; of no matter if they are all that can come."""
     full: bool
     """Whether no other can come along: the stream has ended, or a batch takes no more steps."""
+
+
+def rest_s(nodes: int) -> float:
+    """Return for how long each of some nodes isn't asked for further steps after it has told of some (seconds)."""
+    return REST_S if nodes <= MANY else NODE_S * nodes / 5
 
 
 class Pace:

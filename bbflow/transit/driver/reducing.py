@@ -11,7 +11,7 @@ from bbflow.net.contact import NodeAddress
 from bbflow.transit.clusters.cluster import SubmittedTask, Work
 from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.kept import Kept
-from bbflow.transit.folding.publish import FieldWork, hand_over
+from bbflow.transit.folding.publish import FieldWork, NodeShare, hand_over
 from bbflow.transit.folding.reduce import ReducedSpan
 from bbflow.transit.folding.slots import OUTER, slots_of
 from bbflow.transit.folding.tables import FieldStates
@@ -80,7 +80,7 @@ class Reducing:
         return replace(rest, taken=tuple(self._kept.regions(key)))
 
     def homes(self, targets: Mapping[str, Mapping[str, Chunk]] | None = None) -> list["Home"]:
-        """Share the fields out over their nodes, the large ones first; each task's own node has some of each.
+        """Share the fields out over their nodes, the large ones first; each task's own host has some of each.
 
         Parameters
         ----------
@@ -98,22 +98,25 @@ class Reducing:
         return [self._home(node, keys, targets or {}) for (node, _), keys in shared.items()]
 
     def _home(self, home: str, keys: Sequence[str], targets: Mapping[str, Mapping[str, Chunk]]) -> "Home":
-        others = sorted({node for key in keys for node in self._shards[key]} - {home})
-        handed = [((tuple(self._work(key, node) for key in keys),), self._nodes[node].host) for node in others]
-        own = tuple(self._work(key, home, self._wanted[key], targets.get(key, {})) for key in keys)
-        return Home(home, self._nodes[home].host, own, tuple(handed))
+        hosts: dict[str, list[str]] = {self._nodes[home].host: [home]}
+        for node in sorted({node for key in keys for node in self._shards[key]} - {home}):
+            hosts.setdefault(self._nodes[node].host, []).append(node)
+        (host, here), *others = hosts.items()
+        handed = [((tuple(self._work(key, there) for key in keys),), other) for other, there in others]
+        own = tuple(self._work(key, here, self._wanted[key], targets.get(key, {})) for key in keys)
+        return Home(home, host, own, tuple(handed))
 
     def _work(
-        self, key: str, node: str, rest: Inherited | None = None, targets: Mapping[str, Chunk] = NOWHERE
+        self, key: str, nodes: Sequence[str], rest: Inherited | None = None, targets: Mapping[str, Chunk] = NOWHERE
     ) -> FieldWork:
+        """Return what nodes of one host have of a field: tasks there read the states of all of them."""
         diagnostic = self._kept.config.diagnostics[key]
         inner = diagnostic.each is not None and diagnostic.each.window.name in self._closing.inner
         span = ReducedSpan(self._closing.window, self._closing.keys, inner, self._kept.errors)
-        shards = tuple(self._shards[key].get(node, ()))
-        directory, field = self._nodes[node].state_directory, self._fields[key]
-        return FieldWork(
-            diagnostic, field.shape, span, shards, self._order[node], directory, rest, targets, spread=field.map
-        )
+        own, field = self._shards[key], self._fields[key]
+        shares = tuple(NodeShare(self._order[node], tuple(own[node])) for node in nodes if node in own)
+        directory = self._nodes[nodes[0]].state_directory
+        return FieldWork(diagnostic, field.shape, span, shares, directory, rest, targets, spread=field.map)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +128,9 @@ class Home:
     host: str
     """Of that node."""
     works: tuple[FieldWork, ...]
-    """What the node has of each field."""
+    """What the host has of each field."""
     handed: tuple[Work, ...] = ()
-    """What hands the other nodes' share over."""
+    """What hands the other hosts' share over."""
 
     @property
     def points(self) -> int:
@@ -156,7 +159,7 @@ def submit(
     function: Callable[..., Any],
     homes: Sequence[Home],
 ) -> Sequence[SubmittedTask[Any]]:
-    """Run a task for each: `function` gets the works of its node, and what the others hand over.
+    """Run a task for each: `function` gets the works of its host, and what the others hand over.
 
     Parameters
     ----------

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -85,13 +85,10 @@ class PacedStage:
         self.wait_s = math.inf
         """After this long it may be time to begin a batch, whatever else happens (seconds)."""
 
-    def submit_ready(self, get_ready: Callable[[str], None]) -> list[SubmittedTask[None]]:
+    def submit_ready(self, get_ready: Callable[[str], None]) -> Sequence[SubmittedTask[None]]:
         """Prepare workers for what comes; return what must be kept until then."""
-        return [
-            self.run.cluster.submit(get_ready, node.pool, host=node.host, done=self.run.wake)
-            for node in self.run.nodes.values()
-            if self.run.cluster.has(node.host)
-        ]
+        nodes = [node for node in self.run.nodes.values() if self.run.cluster.has(node.host)]
+        return self.run.cluster.submit_all(get_ready, [((node.pool,), node.host) for node in nodes], self.run.wake)
 
     def _is_time(self, cursor: int, most: float = math.inf) -> bool:
         """Whether what is ready after a step becomes a batch now, of this many steps at most."""

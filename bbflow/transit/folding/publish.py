@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import pairwise, product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,9 +26,18 @@ from bbflow.transit.folding.tables import FieldStates
 from bbflow.zarr_store.chunks import Chunk
 
 
+class NodeShare(NamedTuple):
+    """What one node has of a field."""
+
+    order: int
+    """The node's place among all."""
+    shards: tuple[FieldStates, ...]
+    """Its states; their regions may overlap."""
+
+
 @dataclass(frozen=True, slots=True)
 class FieldWork(Frozen):
-    """One field's span, as one node has it."""
+    """One field's span, as the nodes of one host have it."""
 
     diagnostic: Diagnostic
     """What is computed."""
@@ -36,29 +45,28 @@ class FieldWork(Frozen):
     """Of the field."""
     span: ReducedSpan
     """Which span."""
-    shards: tuple[FieldStates, ...]
-    """Its states on this node; their regions may overlap."""
-    order: int
-    """The node's place among all."""
+    shares: tuple[NodeShare, ...]
+    """What each of them has."""
     directory: str
-    """Where the node keeps states."""
+    """Where one of them keeps states."""
     inherited: Inherited | None = None
-    """What an earlier run has left, where it is this node that reads it."""
+    """What an earlier run has left, where it is this host that reads it."""
     targets: Mapping[str, Chunk] = field(default_factory=dict)
-    """Operator name to where its result goes, where it is this node that writes."""
+    """Operator name to where its result goes, where it is this host that writes."""
     spread: PointMap | None = None
     """Where its points lie in the grid of the results, if not as they are."""
 
     def parts(self) -> Iterator[Partial]:
-        """Yield what the node has of it, mapped."""
+        """Yield what the host has of it, mapped."""
         if self.inherited is not None:
             yield from remainder_of(self.diagnostic, self.span, self.inherited, self.directory)
-        yield from partials_of(self.diagnostic, self.span, self.shards, self.order)
+        for share in self.shares:
+            yield from partials_of(self.diagnostic, self.span, share.shards, share.order)
 
 
 @dataclass(frozen=True, slots=True)
 class Handed(Frozen):
-    """What one node hands to another of some fields."""
+    """What one host hands to another of some fields."""
 
     parts: tuple[tuple[Partial, ...], ...]
     """For each field its parts, each with one state."""
@@ -77,7 +85,7 @@ class PublishReceipt:
 
 
 def hand_over(works: Sequence[FieldWork]) -> Handed:
-    """Return what one node has of some fields, for the node that reduces them; the task runs where the states are."""
+    """Return what one host has of some fields, for the host that reduces them; the task runs where the states are."""
     with collecting(works[0].span.off) as errors:
         parts = tuple(tuple(_copied(work.diagnostic, part) for part in work.parts() if part.states) for work in works)
     return Handed(parts, errors)
@@ -95,9 +103,9 @@ def publish_fields(works: Sequence[FieldWork], *others: Handed) -> PublishReceip
     Parameters
     ----------
     works
-        Of this node.
+        Of this host.
     *others
-        What other nodes have of the same fields.
+        What other hosts have of the same fields.
     """
     sizes: Counter[SpanKey] = Counter()
     stacks, alone = ([], works) if others else stacked(works)
@@ -140,9 +148,10 @@ def _lying(
 ) -> LyingStates | None:
     """Return where the states of a work lie; None if they must be looked at one by one."""
     # What many works share is found once.
-    if len(work.shards) != 1 or work.span.inner_ends or work.inherited is not None or work.spread is not None:
+    shards = [alike for share in work.shares for alike in share.shards]
+    if len(shards) != 1 or work.span.inner_ends or work.inherited is not None or work.spread is not None:
         return None
-    alike, like = work.shards[0], work.shards[0].like
+    alike, like = shards[0], shards[0].like
     field, where = (id(work.diagnostic), id(alike.rows), like.dtype, work.shape), (id(like), work.span.key)
     if field not in known:
         known[field] = parts_of_field(work.diagnostic, alike, work.shape)

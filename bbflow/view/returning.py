@@ -1,0 +1,71 @@
+"""Nodes whose connection has broken: an agent that was killed is started again on what it holds, and is waited for."""
+
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from bbflow.errors import NodeError
+from bbflow.landing.client import NodeClient
+from bbflow.net.contact import NodeAddress, read_contact
+
+LOOK_S = 0.05
+"""How often a node that is waited for is tried."""
+
+
+class Returning:
+    """Waits for nodes to come back; safe in several threads.
+
+    Parameters
+    ----------
+    contact
+        The contact file, which says where they are then.
+    back_s
+        How long one may take (seconds).
+    """
+
+    def __init__(self, contact: Path, back_s: float) -> None:
+        self._contact, self._back_s = contact, back_s
+        self._over = threading.Event()
+        self._said: set[str] = set()
+
+    def until_s(self) -> float:
+        """Until when a node that has just been missed is waited for (`time.monotonic`)."""
+        return time.monotonic() + self._back_s
+
+    def client(self, node: NodeAddress, error: NodeError, until_s: float) -> NodeClient:
+        """Connect to a node once more.
+
+        Parameters
+        ----------
+        node
+            Where it was.
+        error
+            By what it was missed.
+        until_s
+            How long it is waited for.
+
+        Raises
+        ------
+        NodeError
+            `error`, if it doesn't come back in time, or in another directory, or nobody waits any more.
+        """
+        self._say(node.name)
+        while time.monotonic() < until_s and not self._over.wait(LOOK_S):
+            with suppress(NodeError):
+                for now in read_contact(self._contact):
+                    if replace(now, tcp=node.tcp) == node:
+                        return NodeClient(now)
+        raise error
+
+    def _say(self, name: str) -> None:
+        if name not in self._said:
+            self._said.add(name)
+            waited = f"it has {self._back_s:g} s to be started again"
+            print(f"bbflow: BB node {name} doesn't answer: {waited}", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """Wait no more."""
+        self._over.set()

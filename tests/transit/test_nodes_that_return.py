@@ -1,0 +1,108 @@
+"""Agents that are killed while an analysis runs: it waits for them, and isn't started again."""
+
+import os
+import shutil
+import sys
+from contextlib import contextmanager, suppress
+
+import bbflow_adios2
+import numpy as np
+import psutil
+import pytest
+
+from bbflow import connect
+from bbflow.errors import BbflowError, NodeError
+from bbflow.events import read_events
+from bbflow.landing.client import NodeClient, status_of
+from bbflow.landing.replies import AttachReply
+from bbflow.landing.requests import AttachRequest
+from bbflow.transit.output.decoding import open_results
+from testsupport.ranks import field
+from testsupport.waiting import until
+
+STEPS = 60
+
+
+@contextmanager
+def writing(nodes, steps=STEPS, every_s=0.05):
+    """Run two ranks, one for each node."""
+    words = [sys.executable, "-m", "testsupport.ranks", "model", "2", str(steps), str(every_s)]
+    words += ["RanksPerNode=1", "NodeLossTimeoutSecs=900"]
+    process = psutil.Popen(words, env=os.environ | bbflow_adios2.environment(nodes.contact))
+    try:
+        yield process
+    finally:
+        with suppress(psutil.NoSuchProcess):
+            for own in [*process.children(), process]:
+                own.kill()
+        process.wait()
+
+
+def analysis_of(nodes, folder, back_s=300):
+    config = {
+        "stream": "model", "output": str(folder / "out"), "operators": {"tas": ["mean", "count"]},
+        "windows": ["day", "run"], "workers": {"processes": 0, "batch_steps": 4}, "nodes": {"back_s": back_s},
+    }  # fmt: skip
+    return connect(nodes.contact).analyse(config)
+
+
+def await_folds(folder, more=1):
+    """Wait for further batches."""
+    seen = folds(folder)
+    until(lambda: folds(folder) >= seen + more)
+
+
+def folds(folder):
+    return sum(event["event"] == "fold" for event in read_events(folder / "out"))
+
+
+def test_an_analysis_outlives_the_agents_of_its_nodes(faulty_nodes, tmp_path, capfd):
+    nodes = faulty_nodes(2, "1MiB")
+    with writing(nodes) as ranks, analysis_of(nodes, tmp_path) as analysis:
+        for name in ("bb0", "bb1", "bb1"):  # rank 0, which alone tells times, lands on the first
+            await_folds(tmp_path)
+            nodes.kill(name)
+            nodes.start(name)
+        assert analysis.wait(300).complete
+        assert ranks.wait(300) == 0
+    truth = np.array([field(step, 2) for step in range(STEPS)])
+    with open_results(tmp_path / "out/results.zarr") as results:
+        np.testing.assert_allclose(results.tas_run_mean[0], truth.mean(axis=0, dtype="f8"), rtol=1e-6)
+        np.testing.assert_array_equal(results.tas_run_count[0], STEPS)
+        np.testing.assert_array_equal(results.tas_day_count[:, 0, 0], [24, 24, 12])
+    assert "BB node bb0 doesn't answer: it has 300 s to be started again" in capfd.readouterr().err
+
+
+def test_a_node_that_does_not_come_back_in_time_ends_the_analysis(faulty_nodes, tmp_path):
+    nodes = faulty_nodes(2, "1MiB")
+    with writing(nodes), analysis_of(nodes, tmp_path, back_s=0.2) as analysis:
+        await_folds(tmp_path)
+        nodes.kill("bb1")
+        with pytest.raises(NodeError, match="BB node bb1"):
+            analysis.wait(300)
+
+
+def test_a_node_that_comes_back_empty_ends_the_analysis(faulty_nodes, tmp_path):
+    nodes = faulty_nodes(2, "1MiB")
+    with writing(nodes), analysis_of(nodes, tmp_path) as analysis:
+        await_folds(tmp_path)
+        nodes.kill("bb1")
+        (address,) = (node for node in nodes.nodes if node.name == "bb1")
+        shutil.rmtree(address.directory)
+        nodes.start("bb1")
+        with pytest.raises(NodeError, match="BB node bb1"):
+            analysis.wait(300)
+
+
+def test_an_analysis_ends_if_another_one_takes_the_stream_while_its_node_returns(faulty_nodes, tmp_path):
+    nodes = faulty_nodes(1, "1MiB")
+    with analysis_of(nodes, tmp_path) as analysis:
+        until(lambda: "model" in status_of(nodes.nodes[0]).streams)
+        nodes.kill("bb0")
+        nodes.start("bb0")
+        with NodeClient(nodes.nodes[0]) as other:
+            taking = AttachRequest(stream="model", consumers=("fold",), owner="another", take_over=True)
+            assert other.request(taking, AttachReply).epoch == 2
+            # By that time it may have come back, or not yet.
+            with pytest.raises(BbflowError, match=r"BB node bb0|another analysis has taken over"):
+                analysis.wait(300)
