@@ -55,7 +55,9 @@ class Machine:
         return psutil.Popen(command, stdout=self._said, stderr=self._said)
 
     def kill(self, name: str) -> None:
-        """Kill a node, and start it again."""
+        """Kill a node, and start it again; a `RuntimeError` if it had ended by itself."""
+        if self.nodes[name].poll() is not None:
+            raise RuntimeError(f"{name} had ended with {self.nodes[name].returncode}")
         end(self.nodes[name])
         self.nodes[name] = self._start(name)
 
@@ -161,7 +163,7 @@ def end(process: psutil.Popen) -> None:
 
 
 def harm(machine: Machine, fold: Fold, dice: Random) -> str:
-    """Kill one process: at any time, or after a further batch."""
+    """Kill one process that lives: at any time, or after a further batch."""
     seen = fold.folded
     until_s = time.monotonic() + dice.choice((dice.uniform(0.5, 5.0), PROGRESS_S))
     while fold.folded == seen and not fold.is_over and time.monotonic() < until_s:
@@ -170,13 +172,13 @@ def harm(machine: Machine, fold: Fold, dice: Random) -> str:
     kind = dice.choice(("node", "node", "analysis", "worker"))
     if kind == "analysis" and fold.process.poll() is None:
         fold.kill()
-    elif kind == "worker" and (workers := fold.workers):
+        return f"analysis at {seen}"
+    if kind == "worker" and (workers := fold.workers):
         with suppress(psutil.NoSuchProcess):
             dice.choice(workers).kill()
-    else:
-        kind = "node"
-        machine.kill(dice.choice(sorted(machine.nodes)))
-    return f"{kind} at {seen}"
+            return f"worker at {seen}"
+    machine.kill(dice.choice(sorted(machine.nodes)))
+    return f"node at {seen}"
 
 
 def wrong_of(output: Path, ranks: int) -> list[str]:

@@ -115,7 +115,7 @@ def test_tasks_share_nothing_that_anybody_can_change(tmp_path):
             outcome = analysis.wait(300)
     assert outcome.complete
     assert not list(cluster.changeable)
-    known = {"keep_plan", "fold_lane", "make_ready", "hand_over", "publish_fields", "add_fields", "write_next"}
+    known = {"keep_plan", "fold_lane", "make_ready", "publish_fields", "add_fields", "write_next"}
     assert known <= cluster.functions
 
 
