@@ -17,7 +17,7 @@ import dask
 from dask.base import annotate
 from dask.delayed import delayed
 from distributed import Client, Future, KilledWorker, LocalCluster, secede
-from distributed.client import FutureCancelledError
+from distributed.client import ClosedClientError, FutureCancelledError
 from distributed.comm.core import CommClosedError
 from distributed.protocol import pickle
 
@@ -47,19 +47,26 @@ UNWARNED = {"distributed.admin.large-graph-warning-threshold": "1PiB"}
 
 
 @contextmanager
-def _failures() -> Iterator[None]:
+def _failures(client: Client) -> Iterator[None]:
     """Make what Dask raises when a process of its own dies an error that may pass.
+
+    Parameters
+    ----------
+    client
+        Dask's, which closes when it can't reach its scheduler any more, and knows nobody to ask then.
 
     Raises
     ------
     NodeError
         In its place; of the kind that says what has become of a task, if it is about one.
     """
+    if client.status == "closed":
+        raise NodeError("Dask's scheduler is gone: the client has closed")
     try:
         yield
     except KilledWorker as error:
         raise WorkerKilledError(str(error)) from None
-    except (CommClosedError, FutureCancelledError, TimeoutError) as error:
+    except (ClosedClientError, CommClosedError, FutureCancelledError, TimeoutError) as error:
         kind = TaskLostError if isinstance(error, FutureCancelledError) else NodeError
         raise kind(f"Dask's scheduler or workers are gone ({type(error).__name__}: {error})") from None
 
@@ -90,14 +97,17 @@ class DaskTask:
 
     def result(self, timeout: float | None = None) -> Any:
         """Wait, and return what it has come to, as `SubmittedTask.result` does."""
-        with _failures(), self._fetching([self]):
+        with _failures(self.future.client), self._fetching([self]):
             return self.future.result(timeout)
 
     @staticmethod
     def results(tasks: "Sequence[DaskTask]") -> list[Any]:
         """Wait, and return what each has come to, as `SubmittedTask.results` does."""
-        with _failures(), DaskTask._fetching(tasks):
-            found: list[Any] = tasks[0].future.client.gather([task.future for task in tasks]) if tasks else []
+        if not tasks:
+            return []
+        client = tasks[0].future.client
+        with _failures(client), DaskTask._fetching(tasks):
+            found: list[Any] = client.gather([task.future for task in tasks])
             return found
 
     @staticmethod
@@ -114,7 +124,7 @@ class DaskTask:
 
     def exception(self) -> BaseException | None:
         """Wait, and return what it has raised."""
-        with _failures():
+        with _failures(self.future.client):
             found: BaseException | None = self.future.exception()
             return found
 
@@ -161,8 +171,7 @@ class DaskCluster(Closable):
         self.client, self._is_own, self._look_s = client, is_own, look_s
         self.worker_timeout_s = WORKER_TIMEOUT_S
         """How long a host may be without a worker."""
-        with _failures():
-            self._hosts = self._find_hosts()
+        self._hosts = self._find_hosts()
         self._waiting: dict[Future[Any], str] = {}
         self._fetched: dict[Future[Any], str] = {}
         self._closed = threading.Event()
@@ -176,7 +185,9 @@ class DaskCluster(Closable):
 
     def _find_hosts(self) -> dict[str, set[str]]:
         hosts: dict[str, set[str]] = {}
-        for address, host in self.client.run(socket.gethostname).items():
+        with _failures(self.client):
+            found = self.client.run(socket.gethostname)
+        for address, host in found.items():
             hosts.setdefault(host, set()).add(urlparse(address).hostname or address)
         return hosts
 
@@ -188,7 +199,7 @@ class DaskCluster(Closable):
     def _workers(self) -> Mapping[str, int]:
         """Return the threads of each worker, by its address, as they were not long ago."""
         if time.monotonic() > self._counted_s + self._look_s:
-            with _failures():
+            with _failures(self.client):
                 self._known = self.client.nthreads()
             self._counts = Counter(urlparse(worker).hostname for worker in self._known)
             self._counted_s = time.monotonic()
@@ -214,8 +225,9 @@ class DaskCluster(Closable):
         while not self._closed.wait(self._look_s):
             waiting = self._waiting | self._fetched
             try:
-                there = {urlparse(worker).hostname for worker in self.client.nthreads()} if waiting else set()
-            except (OSError, RuntimeError):  # the scheduler is gone, or this is: whoever waits learns it by himself
+                with _failures(self.client):
+                    there = {urlparse(worker).hostname for worker in self.client.nthreads()} if waiting else set()
+            except (NodeError, OSError, RuntimeError):  # the scheduler is gone, or this is: whoever waits learns it
                 continue
             for host in set(waiting.values()):
                 if self._hosts.get(host, set()) & there:  # hosts are found anew now and then
@@ -239,7 +251,7 @@ class DaskCluster(Closable):
         self._check_worker(host)
         key = (self._group_of(function), next(self._numbers))
         packed, awaited = _packed(function, arguments)
-        with dask.config.set(UNWARNED), _failures():
+        with dask.config.set(UNWARNED), _failures(self.client):
             call = call_beside if beside else call_packed
             future = self.client.submit(call, packed, *awaited, key=key, workers=sorted(self._hosts[host]))
         self._watch_until([future], [host], done)
@@ -261,7 +273,7 @@ class DaskCluster(Closable):
             packed, awaited = _packed(function, arguments)
             with annotate(workers=sorted(self._hosts[host])):
                 graph.append(call(packed, *awaited, dask_key_name=(group, next(self._numbers))))
-        with dask.config.set(UNWARNED), _failures():
+        with dask.config.set(UNWARNED), _failures(self.client):
             futures = self.client.compute(graph, optimize_graph=False)
         self._watch_until(futures, [host for _, host in works], done)
         return [DaskTask(own, host, self._fetched) for own, (_, host) in zip(futures, works, strict=True)]
