@@ -181,5 +181,6 @@ def test_many_tasks_that_are_submitted_at_once_get_what_those_before_have_come_t
         until(lambda: done)
         assert cluster.submit_all(divmod, [], lambda: done.append(2)) == []
         assert done == [1, 2]  # once, when all had ended
+        cluster.worker_timeout_s = 0.1  # Dask's; threads know at once
         with pytest.raises(NodeError, match=r"no .*worker runs on elsewhere"):
             cluster.submit_all(divmod, [((1, 2), host), ((1, 2), "elsewhere")], lambda: None)
