@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _plan(options: argparse.Namespace, analysis: "EnsembleAnalysis") -> int:
-    from bbflow.ensemble.room import tell_room
+    from bbflow.ensemble.state_sizes import tell_room
 
     if min(options.points, options.times) < 1:
         raise ConfigError("--points and --times must be 1 or more")

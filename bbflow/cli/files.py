@@ -23,7 +23,7 @@ from bbflow.cli.files_servers import add_ionode, add_master
 from bbflow.cli.refusals import telling_refusals, writer_of
 from bbflow.errors import BbflowError, ConfigError, describe, printable
 from bbflow.files.client.client import DirectoryEntry, FilesClient
-from bbflow.files.client.stream import FileStream
+from bbflow.files.client.positioned_file import FileStream
 from bbflow.files.replies import OverviewReply
 from bbflow.staging.program import read_plan
 from bbflow.units import format_bytes

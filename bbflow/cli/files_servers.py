@@ -12,7 +12,7 @@ from bbflow.files.running import run_ionode, run_master
 from bbflow.net.contact import contact_key
 from bbflow.net.peers import Endpoint
 from bbflow.staging.policies import Policy, checked_policy
-from bbflow.store.room import NodeRoom
+from bbflow.store.shared_room import NodeRoom
 from bbflow.units import parse_bytes, parse_seconds
 
 

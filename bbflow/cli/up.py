@@ -78,7 +78,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 def _check_files(options: argparse.Namespace) -> None:
     """Refuse what no server takes, and tell what files would wait for: a bucket that is missing may come yet."""
     from bbflow.cli.files_servers import add_ionode, add_master, check_words  # late: nodes without files need
-    from bbflow.files.ionode.streams import storage_at  # nothing of them
+    from bbflow.files.ionode.landed_streams import storage_at  # nothing of them
 
     ionode, master = servers_options(options)
     check_words(add_ionode, "ionode", ionode)

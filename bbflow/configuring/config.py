@@ -31,7 +31,7 @@ from bbflow.reading.sections import (
     whole_number,
 )
 from bbflow.reading.yaml_files import read_yaml
-from bbflow.schemas.finding import named
+from bbflow.schemas.recognising import named
 from bbflow.units import parse_bytes, parse_capacity, parse_path, parse_seconds
 from bbflow.zarr_store.stored_names import stored_name
 

@@ -13,18 +13,18 @@ from typing import Any
 import numpy as np
 
 from bbflow.configuring.settings import Config
+from bbflow.drain.block_tables import LandedBlock
 from bbflow.drain.choosing import Choosing
 from bbflow.drain.raw import RawStore, is_asked_for, type_of, wanted
-from bbflow.drain.tables import LandedBlock
 from bbflow.drain.writing import DrainWork
 from bbflow.stream.cf import StreamAttributes
 from bbflow.stream.puts import points_of, seen
 from bbflow.stream.records import FOLDED, Block, BlockForm, Step
 from bbflow.view.blocks import BlockReader
-from bbflow.view.fields import Layouts, layouts_of
 from bbflow.view.judging import Judging, WholeFields
 from bbflow.view.layout import number_of
 from bbflow.view.meanings import MeaningChange
+from bbflow.view.whole_fields import Layouts, layouts_of
 
 LEAST_BYTES, MOST_BYTES = 128 << 20, 256 << 20
 

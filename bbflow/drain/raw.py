@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from bbflow.configuring.settings import RawConfig
+from bbflow.drain.block_tables import TYPE, BlockTables, LandedBlock, needs_table, table_name
 from bbflow.drain.coordinates import is_same
 from bbflow.drain.forms import Form, form_of, storage_of
 from bbflow.drain.stores import HIDDEN, LAST_HIT, LEFT_OUT, MIXED, NAME
-from bbflow.drain.tables import TYPE, BlockTables, LandedBlock, needs_table, table_name
 from bbflow.errors import ConfigError
 from bbflow.operators.decoding import marks_of, meant_dtype, named_hole, written_fill
 from bbflow.operators.windows.calendars import dated, shows_gaps

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import zarr
 
+from bbflow.drain.block_tables import KIND
 from bbflow.drain.stores import HIDDEN, NAME
-from bbflow.drain.tables import KIND
 from bbflow.errors import ConfigError
 from bbflow.host.log import log
 from bbflow.operators.decoding import infinite_mark

@@ -18,8 +18,8 @@ from bbflow.errors import StreamError
 from bbflow.operators.frozen import Frozen
 from bbflow.store.pool import map_pool
 from bbflow.view.blocks import BlockReader
-from bbflow.view.fields import FieldPlace, FieldReader, Parts, layouts_of, offsets_of, places_in
 from bbflow.view.lease import Lease
+from bbflow.view.whole_fields import FieldPlace, FieldReader, Parts, layouts_of, offsets_of, places_in
 from bbflow.zarr_store.growing import shown_attributes
 
 Array = np.ndarray[Any, Any]

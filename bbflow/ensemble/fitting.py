@@ -12,7 +12,7 @@ from bbflow.operators.space.links import links_of
 from bbflow.operators.space.meshes import Mesh, strays
 from bbflow.operators.space.regridding import least_of
 from bbflow.operators.space.remapping import Ending, scattered
-from bbflow.operators.space.sources import made
+from bbflow.operators.space.weight_sources import made
 from bbflow.operators.steps import Array
 
 Fit = Callable[[Array], Array]

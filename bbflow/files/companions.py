@@ -14,7 +14,7 @@ from bbflow.host.belongings import is_made, make
 from bbflow.landing.embedded import own_directory
 from bbflow.net.contact import NodeAddress, claim_master
 from bbflow.net.listen import LOOPBACK
-from bbflow.store.room import NodeRoom
+from bbflow.store.shared_room import NodeRoom
 
 PAUSE_S = 0.2
 END_S = 30.0

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bbflow.files.giving_way import GivingWay
 from bbflow.files.ionode.ionode import IoNode, IoNodeSettings
-from bbflow.files.ionode.streams import storage_at
+from bbflow.files.ionode.landed_streams import storage_at
 from bbflow.files.master.database import Database
 from bbflow.files.master.master import Master
 from bbflow.files.master.serving import SOCKET_NAME, MasterServer

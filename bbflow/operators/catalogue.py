@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators.operator import OperatorKind
-from bbflow.operators.own.finding import find_own, installed
+from bbflow.operators.own.entry_points import find_own, installed
 from bbflow.operators.statistics import (
     around_dates,
     base_period,

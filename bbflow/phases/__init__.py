@@ -6,7 +6,7 @@ from bbflow.phases.announcing import io_phase
 from bbflow.phases.board import Announcement, Board
 from bbflow.phases.observing import observe
 from bbflow.phases.phase import PFS, Phase, Prediction
-from bbflow.phases.sources import BoardSource, PhaseSource, SourcesTogether
+from bbflow.phases.phase_sources import BoardSource, PhaseSource, SourcesTogether
 
 C_HEADER = Path(__file__).with_name("bbflow_phase.h")
 """Announces phases from C and C++: one file to include."""

@@ -6,9 +6,9 @@ from bbflow.simulate.fetching import SimulatedFetchers
 from bbflow.simulate.graph import Graph
 from bbflow.simulate.stager import SimulatedStager
 from bbflow.simulate.world import Process, Signal, World
+from bbflow.staging.buffer_room import FileState
 from bbflow.staging.files import File, Task
 from bbflow.staging.makings import Making, has_room, victims
-from bbflow.staging.room import FileState
 
 
 class AnnouncedStager:

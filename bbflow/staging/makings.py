@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from bbflow.staging.room import FileState, first_enough
+from bbflow.staging.buffer_room import FileState, first_enough
 
 
 @dataclass(eq=False, slots=True, kw_only=True)

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from bbflow.staging.buffer_room import FileState, first_enough
 from bbflow.staging.files import File
-from bbflow.staging.room import FileState, first_enough
 
 
 @dataclass(slots=True)

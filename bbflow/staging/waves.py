@@ -6,9 +6,9 @@ from heapq import heappop, heappush
 
 from bbflow.errors import BbflowError, CapacityError, ConfigError, SourceError, nearest
 from bbflow.staging.actions import Action, Check, Evict, Ready, Refused, Stage
+from bbflow.staging.buffer_room import FileState
 from bbflow.staging.files import File, Task, total_bytes
 from bbflow.staging.residency import Entry, Residency
-from bbflow.staging.room import FileState
 from bbflow.units import format_bytes
 
 OVERSIZE = ("error", "direct")

@@ -14,8 +14,8 @@ from bbflow.store.extents import Extent, Extents
 from bbflow.store.index import Index, replay
 from bbflow.store.offers import Offer, Offers
 from bbflow.store.pool import check_free, create_pool, map_pool_for_writing
-from bbflow.store.room import NodeRoom
 from bbflow.store.shared_pool import SharedPool
+from bbflow.store.shared_room import NodeRoom
 from bbflow.store.streams import Stream
 from bbflow.stream.records import Step
 

@@ -6,7 +6,7 @@ from bbflow.errors import CapacityError
 from bbflow.host.log import log
 from bbflow.store.extents import Extents
 from bbflow.store.pool import back_pool, empty_pool, keep_backed
-from bbflow.store.room import NodeRoom
+from bbflow.store.shared_room import NodeRoom
 
 PART_BYTES = 256 << 20
 """How much is backed with pages at once: peers are answered in between."""

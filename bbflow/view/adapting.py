@@ -16,7 +16,7 @@ from bbflow.errors import StreamError
 from bbflow.host.atomic import write_whole
 from bbflow.reading.wire_types import Attribute
 from bbflow.schemas import LandedStep, Schema
-from bbflow.schemas.finding import named, recognised
+from bbflow.schemas.recognising import named, recognised
 from bbflow.schemas.schema import Parts
 from bbflow.store.streams import ENDED
 from bbflow.stream.attributes import meant
@@ -24,7 +24,7 @@ from bbflow.stream.point_maps import PointMap
 from bbflow.stream.records import Block, Step
 from bbflow.view.numbering import Numbering
 from bbflow.view.stream import Arrival, News, StreamView
-from bbflow.view.telling import TimeTelling
+from bbflow.view.time_telling import TimeTelling
 
 ReadOn = Callable[[str, int, Block], Any]
 """Reads an array block: the node's name, ADIOS2's number of its step, the block."""

@@ -16,8 +16,8 @@ from bbflow.stream.dtypes import DTYPES
 from bbflow.stream.puts import seen
 from bbflow.stream.records import BlockForm, Step
 from bbflow.view.blocks import BlockReader
-from bbflow.view.fields import FieldPlace, layouts_of, places_in
 from bbflow.view.layout import number_of
+from bbflow.view.whole_fields import FieldPlace, layouts_of, places_in
 
 Parts = Mapping[str, Step]
 

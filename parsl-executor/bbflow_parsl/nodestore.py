@@ -22,7 +22,7 @@ from pathlib import Path
 from bbflow.errors import CapacityError
 from bbflow.host.locks import lock, locked
 from bbflow.lending.lender import Shelves
-from bbflow.staging.room import first_enough
+from bbflow.staging.buffer_room import first_enough
 from bbflow.units import format_bytes
 from bbflow_parsl.locks import POLL_S
 from bbflow_parsl.sweeping import ALIVE

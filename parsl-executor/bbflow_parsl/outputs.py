@@ -8,8 +8,8 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+from bbflow.staging.buffer_room import FileState
 from bbflow.staging.makings import excess_bytes, has_room, taken_bytes, victims
-from bbflow.staging.room import FileState
 from bbflow.staging.transfers import size_of
 from bbflow.units import format_bytes
 from bbflow_parsl.places import Place

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 from bbflow.errors import ConfigError, SourceError
+from bbflow.staging.buffer_room import FileState
 from bbflow.staging.files import File
-from bbflow.staging.room import FileState
 from bbflow.staging.stager import Locations, Stager
 from bbflow_parsl.futures import StagedFile, when_all_done
 from bbflow_parsl.memo import mark_residency

@@ -11,8 +11,8 @@ from bbflow.cli import main
 from bbflow.ensemble import gathering as gathering_module
 from bbflow.ensemble.config import parse_ensemble
 from bbflow.ensemble.gathering import ENDED_AT_ONCE, EnsembleFold
-from bbflow.ensemble.room import states_for, tell_room
 from bbflow.ensemble.roster import Standing, Verdict
+from bbflow.ensemble.state_sizes import states_for, tell_room
 from bbflow.ensemble.status import write_status
 from bbflow.errors import ConfigError
 from bbflow.operators.windows.calendars import Clock

@@ -14,7 +14,7 @@ from bbflow.ensemble import scoring
 from bbflow.ensemble.gathering import EnsembleFold
 from bbflow.ensemble.grid import CommonGrid
 from bbflow.ensemble.reference import ScoreReference
-from bbflow.ensemble.room import states_for
+from bbflow.ensemble.state_sizes import states_for
 from bbflow.errors import ConfigError
 from bbflow.operators.fold import fold_steps
 from bbflow.operators.operator import Operator

@@ -11,8 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from bbflow.landing.writers import POOL_PATIENCE_S
 from bbflow.store.pool import map_pool
-from bbflow.store.room import NodeRoom
 from bbflow.store.shared_pool import KEEP_S
+from bbflow.store.shared_room import NodeRoom
 from testsupport.peers import ANALYSIS, PAGE, STREAM, Bench
 
 pytestmark = pytest.mark.timeout(600)  # a search

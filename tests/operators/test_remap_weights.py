@@ -13,7 +13,7 @@ from bbflow.operators.space import installed, parse_space
 from bbflow.operators.space.regridding import place_space
 from bbflow.operators.space.weights import read_weights, weights_bytes
 from bbflow.operators.steps import Steps
-from bbflow.transit.driver.opening import FirstStep
+from bbflow.transit.driver.first_step import FirstStep
 from bbflow.transit.driver.placing import StreamArrays, check_weights
 
 LATS, LONS = np.linspace(-67.5, 67.5, 4), np.arange(0, 360, 60.0)

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bbflow.staging.buffer_room import FileState
 from bbflow.staging.makings import Making, excess_bytes, has_room, victims
-from bbflow.staging.room import FileState
 
 MAKINGS = st.lists(
     st.builds(

@@ -10,7 +10,7 @@ from bbflow.configuring.settings import RawConfig
 from bbflow.errors import ConfigError
 from bbflow.phases import Board, BoardSource, io_phase
 from bbflow.staging import Share, parse_policy
-from bbflow.transit.driver.giving_way import APPLICATION, giving_way
+from bbflow.transit.driver.drain_gate import APPLICATION, giving_way
 from bbflow.transit.driver.policy import writing
 from testsupport.gates import gates_made, is_waiting
 from testsupport.waiting import until

@@ -6,7 +6,7 @@ import pytest
 
 from bbflow.configuring.config import parse_config
 from bbflow.errors import ConfigError
-from bbflow.transit.driver.opening import check_variables
+from bbflow.transit.driver.first_step import check_variables
 
 
 @pytest.mark.parametrize(

@@ -22,11 +22,11 @@ from bbflow.operators.windows.date_texts import date_in, read_date
 from bbflow.reading.wire_types import Attribute
 from bbflow.stream.cf import StreamAttributes
 from bbflow.stream.records import BlockForm, Layout, Step
-from bbflow.transit.driver.opening import make_clock
+from bbflow.transit.driver.first_step import make_clock
 from bbflow.transit.output.decoding import open_results
 from bbflow.view.consumers import RESCUE, Consumers
 from bbflow.view.stream import News
-from bbflow.view.telling import TimeTelling
+from bbflow.view.time_telling import TimeTelling
 from bbflow.view.times import StepTimes, told_by
 from testsupport.programs import write_program
 

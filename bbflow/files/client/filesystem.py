@@ -17,7 +17,7 @@ from fsspec.spec import AbstractFileSystem
 
 from bbflow.errors import ConfigError
 from bbflow.files.client.client import DirectoryEntry, FilesClient
-from bbflow.files.client.stream import BUFFER_BYTES, FileStream, buffered
+from bbflow.files.client.positioned_file import BUFFER_BYTES, FileStream, buffered
 
 TYPES = {"f": "file", "d": "directory", "l": "link"}
 

@@ -1,6 +1,6 @@
 """How much an IOnode may hold: all of its capacity, or what the streams of its node leave of that."""
 
-from bbflow.store.room import NodeRoom
+from bbflow.store.shared_room import NodeRoom
 
 
 class Bound:

@@ -56,7 +56,7 @@ from bbflow.net.contact import NodeAddress, read_masters
 from bbflow.net.handshake import WelcomeReply
 from bbflow.net.listen import listen_tcp, listen_unix, public_address, raise_open_files, split_address, tune
 from bbflow.net.peers import Endpoint
-from bbflow.store.room import NodeRoom
+from bbflow.store.shared_room import NodeRoom
 
 COME_BACK_S = 0.2
 """How often a master that is away is tried again."""

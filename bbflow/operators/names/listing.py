@@ -12,7 +12,7 @@ from bbflow.operators.names import known
 from bbflow.operators.names.cdo import COUNTED, STATISTICS, WINDOWS
 from bbflow.operators.names.elsewhere import ELSEWHERE, LACKING
 from bbflow.operators.names.other_tools import OTHER_TOOLS
-from bbflow.operators.own.finding import installed
+from bbflow.operators.own.entry_points import installed
 from bbflow.operators.windows import kinds
 from bbflow.operators.windows.frequencies import frequency_window
 from bbflow.reading.sections import REQUIRED, Parameter

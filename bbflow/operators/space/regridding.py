@@ -20,8 +20,8 @@ from bbflow.operators.space.pyramids import Pyramid
 from bbflow.operators.space.region_files import weighed
 from bbflow.operators.space.remapping import Ending, Remapped
 from bbflow.operators.space.resolve import resolve
-from bbflow.operators.space.sources import weights_for
 from bbflow.operators.space.space import Space
+from bbflow.operators.space.weight_sources import weights_for
 from bbflow.operators.space.weights import Weights, read_weights
 from bbflow.operators.steps import Array
 

@@ -13,8 +13,8 @@ from bbflow.operators.own import isolation
 from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.cf import PACKING, STEP, StreamAttributes
 from bbflow.stream.records import Step
-from bbflow.view.fields import layouts_of, places_in
 from bbflow.view.judging import WholeFields, singles_in
+from bbflow.view.whole_fields import layouts_of, places_in
 from bbflow.zarr_store.growing import GrowingZarr
 from bbflow.zarr_store.stored_names import stored_name
 

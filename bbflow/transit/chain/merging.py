@@ -17,7 +17,7 @@ from bbflow.operators.own.origin import look_in, naming_no_code
 from bbflow.operators.space.coarsening import pyramid_of
 from bbflow.operators.space.described import described
 from bbflow.operators.space.pyramids import Pyramid
-from bbflow.operators.space.sources import target_mesh
+from bbflow.operators.space.weight_sources import target_mesh
 from bbflow.operators.steps import Array
 from bbflow.operators.windows.spans import StepsSpan
 from bbflow.operators.windows.window import Window

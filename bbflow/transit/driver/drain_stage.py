@@ -11,7 +11,7 @@ from bbflow.drain.writing import Drained, get_ready, together, write_next
 from bbflow.errors import ConfigError
 from bbflow.transit.clusters.cluster import SubmittedTask
 from bbflow.transit.clusters.tasks import TaskBatch, let_go
-from bbflow.transit.driver.opening import check_chunks
+from bbflow.transit.driver.first_step import check_chunks
 from bbflow.transit.driver.policy import gives_way, writing
 from bbflow.transit.driver.run_context import Running, Seen
 from bbflow.transit.driver.stage import Asking, PacedStage, StreamStart

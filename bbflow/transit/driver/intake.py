@@ -8,8 +8,8 @@ from bbflow.configuring.settings import Config
 from bbflow.errors import StreamError
 from bbflow.events import EventLog
 from bbflow.net.contact import NodeAddress
+from bbflow.transit.driver.first_step import asks_for_extremes, read_as
 from bbflow.transit.driver.inbox import Inbox
-from bbflow.transit.driver.opening import asks_for_extremes, read_as
 from bbflow.transit.driver.pace import rest_s
 from bbflow.transit.driver.safe import read_safe_copy
 from bbflow.transit.folding.patterns import parts_of

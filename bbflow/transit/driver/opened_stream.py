@@ -10,7 +10,7 @@ from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.chain.comparing import check_clock, going_on
 from bbflow.transit.chain.saved import SavedState
-from bbflow.transit.driver.opening import FirstStep, check_result_chunks, check_variables, make_clock, own_names
+from bbflow.transit.driver.first_step import FirstStep, check_result_chunks, check_variables, make_clock, own_names
 from bbflow.transit.driver.placing import StreamArrays
 from bbflow.transit.driver.publishing import Publishing
 from bbflow.transit.driver.run_context import Running, Seen

@@ -20,7 +20,7 @@ from bbflow.operators.space.ugrid import PARTS, mesh_places, topology_of
 from bbflow.operators.steps import Array
 from bbflow.stream.cf import PACKING, Encoding, StreamAttributes
 from bbflow.stream.records import Block, BlockForm
-from bbflow.transit.driver.opening import FirstStep
+from bbflow.transit.driver.first_step import FirstStep
 from bbflow.transit.folding.fixed import FixedField
 from bbflow.transit.output.fields import coordinate_name, placed_dimension
 from bbflow.transit.output.results import Results

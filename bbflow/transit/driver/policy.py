@@ -36,6 +36,6 @@ def writing(raw: RawConfig) -> Callable[[DrainWork], Drained]:
     check_policy(raw)
     if not gives_way(raw):
         return drain_steps
-    from bbflow.transit.driver.giving_way import giving_way_to
+    from bbflow.transit.driver.drain_gate import giving_way_to
 
     return giving_way_to(raw.policy, raw.phases)

@@ -12,7 +12,7 @@ from bbflow.stream.cf import StreamAttributes
 from bbflow.stream.records import Block
 from bbflow.transit.clusters.cluster import SubmittedTask
 from bbflow.transit.clusters.tasks import take
-from bbflow.transit.driver.opening import FirstStep
+from bbflow.transit.driver.first_step import FirstStep
 from bbflow.transit.folding.fixed import Fixed
 from bbflow.transit.folding.footprint import Footprint, check_states, fits_ahead, footprint, free_bytes, spans_at_once
 from bbflow.transit.folding.lanes import transformed_dtype

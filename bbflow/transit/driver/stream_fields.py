@@ -12,7 +12,7 @@ from bbflow.operators.steps import Array
 from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.cf import StreamAttributes
 from bbflow.stream.records import Block, BlockForm, Layout
-from bbflow.transit.driver.opening import FirstStep
+from bbflow.transit.driver.first_step import FirstStep
 from bbflow.transit.driver.placing import StreamArrays
 from bbflow.transit.driver.run_context import Running
 from bbflow.transit.folding.fixed import Fixed
