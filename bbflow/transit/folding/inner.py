@@ -10,7 +10,7 @@ from bbflow.transit.folding.shards import ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, INNER, StateSlot, slots_of, whole_units
 from bbflow.transit.folding.state_layouts import state_layout_of
 from bbflow.transit.folding.states import combine_files
-from bbflow.transit.folding.transformed_steps import then
+from bbflow.transit.folding.steps import then
 
 
 def inner_step(diagnostic: Diagnostic, state: ShardState) -> Steps | None:

@@ -22,7 +22,7 @@ from bbflow.transit.folding.shards import LABEL, StatePlace
 from bbflow.transit.folding.slots import BASE, CARRIED, INNER, OUTER, Keys, StateSlot
 from bbflow.transit.folding.sources import NewSteps, ends_of
 from bbflow.transit.folding.states import map_file
-from bbflow.transit.folding.transformed_steps import Carried, Then, WeighedSteps
+from bbflow.transit.folding.steps import Carried, Then, WeighedSteps
 
 
 class _Opened(NamedTuple):
