@@ -106,6 +106,13 @@ std::optional<FoldPlan> FoldPlan::Read(const Value &plan)
     {
         read.m_Wanted.push_back(name.Text());
     }
+    if (const Value *const steady = plan.Find("steady"))
+    {
+        for (const Value &name : steady->Items())
+        {
+            read.m_Steady.push_back(name.Text());
+        }
+    }
     for (const Value &row : plan.ArrayAt("variables"))
     {
         read.m_Variables.push_back(ReadVariable(row));
@@ -138,6 +145,11 @@ bool FoldPlan::Leaves(const std::string &name) const
     const auto is = [&](const FoldedVariable &own) { return own.Name == name; };
     return std::find(m_Wanted.begin(), m_Wanted.end(), name) == m_Wanted.end() &&
            std::none_of(m_Variables.begin(), m_Variables.end(), is);
+}
+
+bool FoldPlan::IsSteady(const std::string &name) const
+{
+    return std::find(m_Steady.begin(), m_Steady.end(), name) != m_Steady.end();
 }
 
 const FoldedVariable *FoldPlan::Find(const BlockForm &form) const

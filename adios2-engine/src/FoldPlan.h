@@ -60,6 +60,9 @@ public:
     /** Whether nobody wants blocks of a variable in steps that are folded. */
     bool Leaves(const std::string &name) const;
 
+    /** Whether the analysis must see any change of what nobody else wants. */
+    bool IsSteady(const std::string &name) const;
+
     /** How blocks of a form are folded; nullptr if they aren't. */
     const FoldedVariable *Find(const BlockForm &form) const;
 
@@ -72,6 +75,8 @@ private:
     std::vector<FoldedVariable> m_Variables;
     /** Further arrays that must land as they are, if they come. */
     std::vector<std::string> m_Wanted;
+    /** Those of which the first steps' values count. */
+    std::vector<std::string> m_Steady;
 };
 
 } // end namespace bbflow

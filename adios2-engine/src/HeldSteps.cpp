@@ -6,6 +6,7 @@
 #include <cstring>
 #include <new>
 #include <stdexcept>
+#include <string_view>
 
 namespace bbflow
 {
@@ -18,6 +19,9 @@ namespace
 constexpr size_t FoldedSteps = 8;
 
 constexpr size_t Alignment = 64;
+constexpr size_t Page = 4096; // extents are whole pages
+
+size_t Pages(const size_t bytes) { return (bytes + Page - 1) / Page; }
 
 bool IsSame(const Block &a, const Block &b)
 {
@@ -60,14 +64,39 @@ void HeldSteps::ReadFromDevice(Block &block)
     Keep(block); // the next one is read into the same memory
 }
 
-bool HeldSteps::AreKnown(const FoldPlan &plan, const std::vector<Block> &blocks)
+bool HeldSteps::AreKnown(const FoldPlan &plan, const std::vector<Block> &blocks) const
 {
+    const auto isSeen = [&](const Block &block)
+    {
+        return !plan.IsSteady(block.Form.Name) ||
+               std::any_of(m_Steady.begin(), m_Steady.end(),
+                           [&](const Steady &known)
+                           {
+                               return known.Form == block.Form &&
+                                      known.Bytes == std::string_view(block.Source, block.Bytes);
+                           });
+    };
     return std::all_of(blocks.begin(), blocks.end(),
                        [&](const Block &block)
                        {
                            return block.Bytes == 0 || plan.Find(block.Form) != nullptr ||
-                                  plan.Leaves(block.Form.Name);
+                                  (plan.Leaves(block.Form.Name) && isSeen(block));
                        });
+}
+
+void HeldSteps::KeepSteady(const FoldPlan &plan, const std::vector<Block> &blocks)
+{
+    for (const Block &block : blocks)
+    {
+        if (block.Bytes == 0 || !plan.IsSteady(block.Form.Name) || !plan.Leaves(block.Form.Name))
+        {
+            continue;
+        }
+        const auto is = [&](const Steady &known) { return known.Form == block.Form; };
+        auto known = std::find_if(m_Steady.begin(), m_Steady.end(), is);
+        known = known == m_Steady.end() ? m_Steady.insert(known, {block.Form, {}}) : known;
+        known->Bytes.assign(block.Source, block.Bytes);
+    }
 }
 
 void HeldSteps::LeaveOut(const FoldPlan &plan, std::vector<Block> &blocks)
@@ -117,25 +146,15 @@ void HeldSteps::Add(const FoldPlan &plan, const size_t step, std::vector<Block> 
             continue;
         }
         State &state = m_States[array++];
-        if (state.OnDevice)
+        const bool isFolded = state.Blocks.size() + 1 >= (state.IsBegun ? FoldedSteps : m_Most);
+        if (!isFolded)
         {
-            state.BlocksOnDevice.push_back(std::move(block.OwnOnDevice));
-            if (state.BlocksOnDevice.size() == FoldedSteps)
-            {
-                FoldOnDevice(state);
-            }
-            continue;
+            Keep(block);
         }
-        if (!block.Own && state.Blocks.size() + 1 == FoldedSteps)
+        state.Blocks.push_back(std::move(block));
+        if (isFolded)
         {
-            Fold(state, block.Source);
-            continue;
-        }
-        Keep(block);
-        state.Blocks.push_back(std::move(block.Own));
-        if (state.Blocks.size() == FoldedSteps)
-        {
-            Fold(state, nullptr);
+            Fold(state);
         }
     }
 }
@@ -191,6 +210,7 @@ void HeldSteps::Begin(const FoldPlan &plan, std::vector<Block> &blocks)
         states.push_back(std::move(state));
     }
     m_States = std::move(states);
+    m_Most = std::max(FoldedSteps, MostAsTheyAre() + 1);
     // Blocks whose sizes change with each step would leave memory of every size behind.
     for (auto spare = m_Spare.begin(); spare != m_Spare.end();)
     {
@@ -212,22 +232,84 @@ std::unique_ptr<char[]> HeldSteps::Memory(const size_t bytes)
     return memory;
 }
 
-/** Takes what waits into a state.
- *  @param last one more block behind it; nullptr for none */
-void HeldSteps::Fold(State &state, const char *last)
+/** So many steps take less room as they are than as states. */
+size_t HeldSteps::MostAsTheyAre() const
 {
-    std::vector<const void *> blocks;
-    for (const std::unique_ptr<char[]> &block : state.Blocks)
+    size_t blocks = 0, states = 0;
+    for (const State &state : m_States)
     {
-        blocks.push_back(block.get());
+        if (state.OnDevice) // there is little memory there
+        {
+            return 0;
+        }
+        blocks += Arena::Padded(state.BlockBytes());
+        states += state.Places.Bytes;
     }
-    if (last != nullptr)
+    return Pages(states) / Pages(blocks);
+}
+
+bool HeldSteps::AreSmaller() const
+{
+    size_t blocks = 0, states = 0;
+    for (const State &state : m_States)
     {
-        blocks.push_back(last);
+        blocks += Arena::Padded(state.BlockBytes());
+        states += state.Places.Bytes;
+        if (state.IsBegun)
+        {
+            return false;
+        }
     }
-    if (blocks.empty())
+    return m_Steps.size() * Pages(blocks) <= Pages(states);
+}
+
+std::vector<Block> HeldSteps::TakeFirst()
+{
+    std::vector<Block> blocks;
+    size_t array = 0, single = 0;
+    for (const Block &like : m_Like)
+    {
+        if (like.Folded == 0)
+        {
+            blocks.emplace_back();
+            blocks.back().Form = like.Form;
+            blocks.back().Single = m_Steps.front().Values.at(single++);
+            continue;
+        }
+        State &state = m_States[array++];
+        blocks.push_back(std::move(state.Blocks.front()));
+        state.Blocks.pop_front();
+    }
+    m_Steps.pop_front();
+    ++m_First;
+    return blocks;
+}
+
+/** Takes what waits into a state. */
+void HeldSteps::Fold(State &state)
+{
+    if (state.Blocks.empty())
     {
         return;
+    }
+    state.OnDevice ? FoldOnDevice(state) : FoldOnHost(state);
+    state.IsBegun = true;
+    for (Block &block : state.Blocks)
+    {
+        if (block.Own)
+        {
+            m_Spare.emplace(state.BlockBytes(), std::move(block.Own));
+        }
+    }
+    state.Blocks.clear(); // what uses those of a GPU next comes after that on the same stream
+}
+
+void HeldSteps::FoldOnHost(State &state)
+{
+    std::vector<const void *> blocks;
+    for (const Block &block : state.Blocks)
+    {
+        blocks.push_back(block.Source);
     }
     BbflowTask task{};
     for (size_t field = 0; field < state.Places.Begins.size(); ++field)
@@ -246,12 +328,6 @@ void HeldSteps::Fold(State &state, const char *last)
     {
         throw std::bad_alloc();
     }
-    state.IsBegun = true;
-    for (std::unique_ptr<char[]> &block : state.Blocks)
-    {
-        m_Spare.emplace(state.BlockBytes(), std::move(block));
-    }
-    state.Blocks.clear();
 }
 
 /** Lets a GPU take into a state what waits there. */
@@ -273,16 +349,11 @@ void HeldSteps::FoldOnDevice(State &state)
     task.HasFill = state.Variable.Fill.empty() ? 0 : 1;
     std::copy(state.Variable.Fill.begin(), state.Variable.Fill.end(), task.Fill);
     task.Begins = state.IsBegun ? 0 : 1;
-    for (const std::shared_ptr<char> &block : state.BlocksOnDevice)
+    for (const Block &block : state.Blocks)
     {
-        task.Which[task.Steps++] = block.get();
+        task.Which[task.Steps++] = block.OwnOnDevice.get();
     }
-    if (task.Steps > 0)
-    {
-        m_Device.Fold(static_cast<size_t>(state.Variable.Code), task);
-        state.IsBegun = true;
-    }
-    state.BlocksOnDevice.clear(); // what uses them next comes after that on the same stream
+    m_Device.Fold(static_cast<size_t>(state.Variable.Code), task);
 }
 
 std::vector<Block> HeldSteps::Land()
@@ -300,15 +371,11 @@ std::vector<Block> HeldSteps::Land()
             continue;
         }
         State &state = m_States[array++];
+        Fold(state);
         if (state.OnDevice)
         {
-            FoldOnDevice(state);
             block.OwnOnDevice = state.OnDevice;
             block.OnDevice = {{state.OnDevice.get(), state.Places.Bytes, 1, state.Places.Bytes}};
-        }
-        else
-        {
-            Fold(state, nullptr);
         }
         block.Folded = static_cast<int64_t>(state.Variable.Fields);
         block.Bytes = state.Places.Bytes;

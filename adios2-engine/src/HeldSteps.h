@@ -6,8 +6,10 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <deque>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace bbflow
@@ -37,7 +39,10 @@ public:
     void KeepFromDevice(const FoldPlan &plan, Block &block);
 
     /** Whether a plan knows what becomes of all arrays of a step. */
-    static bool AreKnown(const FoldPlan &plan, const std::vector<Block> &blocks);
+    bool AreKnown(const FoldPlan &plan, const std::vector<Block> &blocks) const;
+
+    /** Keeps what a step that lands as it is has of the arrays that stay as they are. */
+    void KeepSteady(const FoldPlan &plan, const std::vector<Block> &blocks);
 
     /** Leaves out the blocks that nobody wants, and of those that a step has several times all but
      *  the last, as readers see them. */
@@ -51,6 +56,12 @@ public:
      *  @throws std::bad_alloc if there is no memory for it */
     void Add(const FoldPlan &plan, size_t step, std::vector<Block> blocks, Value::Array attributes);
 
+    /** Whether they take less room as they are: so few that their blocks are still here. */
+    bool AreSmaller() const;
+
+    /** Gives the first of them as it is, and forgets it. */
+    std::vector<Block> TakeFirst();
+
     /** Gives what lands: the states as blocks of the last step, in memory that stays here until
      *  Clear, and its single values. */
     std::vector<Block> Land();
@@ -59,7 +70,8 @@ public:
      *  @param first attributes of the first step, if they are others by now */
     Value::Map Describe(ToldLayouts &layouts, const Value::Array *first) const;
 
-    /** Attributes of the last step. */
+    /** Attributes of the first and the last step. */
+    const Value::Array &FirstAttributes() const { return m_Steps.front().Attributes; }
     const Value::Array &Attributes() const { return m_Steps.back().Attributes; }
 
     /** Forgets them; the memory is used again. */
@@ -79,9 +91,8 @@ private:
         /** The memory, if it is on a GPU. */
         std::shared_ptr<char> OnDevice;
         bool IsBegun = false;
-        /** What is not in it yet. */
-        std::vector<std::unique_ptr<char[]>> Blocks;
-        std::vector<std::shared_ptr<char>> BlocksOnDevice;
+        /** What is not in it yet, oldest first. */
+        std::deque<Block> Blocks;
 
         size_t BlockBytes() const { return Points * Variable.ItemBytes; }
     };
@@ -89,21 +100,32 @@ private:
     {
         Value::Array Values, Attributes;
     };
+    struct Steady
+    {
+        BlockForm Form;
+        std::string Bytes;
+    };
     DeviceQueue &m_Device;
     /** The blocks that each step has; arrays without their bytes. */
     std::vector<Block> m_Like;
     /** Of the arrays, in their order. */
     std::vector<State> m_States;
-    std::vector<Step> m_Steps;
+    std::deque<Step> m_Steps;
     size_t m_First = 0;
+    /** So many steps are in memory before the first are folded. */
+    size_t m_Most = 0;
     std::chrono::steady_clock::time_point m_Began;
     /** Memory for blocks that is used again, by its bytes. */
     std::multimap<size_t, std::unique_ptr<char[]>> m_Spare;
+    /** Of arrays that stay as they are, what the analysis has seen last. */
+    std::vector<Steady> m_Steady;
 
     void Begin(const FoldPlan &plan, std::vector<Block> &blocks);
+    size_t MostAsTheyAre() const;
     void ReadFromDevice(Block &block);
     std::unique_ptr<char[]> Memory(size_t bytes);
-    void Fold(State &state, const char *last);
+    void Fold(State &state);
+    void FoldOnHost(State &state);
     void FoldOnDevice(State &state);
 };
 

@@ -136,6 +136,8 @@ private:
     bool IsDue() const;
     bool Hold(const std::function<Value::Array()> &attributes);
     void LandHeld(const std::function<Value::Array()> &attributes);
+    void LandWhole(size_t first, size_t last, const std::function<Value::Array()> &attributes,
+                   const std::function<void(const Value::Array *)> &send);
     void SendHeld(const Value::Array *all);
     void SkipHeld(size_t through);
 

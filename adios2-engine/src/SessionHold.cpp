@@ -62,7 +62,7 @@ bool Session::Hold(const std::function<Value::Array()> &attributes)
     m_Device.Finish(); // the memory is the program's again
     const size_t step = m_Step.Number;
     const bool isDue = IsDue();
-    const bool isKnown = isDue && HeldSteps::AreKnown(*m_Plan, m_Step.Blocks);
+    const bool isKnown = isDue && m_Held.AreKnown(*m_Plan, m_Step.Blocks);
     if (isKnown)
     {
         HeldSteps::LeaveOut(*m_Plan, m_Step.Blocks);
@@ -93,16 +93,43 @@ bool Session::Hold(const std::function<Value::Array()> &attributes)
     {
         m_Step.Blocks.clear();
     }
+    m_Held.KeepSteady(*m_Plan, m_Step.Blocks);
     return false;
 }
 
-/** Lands what is held as one step of the node's: the states are the last step's blocks.
+/** Lands what is held.
  *  @param attributes gives all of them, if another node has taken over; may be empty */
 void Session::LandHeld(const std::function<Value::Array()> &attributes)
 {
-    const size_t first = m_Held.First(), last = m_Held.Last();
     OpenStep interrupted = std::exchange(m_Step, {});
-    m_Step.Blocks = m_Held.Land();
+    if (m_Held.AreSmaller())
+    {
+        while (!m_Held.IsEmpty())
+        {
+            const Value::Array own = m_Held.FirstAttributes();
+            const size_t step = m_Held.First();
+            m_Step.Blocks = m_Held.TakeFirst();
+            LandWhole(step, step, attributes,
+                      [&](const Value::Array *all) { SendCommit(step, all ? *all : own); });
+        }
+    }
+    else
+    {
+        const size_t first = m_Held.First(), last = m_Held.Last();
+        m_Step.Blocks = m_Held.Land();
+        LandWhole(first, last, attributes, [&](const Value::Array *all) { SendHeld(all); });
+    }
+    m_Held.Clear();
+    m_Step = std::move(interrupted);
+}
+
+/** Lands the open step's blocks as one step of the node's.
+ *  @param first and last of the steps that are in it
+ *  @param send commits them; gets all attributes, null if the first step's own are enough */
+void Session::LandWhole(const size_t first, const size_t last,
+                        const std::function<Value::Array()> &attributes,
+                        const std::function<void(const Value::Array *)> &send)
+{
     Admit(first, m_Step.BytesThatAre(Block::State::Waiting), std::nullopt);
     m_Began = m_Held.Began();
     std::optional<Value::Array> all;
@@ -116,17 +143,15 @@ void Session::LandHeld(const std::function<Value::Array()> &attributes)
             }
             if (!m_Course.IsDropped())
             {
-                SendHeld(all ? &*all : nullptr);
+                send(all ? &*all : nullptr);
             }
         });
     const bool isDropped = m_Course.IsDropped();
     End();
-    m_Held.Clear();
     if (isDropped)
     {
         SkipHeld(last);
     }
-    m_Step = std::move(interrupted);
 }
 
 /** @param all attributes that the first step brings instead of its own; may be null */

@@ -1,14 +1,15 @@
 """The key `fold`: who folds, the nodes or the ranks themselves, and what the latter can't."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
-from bbflow.configuring.settings import Config, FoldConfig
+from bbflow.configuring.settings import Config, FoldConfig, LandingLimit
 from bbflow.errors import ConfigError
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.statistics.moments import Moments
 from bbflow.reading.sections import one_of, positive, read_section
-from bbflow.units import parse_bytes
+from bbflow.units import parse_bytes, parse_seconds
 
 MOST_TOGETHER = 1024
 
@@ -25,12 +26,21 @@ def parse_fold(content: Any) -> FoldConfig:
     return read_section(FoldConfig, content, "fold", on=on, land_states_every=_together, device_memory=parse_bytes)
 
 
-def _together(value: Any) -> int:
+def _together(value: Any) -> LandingLimit:
     """Read how many steps may land together: one message tells of all, and a rank keeps their single values."""
+    if isinstance(value, str) and value.strip().endswith("s"):
+        return LandingLimit(MOST_TOGETHER, positive_seconds(value))
     number = positive(value)
     if number > MOST_TOGETHER:
         raise ConfigError(f"{number} steps are more than may land together ({MOST_TOGETHER})")
-    return number
+    return LandingLimit(number)
+
+
+def positive_seconds(value: str) -> float:
+    """Read a time above 0, such as 30 s, in seconds."""
+    if not 0 < (seconds := parse_seconds(value.strip().removesuffix("s"))) < math.inf:
+        raise ConfigError(f"{value!r} is no time above 0")
+    return seconds
 
 
 def check_on_ranks(config: Config) -> None:

@@ -1,5 +1,6 @@
 """What a run is to do: the records that its configuration is read into."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -82,14 +83,24 @@ class NodesConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class LandingLimit:
+    """How many steps of a rank land together at most."""
+
+    steps: int = 64
+    """So many."""
+    seconds: float = math.inf
+    """And as many as the program writes in this time."""
+
+
+@dataclass(frozen=True, slots=True)
 class FoldConfig:
     """Who folds the blocks."""
 
     on: str = "node"
     """node: workers on the BB nodes, what has landed; rank: the ranks their own, and states land; device: the same, on
     their GPU where the blocks are."""
-    land_states_every: int = 64
-    """So many steps of a rank land together at most."""
+    land_states_every: LandingLimit = LandingLimit()
+    """How many steps of a rank land together."""
     device_memory: int = 4 << 30
     """Bytes of its GPU that each rank's states and blocks may take."""
 

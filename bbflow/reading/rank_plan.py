@@ -29,6 +29,8 @@ class RankPlan(Struct, frozen=True, kw_only=True):
     stands for 'missing', none if empty."""
     wanted: tuple[str, ...]
     """Further arrays that must land as they are, if they come; nobody wants others in these steps."""
+    steady: tuple[str, ...] = ()
+    """Those of the others of which the first steps' values count: one that has changed must land."""
     device_bytes: Count = 0
     """How much of its GPU's memory a rank's states and blocks may take there; 0: the CPU folds."""
 

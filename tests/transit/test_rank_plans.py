@@ -8,10 +8,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from bbflow.configuring.config import parse_config
+from bbflow.configuring.settings import LandingLimit
 from bbflow.errors import ConfigError
 from bbflow.operators.windows.calendars import STEP_CLOCK, Clock
 from bbflow.operators.windows.parse import parse_windows
-from bbflow.transit.folding.rank_plans import StepsToCome, why_no_times
+from bbflow.transit.folding.rank_plans import StepPace, StepsToCome, why_no_times
 from bbflow.transit.folding.timeline import Passed
 
 WINDOWS = ["day", "month", {"running": {"days": 2}}, {"hours": 6}, "run", "season"]
@@ -65,7 +66,39 @@ def test_steps_that_are_counted_have_no_other_times():
     assert ends[:3] == [47, 71, 95]
 
 
-@pytest.mark.parametrize("times", [[0.0], [0.0, 1.0, 3.5], [0.0, 1.0, 2.0, 3.2]])
+def test_a_span_has_no_more_landings_than_it_needs():
+    """Wherever the ranks are told of it: they are counted from where it begins."""
+    (window,) = parse_windows([{"steps": 24}])
+    for number in (23, 29, 30, 40):
+        passed, in_span = passed_by([number - 1.0, float(number)], STEP_CLOCK), (number + 1) % 24
+        ends = StepsToCome(number, number, passed, STEP_CLOCK, [window], in_span).ends(9)
+        assert ends[:6] == [end for end in (32, 41, 47, 56, 65, 71, 80) if end > number][:6]
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 3000), st.floats(0, 1e4)), min_size=1, max_size=9), st.floats(1e-3, 1e6)
+)  # fmt: skip
+def test_as_many_steps_land_together_as_the_program_writes_in_a_time(looks, seconds):
+    asked, pace, number, now_s = LandingLimit(1024, seconds), StepPace().at(5, 1e9), 5, 1e9
+    assert 1 <= pace.together(asked) <= 4
+    for steps, passed_s in looks:
+        number, before_s, now_s = number + steps, now_s, now_s + passed_s
+        pace = pace.at(number, now_s)
+        together = pace.together(asked)
+        assert 1 <= together <= min(1024, 4 * steps)
+        assert together == 1 or together * ((now_s - before_s) / steps) <= seconds * (1 + 1e-9)
+        assert pace.together(LandingLimit(7)) == 7
+
+
+@pytest.mark.parametrize(
+    ("value", "read"), [(64, LandingLimit(64)), ("30 s", LandingLimit(1024, 30.0)), ("9", LandingLimit(9))]
+)
+def test_what_lands_together_is_said_in_steps_or_seconds(value, read):
+    fold = {"on": "rank", "land_states_every": value}
+    assert parse_config({"stream": "s", "operators": {"t": ["mean"]}, "fold": fold}).fold.land_states_every == read
+
+
+@pytest.mark.parametrize("times", [[0.0, 1.0, 3.5], [0.0, 1.0, 2.0, 3.2]])
 def test_uneven_steps_have_no_plan(times):
     assert why_no_times(passed_by(times, Clock.of("days since 2000-01-01", "standard")))
 
@@ -82,6 +115,8 @@ def test_uneven_steps_have_no_plan(times):
         ({"time": {"attribute": "when"}}, "told by an attribute"),
         ({"fold": {"on": "ranks"}}, "rank"),
         ({"fold": {"on": "rank", "land_states_every": 0}}, "land_states_every"),
+        ({"fold": {"on": "rank", "land_states_every": "0 s"}}, "no time above 0"),
+        ({"fold": {"on": "rank", "land_states_every": "-1 s"}}, "seconds"),
         ({"fold": {"on": "rank", "land_states_every": 2000}}, "more than may land together"),
         ({"fold": {"on": "device", "device_memory": "much"}}, "device_memory"),
     ],

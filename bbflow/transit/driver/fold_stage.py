@@ -161,6 +161,8 @@ class FoldStage(PacedStage):
         for pattern in batch.patterns:
             told = self._fields.told_by(pattern.layouts, attributes, self.folding.placements, clock)
             self.publishing.know(told)
+        if self.run.config.fold.on != "node" and batch.steps[-1:] == (batch.through,):
+            self._ranks.look(self.folding, batch, self._site(attributes), seen, self._fields.steady)
         self._begin_folding(batch, attributes)
         if self._ended and not is_pending and len(batch.spans) == 1:
             self._publication = self.publishing.begin(self._ended)
@@ -284,8 +286,9 @@ class FoldStage(PacedStage):
         size = sum(receipt.bytes for receipt in self._receipts)
         landed = [number for number in self.run.view.steps_after(self.folding.cursor) if number <= batch.through]
         ended = self.folding.take(batch, self._receipts)
-        self._fields.look(landed)  # those that were left out, too: a restart may write another mask
+        self._fields.look(landed, each=self._ranks.has_told)  # those left out, too: a restart may write another mask
         self._taken, self._tasks, self._receipts = self._tasks.tasks, None, []
+        self._ranks.take(batch)
         if batch.steps:
             self.log_batch("fold", batch.steps, started_s, ended_s, size)
         if len(batch.spans) > 1 and (ended or self._ended):
@@ -295,8 +298,6 @@ class FoldStage(PacedStage):
         # A checkpoint past states that are still being published would let them go: `_show` commits then.
         if self._publication is None:
             self._commit_shown()
-        if self.run.config.fold.on != "node" and batch.steps[-1:] == (batch.through,):
-            self._ranks.look(self.folding, batch.laid[-1][0], self._site(seen.attributes), seen)
 
     def _keep_safe(self) -> None:
         if not self._safe.is_due:
@@ -417,6 +418,8 @@ class FoldStage(PacedStage):
     def finish(self, seen: Seen) -> StageReport:
         """Complete the pyramids, once all results are there, and say which coordinates have changed."""
         self.publishing.complete_pyramids()
+        if self.run.config.fold.on != "node":
+            self._ranks.conclude()
         return StageReport(self._fields.changes)
 
     def leave(self, outcome: Outcome) -> None:

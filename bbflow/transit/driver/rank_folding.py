@@ -2,13 +2,15 @@
 
 import math
 import sys
+from collections.abc import Collection
 
 from bbflow.transit.driver.run_context import Running, Seen
+from bbflow.transit.folding.batches import Batch
 from bbflow.transit.folding.bookkeeping import Folding
-from bbflow.transit.folding.patterns import Pattern, parts_of
 from bbflow.transit.folding.planning import FoldSite
 from bbflow.transit.folding.rank_plans import (
     FoldedArrays,
+    StepPace,
     StepsToCome,
     folded_arrays,
     most_together,
@@ -30,57 +32,94 @@ class RankFolding:
     def __init__(self, run: Running) -> None:
         self._run = run
         self._arrays: FoldedArrays | None = None
-        self._most = math.inf
-        """So many steps may land together."""
         self._next = 0
         """Before this step has been folded there is nothing to tell."""
+        self._pace = StepPace()
         self._said = ""
+        self._taken, self._folded, self._before = 0, 0, 0
+        """Steps that were taken, those of them that ranks had folded, and the others before the first of these."""
+        self.has_told = False
+        """Whether ranks may fold."""
 
-    def look(self, folding: Folding, pattern: Pattern, site: FoldSite, seen: Seen) -> None:
-        """Tell ranks of steps to come, if it is time for it.
+    def look(
+        self, folding: Folding, batch: Batch, site: FoldSite, seen: Seen, steady: Collection[str]
+    ) -> None:  # fmt: skip
+        """Tell ranks of the steps after a batch, if it is time for it.
 
         Parameters
         ----------
-        folding
-            What is folded.
-        pattern, site
-            How its last steps lie, and where they are folded.
+        folding, batch
+            What is folded, and the next of it.
+        site
+            Where.
         seen
             What is known of the stream.
+        steady
+            Arrays of which the first steps' values count.
         """
-        run, passed = self._run, folding.timeline.passed
-        is_mixed = any(layout.has_folded for layout in pattern.layouts.values())
-        if folding.cursor < self._next or passed.steps < 2 or run.view.ended or (is_mixed and self._arrays is None):
+        run, (pattern, parts), passed = self._run, batch.laid[-1], batch.passed
+        layouts = [*pattern.layouts.values()]
+        is_mixed = any(layout.has_folded for layout in layouts)
+        if batch.through < self._next or run.view.ended or (is_mixed and self._arrays is None):
             return
-        if not is_mixed:
-            self._most = most_together(pattern.layouts.values(), run.capacity)
-        every, time = int(min(run.config.fold.land_states_every, self._most)), self._time(folding, seen)
-        steps = StepsToCome(folding.cursor, folding.number, passed, seen.clock, folding.timeline.windows)
+        is_counted = StepTimes(run.config.time, seen.clock).are_counted
+        if is_counted and passed.interval is None:
+            passed = passed._replace(interval=1.0)
+        if passed.interval is None:
+            return  # the second step tells
+        told = None if is_counted else told_by(parts, run.config.time.variable)
+        is_number = told is not None and told.source == "variable" and not isinstance(told.value, str)
         why = why_no_times(passed) if seen.is_plain else "its steps are taken by a schema"
-        why = why or ("no number in each step tells the time" if time is None else "")
+        why = why or ("" if is_counted or is_number else "no number in each step tells the time")
+        time = "" if is_counted else run.config.time.variable
+        span = batch.spans[-1]
+        in_span = folding.timeline.steps_in(span.keys) + len(batch.times[span.at])
+        steps = StepsToCome(
+            batch.through, batch.through + batch.offset, passed, seen.clock, folding.timeline.windows, in_span
+        )
+        self._pace = self._pace.at(batch.through, max(part.committed_s for part in parts.values()))
+        used = {name for item in run.config.diagnostics.values() for name in item.variables}
+        if is_mixed and self._arrays is not None:
+            most = self._arrays.most
+        else:
+            has_all = used <= {form.name for layout in layouts for form in layout.forms}
+            most = most_together(layouts, run.capacity, {time, *steady}, is_all=not has_all)
+        every = int(min(self._pace.together(run.config.fold.land_states_every), most))
         ends = [] if why else steps.ends(every)
         if ends and not is_mixed:
-            plans, layouts = [*folding.planning.plans(pattern, site).values()], [*pattern.layouts.values()]
-            used = {name for item in run.config.diagnostics.values() for name in item.variables}
-            self._arrays = folded_arrays(plans, layouts, site.encodings, steps.longest(ends), run.capacity, used)
-        if not ends or time is None or self._arrays is None or self._arrays.why_not:
-            self._next = folding.cursor + every
+            plans = [*folding.planning.plans(pattern, site).values()]
+            self._arrays = folded_arrays(
+                plans, layouts, site.encodings, steps.longest(ends), run.capacity, used, most, steady
+            )  # fmt: skip
+        if not ends or self._arrays is None or self._arrays.why_not:
+            self._next = batch.through + every
             self._say(why or (self._arrays.why_not if self._arrays else "its next steps have no dates"))
             return
         fold = run.config.fold
         device_bytes = fold.device_memory if fold.on == "device" else 0
         run.consumers.let_fold(plan_of(self._arrays, steps, ends, time, device_bytes))
-        self._next = (folding.cursor + ends[-1]) // 2
-        self._said = ""
+        is_timed = fold.land_states_every.seconds < math.inf
+        self._next = batch.through + every if is_timed else (batch.through + ends[-1]) // 2
+        self._said, self.has_told = "", True
 
-    def _time(self, folding: Folding, seen: Seen) -> str | None:
-        """Return the name of what tells the time, none if steps are counted; None if it is no single number."""
-        config, parts = self._run.config, parts_of(self._run.view, folding.cursor)
-        if StepTimes(config.time, seen.clock).are_counted:
-            return ""
-        told = told_by(parts, config.time.variable)
-        is_number = told is not None and told.source == "variable" and not isinstance(told.value, str)
-        return config.time.variable if is_number else None
+    def take(self, batch: Batch) -> None:
+        """Count what ranks have folded of a batch."""
+        self._taken += len(batch.steps)
+        for pattern, _ in batch.laid:
+            self._folded += any(layout.has_folded for layout in pattern.layouts.values())
+            self._before += not self._folded
+
+    def conclude(self) -> None:
+        """Say how many steps ranks have folded, and why not the others."""
+        why = ""
+        if not self._folded:
+            why = self._said or "the stream ended before they knew how, or had steps enough for a state"
+        elif self._folded < self._taken:
+            why = f"the first {self._before} landed before they knew how"
+            if rest := self._taken - self._folded - self._before:
+                why += f", {rest} later ones since they took less room so, or had other times, sizes or arrays"
+        told = f"ranks folded {self._folded} of {self._taken} steps of stream {self._run.config.stream!r}"
+        print(f"bbflow: {told}{why and ': '}{why}", file=sys.stderr, flush=True)
 
     def _say(self, why: str) -> None:
         if why != self._said:

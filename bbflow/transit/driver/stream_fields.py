@@ -156,10 +156,15 @@ class StreamFields:
 
     # What should stay as it was
 
-    def look(self, numbers: Sequence[int]) -> None:
+    @property
+    def steady(self) -> Collection[str]:
+        """The arrays that are compared."""
+        return () if self._coordinates is None else self._coordinates.arrays
+
+    def look(self, numbers: Sequence[int], *, each: bool = False) -> None:
         """Compare coordinates and fixed fields of a batch's steps, which are still held."""
         if numbers and self._coordinates is not None:
-            self._coordinates.look(numbers)
+            self._coordinates.look(numbers, each=each)
 
     @property
     def changes(self) -> list[str]:
@@ -208,13 +213,26 @@ class SteadyCoordinates:
         self._fixed = fixed
         self._values |= {name: arrays[name] for name in fixed}
 
-    def look(self, numbers: Sequence[int]) -> None:
-        """Compare variables of a batch's steps, which are still held."""
+    @property
+    def arrays(self) -> set[str]:
+        """The variables that are compared and aren't single values."""
+        return {name for name, values in self._values.items() if values.ndim}
+
+    def look(self, numbers: Sequence[int], *, each: bool = False) -> None:
+        """Compare variables of a batch's steps, which are still held.
+
+        Parameters
+        ----------
+        numbers
+            The steps.
+        each
+            Whether each of them must be looked at: ranks that fold land few arrays but those that have changed.
+        """
         self._looks += 1
-        is_turn = self._looks & (self._looks - 1) == 0
+        is_turn = self._looks & (self._looks - 1) == 0 or each
         wanted = {name for name, values in self._values.items() if is_turn or values.nbytes <= SMALL_BYTES}
         for number in numbers:
-            self._compare(number, self._fixed.keys() | (wanted if number == numbers[-1] else set()))
+            self._compare(number, self._fixed.keys() | (wanted if each or number == numbers[-1] else set()))
 
     def _compare(self, number: int, wanted: Collection[str]) -> None:
         placed: dict[str, list[tuple[Array, Block]]] = {}

@@ -1,13 +1,13 @@
 """Plans by which ranks fold their own blocks: what, and up to which steps. All of it is pure (FORMAT.md, 'Plan')."""
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from bbflow.configuring.settings import LandingLimit
 from bbflow.operators.decoding import fills_of
 from bbflow.operators.library import FIELDS
 from bbflow.operators.windows.calendars import Clock
@@ -37,6 +37,10 @@ class FoldedArrays:
     """As `RankPlan.variables`."""
     wanted: tuple[str, ...] = ()
     """Further variables of which something is computed."""
+    steady: tuple[str, ...] = ()
+    """Arrays of which the first steps' values count."""
+    most: float = math.inf
+    """So many steps may land together."""
     why_not: str = ""
     """Why they can't; empty if they can."""
 
@@ -48,6 +52,8 @@ def folded_arrays(
     fewest: int,
     capacity: int,
     used: Set[str],
+    most: float,
+    steady: Collection[str],
 ) -> FoldedArrays:
     """Find what ranks may fold.
 
@@ -65,6 +71,10 @@ def folded_arrays(
         Bytes of the smallest pool.
     used
         Variables of which something is computed, also in other steps.
+    most
+        As `most_together` says.
+    steady
+        Arrays of which the first steps' values count.
     """
     if any(plan.joined or (table_of(plan).rows["form"] < 0).any() for plan in plans):
         return FoldedArrays(why_not="their blocks are of types, or written in ways, that only workers decode")
@@ -72,6 +82,8 @@ def folded_arrays(
     forms = {form.name: form for layout in layouts for form in layout.forms if form.bytes}
     if not folded or len({name for name, _ in folded}) < len(folded):
         return FoldedArrays(why_not="there are no blocks of a single type of each variable")
+    if both := sorted({name for name, _ in folded} & set(steady)):
+        return FoldedArrays(why_not=f"{both[0]} is a coordinate of the results as well, whose changes must be seen")
     for (name, _), own in folded.items():
         value = forms[name].dtype.itemsize
         state = state_places(own, value, 1024)[1] // 1024
@@ -88,14 +100,14 @@ def folded_arrays(
         (name, type_, own, b"".join(fill.tobytes() for fill in fills_of(encodings[name], forms[name].dtype)[:1]))
         for (name, type_), own in folded.items()
     )
-    return FoldedArrays(variables, tuple(sorted(used - {name for name, _ in folded})))
+    return FoldedArrays(variables, tuple(sorted(used - {name for name, _ in folded})), tuple(sorted(steady)), most)
 
 
-def most_together(layouts: Iterable[Layout], capacity: int) -> float:
+def most_together(layouts: Sequence[Layout], capacity: int, seen_by: Set[str], *, is_all: bool) -> float:
     """Return how many steps may land together.
 
     A rank whose steps can't be folded, for their times or further arrays, lands them while the others hold theirs. If
-    it found no room meanwhile, all would wait for each other: so one such rank has half of a pool.
+    it found no room meanwhile, all would wait for each other: so all that may have such steps have half of a pool.
 
     Parameters
     ----------
@@ -103,12 +115,47 @@ def most_together(layouts: Iterable[Layout], capacity: int) -> float:
         How steps lie that are not folded, on each node.
     capacity
         Bytes of the smallest pool.
+    seen_by
+        Variables by which ranks that Put them see that a step can't be folded.
+    is_all
+        Whether any rank may have further arrays.
     """
-    sizes: Counter[int] = Counter()
-    for layout in layouts:
-        for form in layout.forms:
-            sizes[form.rank] += align(form.bytes)
-    return max(capacity // 2 // max(sizes.values()), 1) if len(sizes) > 1 and any(sizes.values()) else math.inf
+    ranks = {form.rank for layout in layouts for form in layout.forms}
+    may = ranks if is_all else {form.rank for layout in layouts for form in layout.forms if form.name in seen_by}
+    if len(ranks) == 1 or (not is_all and may == ranks):
+        return math.inf  # nobody holds steps meanwhile
+    sizes = [sum(align(form.bytes) for form in layout.forms if form.rank in may) for layout in layouts]
+    return max(capacity // 2 // most, 1) if (most := max(sizes)) else math.inf
+
+
+class StepPace(NamedTuple):
+    """How fast a program writes."""
+
+    number: int = -1
+    """A step that has landed."""
+    committed_s: float = 0.0
+    """When (seconds since the epoch)."""
+    steps: int = 1
+    """So many were timed."""
+    step_s: float = 0.0
+    """What each of them took."""
+
+    def at(self, number: int, committed_s: float) -> "StepPace":
+        """Return the pace of the steps up to a later one."""
+        steps = number - self.number
+        if self.number < 0 or steps < 1:
+            return StepPace(number, committed_s)
+        return StepPace(number, committed_s, steps, max(committed_s - self.committed_s, 0.0) / steps)
+
+    def together(self, asked: LandingLimit) -> int:
+        """Return how many steps are to land together; no more than four times as many as were timed, if time counts.
+
+        All ranks must end with the same step, so it isn't their own clocks that say which.
+        """
+        if math.isinf(asked.seconds):
+            return asked.steps
+        fit = asked.seconds / self.step_s if self.step_s else math.inf
+        return int(max(min(fit, 4 * self.steps, asked.steps), 1))
 
 
 def _accumulators(plans: Iterable[FoldPlan]) -> dict[tuple[str, str], int]:
@@ -137,6 +184,8 @@ class StepsToCome:
     """The stream's."""
     windows: Sequence[Window]
     """Over which something is computed."""
+    in_span: int = 0
+    """How many steps, with the one, there are since a span of any of them began."""
 
     @property
     def error(self) -> float:
@@ -159,25 +208,29 @@ class StepsToCome:
         return tuple(window.key(date, self.in_chain + after) for window in self.windows)
 
     def ends(self, every: int) -> list[int]:
-        """Return the last step of each landing: of a span of any window, and each `every`-th at the latest.
+        """Return the last step of each landing: of a span of any window, and of `every` steps since the last end.
 
         A step that may be in either of two spans lands alone.
         """
-        most = max(FEWEST_STEPS, LANDINGS * every)
+        most, count = max(FEWEST_STEPS, LANDINGS * every), self.in_span % every
         found: set[int] = set()
-        before = None
+        before = self._keys(self.time(0), 0)
         for after in range(1, most + 1):
             time = self.time(after)
             early, late = self._keys(time - self.error, after), self._keys(time + self.error, after)
             if early is None or late is None:
                 break
             number = self.number + after
-            if before != early and after > 1:
+            if before != early:
                 found.add(number - 1)
+                count = 0
+            count += 1
             if early != late:
                 found |= {number - 1, number}
-            if (number + 1) % every == 0:
+                count = 0
+            if count == every:
                 found.add(number)
+                count = 0
             before = late
         return sorted(found - {self.number})
 
@@ -187,11 +240,9 @@ class StepsToCome:
 
 
 def why_no_times(passed: Passed) -> str:
-    """Return why it can't be known which times come; an empty text if it can."""
-    if passed.interval is None or passed.last is None or passed.steps < 2:
-        return "the steps have no interval yet"
+    """Return why it can't be known which times come after steps with an interval; an empty text if it can."""
     length = passed.interval if passed.length is None else passed.length
-    if passed.is_uneven or abs(length - passed.interval) > passed.interval / 1000:
+    if passed.is_uneven or (passed.interval and length and abs(length - passed.interval) > passed.interval / 1000):
         return "its steps are of several lengths"
     return ""
 
@@ -211,5 +262,6 @@ def plan_of(
         ends=np.array(ends, "<i8").tobytes(),
         variables=arrays.variables,
         wanted=arrays.wanted,
+        steady=arrays.steady,
         device_bytes=device_bytes,
     )

@@ -260,6 +260,11 @@ class Timeline:
         """Return the unit spans of a window whose statistics are needed further."""
         return tuple(sorted(self._spans[window.name]))
 
+    def steps_in(self, keys: Keys) -> int:
+        """Return how many steps were taken since any of some spans began."""
+        spans = [self._spans[name].get(key) for name, key in keys.items() if key is not None]
+        return min((0 if span is None else span.steps for span in spans), default=0)
+
     def closing(self, keys: Keys | None) -> list[Closing]:
         """Return what ends before a step with some spans, or with the stream.
 

@@ -1,0 +1,106 @@
+"""What ranks that fold land as it is: changed coordinates, blocks of new sizes, a few steps; and what is said of it."""
+
+import json
+import re
+import subprocess
+import sys
+
+import bbflow_adios2
+import numpy as np
+import pytest
+
+from bbflow import start_nodes
+from bbflow.transit.output.decoding import open_results
+from testsupport.writers import clean_environment
+
+WRITER = """
+import sys
+import adios2
+import numpy as np
+from adios2.bindings import Mode
+
+steps, moves, grows = map(int, sys.argv[1:])
+io = adios2.Adios("engine.xml").declare_io("fields")
+io.define_attribute("time/units", "hours since 2001-01-30")
+io.define_attribute("t/_ARRAY_DIMENSIONS", "lat lon")
+when = io.define_variable("time", np.zeros(1))
+lat = io.define_variable("lat", np.empty(0), [6], [0], [6])
+t = io.define_variable("t", np.empty(0, "f4"), [6, 400], [0, 0], [6, 400])
+engine = io.open("fields", Mode.Write)
+for step in range(steps):
+    engine.begin_step()
+    engine.put(when, np.array([float(step)]), Mode.Sync)
+    engine.put(lat, np.arange(6.0) + (step >= moves), Mode.Sync)
+    first = 1 + step % 5 if step >= grows else 6
+    values = np.random.default_rng(step).normal(9, 3, (6, 400)).astype("f4")
+    for begin, end in ((0, first), (first, 6)):
+        if end > begin:
+            t.set_selection(([begin, 0], [end - begin, 400]))
+            engine.put(t, values[begin:end].copy(), Mode.Sync)
+    engine.end_step()
+engine.close()
+"""
+NEVER, STEP_BYTES = 999, 6 * 400 * 4
+
+
+def run(folder, on, steps=240, moves=NEVER, grows=NEVER):
+    """Fold a stream of one rank; give how it ended, the results, and the bytes of t that landed with each step."""
+    folder.mkdir()
+    (folder / "writer.py").write_text(WRITER)
+    (folder / "engine.xml").write_text(bbflow_adios2.engine_xml("fields"))
+    config = {
+        "stream": "fields", "output": str(folder / "out"), "windows": ["day", "run"],
+        "operators": {"t": ["mean", "std", "min", "max"]}, "workers": {"processes": 0}, "fold": {"on": on},
+    }  # fmt: skip
+    with start_nodes(1, "256KiB") as nodes, nodes.analyse(config) as analysis:
+        environment = clean_environment(nodes.contact)
+        words = [sys.executable, "writer.py", f"{steps}", f"{moves}", f"{grows}"]
+        subprocess.run(words, cwd=folder, env=environment, check=True, timeout=300)
+        outcome = analysis.wait(300)
+    events = map(json.loads, (folder / "out" / "events.jsonl").read_text().splitlines())
+    with open_results(folder / "out" / "results.zarr") as results:
+        return outcome, results.load(), [event["bytes"] for event in events if event["event"] == "landed"]
+
+
+def assert_same(found, expected):
+    for name in expected.variables:
+        rtol = 1e-6 if name.endswith(("_mean", "_std")) else 0
+        np.testing.assert_allclose(found[name].values.astype("f8"), expected[name].values.astype("f8"), rtol=rtol)
+
+
+@pytest.fixture(scope="module")
+def on_the_node(tmp_path_factory):
+    return run(tmp_path_factory.mktemp("node") / "node", "node")[1]
+
+
+def test_a_coordinate_that_changes_lands_and_is_told_of(tmp_path, on_the_node, capfd):
+    outcome, results, landed = run(tmp_path / "rank", "rank", moves=181)
+    assert outcome.complete
+    assert "coordinate lat changes with time, as seen in step 181: the results have it as the first step does" in (
+        outcome.errors
+    )
+    assert landed[181] > STEP_BYTES
+    assert 0 in landed[182:]
+    assert_same(results, on_the_node)
+    told = re.search(r"ranks folded (\d+) of 240 steps of stream 'fields': the first", capfd.readouterr().err)
+    assert 120 < int(told[1]) < 240
+
+
+def test_blocks_of_new_sizes_land_as_they_are(tmp_path, on_the_node):
+    outcome, results, landed = run(tmp_path / "rank", "rank", grows=150)
+    assert outcome.complete
+    assert not outcome.errors
+    assert 0 in landed[:150]
+    assert set(landed[150:]) == {STEP_BYTES}
+    assert max(landed) <= 3 * 6 * 400 * 12, "a state"
+    assert_same(results, on_the_node)
+
+
+def test_what_a_few_steps_have_takes_no_more_room_than_they_do(tmp_path, capfd):
+    outcome, _, landed = run(tmp_path / "rank", "rank", steps=4)
+    assert outcome.complete
+    assert {size // STEP_BYTES for size in landed} == {1}
+    assert (
+        "ranks folded 0 of 4 steps of stream 'fields': the stream ended before they knew how, or had"
+        in capfd.readouterr().err
+    )
