@@ -25,6 +25,40 @@ constexpr const char *TypeNames[] = {"int8_t",   "int16_t",  "int32_t",  "int64_
 constexpr size_t TypeBytes[] = {1, 2, 4, 8, 1, 2, 4, 8, 4, 8};
 constexpr int Types = 10;
 
+template <class T>
+std::vector<T> ReadTable(const std::string &bytes)
+{
+    std::vector<T> numbers(bytes.size() / sizeof(T));
+    std::memcpy(numbers.data(), bytes.data(), numbers.size() * sizeof(T));
+    return numbers;
+}
+
+/** @return null if there is none, or it can't be used */
+std::shared_ptr<const HistogramBins> ReadBins(const Value::Array &row)
+{
+    if (row.size() < 5 || row[4].IsNil())
+    {
+        return nullptr;
+    }
+    const Value::Array &items = row[4].Items();
+    const auto bins = std::make_shared<HistogramBins>();
+    bins->Breaks = ReadTable<double>(std::get<Value::Binary>(items.at(0).Get()).Bytes);
+    bins->Cells = ReadTable<int32_t>(std::get<Value::Binary>(items.at(1).Get()).Bytes);
+    bins->Table = {bins->Breaks.data(),
+                   bins->Cells.data(),
+                   ValueAs<double>(items.at(2)),
+                   ValueAs<double>(items.at(3)),
+                   bins->Cells.size(),
+                   bins->Breaks.size(),
+                   items.at(4).IsTrue()};
+    const auto isRow = [&](const int32_t cell)
+    { return cell >= 0 && static_cast<size_t>(cell) < bins->Breaks.size(); };
+    const bool isWhole = !bins->Cells.empty() && bins->Breaks.size() > 1 &&
+                         std::isnan(bins->Breaks.back()) &&
+                         std::all_of(bins->Cells.begin(), bins->Cells.end(), isRow);
+    return isWhole ? bins : nullptr;
+}
+
 FoldedVariable ReadVariable(const Value &row)
 {
     const Value::Array &items = row.Items();
@@ -43,13 +77,15 @@ FoldedVariable ReadVariable(const Value &row)
     {
         variable.Fill = fill->Bytes;
     }
+    variable.Histogram = ReadBins(items);
     return variable;
 }
 
 bool CanFold(const FoldedVariable &variable)
 {
+    const size_t rows = variable.Histogram ? variable.Histogram->Breaks.size() : 0;
     return variable.Code >= 0 && (variable.Fields & 1) != 0 &&
-           variable.Fields < (uint64_t{1} << BbflowAccumulators) &&
+           (variable.Fields & 0xffffffff) >> BbflowAccumulators == rows << 2 &&
            (variable.Fill.empty() || variable.Fill.size() == variable.ItemBytes);
 }
 
@@ -61,13 +97,6 @@ double NumberAt(const Value &plan, const char *key)
         throw std::runtime_error(std::string("bbflow: a plan without ") + key);
     }
     return ValueAs<double>(*number);
-}
-
-std::vector<uint64_t> ReadTable(const std::string &bytes)
-{
-    std::vector<uint64_t> numbers(bytes.size() / sizeof(uint64_t));
-    std::memcpy(numbers.data(), bytes.data(), numbers.size() * sizeof(uint64_t));
-    return numbers;
 }
 
 } // end empty namespace
@@ -83,6 +112,12 @@ StatePlaces PlacesOf(const FoldedVariable &variable, const size_t points)
         const bool isKept = (variable.Fields >> field & 1) != 0;
         places.Begins.push_back(isKept ? std::optional<size_t>(places.Bytes) : std::nullopt);
         const size_t bytes = isKept ? points * item[field] : 0;
+        places.Bytes += (bytes + StateAlignment - 1) / StateAlignment * StateAlignment;
+    }
+    if (variable.Histogram)
+    {
+        const size_t bytes = points * variable.Histogram->Breaks.size() * sizeof(int32_t);
+        places.Counts = places.Bytes;
         places.Bytes += (bytes + StateAlignment - 1) / StateAlignment * StateAlignment;
     }
     return places;
@@ -101,7 +136,7 @@ std::optional<FoldPlan> FoldPlan::Read(const Value &plan)
     read.m_Interval = NumberAt(plan, "interval");
     read.m_Tolerance = NumberAt(plan, "tolerance");
     read.m_DeviceBytes = plan.UnsignedAt("device_bytes");
-    read.m_Ends = ReadTable(plan.BytesAt("ends"));
+    read.m_Ends = ReadTable<uint64_t>(plan.BytesAt("ends"));
     for (const Value &name : plan.ArrayAt("wanted"))
     {
         read.m_Wanted.push_back(name.Text());

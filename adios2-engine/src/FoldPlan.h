@@ -3,13 +3,25 @@
 #include "BlockForm.h"
 #include "Value.h"
 
+#include "Histogram.h"
+
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace bbflow
 {
+
+/** Where a histogram's values belong, as the analysis has found it. */
+struct HistogramBins
+{
+    std::vector<double> Breaks;
+    std::vector<int32_t> Cells;
+    /** Points into them. */
+    BbflowBins Table{};
+};
 
 /** How the blocks of a variable are folded. */
 struct FoldedVariable
@@ -18,16 +30,21 @@ struct FoldedVariable
     /** The kernel's code of the type. */
     int Code = -1;
     size_t ItemBytes = 0;
-    /** Which accumulators the states have: bit i for the kernel's i-th. */
+    /** What the states have (FORMAT.md, "Plan"): the kernel's i-th accumulator by bit i, and a
+     *  histogram. */
     uint64_t Fields = 0;
     /** The value that stands for 'missing', as it lies in memory; empty for none. */
     std::string Fill;
+    /** How its bins are found; null without one. */
+    std::shared_ptr<const HistogramBins> Histogram;
 };
 
 /** Where each accumulator of a state begins in its block, and what the block takes. */
 struct StatePlaces
 {
     std::vector<std::optional<size_t>> Begins;
+    /** Of the histogram's counts. */
+    size_t Counts = 0;
     size_t Bytes = 0;
 };
 

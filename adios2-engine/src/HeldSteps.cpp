@@ -42,7 +42,8 @@ void HeldSteps::Keep(Block &block)
 
 void HeldSteps::KeepFromDevice(const FoldPlan &plan, Block &block)
 {
-    if (plan.DeviceBytes() > 0 && plan.Find(block.Form) != nullptr)
+    const FoldedVariable *const variable = plan.Find(block.Form);
+    if (plan.DeviceBytes() > 0 && variable != nullptr && !variable->Histogram)
     {
         block.OwnOnDevice = m_Device.Keep(block.OnDevice, plan.DeviceBytes());
     }
@@ -324,7 +325,16 @@ void HeldSteps::FoldOnHost(State &state)
     task.Steps = blocks.size();
     task.Points = state.Points;
     task.Fill = state.Variable.Fill.empty() ? nullptr : state.Variable.Fill.data();
-    if (bbflow_fold(state.Variable.Code, &task) != 0)
+    int status = bbflow_fold(state.Variable.Code, &task);
+    if (state.Variable.Histogram && status == 0)
+    {
+        const auto counts = reinterpret_cast<int32_t *>(state.Memory.get() + state.Places.Counts);
+        status = bbflow_bins_fold(state.Variable.Code, &state.Variable.Histogram->Table,
+                                  state.IsBegun ? counts : nullptr, state.Points, counts,
+                                  state.Points, blocks.data(), blocks.size(), state.Points,
+                                  task.Fill);
+    }
+    if (status != 0)
     {
         throw std::bad_alloc();
     }

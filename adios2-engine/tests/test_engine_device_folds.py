@@ -22,11 +22,11 @@ LANDED = {0, 1, 8, 17, 27, *range(28, STEPS)}
 MOMENTS, EXTREMES = 0b001111, 0b110001
 FILL = 3.0
 VARIABLES = (
-    ("f4", "float", MOMENTS | EXTREMES, b""),
-    ("f8", "double", MOMENTS, np.float64(FILL).tobytes()),
-    ("i2", "int16_t", EXTREMES, b""),
-    ("part", "double", MOMENTS | EXTREMES, b""),
-    ("host", "double", MOMENTS | EXTREMES, b""),
+    ("f4", "float", MOMENTS | EXTREMES, b"", None),
+    ("f8", "double", MOMENTS, np.float64(FILL).tobytes(), None),
+    ("i2", "int16_t", EXTREMES, b"", None),
+    ("part", "double", MOMENTS | EXTREMES, b"", None),
+    ("host", "double", MOMENTS | EXTREMES, b"", None),
 )
 PROGRAM = f"""
 NUMBERS = {{"f4": 1, "f8": 2, "i2": 6}}

@@ -7,6 +7,8 @@ from typing import Any
 from bbflow.configuring.settings import Config, FoldConfig, LandingLimit
 from bbflow.errors import ConfigError
 from bbflow.operators.diagnostic import Diagnostic
+from bbflow.operators.family import Family
+from bbflow.operators.statistics.bins import Bins
 from bbflow.operators.statistics.moments import Moments
 from bbflow.reading.sections import one_of, positive, read_section
 from bbflow.units import parse_bytes, parse_seconds
@@ -78,6 +80,10 @@ def needs_blocks(diagnostic: Diagnostic) -> str:
     if asked := [name for name, part in parts.items() if part]:
         return f"operators of {own.name}: ranks fold variables as they are, without {asked[0]}"
     for operator in own.operators:
-        if any(not isinstance(family, Moments) or family.is_weighted for family in operator.families):
-            return f"operators of {own.name}: {operator.name} isn't made of moments and extremes alone"
+        if not all(isinstance(family, Bins) or _is_moments(family) for family in operator.families):
+            return f"operators of {own.name}: {operator.name} isn't made of moments, extremes and given bins alone"
     return ""
+
+
+def _is_moments(family: Family) -> bool:
+    return isinstance(family, Moments) and not family.is_weighted

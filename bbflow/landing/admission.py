@@ -15,7 +15,7 @@ from bbflow.units import format_bytes
 
 
 def check_fits(
-    capacity: int, ranks: Mapping[int, Rank], step: int, size: int, stuck: Sequence[Extent] = ()
+    capacity: int, ranks: Mapping[int, Rank], step: int, size: int, stuck: Sequence[Extent] = (), hint: str = ""
 ) -> None:  # fmt: skip
     """Refuse what can't fit however much is folded and drained.
 
@@ -29,6 +29,8 @@ def check_fits(
         For which step is asked, for how many bytes.
     stuck
         What can't become free before the step has landed, since it belongs to this step or a later one.
+    hint
+        What else may help.
 
     Raises
     ------
@@ -42,22 +44,31 @@ def check_fits(
         raise CapacityError(
             f"step {step} needs {format_bytes(needed)} or more on one BB node, but its capacity is "
             f"{format_bytes(capacity)} ({format_bytes(gap)} in one piece): "
-            "give the node more capacity, use more nodes, or set QueueFullPolicy=Spill"
+            f"give the node more capacity, use more nodes, {hint}or set QueueFullPolicy=Spill"
         )
 
 
-def older_needs(ranks: Mapping[int, Rank], local_writers: int, step: int) -> list[int] | None:
+def older_needs(
+    ranks: Mapping[int, Rank], local_writers: int, step: int, ends: Sequence[int] = ()
+) -> list[int] | None:  # fmt: skip
     """Return the bytes that ranks may still ask for in older steps, largest known; None if unknown.
 
     A rank that is ahead gets room only if these stay free: otherwise its step could take the bytes without which
-    an older step, and so its own, never completes.
+    an older step, and so its own, never completes. Where steps land together, at some ends, that is true of all of a
+    landing.
     """
     if step == 0:
         return []
     if len(ranks) < local_writers:
         return None
-    needs = [rank.outstanding_bytes(step - 1) for rank in ranks.values() if rank.settled < step - 1]
-    return None if None in needs else [need for need in needs if need]
+    needs: list[int] = []
+    for rank in ranks.values():
+        if rank.settled < step - 1:
+            own = rank.needs_through(step - 1, ends)
+            if own is None:
+                return None
+            needs += [need for need in own if need]
+    return needs
 
 
 def take(extents: Extents, size: int, needs: Sequence[int]) -> Extent | None:
@@ -82,7 +93,7 @@ def needs_before(stream: Stream, step: int) -> list[int] | None:
     """Return the bytes that ranks may still ask for in steps before this one; None while nobody can know."""
     if step <= stream.last + 1 and len(stream.ranks) >= stream.local_writers:
         return []
-    return older_needs(stream.ranks, stream.local_writers, step)
+    return older_needs(stream.ranks, stream.local_writers, step, stream.ends)
 
 
 def make_room_for_step(store: NodeStore, stream: Stream, needs: list[int]) -> bool:
@@ -136,14 +147,12 @@ def _is_hopeless(store: NodeStore, stream: Stream, size: int) -> bool:
 
 
 def _check_step_fits(capacity: int, stream: Stream, rank: int, step: int, size: int) -> None:
-    later = [
-        extent
-        for number, parts in stream.parts.items()
-        if number >= step
-        for part in parts.values()
-        for extent in extents_of(part)
-    ]
-    check_fits(capacity, stream.ranks, step, size, [*stream.ranks[rank].granted, *later])
+    first = stream.first_with(step)
+    parts = (part for number, own in stream.parts.items() if number >= first for part in own.values())
+    whole = (own for number, own in stream.steps.items() if first <= number < step)
+    later = [extent for part in (*parts, *whole) for extent in extents_of(part)]
+    hint = f"let fewer than steps {first} to {step} land together (fold: land_states_every), " if first < step else ""
+    check_fits(capacity, stream.ranks, step, size, [*stream.ranks[rank].granted, *later], hint)
 
 
 def _needs_of_others(store: NodeStore, stream: Stream) -> list[int]:

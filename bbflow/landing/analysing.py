@@ -12,7 +12,7 @@ from bbflow.landing.waiting import Answers
 from bbflow.net.frames import pack
 from bbflow.net.verdicts import DoneReply
 from bbflow.reading.rank_plan import NO_PLAN, RankPlan, ToldPlan
-from bbflow.store.entries import AttachRecord, DoneRecord, DropRecord
+from bbflow.store.entries import AttachRecord, DoneRecord, DropRecord, StatesRecord
 from bbflow.store.node import NodeStore
 from bbflow.store.ranks import Rank
 from bbflow.store.streams import Stream
@@ -95,7 +95,7 @@ def _size(step: Step, known: Known, *, extremes: bool) -> int:
 def _states_of(rank: Rank, plan: RankPlan) -> int:
     """Return the bytes of the states of a rank's blocks, if they lie as in its last step."""
     layout = rank.layouts.find(rank.layout, UNSET)
-    return layout.state_bytes({(name, type_): own for name, type_, own, _ in plan.variables})
+    return layout.state_bytes({(name, type_): own for name, type_, own, *_ in plan.variables})
 
 
 class Analysing:
@@ -155,10 +155,9 @@ class Analysing:
         ranks = stream.ranks.values() if stream else ()
         since = max((rank.settled + 2 for rank in ranks), default=0) if known.plan is None else known.since
         self._plans[name] = ToldPlan(known.number + 1, plan, since if plan else 0)
-        for rank in ranks:
-            rank.state_bytes = _states_of(rank, plan) if plan else 0
-        if stream:
-            stream.state_bytes = sum(rank.state_bytes for rank in ranks)
+        if stream and plan:  # what a rank holds by an earlier one still needs its room when there is none any more
+            states = tuple((number, _states_of(rank, plan)) for number, rank in stream.ranks.items())
+            self._store.record(StatesRecord(stream=name, ends=plan.ends, ranks=states))
 
     def _plan(self, peer: int, asked: PlanRequest) -> DoneReply:
         name = self._held(asked).name

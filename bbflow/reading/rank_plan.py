@@ -9,6 +9,21 @@ from bbflow.reading.wire_types import Count
 LONGEST_ENDS = 8 * 65536
 
 
+class FoldedBins(Struct, frozen=True, array_like=True):
+    """How values are found in a histogram's bins (``BbflowBins`` in Histogram.h)."""
+
+    breaks: bytes
+    cells: bytes
+    start: float
+    cells_per_unit: float
+    one_step: bool
+
+
+FoldedRow = tuple[str, str, Annotated[int, Meta(ge=1)], Annotated[bytes, Meta(max_length=8)], FoldedBins | None]
+"""A variable's name, ADIOS2's name of its type, what its states have (`stream.folded`), the value that stands for
+'missing', none if empty, and its histogram's bins."""
+
+
 class RankPlan(Struct, frozen=True, kw_only=True):
     """By which ranks fold their blocks, and when the states land."""
 
@@ -24,9 +39,8 @@ class RankPlan(Struct, frozen=True, kw_only=True):
     """By how much a time may be off."""
     ends: Annotated[bytes, Meta(max_length=LONGEST_ENDS)]
     """Last steps of what lands together, ascending: a table. It holds up to the last of them."""
-    variables: tuple[tuple[str, str, Annotated[int, Meta(ge=1, lt=64)], Annotated[bytes, Meta(max_length=8)]], ...]
-    """Of each that is folded its name, ADIOS2's name of its type, the accumulators of its states, and the value that
-    stands for 'missing', none if empty."""
+    variables: tuple[FoldedRow, ...]
+    """Those that are folded."""
     wanted: tuple[str, ...]
     """Further arrays that must land as they are, if they come; nobody wants others in these steps."""
     steady: tuple[str, ...] = ()

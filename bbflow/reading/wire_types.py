@@ -53,7 +53,7 @@ class FormRow(Struct, frozen=True, array_like=True):
     place: Count
     bytes: Count
     spilled: bool
-    folded: Annotated[int, Meta(ge=-1, lt=64)] = 0
+    folded: Annotated[int, Meta(ge=-1)] = 0
 
 
 Row = FormRow

@@ -1,8 +1,17 @@
 """The fewest records that restore a stream's state: what a rewritten index holds."""
 
+from array import array
 from collections.abc import Iterator
 
-from bbflow.store.entries import CommitRecord, GrantRecord, LayoutRecord, OfStream, StateRecord, StepRecord
+from bbflow.store.entries import (
+    CommitRecord,
+    GrantRecord,
+    LayoutRecord,
+    OfStream,
+    StateRecord,
+    StatesRecord,
+    StepRecord,
+)
 from bbflow.store.streams import Stream, extents_of
 from bbflow.stream.layouts import NO_BLOCKS, Known
 
@@ -21,6 +30,9 @@ def records_of(stream: Stream) -> Iterator[OfStream]:
         if rank.layout != NO_BLOCKS:
             forms = rank.layouts[rank.layout].to_wire()
             yield LayoutRecord(stream=stream.name, rank=number, layout=rank.layout, forms=forms)
+    if stream.ends:
+        states = tuple((number, rank.state_bytes) for number, rank in stream.ranks.items())
+        yield StatesRecord(stream=stream.name, ends=array("q", stream.ends).tobytes(), ranks=states)
 
 
 def _state_of(stream: Stream) -> StateRecord:

@@ -140,6 +140,16 @@ class AttachRecord(Struct, frozen=True, tag_field="record", tag="attach", kw_onl
     """Whose analysis it is."""
 
 
+class StatesRecord(Struct, frozen=True, tag_field="record", tag="states", kw_only=True):
+    """Ranks may land states instead of steps (FORMAT.md, 'Plan'): their room stays free, also after a restart."""
+
+    stream: Name
+    ends: bytes
+    """Last steps of what lands together, ascending: a table."""
+    ranks: tuple[tuple[Number, Count], ...]
+    """Bytes of the states of each."""
+
+
 class DoneRecord(Struct, frozen=True, tag_field="record", tag="done", kw_only=True):
     """Every step up to this one is safe with a consumer."""
 
@@ -205,7 +215,7 @@ class StateRecord(Struct, frozen=True, tag_field="record", tag="state", kw_only=
 
 OfStream = (
     OpenRecord | GrantRecord | CommitRecord | LayoutRecord | StepRecord | DiscardRecord | EvictRecord
-    | AttachRecord | DoneRecord | CloseRecord | AbortRecord | RefuseRecord | DropRecord | StateRecord
+    | AttachRecord | StatesRecord | DoneRecord | CloseRecord | AbortRecord | RefuseRecord | DropRecord | StateRecord
 )  # fmt: skip
 """A record of one stream."""
 Record = FormatRecord | OfStream

@@ -1,6 +1,7 @@
 """What the writer ranks of a stream have on one node, and what its readers hold there."""
 
-from collections.abc import Collection
+from bisect import bisect_left
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import UnsetType
@@ -26,8 +27,8 @@ class Rank:
     """What of it the rank has without having asked, if it takes it: no record tells of it."""
     expected_bytes: int | None = None
     """What it needed in its last landed step; None before the first."""
-    state_bytes: int = field(default=0, compare=False)
-    """What the states take that it may land instead of steps; not in the index."""
+    state_bytes: int = 0
+    """What the states take that it may land instead of steps."""
     closed: bool = False
     """Whether it has written all its steps."""
     loss_timeout_s: float = 0.0
@@ -49,14 +50,35 @@ class Rank:
         """Bytes that it holds in its open step."""
         return sum([size for _, size in self.granted])
 
+    @property
+    def has_folded(self) -> bool:
+        """Whether it landed a state last."""
+        return self.layout != NO_BLOCKS and self.layouts[self.layout].has_folded
+
     def outstanding_bytes(self, step: int) -> int | None:
-        """Bytes that it may still ask for in `step`; None if unknown."""
+        """Bytes that it may still ask for in `step`; None if nobody can know."""
         if self.settled >= step:
             return 0
         if self.expected_bytes is None:
             return None
         held = self.granted_bytes if self.granted and self.settled + 1 == step else 0
         return max(self.expected_bytes - held, self.state_bytes - held, 0)
+
+    def needs_through(self, step: int, ends: Sequence[int]) -> list[int] | None:
+        """Return the bytes that it may ask for before others can go on without it; None if nobody can know.
+
+        Parameters
+        ----------
+        step
+            How far they are.
+        ends
+            Last steps of what lands together: if theirs is another landing, it may need all steps of its own first.
+        """
+        at = bisect_left(ends, self.settled + 1)
+        end = ends[at] if at < len(ends) and ends[at] <= step else self.settled + 1
+        need = self.outstanding_bytes(step)
+        further = 0 if self.has_folded or not need else max(end - self.settled - 1, 0)
+        return None if need is None else [need, *[self.expected_bytes or 0] * further]
 
     def offer(self, extent: Extent) -> None:
         """Offer it room that it has not asked for, and that no record tells of."""

@@ -22,6 +22,7 @@ from bbflow.store.entries import (
     OpenRecord,
     RefuseRecord,
     StateRecord,
+    StatesRecord,
     StepRecord,
 )
 from bbflow.store.extents import Extent, align
@@ -61,8 +62,8 @@ class Stream:
     """Those that have opened it here."""
     needs: Needs = field(default_factory=Needs)
     """What they needed in their last steps."""
-    state_bytes: int = field(default=0, compare=False)
-    """What the states take that they may land instead of steps, together; not in the index."""
+    ends: tuple[int, ...] = ()
+    """If they may land states instead of steps: the last steps of what lands together, ascending."""
     moved: dict[int, str] = field(default_factory=dict)
     """Ranks that came from a node that was lost, and its name."""
     steps: dict[int, Step] = field(default_factory=dict)
@@ -135,6 +136,8 @@ class Stream:
             case AttachRecord():
                 self.epoch, self.owner = record.epoch, record.owner
                 self.consumers = {name: self.consumers.get(name, Cursor()) for name in record.consumers}
+            case StatesRecord():
+                self._expect_states(record)
             case DoneRecord():
                 self.consumers[record.consumer] = Cursor(record.step, record.checkpoint)
             case CloseRecord():
@@ -175,7 +178,22 @@ class Stream:
     @property
     def most_needed_bytes(self) -> int | None:
         """What all ranks may still ask for in a step, together, at most; None if unknown."""
-        return self.needs.bytes + self.state_bytes if self.needs.ranks >= self.local_writers else None
+        return self.needs.bytes if self.needs.ranks >= self.local_writers and not self.ends else None
+
+    def _expect_states(self, record: StatesRecord) -> None:
+        self.ends = tuple(memoryview(record.ends).cast("q"))
+        for number, size in record.ranks:
+            self.ranks[number].state_bytes = size
+
+    def first_with(self, step: int) -> int:
+        """Return the first of the steps that can only be folded together with one, since ranks have folded them."""
+        while self._continues(step - 1):
+            step -= 1
+        return step
+
+    def _continues(self, number: int) -> bool:
+        whole, parts = self.steps.get(number), self.parts.get(number, {}).values()
+        return any(part.layout.continues for part in (*parts, *([] if whole is None else [whole])))
 
     def _due(self, step: int) -> int:
         """How many ranks bring a part of a step."""

@@ -7,7 +7,7 @@ import struct
 
 import numpy as np
 import pytest
-from msgspec import convert, msgpack
+from msgspec import convert, msgpack, structs
 
 from bbflow.errors import ProtocolError, StreamError
 from bbflow.landing.shown import Shown
@@ -26,7 +26,7 @@ OTHERS = itertools.count(ANALYSIS + 1)
 VALUE = ["time", "double", "GlobalValue", [], [], [], 0, 0, 0, 0, False]
 PLAN = RankPlan(
     time="time", first=3, begins=3.0, interval=1.0, tolerance=0.1, ends=np.array([9], "<i8").tobytes(),
-    variables=(("v", "float", FIELDS, b""),), wanted=(),
+    variables=(("v", "float", FIELDS, b"", None),), wanted=(),
 )  # fmt: skip
 
 
@@ -208,7 +208,7 @@ def test_ranks_are_told_once_what_they_may_fold(bench):
     assert tell(bench, PLAN, epoch)["ok"]
     bench.commit(0, 0)
     told = bench.begin(0, 1)["plan"]
-    assert (told["first"], told["variables"]) == (3, [["v", "float", FIELDS, b""]])
+    assert (told["first"], told["variables"]) == (3, [["v", "float", FIELDS, b"", None]])
     bench.commit(0, 1)
     assert "plan" not in bench.begin(0, 2)
 
@@ -250,6 +250,44 @@ def test_room_for_the_states_of_ranks_behind_stays_free(bench):
     tell(bench, PLAN, epoch)
     assert [land_large(bench, step, 0) for step in (1, 2, 3)] == [True, True, False]
     assert bench.begin(1, 1, 8)["extents"]
+
+
+def test_it_stays_free_when_the_agent_is_started_again(bench):
+    bench.open(0, writers=2)
+    bench.open(1, writers=2)
+    epoch = bench.attach("fold")["epoch"]
+    assert land_large(bench, 0, 0)
+    assert land_large(bench, 0, 1)
+    tell(bench, PLAN, epoch)
+    for _ in range(2):
+        bench.reopen()
+        assert bench.open(1, writers=2, resume=True, settled=0)["committed"] == 0
+        bench.store.compact()
+    bench.open(0, writers=2, resume=True, settled=0)
+    assert [land_large(bench, step, 0) for step in (1, 2, 3)] == [True, True, False]
+    assert bench.begin(1, 1, 8)["extents"]
+
+
+def test_who_is_ahead_leaves_room_for_all_steps_that_must_land_together(bench):
+    """Rank 1 may need two pages for each of steps 1 to 3; rank 0, which lands steps as they are as well, waits then."""
+    bench.open(0, writers=2)
+    bench.open(1, writers=2)
+    epoch = bench.attach("fold")["epoch"]
+    assert land_large(bench, 0, 0)
+    assert land_large(bench, 0, 1)
+    bench.done(0, epoch)
+    tell(bench, structs.replace(PLAN, ends=np.array([3, 9], "<i8").tobytes(), variables=()), epoch)
+    assert [land_large(bench, step, 0) for step in (1, 2, 3, 4, 5, 6)] == [True, True, True, True, True, False]
+    assert [land_large(bench, step, 1) for step in (1, 2, 3)] == [True, True, True]
+
+
+def test_steps_that_never_fit_together_are_refused(bench):
+    """Rank 0 has folded what comes to step 9, so that all of it stays until rank 1 has landed it, too."""
+    bench.open(0, writers=2)
+    bench.open(1, writers=2)
+    land(bench, 0, 9)
+    assert all(land_large(bench, step, 1) for step in range(7))
+    assert "let fewer than steps 0 to 7 land together (fold: land_states_every)" in bench.begin(1, 7, 2)["error"]
 
 
 def test_an_offer_brings_the_plan(bench):

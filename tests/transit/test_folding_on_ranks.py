@@ -223,8 +223,11 @@ def test_an_analysis_on_the_nodes_goes_on_where_ranks_have_folded_what_it_needs(
     assert 0 in landed_bytes(tmp_path)[SIX_DAYS:]
 
 
-def test_what_ranks_have_not_kept_is_refused_after_a_change_in_mid_program(tmp_path):
-    operators = {"t": {"operators": [{"percentiles": {"q": [50]}}], "windows": ["run"]}}
+@pytest.mark.parametrize(
+    "asked", [{"operators": [{"percentiles": {"q": [50]}}]}, {"of": "t * 2", "operators": ["mean"]}]
+)
+def test_what_ranks_have_not_kept_is_refused_after_a_change_in_mid_program(tmp_path, asked):
+    operators = {"t": asked | {"windows": ["run"]}}
     with pytest.raises(StreamError, match="let the operators be as they were, or start the program again"):
         switched(tmp_path, operators=operators)
 

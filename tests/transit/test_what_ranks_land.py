@@ -43,14 +43,17 @@ engine.close()
 NEVER, STEP_BYTES = 999, 6 * 400 * 4
 
 
-def run(folder, on, steps=240, moves=NEVER, grows=NEVER):
+OPERATORS = {"t": ["mean", "std", "min", "max"]}
+
+
+def run(folder, on, steps=240, moves=NEVER, grows=NEVER, operators=OPERATORS, windows=("day", "run"), together=64):
     """Fold a stream of one rank; give how it ended, the results, and the bytes of t that landed with each step."""
     folder.mkdir()
     (folder / "writer.py").write_text(WRITER)
     (folder / "engine.xml").write_text(bbflow_adios2.engine_xml("fields"))
     config = {
-        "stream": "fields", "output": str(folder / "out"), "windows": ["day", "run"],
-        "operators": {"t": ["mean", "std", "min", "max"]}, "workers": {"processes": 0}, "fold": {"on": on},
+        "stream": "fields", "output": str(folder / "out"), "windows": [*windows], "operators": operators,
+        "workers": {"processes": 0}, "fold": {"on": on, "land_states_every": together},
     }  # fmt: skip
     with start_nodes(1, "256KiB") as nodes, nodes.analyse(config) as analysis:
         environment = clean_environment(nodes.contact)
@@ -104,3 +107,27 @@ def test_what_a_few_steps_have_takes_no_more_room_than_they_do(tmp_path, capfd):
         "ranks folded 0 of 4 steps of stream 'fields': the stream ended before they knew how, or had"
         in capfd.readouterr().err
     )
+
+
+HISTOGRAMS = {
+    "t": {"operators": ["mean", {"histogram": {"edges": [0, 5, 9, 12.5]}}], "windows": ["day", "run"]},
+    "counted": {"of": "t", "operators": [{"histogram": {"edges": [0, 5, 9, 12.5]}}], "windows": [{"days": 2}]},
+}
+
+
+def test_histograms_have_the_same_counts(tmp_path):
+    found = {}
+    for on in ("rank", "node"):
+        outcome, found[on], landed = run(tmp_path / on, on, moves=130, grows=201, operators=HISTOGRAMS)
+        assert outcome.complete
+        assert (0 in landed[:200]) == (on == "rank")
+    assert "counted_days2_histogram_below" in found["node"]
+    assert_same(found["rank"], found["node"])
+
+
+def test_histograms_of_several_edges_are_left_to_the_nodes(tmp_path, capfd):
+    operators = HISTOGRAMS | {"more": {"of": "t", "operators": [{"histogram": {"bins": 4, "range": [0, 20]}}]}}
+    outcome, _, landed = run(tmp_path / "rank", "rank", operators=operators)
+    assert outcome.complete
+    assert 0 not in landed
+    assert "t has histograms with several edges" in capfd.readouterr().err

@@ -22,6 +22,7 @@ from bbflow.stream.folded import state_places
 from bbflow.stream.records import BlockForm
 from bbflow.transit.folding.alike_fold import AlikeFold, AlikeShards
 from bbflow.transit.folding.plans import FoldPlan
+from bbflow.transit.folding.rank_states import is_plain, lacking
 from bbflow.transit.folding.shards import StatePlace
 from bbflow.transit.folding.slots import BASE, OUTER, Keys, StateSlot
 from bbflow.transit.folding.sources import NewSteps, ends_of
@@ -67,7 +68,7 @@ class KernelTable:
         forms = np.array([at if node == plan.node else -1 for node, at in plan.places], "i8")
         for code, key in enumerate(plan.roster.diagnostics):
             diagnostic = plan.diagnostics[key]
-            own = np.flatnonzero(plan.roster.rows["diagnostic"] == code) if _is_plain(diagnostic) else ()
+            own = np.flatnonzero(plan.roster.rows["diagnostic"] == code) if is_plain(diagnostic) else ()
             if not len(own):
                 continue
             at = forms[plan.blocks[own, 0]]
@@ -127,18 +128,9 @@ def _row(diagnostic: Diagnostic, form: BlockForm, encoding: Encoding, kept: list
 def _states(diagnostic: Diagnostic, form: BlockForm, fields: Sequence[int]) -> tuple[int, ...]:
     """Return where a block that is a state has the kernel's fields."""
     places, _ = state_places(form.folded, form.dtype.itemsize, prod(form.count))
-    if lacking := [name for name, place in zip(FIELDS, fields, strict=True) if place >= 0 and name not in places]:
-        raise StreamError(
-            f"{diagnostic.name}: ranks have folded {form.name} by an earlier analysis' configuration, without what "
-            f"this one's operators are made of ({', '.join(lacking)}): let the operators be as they were, or start the "
-            "program again"
-        )
+    if absent := [name for name, place in zip(FIELDS, fields, strict=True) if place >= 0 and name not in places]:
+        raise StreamError(lacking(diagnostic, form, absent))
     return tuple(places.get(name, -1) for name in FIELDS)
-
-
-def _is_plain(diagnostic: Diagnostic) -> bool:
-    bare = not (diagnostic.transforms or diagnostic.each or diagnostic.then or diagnostic.filters)
-    return bare and diagnostic.of.is_plain and diagnostic.space is None and not diagnostic.others
 
 
 class AtOnce(AlikeFold):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bbflow.errors import BbflowError, naming
+from bbflow.errors import BbflowError, StreamError, naming
 from bbflow.host.atomic import replacing
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.filter import Extremes
@@ -15,9 +15,11 @@ from bbflow.operators.fold import HasTiles, fold_tiles
 from bbflow.operators.space.placement import Local
 from bbflow.operators.state import StateLayout
 from bbflow.operators.steps import Array, DType
+from bbflow.stream.records import BlockForm
 from bbflow.transit.folding.alike_fold import AlikeFold, AlikeShards
 from bbflow.transit.folding.inner import inner_step
 from bbflow.transit.folding.inputs import Inputs, extremes_of, open_inputs
+from bbflow.transit.folding.rank_states import kept_of, lacking, views_of
 from bbflow.transit.folding.shards import LABEL, StatePlace
 from bbflow.transit.folding.slots import BASE, CARRIED, INNER, OUTER, Keys, StateSlot
 from bbflow.transit.folding.sources import NewSteps, ends_of
@@ -74,6 +76,8 @@ class OneByOne(AlikeFold):
         if self._diagnostic.transforms:
             self._carried = self._next(BASE[CARRIED])
         self._opened = self._open(0)
+        if self._opened is None:
+            return next(form.dtype for form in self._forms(0) if form is not None)
         return _dtype_of(self._opened)
 
     def _fold_steps(self) -> list[tuple[tuple[str, ...], Array]]:
@@ -81,15 +85,19 @@ class OneByOne(AlikeFold):
         states, found = self._next(BASE[level]), dict[tuple[str, ...], list[int]]()
         for at, row in enumerate(self._shards.rows.tolist()):
             opened, self._opened = self._opened or self._open(at), None
-            if (dtype := _dtype_of(opened)) != np.dtype(self._like.dtype):
-                raise BbflowError(
-                    f"{self._diagnostic.name}: some blocks have values of type {self._like.dtype}, others of type "
-                    f"{dtype}: let all ranks write one type"
-                )
-            extremes = extremes_of(opened.inputs, self._diagnostic, opened.local)
-            rows = self._fold_one(level, at, states[at], self._told(level, at, opened), extremes)
-            self.bytes += opened.inputs.bytes
-            found.setdefault(self._keep_rows(at, opened.inputs, rows), []).append(row)
+            files: tuple[str, ...] = ()
+            if opened is not None:
+                if (dtype := _dtype_of(opened)) != np.dtype(self._like.dtype):
+                    raise BbflowError(
+                        f"{self._diagnostic.name}: some blocks have values of type {self._like.dtype}, others of type "
+                        f"{dtype}: let all ranks write one type"
+                    )
+                extremes = extremes_of(opened.inputs, self._diagnostic, opened.local)
+                rows = self._fold_one(level, at, states[at], self._told(level, at, opened), extremes)
+                self.bytes += opened.inputs.bytes
+                files = self._keep_rows(at, opened.inputs, rows)
+            self._merge_states(at, *states[at], has_steps=opened is not None)
+            found.setdefault(files, []).append(row)
         return [(files, np.array(own)) for files, own in found.items()]
 
     def _fold_one(
@@ -97,10 +105,51 @@ class OneByOne(AlikeFold):
     ) -> dict[str, Array]:
         return fold_tiles(self._layout(level, at), *state, steps, extremes, self._diagnostic.filters)
 
-    def _open(self, at: int) -> _Opened:
-        """Return a shard's steps."""
+    def _forms(self, at: int) -> list[BlockForm | None]:
+        """Return of each source the form of a shard's blocks if its rank has folded them; else None."""
+        found: list[BlockForm | None] = []
+        for source, own in zip(self._sources, self._planned, strict=True):
+            plan, places = source.blocks.plan, own[at].places.values()
+            forms = [plan.layout.forms[number] for node, number in places if node == plan.node]
+            folded = next((form for form in forms if form.folded), None)
+            if folded is not None and kept_of(self._diagnostic, folded, plan.encodings[folded.name]) is None:
+                raise StreamError(lacking(self._diagnostic, folded, ["the steps themselves"]))
+            found.append(folded)
+        return found
+
+    def _merge_states(self, at: int, source: Any, target: Any, *, has_steps: bool) -> None:
+        """Merge what ranks have folded into a shard's state, step by step, after the steps that they have not."""
+        layout, forms = self._layout(OUTER, at), self._forms(at)
+        if not has_steps and all(form is None or form.waits for form in forms):
+            raise BbflowError("a batch ends among steps that its ranks have folded together")
+        rights = []
+        for form, own, planned in zip(forms, self._sources, self._planned, strict=True):
+            if form is not None and not form.waits:
+                [(_, number)] = planned[at].places.values()
+                offsets, pool = own.blocks.offsets(number, own.at), own.blocks.pool
+                rights += [views_of(self._diagnostic, layout, form, pool, offset) for offset in offsets]
+                self.bytes += form.bytes * len(offsets)
+        left = layout.views(target) if has_steps else None if source is None else layout.views(source)
+        for right in rights:
+            into = layout.views(target)
+            for family in layout.families:
+                if left is None:
+                    for name, values in right[family.name].items():
+                        into[family.name][name][...] = values
+                else:
+                    family.merge(into[family.name], left[family.name], dict(right[family.name]))
+            left = into
+
+    def _open(self, at: int) -> _Opened | None:
+        """Return a shard's steps, but for those that its rank has folded; None if it has folded all."""
         planned = [own[at] for own in self._planned]
-        parts = zip(self._sources, planned, strict=True)
+        parts = [
+            (source, shard)
+            for source, shard, form in zip(self._sources, planned, self._forms(at), strict=True)
+            if form is None
+        ]
+        if not parts:
+            return None
         inputs = Inputs.joined([source.blocks.inputs(shard, source.at, self._keys) for source, shard in parts])
         assert inputs is not None
         local, (_, (_, count), _) = planned[0].local, self._members[at]

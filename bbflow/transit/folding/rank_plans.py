@@ -9,16 +9,16 @@ import numpy as np
 
 from bbflow.configuring.settings import LandingLimit
 from bbflow.operators.decoding import fills_of
-from bbflow.operators.library import FIELDS
+from bbflow.operators.statistics.bins import cell_table
 from bbflow.operators.windows.calendars import Clock
 from bbflow.operators.windows.window import Window
-from bbflow.reading.rank_plan import RankPlan
+from bbflow.reading.rank_plan import FoldedBins, FoldedRow, RankPlan
 from bbflow.store.extents import align
 from bbflow.stream.cf import Encoding
-from bbflow.stream.folded import state_places
+from bbflow.stream.folded import folded_of, state_places
 from bbflow.stream.layouts import Layout
-from bbflow.transit.folding.at_once import table_of
 from bbflow.transit.folding.plans import FoldPlan
+from bbflow.transit.folding.rank_states import kept_of
 from bbflow.transit.folding.timeline import Passed
 
 FEWEST_STEPS = 256
@@ -33,7 +33,7 @@ SURE = 0.9
 class FoldedArrays:
     """What ranks may fold of steps that lie alike."""
 
-    variables: tuple[tuple[str, str, int, bytes], ...] = ()
+    variables: tuple[FoldedRow, ...] = ()
     """As `RankPlan.variables`."""
     wanted: tuple[str, ...] = ()
     """Further variables of which something is computed."""
@@ -76,9 +76,12 @@ def folded_arrays(
     steady
         Arrays of which the first steps' values count.
     """
-    if any(plan.joined or (table_of(plan).rows["form"] < 0).any() for plan in plans):
+    kept = None if any(plan.joined for plan in plans) else _kept(plans, encodings)
+    if kept is None:
         return FoldedArrays(why_not="their blocks are of types, or written in ways, that only workers decode")
-    folded = _accumulators(plans)
+    if both := [name for (name, _), (_, edges) in kept.items() if len(edges) > 1]:
+        return FoldedArrays(why_not=f"{both[0]} has histograms with several edges")
+    folded = {key: folded_of(bits, *edges) for key, (bits, edges) in kept.items()}
     forms = {form.name: form for layout in layouts for form in layout.forms if form.bytes}
     if not folded or len({name for name, _ in folded}) < len(folded):
         return FoldedArrays(why_not="there are no blocks of a single type of each variable")
@@ -97,7 +100,13 @@ def folded_arrays(
             why_not=f"a node's ranks have states of {size} bytes, for which its pool of {capacity} must have room twice"
         )
     variables = tuple(
-        (name, type_, own, b"".join(fill.tobytes() for fill in fills_of(encodings[name], forms[name].dtype)[:1]))
+        (
+            name,
+            type_,
+            own,
+            b"".join(fill.tobytes() for fill in fills_of(encodings[name], forms[name].dtype)[:1]),
+            _bins(*kept[name, type_][1]),
+        )
         for (name, type_), own in folded.items()
     )
     return FoldedArrays(variables, tuple(sorted(used - {name for name, _ in folded})), tuple(sorted(steady)), most)
@@ -158,16 +167,40 @@ class StepPace(NamedTuple):
         return int(max(min(fit, 4 * self.steps, asked.steps), 1))
 
 
-def _accumulators(plans: Iterable[FoldPlan]) -> dict[tuple[str, str], int]:
-    """Return which accumulators the states of each variable must have, by its name and type."""
-    found: dict[tuple[str, str], int] = {}
+def _kept(
+    plans: Iterable[FoldPlan], encodings: Mapping[str, Encoding]
+) -> dict[tuple[str, str], tuple[int, set[tuple[float, ...]]]] | None:
+    """Return what the states of each variable must have, by its name and type: accumulators, and edges of histograms.
+
+    None if ranks can't fold all.
+    """
+    found: dict[tuple[str, str], tuple[int, set[tuple[float, ...]]]] = {}
     for plan in plans:
-        rows = table_of(plan).rows
-        bits = ((rows["fields"] >= 0) << np.arange(len(FIELDS))).sum(axis=1) | 1
-        for at, own in zip(rows["form"].tolist(), bits.tolist(), strict=True):
-            form = plan.layout.forms[at]
-            found[form.name, form.type] = found.get((form.name, form.type), 0) | own
+        for code, key in enumerate(plan.roster.diagnostics):
+            rows = plan.roster.rows["diagnostic"] == code
+            places = [plan.places[number] for number in np.unique(plan.blocks[rows, 0]).tolist() if number >= 0]
+            if any(node != plan.node for node, _ in places):
+                return None
+            for form in dict.fromkeys(plan.layout.forms[at] for _, at in places):
+                if (own := kept_of(plan.diagnostics[key], form, encodings[form.name])) is None:
+                    return None
+                bits, edges = found.get((form.name, form.type), (1, set()))
+                found[form.name, form.type] = bits | own[0], edges | ({own[1]} if own[1] else set())
     return found
+
+
+def _bins(edges: tuple[float, ...] = ()) -> FoldedBins | None:
+    """Return how a histogram's bins are found, None for no histogram."""
+    if not edges:
+        return None
+    table = cell_table(edges)
+    return FoldedBins(
+        table.breaks.astype("<f8").tobytes(),
+        table.cells.astype("<i4").tobytes(),
+        table.start,
+        table.cells_per_unit,
+        table.one_step,
+    )
 
 
 @dataclass(frozen=True, slots=True)

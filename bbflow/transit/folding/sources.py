@@ -44,6 +44,15 @@ class MappedSteps:
         offsets: list[list[int]] = self.plan.layout.offsets_of(self.steps.sources).tolist()
         return offsets
 
+    @property
+    def pool(self) -> mmap.mmap:
+        """The node's pool."""
+        return self._pool
+
+    def offsets(self, form: int, wanted: Sequence[int]) -> list[int]:
+        """Return where the blocks of a form lie in the pool in some of the steps."""
+        return [self._offsets[step][form] for step in wanted]
+
     def after(self, number: int) -> "NewSteps":
         """Return the steps after one."""
         return NewSteps(self, tuple(at for at, own in enumerate(self.steps.numbers) if own > number))
