@@ -13,7 +13,7 @@ from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.folding import finish
 from bbflow.transit.folding.finish import Finishing
 from bbflow.transit.folding.partials import Partial, are_apart
-from bbflow.transit.folding.publish import FieldWork, Handed, hand_over, publish_fields
+from bbflow.transit.folding.publish import FieldWork, Handed, NodeShare, hand_over, publish_fields
 from bbflow.transit.folding.reduce import ReducedSpan
 from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, OUTER, StateSlot
@@ -148,9 +148,10 @@ def test_workers_write_chunks_that_appear_when_the_span_is_shown(tmp_path, diagn
     field = ResultField("v", "<f4", (12, 10), ("y", "x"), {"units": "K"}, {})
     prepared = results.prepare([(closing, {"v": (field, diagnostic.operators)})])[0]
     span = ReducedSpan(window, ((),), inner_ends=False, off={})
-    own = hold(shards[0::2] if hands_over else shards)
-    work = FieldWork(diagnostic, (12, 10), span, own, 0, str(tmp_path), None, prepared.targets["v"])
-    others = [hand_over([FieldWork(diagnostic, (12, 10), span, hold(shards[1::2]), 1, "")])] if hands_over else []
+    first, second = (NodeShare(number, hold(shards[number::2])) for number in range(2))
+    here = (first,) if hands_over else (first, second)  # the second node is on another host, or on this one
+    work = FieldWork(diagnostic, (12, 10), span, here, str(tmp_path), None, prepared.targets["v"])
+    others = [hand_over([FieldWork(diagnostic, (12, 10), span, (second,), "")])] if hands_over else []
     assert all(isinstance(other, Handed) for other in others)
     receipt = publish_fields([work], *others)
     assert receipt.bytes[span.key] == 12 * 10 * (8 + 8 + 4 + 4 + 5 * 4)
