@@ -19,7 +19,7 @@ from bbflow.transit.output.claiming import FUNCTIONS_DIRECTORY
 from bbflow.transit.output.fields import ResultField
 
 NAMES = {"operators": "operators' names", "windows": "windows' names"}
-"""Parts that users know by names, and the parts that tell these: other operators may go on from one state."""
+"""Parts that users know by names, and the parts that tell these: other operators may continue from one state."""
 
 
 def meaning_of(diagnostic: Diagnostic, dtype: DType) -> dict[str, str]:
@@ -139,7 +139,7 @@ def _differs(saved: SavedState, key: str, what: str, left: object, right: object
 
 
 def check_continued(config: Config, path: Path) -> SavedState:
-    """Read a state and see that a configuration can go on from it.
+    """Read a state and see that a configuration can continue from it.
 
     Raises
     ------

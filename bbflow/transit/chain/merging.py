@@ -191,7 +191,7 @@ def merge_spans(states: Sequence[SavedState], windows: Mapping[str, Window]) -> 
 
 
 def _is_other(window: Window, spans: Sequence[Span]) -> bool:
-    """Whether spans of one key aren't of one time: those of n steps begin anew in each run."""
+    """Whether spans of one key aren't of one time: those of n steps start again in each run."""
     begins, ends = max(span.first for span in spans), min(span.last for span in spans)
     return isinstance(window.spans, StepsSpan) and begins > ends
 

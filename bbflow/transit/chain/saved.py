@@ -1,4 +1,4 @@
-"""State files: what an analysis kept at its end, for a run that goes on and for `bbflow merge`.
+"""State files: what an analysis kept at its end, for a run that continues and for `bbflow merge`.
 
 A file is a prefix (magic, version, lengths, checksums), a header in MessagePack, and from the next page on the arrays
 that the header places: the states as `StateLayout` lays them out for a whole field, and coordinates.
@@ -134,7 +134,7 @@ class SavedState:
 
     @property
     def before(self) -> Before:
-        """What a run that goes on from it must know."""
+        """What a run that continues from it must know."""
         states = {key: self.inherited(key) for key in self.fields}
         return Before(self.number, self.late, self.missing, self.timeline, self.errors, states)
 

@@ -1,4 +1,4 @@
-"""Saving: the partial states of all shards and nodes become one file of whole fields, for a run that goes on."""
+"""Saving: the partial states of all shards and nodes become one file of whole fields, for a run that continues."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -172,7 +172,7 @@ def _add(work: SaveWork, wholes: Mapping[StateSlot, _Whole], shard: ShardState, 
 
 
 def _add_alike(work: SaveWork, wholes: Mapping[StateSlot, _Whole], alike: FieldStates) -> None:
-    """Add the states of some shards, whose points are nobody else's: of small ones that lie alike together."""
+    """Add the states of some shards, whose points are no one else's: of small ones that lie alike together."""
     for slot, whole in wholes.items():
         for part in together(work.diagnostic, alike, _sources(slot, work.target.keys)):
             state_layout = work.target.state_layout(work.diagnostic, slot, part.count)
@@ -228,7 +228,7 @@ def _sources(slot: StateSlot, current: Keys) -> list[StateSlot]:
 
 
 def slots_to_save(diagnostic: Diagnostic, timeline: Timeline) -> list[StateSlot]:
-    """Return the places of the states that a run which goes on needs: of all spans that are alive."""
+    """Return the places of the states that a run which continues needs: of all spans that are alive."""
     levels = [(OUTER, window) for window in diagnostic.windows]
     levels += [(INNER, diagnostic.each.window)] if diagnostic.each else []
     slots = [StateSlot(level, window.name, key) for level, window in levels for key in timeline.alive(window)]

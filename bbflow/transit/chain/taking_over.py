@@ -1,4 +1,4 @@
-"""The begin of a run that goes on from another one's state."""
+"""The begin of a run that continues from another one's state."""
 
 import os
 import shutil
@@ -39,7 +39,7 @@ def begin(config: Config, consumers: Consumers, *, folds: bool) -> tuple[Outcome
     -------
     tuple
         How the stream ended, if an analysis had come to its end and then died; and the state of the run that this one
-        goes on from, if it does.
+        continues from, if it does.
 
     Raises
     ------
@@ -59,14 +59,14 @@ def begin(config: Config, consumers: Consumers, *, folds: bool) -> tuple[Outcome
 
 
 def take_over(config: Config, cursors: Mapping[str, Cursor]) -> SavedState | None:
-    """Open the state that a run goes on from, if it does.
+    """Open the state that a run continues from, if it does.
 
     Parameters
     ----------
     config
         The run's configuration.
     cursors
-        How far each node is folded: an analysis that carries on after a crash goes on from the same state as before.
+        How far each node is folded: an analysis that carries on after a crash continues from the same state as before.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def carried_on(config: Config, cursors: Mapping[str, Cursor], saved: SavedState 
     cursors
         For each node, how far it is folded and the checkpoint stored with that.
     saved
-        What an earlier run has left, if this one goes on from it.
+        What an earlier run has left, if this one continues from it.
     """
     checkpoints = read_checkpoints(cursors)
     settled = {key: read_state(Path(path)).inherited(key) for key, path in settled_files(checkpoints).items()}

@@ -230,7 +230,7 @@ class DaskCluster(Closable):
             except (NodeError, OSError, RuntimeError):  # the scheduler is gone, or this is: whoever waits learns it
                 continue
             for host in set(waiting.values()):
-                if self._hosts.get(host, set()) & there:  # hosts are found anew now and then
+                if self._hosts.get(host, set()) & there:  # hosts are found again now and then
                     missed_s.pop(host, None)
                 elif time.monotonic() - missed_s.setdefault(host, time.monotonic()) > self.worker_timeout_s:
                     on_it = [future for future, its_host in waiting.items() if its_host == host]
@@ -375,7 +375,7 @@ def connected_cluster(scheduler: str, certificate: Path | None = None, *, look_s
 
 
 def users_cluster(client: Client) -> DaskCluster:
-    """Use the workers of a client that its user has made, and goes on using.
+    """Use the workers of a client that its user has made, and continues to use.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ def dask_settings(*, dashboard: bool = False) -> dict[str, Any]:
     Parameters
     ----------
     dashboard
-        Whether the scheduler's web page is wanted, which asks nobody for a key; otherwise there is none.
+        Whether the scheduler's web page is wanted, which asks for no key; otherwise there is none.
     """
     settings = STEADY | ({} if dashboard else QUIET)
     for kind in ("worker",) if dashboard else ("worker", "scheduler"):

@@ -35,7 +35,7 @@ def serve_scheduler(
     listen
         Address of this host; all if None.
     dashboard
-        ``host:port`` of the dashboard, which asks nobody for a key; None for none.
+        ``host:port`` of the dashboard, which asks for no key; None for none.
     options
         Further options of ``dask scheduler``.
     """

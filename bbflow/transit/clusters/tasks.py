@@ -89,7 +89,7 @@ class TaskBatch(Generic[B]):
     def results(self) -> list[Any] | None:
         """Return the results; None while a task runs.
 
-        Dask runs a task again whose worker died; when it has given up, the batch is submitted anew.
+        Dask runs a task again whose worker died; when it has given up, the batch is submitted again.
 
         Raises
         ------

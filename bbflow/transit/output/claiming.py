@@ -12,9 +12,9 @@ from bbflow.stores.moved import MOVED_TO
 from bbflow.zarr_store.growing import zarr_files
 
 STATE_FILE = "state.bbflow"
-"""What the next job goes on from."""
+"""What the next job continues from."""
 KEPT_FILE = ".inherited.bbflow"
-"""The state that a run goes on from: the one that was given may be replaced before the run has ended."""
+"""The state that a run continues from: the one that was given may be replaced before the run has ended."""
 STORES = frozenset({"results.zarr", "raw.zarr"})
 RESCUED_DIRECTORY = "rescued"
 """In the output: what a rescue drains, claimed on its own."""

@@ -1,7 +1,7 @@
 """Which files of a growing store may leave its directory once they are elsewhere, and that they have arrived.
 
 A file may go when nobody writes into it any more: all that it has room for is shown. Coordinates, axes and tables stay,
-which are read again when an analysis goes on.
+which are read again when an analysis continues.
 """
 
 import hashlib
