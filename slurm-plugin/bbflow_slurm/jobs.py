@@ -164,8 +164,13 @@ class JobSpace:
         )
         return said
 
-    def tear_down(self) -> None:
+    def tear_down(self, end_s: float = END_S) -> None:
         """End what copies, and remove all that the job has here; what has taken its directory's name stays.
+
+        Parameters
+        ----------
+        end_s
+            How long what copies may take to end.
 
         Raises
         ------
@@ -177,7 +182,7 @@ class JobSpace:
             with held as (jobs, records):
                 if records.facts(self._record) is not None:
                     records.write(self._ending, b"")
-                    with self._locked(records, END_S):
+                    with self._locked(records, end_s):
                         self._remove(jobs, records)
                         records.unlink(self._record)
                 for name in (self._ending, self._lock):

@@ -8,7 +8,7 @@ import time
 
 import pytest
 import yaml
-from bbflow_slurm import jobs, streams
+from bbflow_slurm import streams
 from bbflow_slurm.children import FailedError
 from bbflow_slurm.hosts import Hosts
 from bbflow_slurm.jobs import JobSpace
@@ -142,15 +142,14 @@ time.sleep(60)
 """
 
 
-def test_what_holds_a_jobs_lock_and_does_not_end_gets_no_signal(tmp_path, monkeypatch):
-    monkeypatch.setattr(jobs, "END_S", 0.5)
+def test_what_holds_a_jobs_lock_and_does_not_end_gets_no_signal(tmp_path):
     space = JobSpace(Site(tmp_path / "bb"), "7")
     space.set_up(Owner(os.getuid(), os.getgid(), 0))
     words = [sys.executable, "-c", HOLDER, str(tmp_path / "bb/.bbflow-jobs/7.lock")]
     with subprocess.Popen(words, stdout=subprocess.PIPE) as holder:
         assert holder.stdout.readline() == b"held\n"
         with pytest.raises(ConfigError, match="are being copied already"):
-            space.tear_down()
+            space.tear_down(end_s=0.5)
         assert holder.poll() is None
         holder.kill()
     space.tear_down()
