@@ -73,6 +73,8 @@ class StreamWatch(threading.Thread):
         By which number each node knows the analysis that watches; another one's news aren't taken then.
     returning
         Waits for a node whose agent is killed; without it that is an error at once.
+    patience_s
+        A node that gives no answer for so long is missed (seconds).
     """
 
     def __init__(
@@ -86,10 +88,11 @@ class StreamWatch(threading.Thread):
         rest_s: float = 0.0,
         epochs: Mapping[str, int] = NOBODY,
         returning: Returning | None = None,
+        patience_s: float = POLL_S + GRACE_S,
     ) -> None:
         super().__init__(name="watch", daemon=True)
         self._watched: list[_Watched] = []
-        self._back: queue.SimpleQueue[tuple[_Watched, NodeClient | NodeError]] = queue.SimpleQueue()
+        self._back: queue.SimpleQueue[tuple[_Watched, NodeClient | BbflowError]] = queue.SimpleQueue()
         self._selector, (self._woken, self._wakes) = selectors.DefaultSelector(), socket.socketpair()
         try:
             for node in nodes:
@@ -99,7 +102,7 @@ class StreamWatch(threading.Thread):
             raise
         self._stream, self._news = stream, news
         self._extremes, self._rest_s, self._epochs, self._returning = extremes, rest_s, epochs, returning
-        self._stopped = threading.Event()
+        self._patience_s, self._stopped = patience_s, threading.Event()
         self._resting: deque[tuple[float, _Watched]] = deque()
         self._looked_s = 0.0
 
@@ -144,7 +147,8 @@ class StreamWatch(threading.Thread):
         if now_s > self._looked_s + LOOK_S:
             self._looked_s = now_s
             for watched in [*self._watched]:
-                if watched.gone is None and now_s > watched.asked_s + self._rest_s + POLL_S + GRACE_S:
+                is_asked = watched.client.fileno() >= 0  # else it is waited for; by then it may not have been heard
+                if is_asked and now_s > watched.asked_s + self._rest_s + self._patience_s:
                     self._miss(watched, NodeError(f"BB node {watched.name} is gone (timed out)"))
 
     def _begin(self, watched: _Watched) -> None:
@@ -203,10 +207,10 @@ class StreamWatch(threading.Thread):
     def _await(self, watched: _Watched) -> None:
         assert self._returning is not None
         assert watched.gone is not None
-        found: NodeClient | NodeError
+        found: NodeClient | BbflowError
         try:
             found = self._returning.client(watched.client.node, watched.gone, watched.until_s)
-        except NodeError as error:
+        except BbflowError as error:  # or the contact file can't be read any more
             found = error
         self._back.put((watched, found))
         self._wake()
@@ -216,7 +220,7 @@ class StreamWatch(threading.Thread):
     def _take_back(self) -> None:
         while not self._back.empty():
             watched, found = self._back.get()
-            if isinstance(found, NodeError):
+            if isinstance(found, BbflowError):
                 self._put(watched, found)
                 continue
             watched.client, watched.change, watched.layouts = found, -1, Layouts()

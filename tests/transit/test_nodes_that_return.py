@@ -1,8 +1,11 @@
 """Agents that are killed while an analysis runs: it waits for them, and isn't started again."""
 
 import os
+import queue
 import shutil
+import signal
 import sys
+import threading
 from contextlib import contextmanager, suppress
 
 import bbflow_adios2
@@ -11,12 +14,14 @@ import psutil
 import pytest
 
 from bbflow import connect
-from bbflow.errors import BbflowError, NodeError
+from bbflow.errors import BbflowError, ConfigError, NodeError
 from bbflow.events import read_events
 from bbflow.landing.client import NodeClient, status_of
 from bbflow.landing.replies import AttachReply
 from bbflow.landing.requests import AttachRequest
 from bbflow.transit.output.decoding import open_results
+from bbflow.view.returning import Returning
+from bbflow.view.watch import StreamWatch
 from testsupport.ranks import field
 from testsupport.waiting import until
 
@@ -106,3 +111,61 @@ def test_an_analysis_ends_if_another_one_takes_the_stream_while_its_node_returns
             # By that time it may have come back, or not yet.
             with pytest.raises(BbflowError, match=r"BB node bb0|another analysis has taken over"):
                 analysis.wait(300)
+
+
+@contextmanager
+def watching(nodes, returning, patience_s=35.0):
+    """Watch the only node, which has answered once; yield what comes of it then."""
+    news = queue.SimpleQueue()
+    watch = StreamWatch(nodes.nodes, "model", news, returning=returning, patience_s=patience_s)
+    watch.start()
+    try:
+        news.get(timeout=60)
+        yield news
+    finally:
+        returning.end()
+        watch.stop()
+        watch.join(60)
+
+
+def test_a_contact_file_that_is_spoilt_while_a_node_is_waited_for_is_an_error(faulty_nodes):
+    nodes = faulty_nodes(1, "1MiB")
+    with watching(nodes, Returning(nodes.contact, 300)) as news:
+        nodes.kill("bb0")
+        nodes.contact.write_text("no contact file")
+        name, error = news.get(timeout=60)
+    assert name == "bb0"
+    assert isinstance(error, ConfigError)
+
+
+class Stopping(Returning):
+    """Waits for a node that was started, and stops it then, once."""
+
+    def __init__(self, nodes):
+        super().__init__(nodes.contact, 300)
+        self._nodes, self.started, self.stopped = nodes, threading.Event(), False
+
+    def client(self, node, error, until_s):
+        if self.stopped:
+            raise error
+        self.started.wait(60)
+        found = super().client(node, error, until_s)
+        self._nodes.signal(node.name, signal.SIGSTOP)
+        self.stopped = True
+        return found
+
+
+def test_a_node_that_comes_back_and_is_stopped_before_it_answers_is_missed(faulty_nodes):
+    nodes = faulty_nodes(1, "1MiB")
+    returning = Stopping(nodes)
+    try:
+        with watching(nodes, returning, patience_s=6.0) as news:
+            nodes.kill("bb0")
+            nodes.start("bb0")
+            returning.started.set()
+            until(lambda: returning.stopped)
+            name, error = news.get(timeout=60)
+    finally:
+        nodes.signal("bb0", signal.SIGCONT)
+    assert name == "bb0"
+    assert isinstance(error, NodeError)
