@@ -1,16 +1,13 @@
 """Blocks that are written into the pool by libfabric: through its software providers, which every host can have."""
 
 import ctypes
-import json
 import mmap
 import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 from random import Random, randrange
-from threading import Thread
 
 import numpy as np
 import pytest
@@ -19,15 +16,12 @@ from test_engine_faults import DIE_IN_STEP_2, ONE_STEP
 from test_engine_takeover import PAUSES, STEPS, all_nodes, run_through, values_of
 from test_engine_tcp import FABRIC, LARGE_BLOCKS, TCP, check_large_blocks
 
-from bbflow import connect
 from bbflow.errors import NodeError
 from bbflow.landing.fabric import OPENED, FabricGates
-from bbflow.transit.output.decoding import open_results
 from testsupport.connections import break_connections
 from testsupport.fabrics import NEEDS_LIBFABRIC, PROVIDER, has_fast_network
 from testsupport.processes import finish, finish_well
 from testsupport.writers import (
-    PATIENCE_S,
     arrays_of,
     node_status,
     run_writer,
@@ -91,7 +85,6 @@ def test_signals_go_where_they_went_before_libfabric_was_loaded(node, tmp_path, 
     write(node.contact, code, write_config(tmp_path, Transport="fabric", FabricProvider=provider))
     code = f"""
 from contextlib import suppress
-from bbflow import connect
 from bbflow.errors import NodeError
 from bbflow.landing.fabric import FabricGates
 {CAUGHT}
@@ -250,37 +243,6 @@ def test_a_hundred_faults_at_random_lose_and_double_nothing(faulty_nodes, tmp_pa
     assert (shown["status"], [step.number for step in steps]) == ("closed", list(range(count))), seed
     for step in steps:
         assert values_of(nodes.nodes[0], step) == [("field", step.number), ("fine", 10.0 * step.number)], seed
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("options", [TCP, FABRIC], ids=["tcp", "fabric"])
-def test_steps_that_ranks_fold_count_once_through_a_hundred_faults(faulty_nodes, tmp_path, options):
-    nodes, seed = faulty_nodes(1, 4 << 20), randrange(1 << 32)
-    content = {
-        "stream": "model", "output": str(tmp_path / "out"), "workers": {"processes": 0}, "time": "steps",
-        "windows": [{"steps": 16}, "run"], "operators": {"field": ["mean", "min", "max", "count"]},
-        "fold": {"on": "rank"},
-    }  # fmt: skip
-    ends = []
-
-    def analyse():
-        while not ends:
-            with suppress(NodeError), connect(nodes.contact).analyse(content) as analysis:
-                ends.append(analysis.wait())
-
-    analyses = Thread(target=analyse, daemon=True)
-    with writing(nodes.contact, UNTIL_STOPPED, write_config(tmp_path, **options)) as process:
-        wait_for_file(tmp_path / "open")
-        analyses.start()
-        harm(nodes, process, seed)
-        count = stop(process, tmp_path, seed)
-        analyses.join(PATIENCE_S)
-    assert [(end.complete, end.steps) for end in ends] == [(True, count)], (seed, ends)
-    events = map(json.loads, (tmp_path / "out" / "events.jsonl").read_text().splitlines())
-    assert 0 in [event["bytes"] for event in events if event["event"] == "landed"], "its rank has folded"
-    with open_results(tmp_path / "out" / "results.zarr") as results:
-        found = {name: np.unique(results[f"field_run_{name}"]).tolist() for name in ("mean", "min", "max", "count")}
-    assert found == {"mean": [(count - 1) / 2], "min": [0], "max": [count - 1], "count": [count]}, seed
 
 
 FROM_GPU = """
