@@ -45,7 +45,7 @@ def chain(folder, placed):
 )
 def test_a_lane_at_once_is_bit_for_bit_what_shard_by_shard_is(tmp_path, monkeypatch, run):
     at_once = shards.statistics(run(tmp_path / "at_once"))
-    monkeypatch.setattr(kernel_table, "_is_plain", lambda diagnostic: False)
+    monkeypatch.setattr(kernel_table, "is_plain", lambda diagnostic: False)
     monkeypatch.setattr(kernel, "fold_many", None)
     one_by_one = shards.statistics(run(tmp_path / "one_by_one"))
     assert at_once.keys() == one_by_one.keys()
