@@ -16,7 +16,7 @@ from bbflow.configuring.config import parse_config
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.cf import StreamAttributes
-from bbflow.transit.folding.publish import FieldWork, publish_fields
+from bbflow.transit.folding.publish import FieldWork, NodeShare, publish_fields
 from bbflow.transit.folding.reduce import ReducedSpan
 from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, OUTER, StateSlot
@@ -86,7 +86,8 @@ def _work(directory: Path, diagnostic: Diagnostic, side: int) -> FieldWork:
     places = {slot: StatePlace(path, 0) for slot, path in files.items()}
     shard = ShardState(key, (0, 0), shape, dtype="<f4", last_step=9, last_time=9.0, keys=KEYS, files=places)
     span = ReducedSpan(diagnostic.windows[0], ((),), inner_ends=False, off={})
-    return FieldWork(diagnostic, shape, span, tuple(States.of([shard])[0].fields), 0, str(directory))
+    share = NodeShare(0, tuple(States.of([shard])[0].fields))
+    return FieldWork(diagnostic, shape, span, (share,), str(directory))
 
 
 def _field(work: FieldWork) -> ResultField:
