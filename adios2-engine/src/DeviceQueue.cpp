@@ -205,13 +205,14 @@ char *DeviceQueue::Note(const Line &line, const size_t bytes, void **there)
 }
 
 void DeviceQueue::Copy(const std::vector<DeviceRows> &block, Pool &pool, const Arena::Place &extent,
-                       const size_t offset, Scan &look)
+                       const size_t offset, Scan &look, const bool isOurs)
 {
     Line &line = LineOf(block.front().First);
     const GpuRuntime::Visit visit(*line.Runtime, line.Home);
     const Coming coming{pool.At(offset), BytesOf(block),
                         pool.Register(line.Runtime, line.Home, extent.first, extent.second), &look};
-    if (!Stage(line, block, coming))
+    // What is ours is written, or folded into, on the line's stream, for which no other waits.
+    if (!Stage(line, isOurs ? line.Stream : m_Programs, block, coming))
     {
         Copy(line, block, coming);
     }

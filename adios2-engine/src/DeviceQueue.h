@@ -46,9 +46,10 @@ public:
     /** Begins to copy a block to its place in a pool.
      *  @param extent in which the place lies
      *  @param look sees the bytes when they are there; it lives until Finish
+     *  @param isOurs whether the block lies in what Keep or Room gave
      *  @throws std::runtime_error if the runtime can't: nothing writes there any more then */
     void Copy(const std::vector<DeviceRows> &block, Pool &pool, const Arena::Place &extent,
-              size_t offset, Scan &look);
+              size_t offset, Scan &look, bool isOurs);
 
     /** Returns when all is done that the program had queued, and a block was looked at; false if
      *  only the host can look at it. */
@@ -154,7 +155,8 @@ private:
     const GpuKernels *KernelsOf(Line &line);
     std::shared_ptr<char> Room(Line &line, size_t bytes, size_t most);
     void Copy(Line &line, const std::vector<DeviceRows> &block, Coming coming);
-    bool Stage(Line &line, const std::vector<DeviceRows> &block, const Coming &coming);
+    bool Stage(Line &line, void *stream, const std::vector<DeviceRows> &block,
+               const Coming &coming);
     void SendStaged(Line &line);
     int Queue(Line &line, bool isBefore, std::vector<Coming> blocks,
               const std::function<int(std::vector<Coming> &)> &begin);

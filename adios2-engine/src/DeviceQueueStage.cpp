@@ -20,10 +20,11 @@ constexpr size_t MostStaged = size_t{1} << 20, StageBytes = size_t{16} << 20;
 
 } // end empty namespace
 
-/** Copies a small block to where it waits on the GPU, on the program's own stream: so what that
- * does next may write to the block. False if there is no room for it.
+/** Copies a small block to where it waits on the GPU, on the stream of those who write it, the
+ * program's own: so what that does next may write to the block. False if there is no room for it.
  *  @throws std::runtime_error if the runtime can't */
-bool DeviceQueue::Stage(Line &line, const std::vector<DeviceRows> &block, const Coming &coming)
+bool DeviceQueue::Stage(Line &line, void *stream, const std::vector<DeviceRows> &block,
+                        const Coming &coming)
 {
     if (coming.Bytes > MostStaged)
     {
@@ -42,7 +43,7 @@ bool DeviceQueue::Stage(Line &line, const std::vector<DeviceRows> &block, const 
         Finish();
     }
     char *const place = line.Stage.get() + line.StagedBytes;
-    const int status = CopyRows(line, m_Programs, place, block, true);
+    const int status = CopyRows(line, stream, place, block, true);
     if (status != Fine)
     {
         throw std::runtime_error(Failure(*line.Runtime, coming.Bytes, status));

@@ -304,7 +304,7 @@ void Session::Land(Block &block, const size_t pending)
     else if (pool && !block.InFile)
     {
         m_Device.Copy(block.OnDevice, *pool, m_Arena.ExtentAt(block.Offset), block.Offset,
-                      *block.Look);
+                      *block.Look, block.OwnOnDevice != nullptr);
     }
     else
     {

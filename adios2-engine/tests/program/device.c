@@ -339,6 +339,21 @@ static int is_unread(const char *memory, size_t bytes)
     return 1;
 }
 
+/** Whether what the program queues comes after all folds into some memory. */
+static int is_folded(const char *memory, size_t bytes)
+{
+    const void *places[64];
+    for (int i = held > done ? held : done; i < begun; ++i)
+    {
+        if (copies[i].folds)
+            look_at_fold(copies[i].task, places);
+        for (int k = 0; copies[i].folds && places[k]; ++k)
+            if (memory <= (const char *)places[k] && (const char *)places[k] < memory + bytes)
+                return 0;
+    }
+    return 1;
+}
+
 static int wait_for_event(const struct event *event)
 {
     finish(event->copies);
@@ -354,8 +369,9 @@ static int copy_rows(void *target, const void *source, size_t pitch, size_t row_
         return out_of_context;
     if (is_programs(stream) && !is_there)
         return is_wrong("a copy to the host on the program's own stream");
-    if (is_programs(stream) ? !is_unread(target, row_bytes * rows)
-                            : !waits(stream, source, row_bytes * rows))
+    if (is_programs(stream)
+            ? !is_unread(target, row_bytes * rows) || !is_folded(source, row_bytes * rows)
+            : !waits(stream, source, row_bytes * rows))
         return is_wrong("a copy that doesn't wait for another");
     if (is_there && !is_given(target))
         return is_wrong("a copy to where the device has given nothing");
