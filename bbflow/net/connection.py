@@ -93,7 +93,10 @@ class NodeConnection(Closable):
 
     def ask(self, asked: Struct, *, within_s: float | None = GRACE_S) -> None:
         """Send a request, as `request` does; `answer` must follow before the next one."""
-        self._socket.settimeout(within_s)
+        try:
+            self._socket.settimeout(within_s)
+        except OSError as error:  # it was closed when its server was away
+            raise self._is_gone(error) from None
         self._send(asked)
 
     def _send(self, message: Struct, raw: memoryview | None = None) -> None:
@@ -114,8 +117,8 @@ class NodeConnection(Closable):
 
     def heard(self, kind: type[ReplyT]) -> ReplyT | None:
         """Return the reply to what was asked last, as `answer` does, if all of it has come; without waiting."""
-        self._socket.settimeout(0.0)
         try:
+            self._socket.settimeout(0.0)
             payload = self._hear()
         except (BlockingIOError, ssl.SSLWantReadError):
             return None

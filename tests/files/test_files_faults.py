@@ -46,6 +46,18 @@ def test_a_new_file_of_a_client_that_died_is_no_more(servers):
     client.write("/old", b"newer")
 
 
+def test_a_master_that_was_away_for_longer_than_a_client_waits_is_found_again(servers, monkeypatch):
+    client = servers.start(storage=False)
+    client.write("/f", b"kept")
+    servers.kill("master")
+    with monkeypatch.context() as patch:
+        patch.setattr("bbflow.files.client.session.COME_BACK_S", 0)
+        with pytest.raises(OSError, match="doesn't come back"):
+            client.read("/f")
+    servers.restart("master")
+    assert client.read("/f") == b"kept"
+
+
 def test_closed_files_outlive_a_killed_ionode(servers):
     client = servers.start(nodes=2, storage=False, master=("--piece", "64KiB"))
     content = os.urandom(300_000)
