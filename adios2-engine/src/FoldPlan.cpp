@@ -44,12 +44,8 @@ std::shared_ptr<const HistogramBins> ReadBins(const Value::Array &row)
     const auto bins = std::make_shared<HistogramBins>();
     bins->Breaks = ReadTable<double>(std::get<Value::Binary>(items.at(0).Get()).Bytes);
     bins->Cells = ReadTable<int32_t>(std::get<Value::Binary>(items.at(1).Get()).Bytes);
-    bins->Table = {bins->Breaks.data(),
-                   bins->Cells.data(),
-                   ValueAs<double>(items.at(2)),
-                   ValueAs<double>(items.at(3)),
-                   bins->Cells.size(),
-                   bins->Breaks.size(),
+    bins->Table = {bins->Breaks.data(),          bins->Cells.data(), ValueAs<double>(items.at(2)),
+                   ValueAs<double>(items.at(3)), bins->Cells.size(), bins->Breaks.size(),
                    items.at(4).IsTrue()};
     const auto isRow = [&](const int32_t cell)
     { return cell >= 0 && static_cast<size_t>(cell) < bins->Breaks.size(); };

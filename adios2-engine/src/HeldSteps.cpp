@@ -87,17 +87,26 @@ bool HeldSteps::AreKnown(const FoldPlan &plan, const std::vector<Block> &blocks)
 
 void HeldSteps::KeepSteady(const FoldPlan &plan, const std::vector<Block> &blocks)
 {
+    std::vector<Steady> landed;
     for (const Block &block : blocks)
     {
-        if (block.Bytes == 0 || !plan.IsSteady(block.Form.Name) || !plan.Leaves(block.Form.Name))
+        if (block.Bytes > 0 && plan.IsSteady(block.Form.Name) && plan.Leaves(block.Form.Name))
         {
-            continue;
+            const auto is = [&](const Steady &own) { return own.Form == block.Form; };
+            landed.erase(std::remove_if(landed.begin(), landed.end(), is), landed.end());
+            landed.push_back({block.Form, std::string(block.Source, block.Bytes)});
         }
-        const auto is = [&](const Steady &known) { return known.Form == block.Form; };
-        auto known = std::find_if(m_Steady.begin(), m_Steady.end(), is);
-        known = known == m_Steady.end() ? m_Steady.insert(known, {block.Form, {}}) : known;
-        known->Bytes.assign(block.Source, block.Bytes);
     }
+    // Of an array whose blocks are others in each step the earlier ones would only become more.
+    for (Steady &known : m_Steady)
+    {
+        const auto is = [&](const Steady &own) { return own.Form.Name == known.Form.Name; };
+        if (std::none_of(landed.begin(), landed.end(), is))
+        {
+            landed.push_back(std::move(known));
+        }
+    }
+    m_Steady = std::move(landed);
 }
 
 void HeldSteps::LeaveOut(const FoldPlan &plan, std::vector<Block> &blocks)
@@ -329,10 +338,10 @@ void HeldSteps::FoldOnHost(State &state)
     if (state.Variable.Histogram && status == 0)
     {
         const auto counts = reinterpret_cast<int32_t *>(state.Memory.get() + state.Places.Counts);
-        status = bbflow_bins_fold(state.Variable.Code, &state.Variable.Histogram->Table,
-                                  state.IsBegun ? counts : nullptr, state.Points, counts,
-                                  state.Points, blocks.data(), blocks.size(), state.Points,
-                                  task.Fill);
+        status =
+            bbflow_bins_fold(state.Variable.Code, &state.Variable.Histogram->Table,
+                             state.IsBegun ? counts : nullptr, state.Points, counts, state.Points,
+                             blocks.data(), blocks.size(), state.Points, task.Fill);
     }
     if (status != 0)
     {

@@ -131,3 +131,46 @@ def test_histograms_of_several_edges_are_left_to_the_nodes(tmp_path, capfd):
     assert outcome.complete
     assert 0 not in landed
     assert "t has histograms with several edges" in capfd.readouterr().err
+
+
+MOVING_BLOCKS = """
+import resource
+import adios2
+import numpy as np
+from adios2.bindings import Mode
+
+N = 200_000
+io = adios2.Adios("engine.xml").declare_io("fields")
+io.define_attribute("time/units", "hours since 2001-01-30")
+io.define_attribute("t/_ARRAY_DIMENSIONS", "lat lon")
+when = io.define_variable("time", np.zeros(1))
+lat = io.define_variable("lat", np.empty(0), [N], [0], [N])
+t = io.define_variable("t", np.empty(0, "f4"), [N, 1], [0, 0], [N, 1])
+engine = io.open("fields", Mode.Write)
+for step in range(90):
+    engine.begin_step()
+    engine.put(when, np.array([float(step)]), Mode.Sync)
+    for begin, end in ((0, 1 + step), (1 + step, N)):
+        lat.set_selection(([begin], [end - begin]))
+        engine.put(lat, np.arange(float(begin), end), Mode.Sync)
+    engine.put(t, np.full((N, 1), step, "f4"), Mode.Sync)
+    engine.end_step()
+    if step in (30, 89):
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+engine.close()
+"""
+
+
+def test_a_coordinate_in_other_blocks_each_step_takes_a_rank_no_memory(tmp_path):
+    (tmp_path / "engine.xml").write_text(bbflow_adios2.engine_xml("fields"))
+    config = {
+        "stream": "fields", "output": str(tmp_path / "out"), "windows": ["run"], "operators": {"t": ["mean"]},
+        "workers": {"processes": 0}, "fold": {"on": "rank"},
+    }  # fmt: skip
+    with start_nodes(1, "8MiB") as nodes, nodes.analyse(config) as analysis:
+        words = [sys.executable, "-c", MOVING_BLOCKS]
+        environment = clean_environment(nodes.contact)
+        said = subprocess.run(words, cwd=tmp_path, env=environment, check=True, timeout=300, stdout=subprocess.PIPE)
+        assert analysis.wait(300).complete
+    before, after = map(int, said.stdout.split())
+    assert after - before < 40 << 10, "KiB; the coordinate of a step has 1.5 MiB"
