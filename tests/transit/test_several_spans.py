@@ -32,7 +32,12 @@ CONFIG = {
         "y": {"of": "x", "operators": FOUR},
         "z": {"of": "x", "operators": ["last", {"percentiles": {"q": [10, 50]}}], "windows": ["day", "month"]},
         "double": {"of": "x * 2", "operators": FOUR, "windows": [{"running": {"days": 2}}]},
-        "each": {"of": "x", "each": {"day": "max"}, "operators": ["mean"], "windows": ["month"]},
+        "each": {
+            "of": "x",
+            "each": {"day": "max"},
+            "operators": ["mean", {"percentiles": {"q": [50]}}],
+            "windows": ["month"],
+        },
     },
 }
 BLOCKS = {

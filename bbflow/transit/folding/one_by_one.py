@@ -119,7 +119,10 @@ class OneByOne(AlikeFold):
 
     def _merge_states(self, at: int, source: Any, target: Any, *, has_steps: bool) -> None:
         """Merge what ranks have folded into a shard's state, step by step, after the steps that they have not."""
-        layout, forms = self._layout(OUTER, at), self._forms(at)
+        forms = self._forms(at)
+        if not any(forms):
+            return
+        layout = self._layout(OUTER, at)
         if not has_steps and all(form is None or form.waits for form in forms):
             raise BbflowError("a batch ends among steps that its ranks have folded together")
         rights = []
