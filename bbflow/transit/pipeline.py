@@ -214,7 +214,7 @@ class Pipeline:
         return outcome
 
     def _end(self, outcome: Outcome) -> Outcome:
-        """Tell the nodes to forget a stream whose analysis had come to its end, and then died."""
+        """Make the nodes forget a stream whose analysis had come to its end, and then died."""
         outcome = forget_stream(self._run_context, outcome, self._run_context.nodes, self._copying)
         self._close()
         return outcome

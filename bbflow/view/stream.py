@@ -260,6 +260,7 @@ class StreamView:
         part = nodes if opened == writers or aborted else {}
         left = Counter(arrival.origin for arrival in self._arrivals)
         landing = {name: view for name, view in part.items() if left[name] < view.local_writers}
+        # A node that all its ranks have left settles no further step: it would hold the frontier back for good.
         lasts = {name: view.last for name, view in part.items() if name in landing or view.more}
         last = min(lasts.values(), default=-1)
         self._hindmost = {name for name, own in lasts.items() if own == last}

@@ -186,6 +186,7 @@ class StreamWatch(threading.Thread):
             self._give_up(watched, watched.gone if watched.gone and isinstance(error, StreamError) else error)
             return
         watched.gone = None
+        # No change has the number -1: a node that has more to tell answers at once.
         watched.change = -1 if news.more else shown.change
         watched.after = max([watched.after, *(step.number for step in news.steps)])
         self._news.put((watched.name, news))
@@ -223,6 +224,7 @@ class StreamWatch(threading.Thread):
             if isinstance(found, BbflowError):
                 self._put(watched, found)
                 continue
+            # An agent counts changes from its own start, and tells each layout once over a connection.
             watched.client, watched.change, watched.layouts = found, -1, Layouts()
             self._begin(watched)
 

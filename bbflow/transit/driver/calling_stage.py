@@ -258,7 +258,7 @@ class CallStage:
             self._run.log.add("stop", why=why)
 
     def _tell(self) -> None:
-        """Tell the nodes which steps are done."""
+        """Commit on the nodes which steps are done."""
         done = min((calling.done for calling in self._steps), default=math.inf)
         done = int(min(done, self._run.view.frontier))
         if self._steps and done > self._told:

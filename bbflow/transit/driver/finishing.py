@@ -128,7 +128,7 @@ def outcome_of(run: Running, folding: Folding, ending: StreamEnd, told: Sequence
 
 
 def forget_stream(run: Running, outcome: Outcome, unaware: Collection[str], copying: Copying | None) -> Outcome:
-    """Tell the nodes to forget a stream; what they have refused the program since its end makes it incomplete.
+    """Make the nodes forget a stream; what they have refused the program since its end makes it incomplete.
 
     Parameters
     ----------

@@ -249,7 +249,7 @@ class FoldStage(PacedStage):
         return [((work, *plans), self.run.nodes[plans[0].node].host)]
 
     def _keep_plans(self, plans: Sequence[FoldPlan]) -> None:
-        """Have plans where they are needed: with a host's workers, as long as anything may be folded by them."""
+        """Keep plans with the workers of their hosts, as long as anything may be folded by them."""
         new = [plan for plan in plans if plan not in self._plans]
         works = [((plan,), self.run.nodes[plan.node].host) for plan in new]
         self._plans.update(zip(new, self.run.cluster.submit_all(keep_plan, works, lambda: None), strict=True))

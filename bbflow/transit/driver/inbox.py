@@ -87,7 +87,7 @@ class Inbox:
                 self._asked.append(what)
 
     def answer(self, live: "Callable[[], xr.Dataset | None]") -> None:
-        """Tell those who wait for them the statistics as they are now."""
+        """Answer those who wait for the statistics with what these are now."""
         asked = self._asked
         dataset = live() if asked else None
         self._asked = []

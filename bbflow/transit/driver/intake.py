@@ -125,7 +125,7 @@ class Intake:
         self._landed = max(numbers, default=self._landed)
 
     def forget(self, cursor: int) -> None:
-        """Let go of the steps up to one."""
+        """Release the steps up to one."""
         if cursor > self._forgotten:
             self._forgotten = cursor
             self.view.forget(cursor)

@@ -44,7 +44,7 @@ class RankFolding:
     def look(
         self, folding: Folding, batch: Batch, site: FoldSite, seen: Seen, steady: Collection[str]
     ) -> None:  # fmt: skip
-        """Tell ranks of the steps after a batch, if it is time for it.
+        """Send ranks a plan of the steps after a batch, if it is time for it.
 
         Parameters
         ----------
@@ -60,6 +60,7 @@ class RankFolding:
         run, (pattern, parts), passed = self._run, batch.laid[-1], batch.passed
         layouts = [*pattern.layouts.values()]
         is_mixed = any(layout.has_folded for layout in layouts)
+        # Ranks may fold by an earlier analysis' plan; arrays are found in a step that landed as it is, after that.
         if batch.through < self._next or run.view.ended or (is_mixed and self._arrays is None):
             return
         is_counted = StepTimes(run.config.time, seen.clock).are_counted
@@ -99,6 +100,7 @@ class RankFolding:
         device_bytes = fold.device_memory if fold.on == "device" else 0
         run.consumers.let_fold(plan_of(self._arrays, steps, ends, time, device_bytes))
         is_timed = fold.land_states_every.seconds < math.inf
+        # Renewed halfway: past a plan's last end ranks land their steps as they are.
         self._next = batch.through + every if is_timed else (batch.through + ends[-1]) // 2
         self._said, self.has_told = "", True
 
@@ -110,7 +112,7 @@ class RankFolding:
             self._before += not self._folded
 
     def conclude(self) -> None:
-        """Say how many steps ranks have folded, and why not the others."""
+        """Report how many steps ranks have folded, and why not the others."""
         why = ""
         if not self._folded:
             why = self._said or "the stream ended before they knew how, or had steps enough for a state"

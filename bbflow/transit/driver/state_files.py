@@ -35,7 +35,7 @@ class StateFiles:
         self._making: list[SubmittedTask[None]] = []
 
     def make(self, works: Iterable[tuple[LaneWork, FoldPlan, str]], more: int) -> None:
-        """Have the files made that lanes will need, beside their folds.
+        """Order the files that lanes will need, made beside their folds.
 
         Parameters
         ----------
