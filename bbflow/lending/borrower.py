@@ -127,13 +127,15 @@ def borrow(lender: NodeAddress, name: str, size_bytes: int, target: Path) -> Non
     ------
     LenderError
         If it can't be had there whole; what came of it is removed.
+    OSError
+        If this node can't take it whole.
     """
     try:
         connection = NodeConnection(lender)
     except NodeError as error:
         raise LenderError(str(error), is_away=True) from None
     try:
-        with connection, target.open("wb", buffering=0) as file:
+        with connection, target.open("wb") as file:  # one without a buffer may write less and say nothing
             for offset in range(0, size_bytes, MOST_BYTES):
                 want = min(MOST_BYTES, size_bytes - offset)
                 content = connection.request(ReadMessage(name=name, offset=offset, size=want), PartReply).content

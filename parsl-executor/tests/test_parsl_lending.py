@@ -1,8 +1,10 @@
 """Copies that nodes get from each other: on this host a node is a directory, with its own lender."""
 
+import errno
 import json
 import logging
 import os
+import resource
 from dataclasses import replace
 from pathlib import Path
 
@@ -104,6 +106,19 @@ def test_an_empty_file_comes_from_a_node_too(nodes, source):
     source.write_bytes(b"")
     for node in (nodes.new(), nodes.new()):
         assert fetch(node, source)[0].read_bytes() == b""
+
+
+def test_a_copy_that_a_nodes_disk_does_not_take_whole_is_an_error(nodes, source):
+    one, two = nodes.new(), nodes.new()
+    fetch(one, source)
+    most, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (source.stat().st_size - 1, hard))
+    try:
+        with pytest.raises(OSError, match=os.strerror(errno.EFBIG)):
+            fetch(two, source)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+    assert fetch(two, source)[0].read_bytes() == source.read_bytes()
 
 
 def test_what_a_node_had_to_give_up_comes_from_the_source(nodes, source):
