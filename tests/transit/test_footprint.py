@@ -9,7 +9,7 @@ import streams
 
 from bbflow.errors import CapacityError, ConfigError
 from bbflow.operators.configured import parse_diagnostics
-from bbflow.transit.driver.fold_stage import FoldStage
+from bbflow.transit.driver.state_files import StateFiles
 from bbflow.transit.folding.footprint import Footprint, bytes_per_point, check_states, fits_ahead
 from bbflow.transit.folding.living import states_of
 
@@ -70,14 +70,14 @@ def fold(tmp_path, monkeypatch):
         fields = {f"v{n}": np.random.default_rng(n).normal(size=(70, *shape)).astype("f4") for n in range(count)}
         streams.store(tmp_path, fields, np.arange(70), TIME)
         held = []
-        remove = FoldStage.remove_states
+        remove = StateFiles.remove
 
-        def measured(stage):
-            files = [path for node in stage.run.nodes.values() for path in Path(node.state_directory).iterdir()]
+        def measured(own):
+            files = [path for node in own._run.nodes.values() for path in Path(node.state_directory).iterdir()]
             held.append(sum(path.stat().st_blocks * 512 for path in files))
-            remove(stage)
+            remove(own)
 
-        monkeypatch.setattr(FoldStage, "remove_states", measured)
+        monkeypatch.setattr(StateFiles, "remove", measured)
         operators = dict.fromkeys(fields, operators)
         workers = {"processes": 0, "threads": 1, "batch_steps": batch_steps}
         config = {"operators": operators, "windows": windows, "nodes": nodes, "workers": workers}
