@@ -23,6 +23,9 @@ constexpr double MostIdleSecs = 60.0;
 constexpr int WaitMilliseconds = 5;
 constexpr auto PollInterval = std::chrono::microseconds(50);
 
+/** What is read at once: several such are on their way. */
+constexpr size_t MostReadBytes = size_t{1} << 20;
+
 /** A key that nobody guesses, as long as the provider takes them. */
 uint64_t DrawKey(const size_t bytes)
 {
@@ -154,6 +157,11 @@ Fabric::Region Fabric::Open(void *memory, const size_t bytes) const
     return Register(memory, bytes, ofi::RemoteWrite | ofi::RemoteRead);
 }
 
+Fabric::Region Fabric::Show(void *memory, const size_t bytes) const
+{
+    return Register(memory, bytes, ofi::RemoteRead);
+}
+
 Fabric::Region Fabric::Lend(const char *memory, const size_t bytes) const
 {
     // Of a block for as long as its writes run, and no longer: the program may give the memory
@@ -219,7 +227,7 @@ size_t Fabric::Reap()
     {
         ofi::QueueError error{};
         m_Queue->Ops->ReadError(m_Queue.get(), &error, 0);
-        Check(-error.Error, "write");
+        Check(-error.Error, "transfer");
     }
     if (count == -ofi::TryAgain)
     {
@@ -285,7 +293,7 @@ void Fabric::Start(const int alive, Begin begin)
             Wait(alive, idleSecs);
         }
     }
-    Check(static_cast<int>(status), "write");
+    Check(static_cast<int>(status), "transfer");
     operation.IsFree = false;
     ++m_Running;
 }
@@ -303,24 +311,44 @@ void Fabric::Write(const Region &lent, const std::string_view source, const uint
     m_LastKey = key;
 }
 
+void Fabric::Read(char *own, const size_t bytes, const uint64_t place, const uint64_t key,
+                  const int alive)
+{
+    const Region lent = Lend(own, bytes);
+    const size_t most = std::min(MostReadBytes, MostBytes());
+    for (size_t at = 0; at < bytes; at += most)
+    {
+        Start(alive,
+              [&](void *operation)
+              {
+                  return m_Endpoint->Rma->Read(m_Endpoint.get(), own + at,
+                                               std::min(most, bytes - at), lent.Description(),
+                                               m_Peer, place + at, key, operation);
+              });
+    }
+    AwaitAll(alive);
+}
+
+/** Returns when all that was begun is done. */
+void Fabric::AwaitAll(const int alive)
+{
+    double idleSecs = 0.0;
+    while (m_Running > 0)
+    {
+        if (Reap() > 0)
+        {
+            idleSecs = 0.0;
+        }
+        else
+        {
+            Wait(alive, idleSecs);
+        }
+    }
+}
+
 void Fabric::Finish(const int alive)
 {
-    const auto await = [&]
-    {
-        double idleSecs = 0.0;
-        while (m_Running > 0)
-        {
-            if (Reap() > 0)
-            {
-                idleSecs = 0.0;
-            }
-            else
-            {
-                Wait(alive, idleSecs);
-            }
-        }
-    };
-    await();
+    AwaitAll(alive);
     if ((m_Info->Transmit->OpFlags & ofi::DeliveryComplete) == 0)
     {
         Start(alive,
@@ -330,7 +358,7 @@ void Fabric::Finish(const int alive)
                                                m_ReadBackLent.Description(), m_Peer, m_LastPlace,
                                                m_LastKey, operation);
               });
-        await();
+        AwaitAll(alive);
     }
 }
 

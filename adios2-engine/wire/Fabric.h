@@ -46,7 +46,8 @@ public:
     };
 
     /** @param source host or address of its own, which counts if it is of the provider's network
-     *  @param target address of the endpoint that it writes to; empty for one that is written to
+     *  @param target address of the endpoint that it writes to or reads from; empty for one that
+     *    waits for that
      *  @param fromGpus whether it is to read a GPU's memory, where the provider can
      *  @throws FabricError if the provider can't */
     Fabric(const std::string &provider, const std::string &source, const std::string &target,
@@ -62,7 +63,12 @@ public:
      *  @throws FabricError if it can't be registered */
     Region Open(void *memory, size_t bytes) const;
 
-    /** Memory as the source of writes; an empty region where the provider needs none. */
+    /** Lets the other side read memory, until the region ends.
+     *  @throws FabricError if it can't be registered */
+    Region Show(void *memory, size_t bytes) const;
+
+    /** Own memory that is written from or read into; an empty region where the provider needs none.
+     */
     Region Lend(const char *memory, size_t bytes) const;
 
     /** The same of a GPU's memory.
@@ -77,6 +83,11 @@ public:
      *  @throws FabricError if it fails */
     void Write(const Region &lent, std::string_view source, uint64_t place, uint64_t key,
                int alive);
+
+    /** Reads the target's memory into own memory; returns when it is there.
+     *  @param alive as for Write
+     *  @throws FabricError if it fails */
+    void Read(char *own, size_t bytes, uint64_t place, uint64_t key, int alive);
 
     /** Returns when what was written lies in the target's memory.
      *  @throws FabricError if something of it failed */
@@ -140,6 +151,7 @@ private:
     template <class Begin>
     void Start(int alive, Begin begin);
     size_t Reap();
+    void AwaitAll(int alive);
     void Wait(int alive, double &idleSecs) const;
 };
 

@@ -14,6 +14,7 @@ from bbflow.landing.requests import (
     BeginRequest,
     CommitRequest,
     DropRequest,
+    FabricRequest,
     GetRequest,
     JoinRequest,
     PassRequest,
@@ -38,7 +39,9 @@ Reply = tuple[int, Struct]
 """For whom, and what: one of `replies`, or `Shown`."""
 POOL_S = 0.05
 """How often an agent looks whether files have left the room that its pool is to have."""
-QUIET = (SyncRequest, PinRequest, UnpinRequest, GetRequest, JoinRequest, PassRequest, StatusRequest)
+QUIET = (
+    SyncRequest, PinRequest, UnpinRequest, GetRequest, FabricRequest, JoinRequest, PassRequest, StatusRequest,
+)  # fmt: skip
 """Requests after which nothing that a `watch` shows has changed."""
 
 
@@ -66,7 +69,7 @@ class Agent:
     clock
         Gives seconds since the epoch.
     gates
-        What ranks of other hosts may write by libfabric; None if nothing.
+        What other hosts may write and read by libfabric; None if nothing.
     """
 
     def __init__(self, store: NodeStore, name: str, host: str, clock: Clock, gates: FabricGates | None = None) -> None:
@@ -80,7 +83,7 @@ class Agent:
         self._told: dict[int, Told] = {}
         self._analysing = Analysing(store)
         self._writing = WriterConnections(store, clock, self._analysing.is_followed, self._analysing.plan_of, gates)
-        self._reading = Reading(store)
+        self._reading = Reading(store, gates)
         self._answers: Answers = {
             **self._writing.answers,
             **self._reading.answers,

@@ -1,13 +1,20 @@
 """Talking to an agent from Python."""
 
-from msgspec import Struct
+import socket
+from collections.abc import Sequence
+
+from msgspec import UNSET, Struct
 
 from bbflow.errors import NodeError, StreamError
-from bbflow.landing.replies import StatusReply
-from bbflow.landing.requests import GetRequest, StatusRequest
+from bbflow.landing.fabric import FabricReads
+from bbflow.landing.replies import FabricReply, StatusReply
+from bbflow.landing.requests import FabricRequest, GetRequest, StatusRequest
 from bbflow.net.connection import ATTEMPTS, NodeConnection
 from bbflow.net.contact import NodeAddress
-from bbflow.net.verdicts import DoneReply
+from bbflow.net.verdicts import BytesReply, DoneReply
+
+LEAST_BYTES = 256 << 10
+"""Fewer bytes come over TCP: to register them costs more."""
 
 
 class NodeClient(NodeConnection):
@@ -25,6 +32,40 @@ class NodeClient(NodeConnection):
     """
 
     refusal = StreamError
+
+    _reads: FabricReads | None = None
+    _has_asked = False
+
+    def use_fabric(self, providers: Sequence[str]) -> None:
+        """Get bytes by libfabric from now on, if the node has one of some providers; the stream must have been joined.
+
+        They aren't encrypted: from a node with TLS it gets them over TCP as before.
+
+        Raises
+        ------
+        FabricError
+            If the provider that both have doesn't lead there: this connection is of no use any more.
+        NodeError
+            If the agent is gone.
+        """
+        if self._has_asked or not providers or self.node.tls or self._socket.family == socket.AF_UNIX:
+            return
+        self._has_asked = True
+        reply = self.request(FabricRequest(providers=tuple(providers)), FabricReply)
+        if reply.fabric is not UNSET:
+            self._reads = FabricReads(reply.fabric, self._socket)
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._reads:
+            self._reads.close()
+        super().close()
+
+    def _receive(self, reply: BytesReply, target: memoryview) -> None:
+        if reply.key is not UNSET and self._reads:
+            self._reads.read(target, reply.key)
+        else:
+            super()._receive(reply, target)
 
     def status(self) -> StatusReply:
         """Ask how the node is.
@@ -52,11 +93,15 @@ class NodeClient(NodeConnection):
         ------
         StreamError
             If the agent refuses.
+        FabricError
+            If libfabric fails: this connection is of no use any more.
         NodeError
             If the agent is gone, or the bytes arrive damaged again and again.
         """
-        if self.fetch(GetRequest(step=step, offset=offset, bytes=len(target)), target) != len(target):
-            raise NodeError(f"{len(target)} bytes from BB node {self.node.name} arrived damaged {ATTEMPTS} times")
+        size = len(target)
+        asked = GetRequest(step=step, offset=offset, bytes=size, by_key=self._reads is not None and size >= LEAST_BYTES)
+        if self.fetch(asked, target) != size:
+            raise NodeError(f"{size} bytes from BB node {self.node.name} arrived damaged {ATTEMPTS} times")
 
 
 def tell_node(node: NodeAddress, asked: Struct) -> None:

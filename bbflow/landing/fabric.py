@@ -1,7 +1,9 @@
-"""What ranks of other hosts may write of a node's pool by libfabric (FORMAT.md, 'Fabric')."""
+"""What other hosts may write and read of a node's pool by libfabric (FORMAT.md, 'Fabric')."""
 
 import ctypes
+import socket
 import struct
+import weakref
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -14,18 +16,18 @@ from bbflow.store.extents import Extent
 LIBRARY = "libbbflow_gates.so"
 ADDRESS_BYTES, TEXT_BYTES = 256, 512
 OPENED = struct.Struct("<QQ")
-"""Where a rank may write, as it must call it: the first byte, and the key."""
+"""Where the other side may write or read, as it must call it: the first byte, and the key."""
 
 
 class FabricGate:
-    """What one connection may write.
+    """What one connection may write, or read.
 
     Parameters
     ----------
     gates, handle
         In the library.
     way
-        How its rank gets at it.
+        How the other side gets at it.
     pool
         Gives the node's memory.
     """
@@ -42,21 +44,31 @@ class FabricGate:
         NodeError
             If they can't be registered.
         """
-        begin = ctypes.addressof(ctypes.c_char.from_buffer(self._pool()))
-        return b"".join(self._open(begin + offset, size) for offset, size in extents)
+        return b"".join(self._open("grant", extent) for extent in extents)
 
-    def _open(self, address: int, size: int) -> bytes:
+    def show(self, offset: int, size: int) -> bytes:
+        """Open a part of the pool for reading alone; return its base and key.
+
+        Raises
+        ------
+        NodeError
+            If it can't be registered.
+        """
+        return self._open("show", (offset, size))
+
+    def _open(self, how: str, extent: Extent) -> bytes:
+        address = ctypes.addressof(ctypes.c_char.from_buffer(self._pool())) + extent[0]
         opened, why = ctypes.create_string_buffer(OPENED.size), ctypes.create_string_buffer(TEXT_BYTES)
-        if not _library().bbflow_gates_grant(self._handle, address, size, opened, why):
+        if not getattr(_library(), f"bbflow_gates_{how}")(self._handle, address, extent[1], opened, why):
             raise NodeError(why.value.decode())
         return opened.raw
 
     def revoke(self) -> None:
-        """Close all extents: what its rank writes from now on is refused."""
+        """Close all that is open: what the other side writes or reads from now on is refused."""
         _library().bbflow_gates_revoke(self._handle)
 
     def close(self) -> None:
-        """End it: nothing that its rank still sends gets anywhere."""
+        """End it: nothing that the other side still sends gets anywhere."""
         _library().bbflow_gates_close(self._gates, self._handle)
 
 
@@ -82,7 +94,7 @@ class FabricGates:
         Parameters
         ----------
         providers
-            Those that the rank's host has, the best first.
+            Those that the other host has, the best first.
 
         Raises
         ------
@@ -97,7 +109,7 @@ class FabricGates:
                 whys.append(str(error).removeprefix("bbflow: "))
         why = "; ".join(whys)
         if why != self._told:  # a rank that wants nothing else asks again and again
-            log(f"bbflow node: libfabric fails, for which a rank has asked: {why}")
+            log(f"bbflow node: libfabric fails, for which a rank or reader has asked: {why}")
             self._told = why
         raise NodeError(why)
 
@@ -120,6 +132,71 @@ class FabricGates:
         if self._handle is not None:
             _library().bbflow_gates_delete(self._handle)
             self._handle = None
+
+
+def _told(why: ctypes.Array[ctypes.c_char]) -> str:
+    return why.value.decode().removeprefix("bbflow: ")
+
+
+class FabricError(NodeError):
+    """The network that libfabric uses has failed: TCP may help."""
+
+
+class FabricReads:
+    """What a reader has by libfabric of a node on another host.
+
+    Parameters
+    ----------
+    way
+        How it gets at the node's pool.
+    connection
+        To the node: when it ends, so does all reading.
+
+    Raises
+    ------
+    FabricError
+        If the way doesn't lead there.
+    """
+
+    def __init__(self, way: FabricWay, connection: socket.socket) -> None:
+        self._connection = connection
+        library, why = _library(), ctypes.create_string_buffer(TEXT_BYTES)
+        own, target = connection.getsockname()[0], (way.address, len(way.address), way.scratch)
+        handle = library.bbflow_gates_reach(way.provider.encode(), own.encode(), *target, connection.fileno(), why)
+        if not handle:
+            raise FabricError(_told(why))
+        self._handle = handle
+        self._close = weakref.finalize(self, library.bbflow_gates_leave, handle)
+
+    def read(self, target: memoryview, shown: bytes) -> None:
+        """Read a part of the pool.
+
+        Parameters
+        ----------
+        target
+            Where the bytes go.
+        shown
+            Base and key of the part.
+
+        Raises
+        ------
+        FabricError
+            If it fails; nothing else can be read then.
+        NodeError
+            If the node is gone; likewise.
+        """
+        why, is_gone = ctypes.create_string_buffer(TEXT_BYTES), ctypes.c_bool()
+        own = (ctypes.c_char * len(target)).from_buffer(target)
+        words = (self._handle, own, len(target), shown, self._connection.fileno(), ctypes.byref(is_gone), why)
+        if not self._close.alive:
+            raise FabricError("it has failed before")
+        if not _library().bbflow_gates_read(*words):
+            self.close()  # before the target may go
+            raise (NodeError if is_gone.value else FabricError)(_told(why))
+
+    def close(self) -> None:
+        """End it."""
+        self._close()
 
 
 def providers(*, slow: bool = False) -> list[str]:
@@ -154,7 +231,11 @@ def _library() -> ctypes.CDLL:
         "open": ([pointer, text, text, text, ctypes.POINTER(size), text, text], pointer),
         "close": ([pointer, pointer], None),
         "grant": ([pointer, pointer, size, text, text], ctypes.c_bool),
+        "show": ([pointer, pointer, size, text, text], ctypes.c_bool),
         "revoke": ([pointer], None),
+        "reach": ([text, text, text, size, text, ctypes.c_int, text], pointer),
+        "read": ([pointer, pointer, size, text, ctypes.c_int, ctypes.POINTER(ctypes.c_bool), text], ctypes.c_bool),
+        "leave": ([pointer], None),
         "providers": ([ctypes.c_bool, text, text], ctypes.c_bool),
     }
     for name, (arguments, result) in signatures.items():

@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 
-from bbflow.errors import ProtocolError, StreamError
-from bbflow.landing.replies import JoinReply, PinReply
-from bbflow.landing.requests import GetRequest, JoinRequest, PassRequest, PinRequest, UnpinRequest
+from bbflow.errors import NodeError, ProtocolError, StreamError
+from bbflow.host.log import log
+from bbflow.landing.fabric import FabricGate, FabricGates
+from bbflow.landing.replies import FabricReply, JoinReply, PinReply
+from bbflow.landing.requests import FabricRequest, GetRequest, JoinRequest, PassRequest, PinRequest, UnpinRequest
 from bbflow.landing.waiting import Answers
 from bbflow.net.verdicts import DoneReply, PoolPart
 from bbflow.store.node import NodeStore
@@ -12,7 +14,7 @@ from bbflow.store.ranks import Hold
 from bbflow.store.streams import Stream
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ReaderPeer:
     """A connection that has joined a stream."""
 
@@ -20,6 +22,8 @@ class ReaderPeer:
     """The stream, also when it was dropped meanwhile."""
     hold: Hold
     """What it needs."""
+    gate: FabricGate | None = None
+    """What it may read by libfabric."""
 
 
 class Reading:
@@ -29,10 +33,12 @@ class Reading:
     ----------
     store
         What the node keeps.
+    gates
+        What other hosts may read by libfabric; None if nothing.
     """
 
-    def __init__(self, store: NodeStore) -> None:
-        self._store = store
+    def __init__(self, store: NodeStore, gates: FabricGates | None = None) -> None:
+        self._store, self._gates = store, gates
         self._peers: dict[int, ReaderPeer] = {}
         self.answers: Answers = {
             JoinRequest: self._join,
@@ -40,14 +46,19 @@ class Reading:
             PinRequest: self._pin,
             UnpinRequest: self._unpin,
             GetRequest: self._get,
+            FabricRequest: self._open_gate,
         }
         """What answers at once."""
 
     def _peer(self, peer: int) -> ReaderPeer:
+        """Return a reader that asks for something: it has read by then what lay open to it, which may go now."""
         try:
-            return self._peers[peer]
+            reader = self._peers[peer]
         except KeyError:
             raise ProtocolError("a peer that has not joined a stream read") from None
+        if reader.gate:
+            reader.gate.revoke()
+        return reader
 
     def _join(self, peer: int, asked: JoinRequest) -> JoinReply:
         if peer in self._peers:
@@ -90,13 +101,27 @@ class Reading:
         inside = (begins <= offset) & (offset + size <= begins + kept.layout.lengths.tolist())
         if size <= 0 or not inside.any():
             raise StreamError(f"{size} bytes at {offset} lie in no block of step {step}")
-        return PoolPart(offset, size)
+        return PoolPart(offset, size, _key_for(reader.gate, offset, size) if asked.by_key else b"")
+
+    def _open_gate(self, peer: int, asked: FabricRequest) -> FabricReply:
+        reader = self._peer(peer)
+        if reader.gate:
+            raise ProtocolError("a reader asked twice for libfabric")
+        if self._gates is None or not asked.providers:
+            return FabricReply(fabric_error="neither side has a provider")
+        try:
+            reader.gate = self._gates.open(asked.providers)
+        except NodeError as error:
+            return FabricReply(fabric_error=str(error))
+        return FabricReply(fabric=reader.gate.way)
 
     def disconnect(self, peer: int) -> bool:
         """Take in that a connection is gone; return whether a reader's."""
         reader = self._peers.pop(peer, None)
         if reader is None:
             return False
+        if reader.gate:
+            reader.gate.close()
         del reader.stream.holds[peer]
         self._release(reader.stream)
         return True
@@ -105,3 +130,12 @@ class Reading:
         if passed := [hold.passed for hold in stream.holds.values() if hold.follows]:
             stream.read_through = max(stream.read_through, min(passed))
         self._store.release(stream)
+
+
+def _key_for(gate: FabricGate | None, offset: int, size: int) -> bytes:
+    """Open a part of the pool to a reader; without a key it gets the bytes over TCP."""
+    try:
+        return gate.show(offset, size) if gate else b""
+    except NodeError as error:
+        log(f"bbflow node: {error}")
+        return b""

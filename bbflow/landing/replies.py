@@ -10,14 +10,24 @@ from bbflow.store.extents import Extent
 
 
 class FabricWay(Struct, frozen=True, kw_only=True):
-    """How a rank writes the pool by libfabric."""
+    """How the pool is written or read by libfabric."""
 
     provider: str
     """libfabric's, the same on both hosts."""
     address: bytes
     """The node's endpoint for this connection, as that provider writes it."""
     scratch: bytes
-    """Base and key of bytes that count for nothing: there a rank tries whether it gets here."""
+    """Base and key of bytes that count for nothing: there the other side tries whether it gets here."""
+
+
+class FabricReply(Struct, frozen=True, kw_only=True):
+    """Whether a reader may read by libfabric."""
+
+    ok: bool = True
+    fabric: FabricWay | UnsetType = UNSET
+    """How, if it may."""
+    fabric_error: str = ""
+    """Else why not."""
 
 
 class OpenReply(Struct, frozen=True, kw_only=True):

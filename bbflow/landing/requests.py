@@ -235,12 +235,21 @@ class UnpinRequest(Struct, frozen=True, tag_field="op", tag="unpin", kw_only=Tru
     steps: Annotated[tuple[Settled, ...], Meta(max_length=MOST_STEPS)]
 
 
+class FabricRequest(Struct, frozen=True, tag_field="op", tag="fabric", kw_only=True):
+    """A reader wants to read the pool by libfabric."""
+
+    providers: Annotated[tuple[Name, ...], Meta(max_length=MOST_PROVIDERS)]
+    """Those that its host has, the best first."""
+
+
 class GetRequest(Struct, frozen=True, tag_field="op", tag="get", kw_only=True):
     """A reader on another host wants a part of the pool."""
 
     step: Count
     offset: Count
     bytes: Annotated[int, Meta(ge=0, le=MAX_PAYLOAD_BYTES)]
+    by_key: bool = False
+    """Whether it reads them by libfabric."""
 
 
 RoomRequest = BeginRequest | ReserveRequest
@@ -249,6 +258,7 @@ Request = (
     OpenRequest | RoomRequest | DataRequest | LandedRequest | SyncRequest | CommitRequest | SkipRequest | CloseRequest
     | AbortRequest | RefuseRequest | AttachRequest | WatchRequest | DoneRequest | PlanRequest | DropRequest
     | GiveUpRequest | StatusRequest | StopRequest | JoinRequest | PassRequest | PinRequest | UnpinRequest | GetRequest
+    | FabricRequest
 )  # fmt: skip
 parse_request = parser(Request, "a request")
 """Takes one in out of its frame; whoever sent what isn't one must be cut off."""

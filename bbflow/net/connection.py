@@ -148,10 +148,14 @@ class NodeConnection(Closable):
         for _ in range(ATTEMPTS):
             reply = self.request(asked, BytesReply, within_s=within_s)
             part = target[: reply.bytes]
-            self._receive_raw(part)
+            self._receive(reply, part)
             if is_intact(self._reader.seal, part, reply.check):
                 return len(part)
         return None
+
+    def _receive(self, reply: BytesReply, target: memoryview) -> None:
+        """Take in the bytes that a reply tells of."""
+        self._receive_raw(target)
 
     def _receive_raw(self, target: memoryview) -> None:
         filled = self._reader.take_raw(target)

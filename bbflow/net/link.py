@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct
 
 from bbflow.net.frames import CHECKSUM, MAX_PAYLOAD_BYTES, FrameReader, Seal, encode, is_intact
 from bbflow.net.handshake import MAX_FRAME_BYTES, HelloMessage, NodeHandshake, ProveMessage, parse_handshake
@@ -164,8 +164,8 @@ class Link:
         """Send a message, or a part of the pool behind one, as far as the socket takes it now."""
         if isinstance(message, PoolPart):
             raw = self._pool()[message.offset : message.offset + message.size]
-            reply = BytesReply(bytes=message.size, check=self._seal.of_raw(raw))
-            self._unsent += [memoryview(encode(reply, self._seal)), raw]
+            reply = BytesReply(bytes=message.size, check=self._seal.of_raw(raw), key=message.key or UNSET)
+            self._unsent += [memoryview(encode(reply, self._seal)), *([] if message.key else [raw])]
         else:
             self._unsent.append(memoryview(encode(message, self._seal)))
         self.flush()

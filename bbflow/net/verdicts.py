@@ -1,6 +1,6 @@
 """What any server answers, whatever it was asked (FORMAT.md, 'Replies')."""
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from bbflow.net.frames import parser
 from bbflow.reading.wire_types import Check
@@ -25,12 +25,16 @@ class PoolPart(Struct, frozen=True):
     offset: int
     size: int
     """Bytes."""
+    key: bytes = b""
+    """By which the reader gets them by libfabric; empty: they are sent."""
 
 
 class BytesReply(Struct, frozen=True, kw_only=True):
-    """Bytes of the pool follow."""
+    """Bytes of the pool follow, or lie open."""
 
     ok: bool = True
+    key: bytes | UnsetType = UNSET
+    """Base and key by which they are read by libfabric: then they don't follow."""
     bytes: int
     check: Check
     """What they are checked by."""

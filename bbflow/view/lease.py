@@ -3,10 +3,13 @@
 import threading
 import weakref
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 from bbflow.errors import NodeError, StreamError
-from bbflow.landing.client import NodeClient
+from bbflow.host.log import log
+from bbflow.landing.client import LEAST_BYTES, NodeClient
+from bbflow.landing.fabric import FabricError, providers
 from bbflow.landing.replies import JoinReply, PinReply
 from bbflow.landing.requests import JoinRequest, PinRequest, UnpinRequest
 from bbflow.net.contact import NodeAddress, read_contact
@@ -35,6 +38,7 @@ class Lease:
         self._lock = threading.Lock()
         self._clients: dict[str, NodeClient] = {}
         self._pins: dict[str, set[int]] = {}
+        self._by_tcp: set[str] = set()
         weakref.finalize(self, _close_all, self._clients)
 
     def pin(self, node: str, steps: Iterable[int]) -> set[int]:
@@ -86,10 +90,25 @@ class Lease:
             As for `check`.
         """
         with self._lock:
-            self._check(node, step)
-            client = self._client(node)
-            for begin in range(0, len(target), PART_BYTES):
-                client.get(step, offset + begin, target[begin : begin + PART_BYTES])
+            try:
+                self._read(node, step, offset, target)
+            except FabricError as error:
+                log(f"bbflow: BB node {node} is read by TCP, since libfabric doesn't work: {error}")
+                self._forget(node)
+                self._by_tcp.add(node)
+                self._read(node, step, offset, target)
+
+    def _read(self, node: str, step: int, offset: int, target: memoryview) -> None:
+        self._check(node, step)
+        client = self._client(node)
+        if len(target) >= LEAST_BYTES and node not in self._by_tcp:
+            client.use_fabric(_providers())
+        for begin in range(0, len(target), PART_BYTES):
+            client.get(step, offset + begin, target[begin : begin + PART_BYTES])
+
+    def _forget(self, node: str) -> None:
+        if client := self._clients.pop(node, None):
+            client.close()
 
     def _address(self, node: str) -> NodeAddress:
         for address in read_contact(self._contact):
@@ -101,8 +120,7 @@ class Lease:
         try:
             pinned = self._pin(self._client(node), [step])
         except NodeError:
-            if client := self._clients.pop(node, None):
-                client.close()
+            self._forget(node)
             pinned = self._pin(self._client(node), [step, *self._pins.get(node, ())])
         if step not in pinned:
             raise StreamError(
@@ -123,6 +141,15 @@ class Lease:
                 raise
             self._clients[node] = client
         return self._clients[node]
+
+
+@cache
+def _providers() -> list[str]:
+    """Return libfabric's providers on this host that are better than TCP."""
+    try:
+        return providers()
+    except NodeError:  # it has such a network, but no libfabric
+        return []
 
 
 def _close_all(clients: dict[str, NodeClient]) -> None:

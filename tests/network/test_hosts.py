@@ -143,8 +143,20 @@ with xr.open_dataset(sys.argv[1], engine="bbflow", stream="model", wait=True, ch
 """
 
 
-def test_xarray_reads_the_blocks_of_both_nodes_over_the_network(hosts, cluster, tmp_path):
-    with on(hosts, "desk", sys.executable, "-W", "error", "-c", XARRAY_READER, cluster) as reader:
+BY_LIBFABRIC = f"""
+from pathlib import Path
+from bbflow.view import lease
+lease._providers = lambda: [{PROVIDER!r}]
+{XARRAY_READER}
+assert "libfabric" in Path("/proc/self/maps").read_text()
+"""
+
+
+@pytest.mark.parametrize(
+    "code", [XARRAY_READER, pytest.param(BY_LIBFABRIC, marks=NEEDS_LIBFABRIC)], ids=["tcp", "fabric"]
+)
+def test_xarray_reads_the_blocks_of_both_nodes_over_the_network(hosts, cluster, tmp_path, code):
+    with on(hosts, "desk", sys.executable, "-W", "error", "-c", code, cluster) as reader:
         write(hosts, cluster, config(tmp_path))
         assert finish_well(reader) == "when 0.0 0.5 1.0 1.5 2.0\n"
 

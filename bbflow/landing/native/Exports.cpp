@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <exception>
+#include <memory>
 
 using bbflow::Fabric;
 using bbflow::Gate;
@@ -14,7 +15,7 @@ namespace
 
 constexpr size_t TextBytes = 512;
 
-/** Where a rank may write, as it must call it. */
+/** Where the other side may write or read, as it must call it. */
 struct Opened
 {
     uint64_t Base, Key;
@@ -97,5 +98,59 @@ extern "C"
                    });
     }
 
+    /** Like bbflow_gates_grant, for reading alone. */
+    bool bbflow_gates_show(Gate *gate, void *memory, size_t bytes, Opened *opened, char *why)
+    {
+        return Try(why, [&] { *opened = Told(gate->Show(memory, bytes)); });
+    }
+
     void bbflow_gates_revoke(Gate *gate) { gate->Revoke(); }
+
+    /** Opens the way to a gate, and tries it.
+     *  @param source own address on the network on which the node is
+     *  @param alive descriptor of the connection to the node
+     *  @return nullptr if it doesn't lead there; `why` says why */
+    Fabric *bbflow_gates_reach(const char *provider, const char *source, const char *address,
+                               size_t bytes, const Opened *scratch, int alive, char *why)
+    {
+        std::unique_ptr<Fabric> fabric;
+        Try(why,
+            [&]
+            {
+                auto opened =
+                    std::make_unique<Fabric>(provider, source, std::string(address, bytes));
+                char word[8];
+                opened->Read(word, sizeof(word), scratch->Base, scratch->Key, alive);
+                fabric = std::move(opened);
+            });
+        return fabric.release();
+    }
+
+    /** Reads what a gate shows. After an error nothing but leaving is allowed, and the memory must
+     * stay until then.
+     *  @return whether it is there; `isGone` says whether it isn't since the node is gone */
+    bool bbflow_gates_read(Fabric *fabric, char *own, size_t bytes, const Opened *shown, int alive,
+                           bool *isGone, char *why)
+    {
+        *isGone = false;
+        return Try(why,
+                   [&]
+                   {
+                       try
+                       {
+                           fabric->Read(own, bytes, shown->Base, shown->Key, alive);
+                       }
+                       catch (const bbflow::FabricError &)
+                       {
+                           throw;
+                       }
+                       catch (const bbflow::ConnectionLost &)
+                       {
+                           *isGone = true;
+                           throw;
+                       }
+                   });
+    }
+
+    void bbflow_gates_leave(Fabric *fabric) { delete fabric; }
 }

@@ -15,6 +15,13 @@ const Fabric::Region &Gate::Grant(void *memory, const size_t bytes)
     return m_Opened.back();
 }
 
+const Fabric::Region &Gate::Show(void *memory, const size_t bytes)
+{
+    const std::lock_guard<std::mutex> guard(m_Lock);
+    m_Opened.push_back(m_Fabric.Show(memory, bytes));
+    return m_Opened.back();
+}
+
 void Gate::Revoke()
 {
     const std::lock_guard<std::mutex> guard(m_Lock);

@@ -7,8 +7,8 @@
 namespace bbflow
 {
 
-/** What one connection of a rank may write of the pool. It has an endpoint and keys of its own:
- * when it ends, nothing that its rank still sends gets anywhere. */
+/** What one connection may write of the pool, or read. It has an endpoint and keys of its own:
+ * when it ends, nothing that the other side still sends gets anywhere. */
 class Gate
 {
 public:
@@ -18,12 +18,16 @@ public:
 
     std::string Address() const { return m_Fabric.Address(); }
 
-    /** Where the rank tries whether it gets here. */
+    /** Where the other side tries whether it gets here. */
     const Fabric::Region &Scratch() const { return m_ScratchOpened; }
 
     /** Opens a part of the pool.
      *  @throws FabricError if it can't be registered */
     const Fabric::Region &Grant(void *memory, size_t bytes);
+
+    /** Opens a part for reading alone.
+     *  @throws FabricError if it can't be registered */
+    const Fabric::Region &Show(void *memory, size_t bytes);
 
     /** Closes all parts. */
     void Revoke();
