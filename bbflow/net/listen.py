@@ -16,7 +16,7 @@ PROBES = 3
 """So many, and the idle time before them, are that long."""
 _TCP_INFO = struct.Struct("8B13I")
 """The beginning of what Linux tells of a connection (linux/tcp.h)."""
-_PROBES, _UNACKED, _LAST_ACK = 3, 12, 20
+_PROBES, _UNACKED, _LAST_DATA, _LAST_ACK = 3, 12, 19, 20
 
 
 def listen_unix(path: Path) -> socket.socket:
@@ -126,7 +126,10 @@ def is_silent(peer: socket.socket, silence_s: float = SILENCE_S) -> bool:
     process that is stopped and takes nothing.
     """
     told: tuple[int, ...] = _TCP_INFO.unpack(peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size))
-    return (told[_UNACKED] > 0 or told[_PROBES] > 1) and told[_LAST_ACK] >= 1e3 * silence_s
+    # Some kernels don't count data from the peer as an acknowledgement where it acknowledges nothing new, and then don't
+    # probe either: a peer that has only sent would be silent in the moment in which it is sent something.
+    heard_ms = min(told[_LAST_DATA], told[_LAST_ACK])
+    return (told[_UNACKED] > 0 or told[_PROBES] > 1) and heard_ms >= 1e3 * silence_s
 
 
 def raise_open_files() -> int:
