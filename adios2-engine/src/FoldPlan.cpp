@@ -165,6 +165,11 @@ bool FoldPlan::EndsAt(const size_t step) const
     return std::binary_search(m_Ends.begin(), m_Ends.end(), step);
 }
 
+size_t FoldPlan::EndOf(const size_t step) const
+{
+    return *std::lower_bound(m_Ends.begin(), m_Ends.end(), step);
+}
+
 bool FoldPlan::IsDue(const size_t step, const double time) const
 {
     const double due = m_Begins + static_cast<double>(step - m_First) * m_Interval;

@@ -68,6 +68,9 @@ public:
     /** Whether the steps up to this one land together. */
     bool EndsAt(size_t step) const;
 
+    /** The last of the steps that land together with one that the plan covers. */
+    size_t EndOf(size_t step) const;
+
     /** Name of the variable that tells the time; empty if the steps' numbers do. */
     const std::string &TimeName() const { return m_TimeName; }
 

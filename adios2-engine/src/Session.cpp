@@ -27,7 +27,7 @@ Admission Session::Begin(const size_t step, const Deadline &deadline)
     {
         m_Plan = m_NextPlan;
     }
-    m_Keeps = m_Plan && m_Plan->Covers(step);
+    m_Keeps = m_Plan && m_Plan->Covers(step) && !m_Course.IsAsked();
     if (m_Keeps)
     {
         m_Step.Number = step;

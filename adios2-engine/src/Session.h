@@ -101,6 +101,8 @@ private:
     /** What the node has said of it last: it holds once all that is held has landed. */
     std::optional<FoldPlan> m_NextPlan;
     HeldSteps m_Held;
+    /** Before this step none is held: others need the room. */
+    size_t m_HoldsFrom = 0;
     /** Whether the open step's blocks stay here until it is known what becomes of it. */
     bool m_Keeps = false;
 
@@ -134,6 +136,7 @@ private:
 
     void PutKept(When when);
     bool IsDue() const;
+    bool MayHold(size_t step);
     bool Hold(const std::function<Value::Array()> &attributes);
     void LandHeld(const std::function<Value::Array()> &attributes);
     void LandWhole(size_t first, size_t last, const std::function<Value::Array()> &attributes,

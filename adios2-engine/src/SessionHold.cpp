@@ -55,6 +55,33 @@ bool Session::IsDue() const
     return true;
 }
 
+/** Asks the node whether a step may be held: where others land theirs as they are, there may be no
+ *  room before this rank lands, too, and it may be waiting for them then. If not, those up to the
+ *  end of the landing aren't: all ranks begin the next one together. */
+bool Session::MayHold(const size_t step)
+{
+    if (step < m_HoldsFrom)
+    {
+        return false;
+    }
+    const Value reply = Persist(
+        [&]
+        {
+            if (m_Course.IsAskedAhead())
+            {
+                AwaitReply(std::nullopt); // the offer stands until others need it
+                m_Course.TakeInOffer();
+            }
+            m_Link.Wire().Send(Value::Map{{"op", "hold"}, {"step", uint64_t{step}}});
+            return *AwaitReply(std::nullopt);
+        });
+    if (reply.StringAt("status") == "land")
+    {
+        m_HoldsFrom = m_Plan->EndOf(step) + 1;
+    }
+    return step >= m_HoldsFrom;
+}
+
 /** Takes the open step in by the plan; false if it must land as it is, and was begun for that. */
 bool Session::Hold(const std::function<Value::Array()> &attributes)
 {
@@ -67,11 +94,13 @@ bool Session::Hold(const std::function<Value::Array()> &attributes)
     {
         HeldSteps::LeaveOut(*m_Plan, m_Step.Blocks);
     }
-    const bool isFolded =
-        isKnown && m_Step.BytesThatAre(Block::State::Waiting) > 0; // else it has no arrays to land
+    bool isFolded = isKnown &&
+                          m_Step.BytesThatAre(Block::State::Waiting) > 0 && // else nothing lands
+                          MayHold(step);
     if (!m_Held.IsEmpty() && !(isFolded && m_Held.IsAlike(m_Step.Blocks)))
     {
         LandHeld(attributes);
+        isFolded = isFolded && m_NextPlan; // the node frees states' room with what lands after the plan
     }
     if (isFolded)
     {

@@ -38,6 +38,9 @@ public:
     /** A step is wanted; gives whether it must be asked for, or was already. */
     bool Want();
 
+    /** Whether an answer to the wish for a step is still to come. */
+    bool IsAsked() const { return m_IsAsked; }
+
     /** Whether an offer, or that there is none, is still to come. */
     bool IsAskedAhead() const { return m_IsAskedAhead; }
 

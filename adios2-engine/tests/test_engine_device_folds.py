@@ -6,10 +6,11 @@ from devices import RUNTIMES, has_kernels, start_program
 from msgspec import msgpack
 
 from bbflow.landing.embedded import EmbeddedNodes
-from bbflow.reading.rank_plan import RankPlan
+from bbflow.operators.statistics.bins import cell_table
+from bbflow.reading.rank_plan import FoldedBins, RankPlan
 from bbflow.store.block_values import read_block
 from bbflow.store.pool import map_pool
-from bbflow.stream.folded import state_places
+from bbflow.stream.folded import folded_of, rows_of, state_places
 from testsupport.asking import ask_once
 from testsupport.processes import finish
 from testsupport.writers import steps_of, wait_for_file, watch
@@ -21,13 +22,20 @@ LANDED = {0, 1, 8, 17, 27, *range(28, STEPS)}
 """Up to 32 they take less room than their state would; then the time is another than foretold."""
 MOMENTS, EXTREMES = 0b001111, 0b110001
 FILL = 3.0
+EDGES = (0.0, 2.5, 4.0)
+BINS = cell_table(EDGES)
 VARIABLES = (
     ("f4", "float", MOMENTS | EXTREMES, b"", None),
     ("f8", "double", MOMENTS, np.float64(FILL).tobytes(), None),
     ("i2", "int16_t", EXTREMES, b"", None),
     ("part", "double", MOMENTS | EXTREMES, b"", None),
     ("host", "double", MOMENTS | EXTREMES, b"", None),
-)
+    ("bins", "double", folded_of(1, EDGES), b"", FoldedBins(
+        BINS.breaks.astype("<f8").tobytes(), BINS.cells.astype("<i4").tobytes(), BINS.start, BINS.cells_per_unit,
+        BINS.one_step,
+    )),
+)  # fmt: skip
+"""The last one's histogram is the CPU's, wherever its blocks come from."""
 PROGRAM = f"""
 NUMBERS = {{"f4": 1, "f8": 2, "i2": 6}}
 engine = adios.open(io, WRITE)
@@ -38,6 +46,7 @@ fields = {{
 }}
 fields["host"] = adios.variable(io, "host", [{POINTS}], [0], [{POINTS}])
 fields["part"] = adios.variable(io, "part", [20, 15], [0, 0], [20, 15])
+fields["bins"] = adios.variable(io, "bins", [16], [0], [16])
 adios.call("set_memory_selection", fields["part"], 2, [2, 4], [24, 25])
 
 def put_from_there(name, array, mode):
@@ -60,6 +69,7 @@ for step in range({STEPS}):
             put_from_there(name, array + array.dtype.type(9), DEFERRED)  # the next one counts
         put_from_there(name, array, SYNC if step % 4 == 2 else DEFERRED)
     put_from_there("part", noise.normal(3, 2, 24 * 25), DEFERRED)
+    put_from_there("bins", noise.normal(3, 2, 16), DEFERRED)
     own = noise.normal(3, 2, {POINTS})
     adios.call("put", engine, fields["host"], own, SYNC)
     if step % 2:
@@ -95,11 +105,14 @@ def states_of(nodes):
             if block.folded == 0 and block.bytes:
                 found[step.number, block.name] = {"values": read_block(pool, block).copy()}
             elif block.folded > 0:
-                size = np.prod(block.count)
+                size = int(np.prod(block.count))
                 places, _ = state_places(block.folded, block.dtype.itemsize, size)
-                kinds = {"count": "i4", "first": "f8", "second": "f8"}
+                kinds = {"count": "i4", "counts": "i4", "first": "f8", "second": "f8"}
+                sizes = {"counts": size * rows_of(block.folded)}
                 found[step.number, block.name] = {
-                    name: np.frombuffer(map_pool(pool), kinds.get(name, block.dtype), size, block.offset + place).copy()
+                    name: np.frombuffer(
+                        map_pool(pool), kinds.get(name, block.dtype), sizes.get(name, size), block.offset + place
+                    ).copy()
                     for name, place in places.items()
                 }
     return found

@@ -89,6 +89,39 @@ def fits_whole_step(extents: Extents, ranks: Mapping[int, Rank], needs: Sequence
     return extents.can_take([*needs, *(rank.expected_bytes for rank in ranks.values() if rank.expected_bytes)])
 
 
+def must_land(extents: Extents, stream: Stream, rank: int, step: int) -> bool:
+    """Whether a rank may not hold a step, since others that land theirs as they are would have no room.
+
+    Their steps stay until the rank lands its own, and it may be waiting for them then, in a barrier: so it must land
+    while there is room for two more of their steps still, and for all up to the one that it would hold.
+
+    Parameters
+    ----------
+    extents
+        The pool's.
+    stream
+        Of which it holds steps.
+    rank, step
+        Who asks, and for which step.
+    """
+    settled, ranks = stream.ranks[rank].settled, stream.ranks.values()
+    ahead = [
+        (other.settled, other.expected_bytes)
+        for other in ranks
+        if other.settled > settled and other.expected_bytes and not other.has_folded
+    ]
+    if not ahead:
+        return False
+    through = max(step + 1, *(last + 2 for last, _ in ahead))
+    if sum((through - last) * size for last, size in ahead) > extents.capacity:
+        return True  # however many steps these are
+    needs = [size for last, size in ahead for _ in range(through - last)]
+    needs += [max(other.expected_bytes or 0, other.state_bytes) for other in ranks if other.settled <= settled]
+    first = stream.first_with(stream.last + 1)
+    going = [extent for number, own in stream.steps.items() if number < first for extent in extents_of(own)]
+    return not extents.can_take([need for need in needs if need], going)
+
+
 def needs_before(stream: Stream, step: int) -> list[int] | None:
     """Return the bytes that ranks may still ask for in steps before this one; None while nobody can know."""
     if step <= stream.last + 1 and len(stream.ranks) >= stream.local_writers:

@@ -16,6 +16,7 @@ from bbflow.landing.requests import (
     DropRequest,
     FabricRequest,
     GetRequest,
+    HoldRequest,
     JoinRequest,
     PassRequest,
     PinRequest,
@@ -40,7 +41,8 @@ Reply = tuple[int, Struct]
 POOL_S = 0.05
 """How often an agent looks whether files have left the room that its pool is to have."""
 QUIET = (
-    SyncRequest, PinRequest, UnpinRequest, GetRequest, FabricRequest, JoinRequest, PassRequest, StatusRequest,
+    SyncRequest, HoldRequest, PinRequest, UnpinRequest, GetRequest, FabricRequest, JoinRequest, PassRequest,
+    StatusRequest,
 )  # fmt: skip
 """Requests after which nothing that a `watch` shows has changed."""
 

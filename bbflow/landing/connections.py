@@ -16,6 +16,7 @@ from bbflow.landing.requests import (
     CloseRequest,
     CommitRequest,
     GiveUpRequest,
+    HoldRequest,
     OpenRequest,
     RefuseRequest,
     RoomRequest,
@@ -128,6 +129,7 @@ class WriterConnections:
             OpenRequest: self._open,
             SyncRequest: self._sync,
             CommitRequest: self._commit,
+            HoldRequest: self._hold,
             SkipRequest: self._skip,
             CloseRequest: self._close,
             AbortRequest: self._abort,
@@ -325,6 +327,13 @@ class WriterConnections:
             raise ProtocolError(f"rank {writer.rank} committed a step of which bytes came in damaged")
         writer.revoke()
         writer.writers.commit(writer.rank, asked)
+        told = self._plan_of(writer.stream)
+        if told.plan is None and told.number == writer.plan:
+            writer.writers.end_states(writer.rank)
+
+    def _hold(self, peer: int, asked: HoldRequest) -> RoomReply:
+        writer = self._peer(peer)
+        return self._with_plan(writer, writer.writers.hold(writer.rank, asked.step))
 
     def _skip(self, peer: int, asked: SkipRequest) -> DoneReply:
         writer = self._peer(peer)

@@ -58,9 +58,10 @@ class RoomReply(Struct, frozen=True, kw_only=True):
     """What a rank may do with its blocks."""
 
     ok: bool = True
-    status: Literal["ok", "discard", "spill", "later"] = "ok"
+    status: Literal["ok", "discard", "spill", "later", "land"] = "ok"
     extents: Sequence[Extent] = ()
-    """Where they go; with `spill` they go to a file, with `discard` nowhere. With `later` nothing is offered."""
+    """Where they go; with `spill` they go to a file, with `discard` nowhere. With `later` nothing is offered; with
+    `land` nothing more is to be held."""
     keys: bytes | UnsetType = UNSET
     """Base and key of each, for who writes them by libfabric."""
     plan: RankPlan | UnsetType | None = UNSET

@@ -109,6 +109,12 @@ class CommitRequest(Struct, frozen=True, tag_field="op", tag="commit", kw_only=T
     """What its next step will need: room that it is offered until then; 0 if it wants none."""
 
 
+class HoldRequest(Struct, frozen=True, tag_field="op", tag="hold", kw_only=True):
+    """A rank would fold a step into what it holds, and land it later."""
+
+    step: Settled
+
+
 class SkipRequest(Struct, frozen=True, tag_field="op", tag="skip", kw_only=True):
     """A rank can't bring a step."""
 
@@ -255,10 +261,10 @@ class GetRequest(Struct, frozen=True, tag_field="op", tag="get", kw_only=True):
 RoomRequest = BeginRequest | ReserveRequest
 """What is answered when there is room."""
 Request = (
-    OpenRequest | RoomRequest | DataRequest | LandedRequest | SyncRequest | CommitRequest | SkipRequest | CloseRequest
-    | AbortRequest | RefuseRequest | AttachRequest | WatchRequest | DoneRequest | PlanRequest | DropRequest
-    | GiveUpRequest | StatusRequest | StopRequest | JoinRequest | PassRequest | PinRequest | UnpinRequest | GetRequest
-    | FabricRequest
+    OpenRequest | RoomRequest | DataRequest | LandedRequest | SyncRequest | CommitRequest | HoldRequest | SkipRequest
+    | CloseRequest | AbortRequest | RefuseRequest | AttachRequest | WatchRequest | DoneRequest | PlanRequest
+    | DropRequest | GiveUpRequest | StatusRequest | StopRequest | JoinRequest | PassRequest | PinRequest | UnpinRequest
+    | GetRequest | FabricRequest
 )  # fmt: skip
 parse_request = parser(Request, "a request")
 """Takes one in out of its frame; whoever sent what isn't one must be cut off."""

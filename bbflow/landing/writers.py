@@ -1,18 +1,27 @@
 """The writers' side of one stream on one node: from open to close, rank by rank."""
 
 import math
+import struct
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
 from msgspec import UnsetType
 
 from bbflow.errors import CapacityError, ProtocolError, StreamError
-from bbflow.landing.admission import find_room, make_room_for_step, needs_before
+from bbflow.landing.admission import find_room, make_room_for_step, must_land, needs_before
 from bbflow.landing.committing import commit_of
 from bbflow.landing.replies import RoomReply
 from bbflow.landing.requests import CommitRequest, OpenRequest
 from bbflow.reading.wire_types import Attribute
-from bbflow.store.entries import CloseRecord, CommitRecord, DiscardRecord, GrantRecord, OpenRecord, RefuseRecord
+from bbflow.store.entries import (
+    CloseRecord,
+    CommitRecord,
+    DiscardRecord,
+    GrantRecord,
+    OpenRecord,
+    RefuseRecord,
+    StatesRecord,
+)
 from bbflow.store.extents import Extent
 from bbflow.store.node import NodeStore
 from bbflow.store.offers import Offer
@@ -397,6 +406,21 @@ class Writers:
             raise ProtocolError(f"rank {rank} committed step {first}, which is not its open step")
         self._store.record(commit_of(self._name, rank, progress, asked, self._clock()))
         self._waited_s[rank] = asked.waited_s
+
+    def end_states(self, rank: int) -> None:
+        """Free the room that was kept for the states of a rank: it has landed the last after its plan's end."""
+        if self.is_stale or not self._ranks[rank].state_bytes:
+            return
+        is_last = not any(other.state_bytes for number, other in self._ranks.items() if number != rank)
+        ends = b"" if is_last else struct.pack(f"<{len(self._stream.ends)}q", *self._stream.ends)
+        self._store.record(StatesRecord(stream=self._name, ends=ends, ranks=((rank, 0),)))
+
+    def hold(self, rank: int, step: int) -> RoomReply:
+        """Let a rank hold a step, or land what it holds, and that step as it is: others need room until it does."""
+        self._check_alive()
+        if self._ranks[rank].settled >= step:
+            raise ProtocolError(f"rank {rank} holds step {step}, which it has behind it")
+        return RoomReply(status="land" if must_land(self._store.extents, self._stream, rank, step) else "ok")
 
     def skip(self, rank: int, step: int) -> None:
         """Discard a step that a rank can't bring any more."""

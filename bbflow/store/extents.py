@@ -50,10 +50,11 @@ class Extents:
         wanted = align(size)
         return any(hole >= wanted for _, hole in self._free)
 
-    def can_take(self, sizes: Sequence[int]) -> bool:
-        """Whether `take` would succeed for each of these sizes, one after the other."""
+    def can_take(self, sizes: Sequence[int], freed: Sequence[Extent] = ()) -> bool:
+        """Whether `take` would succeed for each of these sizes, one after the other, with some extents freed before."""
         trial = Extents(0)
         trial._free = list(self._free)
+        trial.give_back(freed)
         return all(trial.take(size) is not None for size in sizes)
 
     def take_at(self, extent: Extent) -> None:

@@ -110,6 +110,7 @@ class Conversation:
             {"op": "commit", "step": step, "attributes": [ATTRIBUTE]} | SPENT | content,
             {"op": "commit", "step": step, "attributes": []} | SPENT | {key: content[key] for key in KEPT},
             {"op": "commit", "step": step, "attributes": [], "ahead_bytes": PAGE} | SPENT | content,
+            {"op": "hold", "step": step},
             {"op": "skip", "step": step},
             {"op": "sync"},
             {"op": "close", "steps": step, "attributes": [ATTRIBUTE]},

@@ -35,6 +35,7 @@ AGENTS = [
     {"op": "data", "offset": 0, "bytes": 64, "check": bytes(16)},
     {"op": "sync"},
     {"op": "commit", "step": 0, "attributes": [ATTRIBUTE], "ahead_bytes": PAGE} | SPENT | content_of([(0, PAGE)], 0),
+    {"op": "hold", "step": 0},
     {"op": "skip", "step": 0},
     {"op": "close", "steps": 1, "attributes": [ATTRIBUTE]},
     {"op": "abort"},

@@ -252,6 +252,25 @@ def test_room_for_the_states_of_ranks_behind_stays_free(bench):
     assert bench.begin(1, 1, 8)["extents"]
 
 
+def test_it_is_free_for_all_once_the_last_states_have_landed_after_a_plan(bench):
+    bench.open(0, writers=2)
+    bench.open(1, writers=2)
+    epoch = bench.attach("fold")["epoch"]
+    assert land_large(bench, 0, 0)
+    assert land_large(bench, 0, 1)
+    tell(bench, PLAN, epoch)
+    assert "plan" in bench.say(0, "hold", step=1)
+    assert "plan" in bench.say(1, "hold", step=1)
+    tell(bench, None, epoch)
+    assert [land_large(bench, step, 0) for step in (1, 2, 3)] == [True, True, False]  # eight pages for rank 1
+    assert bench.say(1, "hold", step=2)["plan"] is None
+    assert land_large(bench, 1, 1)
+    assert 0 in bench.replies  # it has had room since
+    bench.reopen()
+    assert bench.store.streams[STREAM].ends == ()
+    assert not any(rank.state_bytes for rank in bench.store.streams[STREAM].ranks.values())
+
+
 def test_it_stays_free_when_the_agent_is_started_again(bench):
     bench.open(0, writers=2)
     bench.open(1, writers=2)
@@ -288,6 +307,66 @@ def test_steps_that_never_fit_together_are_refused(bench):
     land(bench, 0, 9)
     assert all(land_large(bench, step, 1) for step in range(7))
     assert "let fewer than steps 0 to 7 land together (fold: land_states_every)" in bench.begin(1, 7, 2)["error"]
+
+
+def hold(bench, rank, step):
+    return bench.say(rank, "hold", step=step)["status"]
+
+
+def test_a_rank_holds_no_step_where_others_that_land_theirs_would_have_no_room(bench):
+    """Rank 0 lands two pages with each step; rank 1 needs eight of sixteen for its states, and may be in a barrier."""
+    bench.open(0, writers=2)
+    bench.open(1, writers=2)
+    epoch = bench.attach("fold")["epoch"]
+    assert [land_large(bench, 0, rank) for rank in (0, 1)] == [True, True]
+    tell(bench, structs.replace(PLAN, first=1), epoch)
+    bench.done(0, epoch)
+    assert hold(bench, 1, 1) == "ok"
+    assert land_large(bench, 1, 0)
+    assert hold(bench, 1, 2) == "ok"
+    assert land_large(bench, 2, 0)
+    assert hold(bench, 1, 3) == "ok"
+    assert land_large(bench, 3, 0)
+    assert hold(bench, 1, 4) == "land"
+    assert land_large(bench, 4, 0)
+    land(bench, 1, 3, rank=1)
+    bench.done(3, epoch)
+    assert hold(bench, 1, 4) == "ok"
+
+
+def test_a_rank_that_runs_ahead_leaves_room_for_what_others_must_land_until_there(bench):
+    bench.open(0, writers=2)
+    bench.open(1, writers=2)
+    epoch = bench.attach("fold")["epoch"]
+    assert [land_large(bench, 0, rank) for rank in (0, 1)] == [True, True]
+    tell(bench, structs.replace(PLAN, first=1), epoch)
+    bench.done(0, epoch)
+    assert land_large(bench, 1, 0)
+    assert [hold(bench, 1, step) for step in (2, 3, 4, 1 << 60)] == ["ok", "ok", "land", "land"]
+
+
+def test_ranks_hold_steps_in_a_full_pool_if_whole_ones_will_go_or_all_hold(bench):
+    bench.open(0, writers=2)
+    bench.open(1, writers=2)
+    epoch = bench.attach("fold")["epoch"]
+    assert all(land_large(bench, step, rank) for step in range(3) for rank in (0, 1))
+    tell(bench, structs.replace(PLAN, first=3), epoch)
+    assert land_large(bench, 3, 0)
+    assert bench.free_pages() == 2
+    assert hold(bench, 1, 3) == "ok"
+    bench.done(2, epoch)
+    assert bench.free_pages() == 14
+    assert hold(bench, 1, 4) == "ok"
+
+
+def test_who_may_hold_hears_of_an_end_of_the_stream_and_of_a_new_plan(bench):
+    bench.open(0, writers=2)
+    bench.open(1, writers=2)
+    epoch = bench.attach("fold")["epoch"]
+    tell(bench, structs.replace(PLAN, first=0), epoch)
+    assert bench.say(1, "hold", step=0)["plan"]["first"] == 0
+    bench.hang_up(0)
+    assert "another of its ranks is gone" in bench.say(1, "hold", step=1)["error"]
 
 
 def test_an_offer_brings_the_plan(bench):

@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 import subprocess
 import sys
 
@@ -99,6 +100,13 @@ def test_blocks_of_new_sizes_land_as_they_are(tmp_path, on_the_node):
     assert_same(results, on_the_node)
 
 
+def test_they_may_land_after_some_time(tmp_path, on_the_node):
+    outcome, results, landed = run(tmp_path / "rank", "rank", together="600 s")
+    assert outcome.complete
+    assert 0 in landed
+    assert_same(results, on_the_node)
+
+
 def test_what_a_few_steps_have_takes_no_more_room_than_they_do(tmp_path, capfd):
     outcome, _, landed = run(tmp_path / "rank", "rank", steps=4)
     assert outcome.complete
@@ -174,3 +182,71 @@ def test_a_coordinate_in_other_blocks_each_step_takes_a_rank_no_memory(tmp_path)
         assert analysis.wait(300).complete
     before, after = map(int, said.stdout.split())
     assert after - before < 40 << 10, "KiB; the coordinate of a step has 1.5 MiB"
+
+
+IN_STEP = """
+import socket
+import sys
+import adios2
+import numpy as np
+from adios2.bindings import Mode
+
+rank, other = int(sys.argv[1]), socket.socket(fileno=int(sys.argv[2]))
+io = adios2.Adios("engine.xml").declare_io("fields")
+io.define_attribute("time/units", "hours since 2001-01-30")
+if rank == 1:
+    when = io.define_variable("time", np.zeros(1))
+t = io.define_variable("t", np.empty(0, "f4"), [7, 400], [0, 0], [7, 400])
+engine = io.open("fields", Mode.Write)
+for step in range(72):
+    engine.begin_step()
+    if rank == 1:
+        engine.put(when, np.array([float(step)]), Mode.Sync)
+    values = np.random.default_rng(step).normal(9, 3, (7, 400)).astype("f4")
+    first = 1 + step % 5
+    for begin, end in ((6, 7),) if rank else ((0, first), (first, 6)):
+        t.set_selection(([begin, 0], [end - begin, 400]))
+        engine.put(t, values[begin:end].copy(), Mode.Sync)
+    engine.end_step()
+    other.send(b"x")  # a barrier
+    assert other.recv(1) == b"x"
+engine.close()
+"""
+
+
+def run_in_step(folder):
+    """Let two ranks write which wait for each other after each step; only the second may fold."""
+    (folder / "writer.py").write_text(IN_STEP)
+    (folder / "engine.xml").write_text(bbflow_adios2.engine_xml("fields"))
+    config = {
+        "stream": "fields", "output": str(folder / "out"), "windows": ["day", "run"], "operators": OPERATORS,
+        "workers": {"processes": 0}, "fold": {"on": "rank"},
+    }  # fmt: skip
+    ends = socket.socketpair()
+    with start_nodes(1, "256KiB") as nodes, nodes.analyse(config) as analysis:
+        writers = []
+        for rank, end in enumerate(ends):
+            environment = clean_environment(nodes.contact) | {"PMI_RANK": f"{rank}", "PMI_SIZE": "2"}
+            words = [sys.executable, "writer.py", f"{rank}", f"{end.fileno()}"]
+            writers.append(subprocess.Popen(words, cwd=folder, env=environment, pass_fds=[end.fileno()]))
+            end.close()
+        try:
+            assert [writer.wait(300) for writer in writers] == [0, 0]
+        finally:
+            for writer in writers:
+                writer.kill()
+                writer.wait()
+        outcome = analysis.wait(300)
+    assert outcome.complete
+    with open_results(folder / "out" / "results.zarr") as results:
+        return results.load()
+
+
+def test_a_rank_lands_what_it_holds_before_others_that_wait_for_it_have_no_room(tmp_path):
+    """Blocks of the first rank, which change their sizes, take more than the pool in the day that lands together."""
+    results = run_in_step(tmp_path)
+    fields = np.stack([np.random.default_rng(step).normal(9, 3, (7, 400)).astype("f4") for step in range(72)])
+    days = fields.reshape(3, 24, 7, 400)
+    np.testing.assert_array_equal(results.t_day_max, days.max(axis=1))
+    np.testing.assert_array_equal(results.t_day_min, days.min(axis=1))
+    np.testing.assert_allclose(results.t_day_mean, days.mean(axis=1, dtype="f8"), rtol=1e-6)
