@@ -231,8 +231,9 @@ class Layout:
         folded
             Accumulators of the states of each variable, by its name and type; of the others there are none.
         """
-        own = [(form, folded[form.name, form.type]) for form in self.forms if (form.name, form.type) in folded]
-        return sum(state_places(bits, ITEMS[form.type][1], math.prod(form.count))[1] for form, bits in own)
+        once = {(form.name, form.type, form.rank, form.start, form.count) for form in self.forms}  # the last Put counts
+        own = [(folded[form[:2]], ITEMS[form[1]][1], form[-1]) for form in once if form[:2] in folded]
+        return sum(state_places(bits, item, math.prod(count))[1] for bits, item, count in own)
 
     def offsets(self, sources: bytes) -> "Numbers":
         """Return the first byte in the pool of each block of a step.

@@ -15,7 +15,7 @@ from bbflow.reading.rank_plan import RankPlan
 from bbflow.reading.wire_types import Row
 from bbflow.store.block_values import values_at
 from bbflow.stream.folded import state_places
-from bbflow.stream.layouts import BlockForm, Layouts
+from bbflow.stream.layouts import BlockForm, Layout, Layouts
 from bbflow.transit.folding.landings import Landings, whole_landings
 from bbflow.view.stream import News, StreamView
 from testsupport.peers import ANALYSIS, PAGE, STREAM, shown_step, steps_of
@@ -404,6 +404,11 @@ def test_no_state_is_read_as_values(folded):
     block = BlockForm.from_wire(convert(form(0, BYTES if folded > 0 else 0, folded), Row))
     with pytest.raises(StreamError, match="v can't be read: its ranks have folded it"):
         values_at(mmap.mmap(-1, BYTES), 0, block)
+
+
+def test_a_block_that_was_put_again_has_one_state():
+    blocks = [BlockForm.from_wire(convert(form(rank, 400, 0), Row)) for rank in (0, 0, 1)]
+    assert Layout.of(tuple(blocks)).state_bytes({("v", "float"): FIELDS}) == 2 * BYTES
 
 
 def test_state_places_are_aligned_and_apart():
