@@ -245,7 +245,9 @@ class Draining:
         }
         numbers, times = tuple(step.number for step in new), tuple(step.time for step in new)
         parts = tuple({node: bare(part) for node, part in step.parts.items()} for step in new)
-        work = DrainWork(path, start, numbers, parts, forms, self._contact, self._config.stream)
+        work = DrainWork(
+            path, start, numbers, parts, forms, self._contact, self._config.stream, back_s=self._config.nodes.back_s
+        )
         whole = frozenset[str]().union(*(one.whole for one in chosen)).intersection(*(one.whole for one in chosen))
         works, whole = tuple(work.parts(shares)), whole - left_out
         tabled, axes = (

@@ -19,6 +19,7 @@ from bbflow.operators.frozen import Frozen
 from bbflow.store.pool import map_pool
 from bbflow.view.blocks import BlockReader
 from bbflow.view.lease import Lease
+from bbflow.view.returning import Returning
 from bbflow.view.whole_fields import FieldPlace, FieldReader, Parts, layouts_of, offsets_of, places_in
 from bbflow.zarr_store.growing import shown_attributes
 
@@ -49,11 +50,18 @@ class DrainWork(Frozen):
     """Which of the tasks that drain side by side this is."""
     shares: int = 1
     """How many there are."""
+    back_s: float = 0.0
+    """How long a node whose agent is killed is waited for (seconds)."""
 
     def parts(self, shares: int) -> "list[DrainWork]":
         """Part the files among this many tasks; those that have none are left out."""
         parts = [replace(self, share=share, shares=shares) for share in range(shares)]
         return [part for part in parts if any(part.rows(form) for form in self.forms)]
+
+    @property
+    def returning(self) -> Returning | None:
+        """What waits for such a node."""
+        return Returning(self.contact, self.back_s, is_silent=True) if self.back_s else None
 
     def gone(self, lease: Lease) -> set[int]:
         """Hold steps by a lease, and return those that are no longer there."""
@@ -109,7 +117,7 @@ def drain_steps(work: DrainWork, gate: Callable[[int], AbstractContextManager[No
     gate
         Is asked before some steps of an array are written, with their bytes; they are written in its ``with``.
     """
-    reader = FieldReader(BlockReader(work.contact, work.stream))
+    reader = FieldReader(BlockReader(work.contact, work.stream, work.returning))
     places = [places_in(layouts_of(parts)) for parts in work.steps]
     offsets = offsets_of(work.steps)
     size = stored = repeated = 0
@@ -138,7 +146,7 @@ def write_next(write: Callable[[DrainWork], Drained], work: DrainWork, *before: 
     StreamError
         If steps are gone that don't count, or as for `drain_steps`.
     """
-    lease = Lease(work.contact, work.stream)  # holds them until the task ends
+    lease = Lease(work.contact, work.stream, work.returning)  # holds them until the task ends
     gone = work.gone(lease)
     if not gone:
         return write(work)

@@ -14,7 +14,7 @@ from bbflow.store.pool import map_pool
 from bbflow.stream.puts import seen
 from bbflow.stream.records import FOLDED, Block
 from bbflow.view.layout import PlacedBlock
-from bbflow.view.lease import Lease
+from bbflow.view.lease import Lease, NodeReturn
 
 Array = np.ndarray[Any, Any]
 
@@ -28,6 +28,8 @@ class BlockReader:
         The contact file; it tells where the nodes are, and has the key that they ask for.
     stream
         The stream.
+    returning
+        As `Lease` has it.
 
     Raises
     ------
@@ -35,9 +37,9 @@ class BlockReader:
         If there is no such file.
     """
 
-    def __init__(self, contact: Path, stream: str) -> None:
+    def __init__(self, contact: Path, stream: str, returning: NodeReturn | None = None) -> None:
         self._nodes = {node.name: node for node in read_contact(contact)}
-        self._lease = Lease(contact, stream)
+        self._lease = Lease(contact, stream, returning)
 
     def read(self, node: str, step: int, block: Block) -> Array:
         """Return an array block of a step.

@@ -2,9 +2,10 @@
 
 import threading
 import weakref
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cache
 from pathlib import Path
+from typing import Protocol
 
 from bbflow.errors import NodeError, StreamError
 from bbflow.host.log import log
@@ -19,6 +20,16 @@ PART_BYTES = 16 << 20
 """Most bytes that are asked for at once."""
 
 
+class NodeReturn(Protocol):
+    """Waits for nodes to come back, as `Returning` does."""
+
+    def until_s(self) -> float:
+        """Until when a node that has just been missed is waited for (`time.monotonic`)."""
+
+    def client(self, node: NodeAddress, error: NodeError, until_s: float) -> NodeClient:
+        """Connect to a node once more, or raise by what it was missed."""
+
+
 class Lease:
     """Pins steps of one stream; they are let go when nobody refers to the lease any more.
 
@@ -30,11 +41,13 @@ class Lease:
         The contact file.
     stream
         The stream.
+    returning
+        Waits for a node whose agent is killed; without it such a node is tried once more.
     """
 
-    def __init__(self, contact: Path, stream: str) -> None:
+    def __init__(self, contact: Path, stream: str, returning: NodeReturn | None = None) -> None:
         self._contact = contact
-        self._stream = stream
+        self._stream, self._returning = stream, returning
         self._lock = threading.Lock()
         self._clients: dict[str, NodeClient] = {}
         self._pins: dict[str, set[int]] = {}
@@ -52,7 +65,8 @@ class Lease:
             If it has no such stream.
         """
         with self._lock:
-            pinned = self._pin(self._client(node), sorted(steps))
+            asked = {*steps}
+            pinned = self._pin(node, asked) & asked
             self._pins.setdefault(node, set()).update(pinned)
             return pinned
 
@@ -117,30 +131,48 @@ class Lease:
         raise NodeError(f"BB node {node} is not in {self._contact} any more: its steps are gone")
 
     def _check(self, node: str, step: int) -> None:
-        try:
-            pinned = self._pin(self._client(node), [step])
-        except NodeError:
-            self._forget(node)
-            pinned = self._pin(self._client(node), [step, *self._pins.get(node, ())])
+        pinned = self._pin(node, [step])
         if step not in pinned:
             raise StreamError(
                 f"step {step} of stream {self._stream!r} is gone from BB node {node}: open the dataset again, "
                 "and keep it open while you read"
             )
 
-    def _pin(self, client: NodeClient, steps: list[int]) -> set[int]:
-        return set(client.request(PinRequest(steps=tuple(steps)), PinReply).pinned)
+    def _pin(self, node: str, steps: Collection[int]) -> set[int]:
+        try:
+            return self._ask(self._client(node), steps)
+        except NodeError as error:
+            return self._pin_again(node, steps, error)
+
+    def _pin_again(self, node: str, steps: Collection[int], error: NodeError) -> set[int]:
+        """Hold steps, and those that were held, on a node whose agent was killed, when it is back."""
+        address, wanted = self._address(node), {*steps, *self._pins.get(node, ())}
+        until_s = 0.0 if self._returning is None else self._returning.until_s()
+        while True:
+            self._forget(node)
+            try:
+                if self._returning is None:
+                    return self._ask(self._client(node), wanted)
+                return self._ask(self._joined(self._returning.client(address, error, until_s)), wanted)
+            except NodeError as missed:
+                if self._returning is None or missed is error:
+                    raise
+
+    @staticmethod
+    def _ask(client: NodeClient, steps: Iterable[int]) -> set[int]:
+        return set(client.request(PinRequest(steps=tuple(sorted(steps))), PinReply).pinned)
 
     def _client(self, node: str) -> NodeClient:
-        if node not in self._clients:
-            client = NodeClient(self._address(node))
-            try:
-                client.request(JoinRequest(stream=self._stream, after=-1, follow=False), JoinReply)
-            except BaseException:
-                client.close()
-                raise
-            self._clients[node] = client
-        return self._clients[node]
+        return self._clients.get(node) or self._joined(NodeClient(self._address(node)))
+
+    def _joined(self, client: NodeClient) -> NodeClient:
+        try:
+            client.request(JoinRequest(stream=self._stream, after=-1, follow=False), JoinReply)
+        except BaseException:
+            client.close()
+            raise
+        self._clients[client.node.name] = client
+        return client
 
 
 @cache

@@ -24,10 +24,12 @@ class Returning:
         The contact file, which says where they are then.
     back_s
         How long one may take (seconds).
+    is_silent
+        Whether somebody else says who is waited for.
     """
 
-    def __init__(self, contact: Path, back_s: float) -> None:
-        self._contact, self._back_s = contact, back_s
+    def __init__(self, contact: Path, back_s: float, *, is_silent: bool = False) -> None:
+        self._contact, self._back_s, self._is_silent = contact, back_s, is_silent
         self._over = threading.Event()
         self._said: set[str] = set()
 
@@ -61,7 +63,7 @@ class Returning:
         raise error
 
     def _say(self, name: str) -> None:
-        if name not in self._said:
+        if name not in self._said and not self._is_silent:
             self._said.add(name)
             waited = f"it has {self._back_s:g} s to be started again"
             print(f"bbflow: BB node {name} doesn't answer: {waited}", file=sys.stderr, flush=True)

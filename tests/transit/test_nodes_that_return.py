@@ -6,6 +6,7 @@ import shutil
 import signal
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 
 import bbflow_adios2
@@ -14,12 +15,15 @@ import psutil
 import pytest
 
 from bbflow import connect
+from bbflow.drain.writing import Drained, DrainWork, write_next
 from bbflow.errors import BbflowError, ConfigError, NodeError
 from bbflow.events import read_events
 from bbflow.landing.client import NodeClient, status_of
 from bbflow.landing.replies import AttachReply
 from bbflow.landing.requests import AttachRequest
 from bbflow.transit.output.decoding import open_results
+from bbflow.view.lease import Lease
+from bbflow.view.opening import Opening
 from bbflow.view.returning import Returning
 from bbflow.view.watch import StreamWatch
 from testsupport.ranks import field
@@ -169,3 +173,24 @@ def test_a_node_that_comes_back_and_is_stopped_before_it_answers_is_missed(fault
         nodes.signal("bb0", signal.SIGCONT)
     assert name == "bb0"
     assert isinstance(error, NodeError)
+
+
+def test_steps_are_held_again_and_drained_when_their_node_is_back(faulty_nodes):
+    nodes = faulty_nodes(2, "1MiB")
+    lease = Lease(nodes.contact, "model", Returning(nodes.contact, 300, is_silent=True))
+    for node in nodes.nodes:
+        with NodeClient(node) as client:
+            client.request(AttachRequest(stream="model", consumers=("fold",)), AttachReply)
+    with writing(nodes, steps=3):
+        until(lambda: lease.pin("bb0", [0, 1]) == {0, 1})
+        opening = Opening(nodes.contact, "model")
+        opening.wait(lambda opening: bool(opening.steps), 300)
+        steps = ({"bb0": opening.view.step("bb0", opening.steps[0])},)
+        work = DrainWork("raw.zarr", 0, (0,), steps, (), nodes.contact, "model", back_s=300.0)
+        nodes.kill("bb0")
+        with ThreadPoolExecutor(2) as pool:
+            pinned = pool.submit(lease.pin, "bb0", [1])
+            drained = pool.submit(write_next, lambda _: Drained(1, 1, 0), work)
+            nodes.start("bb0")
+            assert pinned.result(300) == {1}  # of what was asked for, whatever else is held again
+            assert drained.result(300) == Drained(1, 1, 0)

@@ -60,7 +60,7 @@ class Intake:
         self.view = StreamView(names, done, whole=not lost, before=before)
         """The stream over all nodes."""
         self._seen = consumers.landed_before()
-        read, folder = BlockReader(contact, config.stream).read, config.output / FIELDS_DIRECTORY
+        read, folder = BlockReader(contact, config.stream, consumers.returning).read, config.output / FIELDS_DIRECTORY
         self.adapting = Adapting(
             names, self._seen, read_as(config), read, consumers.numbering, whole=not lost, folder=folder
         )

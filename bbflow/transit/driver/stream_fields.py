@@ -249,7 +249,8 @@ class SteadyCoordinates:
     def _read(self, node: str, landed_in: int, block: Block) -> Array:
         if not block.shape:
             return np.asarray(block.value, self._values[block.name].dtype)
-        self._reader = self._reader or BlockReader(self._run.contact, self._run.config.stream)
+        run = self._run
+        self._reader = self._reader or BlockReader(run.contact, run.config.stream, run.consumers.returning)
         return self._reader.read(node, landed_in, block)
 
     def _note(self, name: str, number: int) -> None:
