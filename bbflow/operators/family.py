@@ -1,13 +1,15 @@
 """The contract of operators: what is kept for each point, how steps are folded into it, and how two states merge."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from bbflow.errors import BbflowError
 from bbflow.operators import library
+from bbflow.operators.library import FAMILIES, FAMILY
 from bbflow.operators.steps import Array, DType, Steps, Views
 
 ANY_TYPE: DType = np.dtype("f8")
@@ -38,6 +40,26 @@ class StateField:
         values[...] = library.identity(self.merge, values.dtype) if self.empty is None else self.empty
 
 
+class KernelFamily(NamedTuple):
+    """What the kernel must know of a family to fold it into many states at once."""
+
+    kind: str
+    """Of `library.FAMILIES`."""
+    size: int = 0
+    """Of a sketch's runs; bins of a grid."""
+    top: int = 0
+    """Of a sketch."""
+    bins: int = 0
+    """Address of what tells bins with given edges from each other, which stays there."""
+
+    def told(self, offsets: Sequence[int]) -> Array:
+        """Return the same of `library.FAMILY`, for fields that lie so many bytes from a state's first one on."""
+        found: Array = np.zeros(1, FAMILY)
+        found["kind"], found["offsets"][0, : len(offsets)] = FAMILIES.index(self.kind), offsets
+        found["size"], found["top"], found["bins"] = self[1:]
+        return found
+
+
 class Family(ABC):
     """What a group of operators keeps of the steps: an associative merge with an identity.
 
@@ -58,6 +80,9 @@ class Family(ABC):
 
     own_tiles = False
     """Whether it cuts any number of points into tiles by itself, as the compiled kernels do."""
+
+    in_kernel: KernelFamily | None = None
+    """How the kernel folds it beside moments and extremes; None if it is folded here."""
 
     @property
     @abstractmethod

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 
 from bbflow.errors import BbflowError
-from bbflow.operators.library import FIELDS, TYPES, Pointers, load, pointers
+from bbflow.operators.library import FAMILY, FAMILY_TASK, FIELDS, TYPES, Pointers, load, pointers
 from bbflow.operators.steps import Array, Steps, Views
 
 ROW = np.dtype([("step", "i8"), ("index", "i8")])
@@ -48,6 +48,9 @@ TASK = np.dtype(
     ]
 )
 """The same as `_Task`, for tables of tasks: each pointer is an address, 0 for none."""
+FILTER = np.dtype([(item[0], "u8") for item in _FilterTask._fields_])
+"""The same as `_FilterTask`."""
+NO_FILTERS: Array = np.zeros(0, FILTER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +68,11 @@ class Interval:
 @cache
 def _library() -> ctypes.CDLL:
     library = load(BbflowTask=_Task, BbflowFilter=_FilterTask, BbflowRow=ROW)
-    load(BbflowTask=TASK)
+    load(BbflowTask=TASK, BbflowFilter=FILTER, BbflowFamily=FAMILY, BbflowFamilyTask=FAMILY_TASK)
     library.bbflow_fold.argtypes = [ctypes.c_int, ctypes.POINTER(_Task)]
     library.bbflow_fold.restype = ctypes.c_int
-    library.bbflow_fold_many.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32]
+    table, count = ctypes.c_void_p, ctypes.c_uint64
+    library.bbflow_fold_many.argtypes = [table, table, count, table, count, ctypes.c_uint32]
     library.bbflow_fold_many.restype = ctypes.c_int
     library.bbflow_rows_new.argtypes = []
     library.bbflow_rows_new.restype = ctypes.c_void_p
@@ -137,8 +141,8 @@ def run(target: Views, source: Views | None, steps: Steps, intervals: Sequence[I
             library.bbflow_rows_free(handle)
 
 
-def fold_many(types: Array, tasks: Array, threads: int) -> None:
-    """Fold a table of blocks without filters, on some threads.
+def fold_many(types: Array, tasks: Array, families: Array, threads: int, filters: Array = NO_FILTERS) -> list[Array]:
+    """Fold a table of blocks, on some threads.
 
     Parameters
     ----------
@@ -146,8 +150,17 @@ def fold_many(types: Array, tasks: Array, threads: int) -> None:
         Of each task, by the codes of `TYPES`; of shape (tasks,).
     tasks
         Of `TASK` and that shape. What they point to must stay, and none may write what another reads or writes.
+    families
+        What states have besides moments and extremes: of `FAMILY_TASK`, in the order of their tasks.
     threads
         How many.
+    filters
+        Of `FILTER`: those that some tasks point to, without the rows that they get.
+
+    Returns
+    -------
+    list of numpy.ndarray
+        What passed each filter, as `run` returns it.
 
     Raises
     ------
@@ -155,8 +168,17 @@ def fold_many(types: Array, tasks: Array, threads: int) -> None:
         If there is no memory for it.
     """
     types, tasks = np.ascontiguousarray(types, "i4"), np.ascontiguousarray(tasks, TASK)
-    if _library().bbflow_fold_many(types.ctypes.data, tasks.ctypes.data, len(tasks), max(threads, 1)) != 0:
-        raise BbflowError(f"no memory to fold {len(tasks)} blocks at once: let the batches be shorter")
+    library, families = _library(), np.ascontiguousarray(families, FAMILY_TASK)
+    handles = [library.bbflow_rows_new() for _ in filters]
+    try:
+        filters["rows"] = [handle or 0 for handle in handles]
+        tables = types.ctypes.data, tasks.ctypes.data, len(tasks), families.ctypes.data, len(families)
+        if not all(handles) or library.bbflow_fold_many(*tables, max(threads, 1)) != 0:
+            raise BbflowError(f"no memory to fold {len(tasks)} blocks at once: let the batches be shorter")
+        return [_take(library, handle) for handle in handles]
+    finally:
+        for handle in handles:
+            library.bbflow_rows_free(handle)
 
 
 def _take(library: ctypes.CDLL, handle: int) -> Array:

@@ -27,6 +27,12 @@ RULES = ("add", "min", "max")
 """``BbflowRule`` in Merge.h."""
 FORMULAS = ("mean", "var", "std", "sum", "min", "max", "range")
 """``BbflowFormula`` in Merge.h."""
+FAMILIES = ("sketches", "edges", "grids")
+"""``BbflowFamilyKind`` in Many.h."""
+FAMILY = np.dtype([("kind", "u8"), ("offsets", "u8", 6), *((name, "u8") for name in ("size", "top", "bins"))])
+"""``BbflowFamily`` in Many.h."""
+FAMILY_TASK = np.dtype([(name, "u8") for name in ("task", "family", "left", "right", "target")])
+"""``BbflowFamilyTask`` in Many.h: each pointer is an address, 0 for none."""
 
 NEEDED = {
     "mean": ("count", "shift", "first"),
@@ -40,7 +46,7 @@ NEEDED = {
 """Formula to the fields that it is of."""
 MERGE_TASK = np.dtype([*((name, "u8", len(FIELDS)) for name in ("left", "right", "target")), ("points", "u8")])
 """``BbflowMergeTask`` in Merge.h: each pointer is an address, 0 for none."""
-LATEST = ("merge_many", "remap_sum")
+LATEST = ("fold_families", "remap_sum")
 """What came to it last."""
 
 
@@ -77,7 +83,7 @@ def load_from(path: Path, **mirrors: Mirror) -> ctypes.CDLL:
     if missing := _said(library, "bbflow_missing_cpu"):
         all_cpus = "build it for all CPUs: BBFLOW_CPU=all pip install -e ."
         raise MissingToolError(f"the fold kernel {path} was built on a host whose CPU has {missing}; {all_cpus}")
-    expected = "; ".join(map(" ".join, (FIELDS, RULES, FORMULAS, LATEST)))
+    expected = "; ".join(map(" ".join, (FIELDS, RULES, FORMULAS, FAMILIES, LATEST)))
     if (found := _said(library, "bbflow_names")) != expected:
         raise MissingToolError(f"the fold kernel {path} has {found!r}, not {expected!r}: {again}")
     structs = dict(struct.split(" ", 1) for struct in _said(library, "bbflow_structs").split("; ") if struct)
@@ -124,7 +130,7 @@ def _library() -> ctypes.CDLL:
     numbers, address, size = ctypes.POINTER(_Numbers), ctypes.c_void_p, ctypes.c_uint64
     library.bbflow_merge.argtypes = [ctypes.c_int, ctypes.c_int, numbers, numbers, numbers, size, size]
     library.bbflow_merge_moments.argtypes = [ctypes.c_int, Pointers, Pointers, Pointers, size]
-    library.bbflow_merge_many.argtypes = [address, address, size, ctypes.c_uint32]
+    library.bbflow_merge_many.argtypes = [address, address, size, address, size, ctypes.c_uint32]
     library.bbflow_finish.argtypes = [ctypes.c_int, ctypes.c_int, Pointers, ctypes.c_double, address, size]
     return library
 
@@ -171,8 +177,8 @@ def merge_state(target: Mapping[str, Array], left: Mapping[str, Array], right: M
             _library().bbflow_merge(TYPES[own], RULES.index(rule), *numbers, 1, points)
 
 
-def merge_many(types: Array, tasks: Array, threads: int) -> None:
-    """Set target = left (+) right for a table of states of moments and extremes, on some threads.
+def merge_many(types: Array, tasks: Array, families: Array, threads: int) -> None:
+    """Set target = left (+) right for a table of states, on some threads.
 
     Parameters
     ----------
@@ -181,6 +187,9 @@ def merge_many(types: Array, tasks: Array, threads: int) -> None:
     tasks
         Of `MERGE_TASK` and that shape; where there is no left side the right one is copied. What they point to must
         stay, and none may write what another reads; the target may be the left side.
+    families
+        What states have besides moments and extremes: of `FAMILY_TASK`, in the order of their tasks; the target is
+        neither side.
     threads
         How many.
 
@@ -190,7 +199,9 @@ def merge_many(types: Array, tasks: Array, threads: int) -> None:
         If there is no memory for it.
     """
     types, tasks = np.ascontiguousarray(types, "i4"), np.ascontiguousarray(tasks, MERGE_TASK)
-    if _library().bbflow_merge_many(types.ctypes.data, tasks.ctypes.data, len(tasks), max(threads, 1)) != 0:
+    families = np.ascontiguousarray(families, FAMILY_TASK)
+    tables = types.ctypes.data, tasks.ctypes.data, len(tasks), families.ctypes.data, len(families)
+    if _library().bbflow_merge_many(*tables, max(threads, 1)) != 0:
         raise BbflowError(f"no memory to merge {len(tasks)} states at once: let the worker have more")
 
 

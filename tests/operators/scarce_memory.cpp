@@ -1,6 +1,6 @@
 // The kernel where memory ends at each of its allocations in turn: calls fail, or are done right.
 
-#include "Histogram.h"
+#include "Many.h"
 
 #include <atomic>
 #include <climits>
@@ -53,7 +53,7 @@ bool FoldsMany()
         work[i].Points = points;
     }
     return IsGoodWhereverMemoryEnds(
-        [&] { return bbflow_fold_many(types, work, tasks, 4); },
+        [&] { return bbflow_fold_many(types, work, tasks, nullptr, 0, 4); },
         [&] { return counts[0].front() == 1 && counts[tasks - 1].back() == 1; });
 }
 

@@ -14,6 +14,7 @@ from bbflow.operators.family import Family, StateField
 
 TYPES = ["f4", "f8", "i1", "u2", "i4", "i8", "u8"]
 POINTS = 1037
+NO_FAMILIES = np.zeros(0, library.FAMILY_TASK)
 
 
 def state(dtype, seed, layout):
@@ -110,7 +111,7 @@ def test_a_table_of_states_is_merged_as_one_after_the_other_is(dtype):
         task_of(right=right, target=alone),
         task_of(left=left, right=right, target=some),
     ]
-    library.merge_many(np.full(3, library.TYPES[np.dtype(dtype)]), np.concatenate(tasks), 2)
+    library.merge_many(np.full(3, library.TYPES[np.dtype(dtype)]), np.concatenate(tasks), NO_FAMILIES, 2)
     layout.combine(*buffers, expected := bytearray(layout.nbytes))
     for name, values in layout.views(expected)["moments"].items():
         np.testing.assert_array_equal(both[name], values, name)
@@ -124,7 +125,7 @@ def test_large_states_are_merged_in_pieces():
     target = np.zeros(points, "i4")
     task = task_of(left={"count": left}, right={"count": right}, target={"count": target})
     task["points"] = points
-    library.merge_many(np.zeros(1), task, 2)
+    library.merge_many(np.zeros(1), task, NO_FAMILIES, 2)
     np.testing.assert_array_equal(target, left + 3)
 
 

@@ -8,7 +8,7 @@ import shards
 from test_states_go_on import COLUMNS, HOURS, QUARTERS, ROWS, values
 
 from bbflow.operators import kernel
-from bbflow.operators.library import TYPES
+from bbflow.operators.library import FAMILY_TASK, TYPES
 from bbflow.transit.folding import at_once as kernel_table
 from bbflow.transit.folding import states
 
@@ -17,7 +17,11 @@ CONFIG = {
     "operators": {
         "x": ["mean", "std", "min", "max"],
         "sums": {"of": "x", "operators": ["sum", "count"], "windows": ["run"]},
-        "median": {"of": "x", "operators": [{"percentiles": {"q": [50]}}], "windows": ["month"]},
+        "median": {"of": "x", "operators": [{"percentiles": {"q": [50], "error": 20, "steps": 30}}]},
+        "counts": {"of": "x", "operators": [{"histogram": {"edges": [-1, 0, 0.5]}}, "mean"]},
+        "bins": {"of": "x", "operators": [{"histogram": {"range": "auto", "bins": 4}}]},
+        "high": {"of": "x", "operators": [{"filter": {"above": 1.5, "name": "hot"}}, {"filter": {"below": -2}}, "max"]},
+        "rows": {"of": "x", "operators": [{"filter": {"above": 0, "below": 0.01}}], "windows": ["run"]},
     },
 }
 
@@ -44,13 +48,21 @@ def chain(folder, placed):
     ids=["batches", "shards that stay behind, and a crash", "moves", "two jobs", "two jobs, and moves"],
 )
 def test_a_lane_at_once_is_bit_for_bit_what_shard_by_shard_is(tmp_path, monkeypatch, run):
-    at_once = shards.statistics(run(tmp_path / "at_once"))
+    at_once, rows_at_once = shards.statistics(run(tmp_path / "at_once")), rows_below(tmp_path / "at_once")
     monkeypatch.setattr(kernel_table, "is_plain", lambda diagnostic: False)
     monkeypatch.setattr(kernel, "fold_many", None)
     one_by_one = shards.statistics(run(tmp_path / "one_by_one"))
     assert at_once.keys() == one_by_one.keys()
     for place, result in one_by_one.items():
         np.testing.assert_array_equal(at_once[place], result, err_msg=str(place))
+    rows = rows_below(tmp_path / "one_by_one")
+    assert len({name.partition(".")[0] for name in rows}) == 3
+    assert rows == rows_at_once
+
+
+def rows_below(folder):
+    """What passed filters, by the names of its files."""
+    return {path.name: path.read_bytes() for path in folder.rglob("*.npy")}
 
 
 def test_a_worker_that_is_gone_for_a_while_leaves_each_state_in_its_place(tmp_path):
@@ -90,7 +102,7 @@ def test_pieces_of_large_blocks_come_to_what_the_whole_comes_to_on_any_number_of
         task["target"] = [array.ctypes.data for array in target.values()]
         task["target"][1] = 0  # a task that keeps nothing
         task["blocks"], task["steps"], task["points"] = addresses.ctypes.data, len(blocks), points
-        kernel.fold_many(np.full(2, TYPES[np.dtype("f4")]), task, threads)
+        kernel.fold_many(np.full(2, TYPES[np.dtype("f4")]), task, np.zeros(0, FAMILY_TASK), threads)
         return target
 
     one, three = folded(1), folded(3)

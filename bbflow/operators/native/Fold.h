@@ -48,15 +48,6 @@ struct BbflowTask
  */
 BBFLOW_EXPORT int bbflow_fold(int type, const BbflowTask *task);
 
-/**
- * Folds many blocks, large ones in pieces, side by side on some threads.
- * @param types of each task
- * @param tasks none writes where another reads or writes, and none has filters
- * @return as bbflow_fold; then some tasks may be done, and others not
- */
-BBFLOW_EXPORT int bbflow_fold_many(const int32_t *types, const BbflowTask *tasks, uint64_t count,
-                                   uint32_t threads);
-
 namespace bbflow
 {
 

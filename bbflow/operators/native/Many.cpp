@@ -1,4 +1,4 @@
-#include "Merge.h"
+#include "Many.h"
 
 #include <algorithm>
 #include <atomic>
@@ -8,17 +8,20 @@
 #include <thread>
 #include <vector>
 
+namespace bbflow
+{
+
 namespace
 {
 
 /** Points of a piece: enough for its state to be streamed past the caches. */
 constexpr uint64_t PiecePoints = uint64_t(1) << 19;
 
-/** Bytes of a value of each type, as bbflow_fold numbers them. */
-constexpr uint64_t TypeBytes[] = {1, 2, 4, 8, 1, 2, 4, 8, 4, 8};
-
 /** Points of a state that are merged at a time: all its fields stay in the cache. */
 constexpr uint64_t MergedPoints = uint64_t(1) << 13;
+
+/** Bytes of blocks that go through all families before the next ones: they stay in the cache. */
+constexpr uint64_t TiledBytes = uint64_t(1) << 20;
 
 const void *Shifted(const void *array, const uint64_t bytes)
 {
@@ -38,28 +41,66 @@ uint64_t BytesOf(const int accumulator, const int type)
     return bytes[accumulator];
 }
 
-/** Folds some points of a task. */
-int FoldPiece(const int type, const BbflowTask &task, const uint64_t first)
+/** Whose blocks and states are cut: a task, with what its state has besides. */
+template <class Task>
+struct Work
 {
-    const uint64_t points = std::min(PiecePoints, task.Points - first);
-    if (points == task.Points)
+    int Type;
+    const Task &Own;
+    const BbflowFamilyTask *Families;
+    uint64_t FamilyCount;
+};
+
+/** Calls back for each family of some points; gives the first failure. */
+template <class Task, class F>
+int ForFamilies(const Work<Task> &work, const uint64_t first, const uint64_t points, const F &call)
+{
+    int failure = 0;
+    for (uint64_t at = 0; at < work.FamilyCount && !failure; ++at)
     {
-        return bbflow_fold(type, &task);
+        const BbflowFamilyTask &state = work.Families[at];
+        failure = call(FamilyPart{work.Type, *state.Family, first, points, work.Own.Points}, state);
     }
-    BbflowTask piece = task;
-    std::vector<const void *> blocks(task.Blocks, task.Blocks + task.Steps);
+    return failure;
+}
+
+/** Folds some points of a task, and into what its state has besides. */
+int FoldPoints(const Work<BbflowTask> &work, const uint64_t first, const uint64_t points)
+{
+    BbflowTask part = work.Own;
+    std::vector<const void *> blocks(part.Blocks, part.Blocks + part.Steps);
     for (const void *&block : blocks)
     {
-        block = Shifted(block, first * TypeBytes[type]);
+        block = Shifted(block, first * TypeBytes[work.Type]);
     }
     for (int field = 0; field < BbflowAccumulators; ++field)
     {
-        piece.Source[field] = Shifted(task.Source[field], first * BytesOf(field, type));
-        piece.Target[field] = Shifted(task.Target[field], first * BytesOf(field, type));
+        part.Source[field] = Shifted(part.Source[field], first * BytesOf(field, work.Type));
+        part.Target[field] = Shifted(part.Target[field], first * BytesOf(field, work.Type));
     }
-    piece.Blocks = blocks.data();
-    piece.Points = points;
-    return bbflow_fold(type, &piece);
+    part.Blocks = blocks.data();
+    part.Points = points;
+    if (const int failure = bbflow_fold(work.Type, &part))
+    {
+        return failure;
+    }
+    return ForFamilies(work, first, points,
+                       [&](const FamilyPart &own, const BbflowFamilyTask &state)
+                       { return FoldFamily(own, state, part.Blocks, part.Steps, part.Fill); });
+}
+
+/** Folds a piece of a task: all at once if nobody but the moments' kernel looks at its blocks. */
+int FoldPiece(const Work<BbflowTask> &work, const uint64_t first, const uint64_t points)
+{
+    const uint64_t bytes = std::max<uint64_t>(work.Own.Steps, 1) * TypeBytes[work.Type];
+    const bool isWhole = !work.FamilyCount || work.Own.FilterCount;
+    const uint64_t most = isWhole ? points : std::max<uint64_t>(TiledBytes / bytes, 256);
+    int failure = 0;
+    for (uint64_t at = first; at < first + points && !failure; at += most)
+    {
+        failure = FoldPoints(work, at, std::min(most, first + points - at));
+    }
+    return failure;
 }
 
 /** Merges some points of a task, few enough to stay in the cache. */
@@ -99,34 +140,82 @@ void MergeTile(const int type, const BbflowMergeTask &task, const uint64_t first
     merge(BbflowMax, type, BbflowMost);
 }
 
-/** Merges some points of a task. */
-int MergePiece(const int type, const BbflowMergeTask &task, const uint64_t first)
+/** Merges a piece of a task. */
+int MergePiece(const Work<BbflowMergeTask> &work, const uint64_t first, const uint64_t points)
 {
-    const uint64_t end = std::min(first + PiecePoints, task.Points);
-    for (uint64_t at = first; at < end; at += MergedPoints)
+    for (uint64_t at = first; at < first + points; at += MergedPoints)
     {
-        MergeTile(type, task, at, std::min(MergedPoints, end - at));
+        MergeTile(work.Type, work.Own, at, std::min(MergedPoints, first + points - at));
     }
-    return 0;
+    return ForFamilies(work, first, points, MergeFamily);
 }
 
-/** Does all tasks of a table, large ones in pieces, side by side on some threads. */
+/** How many points of a task are done at a time: all where rows are noted, in their order. */
+uint64_t PieceOf(const BbflowTask &task) { return task.FilterCount ? task.Points : PiecePoints; }
+uint64_t PieceOf(const BbflowMergeTask &) { return PiecePoints; }
+
+/** A table of tasks, and where the pieces and families of each begin. */
 template <class Task>
-int DoMany(const int32_t *types, const Task *tasks, const uint64_t count, const uint32_t threads,
-           int (*piece)(int type, const Task &task, uint64_t first))
+class Table
+{
+public:
+    Table(const int32_t *types, const Task *tasks, const uint64_t count,
+          const BbflowFamilyTask *families, const uint64_t familyCount)
+    : m_Types(types), m_Tasks(tasks), m_FamilyTasks(families), m_Pieces(count + 1),
+      m_Families(count + 1)
+    {
+        uint64_t family = 0;
+        for (uint64_t task = 0; task < count; ++task)
+        {
+            m_IsKnown = m_IsKnown && types[task] >= 0 && types[task] <= 9;
+            const uint64_t piece = std::max<uint64_t>(PieceOf(tasks[task]), 1);
+            m_Pieces[task + 1] = m_Pieces[task] + (tasks[task].Points + piece - 1) / piece;
+            for (; family < familyCount && families[family].Task == task; ++family)
+            {
+            }
+            m_Families[task + 1] = family;
+        }
+        m_IsKnown = m_IsKnown && family == familyCount;
+    }
+
+    /** Whether all types are, and each family is of a task. */
+    bool IsKnown() const { return m_IsKnown; }
+    uint64_t Pieces() const { return m_Pieces.back(); }
+
+    /** Does one of the pieces. */
+    template <class F>
+    int Do(const uint64_t at, const F &piece) const
+    {
+        const auto after = std::upper_bound(m_Pieces.begin(), m_Pieces.end(), at);
+        const uint64_t task = uint64_t(after - m_Pieces.begin()) - 1;
+        const uint64_t first = (at - m_Pieces[task]) * PieceOf(m_Tasks[task]);
+        const Work<Task> work{m_Types[task], m_Tasks[task], m_FamilyTasks + m_Families[task],
+                              m_Families[task + 1] - m_Families[task]};
+        return piece(work, first, std::min(PieceOf(work.Own), work.Own.Points - first));
+    }
+
+private:
+    const int32_t *m_Types;
+    const Task *m_Tasks;
+    const BbflowFamilyTask *m_FamilyTasks;
+    std::vector<uint64_t> m_Pieces;
+    std::vector<uint64_t> m_Families;
+    bool m_IsKnown = true;
+};
+
+/** Does all tasks of a table, large ones in pieces, side by side on some threads. */
+template <class Task, class F>
+int DoMany(const Table<Task> &table, const uint32_t threads, const F &piece)
 {
     std::atomic<uint64_t> next{0};
     std::atomic<int> failed{0};
-    const auto work = [&](const auto &begin)
+    const auto work = [&]
     {
         try
         {
-            for (uint64_t at = next++; at < begin.back() && !failed; at = next++)
+            for (uint64_t at = next++; at < table.Pieces() && !failed; at = next++)
             {
-                const auto after = std::upper_bound(begin.begin(), begin.end(), at);
-                const uint64_t task = uint64_t(after - begin.begin()) - 1;
-                const uint64_t first = (at - begin[task]) * PiecePoints;
-                const int failure = piece(types[task], tasks[task], first);
+                const int failure = table.Do(at, piece);
                 failure ? failed.store(failure) : void();
             }
         }
@@ -135,53 +224,59 @@ int DoMany(const int32_t *types, const Task *tasks, const uint64_t count, const 
             failed = 1;
         }
     };
+    if (!table.IsKnown())
+    {
+        return 2;
+    }
+    std::vector<std::thread> others;
+    const uint64_t wanted = std::min<uint64_t>(threads, table.Pieces());
     try
     {
-        std::vector<uint64_t> begin(count + 1);
-        for (uint64_t task = 0; task < count; ++task)
+        while (others.size() + 1 < wanted)
         {
-            if (types[task] < 0 || types[task] > 9)
-            {
-                return 2;
-            }
-            begin[task + 1] = begin[task] + (tasks[task].Points + PiecePoints - 1) / PiecePoints;
-        }
-        std::vector<std::thread> others;
-        const uint64_t wanted = std::min<uint64_t>(threads, begin.back());
-        try
-        {
-            while (others.size() + 1 < wanted)
-            {
-                others.emplace_back([&] { work(begin); });
-            }
-        }
-        catch (const std::exception &)
-        {
-            // No thread or no memory for one: there are as many as there are.
-        }
-        work(begin);
-        for (std::thread &other : others)
-        {
-            other.join();
+            others.emplace_back(work);
         }
     }
-    catch (const std::bad_alloc &)
+    catch (const std::exception &)
     {
-        return 1;
+        // No thread or no memory for one: there are as many as there are.
+    }
+    work();
+    for (std::thread &other : others)
+    {
+        other.join();
     }
     return failed;
 }
 
 } // namespace
 
+} // end namespace bbflow
+
 int bbflow_fold_many(const int32_t *types, const BbflowTask *tasks, const uint64_t count,
+                     const BbflowFamilyTask *families, const uint64_t familyCount,
                      const uint32_t threads)
+try
 {
-    return DoMany(types, tasks, count, threads, FoldPiece);
+    using namespace bbflow;
+    return DoMany(Table<BbflowTask>(types, tasks, count, families, familyCount), threads,
+                  FoldPiece);
+}
+catch (const std::bad_alloc &)
+{
+    return 1;
 }
 
 int bbflow_merge_many(const int32_t *types, const BbflowMergeTask *tasks, const uint64_t count,
+                      const BbflowFamilyTask *families, const uint64_t familyCount,
                       const uint32_t threads)
+try
 {
-    return DoMany(types, tasks, count, threads, MergePiece);
+    using namespace bbflow;
+    return DoMany(Table<BbflowMergeTask>(types, tasks, count, families, familyCount), threads,
+                  MergePiece);
+}
+catch (const std::bad_alloc &)
+{
+    return 1;
 }

@@ -54,16 +54,6 @@ struct BbflowMergeTask
 };
 
 /**
- * Merges many states of moments and extremes, large ones in pieces, side by side on some threads.
- * @param types of the values of each task
- * @param tasks none writes where another reads or writes
- * @return 0; 1 if there is no memory for it; 2 if a type is unknown. Then some may be done, and
- * others not
- */
-BBFLOW_EXPORT int bbflow_merge_many(const int32_t *types, const BbflowMergeTask *tasks,
-                                    uint64_t count, uint32_t threads);
-
-/**
  * Makes a statistic of a state: float64, but for extremes of floats, which are of their type.
  * @param ddof what is taken off the count for a variance
  * @return 0; 2 if the type or the formula is unknown

@@ -1,7 +1,7 @@
-#include "Merge.h"
+#include "Many.h"
 
 const char *bbflow_names()
 {
     return "count shift first second min max; add min max; mean var std sum min max range; "
-           "merge_many remap_sum";
+           "sketches edges grids; fold_families remap_sum";
 }

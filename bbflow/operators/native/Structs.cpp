@@ -1,8 +1,6 @@
-#include "Histogram.h"
 #include "Levels.h"
-#include "Merge.h"
+#include "Many.h"
 #include "RemapMean.h"
-#include "Sketch.h"
 
 #include <cstddef>
 #include <sstream>
@@ -36,6 +34,11 @@ std::string Described()
          << FIELD(BbflowSketch, Max) << FIELD(BbflowSketch, Values) << FIELD(BbflowSketch, Stride);
     text << STRUCT(BbflowSketchShape) << FIELD(BbflowSketchShape, Points)
          << FIELD(BbflowSketchShape, Size) << FIELD(BbflowSketchShape, Top);
+    text << STRUCT(BbflowFamily) << FIELD(BbflowFamily, Kind) << FIELD(BbflowFamily, Offsets)
+         << FIELD(BbflowFamily, Size) << FIELD(BbflowFamily, Top) << FIELD(BbflowFamily, Bins);
+    text << STRUCT(BbflowFamilyTask) << FIELD(BbflowFamilyTask, Task)
+         << FIELD(BbflowFamilyTask, Family) << FIELD(BbflowFamilyTask, Left)
+         << FIELD(BbflowFamilyTask, Right) << FIELD(BbflowFamilyTask, Target);
     text << STRUCT(BbflowColumns) << FIELD(BbflowColumns, Before) << FIELD(BbflowColumns, Levels)
          << FIELD(BbflowColumns, After) << FIELD(BbflowColumns, Interfaces)
          << FIELD(BbflowColumns, Targets) << FIELD(BbflowColumns, Values)

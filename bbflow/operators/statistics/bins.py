@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 
 from bbflow.errors import BbflowError, ConfigError
-from bbflow.operators.family import Family, StateField
+from bbflow.operators.family import Family, KernelFamily, StateField
 from bbflow.operators.library import TYPES, load
 from bbflow.operators.steps import Array, DType, Steps, Views
 
@@ -78,6 +78,15 @@ def cell_table(edges: tuple[float, ...]) -> CellTable:
     return CellTable(breaks, cells, edges[0], count / extent, bool(not coarse and count == wanted))
 
 
+@cache
+def _bins(edges: tuple[float, ...]) -> _Bins:
+    table = cell_table(edges)
+    return _Bins(
+        table.breaks.ctypes.data, table.cells.ctypes.data, table.start, table.cells_per_unit,
+        len(table.cells), len(table.breaks), table.one_step,
+    )  # fmt: skip
+
+
 def checked_edges(edges: tuple[float, ...]) -> tuple[float, ...]:
     """Return the edges of bins.
 
@@ -109,6 +118,11 @@ class Bins(Family):
         """Histograms with the same edges are shared."""
         return "bins" + "_".join(map(repr, self.edges))
 
+    @property
+    def in_kernel(self) -> KernelFamily:  # type: ignore[override]
+        """Its edges."""
+        return KernelFamily("edges", bins=ctypes.addressof(_bins(self.edges)))
+
     def fields(self, dtype: DType) -> tuple[StateField, ...]:
         """Return the counts, those outside of the bins first and last."""
         return (StateField("counts", "i4", (len(self.edges) + 1,), merge="add"),)
@@ -119,11 +133,7 @@ class Bins(Family):
 
     def fold_from(self, target: Views, source: Views | None, steps: Steps) -> None:
         """Set target = source (+) steps in one pass."""
-        table = cell_table(self.edges)
-        bins = _Bins(
-            table.breaks.ctypes.data, table.cells.ctypes.data, table.start, table.cells_per_unit,
-            len(table.cells), len(table.breaks), table.one_step,
-        )  # fmt: skip
+        bins = _bins(self.edges)
         addresses = np.array([block.ctypes.data for block in steps.values], np.uintp)
         code = _function()(
             TYPES[steps.values[0].dtype], bins,

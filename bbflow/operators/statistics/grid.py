@@ -15,7 +15,7 @@ from functools import cache
 import numpy as np
 
 from bbflow.errors import BbflowError
-from bbflow.operators.family import Family, StateField
+from bbflow.operators.family import Family, KernelFamily, StateField
 from bbflow.operators.library import TYPES, load
 from bbflow.operators.steps import Array, DType, Steps, Views
 
@@ -63,6 +63,11 @@ class BinGrid(Family):
     def name(self) -> str:
         """Histograms of as many bins are shared."""
         return f"grid{self.bins}"
+
+    @property
+    def in_kernel(self) -> KernelFamily:  # type: ignore[override]
+        """Its bins."""
+        return KernelFamily("grids", self.bins)
 
     def fields(self, dtype: DType) -> tuple[StateField, ...]:
         """Return the counts, and for each point what its bins are."""

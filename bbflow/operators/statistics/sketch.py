@@ -19,7 +19,7 @@ from functools import cache
 import numpy as np
 
 from bbflow.errors import BbflowError
-from bbflow.operators.family import Family, StateField
+from bbflow.operators.family import Family, KernelFamily, StateField
 from bbflow.operators.library import TYPES, load
 from bbflow.operators.statistics.moments import MAX
 from bbflow.operators.steps import Array, DType, Steps, Views
@@ -76,6 +76,11 @@ class Sketch(Family):
     def name(self) -> str:
         """Sketches of one size and top are shared."""
         return f"sketch{self.size}_{self.top}"
+
+    @property
+    def in_kernel(self) -> KernelFamily:  # type: ignore[override]
+        """Its size and levels."""
+        return KernelFamily("sketches", self.size, self.top)
 
     @property
     def rows(self) -> int:

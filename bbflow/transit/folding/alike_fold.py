@@ -7,17 +7,23 @@ import mmap
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
-from bbflow.errors import BbflowError, ConfigError
+from bbflow.errors import BbflowError, ConfigError, naming
+from bbflow.host.atomic import replacing
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.state import StateLayout
 from bbflow.operators.steps import Array, DType
 from bbflow.operators.windows.window import Window
 from bbflow.transit.folding.inherited import Inherited
-from bbflow.transit.folding.shards import Extent, Progress, StatePlace
+from bbflow.transit.folding.inputs import Inputs
+from bbflow.transit.folding.plans import PlannedShard
+from bbflow.transit.folding.shards import LABEL, Extent, Progress, StatePlace
 from bbflow.transit.folding.slots import BASE, INNER, LEVELS, OUTER, Keys, StateSlot, plan_roll
+from bbflow.transit.folding.sources import NewSteps, ends_of
 from bbflow.transit.folding.state_layouts import state_layout_of
 from bbflow.transit.folding.states import free_file, joined, map_target
 from bbflow.transit.folding.tables import Roster
@@ -73,10 +79,22 @@ class AlikeFold(ABC):
         What is computed; where there are several, one of them: all have the same windows.
     keys
         The spans that the batch is in.
+    sources
+        The steps that are new, by the plans that have the shards; none where spans are handed on only.
+    rows
+        Of each plan, where the shards stand in its roster.
     """
 
-    def __init__(self, shards: AlikeShards, diagnostic: Diagnostic, keys: Keys) -> None:
+    def __init__(
+        self,
+        shards: AlikeShards,
+        diagnostic: Diagnostic,
+        keys: Keys,
+        sources: Sequence[NewSteps] = (),
+        rows: Sequence[Array] = (),
+    ) -> None:
         self._shards, self._diagnostic, self._keys = shards, diagnostic, keys
+        self._sources, self._in_plans = sources, rows
         self._like = shards.like
         self._files = dict(shards.like.files)
         # What counts, which is only read until a receipt says otherwise, and what the stored checkpoint names: from
@@ -112,7 +130,7 @@ class AlikeFold(ABC):
         self._like = replace(self._like, dtype=dtype.str)
         self._close_spans()
         folded = self._fold_steps()
-        first, last, time = self._ends
+        first, last, time = ends_of(self._sources)
         state = replace(
             self._like, last_step=last, last_time=time, keys=self._keys, files=self._files,
             first_step=first if self._like.first_step < 0 else self._like.first_step,
@@ -124,11 +142,6 @@ class AlikeFold(ABC):
         """Return the states that there are when the spans of the keys begin, before any step in them."""
         self._close_spans()
         return self._files
-
-    @property
-    @abstractmethod
-    def _ends(self) -> tuple[int, int, float]:
-        """Number of the first step and of the last one, and this one's time."""
 
     @abstractmethod
     def _values_dtype(self) -> DType:
@@ -145,6 +158,33 @@ class AlikeFold(ABC):
     @abstractmethod
     def _end_inner(self) -> None:
         """Take what `each` makes of its span as a step of the statistics."""
+
+    @cached_property
+    def _planned(self) -> list[list[PlannedShard]]:
+        """The shards, as each plan has them."""
+        parts = zip(self._sources, self._in_plans, strict=True)
+        return [list(own.blocks.plan.shards(rows)) for own, rows in parts]
+
+    def _inputs(self, at: int) -> Inputs:
+        """Return one shard's steps as they lie."""
+        parts = zip(self._sources, self._planned, strict=True)
+        inputs = Inputs.joined([own.blocks.inputs(shards[at], own.at, self._keys) for own, shards in parts])
+        assert inputs is not None
+        return inputs
+
+    def _keep_rows(self, at: int, inputs: Inputs, rows: Mapping[str, Array]) -> tuple[str, ...]:
+        """Write a shard's rows that passed to files whose names a repeated task gives again, with `LABEL` in them."""
+        kept, directory = [], self._sources[0].blocks.plan.directories.rows
+        ((key, _, _),) = self._shards.roster.members(self._shards.rows[at : at + 1])
+        first, last = inputs.numbers[0], inputs.numbers[-1]
+        for name, passed in rows.items():
+            if len(passed):
+                path = f"{directory}/{name}.{key.node}.{LABEL}.{first:010d}-{last:010d}.npy"
+                file = Path(path.replace(LABEL, key.label))
+                with naming(str(file)), replacing(file) as temporary, temporary.open("wb") as new:
+                    np.save(new, _with_time(passed, inputs))
+                kept.append(path)
+        return tuple(kept)
 
     def _inherit(self, inherited: Inherited) -> None:
         """Begin with the regions' part of what an earlier run has left."""
@@ -204,3 +244,12 @@ class AlikeFold(ABC):
         if slot.level not in self._extents:
             self._extents[slot.level] = joined(np.array(shards.extents(slot.level)))
         return map_target(path, self._extents[slot.level])
+
+
+def _with_time(rows: Array, inputs: Inputs) -> Array:
+    times = dict(zip(inputs.numbers, inputs.times, strict=True))
+    timed = np.empty(len(rows), [*rows.dtype.descr, ("time", "f8")])
+    for name in rows.dtype.names or ():
+        timed[name] = rows[name]
+    timed["time"] = [times[step] for step in rows["step"].tolist()]
+    return timed

@@ -1,14 +1,12 @@
 """The fold of shards one by one: transforms, expressions, points and levels, filters, and families in Python."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import prod
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bbflow.errors import BbflowError, StreamError, naming
-from bbflow.host.atomic import replacing
+from bbflow.errors import BbflowError, StreamError
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.filter import Extremes
 from bbflow.operators.fold import HasTiles, fold_tiles
@@ -20,9 +18,9 @@ from bbflow.transit.folding.alike_fold import AlikeFold, AlikeShards
 from bbflow.transit.folding.inner import inner_step
 from bbflow.transit.folding.inputs import Inputs, extremes_of, open_inputs
 from bbflow.transit.folding.rank_states import kept_of, lacking, views_of
-from bbflow.transit.folding.shards import LABEL, StatePlace
+from bbflow.transit.folding.shards import StatePlace
 from bbflow.transit.folding.slots import BASE, CARRIED, INNER, OUTER, Keys, StateSlot
-from bbflow.transit.folding.sources import NewSteps, ends_of
+from bbflow.transit.folding.sources import NewSteps
 from bbflow.transit.folding.states import map_file
 from bbflow.transit.folding.steps import Carried, Then, WeighedSteps
 
@@ -43,12 +41,8 @@ class OneByOne(AlikeFold):
 
     Parameters
     ----------
-    shards, diagnostic, keys
+    shards, diagnostic, keys, sources, rows
         As for `AlikeFold`.
-    sources
-        The steps that are new, by the plans that have the shards; none where spans are handed on only.
-    rows
-        Of each plan, where the shards stand in its roster.
     """
 
     def __init__(
@@ -59,18 +53,12 @@ class OneByOne(AlikeFold):
         sources: Sequence[NewSteps] = (),
         rows: Sequence[Array] = (),
     ) -> None:
-        super().__init__(shards, diagnostic, keys)
-        self._sources = sources
-        self._planned = [list(source.blocks.plan.shards(own)) for source, own in zip(sources, rows, strict=True)]
+        super().__init__(shards, diagnostic, keys, sources, rows)
         self._members = shards.roster.members(shards.rows)
         self._carried: list[tuple[Any, Any]] = []
         self._opened: _Opened | None = None
         self.bytes = 0
         """Bytes of the blocks."""
-
-    @property
-    def _ends(self) -> tuple[int, int, float]:
-        return ends_of(self._sources)
 
     def _values_dtype(self) -> DType:
         if self._diagnostic.transforms:
@@ -207,29 +195,7 @@ class OneByOne(AlikeFold):
     def _layout(self, level: str, at: int) -> StateLayout:
         return self._layout_of(level, np.dtype(self._like.dtype or "f8"), self._members[at][1][1])
 
-    def _keep_rows(self, at: int, inputs: Inputs, rows: Mapping[str, Array]) -> tuple[str, ...]:
-        """Write the rows that passed to files whose names a repeated task gives again; with `LABEL` in their names."""
-        kept, key, directory = [], self._members[at][0], self._sources[0].blocks.plan.directories.rows
-        first, last = inputs.numbers[0], inputs.numbers[-1]
-        for name, passed in rows.items():
-            if len(passed):
-                path = f"{directory}/{name}.{key.node}.{LABEL}.{first:010d}-{last:010d}.npy"
-                file = Path(path.replace(LABEL, key.label))
-                with naming(str(file)), replacing(file) as temporary, temporary.open("wb") as new:
-                    np.save(new, _with_time(passed, inputs))
-                kept.append(path)
-        return tuple(kept)
-
 
 def _dtype_of(opened: _Opened) -> DType:
     dtype: DType = opened.steps.part(slice(0, 1)).values[0].dtype
     return dtype
-
-
-def _with_time(rows: Array, inputs: Inputs) -> Array:
-    times = dict(zip(inputs.numbers, inputs.times, strict=True))
-    timed = np.empty(len(rows), [*rows.dtype.descr, ("time", "f8")])
-    for name in rows.dtype.names or ():
-        timed[name] = rows[name]
-    timed["time"] = [times[step] for step in rows["step"].tolist()]
-    return timed

@@ -23,7 +23,7 @@ from bbflow.transit.folding.state_layouts import state_layout_of
 
 def is_plain(diagnostic: Diagnostic) -> bool:
     """Whether it is folded of a variable's own blocks, as they lie."""
-    bare = not (diagnostic.transforms or diagnostic.each or diagnostic.then or diagnostic.filters)
+    bare = not (diagnostic.transforms or diagnostic.each or diagnostic.then)
     return bare and diagnostic.of.is_plain and diagnostic.space is None and not diagnostic.others
 
 
@@ -32,7 +32,9 @@ def kept_of(diagnostic: Diagnostic, form: BlockForm, encoding: Encoding) -> tupl
 
     None if ranks can't fold such blocks.
     """
-    if form.spilled or form.is_single or form.stride > 1 or form.dtype not in TYPES or not is_plain(diagnostic):
+    if form.spilled or form.is_single or form.stride > 1 or form.dtype not in TYPES:
+        return None
+    if diagnostic.filters or not is_plain(diagnostic):
         return None
     families = state_layout_of(diagnostic, OUTER, form.dtype, form.count).families
     moments = [own for own in families if isinstance(own, Moments) and not own.is_weighted]

@@ -33,7 +33,6 @@ class MappedSteps:
 
     def __init__(self, plan: FoldPlan, steps: PlannedSteps) -> None:
         self.plan, self.steps = plan, steps
-        self._filtered = {at: row for row, at in enumerate(plan.filtered)}
 
     @cached_property
     def _pool(self) -> mmap.mmap:
@@ -81,7 +80,7 @@ class MappedSteps:
             times,
             {name: self.plan.encodings[name] for name in names} | dict.fromkeys(files, Encoding()),
             {name: tuple(self._values(shard, shard.places[name], wanted)) for name in names} | parts,
-            extremes=tuple(self._extremes(shard, names[0], at) for at in wanted),
+            extremes=self._extremes(shard.places[names[0]], wanted),
             bytes=sum(form.bytes for form in forms) * len(wanted),
             weights=weights,
         )
@@ -101,14 +100,29 @@ class MappedSteps:
             return (values_at(map_file(file), form.place, form) for file in files)
         return (values_at(self._pool, self._offsets[step][at], form) for step in wanted)
 
-    def _extremes(self, shard: PlannedShard, name: str, step: int) -> Extremes:
-        node, at = shard.places[name]
-        row = self._filtered.get(at) if node == self.plan.node else None
-        if row is None or not self.steps.extremes[step]:
-            return None
-        dtype = wide_dtype(self.plan.layout.forms[self.plan.filtered[row]].type)
-        least, most = np.frombuffer(self.steps.extremes[step], dtype).reshape(-1, 2)[row].tolist()
-        return (least, most) if least <= most else None
+    def extremes(self, forms: Array, step: int) -> Array:
+        """Return the smallest and the largest value of blocks in a step; of shape (forms, 2).
+
+        Where they aren't known the smallest is above the largest.
+
+        Parameters
+        ----------
+        forms
+            Which blocks: of one type, that a filter wants to know of.
+        step
+            Position of the step.
+        """
+        dtype, told = wide_dtype(self.plan.layout.forms[forms[0]].type), self.steps.extremes[step]
+        if not told:
+            return np.full((len(forms), 2), (1, 0), dtype)
+        return np.frombuffer(told, dtype).reshape(-1, 2)[np.searchsorted(self.plan.filtered, forms)]
+
+    def _extremes(self, place: Place, wanted: Sequence[int]) -> tuple[Extremes, ...]:
+        node, at = place
+        if node != self.plan.node or at not in self.plan.filtered:
+            return (None,) * len(wanted)
+        told = [self.extremes(np.array([at]), step)[0].tolist() for step in wanted]
+        return tuple((least, most) if least <= most else None for least, most in told)
 
 
 class NewSteps(NamedTuple):
