@@ -9,8 +9,7 @@ from test_states_go_on import COLUMNS, HOURS, QUARTERS, ROWS, values
 
 from bbflow.operators import kernel
 from bbflow.operators.library import FAMILY_TASK, TYPES
-from bbflow.transit.folding import at_once as kernel_table
-from bbflow.transit.folding import states
+from bbflow.transit.folding import kernel_table, states
 
 CONFIG = {
     "windows": ["day", "month", {"running": {"days": 3}}, "run"],

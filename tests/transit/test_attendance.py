@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bbflow.transit.folding.attendance import Attendance
+from bbflow.transit.folding.losses import Attendance
 from bbflow.transit.folding.regions import points_of
 from bbflow.transit.folding.shards import ShardKey
 

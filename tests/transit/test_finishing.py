@@ -11,8 +11,7 @@ from bbflow.operators import fold_steps
 from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.folding import finish
-from bbflow.transit.folding.finish import Finishing
-from bbflow.transit.folding.partials import Partial, are_apart
+from bbflow.transit.folding.finish import Finishing, Partial, are_apart
 from bbflow.transit.folding.publish import FieldWork, Handed, NodeShare, hand_over, publish_fields
 from bbflow.transit.folding.reduce import ReducedSpan
 from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace

@@ -11,7 +11,7 @@ from bbflow.errors import CapacityError, ConfigError
 from bbflow.operators.configured import parse_diagnostics
 from bbflow.transit.driver.state_files import StateFiles
 from bbflow.transit.folding.footprint import Footprint, bytes_per_point, check_states, fits_ahead
-from bbflow.transit.folding.living import states_of
+from bbflow.transit.folding.state_layouts import states_of
 
 TIME = {"time/units": "days since 2001-01-01", "time/calendar": "360_day"}
 

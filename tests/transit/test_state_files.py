@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from bbflow.operators.configured import parse_diagnostics
 from bbflow.transit.folding.lanes import Lanes
-from bbflow.transit.folding.living import states_of, written_of
 from bbflow.transit.folding.shards import ShardKey, StatePlace
+from bbflow.transit.folding.state_layouts import states_of, written_of
 from bbflow.transit.folding.states import (
     begun,
     forget,

@@ -106,7 +106,7 @@ def test_whatever_tables_come_each_shard_has_its_last_state(batches, data):
     found = States(roster, counted.of(roster))
     assert {item.key: item for item in found.rows()} == {key: known[key] for key in asked if key in known}
     assert counted.get(asked[0]) == known.get(asked[0])
-    fields = [item for table in counted.tables for own in table.fields for item in own.states]
+    fields = [item for table in counted.tables for own in table.fields for item in own.rows()]
     assert {item.key: item for item in fields} == known
     assert {item.key for item in counted.take_rows()} == {key for key, item in known.items() if item.last_step == 2}
     counted.let_go()

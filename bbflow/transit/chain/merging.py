@@ -25,9 +25,8 @@ from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.chain.comparing import check_diagnostics, check_states
 from bbflow.transit.chain.saved import SavedState, StateWriter, read_state
 from bbflow.transit.chain.saving import place_coordinates, place_states
-from bbflow.transit.folding.finish import Finishing
+from bbflow.transit.folding.finish import Finishing, Partial
 from bbflow.transit.folding.inherited import map_part, remainder
-from bbflow.transit.folding.partials import Partial
 from bbflow.transit.folding.reduce import ReducedSpan, partial_of
 from bbflow.transit.folding.slots import OUTER, StateSlot, WindowKey, whole_units
 from bbflow.transit.folding.state_layouts import state_layout_of

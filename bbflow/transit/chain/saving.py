@@ -25,19 +25,18 @@ from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.chain.comparing import meaning_of
 from bbflow.transit.chain.saved import SavedArray, SavedField, SavedState, StateWriter
 from bbflow.transit.clusters.tasks import take
-from bbflow.transit.folding.alike_fold import AlikeShards
+from bbflow.transit.folding.alike_fold import AlikeShards, OneByOne
+from bbflow.transit.folding.finish import Partial
 from bbflow.transit.folding.inherited import Inherited, map_part, place_of, remainder
-from bbflow.transit.folding.inner import places_of
 from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.lanes import state_sizes
-from bbflow.transit.folding.one_by_one import OneByOne
-from bbflow.transit.folding.partials import Partial
 from bbflow.transit.folding.reduce import together
 from bbflow.transit.folding.shards import Region, ShardState, StatePlace, overlapping
 from bbflow.transit.folding.slots import BASE, CARRIED, INNER, LEVELS, OUTER, Keys, StateSlot
 from bbflow.transit.folding.state_layouts import by_region, state_layout_of
 from bbflow.transit.folding.states import combine_files, forget, map_source
-from bbflow.transit.folding.tables import FieldStates, Roster
+from bbflow.transit.folding.steps import places_of
+from bbflow.transit.folding.tables import Roster, States
 from bbflow.transit.folding.timeline import Timeline
 from bbflow.transit.output.fields import ResultField
 from bbflow.zarr_store.chunks import TEXT
@@ -60,7 +59,7 @@ class SaveWork(Frozen):
     """Where the node keeps states."""
     off: Mapping[str, str]
     """Users' operators that have failed, and are called no more."""
-    shards: tuple[FieldStates, ...] = ()
+    shards: tuple[States, ...] = ()
     """What is added."""
     shared: tuple[ShardState, ...] = ()
     """And those whose points others have too."""
@@ -100,7 +99,7 @@ def add_shards(work: SaveWork) -> dict[str, str]:
             if alike.like.keys == work.target.keys:
                 _add_alike(work, wholes, alike)
             else:
-                for shard in alike.states:
+                for shard in alike.rows():
                     _add(work, wholes, shard, shared=False)
     if work.spreads:
         for whole in wholes.values():
@@ -171,7 +170,7 @@ def _add(work: SaveWork, wholes: Mapping[StateSlot, _Whole], shard: ShardState, 
                 )
 
 
-def _add_alike(work: SaveWork, wholes: Mapping[StateSlot, _Whole], alike: FieldStates) -> None:
+def _add_alike(work: SaveWork, wholes: Mapping[StateSlot, _Whole], alike: States) -> None:
     """Add the states of some shards, whose points are no one else's: of small ones that lie alike together."""
     for slot, whole in wholes.items():
         for part in together(work.diagnostic, alike, _sources(slot, work.target.keys)):
@@ -248,13 +247,13 @@ def place_states(
     return offsets, begin
 
 
-def find_shared(states: Sequence[FieldStates]) -> list[Array]:
+def find_shared(states: Sequence[States]) -> list[Array]:
     """Return whether each of some shards shares points with others: shards of operators that need no order."""
-    regions = [region for alike in states for region in alike.regions]
+    regions = [region for alike in states for region in alike.roster.regions]
     shared = np.zeros(len(regions), bool)
     shared[[number for pair in overlapping(regions) for number in pair]] = True
-    ends = np.cumsum([len(alike) for alike in states], dtype=int).tolist()
-    return [shared[end - len(alike) : end] for alike, end in zip(states, ends, strict=True)]
+    ends = np.cumsum([alike.count for alike in states], dtype=int).tolist()
+    return [shared[end - alike.count : end] for alike, end in zip(states, ends, strict=True)]
 
 
 def coordinates_of(results: Path) -> list[tuple[SavedArray, Array]]:
@@ -391,15 +390,15 @@ class Saving:
         spreads = len({address.host for address in self._nodes.values()}) > 1
         for key, diagnostic in self._diagnostics.items():
             target = state.inherited(key)
-            own = [(alike, shared) for alike, shared in self._split[key] if alike.node in nodes]
+            own = [(alike, shared) for alike, shared in self._split[key] if alike.roster.node in nodes]
             if own or not (nodes or self._is_whole(key, target)):
                 work = SaveWork(
                     diagnostic,
                     target,
                     self._nodes[home].state_directory,
                     self._kept.errors,
-                    tuple(alike.chosen(~shared) for alike, shared in own),
-                    tuple(shard for alike, shared in own for shard in alike.chosen(shared).states),
+                    tuple(alike.chosen(~shared) for alike, shared in own if not shared.all()),
+                    tuple(shard for alike, shared in own for shard in alike.rows(shared)),
                     spreads,
                 )
                 works.append(work if nodes else self._first(work, key))
@@ -408,7 +407,7 @@ class Saving:
         return {name: text for errors in take(pending) for name, text in errors.items()}
 
     @cached_property
-    def _split(self) -> dict[str, list[tuple[FieldStates, Array]]]:
+    def _split(self) -> dict[str, list[tuple[States, Array]]]:
         """Diagnostic to its states, and which of them have points in common with others."""
         states = {key: self._kept.of(key) for key in self._diagnostics}
         return {key: list(zip(own, find_shared(own), strict=True)) for key, own in states.items()}
@@ -420,7 +419,7 @@ class Saving:
         filled = all(
             item.like.keys == target.keys and all(places_of(item.like.files, own) for own in slots) for item in alike
         )
-        points = sum(int(item.shapes.prod(axis=1).sum()) for item in alike)
+        points = sum(int(item.roster.shapes.prod(axis=1).sum()) for item in alike)
         return filled and points == prod(target.shape) and not any(shared.any() for _, shared in self._split[key])
 
     def _first(self, work: SaveWork, key: str) -> SaveWork:

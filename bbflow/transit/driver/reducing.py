@@ -14,7 +14,7 @@ from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.publish import FieldWork, NodeShare, hand_over
 from bbflow.transit.folding.reduce import ReducedSpan
 from bbflow.transit.folding.slots import OUTER, slots_of
-from bbflow.transit.folding.tables import FieldStates
+from bbflow.transit.folding.tables import States
 from bbflow.transit.folding.timeline import Closing
 from bbflow.transit.output.fields import ResultField
 from bbflow.transit.output.results import Described
@@ -175,8 +175,8 @@ def submit(
     return submit_all(function, works)
 
 
-def _by_node(states: Sequence[FieldStates]) -> dict[str, list[FieldStates]]:
-    nodes: dict[str, list[FieldStates]] = {}
+def _by_node(states: Sequence[States]) -> dict[str, list[States]]:
+    nodes: dict[str, list[States]] = {}
     for alike in states:
-        nodes.setdefault(alike.node, []).append(alike)
+        nodes.setdefault(alike.roster.node, []).append(alike)
     return nodes

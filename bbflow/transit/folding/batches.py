@@ -14,10 +14,9 @@ from bbflow.errors import ConfigError, StreamError
 from bbflow.operators.frozen import FrozenMap
 from bbflow.operators.statistics.weighting import MONTH, TIME
 from bbflow.operators.windows.calendars import Clock
-from bbflow.transit.folding.dates import StepDates
+from bbflow.transit.folding.dates import StepDates, next_time
 from bbflow.transit.folding.inherited import ChainPlace
 from bbflow.transit.folding.landings import Landings, whole_landings
-from bbflow.transit.folding.lengths import next_time
 from bbflow.transit.folding.losses import Losses
 from bbflow.transit.folding.patterns import Parts, Pattern, Patterns, Places, Shapes, parts_of
 from bbflow.transit.folding.shards import ShardKey

@@ -12,20 +12,19 @@ from bbflow.configuring.settings import Config
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space.placement import Placement
 from bbflow.operators.windows.calendars import Clock
-from bbflow.transit.folding.attendance import Attendance
 from bbflow.transit.folding.batches import Batch, Cutter
 from bbflow.transit.folding.checkpoints import Checkpoint, read_checkpoints
+from bbflow.transit.folding.dates import taken_alike
 from bbflow.transit.folding.inherited import Before, ChainPlace, Inherited, Origins
 from bbflow.transit.folding.kept import EndedSpans, Kept
 from bbflow.transit.folding.lanes import Lanes, NodeLane
-from bbflow.transit.folding.lengths import taken_alike
-from bbflow.transit.folding.losses import Losses, Untimely
+from bbflow.transit.folding.losses import Attendance, Losses, Untimely
 from bbflow.transit.folding.patterns import Pattern, Patterns, Shapes
 from bbflow.transit.folding.planning import FoldSite, Planning, planned_steps
 from bbflow.transit.folding.plans import FoldPlan, PlannedSteps
 from bbflow.transit.folding.series import join_partials, uneven
 from bbflow.transit.folding.shards import Region, ShardKey, ShardState, overlapping
-from bbflow.transit.folding.tables import Alike, CountedStates, FieldStates, Roster, States
+from bbflow.transit.folding.tables import Alike, CountedStates, Roster, States
 from bbflow.transit.folding.timeline import Closing, Timeline
 from bbflow.transit.folding.work import FoldReceipt, LaneWork, SpanWork
 from bbflow.transit.folding.written import pack
@@ -238,9 +237,9 @@ class Folding:
     @property
     def kept(self) -> Kept:
         """What is kept now."""
-        states: dict[str, list[FieldStates]] = {}
+        states: dict[str, list[States]] = {}
         for own in sorted((own for table in self.states.tables for own in table.fields), key=lambda own: own.order):
-            states.setdefault(own.diagnostic, []).append(own)
+            states.setdefault(own.roster.diagnostics[0], []).append(own)
         return Kept(self.config, states, self.origins, self.errors, self.timeline, self.last_number)
 
     def works(

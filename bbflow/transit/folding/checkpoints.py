@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from bbflow.transit.folding.attendance import AttendanceRecord
-from bbflow.transit.folding.losses import LossesRecord, Untimely
+from bbflow.transit.folding.losses import AttendanceRecord, LossesRecord, Untimely
 from bbflow.transit.folding.tables import Alike
 from bbflow.transit.folding.timeline import TimelineRecord
 from bbflow.transit.folding.written import Written, unpack

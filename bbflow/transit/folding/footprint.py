@@ -12,8 +12,7 @@ import numpy as np
 from bbflow.errors import CapacityError, ConfigError
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.steps import DType
-from bbflow.transit.folding.living import ends_within, states_of, written_of
-from bbflow.transit.folding.state_layouts import state_layout_of
+from bbflow.transit.folding.state_layouts import ends_within, state_layout_of, states_of, written_of
 from bbflow.units import format_bytes
 
 AHEAD = 1

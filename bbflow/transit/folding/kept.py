@@ -7,7 +7,7 @@ from typing import NamedTuple
 from bbflow.configuring.settings import Config
 from bbflow.transit.folding.inherited import Origins
 from bbflow.transit.folding.shards import Region
-from bbflow.transit.folding.tables import FieldStates
+from bbflow.transit.folding.tables import States
 from bbflow.transit.folding.timeline import Closing, Timeline
 
 
@@ -17,7 +17,7 @@ class Kept:
 
     config: Config
     """The run's configuration."""
-    states: Mapping[str, Sequence[FieldStates]]
+    states: Mapping[str, Sequence[States]]
     """Diagnostic to its states that count, in the order in which they take over what was before them."""
     origins: Origins
     """What new shards begin with."""
@@ -28,13 +28,13 @@ class Kept:
     last_number: int
     """Number of the last step that was folded, counted through a chain of jobs."""
 
-    def of(self, diagnostic: str) -> Sequence[FieldStates]:
+    def of(self, diagnostic: str) -> Sequence[States]:
         """Return a diagnostic's states."""
         return self.states.get(diagnostic, ())
 
     def regions(self, diagnostic: str) -> list[Region]:
         """Return the parts of a diagnostic's field that have states."""
-        return [region for alike in self.of(diagnostic) for region in alike.regions]
+        return [region for alike in self.of(diagnostic) for region in alike.roster.regions]
 
 
 class EndedSpans(NamedTuple):

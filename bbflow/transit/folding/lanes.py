@@ -11,10 +11,9 @@ from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space.placement import Placement
 from bbflow.operators.steps import DType
 from bbflow.store.extents import Extents
-from bbflow.transit.folding.living import states_of
 from bbflow.transit.folding.shards import Room, ShardKey
 from bbflow.transit.folding.slots import OUTER
-from bbflow.transit.folding.state_layouts import state_layout_of
+from bbflow.transit.folding.state_layouts import state_layout_of, states_of
 
 NodeLane = tuple[str, int]
 """A node, and one of its workers."""

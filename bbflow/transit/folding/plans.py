@@ -13,9 +13,9 @@ from bbflow.operators.steps import Array
 from bbflow.stream.cf import Encoding
 from bbflow.stream.records import BlockForm, Layout
 from bbflow.transit.folding.fixed import FixedField
-from bbflow.transit.folding.living import ends_within, states_of, written_of
 from bbflow.transit.folding.shards import Place, Region, Room, ShardKey
 from bbflow.transit.folding.slots import LEVELS
+from bbflow.transit.folding.state_layouts import ends_within, states_of, written_of
 from bbflow.transit.folding.states import ReadyWork, joined
 from bbflow.transit.folding.tables import Roster
 

@@ -15,14 +15,23 @@ from bbflow.operators.operator import Operator
 from bbflow.operators.own.guard import collecting
 from bbflow.operators.steps import Array
 from bbflow.stream.point_maps import PointMap
-from bbflow.transit.folding.finish import Finishing
+from bbflow.transit.folding.finish import Finishing, Partial, state_layout_of_part
 from bbflow.transit.folding.inherited import Inherited
-from bbflow.transit.folding.inner import places_of
-from bbflow.transit.folding.partials import Partial, state_layout_of_part
-from bbflow.transit.folding.reduce import ReducedSpan, SpanKey, partials_of, remainder_of, slots_in
+from bbflow.transit.folding.reduce import (
+    STACK_BYTES,
+    FieldParts,
+    LyingStates,
+    ReducedSpan,
+    SpanKey,
+    partials_of,
+    parts_of_field,
+    remainder_of,
+    slots_in,
+    stacked_results,
+)
 from bbflow.transit.folding.shards import StatePlace
-from bbflow.transit.folding.stacks import STACK_BYTES, FieldParts, LyingStates, parts_of_field, stacked_results
-from bbflow.transit.folding.tables import FieldStates
+from bbflow.transit.folding.steps import places_of
+from bbflow.transit.folding.tables import States
 from bbflow.zarr_store.chunks import Chunk
 
 
@@ -31,7 +40,7 @@ class NodeShare(NamedTuple):
 
     order: int
     """The node's place among all."""
-    shards: tuple[FieldStates, ...]
+    shards: tuple[States, ...]
     """Its states; their regions may overlap."""
 
 
@@ -152,7 +161,7 @@ def _lying(
     if len(shards) != 1 or work.span.inner_ends or work.inherited is not None or work.spread is not None:
         return None
     alike, like = shards[0], shards[0].like
-    field, where = (id(work.diagnostic), id(alike.rows), like.dtype, work.shape), (id(like), work.span.key)
+    field, where = (id(work.diagnostic), id(alike.roster), like.dtype, work.shape), (id(like), work.span.key)
     if field not in known:
         known[field] = parts_of_field(work.diagnostic, alike, work.shape)
     if where not in places:

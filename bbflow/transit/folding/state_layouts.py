@@ -1,6 +1,6 @@
-"""How the states of a diagnostic's levels lie in their buffers."""
+"""How the states of a diagnostic's levels lie in their buffers, and how many of them live at once."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -13,7 +13,9 @@ from bbflow.operators.family import Family, StateField
 from bbflow.operators.state import StateLayout
 from bbflow.operators.steps import Array, DType, Steps, Views
 from bbflow.operators.transforms import Transform
-from bbflow.transit.folding.slots import INNER, OUTER
+from bbflow.operators.windows.spans import Months, Run, Spans
+from bbflow.operators.windows.window import Window
+from bbflow.transit.folding.slots import CARRIED, INNER, OUTER
 
 
 def state_layout_of(diagnostic: Diagnostic, level: str, dtype: DType, count: tuple[int, ...]) -> StateLayout:
@@ -71,3 +73,58 @@ def by_region(state_layout: StateLayout, state: Any, count: tuple[int, ...]) -> 
         for family, views in state_layout.views(state).items()
         for name, view in views.items()
     }
+
+
+RECURRING = {"month": 12, "season": 4, "day": 31, "hour": 24, "dayofyr": 366}
+"""How many values each part of a climatology's key has."""
+
+
+def states_of(diagnostic: Diagnostic) -> Mapping[str, int]:
+    """Return for each level how many states of one region live at once, at most."""
+    found = {OUTER: 1 + _extra(diagnostic.windows)} if diagnostic.operators else {}
+    if diagnostic.each is not None:
+        found[INNER] = 1 + _extra((diagnostic.each.window,))
+    if diagnostic.transforms:
+        found[CARRIED] = 1
+    return found
+
+
+def written_of(diagnostic: Diagnostic, level: str) -> int:
+    """Return how many states of one region a batch writes at most: the open steps', and of each window one they end."""
+    if level == CARRIED:
+        return 1
+    inner = () if diagnostic.each is None else (diagnostic.each.window,)
+    return 1 + len(_further(diagnostic.windows if level == OUTER else inner))
+
+
+def ends_within(diagnostic: Diagnostic) -> bool:
+    """Whether any window ends before the run does: what it comes to is published while further steps are folded."""
+    return any(window.keeps is not None and not isinstance(window.spans, Run) for window in diagnostic.windows)
+
+
+def _extra(windows: Sequence[Window]) -> int:
+    """Return how many states there are beside the base."""
+    return sum(map(living_spans, _further(windows)))
+
+
+def _further(windows: Sequence[Window]) -> list[Window]:
+    """Return the windows that have states beside the base: not the one whose every end ends the base."""
+    finest = max(windows, key=lambda window: window.level)
+    ends_base = finest.keeps == 1 and all(
+        other is finest or (other.keeps == 1 and _holds(other.spans, finest.spans)) for other in windows
+    )
+    return [window for window in windows if not (ends_base and window is finest)]
+
+
+def _holds(outer: Spans, inner: Spans) -> bool:
+    """Whether spans end only where finer ones end too."""
+    if isinstance(outer, Months) and isinstance(inner, Months):
+        return outer.count % inner.count == 0
+    return isinstance(outer, Run)
+
+
+def living_spans(window: Window) -> int:
+    """Return how many spans of a window are alive at once, at most."""
+    if window.keeps is not None:
+        return window.keeps
+    return prod(RECURRING[part] for part in window.recurs)

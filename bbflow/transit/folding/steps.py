@@ -1,15 +1,20 @@
-"""Steps on their way to the statistics: through transforms, and through the expression after them."""
+"""Steps on their way to the statistics: through transforms, `each`, and the expression after them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from bbflow.operators.diagnostic import VALUE
+import numpy as np
+
+from bbflow.operators.diagnostic import VALUE, Diagnostic
 from bbflow.operators.expressions import Expression
 from bbflow.operators.fold import HasTiles
 from bbflow.operators.state import part_of
 from bbflow.operators.steps import Array, Steps, Views
 from bbflow.operators.transforms import Transform
-from bbflow.transit.folding.slots import Keys
+from bbflow.transit.folding.shards import ShardState, StatePlace
+from bbflow.transit.folding.slots import BASE, INNER, Keys, StateSlot, slots_of, whole_units
+from bbflow.transit.folding.state_layouts import state_layout_of
+from bbflow.transit.folding.states import combine_files
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +93,34 @@ def then(expression: Expression | None, steps: Steps, fields: Mapping[str, Array
         return replace(steps, others={**steps.others, **alike})
     values = expression.evaluate({VALUE: steps, **alike})
     return Steps(values, None, steps.times, steps.numbers, {**steps.others, **alike})
+
+
+def inner_step(diagnostic: Diagnostic, state: ShardState) -> Steps | None:
+    """Return the result of the inner span that is open, as one step of the statistics.
+
+    Returns
+    -------
+    Steps or None
+        None if there is none: no step so far, or a running window that isn't full yet.
+    """
+    each = diagnostic.each
+    if each is None or state.keys is None or (current := state.keys[each.window.name]) is None:
+        return None
+    begun = StateSlot(INNER, each.window.name, current)  # what an earlier run has of the span
+    if BASE[INNER] not in state.files and begun not in state.files:
+        return None
+    own = [slot.key for slot in state.files if slot.level == INNER and slot.window == each.window.name]
+    keys = whole_units(each.window, own, current)
+    if keys is None:
+        return None
+    state_layout = state_layout_of(diagnostic, INNER, np.dtype(state.dtype), state.count)
+    buffer = bytearray(state_layout.nbytes)
+    combine_files(state_layout, places_of(state.files, [*slots_of(INNER, each.window, keys), BASE[INNER]]), buffer)
+    values: Array = each.operator.finalize(state_layout, buffer)
+    steps = Steps([values], None, np.array([state.last_time]), np.array([state.last_step]))
+    return then(diagnostic.then, steps, diagnostic.parts_after(state.keys, *state.region))
+
+
+def places_of(files: Mapping[StateSlot, StatePlace], slots: list[StateSlot]) -> list[StatePlace]:
+    """Return where the states of those slots lie that have one, in their order."""
+    return [files[slot] for slot in slots if slot in files]

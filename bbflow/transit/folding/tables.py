@@ -146,7 +146,8 @@ class Roster(Frozen):
         return len(self.rows)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Roster, (self.node, self.diagnostics, self.rows), {"digest": self.digest}
+        known = {"digest": self.digest} if "digest" in self.__dict__ else {}
+        return Roster, (self.node, self.diagnostics, self.rows), known
 
     def chosen(self, rows: Array) -> "Roster":
         """Return some of them."""
@@ -193,13 +194,42 @@ class Roster(Frozen):
         return np.array([known.get(mark, -1) for mark in theirs], "i8")
 
     @cached_property
-    def fields(self) -> list[tuple[str, Array, Array]]:
-        """Diagnostics, the positions of the shards of each, by where they lie, and the rows: of as many dimensions."""
+    def fields(self) -> "list[tuple[Array, Roster]]":
+        """The positions of each field's shards, by where they lie, and these as a table: of as many dimensions."""
         rows, kinds = self.rows, np.stack([self.rows[name] for name in ("diagnostic", "dims", "field_dims")], axis=1)
         ordered = np.lexsort((*rows["count"].T[::-1], *rows["start"].T[::-1], *kinds.T[::-1]))
         ends = np.flatnonzero((np.diff(kinds[ordered], axis=0) != 0).any(axis=1)) + 1
         parts = np.split(ordered, ends) if len(ordered) else []
-        return [(self.diagnostics[kinds[own[0], 0]], own, rows[own]) for own in parts]
+        return [(own, self._field(own)) for own in parts]
+
+    def _field(self, positions: Array) -> "Roster":
+        rows, name = self.rows[positions], self.diagnostics[self.rows["diagnostic"][positions[0]]]
+        rows["diagnostic"] = 0
+        return Roster(self.node, (name,), rows)
+
+    def _column(self, name: str, dims: str) -> Array:
+        column: Array = self.rows[name][:, : int(self.rows[dims][0]) if len(self) else 0]
+        return column
+
+    @property
+    def firsts(self) -> Array:
+        """Where the regions of a field's shards begin; of shape (shards, dimensions)."""
+        return self._column("first", "field_dims")
+
+    @property
+    def shapes(self) -> Array:
+        """Their shapes."""
+        return self._column("shape", "field_dims")
+
+    @property
+    def regions(self) -> list[Region]:
+        """Both, one by one."""
+        return list(zip(map(tuple, self.firsts.tolist()), map(tuple, self.shapes.tolist()), strict=True))
+
+    def offsets(self, level: str) -> Array:
+        """Return where the states of a level lie; of shape (shards,)."""
+        offsets: Array = self.rows["offsets"][:, LEVELS.index(level)]
+        return offsets
 
 
 def padded(values: Sequence[Sequence[int]], dims: int, pad: int) -> Array:
@@ -255,66 +285,6 @@ def living_files(alike: Iterable[Alike]) -> dict[str, int]:
     for item in alike:
         found |= Counter(level for level, _ in {(slot.level, place.path) for slot, place in item.like.files.items()})
     return dict(found)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FieldStates(Frozen):
-    """Rows of one field on one node whose states are alike."""
-
-    node: str
-    """The node."""
-    diagnostic: str
-    """The field's diagnostic."""
-    like: Progress
-    """What their states have in common."""
-    rows: Array
-    """The rows, of as many dimensions."""
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def _column(self, name: str, dims: str) -> Array:
-        column: Array = self.rows[name][:, : int(self.rows[dims][0]) if len(self.rows) else 0]
-        return column
-
-    @property
-    def firsts(self) -> Array:
-        """First index in the field, of shape (shards, dimensions)."""
-        return self._column("first", "field_dims")
-
-    @property
-    def shapes(self) -> Array:
-        """Shape there."""
-        return self._column("shape", "field_dims")
-
-    def offsets(self, level: str) -> Array:
-        """Return where the states of a level lie."""
-        offsets: Array = self.rows["offsets"][:, LEVELS.index(level)]
-        return offsets
-
-    @property
-    def order(self) -> tuple[Any, ...]:
-        """As `ShardState.order`, for all of them."""
-        return self.like.first_step, not self._column("start", "dims").shape[1], self.node
-
-    @property
-    def regions(self) -> list[Region]:
-        """The parts of the field that they are of."""
-        return list(zip(map(tuple, self.firsts.tolist()), map(tuple, self.shapes.tolist()), strict=True))
-
-    @property
-    def states(self) -> list[ShardState]:
-        """One by one."""
-        columns = (self._column(name, "dims").tolist() for name in ("start", "count"))
-        rows = zip(*columns, self.regions, self.rows["offsets"].tolist(), strict=True)
-        return [
-            self.like.at(ShardKey(self.node, self.diagnostic, tuple(start), tuple(count)), region, offsets)
-            for start, count, region, offsets in rows
-        ]
-
-    def chosen(self, rows: Array) -> "FieldStates":
-        """Return some of them."""
-        return FieldStates(self.node, self.diagnostic, self.like, self.rows[rows])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -399,15 +369,27 @@ class States:
                 yield like.shifted(shift), at[own[number]]
 
     @property
-    def fields(self) -> Iterator[FieldStates]:
-        """The states of each field, those that are alike together."""
+    def fields(self) -> "Iterator[States]":
+        """The states of each field: those that are alike together."""
         for item in self.alike:
             marked: Array = np.full(len(self.roster), item.at is None)
             marked[item.rows(self.roster)] = True
-            for diagnostic, positions, rows in self.roster.fields:
+            for positions, shards in self.roster.fields:
                 own = marked[positions]
                 if own.any():
-                    yield FieldStates(self.roster.node, diagnostic, item.like, rows if own.all() else rows[own])
+                    roster = shards if own.all() else shards.chosen(own)
+                    yield States(roster, (Alike(item.like),))
+
+    @property
+    def like(self) -> Progress:
+        """What all have in common, where all have a state and are alike, as those of `fields`."""
+        (own,) = self.alike
+        return own.like
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """As `ShardState.order`, for all of a field that are alike."""
+        return self.like.first_step, not self.roster.rows["dims"][0], self.roster.node
 
 
 def groups(rows: Array) -> Iterator[tuple[list[int], Array]]:
