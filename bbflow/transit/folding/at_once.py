@@ -125,12 +125,16 @@ class AtOnce(AlikeFold):
     def _filters(self, tasks: Array) -> tuple[list[tuple[int, str]], Array]:
         """Point tasks to their shards' filters; gives the shard and the name of each of these, and their table."""
         plan = self._sources[0].blocks.plan
+        if not plan.filtered:
+            return [], kernel.NO_FILTERS
         codes, dtype = plan.roster.rows["diagnostic"][self._rows], self._values_dtype()
         named, parts = list[tuple[int, str]](), list[Array]()
         for code, key in enumerate(plan.roster.diagnostics):
             limits = {item.name: own for item in plan.diagnostics[key].filters if (own := item.interval(dtype))}
+            if not limits:
+                continue
             at = np.flatnonzero(codes == code)
-            if not limits or not len(at):
+            if not len(at):
                 continue
             least, most = np.moveaxis(self._extremes(at), -1, 0)
             part = np.zeros((len(at), len(limits)), kernel.FILTER)

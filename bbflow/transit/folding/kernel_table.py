@@ -98,6 +98,8 @@ class KernelTable:
 
         It is of `library.FAMILY_TASK`, and has for addresses of states where these begin in files of the lane.
         """
+        if not len(self.families):
+            return np.zeros(0, FAMILY_TASK)
         places = np.full(len(self.rows), -1)
         places[rows] = np.arange(len(rows))
         at = places[self.families["row"]]
