@@ -126,8 +126,8 @@ def is_silent(peer: socket.socket, silence_s: float = SILENCE_S) -> bool:
     process that is stopped and takes nothing.
     """
     told: tuple[int, ...] = _TCP_INFO.unpack(peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size))
-    # Some kernels don't count data from the peer as an acknowledgement where it acknowledges nothing new, and then don't
-    # probe either: a peer that has only sent would be silent in the moment in which it is sent something.
+    # Some kernels don't count data from the peer as an acknowledgement where it acknowledges nothing new, and then
+    # don't probe either: a peer that has only sent would be silent in the moment in which it is sent something.
     heard_ms = min(told[_LAST_DATA], told[_LAST_ACK])
     return (told[_UNACKED] > 0 or told[_PROBES] > 1) and heard_ms >= 1e3 * silence_s
 
