@@ -124,6 +124,7 @@ class Task(ctypes.Structure):  # FoldTask.h
         *((name, ctypes.c_uint64) for name in ("count", "shift", "first", "second", "min", "max", "points")),
         *((name, ctypes.c_uint) for name in ("blocks", "steps", "has_fill", "begins")),
         ("fill", ctypes.c_char * 8), ("which", ctypes.c_uint64 * 32),
+        ("bins", ctypes.c_uint64), ("rows", ctypes.c_uint), ("breaks", ctypes.c_double * 64),
     ]
 
 def room(bytes):
@@ -132,7 +133,7 @@ def room(bytes):
     return place.value
 
 module, kernel, stream = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
-device("cuModuleLoadData", ctypes.byref(module), PTX)
+device("cuModuleLoadData", ctypes.byref(module), open(PTX, "rb").read())
 device("cuModuleGetFunction", ctypes.byref(kernel), module, b"bbflow_fold_f4")
 device("cuStreamCreate", ctypes.byref(stream), 1)
 state = [room(POINTS * size) for size in (4, 4, 8, 8, 4, 4)]
@@ -261,7 +262,10 @@ def measure_kernels(field_bytes: int = FIELD_BYTES) -> list[Row]:
     if (ptx := kernels()) is None:
         return []
     most = 24
-    copy_s, *folds_s = run("<adios-config/>", KERNEL, {}, PTX=ptx, FIELD_BYTES=field_bytes, MOST=most)
+    with tempfile.NamedTemporaryFile() as file:  # longer than a word of a command line may be
+        file.write(ptx)
+        file.flush()
+        copy_s, *folds_s = run("<adios-config/>", KERNEL, {}, PTX=file.name, FIELD_BYTES=field_bytes, MOST=most)
     rows = [Row("reading and writing the GPU's memory (the ratio's 1)", 2e-9 * field_bytes / copy_s, "GB/s", 1.0)]
     for number, seconds in enumerate(folds_s):
         steps, begins = (8, most)[number // 2], number % 2 == 0

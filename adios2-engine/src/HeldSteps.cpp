@@ -28,6 +28,12 @@ bool IsSame(const Block &a, const Block &b)
     return (a.Bytes == 0) == (b.Bytes == 0) && a.Form == b.Form;
 }
 
+/** Whether a GPU's kernel has room for what a variable's fold is told. */
+bool FitsDevice(const FoldedVariable &variable)
+{
+    return !variable.Histogram || variable.Histogram->Breaks.size() <= FoldTask::MostRows;
+}
+
 } // end empty namespace
 
 void HeldSteps::Keep(Block &block)
@@ -43,7 +49,7 @@ void HeldSteps::Keep(Block &block)
 void HeldSteps::KeepFromDevice(const FoldPlan &plan, Block &block)
 {
     const FoldedVariable *const variable = plan.Find(block.Form);
-    if (plan.DeviceBytes() > 0 && variable != nullptr && !variable->Histogram)
+    if (plan.DeviceBytes() > 0 && variable != nullptr && FitsDevice(*variable))
     {
         block.OwnOnDevice = m_Device.Keep(block.OnDevice, plan.DeviceBytes());
     }
@@ -364,6 +370,13 @@ void HeldSteps::FoldOnDevice(State &state)
     task.Second = static_cast<double *>(place(BbflowSecond));
     task.Min = place(BbflowMin);
     task.Max = place(BbflowMax);
+    if (state.Variable.Histogram)
+    {
+        const std::vector<double> &breaks = state.Variable.Histogram->Breaks;
+        task.Bins = reinterpret_cast<int *>(state.OnDevice.get() + state.Places.Counts);
+        task.Rows = static_cast<unsigned>(breaks.size());
+        std::copy(breaks.begin(), breaks.end(), task.Breaks);
+    }
     task.Points = state.Points;
     task.HasFill = state.Variable.Fill.empty() ? 0 : 1;
     std::copy(state.Variable.Fill.begin(), state.Variable.Fill.end(), task.Fill);

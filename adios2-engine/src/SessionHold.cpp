@@ -95,12 +95,13 @@ bool Session::Hold(const std::function<Value::Array()> &attributes)
         HeldSteps::LeaveOut(*m_Plan, m_Step.Blocks);
     }
     bool isFolded = isKnown &&
-                          m_Step.BytesThatAre(Block::State::Waiting) > 0 && // else nothing lands
-                          MayHold(step);
+                    m_Step.BytesThatAre(Block::State::Waiting) > 0 && // else nothing lands
+                    MayHold(step);
     if (!m_Held.IsEmpty() && !(isFolded && m_Held.IsAlike(m_Step.Blocks)))
     {
         LandHeld(attributes);
-        isFolded = isFolded && m_NextPlan; // the node frees states' room with what lands after the plan
+        isFolded =
+            isFolded && m_NextPlan; // the node frees states' room with what lands after the plan
     }
     if (isFolded)
     {

@@ -35,7 +35,6 @@ VARIABLES = (
         BINS.one_step,
     )),
 )  # fmt: skip
-"""The last one's histogram is the CPU's, wherever its blocks come from."""
 PROGRAM = f"""
 NUMBERS = {{"f4": 1, "f8": 2, "i2": 6}}
 engine = adios.open(io, WRITE)

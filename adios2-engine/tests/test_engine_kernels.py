@@ -8,17 +8,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from bbflow.operators.kernel import run
 from bbflow.operators.library import FIELDS
+from bbflow.operators.statistics.bins import Bins, cell_table
 from bbflow.operators.steps import Steps
 
 PROGRAM = Path(__file__).parent / "program"
 KERNELS = Path(__file__).parents[1] / "src" / "kernels"
 KINDS = ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"]
-MOST_PARTS, MOST_STEPS = 64, 32
+MOST_PARTS, MOST_STEPS, MOST_ROWS = 64, 32, 64
 BLOCK_THREADS = 128
 
 
@@ -44,6 +45,7 @@ class FoldTask(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in FIELDS), ("points", ctypes.c_ulonglong),
         *((name, ctypes.c_uint) for name in ("blocks", "steps", "has_fill", "begins")),
         ("fill", ctypes.c_char * 8), ("which", ctypes.c_void_p * MOST_STEPS),
+        ("bins", ctypes.c_void_p), ("rows", ctypes.c_uint), ("breaks", ctypes.c_double * MOST_ROWS),
     ]  # fmt: skip
 
 
@@ -113,11 +115,12 @@ def bits(array):
     return np.where(array == array, array, np.array(np.nan if array.dtype.kind == "f" else 0, array.dtype)).tobytes()
 
 
-def fold_as_gpus(kernels, kind, state, steps, fill, blocks):
+def fold_as_gpus(kernels, kind, state, steps, fill, blocks, breaks=()):
     """Begin a state of steps, in place."""
     for at in range(0, len(steps), MOST_STEPS):
         some = steps[at : at + MOST_STEPS]
         task = FoldTask(points=some[0].size, blocks=blocks, steps=len(some), has_fill=fill is not None, begins=at == 0)
+        task.rows, task.breaks[: len(breaks)] = len(breaks), list(breaks)
         for name, array in state.items():
             setattr(task, name, array.ctypes.data)
         for number, step in enumerate(some):
@@ -149,6 +152,29 @@ def test_states_of_a_gpu_are_those_of_the_cpu_to_the_bit(kernels, kind, data):
     run(here, here, Steps(steps, fill), [])
     for name, expected in here.items():
         assert bits(there[name]) == bits(expected), name
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=30)
+@given(data=st.data())
+def test_a_gpu_counts_values_in_the_bins_of_the_cpu(kernels, kind, data):
+    points, count = data.draw(st.integers(1, 600)), data.draw(st.integers(1, 70))
+    noise = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    edges = tuple(sorted(set(data.draw(st.lists(st.integers(-120, 120).map(float), min_size=2, max_size=62)))))
+    assume(len(edges) > 1)
+    values = noise.integers(-100, 100, (count, points)).astype(kind)
+    if kind[0] == "f":
+        values[noise.random((count, points)) < 0.2] += 0.5
+        values[noise.random((count, points)) < 0.1] = np.nan
+        values[noise.random((count, points)) < 0.1] = noise.choice([np.inf, -np.inf])
+    fill = np.array(values[0, 0]) if data.draw(st.booleans()) else None
+    table = cell_table(edges)
+    here = np.zeros((len(table.breaks), points), "i4")
+    Bins(edges=edges).fold({"counts": here}, Steps(list(values), fill))
+    there = {"count": np.full((1, points), 7, "i4"), "bins": np.full_like(here, 7)}
+    fold_as_gpus(kernels, kind, there, list(values), fill, data.draw(st.integers(1, 3)), table.breaks)
+    np.testing.assert_array_equal(there["bins"], here)
+    np.testing.assert_array_equal(there["count"][0], here.sum(0))
 
 
 def find_clang():

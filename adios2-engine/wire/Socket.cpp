@@ -59,8 +59,8 @@ bool IsHostSilent(const int descriptor)
     socklen_t size = sizeof(info);
     return getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
            (info.tcpi_unacked > 0 || info.tcpi_probes > 1) &&
-           // Some kernels don't count data from the peer as an acknowledgement where it acknowledges
-           // nothing new, and then don't probe either.
+           // Some kernels don't count data from the peer as an acknowledgement where it
+           // acknowledges nothing new, and then don't probe either.
            std::min(info.tcpi_last_ack_recv, info.tcpi_last_data_recv) >= SilenceSecs * 1000;
 }
 

@@ -9,6 +9,7 @@ struct FoldTask
 {
     static constexpr unsigned Most = 32; ///< steps at a time
     static constexpr unsigned BlockThreads = 128;
+    static constexpr unsigned MostRows = 64; ///< of a histogram
 
     int *Count;
     void *Shift;
@@ -22,6 +23,9 @@ struct FoldTask
         Begins; ///< whether nothing is in the state yet: what the arrays have counts for nothing
     alignas(8) char Fill[8]; ///< a value that stands for 'missing'
     const void *Which[Most];
+    int *Bins;               ///< counts of a histogram, row after row; null: not counted
+    unsigned Rows;           ///< of it
+    double Breaks[MostRows]; ///< where each row ends, ascending; the last one is NaN
 };
 
 } // end namespace bbflow

@@ -83,6 +83,10 @@ BBFLOW_DEVICE void Fold(const FoldTask &task)
         double second = goesOn && task.Second ? task.Second[i] : 0;
         T min = goesOn && mins ? mins[i] : Ends<T>::Highest;
         T max = goesOn && maxs ? maxs[i] : Ends<T>::Lowest;
+        for (unsigned row = 0; row < (goesOn ? 0 : task.Rows); ++row)
+        {
+            task.Bins[row * task.Points + i] = 0;
+        }
         for (unsigned k = 0; k < task.Steps; ++k)
         {
             const T value = static_cast<const T *>(task.Which[k])[i];
@@ -95,6 +99,16 @@ BBFLOW_DEVICE void Fold(const FoldTask &task)
             second += d * d;
             min = valid && value < min ? value : min;
             max = valid && value > max ? value : max;
+            if (task.Bins && valid)
+            {
+                // All threads read the same break at a time, which a search would not let them.
+                unsigned row = 0;
+                for (unsigned r = 0; r < task.Rows; ++r)
+                {
+                    row += double(value) >= task.Breaks[r];
+                }
+                ++task.Bins[row * task.Points + i];
+            }
         }
         task.Count[i] = count;
         if (task.First)

@@ -75,6 +75,7 @@ extern "C"
         move(task.Second);
         move(task.Min);
         move(task.Max);
+        move(task.Bins);
         for (unsigned i = 0; i < task.Steps; ++i)
         {
             move(task.Which[i]);
@@ -88,7 +89,7 @@ extern "C"
     {
         const auto &task = *static_cast<const bbflow::FoldTask *>(asked);
         for (const void *place : std::initializer_list<const void *>{
-                 task.Count, task.Shift, task.First, task.Second, task.Min, task.Max})
+                 task.Count, task.Shift, task.First, task.Second, task.Min, task.Max, task.Bins})
         {
             if (place != nullptr)
             {
