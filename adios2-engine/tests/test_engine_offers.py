@@ -111,7 +111,7 @@ def test_what_is_told_beside_an_offer_that_comes_to_nothing_is_heard(small_node,
     ends = (99).to_bytes(8, "little")
     plan = {
         "time": "", "first": 0, "begins": 0.0, "interval": 1.0, "tolerance": 0.1, "ends": ends,
-        "variables": [["field", "double", 1, b""]], "wanted": [],
+        "variables": [["field", "double", 1, b"", None]], "wanted": [],
     }  # fmt: skip
     with NodeClient(small_node.nodes[0]) as client:
         epoch = ask(client, "attach", stream="model", consumers=["fold"])["epoch"]
