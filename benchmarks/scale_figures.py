@@ -93,7 +93,7 @@ def _draw_panel(axes: Axes, lines: dict[str, Points], label: str) -> None:
     axes.set_xlabel(label)
     axes.set_ylabel("s")
     if len(lines) > 1:
-        axes.legend(loc="lower right", fontsize=6.5)
+        axes.legend(loc="center", bbox_to_anchor=(0.5, 0.55), fontsize=6.5)
     else:
         axes.set_title(next(iter(lines)))
     axes.spines[["top", "right"]].set_visible(False)
