@@ -240,24 +240,26 @@ def land_large(bench, step, rank):
     return reply is not None
 
 
-def test_room_for_the_states_of_ranks_behind_stays_free(bench):
-    """These take eight pages, of which there are sixteen."""
+def begin_two(bench):
+    """Open two ranks' stream, let both land its first step, and return the epoch of the analysis."""
     bench.open(0, writers=2)
     bench.open(1, writers=2)
     epoch = bench.attach("fold")["epoch"]
     assert land_large(bench, 0, 0)
     assert land_large(bench, 0, 1)
+    return epoch
+
+
+def test_room_for_the_states_of_ranks_behind_stays_free(bench):
+    """These take eight pages, of which there are sixteen."""
+    epoch = begin_two(bench)
     tell(bench, PLAN, epoch)
     assert [land_large(bench, step, 0) for step in (1, 2, 3)] == [True, True, False]
     assert bench.begin(1, 1, 8)["extents"]
 
 
 def test_it_is_free_for_all_once_the_last_states_have_landed_after_a_plan(bench):
-    bench.open(0, writers=2)
-    bench.open(1, writers=2)
-    epoch = bench.attach("fold")["epoch"]
-    assert land_large(bench, 0, 0)
-    assert land_large(bench, 0, 1)
+    epoch = begin_two(bench)
     tell(bench, PLAN, epoch)
     assert "plan" in bench.say(0, "hold", step=1)
     assert "plan" in bench.say(1, "hold", step=1)
@@ -272,11 +274,7 @@ def test_it_is_free_for_all_once_the_last_states_have_landed_after_a_plan(bench)
 
 
 def test_it_stays_free_when_the_agent_is_started_again(bench):
-    bench.open(0, writers=2)
-    bench.open(1, writers=2)
-    epoch = bench.attach("fold")["epoch"]
-    assert land_large(bench, 0, 0)
-    assert land_large(bench, 0, 1)
+    epoch = begin_two(bench)
     tell(bench, PLAN, epoch)
     for _ in range(2):
         bench.reopen()
@@ -289,11 +287,7 @@ def test_it_stays_free_when_the_agent_is_started_again(bench):
 
 def test_who_is_ahead_leaves_room_for_all_steps_that_must_land_together(bench):
     """Rank 1 may need two pages for each of steps 1 to 3; rank 0, which lands steps as they are as well, waits then."""
-    bench.open(0, writers=2)
-    bench.open(1, writers=2)
-    epoch = bench.attach("fold")["epoch"]
-    assert land_large(bench, 0, 0)
-    assert land_large(bench, 0, 1)
+    epoch = begin_two(bench)
     bench.done(0, epoch)
     tell(bench, structs.replace(PLAN, ends=np.array([3, 9], "<i8").tobytes(), variables=()), epoch)
     assert [land_large(bench, step, 0) for step in (1, 2, 3, 4, 5, 6)] == [True, True, True, True, True, False]
@@ -315,10 +309,7 @@ def hold(bench, rank, step):
 
 def test_a_rank_holds_no_step_where_others_that_land_theirs_would_have_no_room(bench):
     """Rank 0 lands two pages with each step; rank 1 needs eight of sixteen for its states, and may be in a barrier."""
-    bench.open(0, writers=2)
-    bench.open(1, writers=2)
-    epoch = bench.attach("fold")["epoch"]
-    assert [land_large(bench, 0, rank) for rank in (0, 1)] == [True, True]
+    epoch = begin_two(bench)
     tell(bench, structs.replace(PLAN, first=1), epoch)
     bench.done(0, epoch)
     assert hold(bench, 1, 1) == "ok"
@@ -335,10 +326,7 @@ def test_a_rank_holds_no_step_where_others_that_land_theirs_would_have_no_room(b
 
 
 def test_a_rank_that_runs_ahead_leaves_room_for_what_others_must_land_until_there(bench):
-    bench.open(0, writers=2)
-    bench.open(1, writers=2)
-    epoch = bench.attach("fold")["epoch"]
-    assert [land_large(bench, 0, rank) for rank in (0, 1)] == [True, True]
+    epoch = begin_two(bench)
     tell(bench, structs.replace(PLAN, first=1), epoch)
     bench.done(0, epoch)
     assert land_large(bench, 1, 0)
