@@ -6,10 +6,11 @@ from typing import Any
 
 from bbflow.errors import StreamError
 from bbflow.schemas.cutting import Cut
-from bbflow.schemas.schema import LandedStep, Parts, Stateless
+from bbflow.schemas.schema import LandedStep, Stateless
 from bbflow.stream.attributes import items_of
 from bbflow.stream.cf import DIMENSIONS, UNORDERED
 from bbflow.stream.layouts import BlockForm, Layout
+from bbflow.stream.records import Parts
 
 TABLE = "atoms"
 """The variable with a row for each atom: (atoms, columns) of doubles."""

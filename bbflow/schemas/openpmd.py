@@ -7,11 +7,11 @@ from typing import Any
 
 from bbflow.reading.wire_types import Attribute
 from bbflow.schemas.cutting import NEW, Cut
-from bbflow.schemas.schema import TIME, LandedStep, Parts, Stateless
+from bbflow.schemas.schema import TIME, LandedStep, Stateless
 from bbflow.stream.attributes import items_of, numbers_of
 from bbflow.stream.cf import DIMENSIONS
 from bbflow.stream.layouts import BlockForm, Layout
-from bbflow.stream.records import Step
+from bbflow.stream.records import Parts, Step
 
 NUMBERED = re.compile(r"(/data/)(\d+)(/.+)")
 """A name in an iteration's group, as the group-based and the file-based encoding have it (basePath ``/data/%T/``)."""

@@ -8,11 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from bbflow.stream.point_maps import PointMap
-from bbflow.stream.records import Block, Step
+from bbflow.stream.records import Block, Parts
 
 Array = np.ndarray[Any, Any]
-Parts = Mapping[str, Step]
-"""Node name to what lies there of a step."""
 TIME = "time"
 """The single value with which a schema tells a step's time: a number, whose units are in ``time/units``, or a date."""
 

@@ -10,12 +10,12 @@ import numpy as np
 
 from bbflow.errors import StreamError
 from bbflow.schemas.cutting import NEW, Cut
-from bbflow.schemas.schema import Array, LandedStep, Parts
+from bbflow.schemas.schema import Array, LandedStep
 from bbflow.stream.attributes import DIMENSIONS
 from bbflow.stream.dtypes import DTYPES
 from bbflow.stream.layouts import BlockForm
 from bbflow.stream.point_maps import PointMap
-from bbflow.stream.records import Step
+from bbflow.stream.records import Parts, Step
 
 ROOT = "/__pio__/"
 VAR, GLOBAL, DIM, DECOMP = f"{ROOT}var/", f"{ROOT}global/", f"{ROOT}dim/", f"{ROOT}decomp/"

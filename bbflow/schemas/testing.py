@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
-from bbflow.schemas.schema import Array, LandedStep, Parts, Schema
-from bbflow.stream.records import Block
+from bbflow.schemas.schema import Array, LandedStep, Schema
+from bbflow.stream.records import Block, Parts
 
 
 class SchemaTests(ABC):

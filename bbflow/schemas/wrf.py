@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bbflow.schemas.cutting import NEW, Cut
-from bbflow.schemas.schema import TIME, LandedStep, Parts, Stateless
+from bbflow.schemas.schema import TIME, LandedStep, Stateless
 from bbflow.stream.cf import DIMENSIONS
 from bbflow.stream.layouts import BlockForm, Layout
-from bbflow.stream.records import Step
+from bbflow.stream.records import Parts, Step
 
 TIMES = "Times"
 """The variable with the date of a step."""

@@ -1,7 +1,7 @@
 """The records that pass between the layers: blocks, steps and their types."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -234,6 +234,10 @@ class Step:
             "began_s": self.began_s,
             "committed_s": self.committed_s,
         }
+
+
+Parts = Mapping[str, Step]
+"""Node name to what lies there of a step."""
 
 
 def check_fits(content: Content, layout: Layout) -> None:

@@ -17,11 +17,10 @@ from bbflow.host.atomic import write_whole
 from bbflow.reading.wire_types import Attribute
 from bbflow.schemas import LandedStep, Schema
 from bbflow.schemas.recognising import named, recognised
-from bbflow.schemas.schema import Parts
 from bbflow.store.streams import ENDED
 from bbflow.stream.attributes import meant
 from bbflow.stream.point_maps import PointMap
-from bbflow.stream.records import Block, Step
+from bbflow.stream.records import Block, Parts, Step
 from bbflow.view.numbering import Numbering
 from bbflow.view.stream import Arrival, News, StreamView
 from bbflow.view.time_telling import TimeTelling

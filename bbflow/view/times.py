@@ -1,6 +1,5 @@
 """The time of a step as a number in the units of its clock, however the program tells it."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from bbflow.configuring.step_time import TimeConfig
@@ -11,10 +10,8 @@ from bbflow.operators.windows.time_units import SINCE
 from bbflow.operators.windows.tolerance import spacing
 from bbflow.stream.cf import StreamAttributes
 from bbflow.stream.layouts import kept_by_layout
-from bbflow.stream.records import Layout, Step, ToldTime
+from bbflow.stream.records import Layout, Parts, ToldTime
 
-Parts = Mapping[str, Step]
-"""Node name to what lies there of a step."""
 SOURCES = ("variable", "attribute", "file")
 """What may tell a time; where several do, the first counts."""
 

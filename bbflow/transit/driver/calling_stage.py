@@ -9,12 +9,13 @@ from bbflow.errors import OperatorError
 from bbflow.functions import Said, UserFunction
 from bbflow.host.atomic import write_whole
 from bbflow.operators.windows.calendars import Clock
+from bbflow.stream.records import Parts
 from bbflow.transit.calling.answers import ERROR, KEPT, STOP, THROUGH, Answers, AxisPlace
 from bbflow.transit.calling.calls import CallReceipt, SpanCall, StepCall, call_function
 from bbflow.transit.clusters.tasks import TaskBatch, let_go
 from bbflow.transit.driver.run_context import Running, Seen
 from bbflow.transit.driver.stage import StreamStart
-from bbflow.transit.folding.patterns import Parts, parts_of
+from bbflow.transit.folding.patterns import parts_of
 from bbflow.transit.outcome import StageReport
 from bbflow.transit.output.claiming import STOP_FILE
 from bbflow.transit.output.results import Results

@@ -8,6 +8,7 @@ from bbflow.errors import StreamError
 from bbflow.host.atomic import write_whole
 from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.cf import StreamAttributes
+from bbflow.stream.records import Parts
 from bbflow.transit.chain.comparing import check_clock, going_on
 from bbflow.transit.chain.saved import SavedState
 from bbflow.transit.driver.first_step import FirstStep, check_result_chunks, check_variables, make_clock, own_names
@@ -16,7 +17,7 @@ from bbflow.transit.driver.publishing import Publishing
 from bbflow.transit.driver.run_context import Running, Seen
 from bbflow.transit.driver.stage import DriverStage, StreamStart
 from bbflow.transit.folding.bookkeeping import Folding
-from bbflow.transit.folding.patterns import Parts, parts_of
+from bbflow.transit.folding.patterns import parts_of
 from bbflow.transit.folding.written import Written, pack, unpack
 from bbflow.transit.output.claiming import FIELDS_DIRECTORY
 from bbflow.view.adapting import Adapting

@@ -9,8 +9,8 @@ from bbflow.events import EventLog
 from bbflow.net.contact import NodeAddress
 from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.cf import StreamAttributes
+from bbflow.stream.records import Parts
 from bbflow.transit.clusters.cluster import Cluster
-from bbflow.transit.folding.patterns import Parts
 from bbflow.view.consumers import Consumers
 from bbflow.view.stream import StreamView
 

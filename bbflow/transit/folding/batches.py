@@ -14,11 +14,12 @@ from bbflow.errors import ConfigError, StreamError
 from bbflow.operators.frozen import FrozenMap
 from bbflow.operators.statistics.weighting import MONTH, TIME
 from bbflow.operators.windows.calendars import Clock
+from bbflow.stream.records import Parts
 from bbflow.transit.folding.dates import StepDates, next_time
 from bbflow.transit.folding.inherited import ChainPlace
 from bbflow.transit.folding.landings import Landings, whole_landings
 from bbflow.transit.folding.losses import Losses
-from bbflow.transit.folding.patterns import Parts, Pattern, Patterns, Places, Shapes, parts_of
+from bbflow.transit.folding.patterns import Pattern, Patterns, Places, Shapes, parts_of
 from bbflow.transit.folding.shards import ShardKey
 from bbflow.transit.folding.slots import Keys
 from bbflow.transit.folding.timeline import Passed, Timeline, too_coarse, too_late

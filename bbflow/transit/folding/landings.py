@@ -1,9 +1,9 @@
 """Steps that have landed together, since their ranks had folded them: they are taken together, or not at all."""
 
 from bbflow.errors import StreamError
+from bbflow.stream.records import Parts
 from bbflow.transit.folding.slots import Keys
 from bbflow.view.stream import StreamView
-from bbflow.view.times import Parts
 
 
 def whole_landings(view: StreamView, cursor: int, most: int, before: float) -> tuple[list[int], list[int]]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space.placement import Placement
-from bbflow.stream.records import Layout, Step
+from bbflow.stream.records import Layout, Parts
 from bbflow.transit.folding.fixed import Fixed
 from bbflow.transit.folding.regions import array_shape, check_apart, check_types, forms_by_name, points_of, regions
 from bbflow.transit.folding.shards import Regions, ShardKey
@@ -14,8 +14,6 @@ from bbflow.view.stream import StreamView
 KEPT = 16
 """How many patterns are kept: blocks that move come back to where they were, if at all, before long."""
 
-Parts = Mapping[str, Step]
-"""Node name to what lies there of a step."""
 Places = Mapping[str, frozenset[ShardKey]]
 """Diagnostic to where its blocks lie, if their steps must come together."""
 Shapes = Mapping[str, tuple[int, ...]]

@@ -14,11 +14,11 @@ from bbflow.operators.space.placement import Local, Placement
 from bbflow.operators.steps import Array
 from bbflow.stream.cf import Encoding
 from bbflow.stream.layouts import EXTREMES_BYTES
-from bbflow.stream.records import BlockForm, Layout
+from bbflow.stream.records import BlockForm, Layout, Parts
 from bbflow.transit.folding.batches import Stretch
 from bbflow.transit.folding.fixed import HELD, at_place
 from bbflow.transit.folding.lanes import JOINED, Lanes, NodeLane, state_sizes, transformed_dtype
-from bbflow.transit.folding.patterns import Parts, Pattern, Shapes
+from bbflow.transit.folding.patterns import Pattern, Shapes
 from bbflow.transit.folding.plans import Directories, FoldPlan, PlannedShard, PlannedSteps
 from bbflow.transit.folding.shards import Place, Region, Room, ShardKey
 from bbflow.transit.folding.slots import LEVELS
