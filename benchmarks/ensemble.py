@@ -12,10 +12,10 @@ import xarray as xr
 from iterative_stats.iterative_extrema import IterativeExtrema  # type: ignore[import-untyped]
 from iterative_stats.iterative_variance import IterativeVariance  # type: ignore[import-untyped]
 
-from bbflow.ensemble.config import parse_ensemble
+from bbflow.ensemble.common_grid import CommonGrid, GridField
+from bbflow.ensemble.ensemble_config import parse_ensemble
 from bbflow.ensemble.folding import Contribution, fold, states_of
-from bbflow.ensemble.grid import CommonGrid, GridField
-from bbflow.ensemble.moments import Ledger, MomentFiles
+from bbflow.ensemble.moment_files import Ledger, MomentFiles
 from bbflow.operators.fold import fold_steps
 from benchmarks.rows import Row
 

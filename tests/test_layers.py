@@ -186,7 +186,7 @@ def test_a_node_agent_loads_neither_dask_nor_zarr():
 def test_what_has_no_arrays_starts_without_numpy():
     """Which takes half of the start of an agent, of servers of files, and of each command of a workflow's tasks."""
     commands = ("node", "files", "stage", "status", "up", "down", "mount")
-    modules = [*(f"bbflow.cli.{name}" for name in commands), "bbflow.files.running", "bbflow.lending.lender"]
+    modules = [*(f"bbflow.cli.{name}" for name in commands), "bbflow.files.processes", "bbflow.lending.lender"]
     program = f"import sys, {', '.join(modules)}; sys.exit('numpy' in sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True)
 

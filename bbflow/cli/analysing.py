@@ -5,7 +5,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bbflow.configuring.places import continued_place
+from bbflow.configuring.results_place import continued_place
 
 if TYPE_CHECKING:  # 'bbflow run' starts its analysis before it imports anything large
     from bbflow.configuring.settings import Config

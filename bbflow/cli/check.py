@@ -22,13 +22,13 @@ from bbflow.cli.analysing import add_continue, configured
 from bbflow.errors import ConfigError
 from bbflow.host.leftovers import SHARED_MEMORY
 from bbflow.run.checks.before import check_before, check_engine, check_run, check_select, check_xml
-from bbflow.run.checks.ends import check_ends
 from bbflow.run.checks.finding import FINE, WRONG, Finding
 from bbflow.run.checks.memory import check_windows
 from bbflow.run.checks.program import check_program
+from bbflow.run.checks.window_ends import check_ends
 
 if TYPE_CHECKING:
-    from bbflow.ensemble.settings import EnsembleAnalysis
+    from bbflow.ensemble.ensemble_settings import EnsembleAnalysis
 
 OF_RUN = ("xml", "contact", "scheduler", "like", "times", "continued", "simulation")
 """Options that say how a run would be."""
@@ -109,7 +109,7 @@ def _site(options: argparse.Namespace) -> Iterator[Finding]:
 
 def _ensemble(options: argparse.Namespace) -> "EnsembleAnalysis | None":
     """Read an ensemble's configuration; None if it is that of a run."""
-    from bbflow.ensemble.config import is_ensemble, load_ensemble  # late: a run of its own needs none of it
+    from bbflow.ensemble.ensemble_config import is_ensemble, load_ensemble  # late: a run of its own needs none of it
 
     if not is_ensemble(options.config):
         if options.times is not None:

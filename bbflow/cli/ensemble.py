@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from bbflow.errors import ConfigError
 
 if TYPE_CHECKING:
-    from bbflow.ensemble.settings import EnsembleAnalysis
+    from bbflow.ensemble.ensemble_settings import EnsembleAnalysis
     from bbflow.run.ensemble_control import Ensemble
 
 MOST_NAMED = 10
@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    from bbflow.ensemble.config import load_ensemble  # late, as all below: 'up' only starts a process
+    from bbflow.ensemble.ensemble_config import load_ensemble  # late, as all below: 'up' only starts a process
 
     analysis = load_ensemble(options.config)
     code: int = globals()[f"_{options.action}"](options, analysis)

@@ -25,7 +25,7 @@ from bbflow.errors import BbflowError, ConfigError, describe, printable
 from bbflow.files.client.client import DirectoryEntry, FilesClient
 from bbflow.files.client.positioned_file import FileStream
 from bbflow.files.replies import OverviewReply
-from bbflow.staging.program import read_plan
+from bbflow.staging.staging_plan import read_plan
 from bbflow.units import format_bytes
 
 COPY_BYTES = 8 << 20

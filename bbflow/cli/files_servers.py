@@ -8,7 +8,7 @@ from bbflow.cli.node import add_listen_arguments, certificate_of
 from bbflow.files.giving_way import GivingWay
 from bbflow.files.ionode.ionode import IoNodeSettings
 from bbflow.files.options import Options
-from bbflow.files.running import run_ionode, run_master
+from bbflow.files.processes import run_ionode, run_master
 from bbflow.net.contact import contact_key
 from bbflow.net.peers import Endpoint
 from bbflow.staging.policies import Policy, checked_policy

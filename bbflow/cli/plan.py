@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 
 from bbflow.cli.scenarios import add_scenario_arguments, as_json, knobs_of, print_table, scenario_of, shown_progress
 from bbflow.errors import ConfigError, nearest
-from bbflow.simulate.cloud import CloudScenario
-from bbflow.simulate.planning import AIMS, choose, explain
+from bbflow.simulate.knob_search import AIMS, choose, explain
+from bbflow.simulate.rented_nodes import CloudScenario
 from bbflow.simulate.runs import Result
 from bbflow.simulate.scenario import Scenario
 from bbflow.units import format_bytes, parse_bytes

@@ -9,7 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from bbflow.registered.register import register
+from bbflow.registered.map_reduce import register
 from bbflow.registered.registration import Function, Registration, parse_group
 
 

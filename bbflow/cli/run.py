@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
 def _run_member(options: argparse.Namespace) -> int:
     from dataclasses import replace
 
-    from bbflow.ensemble.config import load_ensemble  # late: a run of its own needs none of it
+    from bbflow.ensemble.ensemble_config import load_ensemble  # late: a run of its own needs none of it
     from bbflow.run.member import run_member
     from bbflow.run.selecting import with_selected
 

@@ -36,10 +36,10 @@ from bbflow.errors import ConfigError
 from bbflow.events import EventLog
 from bbflow.staging.diary import kind_of
 from bbflow.staging.gate import Decision
-from bbflow.staging.names import check_names, link_tree, unlink_gone, write_listing
-from bbflow.staging.program import ENDINGS, ProgramStep, expand_program, read_plan, sources_program
-from bbflow.staging.running import run_program
+from bbflow.staging.named_links import check_names, link_tree, unlink_gone, write_listing
 from bbflow.staging.stager import Stager
+from bbflow.staging.staging_plan import ENDINGS, ProgramStep, expand_program, read_plan, sources_program
+from bbflow.staging.task_commands import run_program
 from bbflow.stores.sources import Sources, local_path
 from bbflow.units import format_bytes, parse_bytes
 

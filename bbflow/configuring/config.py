@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bbflow.configuring.places import continued_place, parse_output
+from bbflow.configuring.fold_key import check_on_ranks, parse_fold
 from bbflow.configuring.publication import parse_publication
-from bbflow.configuring.rank_folding import check_on_ranks, parse_fold
+from bbflow.configuring.results_place import continued_place, parse_output
 from bbflow.configuring.settings import AUTO, Config, NodesConfig, RawConfig, ResultsConfig, SelectConfig, WorkersConfig
 from bbflow.configuring.step_time import parse_time
 from bbflow.errors import ConfigError, nearest

@@ -15,8 +15,8 @@ import numpy as np
 from bbflow.configuring.settings import Config
 from bbflow.drain.block_tables import LandedBlock
 from bbflow.drain.choosing import Choosing
+from bbflow.drain.drain_task import DrainWork
 from bbflow.drain.raw import RawStore, is_asked_for, type_of, wanted
-from bbflow.drain.writing import DrainWork
 from bbflow.stream.cf import StreamAttributes
 from bbflow.stream.puts import points_of, seen
 from bbflow.stream.records import FOLDED, Block, BlockForm, Step

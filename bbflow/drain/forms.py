@@ -13,7 +13,7 @@ from bbflow.configuring.settings import RawConfig
 from bbflow.drain.cuts import ChunkGrid, cut_of
 from bbflow.drain.encoding import BYTES, Codec, codec_of
 from bbflow.drain.placed_files import FixedShard
-from bbflow.drain.shards import LARGE, PAGE, Shard, Single
+from bbflow.drain.shard_files import LARGE, PAGE, Shard, Single
 from bbflow.errors import ConfigError
 from bbflow.stream.attributes import numbers_of
 from bbflow.stream.point_maps import PointMap

@@ -16,9 +16,9 @@ from typing import Any
 from bbflow.configuring.settings import Config, RawConfig
 from bbflow.configuring.step_time import TimeConfig
 from bbflow.drain.coordinates import write_coordinates
+from bbflow.drain.drain_task import drain_steps
 from bbflow.drain.draining import Draining, RawStep
 from bbflow.drain.stores import left_out_of, unused_store
-from bbflow.drain.writing import drain_steps
 from bbflow.errors import BbflowError, ConfigError, NodeError, StreamError
 from bbflow.host.belongings import claim
 from bbflow.landing.client import NodeClient

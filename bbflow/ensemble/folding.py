@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from bbflow.ensemble.grid import CommonGrid, GridField
-from bbflow.ensemble.moments import ALIGNMENT_BYTES, Counted, Ledger, Moment, MomentFiles
-from bbflow.ensemble.settings import AcrossField, EnsembleAnalysis, split_run
+from bbflow.ensemble.common_grid import CommonGrid, GridField
+from bbflow.ensemble.ensemble_settings import AcrossField, EnsembleAnalysis, split_run
+from bbflow.ensemble.moment_files import ALIGNMENT_BYTES, Counted, Ledger, Moment, MomentFiles
 from bbflow.ensemble.sobol import whole_groups
 from bbflow.operators.fold import fold_steps
 from bbflow.operators.state import StateLayout

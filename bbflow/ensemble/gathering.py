@@ -10,14 +10,14 @@ from typing import Any, Protocol
 
 import msgspec
 
+from bbflow.ensemble.common_grid import CommonGrid
 from bbflow.ensemble.deciding import Deciding
+from bbflow.ensemble.ensemble_settings import EnsembleAnalysis, run_of, split_run
 from bbflow.ensemble.folding import Contribution, WindowStates, finished, fold, states_of
-from bbflow.ensemble.following import MemberStore, Row
-from bbflow.ensemble.grid import CommonGrid
-from bbflow.ensemble.moments import Ledger, MomentFiles
+from bbflow.ensemble.member_stores import MemberStore, Row
+from bbflow.ensemble.moment_files import Ledger, MomentFiles
 from bbflow.ensemble.places import GRID, RESULTS, STORE, EnsemblePlaces
 from bbflow.ensemble.roster import Member, MemberRoster, Standing, Verdict
-from bbflow.ensemble.settings import EnsembleAnalysis, run_of, split_run
 from bbflow.ensemble.store import EnsembleStore, MomentShown
 from bbflow.ensemble.verifying import Verifying
 from bbflow.errors import ConfigError

@@ -5,8 +5,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from bbflow.ensemble.ensemble_settings import MEMBERS, EnsembleAnalysis
 from bbflow.ensemble.roster import ROSTER_FILES
-from bbflow.ensemble.settings import MEMBERS, EnsembleAnalysis
 from bbflow.errors import ConfigError
 from bbflow.host.atomic import write_whole
 from bbflow.host.belongings import claim, is_made, make, remove

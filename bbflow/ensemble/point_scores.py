@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bbflow.ensemble import scoring
-from bbflow.ensemble.settings import ScoresConfig
+from bbflow.ensemble.ensemble_settings import ScoresConfig
 from bbflow.operators.operator import FINISHED_POINTS
 from bbflow.operators.state import StateLayout, part_of, parts_of
 from bbflow.operators.steps import Array, Views

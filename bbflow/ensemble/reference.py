@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bbflow.ensemble.common_grid import CommonGrid
+from bbflow.ensemble.ensemble_settings import EnsembleAnalysis
 from bbflow.ensemble.fitting import fitting
-from bbflow.ensemble.grid import CommonGrid
-from bbflow.ensemble.settings import EnsembleAnalysis
 from bbflow.errors import ConfigError, nearest, one_line
 from bbflow.operators.space.grid import Grid
 from bbflow.operators.steps import Array

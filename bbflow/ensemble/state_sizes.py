@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 
+from bbflow.ensemble.common_grid import CommonGrid, GridField
+from bbflow.ensemble.ensemble_settings import STEP, EnsembleAnalysis
 from bbflow.ensemble.folding import WindowStates, states_of
-from bbflow.ensemble.grid import CommonGrid, GridField
 from bbflow.ensemble.scoring import KeptMembers
-from bbflow.ensemble.settings import STEP, EnsembleAnalysis
 from bbflow.operators.statistics.sketch import Sketch
 from bbflow.operators.windows.spans import Run
 from bbflow.units import format_bytes

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 
+from bbflow.ensemble.ensemble_settings import EnsembleAnalysis
 from bbflow.ensemble.gathering import EnsembleFold
 from bbflow.ensemble.places import HOST, STATUS, UP
 from bbflow.ensemble.roster import Member
-from bbflow.ensemble.settings import EnsembleAnalysis
 from bbflow.errors import ConfigError
 from bbflow.host.atomic import write_whole
 from bbflow.host.locks import lock

@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
+from bbflow.ensemble.common_grid import CommonGrid, GridField
+from bbflow.ensemble.ensemble_settings import STANDARD_ERROR
 from bbflow.ensemble.folding import FieldState, WindowStates
-from bbflow.ensemble.following import MemberStore
-from bbflow.ensemble.grid import CommonGrid, GridField
-from bbflow.ensemble.moments import Ledger
-from bbflow.ensemble.settings import STANDARD_ERROR
+from bbflow.ensemble.member_stores import MemberStore
+from bbflow.ensemble.moment_files import Ledger
 from bbflow.operators.operator import Operator
 from bbflow.operators.space.grid import Grid
 from bbflow.operators.steps import Array
 from bbflow.operators.windows.calendars import Clock
 from bbflow.operators.windows.spans import Run
 from bbflow.stream.cf import CF_VERSION
-from bbflow.transit.output.attributes import axis_name, axis_variables, with_known_references
+from bbflow.transit.output.cf_attributes import axis_name, axis_variables, with_known_references
 from bbflow.transit.output.fields import ResultField, reinterpreted
 from bbflow.zarr_store.growing import GrowingZarr
 from bbflow.zarr_store.stored_names import stored_name

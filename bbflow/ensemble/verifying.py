@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from bbflow.ensemble import scoring
+from bbflow.ensemble.common_grid import CommonGrid
+from bbflow.ensemble.ensemble_settings import ScoresConfig
 from bbflow.ensemble.folding import FieldState, WindowStates
-from bbflow.ensemble.grid import CommonGrid
-from bbflow.ensemble.moments import Ledger, Moment
+from bbflow.ensemble.moment_files import Ledger, Moment
 from bbflow.ensemble.point_scores import PointScores, scored_points
 from bbflow.ensemble.reference import ScoreReference
-from bbflow.ensemble.settings import ScoresConfig
 from bbflow.ensemble.store import SCORES, EnsembleStore
 from bbflow.errors import ConfigError
 from bbflow.operators.space.grid import LAT, Grid

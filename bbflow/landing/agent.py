@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 from bbflow.errors import CapacityError, ProtocolError, StreamError
-from bbflow.landing.analysing import Analysing, Told, show
+from bbflow.landing.analysis_requests import Analysing, Told, show
 from bbflow.landing.connections import WriterConnections
 from bbflow.landing.fabric import FabricGates
 from bbflow.landing.reading import Reading

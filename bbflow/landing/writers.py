@@ -9,7 +9,7 @@ from msgspec import UnsetType
 
 from bbflow.errors import CapacityError, ProtocolError, StreamError
 from bbflow.landing.admission import find_room, make_room_for_step, must_land, needs_before
-from bbflow.landing.committing import commit_of
+from bbflow.landing.commit_checks import commit_of
 from bbflow.landing.replies import RoomReply
 from bbflow.landing.requests import CommitRequest, OpenRequest
 from bbflow.reading.wire_types import Attribute

@@ -14,12 +14,12 @@ from bbflow.operators.names.known import expand
 from bbflow.operators.operator import Operator
 from bbflow.operators.parse import FILTER, parse_operators
 from bbflow.operators.space.moves import Gather
-from bbflow.operators.space.parse import KEYS as SPACE_KEYS
-from bbflow.operators.space.parse import REMAP_KEYS, parse_space
+from bbflow.operators.space.parse_spaces import KEYS as SPACE_KEYS
+from bbflow.operators.space.parse_spaces import REMAP_KEYS, parse_space
 from bbflow.operators.space.space import Space
 from bbflow.operators.statistics.weighting import STEPS, WEIGHTS, weighted
 from bbflow.operators.transforms import parse_transforms
-from bbflow.operators.windows.parse import parse_windows
+from bbflow.operators.windows.parse_windows import parse_windows
 from bbflow.operators.windows.spans import Hours, Run
 from bbflow.operators.windows.window import Window
 from bbflow.reading.sections import as_list, check_keys, one_of

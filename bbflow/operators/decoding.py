@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.operators.blocks import as_fill
+from bbflow.operators.kernel_arrays import as_fill
 from bbflow.operators.steps import Array, DType, Steps
 from bbflow.stream.cf import Encoding
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators import evaluation
-from bbflow.operators.blocks import side_by_side
+from bbflow.operators.kernel_arrays import side_by_side
 from bbflow.operators.steps import Array, DType, Steps
 
 MAX_CHARACTERS = 2000

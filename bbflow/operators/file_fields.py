@@ -17,7 +17,7 @@ from bbflow.operators.own.origin import beside
 from bbflow.operators.space.netcdf_files import opened, version_of
 from bbflow.operators.steps import Array, DType
 from bbflow.operators.windows.calendars import same_calendar
-from bbflow.operators.windows.parse import parse_window
+from bbflow.operators.windows.parse_windows import parse_window
 from bbflow.operators.windows.spans import Key
 from bbflow.operators.windows.window import Window
 from bbflow.reading.sections import check_keys, one_of, read_as, text

@@ -7,7 +7,7 @@ import numpy as np
 
 from bbflow.errors import ConfigError
 from bbflow.operators import kernel
-from bbflow.operators.blocks import as_blocks, as_fill, largest_below, smallest_above
+from bbflow.operators.kernel_arrays import as_blocks, as_fill, largest_below, smallest_above
 from bbflow.operators.steps import Array, DType, Steps
 
 Extremes = tuple[float, float] | None

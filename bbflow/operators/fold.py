@@ -7,8 +7,8 @@ import numpy as np
 
 from bbflow.errors import BbflowError
 from bbflow.operators import kernel
-from bbflow.operators.blocks import as_blocks, as_fill
 from bbflow.operators.filter import Extremes, Filter, choose_intervals, gather_rows, in_order, row_dtype
+from bbflow.operators.kernel_arrays import as_blocks, as_fill
 from bbflow.operators.state import StateLayout, part_of, parts_of
 from bbflow.operators.statistics.moments import Moments
 from bbflow.operators.steps import Array, Steps, Views

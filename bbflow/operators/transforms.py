@@ -15,7 +15,7 @@ from bbflow.operators.expressions import Expression, parse_expression
 from bbflow.operators.family import StateField
 from bbflow.operators.steps import Array, DType, Steps, Views
 from bbflow.operators.windows.kinds import QUARTERS
-from bbflow.operators.windows.parse import parse_window
+from bbflow.operators.windows.parse_windows import parse_window
 from bbflow.operators.windows.spans import Hours, Key, Months, Run, Seasons, Spans, StepsSpan
 from bbflow.operators.windows.window import Window
 from bbflow.reading.sections import Parameter, flag, item_parts, one_of, positive, read_parameters

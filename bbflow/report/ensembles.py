@@ -14,11 +14,11 @@ from bbflow.host.atomic import write_whole
 from bbflow.host.belongings import claim
 from bbflow.report import REPORT_FILES
 from bbflow.report.canvas import BLUE, GREY, ORANGE, Array, figure, to_png
-from bbflow.report.fields import Statistic
+from bbflow.report.drawn_fields import Statistic
 from bbflow.report.maps import draw_maps
 from bbflow.report.page import Figure, fill
 from bbflow.report.picture import Picture, attempt, describe_failure
-from bbflow.report.results import read_results, statistic_of
+from bbflow.report.results_reader import read_results, statistic_of
 from bbflow.zarr_store.growing import shown_shapes
 
 

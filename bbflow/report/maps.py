@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from bbflow.report.canvas import Array, Axes, add_scale, bands, draw_bands, figure, to_png
-from bbflow.report.fields import DrawnAxis, Statistic, degrees
+from bbflow.report.drawn_fields import DrawnAxis, Statistic, degrees
 from bbflow.report.picture import Picture, attempt
 from bbflow.report.quantities import Display, choose_display, pretty_units
 from bbflow.zarr_store.stored_names import stored_name

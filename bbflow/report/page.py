@@ -10,7 +10,7 @@ import jinja2
 from bbflow import units
 from bbflow.report.maps import describe, displays, in_order
 from bbflow.report.picture import Picture
-from bbflow.report.results import DrawnResults
+from bbflow.report.results_reader import DrawnResults
 from bbflow.report.summary import Summary
 
 _MOST_COLUMNS = 6

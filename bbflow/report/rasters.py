@@ -10,7 +10,7 @@ from bbflow.operators.space.making import make_weights
 from bbflow.operators.space.meshes import Mesh, on_sphere
 from bbflow.operators.space.targets import healpix_centres, regular
 from bbflow.report.canvas import Array
-from bbflow.report.fields import DrawnAxis, axis_kind
+from bbflow.report.drawn_fields import DrawnAxis, axis_kind
 
 ROWS, COLUMNS = 180, 360
 MOST_CELLS = 1 << 20

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bbflow.report.events import Events, EventSpan
+from bbflow.report.run_events import Events, EventSpan
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,15 +8,15 @@ from bbflow.errors import ConfigError
 from bbflow.host.atomic import write_whole
 from bbflow.host.belongings import claim
 from bbflow.report import REPORT_FILES
-from bbflow.report.events import Events, read_events
-from bbflow.report.fields import Statistic
+from bbflow.report.drawn_fields import Statistic
 from bbflow.report.maps import draw_maps
+from bbflow.report.mean_series import draw_series
 from bbflow.report.page import Page, render_page
 from bbflow.report.picture import Picture, attempt
-from bbflow.report.results import read_results
-from bbflow.report.series import draw_series
+from bbflow.report.results_reader import read_results
+from bbflow.report.run_events import Events, read_events
+from bbflow.report.run_timeline import draw_timeline
 from bbflow.report.summary import summarise
-from bbflow.report.timeline import draw_timeline
 
 MOST_DRAWN = 100
 """Statistics of windows, of whole variables: each takes a tenth of a second and more."""

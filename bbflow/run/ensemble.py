@@ -12,10 +12,10 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 
+from bbflow.ensemble.ensemble_settings import EnsembleAnalysis
 from bbflow.ensemble.gathering import EnsembleFold
 from bbflow.ensemble.places import CONTACT, DOWN, HOST, LOCK, LOG, RESULTS, STATUS, UP, claim_ensemble
 from bbflow.ensemble.roster import Verdict
-from bbflow.ensemble.settings import EnsembleAnalysis
 from bbflow.ensemble.status import read_status, write_status
 from bbflow.errors import BbflowError, ConfigError, NodeError, StreamError, describe_end, one_line
 from bbflow.host.atomic import write_whole

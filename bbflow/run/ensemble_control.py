@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bbflow.ensemble.config import load_ensemble
+from bbflow.ensemble.ensemble_config import load_ensemble
+from bbflow.ensemble.ensemble_settings import EnsembleAnalysis, split_run
 from bbflow.ensemble.places import CONTACT, DOWN, LOG, STATUS, STORE, claim_ensemble
 from bbflow.ensemble.reference import check_references
 from bbflow.ensemble.roster import MemberRoster, Standing
-from bbflow.ensemble.settings import EnsembleAnalysis, split_run
 from bbflow.ensemble.status import EnsembleStatus, is_kept_here, is_up, read_status
 from bbflow.ensemble.store import SCORES
 from bbflow.errors import ConfigError, NodeError, StreamError

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from bbflow.ensemble.ensemble_settings import EnsembleAnalysis, suffix_of
 from bbflow.ensemble.places import CONTACT
 from bbflow.ensemble.roster import MemberAttempt, MemberRoster
-from bbflow.ensemble.settings import EnsembleAnalysis, suffix_of
 from bbflow.errors import ConfigError
 from bbflow.run.selecting import Opens, simulation_environment
 from bbflow.run.supervise import start_program, stop_process

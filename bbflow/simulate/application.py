@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from bbflow.phases import PFS, Phase
-from bbflow.simulate.sections import Application, FileSystem
+from bbflow.simulate.scenario_sections import Application, FileSystem
 from bbflow.simulate.world import Process, Signal, World
 
 NAME = "hpc"

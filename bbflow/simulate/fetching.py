@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from bbflow.events import EventLog
 from bbflow.phases import PhaseSource
 from bbflow.simulate.gate import FluidGate
-from bbflow.simulate.sections import BurstBufferSection
+from bbflow.simulate.scenario_sections import BurstBufferSection
 from bbflow.simulate.world import Process, Signal, StandstillError, World
 from bbflow.staging.diary import Diary
 from bbflow.staging.fetching import Fetched, FetchJob

@@ -8,7 +8,7 @@ from typing import Any
 
 from bbflow.errors import ConfigError
 from bbflow.events import EVENTS_FILE, read_events
-from bbflow.simulate.cloud import CloudScenario
+from bbflow.simulate.rented_nodes import CloudScenario
 from bbflow.simulate.scenario import Scenario, parse_scenario
 
 Event = Mapping[str, Any]

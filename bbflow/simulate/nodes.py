@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bbflow.simulate.sections import Workflow
+from bbflow.simulate.scenario_sections import Workflow
 from bbflow.simulate.world import Process, Signal, StandstillError, World
 
 MOST_OUTAGES = 1000

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from bbflow.simulate.cloud import CloudOutcome, CloudScenario, run_cloud
+from bbflow.simulate.rented_nodes import CloudOutcome, CloudScenario, run_cloud
 from bbflow.simulate.scenario import Scenario, varied
-from bbflow.simulate.staging import StagingOutcome, StagingScenario, run_staging
+from bbflow.simulate.staged_job import StagingOutcome, StagingScenario, run_staging
 from bbflow.simulate.transit import TransitOutcome, run_transit
 from bbflow.simulate.workflow import WorkflowScenario, run_workflow
 

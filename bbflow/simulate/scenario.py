@@ -12,10 +12,9 @@ from bbflow.errors import ConfigError, nearest
 from bbflow.models.cloud import CloudProfile
 from bbflow.reading.sections import as_list, check_keys, number, read_as, whole_number
 from bbflow.reading.yaml_files import parse_yaml, read_yaml
-from bbflow.simulate.cloud import CloudScenario, Rent
 from bbflow.simulate.graph import Graph, Level, graph_of_levels
-from bbflow.simulate.plans import graph_of_plan
-from bbflow.simulate.sections import (
+from bbflow.simulate.rented_nodes import CloudScenario, Rent
+from bbflow.simulate.scenario_sections import (
     AnalysisSection,
     Application,
     BurstBufferSection,
@@ -25,7 +24,8 @@ from bbflow.simulate.sections import (
     Workflow,
     read_record,
 )
-from bbflow.simulate.staging import NAIVE, StagingScenario
+from bbflow.simulate.staged_job import NAIVE, StagingScenario
+from bbflow.simulate.staging_graphs import graph_of_plan
 from bbflow.simulate.traces import graph_of_trace
 from bbflow.simulate.transit import WAYS, TransitScenario
 from bbflow.simulate.workflow import PLANNERS, WorkflowScenario, split_way

@@ -16,7 +16,7 @@ from bbflow.landing.admission import take
 from bbflow.models.rates import NodeRates, StreamBalance, StreamLoad, stream_balance
 from bbflow.simulate.application import SimulatedApplication
 from bbflow.simulate.gate import FluidGate
-from bbflow.simulate.sections import AnalysisSection, Application, BurstBufferSection, FileSystem, Simulation
+from bbflow.simulate.scenario_sections import AnalysisSection, Application, BurstBufferSection, FileSystem, Simulation
 from bbflow.simulate.world import Process, Signal, World
 from bbflow.staging.policies import parse_policy
 from bbflow.staging.watching import POLL_S, Load, Watch

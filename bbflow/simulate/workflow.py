@@ -14,8 +14,8 @@ from bbflow.simulate.fetching import SimulatedFetchers
 from bbflow.simulate.graph import Graph
 from bbflow.simulate.nodes import ComputeNodes, Slot
 from bbflow.simulate.planned import PlannedStager
-from bbflow.simulate.sections import Application, BurstBufferSection, FileSystem, Workflow
-from bbflow.simulate.staging import NAIVE, StagingOutcome
+from bbflow.simulate.scenario_sections import Application, BurstBufferSection, FileSystem, Workflow
+from bbflow.simulate.staged_job import NAIVE, StagingOutcome
 from bbflow.simulate.world import Process, Signal, World
 from bbflow.staging.files import File, Task
 from bbflow.staging.policies import parse_policy

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from bbflow.errors import BbflowError, ConfigError, SourceError
 from bbflow.staging.retry import reason_of
 from bbflow.stores.facts import Listed
-from bbflow.stores.local import path_of
+from bbflow.stores.local_files import path_of
 from bbflow.stores.sources import Sources
 from bbflow.stores.urls import HTTP, below, decode, file_name, is_local, is_plain
 

@@ -28,7 +28,6 @@ from bbflow.errors import (
     nearest,
 )
 from bbflow.host.atomic import beside
-from bbflow.stores.answers import absence, answer, archived, bucket_missing, bucket_of, refusal
 from bbflow.stores.facts import (
     Arriving,
     Expected,
@@ -40,8 +39,9 @@ from bbflow.stores.facts import (
     forbidden,
     missing,
 )
-from bbflow.stores.keys import TIMEOUT_S, list_keys
 from bbflow.stores.parts import Method, Upload
+from bbflow.stores.s3_answers import absence, answer, archived, bucket_missing, bucket_of, refusal
+from bbflow.stores.s3_keys import TIMEOUT_S, list_keys
 from bbflow.stores.urls import below
 
 OPTIONS = {

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from bbflow.stores.facts import Expected, Facts, Listed, Reader, Store
-from bbflow.stores.local import LocalFiles, local_path
+from bbflow.stores.local_files import LocalFiles, local_path
 from bbflow.stores.ranges import part_of, shifted
 from bbflow.stores.urls import is_local, split_range
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from bbflow.errors import StreamError
-from bbflow.operators.blocks import as_fill
 from bbflow.operators.decoding import written_fill
+from bbflow.operators.kernel_arrays import as_fill
 from bbflow.stream.cf import OWN, StreamAttributes, dimension_sizes, fitting
 from bbflow.stream.puts import points_of, seen
 from bbflow.stream.records import Block

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from bbflow.errors import DirectorySourceError, MissingSourceError, SourceError
 from bbflow.staging import Sources
 from bbflow.stores.facts import Facts
-from bbflow.stores.local import local_path
+from bbflow.stores.local_files import local_path
 from bbflow_snakemake.places import parent_of
 
 STALE_S = 60.0

@@ -14,7 +14,7 @@ from snakemake_interface_storage_plugins.storage_object import (
 
 from bbflow.errors import MissingSourceError, SourceError
 from bbflow.stores.facts import Facts, Listed
-from bbflow.stores.local import local_path
+from bbflow.stores.local_files import local_path
 from bbflow_snakemake.ahead import link
 from bbflow_snakemake.places import local_suffix, parent_of
 from bbflow_snakemake.provider import BurstBufferStorage

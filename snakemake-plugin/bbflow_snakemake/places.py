@@ -3,7 +3,7 @@
 import os
 import re
 
-from bbflow.stores.local import path_of
+from bbflow.stores.local_files import path_of
 from bbflow.stores.urls import is_local
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.+)")

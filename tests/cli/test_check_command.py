@@ -17,8 +17,8 @@ from bbflow.errors import ConfigError
 from bbflow.net.contact import read_contact
 from bbflow.run.checks import transport
 from bbflow.run.checks.before import tell_before
-from bbflow.run.checks.ends import check_ends
 from bbflow.run.checks.transport import check_transport
+from bbflow.run.checks.window_ends import check_ends
 from bbflow.transit.clusters import dask_cluster
 
 BP5 = {"AsyncWrite": "true", "NumAggregators": "2"}

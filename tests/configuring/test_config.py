@@ -10,9 +10,9 @@ import yaml
 from bbflow.configuring.config import load_config, parse_config
 from bbflow.configuring.settings import NodesConfig, RawConfig, ResultsConfig, WorkersConfig
 from bbflow.configuring.step_time import TimeConfig
-from bbflow.ensemble.config import parse_ensemble
+from bbflow.ensemble.ensemble_config import parse_ensemble
 from bbflow.errors import ConfigError
-from bbflow.staging.program import read_plan
+from bbflow.staging.staging_plan import read_plan
 
 ROOT = Path(__file__).parents[2]
 SMALL = {"stream": "climate", "operators": {"tas": ["mean"]}}

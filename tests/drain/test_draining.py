@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bbflow.configuring.settings import Config, RawConfig
+from bbflow.drain.drain_task import DrainWork, drain_steps, together
 from bbflow.drain.draining import LEAST_BYTES, MOST_BYTES, Draining, RawStep
 from bbflow.drain.forms import Form
 from bbflow.drain.raw import RawStore
 from bbflow.drain.stores import left_out_of
-from bbflow.drain.writing import DrainWork, drain_steps, together
 from bbflow.errors import ConfigError
 from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.net.contact import read_contact

@@ -2,13 +2,13 @@
 
 import numpy as np
 
+from bbflow.ensemble.ensemble_settings import FIELD_FILES
 from bbflow.ensemble.gathering import EnsembleFold
 from bbflow.ensemble.places import RESULTS, claim_ensemble
 from bbflow.ensemble.roster import MemberRoster, Verdict
-from bbflow.ensemble.settings import FIELD_FILES
 from bbflow.operators.parse import parse_operators
 from bbflow.operators.windows.calendars import STEP_CLOCK, Clock
-from bbflow.operators.windows.parse import parse_window
+from bbflow.operators.windows.parse_windows import parse_window
 from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.folding.timeline import Closing, Span
 from bbflow.transit.output.fields import ResultField

@@ -18,9 +18,9 @@ from test_gathering import analysis_in
 from waves import STEPS, fields
 
 import bbflow
+from bbflow.ensemble.ensemble_settings import suffix_of
 from bbflow.ensemble.places import STATUS
 from bbflow.ensemble.roster import MemberRoster
-from bbflow.ensemble.settings import suffix_of
 from bbflow.ensemble.status import EnsembleStatus, MemberStatus
 from bbflow.errors import ConfigError, StreamError
 from bbflow.host.atomic import write_whole

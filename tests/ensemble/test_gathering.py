@@ -9,7 +9,7 @@ from members import MemberStreams, field, gathered
 from bbflow import open_results
 from bbflow.cli import main
 from bbflow.ensemble import gathering as gathering_module
-from bbflow.ensemble.config import parse_ensemble
+from bbflow.ensemble.ensemble_config import parse_ensemble
 from bbflow.ensemble.gathering import ENDED_AT_ONCE, EnsembleFold
 from bbflow.ensemble.roster import Standing, Verdict
 from bbflow.ensemble.state_sizes import states_for, tell_room

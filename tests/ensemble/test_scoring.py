@@ -11,8 +11,8 @@ from members import MemberStreams, field, gathered
 from test_gathering import analysis_in
 
 from bbflow.ensemble import scoring
+from bbflow.ensemble.common_grid import CommonGrid
 from bbflow.ensemble.gathering import EnsembleFold
-from bbflow.ensemble.grid import CommonGrid
 from bbflow.ensemble.reference import ScoreReference
 from bbflow.ensemble.state_sizes import states_for
 from bbflow.errors import ConfigError

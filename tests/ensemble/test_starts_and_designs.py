@@ -7,7 +7,7 @@ from members import MemberStreams, field, gathered
 from test_gathering import analysis_in, shown
 
 from bbflow.ensemble import sobol
-from bbflow.ensemble.config import parse_ensemble
+from bbflow.ensemble.ensemble_config import parse_ensemble
 from bbflow.ensemble.gathering import EnsembleFold
 from bbflow.ensemble.members import read_members, read_starts
 from bbflow.ensemble.roster import Standing

@@ -19,10 +19,10 @@ import numpy as np
 import xarray as xr
 
 from bbflow import open_results
-from bbflow.ensemble.config import load_ensemble
+from bbflow.ensemble.ensemble_config import load_ensemble
+from bbflow.ensemble.ensemble_settings import suffix_of
 from bbflow.ensemble.places import CONTACT
 from bbflow.ensemble.roster import MemberRoster, Standing
-from bbflow.ensemble.settings import suffix_of
 from bbflow.ensemble.status import read_status
 from bbflow.run.member import SUFFIX_VARIABLE
 

@@ -82,7 +82,7 @@ def test_the_namespace_is_built_again_from_the_storage(servers):
 
 def test_a_client_of_another_host_reads_and_writes_through_the_ionode(servers, monkeypatch):
     client = servers.start(nodes=2, storage=False, master=("--piece", "1MiB"))
-    monkeypatch.setattr("bbflow.files.client.local.is_here", lambda told: False)
+    monkeypatch.setattr("bbflow.files.client.own_pieces.is_here", lambda told: False)
     content = os.urandom(3_000_000)
     client.write("/f", content)
     with client.open("/f", "r+") as file:

@@ -29,7 +29,7 @@ def certificates(tmp_path):
 def test_master_and_ionodes_are_reached_by_tls_from_other_hosts(servers, certificates, monkeypatch):
     monkeypatch.setattr(connection, "is_loopback", lambda _: False)
     monkeypatch.setattr(connection, "_is_here", lambda _: False)
-    monkeypatch.setattr("bbflow.files.client.local.is_here", lambda _: False)
+    monkeypatch.setattr("bbflow.files.client.own_pieces.is_here", lambda _: False)
     client = servers.start(storage=False, master=certificates, node=certificates)
     content = os.urandom(2_000_000)
     client.write("/f", content)

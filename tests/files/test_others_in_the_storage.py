@@ -12,7 +12,7 @@ from bbflow.cli import main
 from bbflow.errors import ConflictError, MissingSourceError
 from bbflow.files.names import CONFLICT
 from bbflow.stores.facts import Expected
-from bbflow.stores.local import EXCHANGE, NOREPLACE, renamed
+from bbflow.stores.local_files import EXCHANGE, NOREPLACE, renamed
 from bbflow.stores.sources import Sources
 from testsupport.object_server import credentials_of, object_server
 from testsupport.waiting import until

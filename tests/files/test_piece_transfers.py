@@ -9,9 +9,9 @@ import pytest
 from bbflow.errors import ProtocolError
 from bbflow.files.client.calling import address_of
 from bbflow.files.commands import DropCommand, FetchCommand, FillCommand, UploadCommand
+from bbflow.files.ionode.commanded import Transfers
 from bbflow.files.ionode.fills import Fills
 from bbflow.files.ionode.storage import Storage
-from bbflow.files.ionode.transfers import Transfers
 from bbflow.files.pieces import Pieces
 from testsupport.waiting import PATIENCE_S
 

@@ -9,8 +9,8 @@ from test_master_restart import SIZE, Killed, uploaded
 
 from bbflow.errors import SourceError
 from bbflow.files.commands import STOPPED, StopCommand, UploadCommand
+from bbflow.files.ionode.commanded import Transfers
 from bbflow.files.ionode.storage import Storage
-from bbflow.files.ionode.transfers import Transfers
 from bbflow.files.pieces import Pieces
 from bbflow.stores.sources import Sources
 from testsupport.stored import facts_of

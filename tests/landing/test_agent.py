@@ -1,7 +1,7 @@
 import pytest
 
 from bbflow.errors import ProtocolError
-from bbflow.landing import analysing
+from bbflow.landing import analysis_requests
 from testsupport.peers import ANALYSIS, LOSS_S, PAGE, STREAM, content_of, full_file_system, steps_of
 
 
@@ -164,7 +164,7 @@ def test_a_watch_gives_the_oldest_steps_first_and_no_more_than_its_limit(bench):
 
 
 def test_a_watch_gives_no_more_steps_than_a_frame_holds_with_their_attributes(bench, monkeypatch):
-    monkeypatch.setattr(analysing, "MAX_SHOWN_BYTES", 5000)
+    monkeypatch.setattr(analysis_requests, "MAX_SHOWN_BYTES", 5000)
     bench.open()
     for step in range(3):
         bench.begin(0, step)

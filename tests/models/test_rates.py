@@ -7,7 +7,7 @@ import pytest
 
 from bbflow.errors import ConfigError
 from bbflow.models import NodeRates, StreamLoad, buffered_bytes, stream_balance
-from bbflow.simulate.sections import AnalysisSection, BurstBufferSection, FileSystem, Simulation
+from bbflow.simulate.scenario_sections import AnalysisSection, BurstBufferSection, FileSystem, Simulation
 from bbflow.simulate.transit import TransitScenario, run_transit
 
 STEP = 1 << 30

@@ -14,7 +14,7 @@ from bbflow.operators.names.listing import SECTIONS, SPACES, entries, find, over
 from bbflow.operators.parse import parse_operators
 from bbflow.operators.space import parse_space
 from bbflow.operators.space.moves import NAMES as SPACE_NAMES
-from bbflow.operators.space.parse import KEYS, OPTIONS
+from bbflow.operators.space.parse_spaces import KEYS, OPTIONS
 from bbflow.operators.transforms import parse_transforms
 from bbflow.operators.windows import parse_window
 from bbflow.operators.windows.kinds import KINDS as WINDOW_KINDS

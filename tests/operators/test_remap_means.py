@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from test_remap_blocks import SHAPE, decompositions, placed, scrip
 
-from bbflow.operators.blocks import as_fill
 from bbflow.operators.configured import parse_diagnostics
 from bbflow.operators.fold import fold_steps
+from bbflow.operators.kernel_arrays import as_fill
 from bbflow.operators.parse import parse_operators
 from bbflow.operators.space.links import TILE_LINKS, Links
 from bbflow.operators.state import StateLayout

@@ -11,7 +11,7 @@ from bbflow.configuring.config import load_config, parse_config
 from bbflow.errors import ConfigError
 from bbflow.reading.yaml_files import parse_yaml, read_yaml
 from bbflow.simulate.scenario import load_scenario
-from bbflow.staging.program import read_plan
+from bbflow.staging.staging_plan import read_plan
 
 BASE = "stream: s\noperators: {tas: [mean]}\n"
 

@@ -8,9 +8,9 @@ import pytest
 from bbflow.errors import ConfigError, OperatorError
 from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.registered.following import silent
+from bbflow.registered.map_reduce import register
 from bbflow.registered.process import FunctionProcess
 from bbflow.registered.rank import Feeder, RankTask
-from bbflow.registered.register import register
 from bbflow.registered.registration import Function, Registration, parse_group
 from testsupport.processes import finish, running
 from testsupport.writers import clean_environment, wait_for_file, write_config, writing

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from bbflow.report.canvas import bands
-from bbflow.report.events import Events, EventSpan, read_events
-from bbflow.report.fields import DrawnAxis, area_mean, axis_kind, choose_level
+from bbflow.report.drawn_fields import DrawnAxis, area_mean, axis_kind, choose_level
 from bbflow.report.quantities import choose_display, pretty_units
-from bbflow.report.timeline import backlog, busy_share, draw_timeline, timeline_rows
+from bbflow.report.run_events import Events, EventSpan, read_events
+from bbflow.report.run_timeline import backlog, busy_share, draw_timeline, timeline_rows
 
 
 def latitudes(count):

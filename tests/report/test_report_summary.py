@@ -3,8 +3,8 @@ from dataclasses import replace
 
 import pytest
 
-from bbflow.report.events import Events, EventSpan, SpanEnd, parse_events
 from bbflow.report.page import movement_figures
+from bbflow.report.run_events import Events, EventSpan, SpanEnd, parse_events
 from bbflow.report.summary import covered_steps, summarise
 
 

@@ -9,8 +9,8 @@ from bbflow.cli import main
 from bbflow.cli.scenarios import find
 from bbflow.errors import ConfigError
 from bbflow.events import EVENTS_FILE, noted_task, read_events
-from bbflow.simulate.cloud import run_cloud
 from bbflow.simulate.measured import first_read_bytes, measured, profile_of_events, time_spent
+from bbflow.simulate.rented_nodes import run_cloud
 from bbflow.simulate.scenario import load_scenario
 
 

@@ -9,12 +9,12 @@ from bbflow.cli import main
 from bbflow.cli.scenarios import CATALOG
 from bbflow.errors import CapacityError, ConfigError
 from bbflow.events import EventLog
-from bbflow.simulate.planning import choose, explain
+from bbflow.simulate.knob_search import choose, explain
 from bbflow.simulate.profile import scenario_of_events
 from bbflow.simulate.runs import run_once, run_scenario
 from bbflow.simulate.scenario import SECTIONS, load_scenario, parse_scenario, varied
-from bbflow.simulate.sections import parse_rate
-from bbflow.simulate.staging import run_staging
+from bbflow.simulate.scenario_sections import parse_rate
+from bbflow.simulate.staged_job import run_staging
 from bbflow.simulate.world import StandstillError
 from bbflow.staging import File, Stager
 

@@ -9,9 +9,9 @@ from bbflow.cli.plan import usual_knobs
 from bbflow.cli.scenarios import find
 from bbflow.errors import CapacityError, ConfigError
 from bbflow.simulate.graph import Level, graph_of_levels
-from bbflow.simulate.plans import graph_of_plan
 from bbflow.simulate.runs import run_once
 from bbflow.simulate.scenario import load_scenario, parse_scenario
+from bbflow.simulate.staging_graphs import graph_of_plan
 from bbflow.simulate.workflow import split_way
 from bbflow.staging.ahead import plan_ahead
 from bbflow.staging.waves import Waves

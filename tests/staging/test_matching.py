@@ -11,8 +11,8 @@ import pytest
 
 from bbflow.errors import ConfigError, SourceError
 from bbflow.staging.matching import expand
-from bbflow.staging.names import LISTING, check_names, link_tree, unlink_gone, write_listing
-from bbflow.staging.program import expand_program, read_plan, sources_program
+from bbflow.staging.named_links import LISTING, check_names, link_tree, unlink_gone, write_listing
+from bbflow.staging.staging_plan import expand_program, read_plan, sources_program
 from bbflow.stores.sources import Sources
 
 TREE = ("a.fits", "b.fits", "c.txt", "d1/a.fits", "d1/e/f.fits", "d2/a.fits", "d2/.hidden.fits", ".h/a.fits", "d1/x y")

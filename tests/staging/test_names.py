@@ -6,7 +6,7 @@ import fsspec
 import pytest
 
 from bbflow.staging import File, Sources, Stager, expand
-from bbflow.staging.program import expand_program, read_plan
+from bbflow.staging.staging_plan import expand_program, read_plan
 from bbflow.stores.urls import file_name
 from testsupport.object_server import object_server, put_object
 

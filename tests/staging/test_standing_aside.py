@@ -12,8 +12,8 @@ import pytest
 from bbflow.errors import BbflowError, SourceError
 from bbflow.staging import File, Gate, Retry, Stager
 from bbflow.staging.files import Task
-from bbflow.staging.program import ProgramStep
-from bbflow.staging.running import run_program
+from bbflow.staging.staging_plan import ProgramStep
+from bbflow.staging.task_commands import run_program
 from bbflow.staging.transfers import stage_out
 from bbflow.stores.sources import Sources
 from testsupport.waiting import until

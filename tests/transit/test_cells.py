@@ -8,7 +8,7 @@ from streams import analyse, store
 from bbflow.errors import ConfigError
 from bbflow.operators.space.cells import polygons
 from bbflow.operators.space.ugrid import mesh_places, topology_of
-from bbflow.transit.output.attributes import with_known_references
+from bbflow.transit.output.cf_attributes import with_known_references
 
 
 def test_a_curvilinear_grid_s_means_have_the_areas_of_its_cells(tmp_path):

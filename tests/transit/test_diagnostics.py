@@ -11,7 +11,7 @@ from bbflow.errors import StreamError
 from bbflow.operators.windows import parse_window
 from bbflow.operators.windows.frequencies import EXAMPLES, GROUPS
 from bbflow.operators.windows.kinds import KINDS
-from bbflow.report.results import read_results
+from bbflow.report.results_reader import read_results
 from testsupport.programs import run_program
 
 UNITS = "hours since 2000-11-15"

@@ -15,7 +15,7 @@ import xarray as xr
 
 from bbflow.configuring.settings import Config, RawConfig, WorkersConfig
 from bbflow.configuring.step_time import TimeConfig
-from bbflow.drain.writing import Drained, drain_steps, write_next
+from bbflow.drain.drain_task import Drained, drain_steps, write_next
 from bbflow.errors import StreamError
 from bbflow.events import EventLog, read_events
 from bbflow.landing.embedded import EmbeddedNodes

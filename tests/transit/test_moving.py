@@ -15,10 +15,10 @@ from zarr.storage import ObjectStore
 from bbflow import open_results
 from bbflow.cli import main
 from bbflow.configuring.config import parse_config
-from bbflow.configuring.places import work_of
+from bbflow.configuring.results_place import work_of
 from bbflow.errors import ConfigError
 from bbflow.host.belongings import claim
-from bbflow.report.results import read_results
+from bbflow.report.results_reader import read_results
 from bbflow.stores.moved import bring, is_moved, place_of
 from bbflow.stores.objects import upload_parts
 from bbflow.stores.sources import Sources

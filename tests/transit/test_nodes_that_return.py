@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from bbflow import connect
-from bbflow.drain.writing import Drained, DrainWork, write_next
+from bbflow.drain.drain_task import Drained, DrainWork, write_next
 from bbflow.errors import BbflowError, ConfigError, NodeError
 from bbflow.events import read_events
 from bbflow.landing.client import NodeClient, status_of

@@ -19,7 +19,7 @@ from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.output.claiming import claim_output, clear_output
 from bbflow.transit.output.fields import ResultField
-from bbflow.transit.output.pyramids import Pyramids
+from bbflow.transit.output.pyramid_stores import Pyramids
 from bbflow.transit.output.results import Results
 
 LAT, LON = np.linspace(-75, 75, 6), np.arange(8) * 45.0

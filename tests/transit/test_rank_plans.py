@@ -11,7 +11,7 @@ from bbflow.configuring.config import parse_config
 from bbflow.configuring.settings import LandingLimit
 from bbflow.errors import ConfigError
 from bbflow.operators.windows.calendars import STEP_CLOCK, Clock
-from bbflow.operators.windows.parse import parse_windows
+from bbflow.operators.windows.parse_windows import parse_windows
 from bbflow.transit.folding.rank_plans import StepPace, StepsToCome, why_no_times
 from bbflow.transit.folding.timeline import Passed
 

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from bbflow.errors import NodeError
 from bbflow.files.client.calling import Caller, Gone, address_of
-from bbflow.files.client.local import hold_pieces
 from bbflow.files.client.opened import OpenFile
+from bbflow.files.client.own_pieces import hold_pieces
 from bbflow.files.commands import IonodeTold
 from bbflow.files.replies import CommitReply, FileReply, GrantReply, NodesReply, OpenToWriteReply, SessionReply
 from bbflow.files.requests import ByeRequest, ClientRequest, GrantRequest, NodesRequest, SessionRequest

@@ -34,11 +34,11 @@ from bbflow.files.commands import (
 )
 from bbflow.files.giving_way import GivingWay
 from bbflow.files.ionode.bound import Bound
+from bbflow.files.ionode.commanded import Transfers, refusal
 from bbflow.files.ionode.conversation import Conversation
 from bbflow.files.ionode.door import Door
 from bbflow.files.ionode.fills import Fills
 from bbflow.files.ionode.storage import Storage
-from bbflow.files.ionode.transfers import Transfers, refusal
 from bbflow.files.piece_requests import (
     CopyRequest,
     CutRequest,

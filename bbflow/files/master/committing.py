@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from bbflow.errors import ProtocolError
 from bbflow.files.inodes import Inode, Pieces, Striping, check_size
+from bbflow.files.master.awaited_events import NodeEvent
 from bbflow.files.master.core import Answers, AnyCall, Call, Core, Deferred
-from bbflow.files.master.events import NodeEvent
 from bbflow.files.master.permissions import mode_after_write
 from bbflow.files.master.records import Handle, HandleRecord, InodeRecord
 from bbflow.files.master.replicas import Replicas

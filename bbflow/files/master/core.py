@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from bbflow.files.commands import Command, DropCommand, IonodeAddress, TaskAnswer
 from bbflow.files.inodes import DIRECTORY, FILE, Inode, Pieces, Striping
+from bbflow.files.master.awaited_events import Event, RoomEvent
 from bbflow.files.master.database import Database
-from bbflow.files.master.events import Event, RoomEvent
 from bbflow.files.master.image import Image
 from bbflow.files.master.namespace import Namespace
 from bbflow.files.master.permissions import Credentials

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from bbflow.errors import ProtocolError
 from bbflow.files.commands import NodesNotice
 from bbflow.files.inodes import Inode
+from bbflow.files.master.awaited_events import GraceEvent
 from bbflow.files.master.core import AnyCall, Core
-from bbflow.files.master.events import GraceEvent
 from bbflow.files.master.fleet import Fleet
-from bbflow.files.master.locks import Locks
 from bbflow.files.master.once import Once
+from bbflow.files.master.range_locks import Locks
 from bbflow.files.master.records import SessionEndRecord, SessionRecord
 from bbflow.files.master.sessions import Changes, Session
 from bbflow.files.replies import FileRefusal, FileReply, Given, SessionOptions, SessionReply

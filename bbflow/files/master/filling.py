@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from bbflow.files.commands import FillCommand, TaskAnswer
 from bbflow.files.inodes import FILE, Inode, Pieces, key_of, keys_of, places_of
+from bbflow.files.master.awaited_events import FillBegunEvent, FilledEvent, RoomEvent
 from bbflow.files.master.core import AnyCall, Core
-from bbflow.files.master.events import FillBegunEvent, FilledEvent, RoomEvent
 from bbflow.files.master.records import HandleRecord, InodeRecord, SeenRecord, UsedRecord
 from bbflow.files.master.room import Node
 

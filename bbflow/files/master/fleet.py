@@ -14,8 +14,7 @@ from bbflow.files.commands import (
     TaskAnswer,
 )
 from bbflow.files.inodes import FILE, pages
-from bbflow.files.master.core import Core
-from bbflow.files.master.events import (
+from bbflow.files.master.awaited_events import (
     AnyNodeEvent,
     ClosedEvent,
     Event,
@@ -25,6 +24,7 @@ from bbflow.files.master.events import (
     StorageEvent,
     TransferredEvent,
 )
+from bbflow.files.master.core import Core
 from bbflow.files.master.replicas import Replicas
 from bbflow.files.master.room import Node
 from bbflow.files.master.sessions import Changes

@@ -12,21 +12,21 @@ from msgspec.structs import replace
 from bbflow.errors import ProtocolError
 from bbflow.files.commands import CapacityNotice, JoinIonode, NodesNotice, TaskAnswer
 from bbflow.files.inodes import DIRECTORY
+from bbflow.files.master.awaited_events import Event, GraceEvent, RoomEvent, StorageEvent
 from bbflow.files.master.committing import Committing
 from bbflow.files.master.core import Answers, AnyCall, Blocked, Call, Core, CutOff, Deferred, Unfinished
 from bbflow.files.master.database import Database
 from bbflow.files.master.entering import Entering
-from bbflow.files.master.entries import made, touched
-from bbflow.files.master.events import Event, GraceEvent, RoomEvent, StorageEvent
 from bbflow.files.master.filling import Filling
 from bbflow.files.master.fleet import Fleet, Shrinking
-from bbflow.files.master.locks import Locks
+from bbflow.files.master.name_checks import made, touched
 from bbflow.files.master.naming import Naming
 from bbflow.files.master.once import Once
 from bbflow.files.master.opening import FileOpening
 from bbflow.files.master.overview import Overview
 from bbflow.files.master.permissions import SYSTEM, Credentials
 from bbflow.files.master.prefetching import Prefetching
+from bbflow.files.master.range_locks import Locks
 from bbflow.files.master.records import ForgetRecord, InodeRecord
 from bbflow.files.master.replicas import Replicas
 from bbflow.files.master.scanning import Scanning

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from bbflow.files.inodes import DIRECTORY, FILE, Inode, Pieces, keys_of
-from bbflow.files.master.events import (
+from bbflow.files.master.awaited_events import (
     CleanEvent,
     ClosedEvent,
     Event,

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from bbflow.files.inodes import DIRECTORY, FILE, LINK, Inode
+from bbflow.files.master.awaited_events import ClosedEvent, NamedEvent
 from bbflow.files.master.core import Answers, AnyCall, Call, Core, Unfinished
-from bbflow.files.master.entries import Place, made, removed, renamed, touched
-from bbflow.files.master.events import ClosedEvent, NamedEvent
 from bbflow.files.master.image import MissingEntry
+from bbflow.files.master.name_checks import Place, made, removed, renamed, touched
 from bbflow.files.master.permissions import (
     READ,
     SEARCH,

@@ -8,12 +8,12 @@ from msgspec.structs import replace
 
 from bbflow.files.commands import DiscardCommand
 from bbflow.files.inodes import DIRECTORY, FILE, Inode, Pieces, Striping, check_size, key_of, pages
+from bbflow.files.master.awaited_events import AnyNodeEvent, ClosedEvent, NodeEvent, RoomEvent
 from bbflow.files.master.committing import Committing, at
 from bbflow.files.master.core import Answers, AnyCall, Call, Core
-from bbflow.files.master.entries import made, touched
-from bbflow.files.master.events import AnyNodeEvent, ClosedEvent, NodeEvent, RoomEvent
 from bbflow.files.master.filling import Filling
 from bbflow.files.master.image import MissingEntry
+from bbflow.files.master.name_checks import made, touched
 from bbflow.files.master.permissions import READ, WRITE, check_access
 from bbflow.files.master.reading_ahead import ReadingAhead
 from bbflow.files.master.records import (

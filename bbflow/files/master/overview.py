@@ -7,8 +7,8 @@ from itertools import chain, islice
 
 from bbflow.files.commands import EndCommand, TaskAnswer
 from bbflow.files.inodes import DIRECTORY, FILE, Inode
+from bbflow.files.master.awaited_events import TransferredEvent
 from bbflow.files.master.core import Answers, AnyCall, Call, Core, Deferred
-from bbflow.files.master.events import TransferredEvent
 from bbflow.files.master.filling import Filling
 from bbflow.files.master.image import MissingEntry
 from bbflow.files.master.permissions import READ, check_access

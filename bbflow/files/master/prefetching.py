@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from bbflow.errors import CapacityError
 from bbflow.files.inodes import Inode
+from bbflow.files.master.awaited_events import AnyNodeEvent, ClosedEvent, Event, FilledEvent, RoomEvent
 from bbflow.files.master.core import Core
-from bbflow.files.master.events import AnyNodeEvent, ClosedEvent, Event, FilledEvent, RoomEvent
 from bbflow.files.master.filling import Filling
 from bbflow.staging.actions import Action, Check, Evict, Refused, Stage
 from bbflow.staging.files import File, Task

@@ -10,7 +10,7 @@ from typing import ClassVar
 from msgspec import Struct
 
 from bbflow.files.inodes import Inode, Pieces, Striping
-from bbflow.files.master.events import Event
+from bbflow.files.master.awaited_events import Event
 from bbflow.files.wire import Seen
 
 

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from bbflow.files.commands import ScanCommand, TaskAnswer
 from bbflow.files.inodes import DIRECTORY, FILE, Inode
+from bbflow.files.master.awaited_events import AnyNodeEvent, ScannedEvent
 from bbflow.files.master.core import AnyCall, Core
-from bbflow.files.master.events import AnyNodeEvent, ScannedEvent
 from bbflow.files.master.records import Hidden, HideRecord, InodeRecord, LookRecord, SeenRecord, ShowRecord
 from bbflow.files.master.sessions import Changes
 from bbflow.files.names import check_name, check_new_name

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from bbflow.files.master.events import GraceEvent
+from bbflow.files.master.awaited_events import GraceEvent
 from bbflow.files.master.permissions import Credentials
 from bbflow.files.master.records import (
     NOTHING,

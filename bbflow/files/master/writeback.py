@@ -18,10 +18,17 @@ from bbflow.files.commands import (
     UploadCommand,
 )
 from bbflow.files.inodes import DIRECTORY, FILE, Inode
+from bbflow.files.master.awaited_events import (
+    CleanEvent,
+    Event,
+    RoomEvent,
+    StorageEvent,
+    TransferredEvent,
+    UnnamedEvent,
+)
 from bbflow.files.master.core import Core
-from bbflow.files.master.entries import touched
-from bbflow.files.master.events import CleanEvent, Event, RoomEvent, StorageEvent, TransferredEvent, UnnamedEvent
 from bbflow.files.master.left_transfers import InheritedFiles
+from bbflow.files.master.name_checks import touched
 from bbflow.files.master.records import (
     ClosedRecord,
     DoomRecord,

@@ -12,10 +12,10 @@ import numpy as np
 from bbflow.errors import ConfigError
 from bbflow.operators.family import Family
 from bbflow.operators.operator import Operator, OperatorKind
-from bbflow.operators.own.functions import NAMES, TAKEN, Functions, has_functions, parameters_of
 from bbflow.operators.own.groups import Grouped
 from bbflow.operators.own.guard import fails, guarded
 from bbflow.operators.own.origin import Origin, check_may_name, origin_of
+from bbflow.operators.own.three_functions import NAMES, TAKEN, Functions, has_functions, parameters_of
 from bbflow.reading.sections import Parameter, flag, number, positive, text
 
 if TYPE_CHECKING:

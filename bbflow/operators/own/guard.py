@@ -15,9 +15,9 @@ from bbflow.errors import OperatorError, one_line
 from bbflow.operators.family import Family, StateField
 from bbflow.operators.operator import Operator
 from bbflow.operators.own import isolation
-from bbflow.operators.own.functions import Functions
 from bbflow.operators.own.groups import Grouped
 from bbflow.operators.own.origin import Origin
+from bbflow.operators.own.three_functions import Functions
 from bbflow.operators.steps import Array, DType, Steps, Views
 
 FAILED = StateField("_failed", "?")

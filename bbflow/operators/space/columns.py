@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from bbflow.errors import BbflowError, ConfigError
-from bbflow.operators.blocks import as_blocks
 from bbflow.operators.frozen import Frozen
+from bbflow.operators.kernel_arrays import as_blocks
 from bbflow.operators.library import load
 from bbflow.operators.space.grid import LEVEL, Grid
 from bbflow.operators.space.levels import DERIVATIVE, INTEGRAL, MAKES, MEAN, TO, Levels

@@ -9,8 +9,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from bbflow.operators.blocks import side_by_side
 from bbflow.operators.frozen import Frozen
+from bbflow.operators.kernel_arrays import side_by_side
 from bbflow.operators.space.columns import Column, ColumnPart
 from bbflow.operators.space.pyramids import Pyramid
 from bbflow.operators.space.tracks import REDUCED, TILE_POINTS, Strip, Track, as_index, take, tiles

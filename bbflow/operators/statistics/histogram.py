@@ -7,8 +7,8 @@ import numpy as np
 
 from bbflow.errors import ConfigError
 from bbflow.operators.operator import Axis, Operator, OperatorKind
+from bbflow.operators.statistics.adaptive_bins import BinGrid
 from bbflow.operators.statistics.bins import Bins
-from bbflow.operators.statistics.grid import BinGrid
 from bbflow.operators.steps import Array, Views
 from bbflow.reading.sections import Parameter, number, positive
 

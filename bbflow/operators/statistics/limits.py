@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bbflow.errors import ConfigError
-from bbflow.operators.blocks import largest_below, smallest_above
+from bbflow.operators.kernel_arrays import largest_below, smallest_above
 from bbflow.operators.steps import Array, DType, Steps
 from bbflow.reading.sections import Parameter, flag, number
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
+from bbflow.ensemble.ensemble_settings import EnsembleAnalysis
 from bbflow.ensemble.reference import check_references
-from bbflow.ensemble.settings import EnsembleAnalysis
 from bbflow.ensemble.state_sizes import tell_room
 from bbflow.errors import BbflowError
 from bbflow.run.checks.finding import FINE, WRONG, Finding

@@ -33,7 +33,7 @@ from bbflow.transit.folding.state_layouts import state_layout_of
 from bbflow.transit.folding.timeline import Closing, Passed, Span, TimelineRecord
 from bbflow.transit.output.claiming import STATE_FILE, pyramid_files, written
 from bbflow.transit.output.fields import coordinate_name
-from bbflow.transit.output.pyramids import Pyramids
+from bbflow.transit.output.pyramid_stores import Pyramids
 from bbflow.transit.output.results import Results
 from bbflow.zarr_store.growing import zarr_files
 

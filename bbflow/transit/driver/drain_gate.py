@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
-from bbflow.drain.writing import Drained, DrainWork, drain_steps
+from bbflow.drain.drain_task import Drained, DrainWork, drain_steps
 from bbflow.phases import BoardSource, io_phase
 from bbflow.staging.policies import Policy, checked_policy
 from bbflow.staging.share import Share

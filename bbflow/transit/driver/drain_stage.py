@@ -6,8 +6,8 @@ from collections import deque
 from functools import partial
 
 from bbflow.drain.coordinates import write_coordinates
+from bbflow.drain.drain_task import Drained, get_ready, together, write_next
 from bbflow.drain.draining import DrainBatch, Draining, RawStep
-from bbflow.drain.writing import Drained, get_ready, together, write_next
 from bbflow.errors import ConfigError
 from bbflow.transit.clusters.cluster import SubmittedTask
 from bbflow.transit.clusters.tasks import TaskBatch, let_go

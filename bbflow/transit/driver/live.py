@@ -9,7 +9,7 @@ import xarray as xr
 from bbflow.operators.windows.calendars import Clock
 from bbflow.stores.moved import readable
 from bbflow.transit.folding.timeline import Closing
-from bbflow.transit.output.attributes import axis_name, axis_variables, result_attributes, with_known_references
+from bbflow.transit.output.cf_attributes import axis_name, axis_variables, result_attributes, with_known_references
 from bbflow.transit.output.decoding import decoded
 from bbflow.transit.output.results import Published, result_name
 from bbflow.transit.output.stamps import bounds_of, count_variables, stamp_of, time_attributes

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from bbflow.configuring.settings import RawConfig
-from bbflow.drain.writing import Drained, DrainWork, drain_steps
+from bbflow.drain.drain_task import Drained, DrainWork, drain_steps
 
 
 def check_policy(raw: RawConfig) -> None:

@@ -26,7 +26,7 @@ from bbflow.transit.folding.shards import ShardState
 from bbflow.transit.folding.timeline import Closing
 from bbflow.transit.output.claiming import STATE_FILE
 from bbflow.transit.output.fields import ResultField, check_shape
-from bbflow.transit.output.pyramids import Pyramids
+from bbflow.transit.output.pyramid_stores import Pyramids
 from bbflow.transit.output.results import Prepared, Published, Results, result_name
 
 Array = np.ndarray[Any, Any]

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bbflow.operators.blocks import as_blocks
 from bbflow.operators.decoding import Encoded, fills_of, is_bare
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.expressions import TILE_POINTS, Expression
 from bbflow.operators.filter import Extremes
 from bbflow.operators.fold import HasTiles
+from bbflow.operators.kernel_arrays import as_blocks
 from bbflow.operators.space.placement import Local
 from bbflow.operators.steps import Array, Steps
 from bbflow.store.block_values import map_file, values_at

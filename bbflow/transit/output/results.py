@@ -20,7 +20,7 @@ from bbflow.operators.windows.window import Window
 from bbflow.stores.moved import bring, is_moved
 from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.folding.timeline import Closing, Span
-from bbflow.transit.output.attributes import (
+from bbflow.transit.output.cf_attributes import (
     axis_name,
     axis_variables,
     result_attributes,

@@ -20,7 +20,7 @@ import numpy as np
 
 from bbflow.drain.cuts import ChunkGrid, Dividing, cut_of
 from bbflow.drain.encoding import BYTES
-from bbflow.drain.shards import ENTRY_BYTES, NOTHING, header_bytes, make_once, write_at
+from bbflow.drain.shard_files import ENTRY_BYTES, NOTHING, header_bytes, make_once, write_at
 from bbflow.errors import naming
 from bbflow.host.atomic import beside
 from bbflow.operators.windows.spans import Run

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from bbflow.errors import ConfigError
 from bbflow.simulate.graph import Graph
-from bbflow.staging.program import read_plan
+from bbflow.staging.staging_plan import read_plan
 
 
 def graph_of_plan(path: Path) -> Graph:

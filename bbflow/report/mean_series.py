@@ -6,7 +6,7 @@ from itertools import cycle
 import numpy as np
 
 from bbflow.report.canvas import BLUE, GREY, Array, Axes, figure, to_png
-from bbflow.report.fields import Statistic
+from bbflow.report.drawn_fields import Statistic
 from bbflow.report.maps import describe, displays, in_order
 from bbflow.report.picture import Picture, attempt
 from bbflow.report.quantities import Display

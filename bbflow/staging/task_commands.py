@@ -8,8 +8,8 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from bbflow.errors import TaskError
-from bbflow.staging.program import ProgramStep, words_of
 from bbflow.staging.stager import Locations, Stager
+from bbflow.staging.staging_plan import ProgramStep, words_of
 
 
 def run_program(

@@ -10,7 +10,7 @@ import xarray as xr
 import zarr
 
 from bbflow.report.canvas import Array
-from bbflow.report.fields import DrawnAxis, Statistic, area_mean, axis_kind, choose_level, degrees
+from bbflow.report.drawn_fields import DrawnAxis, Statistic, area_mean, axis_kind, choose_level, degrees
 from bbflow.report.picture import describe_failure
 from bbflow.report.rasters import raster_axes, raster_of
 from bbflow.stores.moved import readable

@@ -10,7 +10,7 @@ from bbflow.errors import ConfigError
 from bbflow.events import EventLog
 from bbflow.simulate.application import SimulatedApplication
 from bbflow.simulate.fetching import SimulatedFetchers
-from bbflow.simulate.sections import Application, BurstBufferSection, FileSystem, JobSection
+from bbflow.simulate.scenario_sections import Application, BurstBufferSection, FileSystem, JobSection
 from bbflow.simulate.stager import SimulatedStager
 from bbflow.simulate.world import Process, World
 from bbflow.staging.files import File, Task

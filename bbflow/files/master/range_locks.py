@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from bbflow.files.master.awaited_events import UnlockedEvent
 from bbflow.files.master.core import Answers, Call, Core
-from bbflow.files.master.events import UnlockedEvent
 from bbflow.files.master.records import Lock, LocksRecord
 from bbflow.files.master.sessions import Session
 from bbflow.files.replies import ConflictReply, FileReply

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from bbflow.report.canvas import BLUE, GREEN, GREY, ORANGE, PURPLE, Array, Axes, figure, to_png
-from bbflow.report.events import Events, EventSpan
 from bbflow.report.picture import Picture
+from bbflow.report.run_events import Events, EventSpan
 
 _MOST_BARS = 250  # more can't be told apart
 _BINS = 200

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from bbflow.configuring.config import parse_config
-from bbflow.ensemble.members import NAME, read_members, read_starts
-from bbflow.ensemble.settings import (
+from bbflow.ensemble.ensemble_settings import (
     STANDARD_ERROR,
     STEP,
     AcrossField,
@@ -18,6 +17,7 @@ from bbflow.ensemble.settings import (
     ScoresConfig,
     StatesConfig,
 )
+from bbflow.ensemble.members import NAME, read_members, read_starts
 from bbflow.ensemble.sobol import PickFreeze
 from bbflow.errors import ConfigError
 from bbflow.functions import check_arguments
@@ -26,12 +26,12 @@ from bbflow.operators.operator import Operator
 from bbflow.operators.own.origin import Origin, look_in, origin_of, reading
 from bbflow.operators.parse import parse_operators
 from bbflow.operators.space.making import MADE
-from bbflow.operators.space.parse import parse_space
+from bbflow.operators.space.parse_spaces import parse_space
 from bbflow.operators.space.space import Space
 from bbflow.operators.statistics.basic import SPREAD, std
 from bbflow.operators.statistics.weighting import weighted_by_member
 from bbflow.operators.steps import Array, Views
-from bbflow.operators.windows.parse import parse_windows
+from bbflow.operators.windows.parse_windows import parse_windows
 from bbflow.operators.windows.spans import Run, StepsSpan
 from bbflow.operators.windows.window import Window
 from bbflow.reading.sections import as_list, flag, number, one_of, positive, read_section, text

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bbflow.ensemble.grid import CommonGrid
+from bbflow.ensemble.common_grid import CommonGrid
 from bbflow.operators.steps import Array
 from bbflow.operators.windows.calendars import Clock
 from bbflow.operators.windows.spans import StepsSpan

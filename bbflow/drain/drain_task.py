@@ -13,7 +13,7 @@ import numpy as np
 from bbflow.drain.cuts import ChunkGrid
 from bbflow.drain.encoding import encoder_of, rounded
 from bbflow.drain.forms import File, Form
-from bbflow.drain.shards import ShardChunks, is_stored, same_bytes
+from bbflow.drain.shard_files import ShardChunks, is_stored, same_bytes
 from bbflow.errors import StreamError
 from bbflow.operators.frozen import Frozen
 from bbflow.store.pool import map_pool
