@@ -84,9 +84,9 @@ def _work(directory: Path, diagnostic: Diagnostic, side: int) -> FieldWork:
         state.tofile(path)
     key = ShardKey("node", diagnostic.key, (0, 0), shape)
     places = {slot: StatePlace(path, 0) for slot, path in files.items()}
-    shard = ShardState(key, (0, 0), shape, dtype="<f4", last_step=9, last_time=9.0, keys=KEYS, files=places)
+    state = ShardState(dtype="<f4", last_step=9, last_time=9.0, keys=KEYS, files=places)
     span = ReducedSpan(diagnostic.windows[0], ((),), inner_ends=False, off={})
-    share = NodeShare(0, tuple(States.of([shard])[0].fields))
+    share = NodeShare(0, tuple(States.of([(key, ((0, 0), shape), state)])[0].fields))
     return FieldWork(diagnostic, shape, span, (share,), str(directory))
 
 

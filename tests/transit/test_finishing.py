@@ -137,9 +137,8 @@ def test_workers_write_chunks_that_appear_when_the_span_is_shown(tmp_path, diagn
             files[slot] = StatePlace(str(tmp_path / f"{number}.{slot.window}.{slot.key}"), 0)
             Path(files[slot].path).write_bytes(state)
         key = ShardKey("ab"[number % 2], "v", part.start, part.count)
-        shards.append(
-            ShardState(key, *part.region, dtype="<f4", last_step=5, last_time=5.0, keys={"run": ()}, files=files)
-        )
+        own = ShardState(dtype="<f4", last_step=5, last_time=5.0, keys={"run": ()}, files=files)
+        shards.append((key, part.region, own))
     clock = Clock("days since 2000-11-01", "noleap")
     results = Results(tmp_path / "results.zarr", "s", StreamAttributes({}), clock)
     window = diagnostic.windows[0]

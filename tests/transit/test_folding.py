@@ -35,7 +35,7 @@ def keys_of(day):
 
 def table_of(node, **more):
     key = ShardKey(node, "tas", (0,), (4,))
-    return States.of([ShardState(key, (0,), (4,), dtype="<f8", **more)])[0]
+    return States.of([(key, ((0,), (4,)), ShardState(dtype="<f8", **more))])[0]
 
 
 ROSTERS = {table.roster.digest: table.roster for table in map(table_of, "ab")}
@@ -83,13 +83,13 @@ def test_joined_steps_that_are_in_the_state_already_are_not_folded_again(tmp_pat
         held={},
     )
     key = ShardKey("a", "tas", (), ())
-    known = ShardState(key, (), (), dtype="<f8", last_step=6, last_time=6.0, keys=keys_of(6))
-    folding.states.put(*States.of([known]))
+    known = ShardState(dtype="<f8", last_step=6, last_time=6.0, keys=keys_of(6))
+    folding.states.put(*States.of([(key, ((), ()), known)]))
     site = FoldSite({"a": Directories("", str(tmp_path), str(tmp_path))}, 1, {"tas": Encoding()})
 
     def folded(steps):
         work, plans = folding.series_work(*joined(steps), site)
-        return States(plans[0].roster, fold_lane(work, *plans).spans[-1].alike).row(key)
+        return States(plans[0].roster, fold_lane(work, *plans).spans[-1].alike).get(key)
 
     assert folded((5, 6)) == known
     once = folded((5, 6, 7))

@@ -16,13 +16,13 @@ from bbflow.view.stream import Arrival, News, StreamView
 
 def state(node, start, last_step, **more):
     key = ShardKey(node, "tas", (start,), (4,))
-    return ShardState(key, (start,), (4,), dtype="<f4", last_step=last_step, **more)
+    return key, ((start,), (4,)), ShardState(dtype="<f4", last_step=last_step, **more)
 
 
 def test_states_of_a_lost_node_go_on_elsewhere_and_what_they_lack_is_said():
     losses = Losses()
-    (adopted,) = losses.lose(["b"], [state("a", 0, 7), state("b", 4, 5)], [], ["a"])
-    assert (adopted.key.node, adopted.last_step) == ("a", 5)
+    ((key, _, adopted),) = losses.lose(["b"], [state("a", 0, 7), state("b", 4, 5)], [], ["a"])
+    assert (key.node, adopted.last_step) == ("a", 5)
     assert losses.described == ["tas[4:8] lacks the steps from 6 on: BB node b was lost"]
     losses.take(9, {"tas": [((0,), (4,))]})
     losses.take(10, {"tas": [((0,), (4,)), ((4,), (4,))]})
@@ -81,7 +81,7 @@ def test_a_safe_copy_that_is_torn_leaves_the_one_before(tmp_path):
     with pytest.raises(OSError, match="full"):
         copies.keep(counted, {}, broken)
     found = read_safe_copy(tmp_path)
-    ((path, _),) = found.states[0].files.values()
+    ((path, _),) = found.states[0][2].files.values()
     assert Path(path).read_bytes() == b"two"
     assert found.attributes == {"time/units": "days"}
 
@@ -92,9 +92,9 @@ def test_a_safe_copy_has_each_state_of_a_lane(tmp_path):
     both = [state("a", first, 1, files={BASE[OUTER]: StatePlace(str(file), 2 * first)}) for first in (0, 1)]
     counted.put(*States.of(both))
     assert SafeCopies(tmp_path, 10.0).keep(counted, {}, at_once) == 1
-    for kept, copied in zip(both, read_safe_copy(tmp_path).states, strict=True):
-        (place,) = copied.files.values()
-        assert (copied.key, place.offset) == (kept.key, kept.files[BASE[OUTER]].offset)
+    for (key, _, kept), (copied, _, state_there) in zip(both, read_safe_copy(tmp_path).states, strict=True):
+        (place,) = state_there.files.values()
+        assert (copied, place.offset) == (key, kept.files[BASE[OUTER]].offset)
         assert Path(place.path).read_bytes() == b"both"
 
 

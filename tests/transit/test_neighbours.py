@@ -40,9 +40,8 @@ def shards(tmp_path):
                 own_offset = offset + 64 * (number == gap_at)
                 places = {slot: StatePlace(str(tmp_path / name), own_offset) for name, slot in slots.items()}
                 key = ShardKey("a", "v", *region)
-                made.append(
-                    ShardState(key, *region, dtype="<f4", last_step=5, last_time=5.0, keys={"run": ()}, files=places)
-                )
+                own = ShardState(dtype="<f4", last_step=5, last_time=5.0, keys={"run": ()}, files=places)
+                made.append((key, region, own))
                 offset = own_offset + state_layout.nbytes
         for name, content in files.items():
             (tmp_path / name).write_bytes(content)
@@ -71,7 +70,7 @@ def test_neighbours_come_to_the_same_as_each_by_itself(shards, rows, gap_at, par
     together = list(partials_of(diagnostic, span, hold(made[::-1]), 0))
     assert len(together) == parts or parts is None
     assert len(together) <= len(made)
-    alone = results_of(diagnostic, [partial_of(diagnostic, span, shard) for shard in made])
+    alone = results_of(diagnostic, [partial_of(diagnostic, span, region, state) for _, region, state in made])
     for name, values in results_of(diagnostic, together).items():
         np.testing.assert_array_equal(values, alone[name], name)
 
@@ -94,7 +93,7 @@ def test_what_must_be_merged_in_its_order_stays_alone(shards):
     assert not state_layout.commutes
     made = shards(diagnostic, ROWS)
     parts = list(partials_of(diagnostic, span, hold(made[::-1]), 0))
-    assert [part.region for part in parts] == [shard.region for shard in made]
+    assert [part.region for part in parts] == [region for _, region, _ in made]
 
 
 def test_neighbours_are_saved_as_each_by_itself(tmp_path, shards, monkeypatch):

@@ -23,15 +23,19 @@ ROWS = 32
 def state(number, last_step=3, **more):
     key = ShardKey("a", "tas", (4 * number,), (4,))
     files = {BASE[OUTER]: StatePlace("/dev/shm/0a-1-a-0.outer.base..1f.0", 4096 * number)}
-    return ShardState(key, (4 * number,), (4,), dtype="<f4", last_step=last_step, files=files, **more)
+    return key, (key.start, key.count), ShardState(dtype="<f4", last_step=last_step, files=files, **more)
 
 
-def roster_of(states):
-    return Roster.of(*zip(*((item.key, item.region, item.offsets) for item in states), strict=True))
+def roster_of(rows):
+    return Roster.of(*zip(*((key, region, own.offsets) for key, region, own in rows), strict=True))
 
 
-def table_of(states):
-    return States(roster_of(states), ()).with_rows(enumerate(states))
+def table_of(rows):
+    return States.in_roster(roster_of(rows), enumerate(own for _, _, own in rows))
+
+
+def by_key(rows):
+    return {key: (key, region, own) for key, region, own in rows}
 
 
 @pytest.mark.parametrize(
@@ -46,22 +50,22 @@ def table_of(states):
 def test_states_come_back_as_they_were_packed(states, records):
     table = table_of(states)
     assert len(table.alike) == records
-    assert sorted(table.rows(), key=lambda item: item.key.start) == states
+    assert sorted(table.rows(), key=lambda row: row[0].start) == states
     roster = Roster.unpacked(table.roster.packed, "roster")
     assert (roster.digest, roster.keys) == (table.roster.digest, table.roster.keys)
 
 
 def test_a_shard_without_a_state_stays_without_one():
-    table = States(roster_of([state(0), state(1)]), ()).with_rows([(1, state(1))])
+    table = States.in_roster(roster_of([state(0), state(1)]), [(1, state(1)[2])])
     assert list(table.rows()) == [state(1)]
-    assert (table.row(state(0).key), table.row(state(1).key), table.row(state(2).key)) == (None, state(1), None)
+    assert [table.get(state(number)[0]) for number in range(3)] == [None, state(1)[2], None]
 
 
 def test_a_shard_that_changes_its_roster_counts_once():
     counted, all_of, some = CountedStates(), [state(0), state(1), state(2)], [state(1, last_step=7)]
     counted.put(table_of(all_of))
     counted.put(table_of(some))
-    assert [counted.get(item.key).last_step for item in all_of] == [3, 7, 3]
+    assert [counted.get(key).last_step for key, _, _ in all_of] == [3, 7, 3]
     assert len(counted) == 3
 
 
@@ -84,7 +88,7 @@ def state_of(key, last_step, place):
     rows = (f"/out/hot.a.{key.label}.npy",) if last_step == 2 else ()
     region = key.start[-1:] or (0,), key.count[-1:] or (1,)
     held = frozenset({"/dev/shm/held"} if last_step == 1 else ())
-    return ShardState(key, *region, dtype="<f4", last_step=last_step, files=files, rows=rows, held=held)
+    return key, region, ShardState(dtype="<f4", last_step=last_step, files=files, rows=rows, held=held)
 
 
 @given(st.lists(st.tuples(st.sets(st.sampled_from(KEYS), min_size=1), STEPS, PLACES), max_size=5), st.data())
@@ -92,36 +96,35 @@ def test_whatever_tables_come_each_shard_has_its_last_state(batches, data):
     counted, known = CountedStates(), {}
     for keys, steps, places in batches:
         own = [key for key in KEYS if key in keys]
-        states = [state_of(key, steps[key], places[KEYS.index(key)]) for key in own]
-        roster = Roster.of(*zip(*((item.key, item.region, item.offsets) for item in states), strict=True))
-        states = {item.key: item for item in states if item.last_step >= 0}
-        rows = [(roster.positions[key], item) for key, item in states.items()]
-        counted.put(pickle.loads(pickle.dumps(States(roster, ()).with_rows(rows))))
-        known = {key: item for key, item in known.items() if key not in keys} | states
-        assert {item.key: item for item in counted} == known
+        rows = [state_of(key, steps[key], places[KEYS.index(key)]) for key in own]
+        roster, rows = roster_of(rows), by_key(row for row in rows if row[2].last_step >= 0)
+        states = [(roster.positions[key], own) for key, _, own in rows.values()]
+        counted.put(pickle.loads(pickle.dumps(States.in_roster(roster, states))))
+        known = {key: row for key, row in known.items() if key not in keys} | rows
+        assert by_key(counted) == known
         assert len(counted) == len(known)
     asked = data.draw(st.lists(st.sampled_from(KEYS), min_size=1, unique=True))
     offsets = [(data.draw(st.integers(0, 5)), 0, 0) for _ in asked]
-    roster = Roster.of(asked, [state_of(key, 0, 0).region for key in asked], offsets)
+    roster = Roster.of(asked, [state_of(key, 0, 0)[1] for key in asked], offsets)
     found = States(roster, counted.of(roster))
-    assert {item.key: item for item in found.rows()} == {key: known[key] for key in asked if key in known}
-    assert counted.get(asked[0]) == known.get(asked[0])
-    fields = [item for table in counted.tables for own in table.fields for item in own.rows()]
-    assert {item.key: item for item in fields} == known
-    assert {item.key for item in counted.take_rows()} == {key for key, item in known.items() if item.last_step == 2}
+    assert by_key(found.rows()) == {key: known[key] for key in asked if key in known}
+    assert counted.get(asked[0]) == known.get(asked[0], (None,))[-1]
+    fields = [row for table in counted.tables for own in table.fields for row in own.rows()]
+    assert by_key(fields) == known
+    assert by_key(counted.take_rows()) == {key: row for key, row in known.items() if row[2].last_step == 2}
     counted.let_go()
-    assert {item.key: item for item in counted} == {
-        key: replace(item, rows=(), held=frozenset()) for key, item in known.items()
+    assert by_key(counted) == {
+        key: (key, region, replace(own, rows=(), held=frozenset())) for key, region, own in known.values()
     }
-    assert {item.key for item in counted.drop(["tas"])} == {key for key in known if key.diagnostic == "tas"}
-    assert {item.key for item in counted} == {key for key in known if key.diagnostic != "tas"}
+    assert set(counted.drop(["tas"])) == {key for key in known if key.diagnostic == "tas"}
+    assert by_key(counted).keys() == {key for key in known if key.diagnostic != "tas"}
 
 
 def test_rosters_are_united_with_each_shard_once():
     rosters = [roster_of([state(0), state(1)]), roster_of([state(1), state(2)])]
     world = Roster.of([KEYS[-1]], [((0,), (1,))], [(0, 0, 0)])
     united = Roster.united([*rosters, rosters[0], world])
-    assert united.keys == (state(0).key, state(1).key, state(2).key, KEYS[-1])
+    assert united.keys == (*(state(number)[0] for number in range(3)), KEYS[-1])
     assert united.find(rosters[1]).tolist() == [1, 2]
     assert rosters[0].find(united).tolist() == [0, 1, -1, -1]
 

@@ -275,18 +275,19 @@ def _merge_field(
     windows = {window.name: window for window in diagnostic.windows}
     with ExitStack() as stack:
         runs = []
-        for state in states:
-            shard = stack.enter_context(remainder(diagnostic, state.inherited(key), directory))
-            runs += [(state, shard)] if shard is not None else []
+        for run in states:
+            own = stack.enter_context(remainder(diagnostic, run.inherited(key), directory))
+            runs += [(run, own)] if own is not None else []
         for slot, offset in item.offsets.items():
             if not state_layout.nbytes:
                 continue
             whole = map_part(str(target.path), target.begin + offset, state_layout.nbytes, "r+")
             state_layout.clear(whole)
-            for state, shard in runs:
-                if slot.key in spans_of(state, slot.window):
+            for run, own in runs:
+                if slot.key in spans_of(run, slot.window):
                     span = ReducedSpan(windows[slot.window], (slot.key,), inner_ends=True, off={})
-                    state_layout.combine(whole, partial_of(diagnostic, span, shard).merged(state_layout), whole)
+                    partial = partial_of(diagnostic, span, target.inherited(key).region, own)
+                    state_layout.combine(whole, partial.merged(state_layout), whole)
 
 
 def _publish(

@@ -31,7 +31,7 @@ from bbflow.transit.folding.inherited import Inherited, map_part, place_of, rema
 from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.lanes import state_sizes
 from bbflow.transit.folding.reduce import together
-from bbflow.transit.folding.shards import Region, ShardState, StatePlace, overlapping
+from bbflow.transit.folding.shards import Region, Row, ShardKey, ShardState, StatePlace, overlapping
 from bbflow.transit.folding.slots import BASE, CARRIED, INNER, LEVELS, OUTER, Keys, StateSlot
 from bbflow.transit.folding.state_layouts import by_region, state_layout_of
 from bbflow.transit.folding.states import combine_files, forget, map_source
@@ -61,7 +61,7 @@ class SaveWork(Frozen):
     """Users' operators that have failed, and are called no more."""
     shards: tuple[States, ...] = ()
     """What is added."""
-    shared: tuple[ShardState, ...] = ()
+    shared: tuple[Row, ...] = ()
     """And those whose points others have too."""
     spreads: bool = False
     """Whether other hosts add to the file too: it is on disk then when the task is done."""
@@ -92,15 +92,15 @@ def add_shards(work: SaveWork) -> dict[str, str]:
         if work.inherited is not None:
             with remainder(work.diagnostic, work.inherited, work.directory) as rest:
                 if rest is not None:
-                    _add(work, wholes, rest, shared=False)
-        for shard in work.shared:
-            _add(work, wholes, shard, shared=True)
+                    _add(work, wholes, work.inherited.region, rest, shared=False)
+        for _, region, state in work.shared:
+            _add(work, wholes, region, state, shared=True)
         for alike in work.shards:
             if alike.like.keys == work.target.keys:
                 _add_alike(work, wholes, alike)
             else:
-                for shard in alike.rows():
-                    _add(work, wholes, shard, shared=False)
+                for _, region, state in alike.rows():
+                    _add(work, wholes, region, state, shared=False)
     if work.spreads:
         for whole in wholes.values():
             if isinstance(whole.buffer, np.memmap):
@@ -159,15 +159,15 @@ class _Whole:
                         file.write(own.data)
 
 
-def _add(work: SaveWork, wholes: Mapping[StateSlot, _Whole], shard: ShardState, *, shared: bool) -> None:
-    with _advanced(work, shard) as advanced:
+def _add(
+    work: SaveWork, wholes: Mapping[StateSlot, _Whole], region: Region, state: ShardState, *, shared: bool
+) -> None:
+    with _advanced(work, region, state) as files:
         for slot, whole in wholes.items():
-            places = places_of(advanced.files, _sources(slot, work.target.keys))
+            places = places_of(files, _sources(slot, work.target.keys))
             if places:
-                state_layout = work.target.state_layout(work.diagnostic, slot, shard.count)
-                _add_state(
-                    whole.fields, state_layout, shard.region, _state_of(state_layout, slot, places), shared=shared
-                )
+                state_layout = work.target.state_layout(work.diagnostic, slot, region[1])
+                _add_state(whole.fields, state_layout, region, _state_of(state_layout, slot, places), shared=shared)
 
 
 def _add_alike(work: SaveWork, wholes: Mapping[StateSlot, _Whole], alike: States) -> None:
@@ -204,17 +204,17 @@ def _add_state(
 
 
 @contextmanager
-def _advanced(work: SaveWork, shard: ShardState) -> Iterator[ShardState]:
+def _advanced(work: SaveWork, region: Region, state: ShardState) -> Iterator[Mapping[StateSlot, StatePlace]]:
     """Hand on the spans of a shard that has had no step for so long that they have ended; what that makes goes then."""
-    if shard.keys == work.target.keys:
-        yield shard
+    if state.keys == work.target.keys:
+        yield state.files
         return
-    sizes = state_sizes(work.diagnostic, np.dtype(shard.dtype), shard.count)
-    roster = Roster.of([shard.key], [shard.region], (0,) * len(LEVELS))
+    sizes = state_sizes(work.diagnostic, np.dtype(state.dtype), region[1])
+    roster = Roster.of([ShardKey("", work.diagnostic.key, (), ())], [region], (0,) * len(LEVELS))
     places, lane = np.array([[max(sizes.get(level, 0), 1) for level in LEVELS]]), uuid4().hex
-    alone = AlikeShards(shard, roster, np.arange(1), places, work.directory, lane)
+    alone = AlikeShards(state, roster, np.arange(1), places, work.directory, lane)
     try:
-        yield replace(shard, keys=work.target.keys, files=OneByOne(alone, work.diagnostic, work.target.keys).advance())
+        yield OneByOne(alone, work.diagnostic, work.target.keys).advance()
     finally:
         forget(work.directory, lane)
 
@@ -398,7 +398,7 @@ class Saving:
                     self._nodes[home].state_directory,
                     self._kept.errors,
                     tuple(alike.chosen(~shared) for alike, shared in own if not shared.all()),
-                    tuple(shard for alike, shared in own for shard in alike.rows(shared)),
+                    tuple(row for alike, shared in own for row in alike.rows(shared)),
                     spreads,
                 )
                 works.append(work if nodes else self._first(work, key))

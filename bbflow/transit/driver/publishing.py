@@ -22,7 +22,7 @@ from bbflow.transit.driver.run_context import Running
 from bbflow.transit.folding.kept import EndedSpans, Kept
 from bbflow.transit.folding.publish import PublishReceipt, publish_fields, reduce_fields
 from bbflow.transit.folding.reduce import SpanKey
-from bbflow.transit.folding.shards import ShardState
+from bbflow.transit.folding.shards import Region, Row
 from bbflow.transit.folding.timeline import Closing
 from bbflow.transit.output.claiming import STATE_FILE
 from bbflow.transit.output.fields import ResultField, check_shape
@@ -241,7 +241,7 @@ class Publishing:
         saving = Saving(kept, self.fields, self._run.nodes, self.submit, self._lanes + ASIDE_THREADS)
         return saving.save_only(keys, path, attributes, clock)
 
-    def publish_rows(self, states: Iterable[ShardState], number: int) -> list[Path]:
+    def publish_rows(self, states: Iterable[Row], number: int) -> list[Path]:
         """Move the rows that passed filters into their tables.
 
         Parameters
@@ -257,11 +257,11 @@ class Publishing:
             Files that can go once the fold's next checkpoint is stored.
         """
         assert self.results is not None
-        files: dict[tuple[str, str], list[tuple[ShardState, Path]]] = {}
-        for state in states:
+        files: dict[tuple[str, str], list[tuple[Region, Path]]] = {}
+        for key, region, state in states:
             for path in map(Path, state.rows):
                 name = path.name.split(".", 1)[0]
-                files.setdefault((state.key.diagnostic, name), []).append((state, path))
+                files.setdefault((key.diagnostic, name), []).append((region, path))
         for (diagnostic, name), parts in files.items():
             rows, places = _join_rows(parts)
             field = self.fields[diagnostic]
@@ -270,13 +270,13 @@ class Publishing:
         return [path for parts in files.values() for _, path in parts]
 
 
-def _join_rows(parts: Sequence[tuple[ShardState, Path]]) -> tuple[Array, list[Array]]:
+def _join_rows(parts: Sequence[tuple[Region, Path]]) -> tuple[Array, list[Array]]:
     """Join files of rows in the order of steps and return their global indices by dimension."""
     rows, places = [], []
-    for state, path in parts:
+    for (start, count), path in parts:
         loaded = np.load(path)
-        local = np.unravel_index(loaded["index"], state.count) if state.count else ()
-        places.append([at + first for at, first in zip(local, state.start, strict=True)])
+        local = np.unravel_index(loaded["index"], count) if count else ()
+        places.append([at + first for at, first in zip(local, start, strict=True)])
         rows.append(loaded)
     joined = np.concatenate(rows)
     order = np.argsort(joined["step"], kind="stable")

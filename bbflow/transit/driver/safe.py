@@ -9,8 +9,8 @@ from typing import Any
 
 from bbflow.host.atomic import write_whole
 from bbflow.transit.clusters.tasks import take
-from bbflow.transit.folding.shards import Progress, ShardState, StatePlace
-from bbflow.transit.folding.tables import Alike, CountedStates, Roster, States
+from bbflow.transit.folding.shards import Row, ShardState, StatePlace
+from bbflow.transit.folding.tables import CountedStates, Roster, States
 from bbflow.transit.folding.written import Written, pack, unpack
 
 SAFE_DIRECTORY = ".safe"
@@ -31,7 +31,7 @@ class CopyWork:
 class SafeRecord(Written, frozen=True, kw_only=True):
     """What the file `LATEST` holds."""
 
-    states: tuple[tuple[bytes, tuple[Alike, ...]], ...]
+    states: tuple[tuple[bytes, tuple[ShardState, ...]], ...]
     """Tables of shards as their files hold them, and their states."""
     attributes: Mapping[str, Any]
     """The stream's."""
@@ -41,7 +41,7 @@ class SafeRecord(Written, frozen=True, kw_only=True):
 class SafeCopy:
     """What was copied last."""
 
-    states: tuple[ShardState, ...]
+    states: tuple[Row, ...]
     """All nodes' states, whose files are the copies."""
     attributes: Mapping[str, Any]
     """The stream's, which the node of rank 0 alone may have had."""
@@ -103,7 +103,7 @@ class SafeCopies:
         place = self._directory / str(self._turn)
         files: dict[str, set[str]] = {}
         for table in states.tables:
-            files.setdefault(table.roster.node, set()).update(path for item in table.alike for path in item.like.paths)
+            files.setdefault(table.roster.node, set()).update(path for item in table.alike for path in item.paths)
         pending = [
             submit(node, copy_states, CopyWork(tuple(sorted(own)), str(place / node)))
             for node, own in sorted(files.items())
@@ -134,22 +134,22 @@ def read_safe_copy(output: Path) -> SafeCopy:
         return SafeCopy((), {})
     record = unpack(path.read_bytes(), SafeRecord, str(path))
     tables = (States(Roster.unpacked(packed, str(path)), alike) for packed, alike in record.states)
-    states = (state for table in tables for state in table.rows())
-    return SafeCopy(tuple(_with_rows_that_are_there(states)), record.attributes)
+    rows = (row for table in tables for row in table.rows())
+    return SafeCopy(tuple(_with_rows_that_are_there(rows)), record.attributes)
 
 
 def _moved(states: States, place: Path) -> States:
     """Return states whose files are the copies."""
     directory = place / states.roster.node
 
-    def moved(like: Progress) -> Progress:
+    def moved(like: ShardState) -> ShardState:
         files = {slot: StatePlace(str(directory / Path(at.path).name), at.offset) for slot, at in like.files.items()}
         return replace(like, files=files)
 
     return states.changed(moved)
 
 
-def _with_rows_that_are_there(states: Iterable[ShardState]) -> Iterable[ShardState]:
+def _with_rows_that_are_there(found: Iterable[Row]) -> Iterable[Row]:
     """Leave out rows that were published since."""
-    for state in states:
-        yield replace(state, rows=tuple(row for row in state.rows if Path(row).exists()))
+    for key, region, state in found:
+        yield key, region, replace(state, rows=tuple(path for path in state.rows if Path(path).exists()))

@@ -29,7 +29,7 @@ from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.inputs import Inputs, NewSteps, ends_of, extremes_of, open_inputs
 from bbflow.transit.folding.plans import PlannedShard
 from bbflow.transit.folding.rank_states import kept_of, lacking, views_of
-from bbflow.transit.folding.shards import LABEL, Extent, Progress, StatePlace
+from bbflow.transit.folding.shards import LABEL, Extent, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, CARRIED, INNER, LEVELS, OUTER, Keys, StateSlot, plan_roll
 from bbflow.transit.folding.state_layouts import state_layout_of
 from bbflow.transit.folding.states import free_file, joined, map_file, map_target
@@ -41,7 +41,7 @@ from bbflow.transit.folding.tables import Roster
 class AlikeShards:
     """Some shards of a lane whose states have all in common but where they lie."""
 
-    like: Progress
+    like: ShardState
     """What they have in common."""
     roster: Roster
     """The lane's shards."""
@@ -72,7 +72,7 @@ class AlikeShards:
         return int(self.sizes[own, LEVELS.index(level)].min())
 
 
-Record = tuple[Progress, Array]
+Record = tuple[ShardState, Array]
 """What some states have in common, and the positions of the shards that have it."""
 
 
@@ -119,7 +119,7 @@ class AlikeFold(ABC):
         inherited
             What an earlier run has left, if the shards begin with it.
         holds
-            Whether the stored checkpoint stays meanwhile (`Progress.next_held`).
+            Whether the stored checkpoint stays meanwhile (`ShardState.next_held`).
 
         Raises
         ------
@@ -407,8 +407,8 @@ class OneByOne(AlikeFold):
 
     def _end_inner(self) -> None:
         states: list[tuple[Any, Any]] = []
-        for at, member in enumerate(self._members):
-            step = inner_step(self._diagnostic, self._like.at(*member))
+        for at, (key, region, offsets) in enumerate(self._members):
+            step = inner_step(self._diagnostic, region, self._like.seen(key, offsets))
             if step is None:  # then there is none of any: they are alike
                 return
             states = states or self._next(BASE[OUTER])

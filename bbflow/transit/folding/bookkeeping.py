@@ -23,8 +23,8 @@ from bbflow.transit.folding.patterns import Pattern, Patterns, Shapes
 from bbflow.transit.folding.planning import FoldSite, Planning, planned_steps
 from bbflow.transit.folding.plans import FoldPlan, PlannedSteps
 from bbflow.transit.folding.series import join_partials, uneven
-from bbflow.transit.folding.shards import Region, ShardKey, ShardState, overlapping
-from bbflow.transit.folding.tables import Alike, CountedStates, Roster, States
+from bbflow.transit.folding.shards import Region, Row, ShardKey, ShardState, overlapping
+from bbflow.transit.folding.tables import CountedStates, Roster, States
 from bbflow.transit.folding.timeline import Closing, Timeline
 from bbflow.transit.folding.work import FoldReceipt, LaneWork, SpanWork
 from bbflow.transit.folding.written import pack
@@ -177,9 +177,9 @@ class Folding:
         """The statistics that take steps of several lengths alike without being told to, in words."""
         return taken_alike(self.timeline.passed, self.config.diagnostics.values())
 
-    def lose(self, names: Collection[str], safe: Iterable[ShardState], nodes: Sequence[str]) -> None:
+    def lose(self, names: Collection[str], safe: Iterable[Row], nodes: Sequence[str]) -> None:
         """Go on without some nodes, from what was copied of their states."""
-        adopted = self.losses.lose(names, safe, {state.key for state in self.states}, nodes)
+        adopted = self.losses.lose(names, safe, {key for key, _, _ in self.states}, nodes)
         for table in States.of(adopted):
             self.states.put(table)
 
@@ -189,8 +189,8 @@ class Folding:
             return []
         ordered = {key: own for key, own in batch.places.items() if self.config.diagnostics[key].needs_order}
         known: dict[str, dict[ShardKey, Region]] = {}
-        for state in self.states if ordered else ():
-            known.setdefault(state.key.diagnostic, {})[state.key] = state.region
+        for key, region, _ in self.states if ordered else ():
+            known.setdefault(key.diagnostic, {})[key] = region
         moved = [key for key, own in ordered.items() if self._are_moved(own, known.get(key, {}), batch.shapes)]
         self._stayed = None if moved else (batch.patterns, self.states.changes)
         return moved
@@ -207,13 +207,11 @@ class Folding:
         pairs = overlapping([*known.values(), *regions]) if regions else ()
         return any(min(pair) < len(known) <= max(pair) for pair in pairs)
 
-    def settle(self, saved: Mapping[str, Inherited]) -> list[ShardState]:
-        """Begin new shards of some diagnostics with what was saved of them; return the states that are in it."""
-        gone = self.states.drop(saved)
-        self.lanes.let_go(state.key for state in gone)
+    def settle(self, saved: Mapping[str, Inherited]) -> None:
+        """Begin new shards of some diagnostics with what was saved of them."""
+        self.lanes.let_go(self.states.drop(saved))
         self.planning = self.planning.isolated(self.config.diagnostics)  # plans say where states lie
         self.origins = self.origins.with_settled(saved)
-        return gone
 
     def place(self, placements: Mapping[str, Placement], held: Mapping[str, Diagnostic]) -> None:
         """Learn where the fields of diagnostics with a `space` lie, and of those that hold fields of files."""
@@ -325,11 +323,11 @@ class Folding:
     def _inherited(self, planned: Sequence[tuple[FoldPlan, PlannedSteps]]) -> dict[ShardKey, Inherited]:
         """Return what new shards begin with, of what was kept of their points before."""
         planned = [(plan, steps) for plan, steps in planned if self.origins and not self.states.has_all(plan.roster)]
-        begun: dict[ShardKey, ShardState] = {}
+        begun: dict[ShardKey, Row] = {}
         for plan, steps in planned:
             new = ~States(plan.roster, self.states.of(plan.roster)).has
             for key, region, _ in plan.roster.members(new):
-                begun.setdefault(key, ShardState(key, *region, first_step=steps.numbers[0]))
+                begun.setdefault(key, (key, region, ShardState(first_step=steps.numbers[0])))
         return self.origins.of_shards(begun, self.states) if begun else {}
 
     def series_work(
@@ -388,13 +386,13 @@ class Folding:
         ahead = (like.keys for like in self.states.likes if like.last_step > self.last_number and like.keys)
         return any(keys[name] not in closing.keys for keys in ahead if name in keys)
 
-    def take_rows(self) -> list[ShardState]:
+    def take_rows(self) -> list[Row]:
         """Return the states with rows that were not published, and let go of the rows."""
         return self.states.take_rows()
 
     def checkpoints(self) -> Callable[[str], bytes]:
         """Return what gives what each node must store with its cursor now."""
-        states: dict[str, dict[str, tuple[Alike, ...]]] = {}
+        states: dict[str, dict[str, tuple[ShardState, ...]]] = {}
         for table in self.states.tables:
             states.setdefault(table.roster.node, {})[table.roster.digest] = table.alike
         common = Checkpoint(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from bbflow.transit.folding.losses import AttendanceRecord, LossesRecord, Untimely
-from bbflow.transit.folding.tables import Alike
+from bbflow.transit.folding.shards import ShardState
 from bbflow.transit.folding.timeline import TimelineRecord
 from bbflow.transit.folding.written import Written, unpack
 from bbflow.transit.outcome import Outcome
@@ -13,7 +13,7 @@ from bbflow.view.consumers import Cursor
 class Checkpoint(Written, frozen=True, kw_only=True):
     """What a node stores; of its own states, and of the fold as a whole."""
 
-    states: Mapping[str, tuple[Alike, ...]] = {}
+    states: Mapping[str, tuple[ShardState, ...]] = {}
     """The digest of each of the node's rosters to its shards' states."""
     nodes: frozenset[str] = frozenset()
     """All nodes that have states."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -13,12 +13,10 @@ from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.frozen import Frozen
 from bbflow.operators.state import StateLayout
 from bbflow.operators.steps import Array
-from bbflow.transit.folding.shards import Progress, Region, ShardKey, ShardState, StatePlace, overlapping
+from bbflow.transit.folding.shards import Region, Row, ShardKey, ShardState, StatePlace, overlapping
 from bbflow.transit.folding.slots import Keys, StateSlot
 from bbflow.transit.folding.state_layouts import by_region, state_layout_of
 from bbflow.transit.folding.timeline import TimelineRecord
-
-P = TypeVar("P", bound=Progress)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +39,11 @@ class Inherited(Frozen):
     """Its time, in the stream's units."""
     taken: tuple[Region, ...] = ()
     """What other shards begin with."""
+
+    @property
+    def region(self) -> Region:
+        """All of the field."""
+        return (0,) * len(self.shape), self.shape
 
     def state_layout(self, diagnostic: Diagnostic, slot: StateSlot, count: tuple[int, ...]) -> StateLayout:
         """Return the state layout of a slot's state of a region."""
@@ -85,7 +88,7 @@ class Inherited(Frozen):
                 target: Array = np.ndarray(values.shape, values.dtype, buffer, first + at)
                 np.copyto(target, values, where=free)
 
-    def begun(self, state: P, files: Mapping[StateSlot, StatePlace]) -> P:
+    def begun(self, state: ShardState, files: Mapping[StateSlot, StatePlace]) -> ShardState:
         """Return a shard's state that begins with some files of what was cut."""
         return replace(
             state, dtype=self.dtype, last_step=self.number, last_time=self.time, keys=self.keys, files=dict(files)
@@ -104,7 +107,7 @@ def place_of(start: tuple[int, ...], count: tuple[int, ...]) -> tuple[Any, ...]:
 
 @contextmanager
 def remainder(diagnostic: Diagnostic, inherited: Inherited, directory: str) -> Iterator[ShardState | None]:
-    """Yield what no shard has taken, as a shard of the whole field; None if all is taken.
+    """Yield what no shard has taken, as the state of the whole field; None if all is taken.
 
     Parameters
     ----------
@@ -115,19 +118,25 @@ def remainder(diagnostic: Diagnostic, inherited: Inherited, directory: str) -> I
     directory
         For its files, which end with the context.
     """
-    origin = (0,) * len(inherited.shape)
-    if not inherited.free(origin, inherited.shape).any():
+    if not inherited.free(*inherited.region).any():
         yield None
         return
     with tempfile.TemporaryDirectory(prefix="bbflow-remainder-", dir=directory) as scratch:
         files: dict[StateSlot, StatePlace] = {}
         for number, slot in enumerate(inherited.offsets):
             buffer = bytearray(max(inherited.state_layout(diagnostic, slot, inherited.shape).nbytes, 1))
-            inherited.cut(diagnostic, slot, [(origin, inherited.shape)], buffer, [0])
+            inherited.cut(diagnostic, slot, [inherited.region], buffer, [0])
             files[slot] = StatePlace(f"{scratch}/{number}", 0)
             Path(files[slot].path).write_bytes(buffer)
-        shard = ShardState(ShardKey("", diagnostic.key, (), ()), origin, inherited.shape)
-        yield inherited.begun(shard, files)
+        yield inherited.begun(ShardState(), files)
+
+
+def order_of(key: ShardKey, first_step: int) -> tuple[Any, ...]:
+    """Return which of several shards of one point takes over what an earlier run has left: the first of them.
+
+    Of those that began with one step a field's whole, which ranks have joined, comes last.
+    """
+    return first_step, not key.count, key.node, key.start, key.count
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,23 +174,21 @@ class Origins:
         state = self.settled.get(diagnostic, self.before.get(diagnostic))
         return None if state is None else replace(state, taken=tuple(taken))
 
-    def of_shards(
-        self, begun: Mapping[ShardKey, ShardState], others: Iterable[ShardState]
-    ) -> dict[ShardKey, Inherited]:
+    def of_shards(self, begun: Mapping[ShardKey, Row], others: Iterable[Row]) -> dict[ShardKey, Inherited]:
         """Return what new shards begin with, if anything: nothing of what shards before them, in order, have taken."""
         found: dict[ShardKey, Inherited] = {}
-        by_diagnostic: dict[str, list[ShardState]] = {}
-        for state in (*begun.values(), *(state for state in others if state.key not in begun)):
-            by_diagnostic.setdefault(state.key.diagnostic, []).append(state)
-        for diagnostic, states in by_diagnostic.items():
-            states.sort(key=lambda state: state.order)
-            taken: dict[int, list[Region]] = {}
-            for pair in overlapping([state.region for state in states]):
-                taken.setdefault(max(pair), []).append(states[min(pair)].region)
-            for at, state in enumerate(states):
-                before = self.of(diagnostic, taken.get(at, ())) if state.key in begun else None
+        by_diagnostic: dict[str, list[Row]] = {}
+        for row in (*begun.values(), *(row for row in others if row[0] not in begun)):
+            by_diagnostic.setdefault(row[0].diagnostic, []).append(row)
+        for diagnostic, rows in by_diagnostic.items():
+            rows.sort(key=lambda row: order_of(row[0], row[2].first_step))
+            regions, taken = [region for _, region, _ in rows], dict[int, list[Region]]()
+            for pair in overlapping(regions):
+                taken.setdefault(max(pair), []).append(regions[min(pair)])
+            for at, (key, _, _) in enumerate(rows):
+                before = self.of(diagnostic, taken.get(at, ())) if key in begun else None
                 if before is not None:
-                    found[state.key] = before
+                    found[key] = before
         return found
 
     def with_settled(self, states: Mapping[str, Inherited]) -> "Origins":

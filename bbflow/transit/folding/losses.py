@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from bbflow.transit.folding.shards import Region, ShardKey, ShardState, overlap
+from bbflow.transit.folding.shards import Region, Row, ShardKey, overlap
 
 NO_POINTS: Mapping[str, int] = {}
 
@@ -211,8 +211,8 @@ class Losses:
             self.torn = (steps[0] if self.torn is None else self.torn[0], steps[-1])
 
     def lose(
-        self, names: Collection[str], safe: Iterable[ShardState], known: Collection[ShardKey], nodes: Sequence[str]
-    ) -> list[ShardState]:
+        self, names: Collection[str], safe: Iterable[Row], known: Collection[ShardKey], nodes: Sequence[str]
+    ) -> list[Row]:
         """Return the states that go on in place of those of lost nodes.
 
         Parameters
@@ -229,10 +229,10 @@ class Losses:
         new = set(names) - self.nodes
         self.nodes |= new
         adopted = []
-        for state in safe:
-            if state.key.node in new and (key := _free_key(state.key, known, nodes)):
-                self.parts.append(Loss(state.key.node, state.key.diagnostic, *state.region, state.last_step))
-                adopted.append(replace(state, key=key))
+        for lost, region, state in safe:
+            if lost.node in new and (key := _free_key(lost, known, nodes)):
+                self.parts.append(Loss(lost.node, lost.diagnostic, *region, state.last_step))
+                adopted.append((key, region, state))
         return adopted
 
     def take(self, number: int, there: Mapping[str, Sequence[Region | None]]) -> None:

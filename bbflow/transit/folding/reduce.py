@@ -20,7 +20,7 @@ from bbflow.operators.steps import Array, DType
 from bbflow.operators.windows.window import Window
 from bbflow.transit.folding.finish import Partial
 from bbflow.transit.folding.inherited import Inherited, remainder
-from bbflow.transit.folding.shards import Progress, ShardState, StatePlace
+from bbflow.transit.folding.shards import Region, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, OUTER, StateSlot, WindowKey, slots_of
 from bbflow.transit.folding.state_layouts import state_layout_of
 from bbflow.transit.folding.states import combine_files, map_file, map_source
@@ -56,29 +56,29 @@ class ReducedSpan(Frozen):
         return self.window.name, self.keys
 
 
-def partial_of(diagnostic: Diagnostic, span: ReducedSpan, shard: ShardState, order: int = 0) -> Partial:
+def partial_of(diagnostic: Diagnostic, span: ReducedSpan, region: Region, shard: ShardState, order: int = 0) -> Partial:
     """Return what one shard has of a window's span; its files are only mapped."""
     places = places_of(shard.files, [*slots_of(OUTER, span.window, span.keys)])
     states: list[Any] = [map_source(place) for place in places]
     if _is_in(span, shard):
         base = places_of(shard.files, [BASE[OUTER]])
-        step = inner_step(diagnostic, shard) if span.inner_ends else None
+        step = inner_step(diagnostic, region, shard) if span.inner_ends else None
         if step is None:
             states += [map_source(place) for place in base]
         else:
-            state_layout = state_layout_of(diagnostic, OUTER, np.dtype(shard.dtype), shard.count)
+            state_layout = state_layout_of(diagnostic, OUTER, np.dtype(shard.dtype), region[1])
             open_steps = np.empty(state_layout.nbytes, np.uint8)
             combine_files(state_layout, base, open_steps)
             fold_tiles(state_layout, open_steps, open_steps, step, [None])
             states.append(open_steps)
-    return Partial(shard.start, shard.count, shard.dtype, tuple(states), order)
+    return Partial(*region, shard.dtype, tuple(states), order)
 
 
 def partials_of(diagnostic: Diagnostic, span: ReducedSpan, shards: Iterable[States], order: int) -> Iterator[Partial]:
     """Yield what some shards have of a window's span: each by itself, or small ones that lie alike together."""
     for alike in shards:
         if span.inner_ends:
-            yield from (partial_of(diagnostic, span, shard, order) for shard in alike.rows())
+            yield from (partial_of(diagnostic, span, region, state, order) for _, region, state in alike.rows())
         else:
             yield from together(diagnostic, alike, slots_in(span, alike.like), order)
 
@@ -179,12 +179,12 @@ def gather(state_layout: StateLayout, place: StatePlace, run: Neighbours) -> np.
     return state
 
 
-def slots_in(span: ReducedSpan, shard: Progress) -> list[StateSlot]:
+def slots_in(span: ReducedSpan, shard: ShardState) -> list[StateSlot]:
     """Return which of a shard's states a span merges from, the earlier ones first."""
     return [*slots_of(OUTER, span.window, span.keys), *([BASE[OUTER]] if _is_in(span, shard) else [])]
 
 
-def _is_in(span: ReducedSpan, shard: Progress) -> bool:
+def _is_in(span: ReducedSpan, shard: ShardState) -> bool:
     """Whether the steps since the last end of any window belong to a span."""
     return shard.keys is not None and shard.keys[span.window.name] in span.keys
 
@@ -203,9 +203,9 @@ def remainder_of(diagnostic: Diagnostic, span: ReducedSpan, inherited: Inherited
     directory
         For files that end with the call; what is mapped of them stays.
     """
-    with remainder(diagnostic, inherited, directory) as shard:
-        if shard is not None:
-            yield partial_of(diagnostic, span, shard, order=-1)
+    with remainder(diagnostic, inherited, directory) as state:
+        if state is not None:
+            yield partial_of(diagnostic, span, inherited.region, state, order=-1)
 
 
 FIELD_BYTES, STACK_BYTES = 1 << 18, 4 << 20

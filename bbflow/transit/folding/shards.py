@@ -6,7 +6,10 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from bbflow.operators.frozen import FrozenMap
+from bbflow.operators.steps import Array
 from bbflow.transit.folding.slots import LEVELS, Keys, StateSlot
 
 Region = tuple[tuple[int, ...], tuple[int, ...]]
@@ -94,8 +97,8 @@ class Room:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """How far a shard is folded, and the files with its partial states: what is the same for most shards of a lane."""
+class ShardState:
+    """How far shards are folded, and where their partial states lie: of one, or what all of them have in common."""
 
     dtype: str = ""
     """NumPy's name of the values' type after the transforms; empty before the first step."""
@@ -106,13 +109,15 @@ class Progress:
     keys: Keys | None = None
     """Spans that this step is in; None before the first one."""
     files: Mapping[StateSlot, StatePlace] = field(default_factory=dict)
-    """Where its states lie, by their slot; in a table counted from where its row says."""
+    """Where its states lie, by their slot; in a table counted from where each row says."""
     rows: tuple[str, ...] = ()
     """Files with rows that passed a filter and are not published yet; in a table with `LABEL`."""
     first_step: int = -1
     """The step with which it began."""
     held: frozenset[str] = frozenset()
     """Further files in which its places stay as they are: the stored checkpoint names them until a later one is."""
+    at: bytes | None = None
+    """In a table which rows it is of: their positions, ascending and of four bytes each; None for all."""
 
     def __post_init__(self) -> None:
         for name, own in (("keys", self.keys), ("files", self.files)):
@@ -123,6 +128,12 @@ class Progress:
     def paths(self) -> frozenset[str]:
         """The files in which its states lie."""
         return frozenset(place.path for place in self.files.values())
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """Where its states lie in files of `LEVELS`; 0 where it has none."""
+        own = [next((at.offset for slot, at in self.files.items() if slot.level == level), 0) for level in LEVELS]
+        return tuple(own)
 
     def next_held(self, *, holds: bool) -> frozenset[str]:
         """Return what its next state holds: what the stored checkpoint names stays until there is a later one.
@@ -135,70 +146,40 @@ class Progress:
         """
         return (self.held or self.paths) if holds else frozenset()
 
-    def holding(self) -> "Progress":
+    def holding(self) -> "ShardState":
         """Return the same that holds its own files too: what it comes to is published while it is folded further."""
         return replace(self, held=self.held | self.paths)
 
     @property
     def told(self) -> tuple[Any, ...]:
-        """All that it says, so that it can be looked up."""
+        """All that it says, whichever rows it is of, so that it can be looked up."""
         keys = None if self.keys is None else tuple(self.keys.items())
         files = tuple(self.files.items())
         return self.dtype, self.last_step, self.last_time, keys, files, self.rows, self.first_step, self.held
 
-    def shifted(self, offsets: Sequence[int]) -> "Progress":
+    def of_rows(self, count: int) -> Array:
+        """Return the positions of its rows in a table of so many."""
+        return np.arange(count) if self.at is None else np.frombuffer(self.at, "<i4").astype("i8")
+
+    def shifted(self, offsets: Sequence[int]) -> "ShardState":
         """Return the same where the rows say offsets that are smaller by these, one for each of `LEVELS`."""
-        return replace(self, files=_shifted(self.files, offsets)) if any(offsets) else self
+        if not any(offsets):
+            return self
+        files = {
+            slot: StatePlace(path, at + offsets[LEVELS.index(slot.level)]) for slot, (path, at) in self.files.items()
+        }
+        return replace(self, files=files)
 
-    def at(self, key: ShardKey, region: Region, offsets: Sequence[int]) -> "ShardState":
-        """Return the state of one shard, whose states lie at these offsets in files of `LEVELS`."""
+    def seen(self, key: ShardKey, offsets: Sequence[int]) -> "ShardState":
+        """Return the state of one of the rows, whose states lie at these offsets in files of `LEVELS`."""
         rows = tuple(path.replace(LABEL, key.label) for path in self.rows)
-        return ShardState(
-            key, *region, dtype=self.dtype, last_step=self.last_step, last_time=self.last_time, keys=self.keys,
-            files=_shifted(self.files, offsets), rows=rows, first_step=self.first_step, held=self.held,
-        )  # fmt: skip
+        return replace(self.shifted(offsets), rows=rows, at=None)
+
+    def shared(self, key: ShardKey, offsets: Sequence[int]) -> "ShardState":
+        """Return what a shard's state may have in common with others', for a row that says these offsets."""
+        rows = tuple(path.replace(key.label, LABEL) for path in self.rows)
+        return replace(self.shifted([-at for at in offsets]), rows=rows)
 
 
-def _shifted(files: Mapping[StateSlot, StatePlace], offsets: Sequence[int]) -> dict[StateSlot, StatePlace]:
-    return {slot: StatePlace(path, at + offsets[LEVELS.index(slot.level)]) for slot, (path, at) in files.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class ShardState(Progress):
-    """How far one shard is folded, and where its partial states lie: a row of a table that is looked at."""
-
-    key: ShardKey
-    """Which shard."""
-    start: tuple[int, ...]
-    """First index in the field that its results are for."""
-    count: tuple[int, ...]
-    """Shape of that region."""
-
-    @property
-    def region(self) -> Region:
-        """First index in the field, and shape."""
-        return self.start, self.count
-
-    @property
-    def order(self) -> tuple[Any, ...]:
-        """Which of several shards of one point takes over what an earlier run has left: the first of them.
-
-        Of those that began with one step a field's whole, which ranks have joined, comes last.
-        """
-        key = self.key
-        return self.first_step, not key.count, key.node, key.start, key.count
-
-    @property
-    def offsets(self) -> tuple[int, ...]:
-        """Where its states lie in files of `LEVELS`; 0 where it has none."""
-        own = [next((at.offset for slot, at in self.files.items() if slot.level == level), 0) for level in LEVELS]
-        return tuple(own)
-
-    def progress(self, offsets: Sequence[int]) -> Progress:
-        """Return what may be the same for other shards, for a row that says these offsets."""
-        return Progress(
-            dtype=self.dtype, last_step=self.last_step, last_time=self.last_time, keys=self.keys,
-            files=_shifted(self.files, [-at for at in offsets]),
-            rows=tuple(path.replace(self.key.label, LABEL) for path in self.rows),
-            first_step=self.first_step, held=self.held,
-        )  # fmt: skip
+Row = tuple[ShardKey, Region, ShardState]
+"""A row of a table that is looked at: a shard, the part of the field that its results are for, and its state."""

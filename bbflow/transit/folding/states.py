@@ -4,7 +4,7 @@ A task reads the states that count and writes the next ones into other files; wh
 receipt, not by the file system. Each worker process has numbered files of a lane's levels, in which each shard has a
 place of its own. They belong to no slot: a state goes into the first one whose place the shard doesn't need, so pages
 are touched once, and one file's state may stand for several slots. A shard needs the places of its states that count,
-of those that it has written since in the same task, and those that it holds (`Progress.held`): these are what the
+of those that it has written since in the same task, and those that it holds (`ShardState.held`): these are what the
 stored checkpoint names, and what is read of them to be published. The driver lets go of these, once a later checkpoint
 is stored. A worker that was given up can't write where anything counts, since it knows its own files only.
 

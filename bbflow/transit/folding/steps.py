@@ -11,7 +11,7 @@ from bbflow.operators.fold import HasTiles
 from bbflow.operators.state import part_of
 from bbflow.operators.steps import Array, Steps, Views
 from bbflow.operators.transforms import Transform
-from bbflow.transit.folding.shards import ShardState, StatePlace
+from bbflow.transit.folding.shards import Region, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, INNER, Keys, StateSlot, slots_of, whole_units
 from bbflow.transit.folding.state_layouts import state_layout_of
 from bbflow.transit.folding.states import combine_files
@@ -95,7 +95,7 @@ def then(expression: Expression | None, steps: Steps, fields: Mapping[str, Array
     return Steps(values, None, steps.times, steps.numbers, {**steps.others, **alike})
 
 
-def inner_step(diagnostic: Diagnostic, state: ShardState) -> Steps | None:
+def inner_step(diagnostic: Diagnostic, region: Region, state: ShardState) -> Steps | None:
     """Return the result of the inner span that is open, as one step of the statistics.
 
     Returns
@@ -113,12 +113,12 @@ def inner_step(diagnostic: Diagnostic, state: ShardState) -> Steps | None:
     keys = whole_units(each.window, own, current)
     if keys is None:
         return None
-    state_layout = state_layout_of(diagnostic, INNER, np.dtype(state.dtype), state.count)
+    state_layout = state_layout_of(diagnostic, INNER, np.dtype(state.dtype), region[1])
     buffer = bytearray(state_layout.nbytes)
     combine_files(state_layout, places_of(state.files, [*slots_of(INNER, each.window, keys), BASE[INNER]]), buffer)
     values: Array = each.operator.finalize(state_layout, buffer)
     steps = Steps([values], None, np.array([state.last_time]), np.array([state.last_step]))
-    return then(diagnostic.then, steps, diagnostic.parts_after(state.keys, *state.region))
+    return then(diagnostic.then, steps, diagnostic.parts_after(state.keys, *region))
 
 
 def places_of(files: Mapping[StateSlot, StatePlace], slots: list[StateSlot]) -> list[StatePlace]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from bbflow.operators.frozen import Frozen
 from bbflow.operators.steps import Array
-from bbflow.transit.folding.shards import Progress, Region, ShardKey, ShardState
+from bbflow.transit.folding.shards import Region, Row, ShardKey, ShardState
 from bbflow.transit.folding.slots import LEVELS
 from bbflow.transit.folding.written import Written, pack, unpack
 
@@ -248,42 +248,24 @@ def _marks(rows: Array) -> list[bytes]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Alike:
-    """Rows of a table whose states have all in common but where they lie."""
-
-    like: Progress
-    """What they have in common; its offsets count from the rows'."""
-    at: bytes | None = None
-    """Positions of the rows, ascending and of four bytes each; None for all."""
-
-    def rows(self, roster: Roster) -> Array:
-        """Return the positions of the rows."""
-        return np.arange(len(roster)) if self.at is None else np.frombuffer(self.at, "<i4").astype("i8")
-
-    def count(self, roster: Roster) -> int:
-        """Return how many rows there are."""
-        return len(roster) if self.at is None else len(self.at) // 4
-
-
-def gather(roster: Roster, records: Iterable[tuple[Progress, Array]]) -> tuple[Alike, ...]:
+def gather(roster: Roster, records: Iterable[tuple[ShardState, Array]]) -> tuple[ShardState, ...]:
     """Put together what is alike of some records: what states have in common, and the positions of these."""
-    found: dict[Any, tuple[Progress, list[Array]]] = {}
+    found: dict[Any, tuple[ShardState, list[Array]]] = {}
     for like, own in records:
         found.setdefault(like.told, (like, []))[1].append(own)
     joined = ((like, np.concatenate(own)) for like, own in found.values())
     return tuple(
-        Alike(like, None if len(own) == len(roster) else np.sort(own).astype("<i4").tobytes())
+        replace(like, at=None if len(own) == len(roster) else np.sort(own).astype("<i4").tobytes())
         for like, own in joined
         if len(own)
     )
 
 
-def living_files(alike: Iterable[Alike]) -> dict[str, int]:
+def living_files(alike: Iterable[ShardState]) -> dict[str, int]:
     """Return in how many files a shard has states at most, by level."""
     found: Counter[str] = Counter()
     for item in alike:
-        found |= Counter(level for level, _ in {(slot.level, place.path) for slot, place in item.like.files.items()})
+        found |= Counter(level for level, _ in {(slot.level, place.path) for slot, place in item.files.items()})
     return dict(found)
 
 
@@ -293,56 +275,57 @@ class States:
 
     roster: Roster
     """The shards."""
-    alike: tuple[Alike, ...]
-    """What they have, in few records."""
+    alike: tuple[ShardState, ...]
+    """What they have: once for all that have it in common."""
 
     @classmethod
-    def of(cls, states: Iterable[ShardState]) -> "list[States]":
+    def of(cls, rows: Iterable[Row]) -> "list[States]":
         """Make tables of single shards' states: one for each node."""
-        nodes: dict[str, list[ShardState]] = {}
-        for state in states:
-            nodes.setdefault(state.key.node, []).append(state)
+        nodes: dict[str, list[Row]] = {}
+        for row in rows:
+            nodes.setdefault(row[0].node, []).append(row)
         found = []
         for own in nodes.values():
-            keys, regions, offsets = zip(*((state.key, state.region, state.offsets) for state in own), strict=True)
-            roster = Roster.of(keys, regions, offsets)
-            found.append(cls(roster, ()).with_rows(enumerate(own)))
+            keys, regions, states = zip(*own, strict=True)
+            roster = Roster.of(keys, regions, [state.offsets for state in states])
+            found.append(cls.in_roster(roster, enumerate(states)))
         return found
 
-    def with_rows(self, rows: Iterable[tuple[int, ShardState]]) -> "States":
-        """Return these and the states of rows that have none."""
-        offsets = self.roster.rows["offsets"]
-        new = [(state.progress(offsets[at].tolist()), np.array([at])) for at, state in rows]
-        return States(self.roster, gather(self.roster, [*self._records(), *new]))
+    @classmethod
+    def in_roster(cls, roster: Roster, states: Iterable[tuple[int, ShardState]]) -> "States":
+        """Make a table of single shards' states, by their positions."""
+        keys, offsets = roster.keys, roster.rows["offsets"].tolist()
+        return cls(
+            roster, gather(roster, ((state.shared(keys[at], offsets[at]), np.array([at])) for at, state in states))
+        )
 
-    def _records(self) -> Iterator[tuple[Progress, Array]]:
-        return ((item.like, item.rows(self.roster)) for item in self.alike)
+    def _records(self) -> Iterator[tuple[ShardState, Array]]:
+        return ((item, item.of_rows(len(self.roster))) for item in self.alike)
 
     @property
     def count(self) -> int:
         """How many shards have a state."""
-        return sum(item.count(self.roster) for item in self.alike)
+        return sum(len(rows) for _, rows in self._records())
 
     @property
     def has(self) -> Array:
         """Which shards have a state; bool of shape (shards,)."""
         has: Array = np.zeros(len(self.roster), bool)
-        for item in self.alike:
-            has[item.rows(self.roster)] = True
+        for _, rows in self._records():
+            has[rows] = True
         return has
 
-    def rows(self, among: Array | None = None) -> Iterator[ShardState]:
+    def rows(self, among: Array | None = None) -> Iterator[Row]:
         """Look at the states one by one: all, or those of rows that an array of bool names."""
-        for item in self.alike:
-            own = item.rows(self.roster)
-            for member in self.roster.members(own if among is None else own[among[own]]):
-                yield item.like.at(*member)
+        for like, own in self._records():
+            for key, region, offsets in self.roster.members(own if among is None else own[among[own]]):
+                yield key, region, like.seen(key, offsets)
 
-    def row(self, key: ShardKey) -> ShardState | None:
+    def get(self, key: ShardKey) -> ShardState | None:
         """Look at the state of one shard; None if it isn't here, or has none."""
         at = self.roster.positions.get(key) if key.diagnostic in self.roster.diagnostics else None
         own = None if at is None else np.arange(len(self.roster)) == at
-        return None if own is None else next(self.rows(own), None)
+        return None if own is None else next((state for _, _, state in self.rows(own)), None)
 
     def chosen(self, among: Array) -> "States":
         """Return those of the shards that an array of bool names."""
@@ -355,11 +338,11 @@ class States:
         stays: Array = np.array([name not in diagnostics for name in self.roster.diagnostics], bool)
         return self if stays.all() else self.chosen(stays[self.roster.rows["diagnostic"]])
 
-    def changed(self, change: Callable[[Progress], Progress]) -> "States":
+    def changed(self, change: Callable[[ShardState], ShardState]) -> "States":
         """Return the states changed in what they have in common."""
         return States(self.roster, gather(self.roster, ((change(like), own) for like, own in self._records())))
 
-    def moved(self, roster: Roster) -> Iterator[tuple[Progress, Array]]:
+    def moved(self, roster: Roster) -> Iterator[tuple[ShardState, Array]]:
         """Yield what these have of another table's shards, with the positions there."""
         at = roster.find(self.roster)
         for like, rows in self._records():
@@ -371,24 +354,24 @@ class States:
     @property
     def fields(self) -> "Iterator[States]":
         """The states of each field: those that are alike together."""
-        for item in self.alike:
+        for item, rows in self._records():
             marked: Array = np.full(len(self.roster), item.at is None)
-            marked[item.rows(self.roster)] = True
+            marked[rows] = True
             for positions, shards in self.roster.fields:
                 own = marked[positions]
                 if own.any():
                     roster = shards if own.all() else shards.chosen(own)
-                    yield States(roster, (Alike(item.like),))
+                    yield States(roster, (replace(item, at=None),))
 
     @property
-    def like(self) -> Progress:
+    def like(self) -> ShardState:
         """What all have in common, where all have a state and are alike, as those of `fields`."""
         (own,) = self.alike
-        return own.like
+        return own
 
     @property
     def order(self) -> tuple[Any, ...]:
-        """As `ShardState.order`, for all of a field that are alike."""
+        """As `inherited.order_of`, for all of a field that are alike."""
         return self.like.first_step, not self.roster.rows["dims"][0], self.roster.node
 
 
@@ -422,9 +405,9 @@ class CountedStates:
         return self._tables.values()
 
     @property
-    def likes(self) -> Iterator[Progress]:
+    def likes(self) -> Iterator[ShardState]:
         """What the states of each table have in common."""
-        return (item.like for table in self.tables for item in table.alike)
+        return (item for table in self.tables for item in table.alike)
 
     @property
     def files(self) -> frozenset[str]:
@@ -446,15 +429,15 @@ class CountedStates:
     def __len__(self) -> int:
         return sum(table.count for table in self.tables)
 
-    def __iter__(self) -> Iterator[ShardState]:
-        return (state for table in self.tables for state in table.rows())
+    def __iter__(self) -> Iterator[Row]:
+        return (row for table in self.tables for row in table.rows())
 
     def get(self, key: ShardKey) -> ShardState | None:
         """Look at the state of one shard; None if it has none."""
-        rows = (table.row(key) for table in self._of_node(key.node))
-        return next((row for row in rows if row is not None), None)
+        found = (table.get(key) for table in self._of_node(key.node))
+        return next((state for state in found if state is not None), None)
 
-    def of(self, roster: Roster) -> tuple[Alike, ...]:
+    def of(self, roster: Roster) -> tuple[ShardState, ...]:
         """Return the states of a lane's shards."""
         known = self._tables.get(roster.digest)
         if known is not None:
@@ -465,13 +448,6 @@ class CountedStates:
         """Whether all of a lane's shards have a state."""
         known = self._tables.get(roster.digest)
         return known is not None and known.count == len(roster)
-
-    def which(self, wanted: Callable[[Progress], bool]) -> list[ShardState]:
-        """Return those of which something is true that is the same for all that are alike."""
-        found = (
-            States(table.roster, tuple(item for item in table.alike if wanted(item.like))) for table in self.tables
-        )
-        return [state for own in found for state in own.rows()]
 
     def put(self, states: States) -> None:
         """Commit new states of a lane's shards, instead of what there was of them in whatever other tables."""
@@ -491,9 +467,9 @@ class CountedStates:
             self.changes += 1
         self._tables[digest] = states
 
-    def drop(self, diagnostics: Collection[str]) -> list[ShardState]:
-        """Release the states of some diagnostics, and return them."""
-        gone = [state for state in self if state.key.diagnostic in diagnostics]
+    def drop(self, diagnostics: Collection[str]) -> list[ShardKey]:
+        """Release the states of some diagnostics, and return the shards that had them."""
+        gone = [key for key, _, _ in self if key.diagnostic in diagnostics]
         tables = [table.without(diagnostics) for table in self.tables]
         self._tables = {table.roster.digest: table for table in tables if len(table.roster)}
         self.changes += bool(gone)
@@ -503,12 +479,13 @@ class CountedStates:
         """Hold nothing any more: a later checkpoint is about to be stored, and what it names counts."""
         self._change(lambda like: bool(like.held), lambda like: replace(like, held=frozenset()))
 
-    def take_rows(self) -> list[ShardState]:
+    def take_rows(self) -> list[Row]:
         """Return the states with rows that were not published, and let go of the rows."""
-        unpublished = self.which(lambda like: bool(like.rows))
+        found = (States(table.roster, tuple(item for item in table.alike if item.rows)) for table in self.tables)
+        unpublished = [row for own in found for row in own.rows()]
         self._change(lambda like: bool(like.rows), lambda like: replace(like, rows=()))
         return unpublished
 
-    def _change(self, wanted: Callable[[Progress], bool], change: Callable[[Progress], Progress]) -> None:
+    def _change(self, wanted: Callable[[ShardState], bool], change: Callable[[ShardState], ShardState]) -> None:
         if any(map(wanted, self.likes)):
             self._tables = {digest: table.changed(change) for digest, table in self._tables.items()}

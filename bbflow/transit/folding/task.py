@@ -22,10 +22,10 @@ from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.inputs import Inputs, MappedSteps, other_partials, partials
 from bbflow.transit.folding.kernel_table import table_of
 from bbflow.transit.folding.plans import FoldPlan, PlannedShard
-from bbflow.transit.folding.shards import Progress, Region, ShardKey
+from bbflow.transit.folding.shards import Region, ShardKey, ShardState
 from bbflow.transit.folding.slots import LEVELS, Keys
 from bbflow.transit.folding.states import begun
-from bbflow.transit.folding.tables import Alike, Roster, gather, groups
+from bbflow.transit.folding.tables import Roster, gather, groups
 from bbflow.transit.folding.work import FoldReceipt, LaneWork, PartialSteps, SpanReceipt
 
 
@@ -112,29 +112,29 @@ class LaneFold:
         self.bytes = 0
         """Bytes of the blocks that were folded."""
 
-    def fold(self) -> tuple[Alike, ...]:
+    def fold(self) -> tuple[ShardState, ...]:
         """Return the states that came of it."""
         found = (record for counted in self._counted() for record in self._fold(*counted))
         return gather(self._roster, found)
 
-    def _counted(self) -> Iterator[tuple[Progress, Array, Inherited | None]]:
+    def _counted(self) -> Iterator[tuple[ShardState, Array, Inherited | None]]:
         """Yield the states that count, those that begin with what an earlier run has left, and those that begin."""
         new: Array = np.ones(len(self._roster), bool)
         for item in self._work.states:
-            own = item.rows(self._roster)
+            own = item.of_rows(len(self._roster))
             new[own] = False
-            yield item.like, own, None
+            yield item, own, None
         found: dict[tuple[str, tuple[Region, ...]], tuple[Inherited, list[int]]] = {}
         for key, before in self._work.inherited.items():
             if new[at := self._roster.positions[key]]:
                 found.setdefault((key.diagnostic, before.taken), (before, []))[1].append(at)
         for before, rows in found.values():
             new[rows] = False
-            yield Progress(), np.array(rows), before
+            yield ShardState(), np.array(rows), before
         if new.any():
-            yield Progress(), np.flatnonzero(new), None
+            yield ShardState(), np.flatnonzero(new), None
 
-    def _fold(self, like: Progress, own: Array, inherited: Inherited | None) -> Iterator[Record]:
+    def _fold(self, like: ShardState, own: Array, inherited: Inherited | None) -> Iterator[Record]:
         """Fold states that have all in common, those of a sort together."""
         plan = next((steps.plan for steps in self._steps if steps.plan.lane), self._steps[0].plan)
         for (kind, *_), at in groups(self._lane.sorts[own]):
@@ -193,7 +193,7 @@ def _folded(work: LaneWork, plans: Sequence[FoldPlan]) -> FoldReceipt:
             parts += [part for part, _ in contributed]
             size += lane.bytes + sum(size for _, size in contributed)
             # What each span has come to is published later, from where it lies.
-            work = replace(work, states=tuple(replace(own, like=own.like.holding()) for own in alike))
+            work = replace(work, states=tuple(own.holding() for own in alike))
     return FoldReceipt(roster.digest, tuple(found), tuple(parts), size, started_s, time.time())
 
 

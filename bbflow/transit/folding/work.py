@@ -8,9 +8,9 @@ from bbflow.operators.frozen import Frozen
 from bbflow.operators.steps import Array
 from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.plans import PlannedSteps
-from bbflow.transit.folding.shards import ShardKey
+from bbflow.transit.folding.shards import ShardKey, ShardState
 from bbflow.transit.folding.slots import Keys
-from bbflow.transit.folding.tables import Alike, Roster
+from bbflow.transit.folding.tables import Roster
 
 
 class SpanWork(NamedTuple):
@@ -32,14 +32,14 @@ class LaneWork(Frozen):
     """Users' operators that have failed, and are called no more."""
     roster: Roster | None
     """The shards that have states; None for those of the first plan."""
-    states: tuple[Alike, ...]
+    states: tuple[ShardState, ...]
     """Their states that count now."""
     inherited: Mapping[ShardKey, Inherited] = field(default_factory=dict)
     """What shards that have none begin with, if an earlier run has left something."""
     counted: frozenset[str] = frozenset()
     """The files in which any of the node's states counts now, or is held."""
     holds: bool = False
-    """Whether the stored checkpoint stays while this is folded, and after that (`Progress.next_held`)."""
+    """Whether the stored checkpoint stays while this is folded, and after that (`ShardState.next_held`)."""
     threads: int = 1
     """How many may fold the lane's blocks side by side."""
     stepwise: frozenset[str] = frozenset()
@@ -63,7 +63,7 @@ class PartialSteps(Frozen):
 class SpanReceipt(NamedTuple):
     """What the shards of a lane have with the last step of a `SpanWork`."""
 
-    alike: tuple[Alike, ...]
+    alike: tuple[ShardState, ...]
     """Their states."""
     errors: Mapping[str, str]
     """What had failed in users' operators by then."""

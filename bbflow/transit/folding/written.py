@@ -8,7 +8,7 @@ import numpy as np
 from bbflow.errors import ConfigError, DamagedError
 from bbflow.net.decoders import msgpack_decoder
 
-VERSION = 2
+VERSION = 3
 """Of all that is written so."""
 
 
