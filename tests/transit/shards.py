@@ -122,23 +122,18 @@ class Held:
 
     def __init__(self, folding, batches):
         self.batches, self._folding = batches, folding
-        self._content = {place: self._bytes(state, place, slot.level) for state, slot, place in self._places()}
-        self._slots = [(state, slot.level, place) for state, slot, place in self._places()]
+        self._slots = [(row[:2], slot.level, place) for row in folding.states for slot, place in row[2].files.items()]
+        self._content = {place: self._bytes(shard, place, level) for shard, level, place in self._slots}
 
-    def _places(self):
-        states = self._folding.states
-        return [(state, slot, place) for state in states for slot, place in state.files.items()]
-
-    def _bytes(self, state, place, level):
-        layout = state_layout_of(
-            self._folding.config.diagnostics[state.key.diagnostic], level, np.dtype("f8"), state.count
-        )
+    def _bytes(self, shard, place, level):
+        key, (_, count) = shard
+        layout = state_layout_of(self._folding.config.diagnostics[key.diagnostic], level, np.dtype("f8"), count)
         return bytes(map_source(place)[: layout.nbytes])
 
     def publish(self):
         """See that they are as they were, and let go of them."""
-        for state, level, place in self._slots:
-            assert self._bytes(state, place, level) == self._content[place]
+        for shard, level, place in self._slots:
+            assert self._bytes(shard, place, level) == self._content[place]
         self._folding.states.let_go()
 
 
@@ -190,8 +185,9 @@ def settled(folder, folding, moved, shape, before_it, *, torn):
     before = checkpoints(folding)
     path = folder / f"settled-{folding.last_number}"
     saved, _ = saving(folder, folding, shape).save_only(moved, path, ATTRIBUTES, CLOCK)
-    gone = folding.settle({key: saved.inherited(key) for key in moved})
-    files = {place.path for state in gone for place in state.files.values()} - folding.states.files
+    gone = {path for key, _, state in folding.states if key.diagnostic in moved for path in state.paths}
+    folding.settle({key: saved.inherited(key) for key in moved})
+    files = gone - folding.states.files
     if torn:
         first = min(before)
         return carried_on(folding.config, before | {first: checkpoints(folding)[first]}, before_it)

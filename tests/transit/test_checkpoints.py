@@ -14,21 +14,21 @@ from bbflow.transit.driver.safe import read_safe_copy
 from bbflow.transit.folding.checkpoints import Checkpoint, ended_before, read_checkpoints
 from bbflow.transit.folding.slots import OUTER, StateSlot
 from bbflow.transit.folding.timeline import Passed, Span, TimelineRecord
-from bbflow.transit.folding.written import pack, unpack
+from bbflow.transit.folding.written import VERSION, pack, unpack
 from bbflow.transit.outcome import Outcome
 from bbflow.transit.output.fields import ResultField
 
 
 def test_what_another_version_wrote_is_refused_by_its_name(tmp_path):
     config = {"stream": "fields", "output": str(tmp_path), "windows": ["run"], "operators": {"x": ["mean"]}}
-    written = pack(Checkpoint(version=3, last_number=7))
+    written = pack(Checkpoint(version=VERSION + 1, last_number=7))
     with pytest.raises(
-        ConfigError, match="the checkpoint on BB node bb0 is of version 3, but this bbflow reads version"
+        ConfigError, match=f"the checkpoint on BB node bb0 is of version {VERSION + 1}, but this bbflow reads version"
     ):
         carried_on(parse_config(config), {"bb0": (3, written), "bb1": (-1, b"")})
     (tmp_path / ".safe").mkdir()
     (tmp_path / ".safe/latest").write_bytes(written)
-    with pytest.raises(ConfigError, match=r"\.safe/latest is of version 3, but this bbflow reads version"):
+    with pytest.raises(ConfigError, match=rf"\.safe/latest is of version {VERSION + 1}, but this bbflow reads version"):
         read_safe_copy(tmp_path)
 
 

@@ -31,11 +31,10 @@ from bbflow.transit.folding.inherited import Inherited, map_part, place_of, rema
 from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.lanes import state_sizes
 from bbflow.transit.folding.reduce import together
-from bbflow.transit.folding.shards import Region, Row, ShardKey, ShardState, StatePlace, overlapping
+from bbflow.transit.folding.shards import Region, Row, ShardKey, ShardState, StatePlace, overlapping, places_of
 from bbflow.transit.folding.slots import BASE, CARRIED, INNER, LEVELS, OUTER, Keys, StateSlot
 from bbflow.transit.folding.state_layouts import by_region, state_layout_of
 from bbflow.transit.folding.states import combine_files, forget, map_source
-from bbflow.transit.folding.steps import places_of
 from bbflow.transit.folding.tables import Roster, States
 from bbflow.transit.folding.timeline import Timeline
 from bbflow.transit.output.fields import ResultField

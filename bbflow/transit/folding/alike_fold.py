@@ -9,9 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,20 +19,18 @@ from bbflow.host.atomic import replacing
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.filter import Extremes
 from bbflow.operators.fold import HasTiles, fold_tiles
-from bbflow.operators.space.placement import Local
 from bbflow.operators.state import StateLayout
 from bbflow.operators.steps import Array, DType
 from bbflow.operators.windows.window import Window
 from bbflow.stream.records import BlockForm
 from bbflow.transit.folding.inherited import Inherited
-from bbflow.transit.folding.inputs import Inputs, NewSteps, ends_of, extremes_of, open_inputs
+from bbflow.transit.folding.inputs import Inputs, MappedSteps, ShardSteps, ends_of, extremes_of, inner_step, open_inputs
 from bbflow.transit.folding.plans import PlannedShard
 from bbflow.transit.folding.rank_states import kept_of, lacking, views_of
 from bbflow.transit.folding.shards import LABEL, Extent, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, CARRIED, INNER, LEVELS, OUTER, Keys, StateSlot, plan_roll
 from bbflow.transit.folding.state_layouts import state_layout_of
 from bbflow.transit.folding.states import free_file, joined, map_file, map_target
-from bbflow.transit.folding.steps import Carried, Then, WeighedSteps, inner_step
 from bbflow.transit.folding.tables import Roster
 
 
@@ -98,7 +95,7 @@ class AlikeFold(ABC):
         shards: AlikeShards,
         diagnostic: Diagnostic,
         keys: Keys,
-        sources: Sequence[NewSteps] = (),
+        sources: Sequence[MappedSteps] = (),
         rows: Sequence[Array] = (),
     ) -> None:
         self._shards, self._diagnostic, self._keys = shards, diagnostic, keys
@@ -171,18 +168,18 @@ class AlikeFold(ABC):
     def _planned(self) -> list[list[PlannedShard]]:
         """The shards, as each plan has them."""
         parts = zip(self._sources, self._in_plans, strict=True)
-        return [list(own.blocks.plan.shards(rows)) for own, rows in parts]
+        return [list(own.plan.shards(rows)) for own, rows in parts]
 
     def _inputs(self, at: int) -> Inputs:
         """Return one shard's steps as they lie."""
         parts = zip(self._sources, self._planned, strict=True)
-        inputs = Inputs.joined([own.blocks.inputs(shards[at], own.at, self._keys) for own, shards in parts])
+        inputs = Inputs.joined([own.inputs(shards[at], self._keys) for own, shards in parts])
         assert inputs is not None
         return inputs
 
     def _keep_rows(self, at: int, inputs: Inputs, rows: Mapping[str, Array]) -> tuple[str, ...]:
         """Write a shard's rows that passed to files whose names a repeated task gives again, with `LABEL` in them."""
-        kept, directory = [], self._sources[0].blocks.plan.directories.rows
+        kept, directory = [], self._sources[0].plan.directories.rows
         ((key, _, _),) = self._shards.roster.members(self._shards.rows[at : at + 1])
         first, last = inputs.numbers[0], inputs.numbers[-1]
         for name, passed in rows.items():
@@ -263,17 +260,6 @@ def _with_time(rows: Array, inputs: Inputs) -> Array:
     return timed
 
 
-class _Opened(NamedTuple):
-    """The steps of one shard."""
-
-    inputs: Inputs
-    """As they lie."""
-    local: Local | None
-    """Which points of them, or what of them, if not all."""
-    steps: HasTiles
-    """As they come out of the transforms."""
-
-
 class OneByOne(AlikeFold):
     """Folds shards of one diagnostic, one after the other.
 
@@ -288,13 +274,13 @@ class OneByOne(AlikeFold):
         shards: AlikeShards,
         diagnostic: Diagnostic,
         keys: Keys,
-        sources: Sequence[NewSteps] = (),
+        sources: Sequence[MappedSteps] = (),
         rows: Sequence[Array] = (),
     ) -> None:
         super().__init__(shards, diagnostic, keys, sources, rows)
         self._members = shards.roster.members(shards.rows)
         self._carried: list[tuple[Any, Any]] = []
-        self._opened: _Opened | None = None
+        self._opened: tuple[Inputs, ShardSteps] | None = None
         self.bytes = 0
         """Bytes of the blocks."""
 
@@ -304,7 +290,7 @@ class OneByOne(AlikeFold):
         self._opened = self._open(0)
         if self._opened is None:
             return next(form.dtype for form in self._forms(0) if form is not None)
-        return _dtype_of(self._opened)
+        return self._opened[1].dtype
 
     def _fold_steps(self) -> list[tuple[tuple[str, ...], Array]]:
         level = OUTER if self._diagnostic.each is None else INNER
@@ -313,15 +299,16 @@ class OneByOne(AlikeFold):
             opened, self._opened = self._opened or self._open(at), None
             files: tuple[str, ...] = ()
             if opened is not None:
-                if (dtype := _dtype_of(opened)) != np.dtype(self._like.dtype):
+                inputs, steps = opened
+                if steps.dtype != np.dtype(self._like.dtype):
                     raise BbflowError(
                         f"{self._diagnostic.name}: some blocks have values of type {self._like.dtype}, others of type "
-                        f"{dtype}: let all ranks write one type"
+                        f"{steps.dtype}: let all ranks write one type"
                     )
-                extremes = extremes_of(opened.inputs, self._diagnostic, opened.local)
-                rows = self._fold_one(level, at, states[at], self._told(level, at, opened), extremes)
-                self.bytes += opened.inputs.bytes
-                files = self._keep_rows(at, opened.inputs, rows)
+                extremes = extremes_of(inputs, self._diagnostic, self._planned[0][at].local)
+                rows = self._fold_one(level, at, states[at], steps.told, extremes)
+                self.bytes += inputs.bytes
+                files = self._keep_rows(at, inputs, rows)
             self._merge_states(at, *states[at], has_steps=opened is not None)
             found.setdefault(files, []).append(row)
         return [(files, np.array(own)) for files, own in found.items()]
@@ -335,7 +322,7 @@ class OneByOne(AlikeFold):
         """Return of each source the form of a shard's blocks if its rank has folded them; else None."""
         found: list[BlockForm | None] = []
         for source, own in zip(self._sources, self._planned, strict=True):
-            plan, places = source.blocks.plan, own[at].places.values()
+            plan, places = source.plan, own[at].places.values()
             forms = [plan.layout.forms[number] for node, number in places if node == plan.node]
             folded = next((form for form in forms if form.folded), None)
             if folded is not None and kept_of(self._diagnostic, folded, plan.encodings[folded.name]) is None:
@@ -355,7 +342,7 @@ class OneByOne(AlikeFold):
         for form, own, planned in zip(forms, self._sources, self._planned, strict=True):
             if form is not None and not form.waits:
                 [(_, number)] = planned[at].places.values()
-                offsets, pool = own.blocks.offsets(number, own.at), own.blocks.pool
+                offsets, pool = own.offsets(number), own.pool
                 rights += [views_of(self._diagnostic, layout, form, pool, offset) for offset in offsets]
                 self.bytes += form.bytes * len(offsets)
         left = layout.views(target) if has_steps else None if source is None else layout.views(source)
@@ -369,7 +356,7 @@ class OneByOne(AlikeFold):
                     family.merge(into[family.name], left[family.name], dict(right[family.name]))
             left = into
 
-    def _open(self, at: int) -> _Opened | None:
+    def _open(self, at: int) -> tuple[Inputs, ShardSteps] | None:
         """Return a shard's steps, but for those that its rank has folded; None if it has folded all."""
         planned = [own[at] for own in self._planned]
         parts = [
@@ -379,24 +366,17 @@ class OneByOne(AlikeFold):
         ]
         if not parts:
             return None
-        inputs = Inputs.joined([source.blocks.inputs(shard, source.at, self._keys) for source, shard in parts])
+        diagnostic, carried, after = self._diagnostic, None, None
+        inputs = Inputs.joined([source.inputs(shard, self._keys) for source, shard in parts])
         assert inputs is not None
-        local, (_, (_, count), _) = planned[0].local, self._members[at]
-        steps = open_inputs(inputs, self._diagnostic, local, max(prod(count), 1))
         if self._carried:
             layout, (source, target) = self._layout(CARRIED, at), self._carried[at]
-            before = None if source is None else layout.views(source)
-            steps = Carried(steps, self._diagnostic.transforms, before, layout.views(target), self._begun, self._keys)
-        return _Opened(inputs, local, steps)
-
-    def _told(self, level: str, at: int, opened: _Opened) -> HasTiles:
-        """Return a shard's steps as a level's statistics take them."""
-        steps, diagnostic = opened.steps, self._diagnostic
-        if level == OUTER and (diagnostic.then is not None or diagnostic.fields_after):
-            steps = Then(steps, diagnostic.then, diagnostic.parts_after(self._keys, *self._members[at][1]))
-        if diagnostic.weights:
-            steps = WeighedSteps(steps, np.array(opened.inputs.weights[diagnostic.weights]))
-        return steps
+            carried = None if source is None else layout.views(source), layout.views(target)
+        if diagnostic.each is None and (diagnostic.then is not None or diagnostic.fields_after):
+            after = diagnostic.parts_after(self._keys, *self._members[at][1])
+        weights = np.array(inputs.weights[diagnostic.weights] if diagnostic.weights else ())
+        opened = open_inputs(inputs, diagnostic, planned[0].local)
+        return inputs, ShardSteps(opened, diagnostic, carried, self._keys, self._begun, after, weights)
 
     @property
     def _begun(self) -> frozenset[int]:
@@ -432,8 +412,3 @@ class OneByOne(AlikeFold):
 
     def _layout(self, level: str, at: int) -> StateLayout:
         return self._layout_of(level, np.dtype(self._like.dtype or "f8"), self._members[at][1][1])
-
-
-def _dtype_of(opened: _Opened) -> DType:
-    dtype: DType = opened.steps.part(slice(0, 1)).values[0].dtype
-    return dtype

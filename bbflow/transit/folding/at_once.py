@@ -11,9 +11,8 @@ from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.filter import gather_rows, in_order
 from bbflow.operators.library import FIELDS
 from bbflow.operators.steps import Array, DType, Steps
-from bbflow.store.pool import map_pool
 from bbflow.transit.folding.alike_fold import AlikeFold, AlikeShards
-from bbflow.transit.folding.inputs import NewSteps
+from bbflow.transit.folding.inputs import MappedSteps
 from bbflow.transit.folding.kernel_table import TYPE_NAMES, KernelTable, table_of
 from bbflow.transit.folding.shards import StatePlace
 from bbflow.transit.folding.slots import BASE, OUTER, Keys, StateSlot
@@ -36,13 +35,13 @@ class AtOnce(AlikeFold):
         shards: AlikeShards,
         diagnostic: Diagnostic,
         keys: Keys,
-        sources: Sequence[NewSteps],
+        sources: Sequence[MappedSteps],
         rows: Sequence[Array],
         threads: int,
     ) -> None:
         super().__init__(shards, diagnostic, keys, sources, rows)
         self._threads = threads
-        self._table, self._rows = table_of(sources[0].blocks.plan), rows[0]
+        self._table, self._rows = table_of(sources[0].plan), rows[0]
         self._families = self._table.families_of(rows[0])
         self._kept: list[mmap.mmap | Array] = []
         """What the kernel has addresses of."""
@@ -50,7 +49,7 @@ class AtOnce(AlikeFold):
     @property
     def bytes(self) -> int:
         """Bytes of the blocks."""
-        return int(self._column("bytes").sum()) * sum(len(source.at) for source in self._sources)
+        return int(self._column("bytes").sum()) * sum(len(source.steps.numbers) for source in self._sources)
 
     def _column(self, name: str) -> Array:
         column: Array = self._table.rows[name][self._rows]
@@ -124,7 +123,7 @@ class AtOnce(AlikeFold):
 
     def _filters(self, tasks: Array) -> tuple[list[tuple[int, str]], Array]:
         """Point tasks to their shards' filters; gives the shard and the name of each of these, and their table."""
-        plan = self._sources[0].blocks.plan
+        plan = self._sources[0].plan
         if not plan.filtered:
             return [], kernel.NO_FILTERS
         codes, dtype = plan.roster.rows["diagnostic"][self._rows], self._values_dtype()
@@ -158,8 +157,8 @@ class AtOnce(AlikeFold):
         """
         found = []
         for source, rows in zip(self._sources, self._in_plans, strict=True):
-            forms = table_of(source.blocks.plan).rows["form"][rows[at]]
-            found += [source.blocks.extremes(forms, step) for step in source.at]
+            forms = table_of(source.plan).rows["form"][rows[at]]
+            found += [source.extremes(forms, step) for step in range(len(source.steps.numbers))]
         return np.stack(found, axis=1)
 
     def _gathered(self, named: Sequence[tuple[int, str]], found: Sequence[Array]) -> dict[int, dict[str, Array]]:
@@ -201,13 +200,13 @@ class AtOnce(AlikeFold):
     def _in_steps(self) -> Iterator[tuple[KernelTable, Array, int]]:
         """Yield for each plan its table, where the shards stand there, and how many steps it has."""
         for source, rows in zip(self._sources, self._in_plans, strict=True):
-            yield table_of(source.blocks.plan), rows, len(source.at)
+            yield table_of(source.plan), rows, len(source.steps.numbers)
 
     def _blocks(self) -> Iterator[tuple[Array, Array]]:
         """Yield for each step where the shards' blocks lie, and whether their ranks have folded them."""
         for source, rows in zip(self._sources, self._in_plans, strict=True):
-            first = self._address(map_pool(source.blocks.plan.directories.pool))
-            own = table_of(source.blocks.plan).rows[rows]
-            for at in source.at:
-                offsets = source.blocks.plan.layout.offsets(source.blocks.steps.sources[at])
+            first = self._address(source.pool)
+            own = table_of(source.plan).rows[rows]
+            for begins in source.steps.sources:
+                offsets = source.plan.layout.offsets(begins)
                 yield first + offsets[own["form"]], own["folded"]

@@ -1,30 +1,32 @@
-"""What a shard folds: the blocks where they lie, or what an expression and a choice of points make of them."""
+"""What a shard folds: the blocks where they lie, or what is made of them: expressions, points, transforms, `each`."""
 
 import mmap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
 
 from bbflow.operators.decoding import Encoded, fills_of, is_bare
-from bbflow.operators.diagnostic import Diagnostic
+from bbflow.operators.diagnostic import VALUE, Diagnostic
 from bbflow.operators.expressions import TILE_POINTS, Expression
 from bbflow.operators.filter import Extremes
 from bbflow.operators.fold import HasTiles
 from bbflow.operators.kernel_arrays import as_blocks
 from bbflow.operators.space.placement import Local
-from bbflow.operators.steps import Array, Steps
+from bbflow.operators.state import part_of
+from bbflow.operators.steps import Array, DType, Steps, Views
 from bbflow.store.block_values import map_file, values_at
 from bbflow.store.pool import map_pool
 from bbflow.stream.cf import Encoding
 from bbflow.stream.dtypes import wide_dtype
 from bbflow.transit.folding.plans import FoldPlan, PlannedShard, PlannedSteps
-from bbflow.transit.folding.shards import Place
-from bbflow.transit.folding.slots import Keys
+from bbflow.transit.folding.shards import Place, Region, ShardState, places_of
+from bbflow.transit.folding.slots import BASE, INNER, Keys, StateSlot, slots_of, whole_units
+from bbflow.transit.folding.state_layouts import state_layout_of
+from bbflow.transit.folding.states import combine_files
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,22 +71,66 @@ class Inputs:
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluated:
-    """Steps that expressions make of variables, tile by tile."""
+class ShardSteps:
+    """A shard's steps as its statistics take them: any part of the points can be had, and is made only then."""
 
-    of: Expression
-    """The field."""
-    others: Mapping[str, Expression]
-    """Further inputs of the operators."""
-    variables: Mapping[str, Steps | Encoded]
-    """Their inputs."""
+    source: Steps | Mapping[str, Steps | Encoded]
+    """The field, or the variables that it is an expression of."""
+    diagnostic: Diagnostic
+    """What is computed."""
+    carried: tuple[Mapping[str, Views] | None, Mapping[str, Views]] | None = None
+    """For each transform what it carries so far, None before the first step, and where that goes; None for none."""
+    keys: Keys = field(default_factory=dict)
+    """In which span of each window the steps are."""
+    begun: frozenset[int] = frozenset()
+    """Positions of the transforms for which a span of their window begins."""
+    after: Mapping[str, Array] | None = None
+    """Fields of files, each of shape (points,), for the expression after `each`; None if that comes later, or never."""
+    weights: Array = field(default_factory=lambda: np.empty(0))
+    """How much each step counts; of shape (steps,), or none where all count alike."""
+
+    @property
+    def dtype(self) -> DType:
+        """Type of the values after the transforms."""
+        dtype: DType = self._transformed(slice(0, 1)).values[0].dtype
+        return dtype
+
+    @property
+    def told(self) -> HasTiles:
+        """The field where it lies, if nothing is to be made of it; else this."""
+        is_made = self.carried is not None or self.after is not None or self.weights.size
+        return self.source if isinstance(self.source, Steps) and not is_made else self
 
     def part(self, points: slice) -> Steps:
-        """Evaluate some of the points."""
-        tiles = {name: steps.part(points) for name, steps in self.variables.items()}
-        others = {text: evaluate(item, tiles) for text, item in self.others.items()}
-        field = evaluate(self.of, tiles)
-        return Steps(field.values, field.fill, field.times, field.numbers, others)
+        """Make some of the points; a second time gives the same."""
+        steps = self._transformed(points)
+        if self.after is not None:
+            steps = then(self.diagnostic.then, steps, {name: own[points] for name, own in self.after.items()})
+        return replace(steps, weights=self.weights) if self.weights.size else steps
+
+    def _transformed(self, points: slice) -> Steps:
+        steps = self.source.part(points) if isinstance(self.source, Steps) else self._evaluated(self.source, points)
+        if self.carried is None:
+            return steps
+        source, target = self.carried
+        for number, transform in enumerate(self.diagnostic.transforms):
+            views = part_of(target[str(number)], points)
+            if source is None:
+                transform.clear(views)
+            else:
+                for name, values in part_of(source[str(number)], points).items():
+                    views[name][...] = values
+            if transform.window is not None:
+                begins = source is not None and number in self.begun
+                transform.enter(views, self.keys[transform.window.name], begins=begins)
+            made = transform.apply(views, steps)
+            steps = Steps(made, None, steps.times, steps.numbers, steps.others)
+        return steps
+
+    def _evaluated(self, variables: Mapping[str, Steps | Encoded], points: slice) -> Steps:
+        tiles = {name: steps.part(points) for name, steps in variables.items()}
+        others = {text: evaluate(item, tiles) for text, item in self.diagnostic.others.items()}
+        return replace(evaluate(self.diagnostic.of, tiles), others=others)
 
 
 def evaluate(expression: Expression, variables: Mapping[str, Steps]) -> Steps:
@@ -95,8 +141,43 @@ def evaluate(expression: Expression, variables: Mapping[str, Steps]) -> Steps:
     return Steps(expression.evaluate(variables), None, like.times, like.numbers)
 
 
-def open_inputs(inputs: Inputs, diagnostic: Diagnostic, local: Local | None, points: int) -> HasTiles:
-    """Return the field's values.
+def then(expression: Expression | None, steps: Steps, fields: Mapping[str, Array]) -> Steps:
+    """Return an expression of some steps, and of fields that are the same in all of them, which go along."""
+    alike = {name: Steps([own] * len(steps.values), None, steps.times, steps.numbers) for name, own in fields.items()}
+    if expression is None:
+        return replace(steps, others={**steps.others, **alike})
+    values = expression.evaluate({VALUE: steps, **alike})
+    return Steps(values, None, steps.times, steps.numbers, {**steps.others, **alike})
+
+
+def inner_step(diagnostic: Diagnostic, region: Region, state: ShardState) -> Steps | None:
+    """Return the result of the inner span that is open, as one step of the statistics.
+
+    Returns
+    -------
+    Steps or None
+        None if there is none: no step so far, or a running window that isn't full yet.
+    """
+    each = diagnostic.each
+    if each is None or state.keys is None or (current := state.keys[each.window.name]) is None:
+        return None
+    begun = StateSlot(INNER, each.window.name, current)  # what an earlier run has of the span
+    if BASE[INNER] not in state.files and begun not in state.files:
+        return None
+    own = [slot.key for slot in state.files if slot.level == INNER and slot.window == each.window.name]
+    keys = whole_units(each.window, own, current)
+    if keys is None:
+        return None
+    state_layout = state_layout_of(diagnostic, INNER, np.dtype(state.dtype), region[1])
+    buffer = bytearray(state_layout.nbytes)
+    combine_files(state_layout, places_of(state.files, [*slots_of(INNER, each.window, keys), BASE[INNER]]), buffer)
+    values: Array = each.operator.finalize(state_layout, buffer)
+    steps = Steps([values], None, np.array([state.last_time]), np.array([state.last_step]))
+    return then(diagnostic.then, steps, diagnostic.parts_after(state.keys, *region))
+
+
+def open_inputs(inputs: Inputs, diagnostic: Diagnostic, local: Local | None) -> Steps | Mapping[str, Steps | Encoded]:
+    """Return the field's values, or the variables that it is to be computed of.
 
     Parameters
     ----------
@@ -106,20 +187,16 @@ def open_inputs(inputs: Inputs, diagnostic: Diagnostic, local: Local | None, poi
         What is wanted of them.
     local
         Which points of the blocks, if not all; only if each result depends on these blocks alone.
-    points
-        How many values a step of the field has.
     """
     order = np.asarray(inputs.times, "f8"), np.asarray(inputs.numbers, "i8")
     if inputs.arrays:
-        return Steps(
-            inputs.arrays, None, *order, {name: Steps(own, None, *order) for name, own in inputs.others.items()}
-        )
+        others = {name: Steps(own, None, *order) for name, own in inputs.others.items()}
+        return Steps(inputs.arrays, None, *order, others)
     variables = read_variables(inputs)
     if local is None:
-        evaluated = Evaluated(diagnostic.of, diagnostic.others, variables)
-        plain = diagnostic.of.is_plain and not diagnostic.others
-        is_there = plain and all(isinstance(item, Steps) for item in variables.values())
-        return evaluated.part(slice(None)) if is_there else evaluated
+        own = variables[diagnostic.of.variables[0]]
+        is_there = diagnostic.of.is_plain and not diagnostic.others
+        return own if is_there and isinstance(own, Steps) else variables
     others = {text: Steps(_local(local, item, variables), None, *order) for text, item in diagnostic.others.items()}
     return Steps(_local(local, diagnostic.of, variables, averaged=_averages(diagnostic)), None, *order, others)
 
@@ -219,7 +296,8 @@ class MappedSteps:
         self.plan, self.steps = plan, steps
 
     @cached_property
-    def _pool(self) -> mmap.mmap:
+    def pool(self) -> mmap.mmap:
+        """The node's pool."""
         return map_pool(self.plan.directories.pool)
 
     @cached_property
@@ -227,32 +305,20 @@ class MappedSteps:
         offsets: list[list[int]] = self.plan.layout.offsets_of(self.steps.sources).tolist()
         return offsets
 
-    @property
-    def pool(self) -> mmap.mmap:
-        """The node's pool."""
-        return self._pool
+    def offsets(self, form: int) -> list[int]:
+        """Return where the blocks of a form lie in the pool."""
+        return [own[form] for own in self._offsets]
 
-    def offsets(self, form: int, wanted: Sequence[int]) -> list[int]:
-        """Return where the blocks of a form lie in the pool in some of the steps."""
-        return [self._offsets[step][form] for step in wanted]
-
-    def after(self, number: int) -> "NewSteps":
+    def after(self, number: int) -> "MappedSteps":
         """Return the steps after one."""
-        return NewSteps(self, tuple(at for at, own in enumerate(self.steps.numbers) if own > number))
+        steps = self.steps.after(number)
+        return self if steps is self.steps else MappedSteps(self.plan, steps)
 
-    def inputs(self, shard: PlannedShard, wanted: Sequence[int], keys: Keys) -> Inputs:
-        """Return what a shard folds of some of the steps, which are in some spans."""
-        numbers, times = tuple(self.steps.numbers[at] for at in wanted), tuple(self.steps.times[at] for at in wanted)
-        weights = {name: tuple(own[at] for at in wanted) for name, own in self.steps.weights.items()}
+    def inputs(self, shard: PlannedShard, keys: Keys) -> Inputs:
+        """Return what a shard folds of the steps, which are in some spans."""
+        numbers, times, weights = self.steps.numbers, self.steps.times, self.steps.weights
         if self.steps.arrays:
-            return Inputs(
-                numbers,
-                times,
-                {},
-                arrays=tuple(self.steps.arrays[at] for at in wanted),
-                others={text: tuple(own[at] for at in wanted) for text, own in self.steps.others.items()},
-                weights=weights,
-            )
+            return Inputs(numbers, times, {}, arrays=self.steps.arrays, others=self.steps.others, weights=weights)
         diagnostic = self.plan.diagnostics[shard.key.diagnostic]
         names, files = diagnostic.variables, diagnostic.fields_of_steps
         region = shard.key.start, shard.key.count
@@ -263,26 +329,25 @@ class MappedSteps:
             numbers,
             times,
             {name: self.plan.encodings[name] for name in names} | dict.fromkeys(files, Encoding()),
-            {name: tuple(self._values(shard, shard.places[name], wanted)) for name in names} | parts,
-            extremes=self._extremes(shard.places[names[0]], wanted),
-            bytes=sum(form.bytes for form in forms) * len(wanted),
+            {name: tuple(self._values(shard, shard.places[name])) for name in names} | parts,
+            extremes=self._extremes(shard.places[names[0]]),
+            bytes=sum(form.bytes for form in forms) * len(numbers),
             weights=weights,
         )
 
-    def _values(self, shard: PlannedShard, place: Place, wanted: Sequence[int]) -> Iterator[Array]:
+    def _values(self, shard: PlannedShard, place: Place) -> Iterator[Array]:
         points = prod(shard.key.count)
         if place in self.plan.fixed:
             values = self.plan.fixed[place].part(shard.key, shard.local, points)
-            return (values for _ in wanted)
+            return (values for _ in self.steps.numbers)
         if place in self.plan.singles:
             dtype = self.plan.singles[place].dtype
-            return (np.full(points, self.steps.values[step][place], dtype) for step in wanted)
+            return (np.full(points, own[place], dtype) for own in self.steps.values)
         at, form = place[1], self.plan.layout.forms[place[1]]
         if form.spilled:
             source = self.plan.layout.source_of[at]
-            files = (self.steps.files[step][source] for step in wanted)
-            return (values_at(map_file(file), form.place, form) for file in files)
-        return (values_at(self._pool, self._offsets[step][at], form) for step in wanted)
+            return (values_at(map_file(files[source]), form.place, form) for files in self.steps.files)
+        return (values_at(self.pool, offset, form) for offset in self.offsets(at))
 
     def extremes(self, forms: Array, step: int) -> Array:
         """Return the smallest and the largest value of blocks in a step; of shape (forms, 2).
@@ -301,24 +366,15 @@ class MappedSteps:
             return np.full((len(forms), 2), (1, 0), dtype)
         return np.frombuffer(told, dtype).reshape(-1, 2)[np.searchsorted(self.plan.filtered, forms)]
 
-    def _extremes(self, place: Place, wanted: Sequence[int]) -> tuple[Extremes, ...]:
-        node, at = place
+    def _extremes(self, place: Place) -> tuple[Extremes, ...]:
+        (node, at), steps = place, range(len(self.steps.numbers))
         if node != self.plan.node or at not in self.plan.filtered:
-            return (None,) * len(wanted)
-        told = [self.extremes(np.array([at]), step)[0].tolist() for step in wanted]
+            return (None,) * len(steps)
+        told = [self.extremes(np.array([at]), step)[0].tolist() for step in steps]
         return tuple((least, most) if least <= most else None for least, most in told)
 
 
-class NewSteps(NamedTuple):
-    """Some steps that lie alike."""
-
-    blocks: MappedSteps
-    """Steps, and their blocks."""
-    at: tuple[int, ...]
-    """Which of them."""
-
-
-def ends_of(steps: Sequence[NewSteps]) -> tuple[int, int, float]:
+def ends_of(steps: Sequence[MappedSteps]) -> tuple[int, int, float]:
     """Return the number of the first of some steps, in their order, and of the last one, and this one's time."""
-    (first, at), (last, to) = steps[0], steps[-1]
-    return first.steps.numbers[at[0]], last.steps.numbers[to[-1]], last.steps.times[to[-1]]
+    last = steps[-1].steps
+    return steps[0].steps.numbers[0], last.numbers[-1], last.times[-1]

@@ -1,7 +1,8 @@
 """Plans: what a node's tasks must know of steps that lie alike. They go to the workers once, and stay there."""
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -149,3 +150,14 @@ class PlannedSteps(Frozen):
     """For each step the values of a field that ranks' blocks were joined into; none if blocks are folded."""
     others: Mapping[str, tuple[Array, ...]] = field(default_factory=dict)
     """The same of the operators' further inputs, by their text."""
+
+    def after(self, number: int) -> "PlannedSteps":
+        """Return the steps after one."""
+        first = bisect_right(self.numbers, number)
+        if not first:
+            return self
+        later: dict[str, Any] = {}
+        for name, own in ((item.name, getattr(self, item.name)) for item in fields(self)):
+            is_map = isinstance(own, Mapping)
+            later[name] = {key: values[first:] for key, values in own.items()} if is_map else own[first:]
+        return PlannedSteps(**later)

@@ -29,8 +29,7 @@ from bbflow.transit.folding.reduce import (
     slots_in,
     stacked_results,
 )
-from bbflow.transit.folding.shards import StatePlace
-from bbflow.transit.folding.steps import places_of
+from bbflow.transit.folding.shards import StatePlace, places_of
 from bbflow.transit.folding.tables import States
 from bbflow.zarr_store.chunks import Chunk
 

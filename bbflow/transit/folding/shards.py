@@ -181,5 +181,10 @@ class ShardState:
         return replace(self.shifted([-at for at in offsets]), rows=rows)
 
 
+def places_of(files: Mapping[StateSlot, StatePlace], slots: Iterable[StateSlot]) -> list[StatePlace]:
+    """Return where the states of those slots lie that have one, in their order."""
+    return [files[slot] for slot in slots if slot in files]
+
+
 Row = tuple[ShardKey, Region, ShardState]
 """A row of a table that is looked at: a shard, the part of the field that its results are for, and its state."""

@@ -140,10 +140,11 @@ class LaneFold:
         for (kind, *_), at in groups(self._lane.sorts[own]):
             group = own[at]
             present = [(steps.after(like.last_step), rows[group]) for steps, rows in self._of_group(group)]
-            if not any(new.at for new, _ in present):
+            present = [item for item in present if item[0].steps.numbers]
+            if not present:
                 yield like, group
                 continue
-            sources, rows = zip(*(item for item in present if item[0].at), strict=True)
+            sources, rows = zip(*present, strict=True)
             shards = AlikeShards(like, self._roster, group, self._lane.sizes[group], plan.directories.states, plan.lane)
             diagnostic = self._lane.diagnostics[self._roster.diagnostics[self._roster.rows["diagnostic"][group[0]]]]
             fold = (
@@ -205,7 +206,7 @@ def _contributions(work: LaneWork, keys: Keys, steps: Sequence[MappedSteps]) -> 
             found.setdefault(shard.key, []).append((own, shard))
     for key, parts in found.items():
         plan, local = parts[0][0].plan, parts[0][1].local
-        inputs = Inputs.joined([own.inputs(shard, range(len(own.steps.numbers)), keys) for own, shard in parts])
+        inputs = Inputs.joined([own.inputs(shard, keys) for own, shard in parts])
         assert inputs is not None
         assert local is not None
         diagnostic, averages = plan.diagnostics[key.diagnostic], key.diagnostic not in work.stepwise
