@@ -24,7 +24,8 @@ from bbflow.operators.steps import Array, DType
 from bbflow.operators.windows.window import Window
 from bbflow.stream.records import BlockForm
 from bbflow.transit.folding.inherited import Inherited
-from bbflow.transit.folding.inputs import Inputs, MappedSteps, ShardSteps, ends_of, extremes_of, inner_step, open_inputs
+from bbflow.transit.folding.inner import inner_step
+from bbflow.transit.folding.inputs import Inputs, MappedSteps, ShardSteps, ends_of, extremes_of, open_inputs
 from bbflow.transit.folding.plans import PlannedShard
 from bbflow.transit.folding.rank_states import kept_of, lacking, views_of
 from bbflow.transit.folding.shards import LABEL, Extent, ShardState, StatePlace

@@ -1,4 +1,4 @@
-"""What a shard folds: the blocks where they lie, or what is made of them: expressions, points, transforms, `each`."""
+"""What a shard folds: the blocks where they lie, or what is made of them: expressions, points, transforms."""
 
 import mmap
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from math import prod
 import numpy as np
 
 from bbflow.operators.decoding import Encoded, fills_of, is_bare
-from bbflow.operators.diagnostic import VALUE, Diagnostic
+from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.expressions import TILE_POINTS, Expression
 from bbflow.operators.filter import Extremes
 from bbflow.operators.fold import HasTiles
@@ -22,11 +22,10 @@ from bbflow.store.block_values import map_file, values_at
 from bbflow.store.pool import map_pool
 from bbflow.stream.cf import Encoding
 from bbflow.stream.dtypes import wide_dtype
+from bbflow.transit.folding.inner import then
 from bbflow.transit.folding.plans import FoldPlan, PlannedShard, PlannedSteps
-from bbflow.transit.folding.shards import Place, Region, ShardState, places_of
-from bbflow.transit.folding.slots import BASE, INNER, Keys, StateSlot, slots_of, whole_units
-from bbflow.transit.folding.state_layouts import state_layout_of
-from bbflow.transit.folding.states import combine_files
+from bbflow.transit.folding.shards import Place
+from bbflow.transit.folding.slots import Keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,41 +138,6 @@ def evaluate(expression: Expression, variables: Mapping[str, Steps]) -> Steps:
         return variables[expression.variables[0]]
     like = next(iter(variables.values()))
     return Steps(expression.evaluate(variables), None, like.times, like.numbers)
-
-
-def then(expression: Expression | None, steps: Steps, fields: Mapping[str, Array]) -> Steps:
-    """Return an expression of some steps, and of fields that are the same in all of them, which go along."""
-    alike = {name: Steps([own] * len(steps.values), None, steps.times, steps.numbers) for name, own in fields.items()}
-    if expression is None:
-        return replace(steps, others={**steps.others, **alike})
-    values = expression.evaluate({VALUE: steps, **alike})
-    return Steps(values, None, steps.times, steps.numbers, {**steps.others, **alike})
-
-
-def inner_step(diagnostic: Diagnostic, region: Region, state: ShardState) -> Steps | None:
-    """Return the result of the inner span that is open, as one step of the statistics.
-
-    Returns
-    -------
-    Steps or None
-        None if there is none: no step so far, or a running window that isn't full yet.
-    """
-    each = diagnostic.each
-    if each is None or state.keys is None or (current := state.keys[each.window.name]) is None:
-        return None
-    begun = StateSlot(INNER, each.window.name, current)  # what an earlier run has of the span
-    if BASE[INNER] not in state.files and begun not in state.files:
-        return None
-    own = [slot.key for slot in state.files if slot.level == INNER and slot.window == each.window.name]
-    keys = whole_units(each.window, own, current)
-    if keys is None:
-        return None
-    state_layout = state_layout_of(diagnostic, INNER, np.dtype(state.dtype), region[1])
-    buffer = bytearray(state_layout.nbytes)
-    combine_files(state_layout, places_of(state.files, [*slots_of(INNER, each.window, keys), BASE[INNER]]), buffer)
-    values: Array = each.operator.finalize(state_layout, buffer)
-    steps = Steps([values], None, np.array([state.last_time]), np.array([state.last_step]))
-    return then(diagnostic.then, steps, diagnostic.parts_after(state.keys, *region))
 
 
 def open_inputs(inputs: Inputs, diagnostic: Diagnostic, local: Local | None) -> Steps | Mapping[str, Steps | Encoded]:

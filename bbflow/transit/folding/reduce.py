@@ -20,7 +20,7 @@ from bbflow.operators.steps import Array, DType
 from bbflow.operators.windows.window import Window
 from bbflow.transit.folding.finish import Partial
 from bbflow.transit.folding.inherited import Inherited, remainder
-from bbflow.transit.folding.inputs import inner_step
+from bbflow.transit.folding.inner import inner_step
 from bbflow.transit.folding.shards import Region, ShardState, StatePlace, places_of
 from bbflow.transit.folding.slots import BASE, OUTER, StateSlot, WindowKey, slots_of
 from bbflow.transit.folding.state_layouts import state_layout_of
