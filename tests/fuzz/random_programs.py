@@ -136,7 +136,7 @@ def _with_fixed(dice: random.Random, program: Program) -> Program:
     if 1 < program.each < program.steps and dice.random() < 0.5:
         changes = dice.random() < 0.2
         values[program.each] = values[0] + changes
-    blocks = ((0, (0,) * len(shape), shape),) if shape else ()
+    blocks = field.blocks if shape else ()  # variables of one expression must be decomposed in the same way
     fixed = Field(FIXED, "array" if shape else "value", tuple(values), blocks, {"units": "1"}, changes=False)
     own = {"of": f"`{field.name}` * {FIXED}", "operators": dice.sample(STATISTICS, 2)}
     config = program.config | {"operators": program.config["operators"] | {PRODUCT: own}}
