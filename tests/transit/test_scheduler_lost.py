@@ -1,6 +1,8 @@
-"""A Dask scheduler of the user's own that dies in mid-run, and another that takes its place."""
+"""A Dask scheduler of the user's own that dies or hangs in mid-run, and another that takes its place."""
 
 import os
+import signal
+import socket
 import sys
 from contextlib import contextmanager
 
@@ -12,6 +14,7 @@ from distributed import Client
 from bbflow import start_nodes
 from bbflow.errors import NodeError
 from bbflow.events import read_events
+from bbflow.transit.clusters.dask_cluster import DaskCluster, connected_cluster
 from bbflow.transit.output.decoding import open_results
 from benchmarks.many_workers import scheduler_of
 from testsupport.processes import finish_well, running
@@ -61,3 +64,17 @@ def test_an_analysis_without_its_scheduler_ends_and_says_so_and_the_next_goes_on
     with open_results(out / "results.zarr") as results:
         for name, value in (("mean", (STEPS - 1) / 2), ("max", STEPS - 1), ("count", STEPS)):
             np.testing.assert_array_equal(results[f"tas_run_{name}"].values[0], np.full((4, 6), value))
+
+
+def test_a_scheduler_that_hangs_ends_who_waits_for_it_and_says_so():
+    with dask() as (scheduler, client), DaskCluster(client, is_own=False, look_s=0.1) as cluster:
+        scheduler.send_signal(signal.SIGSTOP)
+        cluster.silent_s = 1
+        try:
+            task = cluster.submit(socket.gethostname, host=socket.gethostname(), done=lambda: None)
+            with pytest.raises(NodeError, match=r"gone \(the scheduler gives no answer for 1 s"):
+                task.result(PATIENCE_S)
+            with pytest.raises(NodeError, match=r"no Dask scheduler answers at tcp://.* \(it says nothing\)"):
+                connected_cluster(client.scheduler.address, connect_s=0.1)
+        finally:
+            scheduler.send_signal(signal.SIGCONT)

@@ -1,13 +1,14 @@
 """Tasks on Dask's workers: a cluster of our own or one that is there, and each task pinned to a node's host."""
 
+import concurrent.futures
 import logging
 import socket
 import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,8 @@ LOCAL_TIMEOUT_S = 5.0
 """How long the result of a worker that has died is waited for, before Dask makes it again."""
 WORKER_TIMEOUT_S = 60.0
 """How long a worker on a node's host is waited for: workers may start side by side with the analysis."""
+SILENT_S = 60.0
+"""How long a scheduler whose connections are open may give no answer: one that hangs, or was stopped."""
 POLL_S = 0.2
 COUNT_EVERY_S = 5.0
 """How often the scheduler is asked how many threads there are: each time costs a batch some milliseconds."""
@@ -44,6 +47,7 @@ PATIENT = {"distributed.deploy.lost-worker-timeout": "1000 days"}
 killed again is being started just then."""
 UNWARNED = {"distributed.admin.large-graph-warning-threshold": "1PiB"}
 """Dask warns of large tasks, and says how its users would avoid them: the plan of many blocks is sent once."""
+GONE = "Dask's scheduler is gone: start one again ('bbflow dask scheduler'), with workers"
 
 
 @contextmanager
@@ -61,14 +65,17 @@ def _failures(client: Client) -> Iterator[None]:
         In its place; of the kind that says what has become of a task, if it is about one.
     """
     if client.status == "closed":
-        raise NodeError("Dask's scheduler is gone: the client has closed")
+        raise NodeError(GONE)
     try:
         yield
     except KilledWorker as error:
         raise WorkerKilledError(str(error)) from None
     except (ClosedClientError, CommClosedError, FutureCancelledError, TimeoutError) as error:
         kind = TaskLostError if isinstance(error, FutureCancelledError) else NodeError
-        raise kind(f"Dask's scheduler or workers are gone ({type(error).__name__}: {error})") from None
+        if client.status != "running":
+            raise kind(GONE) from None
+        why = error.reason if isinstance(error, FutureCancelledError) else f"{type(error).__name__}: {error}"
+        raise kind(f"Dask's scheduler or workers are gone ({why})") from None
 
 
 class DaskTask:
@@ -171,6 +178,8 @@ class DaskCluster(Closable):
         self.client, self._is_own, self._look_s = client, is_own, look_s
         self.worker_timeout_s = WORKER_TIMEOUT_S
         """How long a host may be without a worker."""
+        self.silent_s = SILENT_S
+        """How long the scheduler may give no answer."""
         self._hosts = self._find_hosts()
         self._waiting: dict[Future[Any], str] = {}
         self._fetched: dict[Future[Any], str] = {}
@@ -186,7 +195,7 @@ class DaskCluster(Closable):
     def _find_hosts(self) -> dict[str, set[str]]:
         hosts: dict[str, set[str]] = {}
         with _failures(self.client):
-            found = self.client.run(socket.gethostname)
+            found = self.client.run(socket.gethostname, callback_timeout=self.silent_s)
         for address, host in found.items():
             hosts.setdefault(host, set()).add(urlparse(address).hostname or address)
         return hosts
@@ -200,7 +209,7 @@ class DaskCluster(Closable):
         """Return the threads of each worker, by its address, as they were not long ago."""
         if time.monotonic() > self._counted_s + self._look_s:
             with _failures(self.client):
-                self._known = self.client.nthreads()
+                self._known = self.client.nthreads(callback_timeout=self.silent_s)
             self._counts = Counter(urlparse(worker).hostname for worker in self._known)
             self._counted_s = time.monotonic()
         return self._known
@@ -217,6 +226,8 @@ class DaskCluster(Closable):
     def _watch(self) -> None:
         """Cancel tasks whose hosts are without workers: Dask starts one again that dies, but not one that dies then.
 
+        All are cancelled if the scheduler is silent: what was asked of it would never come.
+
         A task that has ended is begun once more there if its worker went before its result was fetched.
 
         So nobody waits for ever: who asks for their results gets a `NodeError`.
@@ -225,18 +236,26 @@ class DaskCluster(Closable):
         while not self._closed.wait(self._look_s):
             waiting = self._waiting | self._fetched
             try:
-                with _failures(self.client):
-                    there = {urlparse(worker).hostname for worker in self.client.nthreads()} if waiting else set()
-            except (NodeError, OSError, RuntimeError):  # the scheduler is gone, or this is: whoever waits learns it
+                known = self.client.nthreads(callback_timeout=self.silent_s) if waiting else {}
+            except TimeoutError:
+                self._cancel(waiting, f"the scheduler gives no answer for {self.silent_s:.0f} s")
                 continue
+            except (OSError, RuntimeError, AttributeError):  # scheduler or client are gone: whoever waits learns it
+                continue
+            there = {urlparse(worker).hostname for worker in known}
             for host in set(waiting.values()):
                 if self._hosts.get(host, set()) & there:  # hosts are found again now and then
                     missed_s.pop(host, None)
                 elif time.monotonic() - missed_s.setdefault(host, time.monotonic()) > self.worker_timeout_s:
                     on_it = [future for future, its_host in waiting.items() if its_host == host]
-                    self.client.cancel([future for future in on_it if not future.done()])
+                    self._cancel(on_it, f"{host} is without workers for {self.worker_timeout_s:.0f} s")
                     on_it.clear()
             waiting.clear()  # or Dask would run what has ended once more, as long as this waits
+
+    def _cancel(self, futures: "Iterable[Future[Any]]", why: str) -> None:
+        """Have those fail that haven't ended; whoever waits for one learns why."""
+        with suppress(ClosedClientError):  # they have failed
+            self.client.cancel([future for future in futures if not future.done()], reason=why)
 
     def submit(
         self, function: Callable[..., Any], *arguments: Any, host: str, done: Callable[[], None], beside: bool = False
@@ -354,7 +373,13 @@ def dask_here(workers: WorkersConfig) -> Iterator[DaskCluster]:
         yield cluster
 
 
-def connected_cluster(scheduler: str, certificate: Path | None = None, *, look_s: float = COUNT_EVERY_S) -> DaskCluster:
+def connected_cluster(
+    scheduler: str,
+    certificate: Path | None = None,
+    *,
+    look_s: float = COUNT_EVERY_S,
+    connect_s: float = CONNECT_TIMEOUT_S,
+) -> DaskCluster:
     """Use a cluster that is there.
 
     Parameters
@@ -365,13 +390,17 @@ def connected_cluster(scheduler: str, certificate: Path | None = None, *, look_s
         What lets in at a scheduler with TLS; without one, or if it isn't there, what Dask's configuration has.
     look_s
         How often its workers are looked at.
+    connect_s
+        How long the scheduler is waited for.
 
     Raises
     ------
     NodeError
         If the scheduler doesn't answer.
     """
-    return DaskCluster(_connect(scheduler, certificate), look_s=look_s)
+    for name in ("distributed", "distributed.client"):  # what fails comes back with the task, and is said once
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    return DaskCluster(_connect(scheduler, certificate, connect_s), look_s=look_s)
 
 
 def users_cluster(client: Client) -> DaskCluster:
@@ -438,18 +467,29 @@ def reached(scheduler: str, certificate: Path | None) -> tuple[str, set[str]]:
     NodeError
         If it doesn't answer.
     """
-    with _connect(scheduler, certificate) as client:
+    with _connect(scheduler, certificate, CONNECT_TIMEOUT_S) as client:
         return str(client.scheduler.address), set(client.run(socket.gethostname).values())
 
 
-def _connect(scheduler: str, certificate: Path | None) -> Client:
+def _connect(scheduler: str, certificate: Path | None, connect_s: float) -> Client:
     security = security_of(certificate) if certificate is not None and certificate.exists() else None
+    is_file = "://" not in scheduler
+    where = {"scheduler_file" if is_file else "address": scheduler}
+    found: concurrent.futures.Future[Client] = concurrent.futures.Future()
+
+    def connect() -> None:
+        try:
+            found.set_result(Client(**where, timeout=connect_s, security=security, set_as_default=False))
+        except BaseException as error:
+            found.set_exception(error)
+
+    # Dask waits without limit for a scheduler that takes its connection and says nothing, and for a file.
+    threading.Thread(target=connect, name="connect-dask", daemon=True).start()
     try:
-        if "://" in scheduler:
-            return Client(scheduler, timeout=CONNECT_TIMEOUT_S, security=security, set_as_default=False)
-        return Client(scheduler_file=scheduler, timeout=CONNECT_TIMEOUT_S, security=security, set_as_default=False)
+        return found.result(connect_s + (WORKER_TIMEOUT_S if is_file else LOCAL_TIMEOUT_S))
     except (OSError, TimeoutError, ValueError, RuntimeError) as error:  # the last: it has no TLS
+        why = str(error) or "it says nothing"
         raise NodeError(
-            f"no Dask scheduler answers at {scheduler} ({error}): start one with 'bbflow dask scheduler', or leave "
+            f"no Dask scheduler answers at {scheduler} ({why}): start one with 'bbflow dask scheduler', or leave "
             "--scheduler out"
         ) from None
