@@ -17,11 +17,11 @@ namespace bbflow
 namespace
 {
 
-constexpr std::array<uint32_t, 256> Table = MakeCrcTable(0x82f63b78u);
+constexpr std::array<uint32_t, 256> CastagnoliTable = MakeCrcTable(0x82f63b78u);
 
 uint32_t TakeByte(const uint32_t crc, const uint8_t byte)
 {
-    return Table[(crc ^ byte) & 0xff] ^ crc >> 8;
+    return CastagnoliTable[(crc ^ byte) & 0xff] ^ crc >> 8;
 }
 
 #if defined(BBFLOW_HAS_SSE42)
