@@ -1,4 +1,4 @@
-"""Files through a mount: BB nodes' files beside tmpfs, and a plain directory behind the same program."""
+"""Files through a mount: BB nodes' files beside tmpfs."""
 
 import os
 import subprocess
@@ -6,7 +6,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 from bbflow.errors import NodeError
@@ -25,15 +25,14 @@ def measure(quick: bool = False) -> list[Row]:
     size = (256 if quick else 1024) << 20
     names = 1000 if quick else 5000
     rows: list[Row] = []
-    with ExitStack() as stack:
-        memory = Path(stack.enter_context(folder_in_memory()))
+    with folder_in_memory() as folder:
+        memory = Path(folder)
         base = _all(memory / "plain", size, names)
         places = {
             "tmpfs": base,
-            "a directory behind the mount's program": _mounted(stack, memory, size, names, "--directory"),
-            "BB node, one piece": _mounted(stack, memory, size, names, "4GiB"),
-            "BB node, pieces of 64 MiB": _mounted(stack, memory, size, names, "64MiB"),
-            "BB node, one piece, no passthrough": _mounted(stack, memory, size, names, "4GiB", "--no-passthrough"),
+            "BB node, one piece": _mounted(memory, size, names, "4GiB"),
+            "BB node, pieces of 64 MiB": _mounted(memory, size, names, "64MiB"),
+            "BB node, one piece, no passthrough": _mounted(memory, size, names, "4GiB", "--no-passthrough"),
         }
     for what, (_, unit) in base.items():
         for place, figures in places.items():
@@ -42,17 +41,13 @@ def measure(quick: bool = False) -> list[Row]:
     return rows
 
 
-def _mounted(
-    stack: ExitStack, memory: Path, size: int, names: int, piece: str, *words: str
-) -> dict[str, tuple[float, str]]:
-    with tempfile.TemporaryDirectory(dir=memory) as folder, ExitStack() as running:
-        directory = Path(folder)
-        if piece == "--directory":
-            (directory / "source").mkdir()
-            words = ("--directory", str(directory / "source"))
-        else:
-            words = (*words, "--contact", str(running.enter_context(_nodes(directory, piece))))
-        return _all(running.enter_context(_mount(directory / "mount", words)), size, names)
+def _mounted(memory: Path, size: int, names: int, piece: str, *words: str) -> dict[str, tuple[float, str]]:
+    with (
+        tempfile.TemporaryDirectory(dir=memory) as folder,
+        _nodes(Path(folder), piece) as contact,
+        _mount(Path(folder, "mount"), (*words, "--contact", str(contact))) as where,
+    ):
+        return _all(where, size, names)
 
 
 @contextmanager

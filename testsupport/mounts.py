@@ -35,20 +35,14 @@ class Mounts:
         self._directory = directory
         self._running = {}
 
-    def start(self, name, *words, contact=None, user=None):
-        """Mount a contact file's files, or what `words` say; gives the directory."""
+    def start(self, name, *words, contact):
+        """Mount a contact file's files; gives the directory."""
         where = self._directory / name
         with suppress(FileExistsError):  # a dead mount is there, though nobody can look at it
             where.mkdir()
-        if user:
-            os.chown(where, user, user)
-        source = ["--contact", str(contact)] if contact else []
         log = self._directory / f"{name}.log"
         with log.open("wb") as file:
-            process = subprocess.Popen(
-                [str(PROGRAM), *words, *source, str(where)], stderr=file, user=user, group=user, extra_groups=[]
-                if user else None,
-            )  # fmt: skip
+            process = subprocess.Popen([str(PROGRAM), *words, "--contact", str(contact), str(where)], stderr=file)
         self._running[name] = process
         end_s = time.monotonic() + BOUND_S
         while "ready" not in (said := log.read_text()):

@@ -31,12 +31,11 @@ def _rings(pid):
     return found
 
 
-def test_requests_come_over_io_uring_where_the_kernel_allows_it(mounts, tmp_path):
-    source = tmp_path / "source"
-    source.mkdir()
-    where = mounts.start("m", "--directory", str(source))
+def test_requests_come_over_io_uring_where_the_kernel_allows_it(servers, mounts):
+    client = servers.start(storage=False)
+    where = mounts.start("m", contact=servers.contact)
     (where / "f").write_bytes(b"x" * 3_000_000)
-    assert (source / "f").read_bytes() == (where / "f").read_bytes() == b"x" * 3_000_000
+    assert client.read("/f") == (where / "f").read_bytes() == b"x" * 3_000_000
     is_allowed = ALLOWED.exists() and ALLOWED.read_text().strip() == "Y"
     assert (_rings(mounts.pid("m")) >= os.cpu_count()) is is_allowed
 

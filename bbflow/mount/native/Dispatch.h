@@ -1,7 +1,6 @@
 #pragma once
 
 #include "Backings.h"
-#include "Files.h"
 #include "KnownNodes.h"
 #include "Reply.h"
 #include "Request.h"
@@ -12,6 +11,9 @@
 namespace bbflow
 {
 
+class NodeFile;
+class NodeFiles;
+
 /** Turns the kernel's requests into calls of a tree of files, and their results into replies. */
 class Dispatch
 {
@@ -20,7 +22,7 @@ public:
      *  attributes. */
     using Invalidate = std::function<void(uint64_t, int64_t)>;
 
-    Dispatch(Files &files, Backings &backings, NodeIds &nodes, KnownNodes &known,
+    Dispatch(NodeFiles &files, Backings &backings, NodeIds &nodes, KnownNodes &known,
              Invalidate invalidate)
     : m_Files(files), m_Backings(backings), m_Nodes(nodes), m_Known(known),
       m_Invalidate(std::move(invalidate))
@@ -42,7 +44,7 @@ public:
 private:
     using Method = void (Dispatch::*)(const Request &, Reply &);
 
-    Files &m_Files;
+    NodeFiles &m_Files;
     Backings &m_Backings;
     NodeIds &m_Nodes;
     KnownNodes &m_Known;
@@ -85,9 +87,9 @@ private:
     void Release(const Request &request, Reply &reply);
     void Allocate(const Request &request, Reply &reply);
     void Seek(const Request &request, Reply &reply);
-    bool TakeSize(uint64_t node, uint32_t flags, const OpenFile &file);
+    bool TakeSize(uint64_t node, uint32_t flags, const NodeFile &file);
     void WriteToEnd(const Request &request, std::string_view bytes, uint64_t offset);
-    fuse_open_out Opened(FileId id, uint32_t flags, std::unique_ptr<OpenFile> file);
+    fuse_open_out Opened(FileId id, uint32_t flags, std::unique_ptr<NodeFile> file);
 
     // DispatchDirectories.cpp
     void OpenDirectory(const Request &request, Reply &reply);

@@ -1,12 +1,11 @@
 #include "Dispatch.h"
+#include "NodeFiles.h"
 
 namespace bbflow
 {
 
 namespace
 {
-
-OpenFile *FileOf(const uint64_t handle) { return reinterpret_cast<OpenFile *>(handle); }
 
 timespec Time(const uint64_t seconds, const uint32_t nanoseconds, const bool isNow)
 {
@@ -54,10 +53,8 @@ void Dispatch::Announce(const Caller &caller, const uint64_t node, const struct 
 
 void Dispatch::GetAttributes(const Request &request, Reply &reply)
 {
-    const auto &in = request.As<fuse_getattr_in>();
-    OpenFile *open = (in.getattr_flags & FUSE_GETATTR_FH) != 0 ? FileOf(in.fh) : nullptr;
     const FileId id = request.File();
-    const struct stat attributes = m_Files.Get(request.By, id, open);
+    const struct stat attributes = m_Files.Get(request.By, id);
     Announce(request.By, request.Header.nodeid, attributes);
     reply.SendStruct(ToKernel(attributes, m_Files.KeptSecs(id)));
 }
@@ -65,12 +62,11 @@ void Dispatch::GetAttributes(const Request &request, Reply &reply)
 void Dispatch::SetAttributes(const Request &request, Reply &reply)
 {
     const auto &in = request.As<fuse_setattr_in>();
-    OpenFile *open = (in.valid & FATTR_FH) != 0 ? FileOf(in.fh) : nullptr;
     if ((in.valid & FATTR_KILL_SUIDGID) != 0 && (in.valid & FATTR_MODE) == 0)
     {
         DropPrivileges(request);
     }
-    const struct stat attributes = m_Files.Set(request.By, request.File(), ChangeOf(in), open);
+    const struct stat attributes = m_Files.Set(request.By, request.File(), ChangeOf(in));
     if ((in.valid & FATTR_SIZE) != 0)
     {
         m_Known.SetSize(request.Header.nodeid, static_cast<uint64_t>(attributes.st_size));
@@ -82,7 +78,7 @@ void Dispatch::SetAttributes(const Request &request, Reply &reply)
 /** A write or a new owner takes the set-user-id bit, and the set-group-id bit of a program. */
 void Dispatch::DropPrivileges(const Request &request)
 {
-    const mode_t mode = m_Files.Get(request.By, request.File(), nullptr).st_mode;
+    const mode_t mode = m_Files.Get(request.By, request.File()).st_mode;
     const mode_t lost = S_ISUID | ((mode & S_IXGRP) != 0 ? S_ISGID : 0u);
     if ((mode & lost) != 0 && S_ISREG(mode))
     {
@@ -90,8 +86,7 @@ void Dispatch::DropPrivileges(const Request &request)
         change.Valid = FATTR_MODE;
         change.Mode = mode & ~lost;
         const Caller root{0, 0, request.By.Pid, request.By.IsInterrupted};
-        m_Files.Set(root, request.File(), change,
-                    nullptr); // the writer may not be the owner
+        m_Files.Set(root, request.File(), change); // the writer may not be the owner
     }
 }
 

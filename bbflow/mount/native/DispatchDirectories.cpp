@@ -1,4 +1,5 @@
 #include "Dispatch.h"
+#include "NodeFiles.h"
 
 #include <cstring>
 

@@ -1,4 +1,5 @@
 #include "Dispatch.h"
+#include "NodeFiles.h"
 
 namespace bbflow
 {
@@ -96,7 +97,7 @@ void Dispatch::Forget(const Request &request, Reply &)
 {
     const uint64_t lookups = request.As<fuse_forget_in>().nlookup;
     m_Known.Forget(request.Header.nodeid, lookups);
-    m_Files.Forget(request.Header.nodeid, lookups);
+    m_Files.Forget(request.Header.nodeid);
 }
 
 void Dispatch::ForgetMany(const Request &request, Reply &)
@@ -107,7 +108,7 @@ void Dispatch::ForgetMany(const Request &request, Reply &)
     for (size_t i = 0; i < in.count && (i + 1) * sizeof(*one) <= rest.size(); ++i)
     {
         m_Known.Forget(one[i].nodeid, one[i].nlookup);
-        m_Files.Forget(one[i].nodeid, one[i].nlookup);
+        m_Files.Forget(one[i].nodeid);
     }
 }
 

@@ -1,4 +1,5 @@
 #include "Dispatch.h"
+#include "NodeFiles.h"
 
 #include <algorithm>
 #include <fcntl.h>
@@ -10,7 +11,7 @@ namespace bbflow
 namespace
 {
 
-OpenFile &FileOf(const uint64_t handle) { return *reinterpret_cast<OpenFile *>(handle); }
+NodeFile &FileOf(const uint64_t handle) { return *reinterpret_cast<NodeFile *>(handle); }
 
 /** Keeps a file from being opened by a backing file. */
 class Unbacked
@@ -27,7 +28,7 @@ private:
 };
 
 /** Who appends does so where this program says, not where the kernel would put it in its pages. */
-bool MayWriteDirectly(const uint32_t flags, const OpenFile &file)
+bool MayWriteDirectly(const uint32_t flags, const NodeFile &file)
 {
     const uint32_t access = flags & O_ACCMODE;
     return (access == O_WRONLY && file.IsWrittenHere()) ||
@@ -38,7 +39,7 @@ bool MayWriteDirectly(const uint32_t flags, const OpenFile &file)
 
 /** Sees to it that the kernel asks for a file's size if it has another one than who opens it gets.
  *  @return whether it may take the file for longer all the same, until it has asked */
-bool Dispatch::TakeSize(const uint64_t node, const uint32_t flags, const OpenFile &file)
+bool Dispatch::TakeSize(const uint64_t node, const uint32_t flags, const NodeFile &file)
 {
     const std::optional<uint64_t> size = file.Size();
     if ((flags & O_TRUNC) != 0)
@@ -59,7 +60,7 @@ bool Dispatch::TakeSize(const uint64_t node, const uint32_t flags, const OpenFil
 
 /** @param flags of open(2) */
 fuse_open_out Dispatch::Opened(const uint64_t node, const uint32_t flags,
-                               std::unique_ptr<OpenFile> file)
+                               std::unique_ptr<NodeFile> file)
 {
     fuse_open_out out{};
     const bool isRead = (flags & O_ACCMODE) == O_RDONLY;
@@ -94,7 +95,7 @@ void Dispatch::Open(const Request &request, Reply &reply)
     }
     const uint64_t node = request.Header.nodeid;
     std::optional<Unbacked> unbacked;
-    if ((in.flags & O_ACCMODE) == O_RDWR && !m_Files.HasWritableBackings())
+    if ((in.flags & O_ACCMODE) == O_RDWR)
     {
         if (!m_Backings.TryOpenUnbacked(node))
         {
@@ -116,7 +117,7 @@ void Dispatch::Create(const Request &request, Reply &reply)
     const auto &in = request.As<fuse_create_in>();
     const std::string name = request.TextAt(sizeof(in));
     Entry made;
-    std::unique_ptr<OpenFile> file =
+    std::unique_ptr<NodeFile> file =
         m_Files.Create(request.By, request.Header.nodeid, name, in.mode, in.flags, made);
     const fuse_entry_out entry = Found(request.By, made);
     const fuse_open_out open = Opened(entry.nodeid, in.flags, std::move(file));
@@ -129,7 +130,7 @@ void Dispatch::Read(const Request &request, Reply &reply)
     const auto &in = request.As<fuse_read_in>();
     const size_t most = std::min(in.size, MostBytes);
     char *room = reply.Room(most);
-    OpenFile &file = FileOf(in.fh);
+    NodeFile &file = FileOf(in.fh);
     const auto isUnsure = [&](const size_t n)
     {
         return n < most && !file.IsDirect && (in.flags & O_DIRECT) == 0 && file.Size() &&
@@ -176,7 +177,7 @@ void Dispatch::WriteToEnd(const Request &request, const std::string_view bytes,
                           const uint64_t offset)
 {
     const auto &in = request.As<fuse_write_in>();
-    OpenFile &file = FileOf(in.fh);
+    NodeFile &file = FileOf(in.fh);
     const uint64_t end = file.Append(request.By, bytes, offset);
     if (end != offset && file.IsDirect)
     {
@@ -199,7 +200,7 @@ void Dispatch::Sync(const Request &request, Reply &reply)
 void Dispatch::Release(const Request &request, Reply &reply)
 {
     const auto &in = request.As<fuse_release_in>();
-    const std::unique_ptr<OpenFile> file(&FileOf(in.fh));
+    const std::unique_ptr<NodeFile> file(&FileOf(in.fh));
     m_Backings.Close(request.Header.nodeid);
     --m_Open;
     reply.Send();

@@ -1,6 +1,7 @@
 #include "FuseSession.h"
 
 #include "DeviceRequests.h"
+#include "NodeFiles.h"
 
 #include <algorithm>
 #include <array>
@@ -37,7 +38,7 @@ constexpr uint64_t Wanted = FUSE_ASYNC_READ | FUSE_ATOMIC_O_TRUNC | FUSE_BIG_WRI
 
 } // end empty namespace
 
-FuseSession::FuseSession(const int device, Files &files, const SessionOptions &options)
+FuseSession::FuseSession(const int device, NodeFiles &files, const SessionOptions &options)
 : m_Device(device), m_Options(options), m_Files(files), m_Backings(device),
   m_Dispatch(files, m_Backings, m_Nodes, m_Known,
              [this](const uint64_t node, const int64_t offset) { Invalidate(node, offset); })

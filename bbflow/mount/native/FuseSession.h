@@ -29,7 +29,7 @@ struct SessionOptions
 class FuseSession
 {
 public:
-    FuseSession(int device, Files &files, const SessionOptions &options);
+    FuseSession(int device, NodeFiles &files, const SessionOptions &options);
 
     /** Agrees with the kernel on what both can; must be called first.
      *  @throws std::runtime_error if the kernel is too old */
@@ -65,7 +65,7 @@ private:
 
     const int m_Device;
     const SessionOptions m_Options;
-    Files &m_Files;
+    NodeFiles &m_Files;
     Backings m_Backings;
     NodeIds m_Nodes;
     KnownNodes m_Known;

@@ -5,26 +5,50 @@
 namespace bbflow
 {
 
-/** A program's open file on BB nodes. */
-class NodeFile final : public OpenFile
+/** A program's open file on BB nodes. All methods throw Errno; several threads may call one. */
+class NodeFile
 {
 public:
     NodeFile(Volume &volume, FileId id, std::shared_ptr<OpenInode> state, int64_t handle,
              bool isForWriting);
-    ~NodeFile() override;
+    ~NodeFile();
+    NodeFile(const NodeFile &) = delete;
+    NodeFile &operator=(const NodeFile &) = delete;
 
-    size_t Read(const Caller &caller, char *target, size_t most, uint64_t offset) override;
-    size_t Write(const Caller &caller, std::string_view bytes, uint64_t offset) override;
-    uint64_t Append(const Caller &caller, std::string_view bytes, uint64_t offset) override;
-    void Flush(const Caller &caller) override;
-    void Sync(const Caller &caller) override;
-    void Allocate(const Caller &caller, int mode, uint64_t offset, uint64_t bytes) override;
-    uint64_t Seek(const Caller &caller, uint64_t offset, int whence) override;
-    int Backing() const override;
-    std::optional<uint64_t> Size() const override { return m_State->Size(); }
-    bool IsWritten() const override { return m_State->IsWritten(); }
-    bool IsWrittenHere() const override { return m_State->IsHere(); }
-    bool MayKeepCache() const override;
+    /** Whether the kernel writes it without its pages: it holds none of them then. */
+    bool IsDirect = false;
+
+    size_t Read(const Caller &caller, char *target, size_t most, uint64_t offset);
+    size_t Write(const Caller &caller, std::string_view bytes, uint64_t offset);
+
+    /** Writes to the end, as who opened it with O_APPEND does.
+     *  @param offset where the kernel thinks that it is
+     *  @return where it was */
+    uint64_t Append(const Caller &caller, std::string_view bytes, uint64_t offset);
+
+    /** At each close(2) of a descriptor. */
+    void Flush(const Caller &caller);
+    void Sync(const Caller &caller);
+    void Allocate(const Caller &caller, int mode, uint64_t offset, uint64_t bytes);
+
+    /** SEEK_DATA and SEEK_HOLE. */
+    uint64_t Seek(const Caller &caller, uint64_t offset, int whence);
+
+    /** A file that the kernel may read by itself instead of asking; -1 if there is none. */
+    int Backing() const;
+
+    /** How long the file is for whoever has it open; nothing if others may change it at any time.
+     */
+    std::optional<uint64_t> Size() const { return m_State->Size(); }
+
+    /** Whether it is being written here: then nobody else changes it. */
+    bool IsWritten() const { return m_State->IsWritten(); }
+
+    /** Whether what is written lands in this host's memory: the kernel's pages would be a copy. */
+    bool IsWrittenHere() const { return m_State->IsHere(); }
+
+    /** Whether what the kernel cached at an earlier open still holds. */
+    bool MayKeepCache() const;
 
 private:
     Volume &m_Volume;

@@ -3,7 +3,6 @@
 #include "CallerRights.h"
 #include "Errno.h"
 #include "FuseKernel.h"
-#include "NodeFile.h"
 #include "Utf8.h"
 
 #include <cstdio>
@@ -95,7 +94,7 @@ Entry NodeFiles::Shown(const Caller &caller, const Attr &attr)
 {
     Note(attr);
     const bool isFile = S_ISREG(attr.File.Attributes.st_mode);
-    return isFile ? Entry{attr.File.Id, Get(caller, attr.File.Id, nullptr)} : attr.File;
+    return isFile ? Entry{attr.File.Id, Get(caller, attr.File.Id)} : attr.File;
 }
 
 Entry NodeFiles::Lookup(const Caller &caller, const FileId parent, const std::string &name)
@@ -124,7 +123,7 @@ void NodeFiles::LookAgain(const Caller &caller, const FileId id)
     }
 }
 
-struct stat NodeFiles::Get(const Caller &caller, const FileId id, OpenFile *)
+struct stat NodeFiles::Get(const Caller &caller, const FileId id)
 {
     Volume &volume = VolumeOf(id);
     const Unwritten unwritten = volume.UnwrittenOf(id);
@@ -179,8 +178,7 @@ std::optional<Entry> NodeFiles::Peek(const FileId parent, const DirectoryEntry &
     return known;
 }
 
-struct stat NodeFiles::Set(const Caller &caller, const FileId id, const Change &change,
-                           OpenFile *open)
+struct stat NodeFiles::Set(const Caller &caller, const FileId id, const Change &change)
 {
     Volume &volume = VolumeOf(id);
     Value::Map request = By(caller, {{"op", "setattr"}, {"ino", id}});
@@ -209,7 +207,7 @@ struct stat NodeFiles::Set(const Caller &caller, const FileId id, const Change &
     add(FATTR_MTIME, "mtime_ns", Nanoseconds(change.Modified));
     if (request.size() == empty)
     {
-        return Get(caller, id, open);
+        return Get(caller, id);
     }
     const Value reply = volume.Ask(caller, request);
     const Attr attr = AttrIn(reply);
@@ -326,7 +324,7 @@ void NodeFiles::Rename(const Caller &caller, const FileId from, const std::strin
     volume.Kept().Touch(to, 0);
 }
 
-std::unique_ptr<OpenFile> NodeFiles::Open(const Caller &caller, const FileId id,
+std::unique_ptr<NodeFile> NodeFiles::Open(const Caller &caller, const FileId id,
                                           const uint32_t flags)
 {
     Volume &volume = VolumeOf(id);
@@ -357,13 +355,13 @@ std::unique_ptr<OpenFile> NodeFiles::Open(const Caller &caller, const FileId id,
 }
 
 /** As AskToOpen; others of this mount wait for what comes of it. */
-std::unique_ptr<OpenFile> NodeFiles::AskToWrite(const Caller &caller, const FileId id,
+std::unique_ptr<NodeFile> NodeFiles::AskToWrite(const Caller &caller, const FileId id,
                                                 const std::shared_ptr<OpenInode> &state,
                                                 const bool isTruncated)
 {
     try
     {
-        std::unique_ptr<OpenFile> file = AskToOpen(caller, id, state, true, isTruncated);
+        std::unique_ptr<NodeFile> file = AskToOpen(caller, id, state, true, isTruncated);
         state->EndAsking(0);
         return file;
     }
@@ -379,7 +377,7 @@ std::unique_ptr<OpenFile> NodeFiles::AskToWrite(const Caller &caller, const File
     }
 }
 
-std::unique_ptr<OpenFile> NodeFiles::AskToOpen(const Caller &caller, const FileId id,
+std::unique_ptr<NodeFile> NodeFiles::AskToOpen(const Caller &caller, const FileId id,
                                                const std::shared_ptr<OpenInode> &state,
                                                const bool isForWriting, const bool isTruncated)
 {
@@ -400,7 +398,7 @@ std::unique_ptr<OpenFile> NodeFiles::AskToOpen(const Caller &caller, const FileI
     return std::make_unique<NodeFile>(volume, id, state, handle, isForWriting);
 }
 
-std::unique_ptr<OpenFile> NodeFiles::Create(const Caller &caller, const FileId parent,
+std::unique_ptr<NodeFile> NodeFiles::Create(const Caller &caller, const FileId parent,
                                             const std::string &name, const uint32_t mode,
                                             const uint32_t flags, Entry &made)
 {

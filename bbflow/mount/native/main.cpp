@@ -1,4 +1,3 @@
-#include "DirectoryFiles.h"
 #include "FuseSession.h"
 #include "MountWatch.h"
 #include "NodeFiles.h"
@@ -20,9 +19,8 @@ struct Options
 {
     MountOptions Mount;
     SessionOptions Session;
-    /** What is shown: the files of a contact file, or a plain directory. */
+    /** Whose files are shown. */
     std::string Contact;
-    std::string Directory;
     double PatienceSecs = 60.0;
     /** Whether a mount is to be ended instead. */
     bool Unmounts = false;
@@ -33,7 +31,7 @@ constexpr size_t ReadAheadBytes = size_t{4} << 20;
 
 constexpr const char *Usage =
     "usage: bbflow-mount [--allow-other] [--read-only] [--no-passthrough] [--keep-awake]\n"
-    "                    [--patience SECONDS] --contact FILE | --directory SOURCE  DIR\n"
+    "                    [--patience SECONDS] --contact FILE DIR\n"
     "       bbflow-mount --unmount DIR\n";
 
 Options ReadOptions(const int count, char **words)
@@ -46,7 +44,6 @@ Options ReadOptions(const int count, char **words)
         KeepAwake,
         PatienceOption,
         ContactOption,
-        Directory,
         Unmount
     };
     static const option known[] = {{"allow-other", no_argument, nullptr, AllowOther},
@@ -55,7 +52,6 @@ Options ReadOptions(const int count, char **words)
                                    {"keep-awake", no_argument, nullptr, KeepAwake},
                                    {"patience", required_argument, nullptr, PatienceOption},
                                    {"contact", required_argument, nullptr, ContactOption},
-                                   {"directory", required_argument, nullptr, Directory},
                                    {"unmount", no_argument, nullptr, Unmount},
                                    {nullptr, 0, nullptr, 0}};
     Options options;
@@ -81,9 +77,6 @@ Options ReadOptions(const int count, char **words)
         case ContactOption:
             options.Contact = optarg;
             break;
-        case Directory:
-            options.Directory = optarg;
-            break;
         case Unmount:
             options.Unmounts = true;
             break;
@@ -91,8 +84,7 @@ Options ReadOptions(const int count, char **words)
             throw std::invalid_argument(Usage);
         }
     }
-    if (optind != count - 1 ||
-        options.Unmounts + !options.Directory.empty() + !options.Contact.empty() != 1)
+    if (optind != count - 1 || options.Unmounts != options.Contact.empty())
     {
         throw std::invalid_argument(Usage);
     }
@@ -113,41 +105,22 @@ sigset_t BlockSignals()
     return signals;
 }
 
-int Serve(
-    const Options &options, const sigset_t &signals, Files &files,
-    const std::function<void(FuseSession *)> &tell = [](FuseSession *) {})
+void Serve(const Options &options)
 {
+    const sigset_t signals = BlockSignals(); // before any thread is there
+    NodeFiles files(options.Contact, options.PatienceSecs);
     Mounting mounting(options.Mount);
     FuseSession session(mounting.Device(), files, options.Session);
-    const std::shared_ptr<void> ending(nullptr, [&tell](void *) { tell(nullptr); });
+    const std::shared_ptr<void> ending(nullptr, [&files](void *) { files.Kernel().Take(nullptr); });
     session.Begin();
     mounting.ReadAhead(ReadAheadBytes);
-    tell(&session);
+    files.Kernel().Take(&session);
     {
         const MountWatch watch(mounting, session, signals);
         std::cerr << "bbflow-mount: ready on " << options.Mount.Directory << std::endl;
         session.Run();
     }
     mounting.Forget();
-    return 0;
-}
-
-int Serve(const Options &options)
-{
-    if (options.Unmounts)
-    {
-        UnmountAt(options.Mount.Directory);
-        return 0;
-    }
-    const sigset_t signals = BlockSignals(); // before any thread is there
-    if (!options.Directory.empty())
-    {
-        DirectoryFiles files(options.Directory);
-        return Serve(options, signals, files);
-    }
-    NodeFiles files(options.Contact, options.PatienceSecs);
-    return Serve(options, signals, files,
-                 [&files](FuseSession *session) { files.Kernel().Take(session); });
 }
 
 } // end empty namespace
@@ -157,7 +130,16 @@ int main(const int count, char **words)
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); // it knows the contact file's key
     try
     {
-        return Serve(ReadOptions(count, words));
+        const Options options = ReadOptions(count, words);
+        if (options.Unmounts)
+        {
+            UnmountAt(options.Mount.Directory);
+        }
+        else
+        {
+            Serve(options);
+        }
+        return 0;
     }
     catch (const std::exception &error)
     {
