@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -22,6 +21,7 @@ import psutil
 
 from bbflow.errors import NodeError
 from bbflow.host.belongings import remove
+from bbflow.host.waiting import until
 from bbflow.landing.embedded import make_scratch
 from bbflow.landing.fabric import providers
 from bbflow.net.contact import NodeAddress, read_contact
@@ -117,13 +117,9 @@ def _cpu_s(process: "subprocess.Popen[bytes]") -> float:
 
 def _wait_for_node(contact: Path) -> NodeAddress:
     """Return the node as this process reaches it: by its Unix socket, since the directory is shared."""
-    deadline_s = time.monotonic() + 60
-    while time.monotonic() < deadline_s:
-        with suppress(NodeError):
-            (node,) = read_contact(contact)
-            return replace(node, host=socket.gethostname())
-        time.sleep(0.02)
-    raise NodeError(f"no node came into {contact}: see the log beside it")
+    until(contact.exists, 60)
+    (node,) = read_contact(contact)
+    return replace(node, host=socket.gethostname())
 
 
 def _plain_copy(where: Place, steps: int) -> list[float]:

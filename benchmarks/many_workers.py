@@ -18,6 +18,7 @@ import psutil
 from distributed import Client, Worker
 
 from bbflow.errors import NodeError
+from bbflow.host.waiting import until
 from bbflow.transit.clusters.dask_cluster import DaskCluster
 from bbflow.transit.clusters.dask_settings import dask_settings
 from bbflow.transit.clusters.tasks import TaskBatch
@@ -75,11 +76,8 @@ def _rows(count: int) -> list[Row]:
 
 
 def _run(batch: TaskBatch[None]) -> None:
-    until_s = time.monotonic() + PATIENCE_S
-    while batch.results() is None:
-        if time.monotonic() > until_s:
-            raise RuntimeError("the tasks don't end")
-        time.sleep(0.001)
+    if not until(lambda: batch.results() is not None, PATIENCE_S, 0.001):
+        raise RuntimeError("the tasks don't end")
     for task in batch.tasks:
         task.release()
 

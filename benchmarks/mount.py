@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bbflow.errors import NodeError
 from bbflow.files.client.client import FilesClient
+from bbflow.host.waiting import until
 from bbflow.mount.mounting import PROGRAM, READY
 from benchmarks.namespaces import folder_in_memory
 from benchmarks.rows import Row
@@ -105,11 +106,8 @@ def _mount(where: Path, words: tuple[str, ...]) -> Iterator[Path]:
 
 
 def _wait(condition: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + PATIENCE_S
-    while not condition():
-        if time.monotonic() > end_s:
-            raise TimeoutError("the nodes or the mount didn't start")
-        time.sleep(0.05)
+    if not until(condition, PATIENCE_S):
+        raise TimeoutError("the nodes or the mount didn't start")
 
 
 def _all(where: Path, size: int, names: int) -> dict[str, tuple[float, str]]:

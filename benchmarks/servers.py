@@ -7,15 +7,17 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
+from bbflow.host.waiting import until
+
 Options = dict[str, str]
 KEY, SECRET, REGION = "bbflow", "bbflow-secret", "us-east-1"
+PATIENCE_S = 300.0
 
 
 def object_servers() -> dict[str, Callable[[], AbstractContextManager[Options]]]:
@@ -27,13 +29,18 @@ def object_servers() -> dict[str, Callable[[], AbstractContextManager[Options]]]
 
 
 @contextmanager
+def object_server(log: Path, bucket: str = "bucket") -> Iterator[str]:
+    """Run moto, with a bucket, for as long as a ``with`` lasts; gives its URL."""
+    with _running([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"], log, {}):
+        url = _seen(lambda: re.search(r"(http://127\.0\.0\.1:\d+)\s", log.read_text()))[1]  # the kernel chose the port
+        with urllib.request.urlopen(urllib.request.Request(f"{url}/{bucket}", method="PUT"), timeout=PATIENCE_S):
+            yield url
+
+
+@contextmanager
 def _moto() -> Iterator[Options]:
-    with tempfile.TemporaryDirectory() as name:
-        words = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
-        with _running(words, Path(name) / "log", {}) as log:
-            url = _until(lambda: re.search(r"(http://127\.0\.0\.1:\d+)\s", log.read_text()))[1]
-            with urllib.request.urlopen(urllib.request.Request(f"{url}/bucket", method="PUT"), timeout=60):
-                yield _options(url)
+    with tempfile.TemporaryDirectory() as name, object_server(Path(name, "log")) as url:
+        yield _options(url)
 
 
 @contextmanager
@@ -45,7 +52,7 @@ def _versitygw() -> Iterator[Options]:
             port = free.getsockname()[1]
         words = ["versitygw", "--port", f"127.0.0.1:{port}", "posix", f"{name}/served"]
         with _running(words, Path(name) / "log", {"ROOT_ACCESS_KEY": KEY, "ROOT_SECRET_KEY": SECRET}):
-            _until(lambda: _answers(port))
+            _seen(lambda: _answers(port))
             yield _options(f"http://127.0.0.1:{port}")
 
 
@@ -54,13 +61,13 @@ def _options(url: str) -> Options:
 
 
 @contextmanager
-def _running(words: list[str], log: Path, environment: dict[str, str]) -> Iterator[Path]:
+def _running(words: list[str], log: Path, environment: dict[str, str]) -> Iterator[None]:
     with (
         log.open("w") as file,
         subprocess.Popen(words, stdout=file, stderr=file, env=os.environ | environment) as server,
     ):
         try:
-            yield log
+            yield
         finally:
             server.kill()
 
@@ -73,10 +80,7 @@ def _answers(port: int) -> bool:
         return False
 
 
-def _until(condition: Callable[[], Any], timeout_s: float = 60) -> Any:
-    end_s = time.monotonic() + timeout_s
-    while not (found := condition()):
-        if time.monotonic() > end_s:
-            raise TimeoutError("the server doesn't come up")
-        time.sleep(0.05)
+def _seen(look: Callable[[], Any]) -> Any:
+    if not (found := until(look, PATIENCE_S)):
+        raise TimeoutError("the server doesn't come up")
     return found

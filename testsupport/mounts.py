@@ -7,14 +7,14 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
-from bbflow.mount.mounting import DEAD, PROGRAM, is_mounted
+from bbflow.mount.mounting import DEAD, PROGRAM, READY, is_mounted
+from testsupport.waiting import until
 
 BOUND_S = 120
 
@@ -44,11 +44,7 @@ class Mounts:
         with log.open("wb") as file:
             process = subprocess.Popen([str(PROGRAM), *words, "--contact", str(contact), str(where)], stderr=file)
         self._running[name] = process
-        end_s = time.monotonic() + BOUND_S
-        while "ready" not in (said := log.read_text()):
-            assert process.poll() is None, said
-            assert time.monotonic() < end_s, said
-            time.sleep(0.01)
+        until(lambda: READY in log.read_text(), log.read_text, of=process)
         return where
 
     def kill(self, name):

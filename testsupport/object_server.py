@@ -1,25 +1,10 @@
-"""A server that knows S3, in a process of its own."""
+"""What tests do with a server that knows S3, in a process of its own."""
 
-import re
-import subprocess
-import sys
-import time
 import urllib.request
 from contextlib import contextmanager
 from urllib.parse import quote
 
-
-@contextmanager
-def object_server(log, bucket="bucket"):
-    """Run it, with a bucket, for as long as a ``with`` lasts; gives its URL."""
-    words = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
-    with log.open("w") as file, subprocess.Popen(words, stdout=file, stderr=file) as server:
-        try:
-            url = address_in(log, server)
-            with urllib.request.urlopen(urllib.request.Request(f"{url}/{bucket}", method="PUT"), timeout=300):
-                yield url
-        finally:
-            server.kill()
+from benchmarks.servers import object_server as object_server
 
 
 def credentials_of(url):
@@ -62,13 +47,3 @@ def put_object(endpoint, key, content=b"", bucket="bucket", **headers):
     request = urllib.request.Request(f"{endpoint}/{bucket}/{quote(key)}", content, kind, method="PUT")
     with urllib.request.urlopen(request, timeout=60):
         pass
-
-
-def address_in(log, server, timeout_s=300):
-    """Wait until a server says where it listens: the kernel has chosen its port."""
-    end_s = time.monotonic() + timeout_s
-    while not (found := re.search(r"(http://127\.0\.0\.1:\d+)\s", log.read_text())):
-        assert server.poll() is None, log.read_text()
-        assert time.monotonic() < end_s, "the server doesn't come up"
-        time.sleep(0.05)
-    return found[1]

@@ -1,14 +1,17 @@
 """Waiting for states. A bound ends a hang; it is no measure of speed."""
 
-import time
+from bbflow.host import waiting
 
 PATIENCE_S = 300.0
 
 
-def until(condition, what="it never came to that", poll_s=0.005):
-    """Wait until something holds; return its value."""
-    end_s = time.monotonic() + PATIENCE_S
-    while not (value := condition()):
-        assert time.monotonic() < end_s, f"{what} (waited for {PATIENCE_S:.0f} s)"
-        time.sleep(poll_s)
+def until(condition, what="it never came to that", poll_s=0.005, of=None):
+    """Wait until something holds, before a process ends if it is said `of` which; return its value."""
+
+    def look():
+        assert of is None or of.poll() is None, f"{what}: the process has ended"
+        return condition()
+
+    value = waiting.until(look, PATIENCE_S, poll_s)
+    assert value, f"{what() if callable(what) else what} (waited for {PATIENCE_S:.0f} s)"
     return value

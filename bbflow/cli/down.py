@@ -7,11 +7,11 @@ Example:
 import argparse
 import socket
 import sys
-import time
 from pathlib import Path
 
 from bbflow.errors import NodeError
 from bbflow.host.belongings import is_made
+from bbflow.host.waiting import until
 from bbflow.landing.client import tell_node
 from bbflow.landing.embedded import remove_root
 from bbflow.landing.requests import StopRequest
@@ -71,9 +71,8 @@ def _stop(node: NodeAddress, *, force: bool) -> None:
         tell_node(node, StopRequest(force=force))
     except NodeError:
         print(f"bbflow: node {node.name} was gone already", file=sys.stderr)
-    root, deadline_s = Path(node.directory).parent, time.monotonic() + GONE_TIMEOUT_S
-    while _is_there(node, root) and time.monotonic() < deadline_s:
-        time.sleep(0.02)
+    root = Path(node.directory).parent
+    until(lambda: not _is_there(node, root), GONE_TIMEOUT_S)
     remove_root(root)
 
 

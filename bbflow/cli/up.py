@@ -9,12 +9,12 @@ Example:
 import argparse
 import subprocess
 import sys
-import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from bbflow.cli.node import add_files_arguments, add_listen_arguments, files_options, listen_options, servers_options
 from bbflow.errors import ConfigError, NodeError
+from bbflow.host.waiting import until
 from bbflow.landing.embedded import (
     DEFAULT_DIRECTORY,
     START_TIMEOUT_S,
@@ -92,15 +92,14 @@ def _check_files(options: argparse.Namespace) -> None:
 def _wait_for_files(contact: Path, subtree: str, nodes: int) -> None:
     from bbflow.files.client.client import FilesClient  # late: nodes without files need nothing of it
 
-    deadline_s = time.monotonic() + START_TIMEOUT_S
-    while True:
+    def are_up() -> bool:
         with suppress(NodeError), FilesClient(contact) as client:
             masters = (status for status in client.status() if status.subtree == subtree)
-            if sum(node.up for status in masters for node in status.nodes) >= nodes:
-                return
-        if time.monotonic() > deadline_s:
-            raise NodeError(f"the files' servers didn't start within {START_TIMEOUT_S:.0f} s: see the nodes' logs")
-        time.sleep(0.05)
+            return sum(node.up for status in masters for node in status.nodes) >= nodes
+        return False
+
+    if not until(are_up, START_TIMEOUT_S):
+        raise NodeError(f"the files' servers didn't start within {START_TIMEOUT_S:.0f} s: see the nodes' logs")
 
 
 def _start_dask(options: argparse.Namespace, root: Path) -> None:
@@ -110,11 +109,8 @@ def _start_dask(options: argparse.Namespace, root: Path) -> None:
     shared = ["--contact", str(options.contact), "--scheduler-file", str(file), "--listen", host]
     dashboard = ["--dashboard", options.dashboard] if options.dashboard else []
     _spawn(["scheduler", *shared, *dashboard], root / "scheduler.log")
-    deadline_s = time.monotonic() + START_TIMEOUT_S
-    while not file.exists():
-        if time.monotonic() > deadline_s:
-            raise NodeError(f"the Dask scheduler didn't start: see {root / 'scheduler.log'}")
-        time.sleep(0.05)
+    if not until(file.exists, START_TIMEOUT_S):
+        raise NodeError(f"the Dask scheduler didn't start: see {root / 'scheduler.log'}")
     # 'bbflow down' doesn't know of a worker that is still starting: it ends by itself.
     _spawn(["worker", *shared, "--threads", str(options.threads)], root / "worker.log")
 

@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -14,6 +13,7 @@ from pathlib import Path
 from msgspec import Struct, convert
 
 from bbflow.errors import NodeError, ProtocolError
+from bbflow.host.waiting import until
 from bbflow.lending.exchange import Exchange
 from bbflow.lending.lender import ADDRESS, MOST_BYTES, Shelves
 from bbflow.lending.whereabouts import (
@@ -31,7 +31,6 @@ from bbflow.net.verdicts import DoneReply
 
 START_S = 30.0
 """How long a node's lender may take to start."""
-_POLL_S = 0.02
 
 
 class ExchangeError(NodeError):
@@ -167,9 +166,6 @@ def start_lender(exchange: Exchange, shelves: Shelves) -> None:
 
 
 def _own_lender(directory: Path) -> Lender:
-    until_s = time.monotonic() + START_S
-    while time.monotonic() < until_s:
-        with suppress(FileNotFoundError):
-            return convert(json.loads((directory / ADDRESS).read_bytes()), Lender)
-        time.sleep(_POLL_S)
-    raise ExchangeError(f"nobody lends the copies in {directory}: they are read from their sources")
+    if not until((directory / ADDRESS).exists, START_S):
+        raise ExchangeError(f"nobody lends the copies in {directory}: they are read from their sources")
+    return convert(json.loads((directory / ADDRESS).read_bytes()), Lender)

@@ -4,12 +4,12 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from bbflow.host.waiting import until
 from benchmarks.namespaces import Hosts, folder_in_memory, joined_hosts
 from benchmarks.namespaces import missing as missing_hosts
 from benchmarks.servers import KEY, REGION, SECRET
@@ -127,7 +127,7 @@ def cloud_bed(rates: Rates) -> Iterator[Bed]:
         served = ["env", f"ROOT_ACCESS_KEY={KEY}", f"ROOT_SECRET_KEY={SECRET}", "versitygw"]
         served += ["--port", f"{ADDRESSES[STORE]}:{PORT}", "posix", str(bed.bucket.parent)]
         with bed.running(STORE, served, "store.log"):
-            until(lambda: answers(bed), "the S3 server")
+            come_up(lambda: answers(bed), "the S3 server")
             yield bed
 
 
@@ -140,13 +140,10 @@ def answers(bed: Bed) -> bool:
     return True
 
 
-def until(condition: Callable[[], object], what: str) -> None:
-    """Wait until something holds."""
-    end_s = time.monotonic() + PATIENCE_S
-    while not condition():
-        if time.monotonic() > end_s:
-            raise TimeoutError(f"{what} doesn't come up")
-        time.sleep(0.02)
+def come_up(condition: Callable[[], object], what: str) -> None:
+    """Wait until something is up."""
+    if not until(condition, PATIENCE_S):
+        raise TimeoutError(f"{what} doesn't come up")
 
 
 def _limit_streams(hosts: Hosts, bytes_per_s: float) -> None:

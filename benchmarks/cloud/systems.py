@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bbflow.mount.mounting import PROGRAM, READY
-from benchmarks.cloud.bed import ADDRESSES, BUCKET, PATIENCE_S, Bed, until
+from benchmarks.cloud.bed import ADDRESSES, BUCKET, PATIENCE_S, Bed, come_up
 from benchmarks.servers import KEY, REGION, SECRET
 
 CLIENT = Path(__file__).with_name("client.py")
@@ -139,7 +139,7 @@ def _serve(bed: Bed, stack: ExitStack, hosts: Sequence[str], options: Sequence[s
             stack.enter_context(bed.running(host, master, f"{here.name}-master.log"))
         node = _bbflow("files", "ionode", *own, "--directory", str(here / host), "--name", host)
         stack.enter_context(bed.running(host, [*node, "--capacity", CAPACITY], f"{here.name}-{host}.log"))
-    until(lambda: _are_up(bed, hosts, contact), "the BB nodes")
+    come_up(lambda: _are_up(bed, hosts, contact), "the BB nodes")
     return contact
 
 
@@ -207,7 +207,7 @@ def _mounted(
     directory = Path(_fresh(bed, "mount"))
     log = f"{directory.name}.log"
     with bed.running(host, [*words, str(directory)], log) as process:
-        until(lambda: process.poll() is not None or is_there(bed.folder / log, (process.pid, directory)), words[0])
+        come_up(lambda: process.poll() is not None or is_there(bed.folder / log, (process.pid, directory)), words[0])
         if process.poll() is not None:
             raise RuntimeError(f"{words[0]} doesn't mount: {(bed.folder / log).read_text()}")
         spaces = ["nsenter", "--target", str(process.pid), "--mount", "--net", "--uts", f"--wd={os.getcwd()}"]

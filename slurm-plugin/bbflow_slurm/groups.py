@@ -1,11 +1,11 @@
 """Control groups: a job's processes on a host, which none of them can leave, and which end together."""
 
 import os
-import time
 from contextlib import suppress
 from pathlib import Path
 
 from bbflow.errors import MissingToolError, NodeError
+from bbflow.host.waiting import until
 
 PARENT = "bbflow-slurm"
 MOUNTS = Path("/proc/self/mounts")
@@ -67,11 +67,8 @@ class ControlGroup:
             return False
         had = self._has_any()
         (self.path / "cgroup.kill").write_text("1")
-        end_s = time.monotonic() + _GONE_S
-        while self._has_any():
-            if time.monotonic() > end_s:
-                raise NodeError(f"processes in {self.path} don't end: look for a file system that doesn't answer")
-            time.sleep(_POLL_S)
+        if not until(lambda: not self._has_any(), _GONE_S, _POLL_S):
+            raise NodeError(f"processes in {self.path} don't end: look for a file system that doesn't answer")
         with suppress(FileNotFoundError):
             self.path.rmdir()
         return had

@@ -15,9 +15,10 @@ from types import FrameType
 from bbflow.configuring.config import load_config
 from bbflow.configuring.settings import Config
 from bbflow.errors import BbflowError, ConfigError, NodeError, describe, describe_end
+from bbflow.host.waiting import until
 from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.net.contact import read_contact
-from bbflow_slurm.streams import START_S, JobStream, at_analysis, wait_for
+from bbflow_slurm.streams import START_S, JobStream, at_analysis
 
 VARIABLES = ("ADIOS2_PLUGIN_PATH", "LD_PRELOAD", "BBFLOW_CONTACT", "BBFLOW_OPENS", "BBFLOW_SELECT")
 """What `bbflow run` lets a simulation find the engine and the nodes by."""
@@ -101,7 +102,7 @@ def _dask(stream: JobStream, hosts: Hosts, config: Config) -> Iterator[None]:
         for kind, *words in kinds:
             process = subprocess.Popen([sys.executable, "-m", "bbflow", "dask", kind, *shared, *words])
             stack.callback(_end, process)
-            if kind == "scheduler" and not wait_for(stream.scheduler.exists, START_S):
+            if kind == "scheduler" and not until(stream.scheduler.exists, START_S):
                 raise NodeError("the Dask scheduler didn't start")
         yield
 
@@ -117,7 +118,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 def _analyse(stream: JobStream, hosts: Hosts, config: Config, *, restarts: int, end_s: float) -> None:
     """Run the analysis beside what lasts as long as the job."""
-    if not wait_for(lambda: stream.is_over or stream.is_settled or _are_up(stream, hosts), START_S):
+    if not until(lambda: stream.is_over or stream.is_settled or _are_up(stream, hosts), START_S):
         up = {node.host for node in read_contact(stream.contact)}
         raise NodeError(f"of the BB nodes on {len(hosts.names)} hosts only those on {', '.join(sorted(up))} are up")
     output = config.output.absolute()
@@ -176,6 +177,6 @@ def begin(stream: JobStream, hosts: Hosts, *, restarts: int, end_s: float) -> No
         process = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/"
         )
-    wait_for(lambda: stream.is_settled or stream.is_over or process.poll() is not None, START_S + _END_S)
+    until(lambda: stream.is_settled or stream.is_over or process.poll() is not None, START_S + _END_S)
     if not stream.is_settled and not stream.is_over:
         stream.fail(f"{hosts.here}: the analysis didn't start: see {stream.folder / f'{hosts.here}.log'}")

@@ -16,7 +16,7 @@
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import chdir, contextmanager, suppress
 from pathlib import Path
 
@@ -193,13 +193,3 @@ def _is_free(path: Path) -> bool:
     if descriptor is not None:
         os.close(descriptor)
     return descriptor is not None
-
-
-def wait_for(condition: Callable[[], bool], patience_s: float) -> bool:
-    """Wait until something is so; False if it takes longer."""
-    end_s = time.monotonic() + patience_s
-    while not condition():
-        if time.monotonic() > end_s:
-            return False
-        time.sleep(_POLL_S)
-    return True

@@ -8,7 +8,6 @@ import time
 
 import pytest
 import yaml
-from bbflow_slurm import streams
 from bbflow_slurm.children import FailedError
 from bbflow_slurm.hosts import Hosts
 from bbflow_slurm.jobs import JobSpace
@@ -18,6 +17,7 @@ from bbflow_slurm.streams import JobStream
 from bbflow_slurm.user import Owner
 
 from bbflow.errors import ConfigError
+from testsupport.waiting import until
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_an_analysis_is_waited_for_until_it_has_ended(stream):
 
     living = threading.Thread(target=live)
     living.start()
-    assert streams.wait_for((stream.folder / "alive").exists, 5)
+    assert until((stream.folder / "alive").exists, poll_s=0.1)
     threading.Timer(0.5, ending.set).start()
     began_s = time.monotonic()
     stream.end()

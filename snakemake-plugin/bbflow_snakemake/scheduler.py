@@ -1,12 +1,12 @@
 """The scheduler plugin: jobs start in the order in which their inputs are fetched, once they have room."""
 
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from snakemake_interface_scheduler_plugins.base import SchedulerBase
 
+from bbflow.host.waiting import until
 from bbflow_snakemake.ahead import Ahead
 from bbflow_snakemake.objects import StorageObject
 from bbflow_snakemake.provider import BurstBufferStorage
@@ -130,9 +130,7 @@ class Scheduler(SchedulerBase):
 
 
 def _wait_for_room(coming: Sequence[_Coming]) -> None:
-    end_s = time.monotonic() + ADMISSION_S
-    while not any(each.has_room for each in coming) and time.monotonic() < end_s:
-        time.sleep(_POLL_S)
+    until(lambda: any(each.has_room for each in coming), ADMISSION_S, _POLL_S)
 
 
 def single_jobs(job: Any) -> Iterator[Any]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bbflow.phases import io_phase
 from testsupport.object_server import object_server, put_object
+from testsupport.waiting import until
 
 
 def digests(count, size=100_000):
@@ -112,10 +113,7 @@ def test_what_a_killed_run_has_fetched_is_used(flow):
     running = subprocess.Popen(
         flow.words(), cwd=flow.directory, env=flow.environment, stderr=subprocess.DEVNULL, start_new_session=True
     )
-    end_s = time.monotonic() + 120
-    while not (flow.events / "events.jsonl").exists() or len(flow.noted("transfer")) < 4:
-        assert time.monotonic() < end_s
-        time.sleep(0.1)
+    until(lambda: (flow.events / "events.jsonl").exists() and len(flow.noted("transfer")) == 4, poll_s=0.1)
     running.send_signal(signal.SIGKILL)
     running.wait()
     (flow.directory / "go").touch()

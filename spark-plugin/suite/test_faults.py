@@ -3,10 +3,11 @@
 import os
 import signal
 import subprocess
-import time
 
 import pytest
 from running import RUN_S, begin
+
+from testsupport.waiting import until
 
 SLOW = """
 import sys, time
@@ -28,15 +29,6 @@ def inputs(tmp_path):
     for number in range(FILES):
         (folder / f"{number:02}").write_text("".join(f"{n}\n" for n in range(number, 20_000, FILES)))
     return folder
-
-
-def wait_for(what, of):
-    until_s = time.monotonic() + RUN_S
-    while not (found := what()):
-        assert of.poll() is None, "the program ended before it could be harmed"
-        assert time.monotonic() < until_s
-        time.sleep(0.2)
-    return found
 
 
 def descendants(pid, word):
@@ -65,29 +57,27 @@ def ended(process, folder):
 def test_an_executor_is_killed(tmp_path, inputs):
     # Two executors of one core: processes of their own, as on two hosts.
     process = begin(tmp_path, SLOW, inputs, master="local-cluster[2,1,1024]")
-    wait_for(lambda: has_read(tmp_path, 3), process)
+    until(lambda: has_read(tmp_path, 3), "it can be harmed", poll_s=0.2, of=process)
     os.kill(descendants(process.pid, "CoarseGrainedExecutorBackend")[-1], signal.SIGKILL)
     assert f"SUM {sum(range(20_000))}" in ended(process, tmp_path)
 
 
 def test_the_prefetcher_is_killed(tmp_path, inputs):
     process = begin(tmp_path, SLOW, inputs)
-    wait_for(lambda: has_read(tmp_path, 3), process)
+    until(lambda: has_read(tmp_path, 3), "it can be harmed", poll_s=0.2, of=process)
     os.kill(process.pid, signal.SIGKILL)  # the wrapper is the prefetcher; Spark continues
     process.wait(RUN_S)
     wait_for_log(tmp_path, f"SUM {sum(range(20_000))}")
 
 
 def wait_for_log(folder, text):
-    until_s = time.monotonic() + RUN_S
-    while text not in (folder / "log").read_text():
-        assert time.monotonic() < until_s, (folder / "log").read_text()[-3000:]
-        time.sleep(0.5)
+    log = folder / "log"
+    until(lambda: text in log.read_text(), lambda: log.read_text()[-3000:], poll_s=0.5)
 
 
 def test_the_driver_is_killed_and_its_blocks_may_go(tmp_path, inputs):
     process = begin(tmp_path, SLOW, inputs)
-    wait_for(lambda: has_read(tmp_path, 3), process)
+    until(lambda: has_read(tmp_path, 3), "it can be harmed", poll_s=0.2, of=process)
     for pid in descendants(process.pid, "org.apache.spark.deploy.SparkSubmit"):
         os.kill(pid, signal.SIGKILL)
     assert "SUM" not in ended(process, tmp_path)
@@ -97,7 +87,7 @@ def test_the_driver_is_killed_and_its_blocks_may_go(tmp_path, inputs):
 
 def test_a_prefetcher_that_hangs_holds_nobody_for_long(tmp_path, inputs):
     process = begin(tmp_path, SLOW, inputs)
-    wait_for(lambda: has_read(tmp_path, 3), process)
+    until(lambda: has_read(tmp_path, 3), "it can be harmed", poll_s=0.2, of=process)
     os.kill(process.pid, signal.SIGSTOP)
     try:
         wait_for_log(tmp_path, f"SUM {sum(range(20_000))}")

@@ -2,7 +2,6 @@
 
 import json
 import socket
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from bbflow.events import EventLog
 from bbflow.net.contact import read_contact
 from bbflow.net.handshake import shake_hands
 from bbflow.staging import Stager
+from testsupport.waiting import until
 
 SIZE = 1000
 
@@ -98,10 +98,8 @@ def test_a_task_reads_its_block_on_the_burst_buffer_and_the_next_come_meanwhile(
         reply = task.tell("ask", partition=0, url=large, at=10)
         assert (reply["start"], reply["end"]) == (0, SIZE)
         assert Path(reply["path"]).read_bytes() == b"\0" * SIZE
-        until_s = time.monotonic() + 10
-        while "path" not in (beyond := task.tell("ask", partition=0, url=large, at=SIZE)):
-            assert time.monotonic() < until_s, "the wave ahead never came"
-        assert Path(beyond["path"]).read_bytes() == b"\1" * SIZE
+        beyond = until(lambda: task.tell("ask", partition=0, url=large, at=SIZE).get("path"), "the wave ahead")
+        assert Path(beyond).read_bytes() == b"\1" * SIZE
         assert task.tell("ask", partition=0, url=large, at=6 * SIZE) == {"ok": True}
         driver.tell("done", partition=0)
         assert "path" in task.tell("ask", partition=2, url=large, at=2 * SIZE)
@@ -139,9 +137,7 @@ def test_when_the_driver_is_gone_its_blocks_are_nobodys(tmp_path, large):
         driver.plan([split(large, 0)])
         assert "path" in task.tell("ask", partition=0, url=large, at=0)
         driver.close()
-        until_s = time.monotonic() + 10
-        while "path" in task.tell("ask", partition=0, url=large, at=0):
-            assert time.monotonic() < until_s
+        until(lambda: "path" not in task.tell("ask", partition=0, url=large, at=0))
         task.close()
 
 

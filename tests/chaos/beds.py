@@ -3,16 +3,15 @@
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from bbflow.errors import NodeError
-from bbflow.net.contact import read_contact
 from benchmarks.namespaces import Hosts, joined_hosts, missing
-from chaos.runs import PATIENCE_S, Setting
+from chaos.runs import Setting
+from testsupport.nodes import count_nodes
+from testsupport.waiting import until
 
 Around = Callable[[Path], Any]
 """Gives a context manager that gives the run's setting; it gets the run's folder."""
@@ -99,15 +98,5 @@ def _nodes(
             command = [*(before or []), sys.executable, "-m", "bbflow", *words]
             started[name] = stack.enter_context(subprocess.Popen(command, stdout=log, stderr=log))
             stack.callback(started[name].kill)
-        _wait_for(contact, len(options))
+        until(lambda: count_nodes(contact) == len(options), f"{len(options)} nodes")
         yield contact, started
-
-
-def _wait_for(contact: Path, count: int) -> None:
-    end_s = time.monotonic() + PATIENCE_S
-    while time.monotonic() < end_s:
-        with suppress(NodeError):
-            if len(read_contact(contact)) == count:
-                return
-        time.sleep(0.05)
-    raise AssertionError(f"{count} nodes don't start")

@@ -17,6 +17,7 @@ import psutil
 import yaml
 
 from bbflow.events import read_events
+from bbflow.host.waiting import until
 from bbflow.transit.output.decoding import open_results
 from testsupport.nodes import count_nodes
 from testsupport.ranks import field, shape_of
@@ -70,11 +71,8 @@ class Machine:
 
 def wait_until(condition: Callable[[], object], what: str) -> None:
     """Wait until something is so; a `RuntimeError` says what is not after `PATIENCE_S`."""
-    until_s = time.monotonic() + PATIENCE_S
-    while not condition():
-        if time.monotonic() > until_s:
-            raise RuntimeError(what)
-        time.sleep(0.05)
+    if not until(condition, PATIENCE_S):
+        raise RuntimeError(what)
 
 
 class Fold:

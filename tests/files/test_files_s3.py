@@ -14,19 +14,18 @@ from typing import ClassVar
 import obstore
 import pytest
 from obstore.store import S3Store
-from s3server import s3_server
 
 from bbflow.cli import main
 from bbflow.errors import SourceError
 from bbflow.files.ionode.storage import Storage
 from bbflow.staging.retry import Retry
 from bbflow.stores import objects
-from testsupport.object_server import put_object
+from testsupport.object_server import object_server, put_object
 
 
 @pytest.fixture(scope="module")
 def endpoint(tmp_path_factory):
-    with s3_server(tmp_path_factory.mktemp("s3") / "log") as url:
+    with object_server(tmp_path_factory.mktemp("s3") / "log") as url:
         yield url
 
 
@@ -158,7 +157,7 @@ def test_what_lies_below_a_name_that_a_file_has_is_named_and_found_once_it_is_a_
 def test_whoever_waits_for_a_server_that_is_gone_is_told_why_with_the_first_attempt(
     servers, bucket, tmp_path, monkeypatch
 ):
-    with s3_server(tmp_path / "log") as url:
+    with object_server(tmp_path / "log") as url:
         monkeypatch.setenv("AWS_ENDPOINT_URL", url)
         client = servers.start(url="s3://bucket/gone", master=("--write-back", "end"))
         client.write("/f", b"a")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchmarks.namespaces import Hosts, joined_hosts, missing
 from testsupport.users import REACHED
+from testsupport.waiting import until
 
 ADDRESSES = {"login": "10.77.0.1", "c1": "10.77.0.2", "c2": "10.77.0.3"}
 NODES = ("c1", "c2")
@@ -110,11 +111,15 @@ def batch_system(folder, more=""):
         munge += [folder / "munge.socket", "--pid-file", folder / "munge.pid", "--log-file", folder / "munged.log"]
         start = lambda host, *words: stack.enter_context(_running(batch, host, words))  # noqa: E731
         start("login", *munge, "--seed-file", folder / "munge.seed")
-        _wait(lambda: (folder / "munge.socket").exists(), batch)
+        until(lambda: (folder / "munge.socket").exists(), batch.logs, poll_s=0.2)
         start("login", "slurmctld", "-D", "-f", folder / "slurm.conf")
         for node in NODES:
             start(node, "slurmd", "-D", "-N", node, "-f", folder / "slurm.conf")
-        _wait(lambda: batch.run("sinfo", "--noheader", "--format=%D %t").split() == [str(len(NODES)), "idle"], batch)
+        until(
+            lambda: batch.run("sinfo", "--noheader", "--format=%D %t").split() == [str(len(NODES)), "idle"],
+            batch.logs,
+            poll_s=0.2,
+        )
         yield batch
 
 
@@ -143,10 +148,3 @@ def _running(batch, host, words):
             yield process
         finally:
             process.kill()
-
-
-def _wait(condition, batch):
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline_s, batch.logs()
-        time.sleep(0.2)

@@ -4,7 +4,6 @@ import os
 import pwd
 import sys
 import tempfile
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -81,14 +80,6 @@ def submit(slurm, directory, text):
             os.chown(path, USER.pw_uid, USER.pw_gid)
     words = [f"--uid={USER.pw_uid}", f"--gid={USER.pw_gid}", f"--chdir={directory}", f"--output={directory}/said"]
     return slurm.run("sbatch", "--parsable", *words, "job.sh", cwd=directory).strip()
-
-
-def until(condition, slurm, timeout_s=120):
-    """Wait until something is so."""
-    end_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end_s, slurm.logs()
-        time.sleep(0.3)
 
 
 def left(slurm):

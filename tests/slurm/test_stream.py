@@ -12,8 +12,10 @@ import pytest
 import xarray as xr
 import yaml
 from batch import NODES
-from site_of_jobs import BY_PLUGIN, BY_SCRIPTS, STREAMS, TASK, USER, left, site, submit, until, user_directory
+from site_of_jobs import BY_PLUGIN, BY_SCRIPTS, STREAMS, TASK, USER, left, site, submit, user_directory
 from test_cluster_page import MODEL, STEPS
+
+from testsupport.waiting import until
 
 LAUNCH = (
     "stream_hosts: [c2]\nstream_launch: {folder}/launch {{host}} {folder}/bbflow-slurm --config {folder}/bbflow.yml\n"
@@ -96,8 +98,8 @@ def running(slurm):
 
 
 def assert_nothing_left(slurm):
-    until(lambda: not left(slurm), slurm)
-    until(lambda: not running(slurm), slurm, 30)
+    until(lambda: not left(slurm), slurm.logs)
+    until(lambda: not running(slurm), slurm.logs)
     memory = [path for node in NODES for path in (slurm.hosts.memory / node).rglob("*") if path.is_file()]
     assert memory == []
 
@@ -109,7 +111,7 @@ def said(place):
 def test_a_job_has_its_analysis_beside_it(slurm, place):
     job = submit(slurm, place, script(place))
     assert slurm.wait_for(job) == ("COMPLETED", "0:0"), said(place) + slurm.logs()
-    until(lambda: not left(slurm), slurm)
+    until(lambda: not left(slurm), slurm.logs)
     status, found = results(place)
     assert status == "complete"
     np.testing.assert_array_equal(found.tas_run_max.values[0], 100 * np.arange(6)[:, None] + np.zeros(6) + STEPS - 1)
@@ -123,7 +125,7 @@ def test_a_job_that_is_killed_leaves_results_that_say_so_and_nothing_else(one, p
         place, f'srun ./model model.xml\necho $SLURM_RESTART_COUNT >> "{written}"\nsleep ${{SLURM_RESTART_COUNT:-600}}'
     )
     job = submit(one, place, text)
-    until(written.exists, one)
+    until(written.exists, one.logs)
     if way == "scancel":
         one.run("scancel", job)
         assert one.wait_for(job)[0] == "CANCELLED"
@@ -135,7 +137,7 @@ def test_a_job_that_is_killed_leaves_results_that_say_so_and_nothing_else(one, p
         one.run("scontrol", "update", "NodeName=c2", "State=DOWN", "Reason=tried")
         until(
             lambda: len(written.read_text().splitlines()) == 2 or "PENDING" in one.run("scontrol", "show", "job", job),
-            one,
+            one.logs,
         )
         one.run("scontrol", "update", "NodeName=c2", "State=RESUME", code=None)  # it may be back
         assert one.wait_for(job)[0] == "COMPLETED", said(place) + one.logs()
@@ -147,7 +149,7 @@ def test_a_job_that_is_killed_while_it_writes_has_what_it_had_committed(one, pla
     endless = (place / "model").read_text().replace("end_step()", "end_step(); __import__('time').sleep(0.2)")
     (place / "model").write_text(endless.replace(f"range({STEPS})", "range(10**6)"))
     job = submit(one, place, script(place))
-    until(lambda: (place / "out" / "results.zarr" / "zarr.json").exists(), one)
+    until(lambda: (place / "out" / "results.zarr" / "zarr.json").exists(), one.logs)
     one.run("scancel", job)
     assert one.wait_for(job)[0] == "CANCELLED"
     assert_nothing_left(one)
@@ -164,7 +166,7 @@ def test_a_job_that_is_killed_while_it_writes_has_what_it_had_committed(one, pla
 def test_an_analysis_that_is_wrong_is_told_before_the_job_begins(one, place, change, words):
     write_analysis(place, **change)
     job = submit(one, place, script(place, f'touch "{place}/began"'))
-    until(lambda: words in one.run("scontrol", "show", "job", job), one)
+    until(lambda: words in one.run("scontrol", "show", "job", job), one.logs)
     one.run("scancel", "--hurry", job)
     assert_nothing_left(one)
     assert not (place / "began").exists()
@@ -172,7 +174,7 @@ def test_an_analysis_that_is_wrong_is_told_before_the_job_begins(one, place, cha
 
 def test_an_analysis_that_is_not_there_is_told_before_the_job_begins(one, place):
     job = submit(one, place, script(place).replace("analysis.yml", "none.yml"))
-    until(lambda: "none.yml: No such file" in one.run("scontrol", "show", "job", job), one)
+    until(lambda: "none.yml: No such file" in one.run("scontrol", "show", "job", job), one.logs)
     one.run("scancel", "--hurry", job)
     assert_nothing_left(one)
 
@@ -234,16 +236,16 @@ def test_a_simulation_that_never_opened_its_stream_is_told_in_the_log(one, place
 def test_a_controller_that_is_started_again_ends_the_stream_with_its_job(one, place):
     waits = f'for _ in $(seq 600); do [ -e "{place}/go" ] && break; sleep 0.2; done'
     job = submit(one, place, script(place, f'srun ./model model.xml\ntouch "{place}/written"\n{waits}'))
-    until((place / "written").exists, one)
+    until((place / "written").exists, one.logs)
     # One that is killed before it has stored that the job runs starts it again.
     asked_s, state = time.time(), one.folder / "state" / "job_state"
     one.run("scontrol", "update", f"JobId={job}", "Comment=stored")
-    until(lambda: state.exists() and state.stat().st_mtime > asked_s, one)
+    until(lambda: state.exists() and state.stat().st_mtime > asked_s, one.logs)
     os.kill(int((one.folder / "slurmctld.pid").read_text()), signal.SIGKILL)
     words = one.inside("login", "slurmctld", "-D", "-f", one.folder / "slurm.conf")
     with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=one.environment) as again:
         try:
-            until(lambda: one.run("scontrol", "ping", code=None).count("UP"), one)
+            until(lambda: one.run("scontrol", "ping", code=None).count("UP"), one.logs)
             (place / "go").touch()
             assert one.wait_for(job) == ("COMPLETED", "0:0"), said(place) + one.logs()
             assert_nothing_left(one)

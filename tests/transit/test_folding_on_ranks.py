@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from contextlib import ExitStack, contextmanager
 
 import bbflow_adios2
@@ -18,6 +17,7 @@ from victims import find, finish, wait_for_folds, worker_of
 from bbflow import start_nodes
 from bbflow.errors import StreamError
 from bbflow.transit.output.decoding import open_results
+from testsupport.waiting import until
 
 HOURS = np.arange(240.0)
 SIX_DAYS = 6 * 24
@@ -210,10 +210,8 @@ def switched(folder, **more):
 
 def wait_until_six_days_have_landed(folder):
     """The rank waits in the seventh, with steps in hand: it lands these whoever folds on."""
-    deadline = time.monotonic() + 300
-    while not (folder / "out" / "events.jsonl").exists() or len(landed_bytes(folder)) < SIX_DAYS:
-        assert time.monotonic() < deadline, "six days don't land"
-        time.sleep(0.01)
+    events = folder / "out" / "events.jsonl"
+    until(lambda: events.exists() and len(landed_bytes(folder)) >= SIX_DAYS, "six days")
 
 
 def test_an_analysis_on_the_nodes_goes_on_where_ranks_have_folded_what_it_needs(tmp_path, hourly):

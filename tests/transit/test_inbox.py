@@ -1,22 +1,14 @@
 """What the loop of a run waits for comes from other threads, and nobody of them waits in vain."""
 
 import threading
-import time
 
 import pytest
 
 from bbflow.errors import NodeError, StreamError
 from bbflow.transit.driver.inbox import Inbox
+from testsupport.waiting import until
 
 LIMIT_S = 60
-
-
-def until(holds):
-    """Wait for a state."""
-    deadline_s = time.monotonic() + LIMIT_S
-    while not holds():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.01)
 
 
 def ask(inbox):

@@ -4,15 +4,12 @@ import time
 
 import psutil
 
+from testsupport.waiting import until
+
 
 def wait_for_folds(output, count):
-    deadline = time.monotonic() + 300
-    while time.monotonic() < deadline:
-        lines = (output / "events.jsonl").read_text().splitlines() if (output / "events.jsonl").exists() else []
-        if sum('"fold"' in line for line in lines) >= count:
-            return
-        time.sleep(0.01)
-    raise AssertionError(f"{count} batches weren't folded within five minutes")
+    events = output / "events.jsonl"
+    until(lambda: events.exists() and events.read_text().count('"fold"') >= count, f"{count} batches were folded")
 
 
 def descendants(process):
