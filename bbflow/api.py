@@ -264,6 +264,8 @@ class Analysis:
         deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
         while self._thread.is_alive() and (deadline_s is None or time.monotonic() < deadline_s):
             self._thread.join(0.2)  # in short turns, so that Ctrl-C is seen
+        if not self._thread.is_alive():
+            self._resources.close()  # who is told of the end can begin another analysis at once
         if self._error is not None:
             raise self._error
         return self._outcome

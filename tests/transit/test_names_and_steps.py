@@ -12,6 +12,8 @@ import xarray as xr
 from bbflow import start_nodes
 from bbflow.errors import ConfigError
 from bbflow.report.writing import write_report
+from bbflow.stream.records import BlockForm
+from bbflow.transit.folding.regions import check_foldable
 from bbflow.transit.output.decoding import open_results
 
 STEPS = 10
@@ -234,6 +236,12 @@ def test_an_operator_on_a_string_is_refused(buffer, tmp_path):
     refused(
         tmp_path, buffer, "told is a GlobalValue of type string: operators need numbers", operators={"told": ["mean"]}
     )
+
+
+@pytest.mark.parametrize("type_", ["double complex", "long double"])
+def test_an_operator_on_numbers_that_can_not_be_folded_is_refused_by_their_name(type_):
+    with pytest.raises(ConfigError, match=f"q is of type {type_}: operators need real numbers"):
+        check_foldable(BlockForm("q", type_, "GlobalArray", (3,), (0,), (3,), 48))
 
 
 def test_two_names_that_would_be_one_are_refused(buffer, tmp_path):

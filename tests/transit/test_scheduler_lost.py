@@ -15,6 +15,7 @@ from bbflow import start_nodes
 from bbflow.errors import NodeError
 from bbflow.events import read_events
 from bbflow.transit.clusters.dask_cluster import DaskCluster, connected_cluster
+from bbflow.transit.output.claiming import locked_output
 from bbflow.transit.output.decoding import open_results
 from benchmarks.many_workers import scheduler_of
 from testsupport.processes import finish_well, running
@@ -57,6 +58,8 @@ def test_an_analysis_without_its_scheduler_ends_and_says_so_and_the_next_goes_on
             (tmp_path / "go").touch()
             with pytest.raises(NodeError, match=r"Dask's scheduler (or workers are|is) gone"):
                 analysis.wait(PATIENCE_S)
+            with locked_output(out):
+                pass  # nobody holds it any more
         with dask() as (_, client), buffer.analyse(config, client=client) as analysis:
             outcome = analysis.wait(PATIENCE_S)
         finish_well(process)

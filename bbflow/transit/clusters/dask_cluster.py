@@ -75,7 +75,7 @@ def _failures(client: Client) -> Iterator[None]:
         if client.status != "running":
             raise kind(GONE) from None
         why = error.reason if isinstance(error, FutureCancelledError) else f"{type(error).__name__}: {error}"
-        raise kind(f"Dask's scheduler or workers are gone ({why})") from None
+        raise kind(f"Dask's scheduler or workers are gone ({why}): start the analysis again, it continues") from None
 
 
 class DaskTask:

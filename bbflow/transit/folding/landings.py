@@ -57,5 +57,6 @@ class Landings:
 def _parted(number: int) -> str:
     return (
         f"step {number} is in another span of time than the steps before it, left out for its time, or one was "
-        "discarded, but its ranks have folded all of them into one state: start the program again with fold: on: node"
+        "discarded, but its ranks have folded all of them into one state: start the program again with ranks that all "
+        "Put the time, or with fold: on: node"
     )

@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from bbflow.errors import ConfigError, StreamError
 from bbflow.operators.diagnostic import Diagnostic
+from bbflow.operators.library import TYPES
 from bbflow.operators.space.columns import Column
 from bbflow.stream.puts import seen
 from bbflow.stream.records import Block, BlockForm
@@ -183,8 +184,11 @@ def check_foldable(form: Form) -> None:
             f"{form.name} is a {form.kind} of type {form.type}: operators need numbers in a global array or "
             "a global value; take it out of 'operators'"
         )
-    if form.dtype.kind == "c":
-        raise ConfigError(f"{form.name} is complex: operators need real numbers; take it out of 'operators'")
+    if form.dtype not in TYPES:
+        raise ConfigError(
+            f"{form.name} is of type {form.type}: operators need real numbers of at most 8 bytes; take it out of "
+            "'operators'"
+        )
 
 
 def points_of(keys: Iterable[ShardKey], shape: tuple[int, ...]) -> int:
