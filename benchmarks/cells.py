@@ -21,7 +21,7 @@ from bbflow.operators.space.targets import target_of
 from bbflow.operators.space.weights import Weights, sparse, write_weights
 from bbflow.operators.steps import Array, Steps
 from benchmarks.rows import Row
-from benchmarks.scale_run import samples
+from benchmarks.scale_run import ended, samples
 
 HALVINGS, FEWER, ZOOM, LEVELS = 9, 8, 7, 30
 """ICON's R2B8 has edges that are halved nine times: 20 x 4^9 = 5,242,880 cells."""
@@ -105,10 +105,7 @@ def _run(folder: Path, cells: int) -> dict[str, float]:
     words += [sys.executable, str(Path(__file__).with_name("cells_writer.py")), str(cells), str(LEVELS), str(STEPS)]
     process = psutil.Popen(words, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     taken = list(samples(process))[-1][1]
-    said = process.communicate()[0]
-    if process.returncode:
-        raise RuntimeError(f"the run ended with {process.returncode}: {said}")
-    events = [json.loads(line) for line in (folder / "out" / "events.jsonl").read_text().splitlines()]
+    said, events = ended(process, "the run", folder)
     of = {kind: [event for event in events if event["event"] == kind] for kind in ("landed", "fold", "publish", "end")}
     written = json.loads(next(line for line in said.splitlines() if line.startswith("{")))
     return {

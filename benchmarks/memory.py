@@ -1,5 +1,6 @@
 """Memory: what a run holds beside what it said before its start, and while the number of steps grows."""
 
+import collections
 import json
 import os
 import subprocess
@@ -20,6 +21,7 @@ from bbflow.configuring.config import parse_config
 from bbflow.run.checks.memory import process_bytes
 from bbflow.transit.folding.footprint import bytes_per_point
 from benchmarks.rows import Row
+from benchmarks.scale_run import ended, watched
 
 CAPACITY_MIB = 32
 MONTHS = ["month", "run"]
@@ -107,8 +109,7 @@ def _looks(words: list[str], folder: Path) -> Iterator[tuple[int, int]]:
         for process in [run, *_descendants(run)]:
             try:
                 if "writer.py" not in process.cmdline()[1:2]:
-                    memory = process.memory_info()
-                    processes += memory.rss - memory.shared
+                    processes += _private_bytes(process)
             except psutil.Error:
                 continue
         files = (Path(place, name) for place, _, names in os.walk(folder / "nodes") for name in names)
@@ -149,23 +150,19 @@ def _said_and_held(quick: bool) -> list[Row]:
 
 def _peak_mib(command: list[str], folder: Path) -> dict[str, float]:
     """Largest private memory of the parts, and of the pool's files, while a run lasts (MiB)."""
-    peaks: dict[str, float] = {}
+    peaks = collections.defaultdict[str, float](float)
     run = psutil.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while run.poll() is None:
-        held: dict[str, float] = {}
-        for child in run.children(recursive=True):
-            try:
-                words, memory = " ".join(child.cmdline()), child.memory_info()
-            except psutil.Error:
-                continue
-            part = next((name for name in ("bbflow node", "bbflow fold", "dask worker") if name in words), None)
-            if part:
-                held[part] = held.get(part, 0.0) + (memory.rss - memory.shared) / 2**20
-        for part, size in held.items():
-            peaks[part] = max(peaks.get(part, 0.0), size)
-        time.sleep(0.05)
-    assert run.returncode == 0
+    for held in watched(run, _private_bytes, 0.05):
+        for part in {of for of, _ in held}:
+            size = sum(own for (of, _), own in held.items() if of == part)
+            peaks[part] = max(peaks[part], size / 2**20)
+    ended(run, "the run", folder)
     return peaks
+
+
+def _private_bytes(process: psutil.Process) -> int:
+    memory = process.memory_info()
+    return int(memory.rss - memory.shared)
 
 
 def measure(*, quick: bool) -> list[Row]:
@@ -191,7 +188,6 @@ def measure(*, quick: bool) -> list[Row]:
             peaks = _peak_mib([*words, *model], folder)
             first = first or peaks
             for part, size in peaks.items():
-                label = {"bbflow node": "agent", "bbflow fold": "analysis", "dask worker": "Dask worker"}[part]
-                rows.append(Row(f"{label}, {steps} steps (private memory)", size, "MiB", size / first[part]))
+                rows.append(Row(f"{part}, {steps} steps (private memory)", size, "MiB", size / first[part]))
     rows.append(Row("pool, whatever the number of steps", CAPACITY_MIB, "MiB", 1.0))
     return rows

@@ -7,18 +7,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import psutil
 import yaml
 
+from bbflow.events import read_events
 from benchmarks.ballast import make_ballast
 
+Seen = TypeVar("Seen")
 RUN_BYTES = 5 << 30
 """The most that a run takes: pool, states, results, and the fields of the writer."""
 PARTS = {"bbflow node": "agent", "bbflow fold": "driver", "dask worker": "worker"}
@@ -95,10 +97,7 @@ def run(case: Case, folder: Path) -> Cost:
     began_s = time.time()
     process = start(case, folder)
     taken = list(samples(process))
-    said = process.communicate()[0]
-    if process.returncode:
-        raise RuntimeError(f"{case} ended with {process.returncode}: {said}")
-    return _cost(case, folder, began_s, taken, said)
+    return _cost(case, began_s, taken, *ended(process, case, folder))
 
 
 def start(case: Case, folder: Path, *options: str, stream: str = "scale") -> psutil.Popen:
@@ -122,8 +121,7 @@ def start(case: Case, folder: Path, *options: str, stream: str = "scale") -> psu
     )
 
 
-def _cost(case: Case, folder: Path, began_s: float, samples: list[Sample], said: str) -> Cost:
-    events = [json.loads(line) for line in (folder / "out" / "events.jsonl").read_text().splitlines()]
+def _cost(case: Case, began_s: float, samples: list[Sample], said: str, events: list[dict[str, Any]]) -> Cost:
     folds = [event for event in events if event["event"] == "fold"]
     landed = [event for event in events if event["event"] == "landed"]
     begin_s, end_s = folds[0]["ended_s"], folds[-1]["ended_s"]
@@ -163,18 +161,59 @@ def _cpu_of_writer(said: str) -> float:
 
 def samples(process: psutil.Popen) -> Iterator[Sample]:
     """Add up the CPU time of each part's processes again and again until the run ends."""
-    taken: dict[tuple[str, int], float] = {}
+    for taken in watched(process, _cpu_s, SAMPLE_S):
+        yield time.time(), {part: sum(own for (of, _), own in taken.items() if of == part) for part in PARTS.values()}
+
+
+def _cpu_s(child: psutil.Process) -> float:
+    times = child.cpu_times()
+    return float(times.user + times.system)
+
+
+def watched(
+    process: psutil.Process, look: Callable[[psutil.Process], Seen], pause_s: float
+) -> Iterator[dict[tuple[str, int], Seen]]:
+    """Look at the processes of each part again and again until the run ends.
+
+    Parameters
+    ----------
+    process
+        The run's.
+    look
+        What of one of them is of interest.
+    pause_s
+        From one look to the next (seconds).
+
+    Yields
+    ------
+    dict
+        By part and number of the process what was seen of it last, also of those that have ended.
+    """
+    seen: dict[tuple[str, int], Seen] = {}
     known: dict[psutil.Process, str] = {}
     look_s = 0.0
     while process.poll() is None:
         if time.monotonic() >= look_s:
             known, look_s = parts_below(process), time.monotonic() + LOOK_S
         for child, part in known.items():
-            with suppress(psutil.Error):  # it has ended
-                times = child.cpu_times()
-                taken[part, child.pid] = times.user + times.system
-        yield time.time(), {part: sum(own for (of, _), own in taken.items() if of == part) for part in PARTS.values()}
-        time.sleep(SAMPLE_S)
+            with suppress(psutil.Error, FileNotFoundError, ProcessLookupError):  # it has ended
+                seen[part, child.pid] = look(child)
+        yield seen
+        time.sleep(pause_s)
+
+
+def ended(process: psutil.Popen, what: object, folder: Path) -> tuple[str, list[dict[str, Any]]]:
+    """Wait for a run's end; give what it said, and its events.
+
+    Raises
+    ------
+    RuntimeError
+        If it failed.
+    """
+    said = process.communicate()[0]
+    if process.returncode:
+        raise RuntimeError(f"{what} ended with {process.returncode}: {said}")
+    return said, list(read_events(folder / "out"))
 
 
 def parts_below(process: psutil.Process) -> dict[psutil.Process, str]:

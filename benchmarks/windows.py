@@ -1,7 +1,6 @@
 """Windows that end: a run whose windows are published, against the kernel alone and dd of what is published."""
 
 import itertools
-import json
 import statistics
 import tempfile
 import time
@@ -10,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from bbflow.configuring.config import load_config
 from bbflow.configuring.settings import Config
 from bbflow.models.rates import PAGE_BYTES, NodeRates, StreamBalance, StreamLoad, stream_balance
@@ -19,7 +16,7 @@ from bbflow.transit.folding.footprint import bytes_per_point
 from benchmarks.ballast import make_ballast, write_zeros
 from benchmarks.rows import Row
 from benchmarks.scale_rate import kernel_rate
-from benchmarks.scale_run import PARTS, Case, parts_below, start
+from benchmarks.scale_run import PARTS, Case, ended, start, watched
 
 CASES = {
     "1 field of 64 MiB, months of 124 steps": (
@@ -45,8 +42,6 @@ QUICK = {
 BALLAST_BYTES = 6 << 30
 """More than pool, states, results, and the writer's fields take together."""
 SAMPLE_S = 0.05
-LOOK_S = 0.3
-"""How often it is looked which processes there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,29 +123,8 @@ def _batches(name: str, folds: list[dict[str, Any]]) -> Iterator[Row]:
 
 def _run(case: Case, folder: Path) -> tuple[Mapping[str, Use], list[dict[str, Any]]]:
     """Run it; what each part has used, and the run's events."""
-    process = start(case, folder)
-    used = _watch(process)
-    said = process.communicate()[0]
-    if process.returncode:
-        raise RuntimeError(f"{case} ended with {process.returncode}: {said}")
-    return used, [json.loads(line) for line in (folder / "out" / "events.jsonl").read_text().splitlines()]
-
-
-def _watch(process: psutil.Popen) -> dict[str, Use]:
-    """Look at each part's processes again and again until the run ends."""
-    last: dict[tuple[str, int], Use] = {}
-    known: dict[psutil.Process, str] = {}
-    look_s = 0.0
-    while process.poll() is None:
-        if time.monotonic() >= look_s:
-            known, look_s = parts_below(process), time.monotonic() + LOOK_S
-        for child, part in known.items():
-            try:
-                last[part, child.pid] = Use.of(child.pid)
-            except (FileNotFoundError, ProcessLookupError):
-                continue  # it has ended
-        time.sleep(SAMPLE_S)
-    none = Use(0, 0, 0)
-    return {
-        part: sum((use for (of, _), use in last.items() if of == part), none) for part in dict.fromkeys(PARTS.values())
-    }
+    process, last = start(case, folder), dict[tuple[str, int], Use]()
+    for seen in watched(process, lambda child: Use.of(child.pid), SAMPLE_S):
+        last = seen
+    of = {part: [use for (own, _), use in last.items() if own == part] for part in dict.fromkeys(PARTS.values())}
+    return {part: sum(uses, Use(0, 0, 0)) for part, uses in of.items()}, ended(process, case, folder)[1]
