@@ -14,7 +14,6 @@ from bbflow.lending.exchange import RunningExchange
 from bbflow.staging.retry import Retry
 from bbflow.units import parse_bytes
 from bbflow_parsl.node import NodeSettings, leave
-from bbflow_parsl.nodestaging import NodeStaging
 from bbflow_parsl.nodetask import on_node
 from bbflow_parsl.provider import BurstBufferProvider
 from bbflow_parsl.settings import BurstBufferSettings
@@ -40,7 +39,7 @@ class BurstBufferMixin(ParslExecutor):
         super().__init__(*arguments, **options)
         self.burst_buffer = burst_buffer or BurstBufferSettings()
         is_shared = self.burst_buffer.shared_directory is not None
-        self.staging: BurstBufferProvider = (BurstBufferStaging if is_shared else NodeStaging)(self.burst_buffer)
+        self.staging = (BurstBufferStaging if is_shared else BurstBufferProvider)(self.burst_buffer)
         others = default_staging if self.storage_access is None else self.storage_access
         self.storage_access = [self.staging, *others]
         self._node_settings: NodeSettings | None = None

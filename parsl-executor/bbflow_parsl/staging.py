@@ -9,15 +9,14 @@ from parsl.app.errors import RemoteExceptionWrapper
 from parsl.app.futures import DataFuture
 from parsl.data_provider.data_manager import DataManager
 from parsl.data_provider.files import File
-from parsl.data_provider.staging import Staging
-from parsl.utils import RepresentationMixin
 
 from bbflow.staging.stager import Stager
 from bbflow_parsl.futures import StagedFile, settle, when_all_done
-from bbflow_parsl.memo import mark_residency, register
+from bbflow_parsl.memo import mark_residency
 from bbflow_parsl.outputs import Outputs
 from bbflow_parsl.places import Place
 from bbflow_parsl.planning import TaskStaging, Version
+from bbflow_parsl.provider import BurstBufferProvider
 from bbflow_parsl.rundirs import RunDirectory
 from bbflow_parsl.settings import BurstBufferSettings, absolute
 from bbflow_parsl.tasks import other_dependencies, staged_files, task_of
@@ -25,8 +24,8 @@ from bbflow_parsl.tasks import other_dependencies, staged_files, task_of
 logger = logging.getLogger(__name__)
 
 
-class BurstBufferStaging(Staging, RepresentationMixin):
-    """Stages files over a burst buffer that all workers see: a `BurstBufferProvider`.
+class BurstBufferStaging(BurstBufferProvider):
+    """Stages files over a burst buffer that all workers see: it plans their ways itself.
 
     Parameters
     ----------
@@ -35,13 +34,12 @@ class BurstBufferStaging(Staging, RepresentationMixin):
     """
 
     def __init__(self, burst_buffer: BurstBufferSettings) -> None:
-        self.burst_buffer = burst_buffer
+        super().__init__(burst_buffer)
         self._run: RunDirectory | None = None
         self._stager: Stager | None = None
         self._outputs: Outputs | None = None
         self._places: dict[str, Place] = {}
         self._versions: dict[str, Version | None] = {}
-        register()
 
     def start(self, label: str, slots: int) -> None:
         """Make a directory for this run, and begin to stage into it."""
@@ -90,10 +88,6 @@ class BurstBufferStaging(Staging, RepresentationMixin):
         """Whether an input is this provider's."""
         return absolute(file.url) in self.outputs or self.burst_buffer.stages_in(file.url)
 
-    def can_stage_out(self, file: File) -> bool:
-        """Whether an output lands on the burst buffer."""
-        return self.burst_buffer.keeps(file.url) or self.burst_buffer.stages_out(file.url)
-
     def stage_in(self, dm: DataManager, executor: str, file: File, parent_fut: Future[Any] | None) -> DataFuture:
         """Return a future for an input; it is planned when Parsl has asked for all inputs of the task."""
         return StagedFile(dm, file, parent_fut, self._plan)
@@ -111,18 +105,7 @@ class BurstBufferStaging(Staging, RepresentationMixin):
         return place.staged_out if is_result else None
 
     def launch(self, outputs: Iterable[Any], streams: Iterable[Any]) -> list[Place]:
-        """Direct a task that starts now to write elsewhere what has no room on the burst buffer.
-
-        Parameters
-        ----------
-        outputs, streams
-            Its outputs, and its standard output and error, as far as they are Files.
-
-        Returns
-        -------
-        list of Place
-            The results that it writes to the burst buffer.
-        """
+        """Direct a task that starts now to write elsewhere what has no room on the burst buffer."""
         results = []
         streams = list(streams)
         for file in (*outputs, *streams):
@@ -137,15 +120,7 @@ class BurstBufferStaging(Staging, RepresentationMixin):
         return results
 
     def after_delivery(self, ran: Future[Any], results: Sequence[Place]) -> Future[Any]:
-        """Return a future that is done when a task has run and its results are in their own places.
-
-        Parameters
-        ----------
-        ran
-            The executor's.
-        results
-            What `launch` returned.
-        """
+        """Return a future that is done when a task has run and its results are in their own places."""
         if not results:
             return ran
         delivered: Future[Any] = Future()
@@ -159,23 +134,7 @@ class BurstBufferStaging(Staging, RepresentationMixin):
         when_all_done(copies, lambda: settle(delivered, [*copies, ran]))
 
     def publish(self, file: File | DataFuture) -> Future[None]:
-        """Stage out a file that stays on the burst buffer otherwise.
-
-        Parameters
-        ----------
-        file
-            An output of a task.
-
-        Returns
-        -------
-        Future
-            Done when it is in its own place; the task's error if that failed.
-
-        Raises
-        ------
-        LookupError
-            If no task makes this file on the burst buffer.
-        """
+        """Stage out a file that stays on the burst buffer otherwise; a LookupError if no task makes it there."""
         url = file.file_obj.url if isinstance(file, DataFuture) else file.url
         return self.outputs.publish(absolute(url))
 
