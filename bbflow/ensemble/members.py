@@ -1,6 +1,7 @@
 """Who is in an ensemble: how the configuration names members, their weights and the starts of their forecasts."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -45,7 +46,7 @@ def read_members(value: Any) -> tuple[tuple[str, ...], tuple[float, ...]]:
     for name in names:
         if not NAME.fullmatch(name):
             raise ConfigError(f"member {name!r} must be a word of letters, digits, _ and -: a directory is called so")
-    if twice := sorted({name for name in names if names.count(name) > 1}):
+    if twice := sorted(name for name, times in Counter(names).items() if times > 1):
         raise ConfigError(f"member {twice[0]!r} is there twice: each has a name of its own")
     if not names:
         raise ConfigError("there are no members: give their number, or their names")

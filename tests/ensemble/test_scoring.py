@@ -301,7 +301,7 @@ def test_with_quantiles_no_member_is_kept_and_the_store_has_the_bound_of_the_crp
     values = np.stack([field(0, step) for step in range(3)])
     reference = stored(tmp_path / "truth.zarr", values)
     exact, found = (
-        scores_of(scored(tmp_path / name, 150, reference=reference, **more)[2])
+        scores_of(scored(tmp_path / name, 60, reference=reference, **more)[2])
         for name, more in (("members", {}), ("quantiles", {"quantiles": 50}))
     )
     for name in ("crps", "fair_crps"):
