@@ -15,7 +15,7 @@ from bbflow.events import EventLog
 from bbflow.net.contact import read_contact
 from bbflow.net.handshake import shake_hands
 from bbflow.staging import Stager
-from testsupport.waiting import until
+from testsupport.waiting import PATIENCE_S, until
 
 SIZE = 1000
 
@@ -26,7 +26,7 @@ class Peer:
     def __init__(self, contact, key=None):
         (address,) = read_contact(contact)
         host, _, port = address.tcp.rpartition(":")
-        self.socket = socket.create_connection((host, int(port)), 5)
+        self.socket = socket.create_connection((host, int(port)), PATIENCE_S)
         self.lines = self.socket.makefile("rwb")
         try:
             self.said = self.heard = None
@@ -68,7 +68,7 @@ class Peer:
 
 
 @contextmanager
-def prefetcher(folder, capacity_bytes=10 * SIZE, patience_s=5.0):
+def prefetcher(folder, capacity_bytes=10 * SIZE, patience_s=PATIENCE_S):
     log = EventLog(folder)
 
     def opened(slots):
