@@ -35,20 +35,20 @@ OPEN = {
 class Bench:
     """One agent and what it last said to each peer."""
 
-    def __init__(self, directory, pages=16, room=None):
-        self.directory = directory
+    def __init__(self, directory, pages=16, room=None, **limits):
+        self.directory, self.limits = directory, limits
         self.clock = Clock(100.0)
         self.replies = {}
         self.ranks = {}
         self.layouts = Layouts()
         self.room = room
-        self.store = NodeStore(directory, pages * PAGE, room)
+        self.store = NodeStore(directory, pages * PAGE, room, **limits)
         self.agent = Agent(self.store, "bb0", "here", self.clock)
 
     def reopen(self):
         """End the agent without a word and start another on the same directory."""
         self.store.close()
-        self.__init__(self.directory, room=self.room)
+        self.__init__(self.directory, room=self.room, **self.limits)
 
     def say(self, peer, op, **keys):
         """Send a message; return the peer's reply, None while it waits."""

@@ -1,8 +1,10 @@
 """Ranks that should have written a stream and never opened it, as the nodes' statuses tell."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bbflow.errors import BbflowError
 from bbflow.landing.client import NodeClient, tell_node
@@ -60,7 +62,12 @@ def absent_ranks(stream: str, parts: Sequence[StreamStatus]) -> Absent | None:
     return Absent(stream, writers, tuple(sorted(opened)), opened == closed) if 0 < len(opened) < writers else None
 
 
-def give_up_absent(nodes: Sequence[NodeAddress], statuses: Sequence[StatusReply], stream: str) -> None:
+def give_up_absent(
+    nodes: Sequence[NodeAddress],
+    statuses: Sequence[StatusReply],
+    stream: str,
+    tell: Callable[[NodeAddress, Struct], None] = tell_node,
+) -> None:
     """End a stream that ranks have never opened, now that its program is over, if those that did have closed it.
 
     Nothing is done while a node doesn't answer: its ranks may have opened, and closed, the stream there.
@@ -73,6 +80,8 @@ def give_up_absent(nodes: Sequence[NodeAddress], statuses: Sequence[StatusReply]
         What those say that answer.
     stream
         Its name.
+    tell
+        Sends a node a request.
     """
     if len(statuses) < len(nodes):
         return
@@ -80,7 +89,7 @@ def give_up_absent(nodes: Sequence[NodeAddress], statuses: Sequence[StatusReply]
     absent = absent_ranks(stream, parts)
     if absent is None or not absent.is_over or any(part.status == "aborted" for part in parts):
         return
-    _give_up(nodes, GiveUpRequest(stream=stream))
+    _give_up(nodes, GiveUpRequest(stream=stream), tell)
 
 
 def give_up_waiting(nodes: Sequence[NodeAddress], statuses: Sequence[StatusReply]) -> None:
@@ -102,13 +111,13 @@ def give_up_waiting(nodes: Sequence[NodeAddress], statuses: Sequence[StatusReply
         parts = [status.streams[stream] for status in statuses if stream in status.streams]
         absent = absent_ranks(stream, parts)
         if absent and not any(step >= 0 for part in parts for step in part.consumers.values()):
-            _give_up(nodes, GiveUpRequest(stream=stream, missing=absent.writers - len(absent.opened)))
+            _give_up(nodes, GiveUpRequest(stream=stream, missing=absent.writers - len(absent.opened)), tell_node)
 
 
-def _give_up(nodes: Sequence[NodeAddress], asked: GiveUpRequest) -> None:
+def _give_up(nodes: Sequence[NodeAddress], asked: GiveUpRequest, tell: Callable[[NodeAddress, Struct], None]) -> None:
     for node in nodes:
         with suppress(BbflowError):  # a rank has come after all, or the node is gone: whoever asks looks again
-            tell_node(node, asked)
+            tell(node, asked)
 
 
 def refusals(nodes: Sequence[NodeAddress], stream: str) -> list[str]:

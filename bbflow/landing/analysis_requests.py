@@ -39,7 +39,9 @@ class Told:
         return number in stream.amended and self.parts.get(number) != stream.steps[number].ranks
 
 
-def show(stream: Stream, asked: WatchRequest, change: int, told: Told, file: str = "") -> Shown:
+def show(
+    stream: Stream, asked: WatchRequest, change: int, told: Told, file: str = "", most_bytes: int = MAX_SHOWN_BYTES
+) -> Shown:
     """Return the reply of a `watch`.
 
     Parameters
@@ -54,10 +56,12 @@ def show(stream: Stream, asked: WatchRequest, change: int, told: Told, file: str
         What this peer has been told.
     file
         The file that its ranks name, if that is known.
+    most_bytes
+        About how long the reply may be, if it brings more than one step.
     """
     newer = [step for number, step in stream.steps.items() if number > asked.after or told.lacks(stream, number)]
     shown: list[ShownStep] = []
-    room = MAX_SHOWN_BYTES
+    room = most_bytes
     for step in newer[: asked.limit]:
         room -= _size(step, told.layouts, extremes=asked.extremes)
         if room < 0 and shown:

@@ -48,6 +48,8 @@ class EmbeddedNodes(Closable):
         Of the nodes' names, for a contact file in which other hosts' nodes are, too.
     options
         Further options of ``bbflow node``.
+    spawn
+        Starts a node's agent; `spawn_node` if None.
 
     Raises
     ------
@@ -67,9 +69,10 @@ class EmbeddedNodes(Closable):
         waits: bool = True,
         prefix: str = "bb",
         options: Sequence[str] = (),
+        spawn: Callable[..., subprocess.Popen[bytes]] | None = None,
     ) -> None:
         self._root = make_root(directory)
-        self._options = options
+        self._options, self._spawn_node = options, spawn or spawn_node
         self._capacity = capacity
         self._closing = self._is_over = False
         self._lock = threading.Lock()
@@ -108,7 +111,7 @@ class EmbeddedNodes(Closable):
         return read_contact(self.contact)
 
     def _spawn(self, name: str) -> subprocess.Popen[bytes]:
-        return spawn_node(name, self._root, self._capacity, self.contact, with_parent=True, options=self._options)
+        return self._spawn_node(name, self._root, self._capacity, self.contact, with_parent=True, options=self._options)
 
     def _wait_until_ready(self, name: str) -> None:
         """Wait until a node answers; one that was killed meanwhile is started again."""

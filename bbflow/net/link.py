@@ -57,13 +57,21 @@ class Link:
         What it must pass before anything else.
     pool
         Gives where raw bytes land, and come from.
+    turn_bytes
+        How much is taken in before other peers have their turn.
     """
 
-    def __init__(self, peer: socket.socket, handshake: NodeHandshake, pool: Callable[[], memoryview]) -> None:
+    def __init__(
+        self,
+        peer: socket.socket,
+        handshake: NodeHandshake,
+        pool: Callable[[], memoryview],
+        turn_bytes: int = TURN_BYTES,
+    ) -> None:
         peer.setblocking(False)
         self.socket = peer
         self.handshake = handshake
-        self._pool = pool
+        self._pool, self._turn_bytes = pool, turn_bytes
         self._reader = FrameReader(MAX_FRAME_BYTES, parse_handshake)
         self._seal: Seal = CHECKSUM
         self._unsent: list[memoryview] = []
@@ -97,7 +105,7 @@ class Link:
         ProtocolError
             If it sent something that is no frame.
         """
-        budget_bytes, is_drained = TURN_BYTES, False
+        budget_bytes, is_drained = self._turn_bytes, False
         while budget_bytes > 0 and not self.is_choked:
             if self._landing is not None:
                 before_bytes = self._filled_bytes

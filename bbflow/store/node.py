@@ -51,6 +51,8 @@ class NodeStore:
         Bytes of the pool; an existing pool keeps its own.
     room
         What it shares with the node's files; None if all of its pool is its own from the start.
+    compact_bytes
+        How much the index grows at least before it is written anew.
 
     Raises
     ------
@@ -60,7 +62,9 @@ class NodeStore:
         If the directory holds a store of another version, or files that no node put there.
     """
 
-    def __init__(self, directory: Path, capacity: int, room: NodeRoom | None = None) -> None:
+    def __init__(
+        self, directory: Path, capacity: int, room: NodeRoom | None = None, *, compact_bytes: int = COMPACT_BYTES
+    ) -> None:
         make(directory, *FILES)
         (directory / "state").mkdir(mode=0o700, exist_ok=True)
         self.directory = directory
@@ -77,7 +81,8 @@ class NodeStore:
         self._pool: memoryview | None = None
         if known is None:
             self.index.append(self._format())
-        self._compact_above_bytes = max(COMPACT_BYTES, GROWTH * self.index.size_bytes)
+        self._compact_bytes = compact_bytes
+        self._compact_above_bytes = max(compact_bytes, GROWTH * self.index.size_bytes)
         self.offers = Offers(directory)
         """Room that ranks of this host may take before they ask."""
         for offer in self.offers.take_back_all():
@@ -170,7 +175,7 @@ class NodeStore:
         except (CapacityError, ProtocolError):  # no room for a second one now, or what counts is too long for a record
             compacted.close()
             temporary.unlink()
-            self._compact_above_bytes = self.index.size_bytes + COMPACT_BYTES
+            self._compact_above_bytes = self.index.size_bytes + self._compact_bytes
             return  # the old index is whole
         # One rename: a crash leaves the old index or the new one, and each is whole.
         temporary.rename(path)
@@ -178,7 +183,7 @@ class NodeStore:
             stream.is_written_anew()
         self.index.close()
         self.index = compacted
-        self._compact_above_bytes = max(COMPACT_BYTES, GROWTH * compacted.size_bytes)
+        self._compact_above_bytes = max(self._compact_bytes, GROWTH * compacted.size_bytes)
 
     def abort(self, name: str, rank: int) -> None:
         """End a stream for the loss of a rank, also where the index has no room for the record any more."""

@@ -15,7 +15,6 @@ from bbflow.cli import main
 from bbflow.configuring.config import load_config, parse_config
 from bbflow.errors import ConfigError
 from bbflow.net.contact import read_contact
-from bbflow.run.checks import transport
 from bbflow.run.checks.before import tell_before
 from bbflow.run.checks.transport import check_transport
 from bbflow.run.checks.window_ends import check_ends
@@ -202,8 +201,7 @@ def test_an_ensemble_is_told_what_members_times_times_come_to_and_what_makes_les
     assert "--times is for an ensemble" in said
 
 
-def test_it_says_by_which_way_blocks_would_go(bbflow, written, monkeypatch, tmp_path):
-    monkeypatch.setattr(transport, "providers", lambda: [])
+def test_it_says_by_which_way_blocks_would_go(bbflow, written, tmp_path):
     assert "transport: shared memory" in bbflow("check", *written())
     with start_nodes(capacity="1MiB") as buffer:
         text = buffer.contact.read_text()
@@ -212,12 +210,12 @@ def test_it_says_by_which_way_blocks_would_go(bbflow, written, monkeypatch, tmp_
         contact = tmp_path / "elsewhere.json"
         contact.write_text(text.replace(here, '"host": "n017"'))
         (node,) = read_contact(contact)
-        assert "bb0: TCP; this host has no faster network" in str(*check_transport([node]))
+        assert "bb0: TCP; this host has no faster network" in str(*check_transport([node], list))
         assert "bb0: not from this host" in str(*check_transport([replace(node, tcp="")]))
-        monkeypatch.setattr(transport, "providers", lambda: ["cxi"])
-        fast, encrypted = check_transport([node, replace(node, name="bb1", tls="authority.pem")])[::-1]
+        both = [node, replace(node, name="bb1", tls="authority.pem")]
+        fast, encrypted = check_transport(both, lambda: ["cxi"], gpu_devices=())[::-1]
         assert "bb0: libfabric (cxi) if they have it too, else TCP; each extent of a pool is registered" in str(fast)
         assert str(encrypted).endswith("bb1: TCP with TLS")
         assert "of a GPU" not in str(fast)
-        monkeypatch.setattr(transport, "GPU_DEVICES", [os.devnull])
-        assert "blocks of a GPU go through the host's memory: FabricGpu=yes" in str(*check_transport([node]))
+        with_gpu = str(*check_transport([node], lambda: ["cxi"], gpu_devices=[os.devnull]))
+        assert "blocks of a GPU go through the host's memory: FabricGpu=yes" in with_gpu

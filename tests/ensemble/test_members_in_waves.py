@@ -14,7 +14,6 @@ from bbflow import Ensemble, open_results
 from bbflow.ensemble.roster import MemberRoster
 from bbflow.ensemble.status import read_status
 from bbflow.errors import NodeError
-from bbflow.run import ensemble_control
 from testsupport.waiting import until
 
 
@@ -73,8 +72,7 @@ def keeper_of(config):
 
 
 @pytest.mark.timeout(300)
-def test_an_ensemble_whose_keeper_is_killed_is_not_waited_for_and_carries_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(ensemble_control, "SILENT_S", 0.5)
+def test_an_ensemble_whose_keeper_is_killed_is_not_waited_for_and_carries_on(tmp_path):
     waves = Waves(tmp_path, 2, kills=0)
     ensemble = Ensemble(waves.config)
     words = ["env", f"PYTHONPATH={Path(__file__).parent}", sys.executable, "-c"]

@@ -7,9 +7,9 @@ import sys
 import threading
 import time
 from contextlib import closing
+from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import ClassVar
 
 import obstore
 import pytest
@@ -179,28 +179,34 @@ def test_whoever_waits_for_a_server_that_is_gone_is_told_why_with_the_first_atte
     assert attempts < Retry().attempts
 
 
+@dataclass
+class Rules:
+    """What a server does to requests."""
+
+    refused: list[int] = field(default_factory=list)
+    """Places of those that are refused among all that write, in order."""
+    count: int = 0
+    """How many have written."""
+    lost: int = 0
+    """To how many deletions the answer doesn't come."""
+    forbids: bool = False
+    """Whether nothing may be written."""
+    slow_s: float = 0.0
+    """How long each upload takes at least, and each third of what is read."""
+
+
 class Throttle(BaseHTTPRequestHandler):
     """Passes requests on, but for some that write: these are refused, broken off, or get no answer."""
-
-    refused: ClassVar[list[int]] = []
-    """Their places among all that write, in order."""
-    count = 0
-    lost = 0
-    """To how many deletions the answer doesn't come."""
-    forbids = False
-    """Whether nothing may be written."""
-    slow_s = 0.0
-    """How long each upload takes at least, and each third of what is read."""
 
     def answer(self):
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
         if self.command in ("PUT", "POST"):
-            Throttle.count += 1
-            if Throttle.forbids:
+            self.server.rules.count += 1
+            if self.server.rules.forbids:
                 self.reply(403, {}, b"<Error><Code>InvalidAccessKeyId</Code></Error>")
                 return
-        if self.command in ("PUT", "POST") and Throttle.refused[:1] == [Throttle.count]:
-            if Throttle.refused.pop(0) % 2:
+        if self.command in ("PUT", "POST") and self.server.rules.refused[:1] == [self.server.rules.count]:
+            if self.server.rules.refused.pop(0) % 2:
                 self.close_connection = True  # the connection is lost in the middle
             else:
                 self.reply(503, {}, b"slow down")
@@ -209,9 +215,9 @@ class Throttle(BaseHTTPRequestHandler):
         with closing(connection):
             connection.request(self.command, self.path, body, dict(self.headers))
             reply = connection.getresponse()
-            time.sleep(Throttle.slow_s if self.command == "PUT" else 0)
-            if Throttle.lost and (self.command == "DELETE" or "?delete" in self.path):
-                Throttle.lost -= 1
+            time.sleep(self.server.rules.slow_s if self.command == "PUT" else 0)
+            if self.server.rules.lost and (self.command == "DELETE" or "?delete" in self.path):
+                self.server.rules.lost -= 1
                 self.close_connection = True
                 return
             self.reply(reply.status, dict(reply.getheaders()), reply.read())
@@ -227,7 +233,7 @@ class Throttle(BaseHTTPRequestHandler):
         third = len(body) // 3 + 1
         for at in range(0, len(body) if self.command != "HEAD" else 0, third):
             self.wfile.write(body[at : at + third])
-            time.sleep(Throttle.slow_s if self.command == "GET" else 0)
+            time.sleep(self.server.rules.slow_s if self.command == "GET" else 0)
 
     do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = answer  # noqa: N815 - http.server's names
 
@@ -238,11 +244,11 @@ class Throttle(BaseHTTPRequestHandler):
 @pytest.fixture
 def throttled(bucket, endpoint, monkeypatch):
     server = ThreadingHTTPServer(("127.0.0.1", 0), Throttle)
-    server.target = endpoint
+    server.target, server.rules = endpoint, Rules()
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
-    yield bucket
+    yield bucket, server.rules
     server.shutdown()
     thread.join()
     server.server_close()
@@ -250,43 +256,45 @@ def throttled(bucket, endpoint, monkeypatch):
 
 @pytest.mark.parametrize(("size", "refused"), [(4, [1, 2, 3]), (30_000_000, [2, 3, 5])], ids=["whole", "in parts"])
 def test_a_server_that_throttles_and_hangs_up_loses_nothing(servers, throttled, size, refused):
-    Throttle.refused, Throttle.count, content = list(refused), 0, os.urandom(size)
+    (store, rules), content = throttled, os.urandom(size)
+    rules.refused = list(refused)
     client = servers.start(url="s3://bucket/throttled")
     client.write("/f", content)
     assert client.flush(wait_s=60).left == 0, client.status()[0].failed
-    assert Throttle.refused == []
-    assert bytes(obstore.get(throttled, "throttled/f").bytes()) == content
+    assert rules.refused == []
+    assert bytes(obstore.get(store, "throttled/f").bytes()) == content
 
 
 @pytest.mark.parametrize("size", [1, 12_000_000], ids=["whole", "in parts"])
-def test_who_may_not_write_is_told_so_at_once_in_a_line(throttled, monkeypatch, size):
-    monkeypatch.setattr(Throttle, "forbids", True)
+def test_who_may_not_write_is_told_so_at_once_in_a_line(throttled, size):
+    throttled[1].forbids = True
     with pytest.raises(SourceError, match=r"^s3://bucket/no/f: no permission; check [\w ,]+$"):
         Storage("s3://bucket/no").write("f", lambda: [bytes(size)], size, None)
 
 
 def test_what_takes_long_is_waited_for_while_it_moves_and_what_stands_still_is_told_of(throttled, monkeypatch):
     monkeypatch.setattr(objects, "TIMEOUT_S", 3)
-    monkeypatch.setattr(Throttle, "slow_s", 1.2)
-    monkeypatch.setattr(Throttle, "refused", [])
+    store, rules = throttled
+    rules.slow_s = 1.2
     storage, content = Storage("s3://bucket/slow", Retry(attempts=1)), os.urandom(12_000_000)
-    obstore.put(throttled, "slow/there", b"abc" * 1000)
+    obstore.put(store, "slow/there", b"abc" * 1000)
     ((_, size, version, _),) = next(storage.scan("", below=False)).objects
     assert storage.read("there", 0, size, (size, version)) == b"abc" * 1000
     storage.write("before", lambda: [content], len(content), None)  # what conditions the server knows is tried once
-    monkeypatch.setattr(Throttle, "slow_s", 3.6)
+    rules.slow_s = 3.6
     storage.write("parts", lambda: [content], len(content), None)
-    assert bytes(obstore.get(throttled, "slow/parts").bytes()) == content
+    assert bytes(obstore.get(store, "slow/parts").bytes()) == content
     with pytest.raises(SourceError, match="gave no answer in 3 s: it hangs, or the way there is too slow"):
         storage.write("whole", lambda: [b"a"], 1, None)
 
 
 def test_a_move_whose_answer_was_lost_is_done(servers, throttled):
+    store, rules = throttled
     client = servers.start(url="s3://bucket/lost")
     client.write("/f", b"1234")
     assert client.flush(wait_s=60).left == 0
-    Throttle.lost = 1
+    rules.lost = 1
     client.rename("/f", "/g")
     assert client.flush(wait_s=60).left == 0, client.status()[0].failed
-    assert Throttle.lost == 0
-    assert [meta["path"] for page in obstore.list(throttled, "lost") for meta in page] == ["lost/g"]
+    assert rules.lost == 0
+    assert [meta["path"] for page in obstore.list(store, "lost") for meta in page] == ["lost/g"]

@@ -27,11 +27,11 @@ def test_an_ionode_comes_back_to_a_master_that_has_said_what_is_no_command(serve
         servers.spawn("io", "ionode", "--name", "io", "--capacity", "1MiB")
         for _ in range(2):
             peer, _ = listener.accept()
-            with Conversation(peer, key, MASTER, None, PATIENCE_S) as node:
-                node._socket.settimeout(PATIENCE_S)
-                assert b"ionode" in node._socket.recv(1 << 16)
-                node._socket.sendall(said)
-                assert node._socket.recv(1) == b""  # it has hung up
+            with Conversation(peer, key, MASTER, None, PATIENCE_S):
+                peer.settimeout(PATIENCE_S)
+                assert b"ionode" in peer.recv(1 << 16)
+                peer.sendall(said)
+                assert peer.recv(1) == b""  # it has hung up
 
 
 def test_a_piece_that_goes_while_all_are_listed_takes_no_other_with_it(tmp_path, monkeypatch):

@@ -20,8 +20,8 @@ def at_once(_):
     return nullcontext()
 
 
-def transfers_of(directory, addresses, gate=at_once):
-    pieces, storage = Pieces(directory), Storage(str(directory / "storage"))
+def transfers_of(directory, addresses, gate=at_once, pieces_type=Pieces):
+    pieces, storage = pieces_type(directory), Storage(str(directory / "storage"))
     return Transfers("io", pieces, Fills(pieces, storage, gate, 1), storage, lambda: addresses, at_once)
 
 
@@ -62,14 +62,13 @@ def test_the_master_hears_of_a_piece_that_it_drops_while_it_comes(tmp_path):
 
 
 @pytest.mark.parametrize("before", ["drop", "finish"])
-def test_an_ionode_that_is_killed_while_it_drops_a_piece_that_was_to_come_has_none_of_it(tmp_path, monkeypatch, before):
-    transfers, pieces = transfers_of(tmp_path, {}), Pieces(tmp_path)
-    pieces.begin("1.0", 10)
+def test_an_ionode_that_is_killed_while_it_drops_a_piece_that_was_to_come_has_none_of_it(tmp_path, before):
 
     def killed(_, key):
         raise KeyboardInterrupt(key)
 
-    monkeypatch.setattr(Pieces, before, killed)
+    transfers = transfers_of(tmp_path, {}, pieces_type=type("Dying", (Pieces,), {before: killed}))
+    Pieces(tmp_path).begin("1.0", 10)
     with pytest.raises(KeyboardInterrupt, match=r"1\.0"):
         transfers.quick[DropCommand](DropCommand(task=1, keys=("1.0",)))
     assert Pieces(tmp_path).inventory() == []

@@ -248,21 +248,20 @@ def test_an_ionode_gives_up_the_upload_that_it_is_told_to_and_no_other(tmp_path)
     assert [path.name for path in (tmp_path / "store").iterdir()] == ["f2"]
 
 
-def test_an_upload_that_is_stopped_after_its_bytes_have_gone_may_have_changed_what_is_there(tmp_path, monkeypatch):
+def test_an_upload_that_is_stopped_after_its_bytes_have_gone_may_have_changed_what_is_there(tmp_path):
     """A client that sends its request once more, as an answer was lost, finds its own object: a conflict."""
-    storage = Storage(f"file://{tmp_path}/store")
+
+    class Repeating(Sources):
+        @contextmanager
+        def create(self, url, size, over):
+            with super().create(url, size, over) as target:
+                yield target
+            transfers.quick[StopCommand](StopCommand(upload=1))
+            with super().create(url, size, over) as target:
+                target.write(bytes(size))
+
+    storage = Storage(f"file://{tmp_path}/store", store=Repeating())
     transfers = Transfers("io", Pieces(tmp_path / "pieces"), None, storage, dict, None)
-    create = Sources.create
-
-    @contextmanager
-    def repeated(sources, url, size, over):
-        with create(sources, url, size, over) as target:
-            yield target
-        transfers.quick[StopCommand](StopCommand(upload=1))
-        with create(sources, url, size, over) as target:
-            target.write(bytes(size))
-
-    monkeypatch.setattr(Sources, "create", repeated)
     upload = UploadCommand(task=1, path="f", size=100, pieces=(), piece_bytes=64, ring=(), replicas=1, over=None)
     with pytest.raises(OSError, match="f has gone") as stopped:
         transfers.slow[UploadCommand](upload, lambda _: None)

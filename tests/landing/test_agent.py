@@ -1,7 +1,8 @@
 import pytest
 
 from bbflow.errors import ProtocolError
-from bbflow.landing import analysis_requests
+from bbflow.landing.analysis_requests import Told, show
+from bbflow.landing.requests import WatchRequest
 from testsupport.peers import ANALYSIS, LOSS_S, PAGE, STREAM, content_of, full_file_system, steps_of
 
 
@@ -163,14 +164,14 @@ def test_a_watch_gives_the_oldest_steps_first_and_no_more_than_its_limit(bench):
     assert (whole["more"], whole["last"]) == (False, steps_of(whole)[-1])
 
 
-def test_a_watch_gives_no_more_steps_than_a_frame_holds_with_their_attributes(bench, monkeypatch):
-    monkeypatch.setattr(analysis_requests, "MAX_SHOWN_BYTES", 5000)
+def test_a_watch_gives_no_more_steps_than_a_frame_holds_with_their_attributes(bench):
     bench.open()
     for step in range(3):
         bench.begin(0, step)
         bench.commit(0, step, attributes=[{"name": "a", "type": "string", "value": "x" * 2000}])
-    part = bench.watch()
-    assert (steps_of(part), part["more"]) == ([0, 1], True)
+    asked = WatchRequest(stream=STREAM, after=-1, change=-1, limit=99)
+    part = show(bench.store.streams[STREAM], asked, 0, Told(), most_bytes=5000)
+    assert ([step.step for step in part.steps], part.more) == ([0, 1], True)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from bbflow.errors import CapacityError, NodeError, StreamError
-from bbflow.landing import embedded
 from bbflow.landing.client import NodeClient
 from bbflow.landing.embedded import EmbeddedNodes, spawn_node
 from bbflow.net.contact import read_contact
@@ -80,8 +79,8 @@ def test_an_agent_that_a_signal_ends_comes_back_to_what_it_held(short, count):
     assert list(short.iterdir()) == []
 
 
-def killing(monkeypatch, times):
-    """Let this many agents be killed while they start."""
+def killing(times):
+    """What starts agents, of which this many are killed while they start."""
     left = iter(range(times))
 
     def spawn(*words, **options):
@@ -90,20 +89,18 @@ def killing(monkeypatch, times):
             process.kill()
         return process
 
-    monkeypatch.setattr(embedded, "spawn_node", spawn)
+    return spawn
 
 
-def test_an_agent_that_is_killed_while_it_starts_is_started_again(short, monkeypatch):
-    killing(monkeypatch, 5)
-    with EmbeddedNodes(1, 1 << 20, short) as nodes:
+def test_an_agent_that_is_killed_while_it_starts_is_started_again(short):
+    with EmbeddedNodes(1, 1 << 20, short, spawn=killing(5)) as nodes:
         assert [node.name for node in nodes.nodes] == ["bb0"]
     assert list(short.iterdir()) == []
 
 
-def test_an_agent_that_is_always_killed_is_one_clear_error(short, monkeypatch):
-    killing(monkeypatch, 1000)
+def test_an_agent_that_is_always_killed_is_one_clear_error(short):
     with pytest.raises(NodeError, match=r"^BB node bb0 was killed by SIGKILL while it started$"):
-        EmbeddedNodes(1, 1 << 20, short)
+        EmbeddedNodes(1, 1 << 20, short, spawn=killing(1000))
     assert list(short.iterdir()) == []
 
 

@@ -7,15 +7,14 @@ import struct
 import pytest
 
 from bbflow.landing.requests import DataRequest, SyncRequest, parse_request
-from bbflow.net import link as link_module
 from bbflow.net.frames import encode
 from bbflow.net.handshake import NodeHandshake, WelcomeReply
 from bbflow.net.link import GoneError, Link
 from bbflow.net.verdicts import DoneReply
 
 
-def link_to(own, pool=bytearray):
-    return Link(own, NodeHandshake(b"k" * 32, WelcomeReply(name="bb0", host="here")), pool)
+def link_to(own, pool=bytearray, **limits):
+    return Link(own, NodeHandshake(b"k" * 32, WelcomeReply(name="bb0", host="here")), pool, **limits)
 
 
 def over_tcp():
@@ -66,12 +65,11 @@ def test_a_connection_that_broke_when_something_was_sent_has_broken(is_reset):
     assert gone.value.by_itself == (not is_reset)
 
 
-def test_what_is_left_when_a_turn_ends_is_not_forgotten(monkeypatch):
-    monkeypatch.setattr(link_module, "TURN_BYTES", 1500)
+def test_what_is_left_when_a_turn_ends_is_not_forgotten():
     pool, got = memoryview(bytearray(1000)), []
     own, peer = socket.socketpair()
     with own, peer:
-        link = link_to(own, lambda: pool)
+        link = link_to(own, lambda: pool, turn_bytes=1500)
         link.trust(parse_request)
         data = encode({"op": "data", "offset": 0, "bytes": 1000, "check": b""}) + bytes(1000)
         peer.sendall(3 * data + encode({"op": "sync"}))

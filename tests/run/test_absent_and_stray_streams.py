@@ -14,7 +14,6 @@ import yaml
 
 from bbflow import start_nodes
 from bbflow.configuring.settings import Config
-from bbflow.landing import absent
 from bbflow.landing.absent import Absent, absent_ranks, give_up_absent
 from bbflow.landing.client import status_of
 from bbflow.landing.replies import StatusReply, StreamStatus
@@ -72,17 +71,20 @@ def test_ranks_count_as_absent_until_they_have_opened_the_stream_on_any_node():
     assert "Writers=2 and a Rank from 0 to 1" in said
 
 
-def test_while_a_node_does_not_answer_its_ranks_do_not_count_as_absent(monkeypatch):
+def test_while_a_node_does_not_answer_its_ranks_do_not_count_as_absent():
     """Its agent was killed just when the program had ended, and came back: the stream was aborted meanwhile."""
     ended = []
-    monkeypatch.setattr(absent, "tell_node", lambda node, asked: ended.append((node.name, asked.stream)))
+
+    def tell(node, asked):
+        ended.append((node.name, asked.stream))
+
     nodes = [NodeAddress(name, "here", "", "", "") for name in ("bb0", "bb1")]
     one, other = status(writers=2), status(writers=2, ranks=[(1, "closed")])
-    give_up_absent(nodes, [node(s=other)], "s")
-    give_up_absent(nodes, [node(s=one), node(s=other)], "s")
+    give_up_absent(nodes, [node(s=other)], "s", tell)
+    give_up_absent(nodes, [node(s=one), node(s=other)], "s", tell)
     assert ended == []
-    give_up_absent(nodes, [node(s=one), node()], "s")
-    give_up_absent(nodes[:1], [node(s=one)], "s")
+    give_up_absent(nodes, [node(s=one), node()], "s", tell)
+    give_up_absent(nodes[:1], [node(s=one)], "s", tell)
     assert ended == [("bb0", "s"), ("bb1", "s"), ("bb0", "s")]
 
 

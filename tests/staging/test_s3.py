@@ -140,14 +140,13 @@ def test_a_bucket_that_is_missing_is_one_clear_error(options, pattern):
         expand(f"s3://none-such/{pattern}", Sources(options))
 
 
-def test_a_server_that_fails_while_it_lists_is_one_clear_error(options, monkeypatch):
-    def failing(*_):
-        raise ValueError("no XML")
+def test_a_server_that_fails_while_it_lists_is_one_clear_error(options):
+    class Failing(Sources):
+        def children(self, url):
+            raise ValueError("no XML")
 
-    sources = Sources(options)
-    monkeypatch.setattr(sources, "children", failing)
     with pytest.raises(SourceError, match=r"bucket/\* can't be listed: ValueError: no XML"):
-        expand("s3://bucket/*", sources)
+        expand("s3://bucket/*", Failing(options))
 
 
 @pytest.mark.parametrize(

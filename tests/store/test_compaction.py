@@ -3,7 +3,6 @@ import struct
 import pytest
 
 from bbflow.net import frames
-from bbflow.store import node as node_module
 from bbflow.store.node import NodeStore
 from testsupport.peers import PAGE, STREAM, Bench, block, content_of, record_of
 
@@ -28,43 +27,38 @@ def write_steps(store, held):
         store.record(record_of({"record": "done", "stream": "s"} | done))
 
 
-@pytest.fixture
-def small_compaction(monkeypatch):
-    monkeypatch.setattr(node_module, "COMPACT_BYTES", 4096)
-
-
 @pytest.mark.parametrize("held", [1, 7])
-def test_an_index_does_not_grow_with_the_number_of_steps(tmp_path, small_compaction, held):
-    store = NodeStore(tmp_path / "n", 1 << 20)
+def test_an_index_does_not_grow_with_the_number_of_steps(tmp_path, held):
+    store = NodeStore(tmp_path / "n", 1 << 20, compact_bytes=4096)
     write_steps(store, held)
     assert (tmp_path / "n" / "index").stat().st_size < 3 * 4096
     store.close()
 
 
-def test_a_compacted_index_gives_the_same_state_again(tmp_path, small_compaction):
-    store = NodeStore(tmp_path / "n", 1 << 20)
+def test_a_compacted_index_gives_the_same_state_again(tmp_path):
+    store = NodeStore(tmp_path / "n", 1 << 20, compact_bytes=4096)
     write_steps(store, held=5)
     store.record(record_of({"record": "close", "stream": "s", "rank": 0, "attributes": []}))
     before, free = store.streams["s"], store.extents.free_bytes
     store.close()
-    again = NodeStore(tmp_path / "n", 1 << 20)
+    again = NodeStore(tmp_path / "n", 1 << 20, compact_bytes=4096)
     assert again.streams["s"] == before
     assert again.extents.free_bytes == free
     assert list(again.streams["s"].steps) == list(range(STEPS - 5, STEPS))
     again.close()
 
 
-def test_the_node_machine_s_stores_compact_too(tmp_path, small_compaction):
-    store = NodeStore(tmp_path / "n", 1 << 20)
+def test_the_node_machine_s_stores_compact_too(tmp_path):
+    store = NodeStore(tmp_path / "n", 1 << 20, compact_bytes=4096)
     write_steps(store, held=2)
     store.record(record_of({"record": "drop", "stream": "s"}))
     assert store.extents.free_bytes == store.extents.capacity
     store.close()
 
 
-def test_layouts_that_an_index_written_anew_does_not_hold_are_told_again(tmp_path, small_compaction):
+def test_layouts_that_an_index_written_anew_does_not_hold_are_told_again(tmp_path):
     """Two layouts in turn, of which only the last one is taken along; the index alone must give all steps."""
-    bench = Bench(tmp_path / "n")
+    bench = Bench(tmp_path / "n", compact_bytes=4096)
     bench.open()
     sizes = [PAGE, PAGE, PAGE // 2]
     for step in range(60):
@@ -83,10 +77,10 @@ def test_layouts_that_an_index_written_anew_does_not_hold_are_told_again(tmp_pat
     bench.store.close()
 
 
-def test_an_index_goes_on_where_what_counts_is_too_long_for_a_record(tmp_path, small_compaction, monkeypatch):
+def test_an_index_goes_on_where_what_counts_is_too_long_for_a_record(tmp_path, monkeypatch):
     """Two checkpoints of which each has its record, but not both together."""
     monkeypatch.setattr(frames, "MAX_PAYLOAD_BYTES", 3000)
-    bench = Bench(tmp_path / "n")
+    bench = Bench(tmp_path / "n", compact_bytes=4096)
     bench.open()
     epoch = bench.attach("fold", "drain")["epoch"]
     for step in range(8):
@@ -108,7 +102,7 @@ def test_an_index_goes_on_where_what_counts_is_too_long_for_a_record(tmp_path, s
 
 def test_a_rank_that_was_first_to_commit_a_later_step_is_as_far_as_it_was(tmp_path):
     """Rank 2 came from another node, and is ahead of rank 0."""
-    bench = Bench(tmp_path / "n")
+    bench = Bench(tmp_path / "n", compact_bytes=4096)
     for rank in range(2):
         bench.open(rank, writers=3)
     bench.open(2, writers=3, moved_from="bb1", settled=0)

@@ -17,7 +17,6 @@ from bbflow.drain import rescuing
 from bbflow.drain.rescuing import Rescue
 from bbflow.drain.stores import rescued_stores
 from bbflow.errors import StreamError
-from bbflow.landing import analysis_requests
 from bbflow.net.contact import read_contact
 from bbflow.view import watch
 from bbflow.view.consumers import RESCUE, Consumers
@@ -108,7 +107,6 @@ def test_every_step_that_landed_is_rescued_however_nodes_tell_of_them(tmp_path, 
     dice = random.Random(seed)
     steps, pause_s = dice.randint(1, 90), dice.choice([0, 0, 0.002])
     monkeypatch.setattr(watch, "STEPS_PER_REPLY", dice.randint(1, 40))
-    monkeypatch.setattr(analysis_requests, "MAX_SHOWN_BYTES", dice.choice([600, 24 << 20]))
     monkeypatch.setattr(rescuing, "BATCH_STEPS", dice.randint(1, 40))
     code = MANY.replace("STEPS", str(steps)).replace("PAUSE", str(pause_s))
     with start_nodes(dice.randint(1, 2), "4MiB") as nodes, ThreadPoolExecutor() as pool:

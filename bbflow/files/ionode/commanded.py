@@ -146,7 +146,10 @@ class Transfers:
         def parts() -> Iterator[bytes]:
             nonlocal passes
             passes += 1
-            return self._wanted(command)
+            for part in self._content(command):
+                if command.task in self._stopped:
+                    raise _StoppedError(f"{command.path} has gone while it was written back")
+                yield part
 
         try:
             facts = self._storage.write(
@@ -164,13 +167,6 @@ class Transfers:
         finally:
             self._stopped.discard(command.task)
         answer(TaskAnswer(facts=facts, weakness=self._storage.weakness(command.path)))
-
-    def _wanted(self, command: UploadCommand) -> Iterator[bytes]:
-        """Go through the bytes of a version for as long as it is wanted."""
-        for part in self._content(command):
-            if command.task in self._stopped:
-                raise _StoppedError(f"{command.path} has gone while it was written back")
-            yield part
 
     def _content(self, command: UploadCommand) -> Iterator[bytes]:
         """Go through the bytes of a version, holes included."""

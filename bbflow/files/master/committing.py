@@ -13,7 +13,6 @@ from bbflow.files.master.permissions import mode_after_write
 from bbflow.files.master.records import Handle, HandleRecord, InodeRecord
 from bbflow.files.master.replicas import Replicas
 from bbflow.files.master.room import delta
-from bbflow.files.master.sessions import Session
 from bbflow.files.master.writeback import WriteBack
 from bbflow.files.replies import CommitReply
 from bbflow.files.requests import CommitFileRequest
@@ -70,7 +69,9 @@ class Committing:
         """Decide that a version counts, now that its bytes are where they belong."""
         core, asked, pieces = self._core, call.asked, call.asked.pieces
         inode = core.image.inodes[handle.ino]
-        self._spend(call.session, handle, pieces, added)
+        for name, size in added.items():
+            core.grant(call.session, name, -size)
+        core.place(handle.striping.places(pieces))
         inode = at(inode, handle.striping, is_cut=is_cut(handle.pieces, pieces, was=inode.is_cut))
         inode = self.new_version(call, inode, pieces, asked.size, handle.version)
         mtime_ns = inode.mtime_ns if asked.mtime_ns is None else asked.mtime_ns
@@ -105,11 +106,6 @@ class Committing:
             room = call.session.room.get(name, 0)
             if size > room:
                 raise OSError(errno.EDQUOT, f"{size} bytes were written on {name}, with room for {room}")
-
-    def _spend(self, session: Session, handle: Handle, pieces: Pieces, added: dict[str, int]) -> None:
-        for name, size in added.items():
-            self._core.grant(session, name, -size)
-        self._core.place(handle.striping.places(pieces))
 
     def new_version(self, call: AnyCall, inode: Inode, pieces: Pieces, size: int, version: int) -> Inode:
         """Return a file with another version; what needs the one before keeps it."""

@@ -5,8 +5,6 @@ import struct
 import time
 from pathlib import Path
 
-from msgspec import Raw, Struct
-
 from bbflow.errors import BbflowError, CapacityError, ProtocolError
 from bbflow.files.master.core import CutOff
 from bbflow.files.master.master import Master
@@ -101,22 +99,19 @@ class MasterServer(PeerServer):
         """Send what may be sent, now that everything before is stored; while there is no room for that, nothing is."""
         if time.monotonic() < self._full_until_s:
             return
-        for peer, message in self._take_out():
-            if not isinstance(message, CutOff):
-                self._send(peer, message)
-            elif peer in self._links:
-                self._cut_off(peer, "it didn't answer while others waited for it")
-
-    def _take_out(self) -> list[tuple[int, Struct | Raw]]:
         try:
             out = self._master.take_out()
         except CapacityError as error:
             if not self._full_until_s:
                 log(f"{self._title}: {error}; until then it waits")
             self._full_until_s = time.monotonic() + RETRY_S
-            return []
+            return
         self._full_until_s = 0.0
-        return out
+        for peer, message in out:
+            if not isinstance(message, CutOff):
+                self._send(peer, message)
+            elif peer in self._links:
+                self._cut_off(peer, "it didn't answer while others waited for it")
 
 
 def user_of(peer: socket.socket) -> int:
