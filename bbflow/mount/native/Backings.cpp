@@ -22,19 +22,19 @@ Passage Backings::Open(const uint64_t node, const int file)
     struct stat status = {};
     const bool isThere = file >= 0 && fstat(file, &status) == 0;
     const std::lock_guard<std::mutex> lock(m_Mutex);
-    Way &way = m_Ways[node];
-    if (way.Opens++ == 0 && isThere)
+    OpenNode &open = m_Open[node];
+    if (open.Opens++ == 0 && isThere)
     {
-        way.Backing = Register(file);
-        way.File = status;
+        open.Backing = Register(file);
+        open.File = status;
     }
-    return {way.Backing, way.Backing != 0 && !(isThere && IsSame(way.File, status))};
+    return {open.Backing, open.Backing != 0 && !(isThere && IsSame(open.File, status))};
 }
 
 bool Backings::IsBackedLocked(const uint64_t node) const
 {
-    const auto found = m_Ways.find(node);
-    return found != m_Ways.end() && found->second.Backing != 0;
+    const auto found = m_Open.find(node);
+    return found != m_Open.end() && found->second.Backing != 0;
 }
 
 bool Backings::IsBacked(const uint64_t node)
@@ -46,8 +46,8 @@ bool Backings::IsBacked(const uint64_t node)
 bool Backings::IsCached(const uint64_t node)
 {
     const std::lock_guard<std::mutex> lock(m_Mutex);
-    const auto found = m_Ways.find(node);
-    return found != m_Ways.end() && found->second.Backing == 0;
+    const auto found = m_Open.find(node);
+    return found != m_Open.end() && found->second.Backing == 0;
 }
 
 bool Backings::TryOpenUnbacked(const uint64_t node)
@@ -57,7 +57,7 @@ bool Backings::TryOpenUnbacked(const uint64_t node)
     {
         return false;
     }
-    ++m_Ways[node].Opens;
+    ++m_Open[node].Opens;
     return true;
 }
 
@@ -80,8 +80,8 @@ int32_t Backings::Register(const int file)
 void Backings::Close(const uint64_t node)
 {
     const std::lock_guard<std::mutex> lock(m_Mutex);
-    const auto found = m_Ways.find(node);
-    if (found == m_Ways.end() || --found->second.Opens > 0)
+    const auto found = m_Open.find(node);
+    if (found == m_Open.end() || --found->second.Opens > 0)
     {
         return;
     }
@@ -90,7 +90,7 @@ void Backings::Close(const uint64_t node)
         auto backing = static_cast<uint32_t>(found->second.Backing);
         ioctl(m_Device, FUSE_DEV_IOC_BACKING_CLOSE, &backing);
     }
-    m_Ways.erase(found);
+    m_Open.erase(found);
 }
 
 } // end namespace bbflow

@@ -33,7 +33,7 @@ public:
      *  @param file descriptor of a backing file; -1 if the program must be asked for each byte */
     Passage Open(uint64_t node, int file);
 
-    /** Lets nobody open a file by a backing file until it is closed once more. Who may map a file
+    /** Lets no one open a file by a backing file until it is closed again. Who may map a file
      *  into memory for writing needs that: the kernel would map the backing file.
      *  @return false if somebody has it open by one: then nothing has happened */
     bool TryOpenUnbacked(uint64_t node);
@@ -47,7 +47,7 @@ public:
     void Close(uint64_t node);
 
 private:
-    struct Way
+    struct OpenNode
     {
         int32_t Backing = 0;
         struct stat File = {};
@@ -57,7 +57,7 @@ private:
     const int m_Device;
     bool m_IsEnabled = false;
     std::mutex m_Mutex;
-    std::unordered_map<uint64_t, Way> m_Ways;
+    std::unordered_map<uint64_t, OpenNode> m_Open;
 
     bool IsBackedLocked(uint64_t node) const;
     int32_t Register(int file);

@@ -68,7 +68,7 @@ void DeviceRequests::Answer(const fuse_out_header &header, const std::string_vie
 {
     const std::array<iovec, 3> parts = {
         iovec{const_cast<fuse_out_header *>(&header), sizeof(header)}, Part(head), Part(tail)};
-    // An answer to a call that was interrupted meanwhile is refused: nobody waits for it.
+    // An answer to a call that was interrupted meanwhile is refused: it isn't waited for.
     [[maybe_unused]] const ssize_t n = writev(Descriptor(), parts.data(), parts.size());
 }
 

@@ -105,7 +105,7 @@ void Dispatch::Open(const Request &request, Reply &reply)
             {
                 throw Errno(EBUSY);
             }
-            throw Errno(ESTALE); // the kernel looks its name up anew, and opens the new number
+            throw Errno(ESTALE); // the kernel looks its name up again, and opens the new number
         }
         unbacked.emplace(m_Backings, node);
     }

@@ -28,7 +28,7 @@ struct fuse_backing_map
 #endif
 
 #if FUSE_KERNEL_MINOR_VERSION < 44
-/** Makes the kernel ask for all names anew. */
+/** Makes the kernel ask for all names again. */
 #define FUSE_NOTIFY_INC_EPOCH 8
 #endif
 

@@ -38,7 +38,7 @@ public:
     /** Serves until the file system is unmounted and nothing is open in it any more. */
     void Run();
 
-    /** Lets `Run` end as soon as nothing is open and nobody waits, though the kernel may not be
+    /** Lets `Run` end as soon as nothing is open and no call waits, though the kernel may not be
      * done with it. */
     void EndWhenUnused();
 
@@ -54,7 +54,7 @@ private:
     /** Threads that take requests from one place. */
     struct Lane
     {
-        /** Whose programs' requests come over io_uring; of /dev/fuse, nobody's. */
+        /** Whose programs' requests come over io_uring; none for /dev/fuse. */
         std::optional<uint16_t> Processor;
         /** For the first thread. */
         std::unique_ptr<KernelRequests> First;

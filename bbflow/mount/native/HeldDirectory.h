@@ -5,7 +5,7 @@
 namespace bbflow
 {
 
-/** A directory of this process's user that nobody else may write into, by a held descriptor: what
+/** A directory of this process's user that no one else may write into, by a held descriptor: what
  *  others do to the path that led to it changes nothing. Below it single names are opened, and no
  *  link is followed. */
 class HeldDirectory

@@ -2,6 +2,7 @@
 
 #include "Errno.h"
 #include "LocalPiece.h"
+#include "RemotePiece.h"
 
 #include <cstdio>
 #include <fcntl.h>
@@ -16,34 +17,6 @@ namespace
 
 constexpr double ConnectSecs = 10.0;
 constexpr double InterruptSecs = 0.5;
-constexpr int SendTries = 3;
-
-/** A piece on another host. */
-class RemotePiece final : public PieceFile
-{
-public:
-    RemotePiece(Ionode &node, std::string key) : m_Node(node), m_Key(std::move(key)) {}
-
-    size_t Read(const Caller &caller, char *target, const size_t most,
-                const uint64_t offset) override
-    {
-        return m_Node.Read(caller, m_Key, target, most, offset);
-    }
-
-    void Write(const Caller &caller, const std::string_view bytes, const uint64_t offset) override
-    {
-        m_Node.Write(caller, m_Key, bytes, offset);
-    }
-
-    void Cut(const Caller &caller, const uint64_t bytes) override
-    {
-        m_Node.Cut(caller, m_Key, bytes);
-    }
-
-private:
-    Ionode &m_Node;
-    const std::string m_Key;
-};
 
 } // end empty namespace
 
@@ -53,6 +26,31 @@ std::string KeyOf(const uint64_t version, const uint64_t index)
     std::snprintf(text, sizeof(text), "%lx.%lx", static_cast<unsigned long>(version),
                   static_cast<unsigned long>(index));
     return text;
+}
+
+Value Await(const Caller &caller, Channel &channel)
+{
+    while (true)
+    {
+        if (std::optional<Value> reply = channel.Receive(After(InterruptSecs)))
+        {
+            if (!reply->BoolAt("ok"))
+            {
+                throw Errno(static_cast<int>(reply->UnsignedAt("errno")));
+            }
+            return std::move(*reply);
+        }
+        if (caller.IsInterrupted)
+        {
+            throw Errno(EINTR);
+        }
+    }
+}
+
+Value Exchange(const Caller &caller, Channel &channel, const Value &request)
+{
+    channel.Send(request);
+    return Await(caller, channel);
 }
 
 Ionode::Ionode(Node address, std::string key)
@@ -115,8 +113,9 @@ std::unique_ptr<PieceFile> Ionode::Make(const Caller &caller, const std::string 
 {
     if (!IsLocal())
     {
-        Cut(caller, key, 0);
-        return Open(key);
+        std::unique_ptr<PieceFile> piece = Open(key);
+        piece->Cut(caller, 0);
+        return piece;
     }
     return std::make_unique<LocalPiece>(m_Pieces.Make(key));
 }
@@ -141,61 +140,6 @@ void Ionode::WaitUntilReady(const Caller &caller, const std::string &key, const 
     Ask(caller, Value::Map{{"op", "ready"}, {"key", key}, {"offset", offset}, {"bytes", bytes}});
 }
 
-size_t Ionode::Read(const Caller &caller, const std::string &key, char *target, const size_t most,
-                    const uint64_t offset)
-{
-    const Value request =
-        Value::Map{{"op", "read"}, {"key", key}, {"offset", offset}, {"bytes", uint64_t{most}}};
-    return Over(
-        [&](Channel &channel)
-        {
-            const Value reply = Exchange(caller, channel, request);
-            const uint64_t bytes = reply.UnsignedAt("bytes");
-            if (bytes > most)
-            {
-                throw ConnectionLost("bbflow: " + channel.Peer() + " sends more than was asked");
-            }
-            if (!channel.ReceiveRaw(reply, target, bytes, After(Channel::ReplySecs)))
-            {
-                throw ConnectionLost("bbflow: bytes from " + channel.Peer() + " came damaged");
-            }
-            return size_t{bytes};
-        });
-}
-
-void Ionode::Write(const Caller &caller, const std::string &key, const std::string_view bytes,
-                   const uint64_t offset)
-{
-    const Value::Map request = {
-        {"op", "write"}, {"key", key}, {"offset", offset}, {"bytes", uint64_t{bytes.size()}}};
-    for (int left = SendTries; left > 0; --left)
-    {
-        try
-        {
-            Over(
-                [&](Channel &channel)
-                {
-                    channel.SendRaw(request, bytes);
-                    Await(caller, channel);
-                    return bytes.size();
-                });
-            return;
-        }
-        catch (const Errno &error)
-        {
-            if (error.Number() != EBADMSG || left == 1)
-            {
-                throw Errno(error.Number() == EBADMSG ? EIO : error.Number());
-            }
-        }
-    }
-}
-
-void Ionode::Cut(const Caller &caller, const std::string &key, const uint64_t bytes)
-{
-    Ask(caller, Value::Map{{"op", "cut"}, {"key", key}, {"bytes", bytes}});
-}
-
 void Ionode::Ask(const Caller &caller, const Value &request)
 {
     Over(
@@ -206,33 +150,6 @@ void Ionode::Ask(const Caller &caller, const Value &request)
         });
 }
 
-Value Ionode::Exchange(const Caller &caller, Channel &channel, const Value &request)
-{
-    channel.Send(request);
-    return Await(caller, channel);
-}
-
-/** Waits for a reply; gives it if it isn't a refusal. */
-Value Ionode::Await(const Caller &caller, Channel &channel)
-{
-    while (true)
-    {
-        if (std::optional<Value> reply = channel.Receive(After(InterruptSecs)))
-        {
-            if (!reply->BoolAt("ok"))
-            {
-                throw Errno(static_cast<int>(reply->UnsignedAt("errno")));
-            }
-            return std::move(*reply);
-        }
-        if (caller.IsInterrupted)
-        {
-            throw Errno(EINTR);
-        }
-    }
-}
-
-/** Does something over a connection; once more over a new one if an idle one was broken. */
 size_t Ionode::Over(const std::function<size_t(Channel &)> &work)
 {
     while (true)

@@ -51,11 +51,11 @@ public:
     void WaitUntilReady(const Caller &caller, const std::string &key, uint64_t offset,
                         uint64_t bytes);
 
-    size_t Read(const Caller &caller, const std::string &key, char *target, size_t most,
-                uint64_t offset);
-    void Write(const Caller &caller, const std::string &key, std::string_view bytes,
-               uint64_t offset);
-    void Cut(const Caller &caller, const std::string &key, uint64_t bytes);
+    /** Does something over a connection; once more over a new one if an idle one was broken. */
+    size_t Over(const std::function<size_t(Channel &)> &work);
+
+    /** Sends a request, and waits until it is done. */
+    void Ask(const Caller &caller, const Value &request);
 
     /** Whether its pieces are opened here; asks who listens in its directory, the first time. */
     bool IsLocal();
@@ -76,11 +76,13 @@ private:
     void Hold();
     std::unique_ptr<Channel> Take();
     void GiveBack(std::unique_ptr<Channel> channel);
-    size_t Over(const std::function<size_t(Channel &)> &work);
-    Value Exchange(const Caller &caller, Channel &channel, const Value &request);
-    Value Await(const Caller &caller, Channel &channel);
-    void Ask(const Caller &caller, const Value &request);
 };
+
+/** Sends a request and waits for its reply. */
+Value Exchange(const Caller &caller, Channel &channel, const Value &request);
+
+/** Waits for a reply; gives it if it isn't a refusal. */
+Value Await(const Caller &caller, Channel &channel);
 
 /** The name of a piece's file. */
 std::string KeyOf(uint64_t version, uint64_t index);

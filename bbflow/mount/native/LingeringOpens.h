@@ -13,8 +13,8 @@ namespace bbflow
 
 class OpenInode;
 
-/** Files that nobody has open for reading any more, but somebody had just now: programs often open
- *  what others have just read. As long as nobody changes them, the master needn't be asked then. */
+/** Files that are no longer open for reading, but were just now: programs often open
+ *  what others have just read. As long as they don't change, the master needn't be asked then. */
 class LingeringOpens
 {
 public:
@@ -25,10 +25,10 @@ public:
     /** Closes those that have lingered for long enough. */
     void CloseOld();
 
-    /** Closes one file now, or as soon as nobody is at it. */
+    /** Closes one file now, or as soon as it is idle. */
     void Close(FileId id);
 
-    /** Closes all that nobody is at: what they keep from going could be room that somebody waits
+    /** Closes all that are idle: what they keep from going could be room that somebody waits
      *  for. */
     void CloseAll();
 

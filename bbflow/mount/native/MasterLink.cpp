@@ -1,6 +1,7 @@
 #include "MasterLink.h"
 
 #include "Errno.h"
+#include "Patience.h"
 
 #include <iostream>
 
@@ -37,19 +38,29 @@ MasterLink::~MasterLink()
     m_Listening.join();
 }
 
-Value MasterLink::Ask(const Caller &caller, Value::Map request)
+Value MasterLink::Ask(const Caller &caller, const Value::Map &request)
 {
-    const size_t slot = m_Session.TakeSlot(request);
-    try
+    const class Patience patience(m_Patience);
+    while (true)
     {
-        Value reply = AskAgainAndAgain(caller, std::move(request));
-        m_Session.LeaveSlot(slot, &reply);
-        return reply;
-    }
-    catch (...)
-    {
-        m_Session.LeaveSlot(slot, nullptr); // a refusal, or a reply that nobody waits for any more
-        throw;
+        Value::Map asked = request;
+        const size_t slot = m_Session.TakeSlot(asked);
+        try
+        {
+            Value reply = AskAgainAndAgain(caller, std::move(asked));
+            m_Session.LeaveSlot(slot, &reply);
+            return reply;
+        }
+        catch (const Errno &error)
+        {
+            m_Session.LeaveSlot(slot, nullptr); // refused, or no longer waited for
+            patience.WaitFor(error, caller);
+        }
+        catch (...)
+        {
+            m_Session.LeaveSlot(slot, nullptr);
+            throw;
+        }
     }
 }
 

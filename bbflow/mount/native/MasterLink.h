@@ -19,10 +19,11 @@ public:
     MasterLink(const MasterLink &) = delete;
     MasterLink &operator=(const MasterLink &) = delete;
 
-    /** Sends a request and waits for its reply, over lost connections if need be.
-     *  @throws Errno with what the master refuses by; EIO if it stays away; EINTR if the program
-     *          doesn't wait any longer */
-    Value Ask(const Caller &caller, Value::Map request);
+    /** Sends a request and waits for its reply, over lost connections if need be, and while a node
+     *  that it needs is away.
+     *  @throws Errno with what the master refuses by; EIO if it, or the node, stays away; EINTR if
+     *          the program doesn't wait any longer */
+    Value Ask(const Caller &caller, const Value::Map &request);
 
     /** Sends what has no reply; it is lost with the connection, as the session's own things are. */
     void Tell(const Value &message);

@@ -70,7 +70,7 @@ public:
 
     /** Sends a request and waits for its reply.
      *  @param caller whoever may stop waiting; may be null
-     *  @throws Errno what the master refuses by; EINTR if nobody waits any longer */
+     *  @throws Errno what the master refuses by; EINTR if it is no longer waited for */
     Value Exchange(Channel &channel, const Value &request, const Caller *caller) const;
 
     /** Lets what is kept count for another lease from when a request was sent. */
@@ -80,7 +80,7 @@ public:
     size_t TakeSlot(Value::Map &request);
 
     /** Takes down that a request is over.
-     *  @param reply null if it was refused, or nobody waits for it */
+     *  @param reply null if it was refused, or isn't waited for */
     void LeaveSlot(size_t slot, const Value *reply);
 
     KeptMetadata &Kept() { return m_Kept; }

@@ -1,6 +1,6 @@
 #include "NodeFile.h"
 
-#include "Errno.h"
+#include "Patience.h"
 
 #include <fcntl.h>
 #include <iostream>
@@ -42,13 +42,31 @@ size_t NodeFile::Read(const Caller &caller, char *target, const size_t most, con
 
 size_t NodeFile::Write(const Caller &caller, const std::string_view bytes, const uint64_t offset)
 {
-    m_State->Write(caller, bytes, offset);
+    const Patience patience(m_Volume.Link().Patience());
+    for (uint64_t done = 0; done < bytes.size();)
+    {
+        try
+        {
+            const std::optional<Lack> lack =
+                m_State->TryWritePart(caller, bytes.substr(done), offset + done, done);
+            if (lack)
+            {
+                m_Volume.WaitForRoom(caller, *lack); // without the lock: others write meanwhile
+            }
+        }
+        catch (const Errno &error)
+        {
+            patience.WaitFor(error, caller);
+        }
+    }
     return bytes.size();
 }
 
 uint64_t NodeFile::Append(const Caller &caller, const std::string_view bytes, const uint64_t offset)
 {
-    return m_State->Append(caller, bytes, offset);
+    const uint64_t end = m_State->EndFor(offset);
+    Write(caller, bytes, end); // the kernel lets one program append at a time
+    return end;
 }
 
 void NodeFile::Flush(const Caller &caller)

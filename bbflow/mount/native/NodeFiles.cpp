@@ -73,7 +73,7 @@ Volume &NodeFiles::VolumeOf(const FileId id)
     {
         return *known;
     }
-    // Not with m_Mutex: it waits for its master, and calls for others go on.
+    // Not with m_Mutex: it waits for its master, and calls for others continue.
     const std::lock_guard<std::mutex> lock(place.Making);
     if (!place.Made)
     {
@@ -108,8 +108,8 @@ Entry NodeFiles::Lookup(const Caller &caller, const FileId parent, const std::st
     {
         throw Errno(ENOENT);
     }
-    const Value reply =
-        volume.Ask(caller, By(caller, {{"op", "lookup"}, {"parent", parent}, {"name", Fit(name)}}));
+    const Value reply = volume.Link().Ask(
+        caller, By(caller, {{"op", "lookup"}, {"parent", parent}, {"name", Fit(name)}}));
     const Attr attr = AttrIn(reply);
     volume.Kept().Keep(parent, name, attr, reply.UnsignedAt("seq"));
     return Shown(caller, attr);
@@ -138,7 +138,7 @@ Attr NodeFiles::AskForAttr(const Caller &caller, const FileId id)
     Volume &volume = VolumeOf(id);
     try
     {
-        const Value reply = volume.Ask(caller, {{"op", "stat"}, {"ino", id}});
+        const Value reply = volume.Link().Ask(caller, {{"op", "stat"}, {"ino", id}});
         const Attr attr = AttrIn(reply);
         volume.Kept().Keep(attr, reply.UnsignedAt("seq"));
         Note(attr);
@@ -209,7 +209,7 @@ struct stat NodeFiles::Set(const Caller &caller, const FileId id, const Change &
     {
         return Get(caller, id);
     }
-    const Value reply = volume.Ask(caller, request);
+    const Value reply = volume.Link().Ask(caller, request);
     const Attr attr = AttrIn(reply);
     volume.Kept().Keep(attr, reply.UnsignedAt("seq"));
     return Shown(caller, attr).Attributes;
@@ -222,7 +222,7 @@ Entry NodeFiles::AskForEntry(const Caller &caller, const FileId parent, const st
     Volume &volume = VolumeOf(parent);
     request.emplace_back("parent", parent);
     request.emplace_back("name", Fit(name));
-    const Value reply = volume.Ask(caller, By(caller, std::move(request)));
+    const Value reply = volume.Link().Ask(caller, By(caller, std::move(request)));
     const Attr attr = AttrIn(reply);
     const bool isDirectory = S_ISDIR(attr.File.Attributes.st_mode);
     Note(attr);
@@ -267,7 +267,7 @@ Entry NodeFiles::Link(const Caller &, FileId, FileId, const std::string &)
 
 std::string NodeFiles::ReadLink(const Caller &caller, const FileId id)
 {
-    return VolumeOf(id).Ask(caller, {{"op", "readlink"}, {"ino", id}}).StringAt("target");
+    return VolumeOf(id).Link().Ask(caller, {{"op", "readlink"}, {"ino", id}}).StringAt("target");
 }
 
 void NodeFiles::Remove(const Caller &caller, const std::string &operation, const FileId parent,
@@ -275,7 +275,7 @@ void NodeFiles::Remove(const Caller &caller, const std::string &operation, const
 {
     Volume &volume = VolumeOf(parent);
     const std::optional<Attr> kept = volume.Kept().Find(parent, name);
-    const Value reply = volume.Ask(
+    const Value reply = volume.Link().Ask(
         caller, By(caller, {{"op", operation}, {"parent", parent}, {"name", Fit(name)}}));
     if (kept)
     {
@@ -303,12 +303,12 @@ void NodeFiles::Rename(const Caller &caller, const FileId from, const std::strin
         throw Errno(EXDEV);
     }
     Volume &volume = VolumeOf(from);
-    const Value reply = volume.Ask(caller, By(caller, {{"op", "rename"},
-                                                       {"parent", from},
-                                                       {"name", Fit(name)},
-                                                       {"to_parent", to},
-                                                       {"to_name", Fit(newName)},
-                                                       {"flags", RenameFlags(flags)}}));
+    const Value reply = volume.Link().Ask(caller, By(caller, {{"op", "rename"},
+                                                              {"parent", from},
+                                                              {"name", Fit(name)},
+                                                              {"to_parent", to},
+                                                              {"to_name", Fit(newName)},
+                                                              {"flags", RenameFlags(flags)}}));
     const Attr attr = AttrIn(reply);
     const uint64_t seq = reply.UnsignedAt("seq");
     volume.Kept().Drop(from, name, seq);
@@ -383,11 +383,11 @@ std::unique_ptr<NodeFile> NodeFiles::AskToOpen(const Caller &caller, const FileI
 {
     Volume &volume = VolumeOf(id);
     const Value reply =
-        volume.Ask(caller, By(caller, {{"op", "open"},
-                                       {"ino", id},
-                                       {"write", isForWriting},
-                                       {"truncate", isTruncated},
-                                       {"pid", static_cast<uint64_t>(caller.Pid)}}));
+        volume.Link().Ask(caller, By(caller, {{"op", "open"},
+                                              {"ino", id},
+                                              {"write", isForWriting},
+                                              {"truncate", isTruncated},
+                                              {"pid", static_cast<uint64_t>(caller.Pid)}}));
     const int64_t handle = state->TakeOpened(reply, isForWriting, isTruncated);
     const Attr attr = AttrIn(reply);
     if (state->IsCold())
@@ -405,13 +405,13 @@ std::unique_ptr<NodeFile> NodeFiles::Create(const Caller &caller, const FileId p
     Volume &volume = VolumeOf(parent);
     const bool isTruncated = (flags & O_TRUNC) != 0;
     const Value reply =
-        volume.Ask(caller, By(caller, {{"op", "create"},
-                                       {"parent", parent},
-                                       {"name", Fit(name)},
-                                       {"mode", uint64_t{mode & 07777}},
-                                       {"exclusive", (flags & O_EXCL) != 0},
-                                       {"truncate", isTruncated},
-                                       {"pid", static_cast<uint64_t>(caller.Pid)}}));
+        volume.Link().Ask(caller, By(caller, {{"op", "create"},
+                                              {"parent", parent},
+                                              {"name", Fit(name)},
+                                              {"mode", uint64_t{mode & 07777}},
+                                              {"exclusive", (flags & O_EXCL) != 0},
+                                              {"truncate", isTruncated},
+                                              {"pid", static_cast<uint64_t>(caller.Pid)}}));
     const Attr attr = AttrIn(reply);
     const std::shared_ptr<OpenInode> state = volume.StateOf(attr.File.Id);
     const bool isEmptied = isTruncated && !reply.BoolAt("created");
@@ -447,11 +447,11 @@ std::vector<DirectoryEntry> NodeFiles::AskForList(const Caller &caller, const Fi
     uint64_t seq = UINT64_MAX;
     for (bool hasMore = true; hasMore;)
     {
-        const Value reply =
-            volume.Ask(caller, By(caller, {{"op", "list"},
-                                           {"ino", id},
-                                           {"after", names.empty() ? std::string() : names.back()},
-                                           {"limit", ListLimit}}));
+        const Value reply = volume.Link().Ask(
+            caller, By(caller, {{"op", "list"},
+                                {"ino", id},
+                                {"after", names.empty() ? std::string() : names.back()},
+                                {"limit", ListLimit}}));
         seq = std::min(seq, reply.UnsignedAt("seq"));
         for (const Value &item : reply.ArrayAt("entries"))
         {
@@ -468,7 +468,7 @@ std::vector<DirectoryEntry> NodeFiles::AskForList(const Caller &caller, const Fi
 
 struct statvfs NodeFiles::Statistics(const Caller &caller)
 {
-    const Value reply = VolumeOf(FUSE_ROOT_ID).Ask(caller, {{"op", "statfs"}});
+    const Value reply = VolumeOf(FUSE_ROOT_ID).Link().Ask(caller, {{"op", "statfs"}});
     struct statvfs found = {};
     found.f_bsize = found.f_frsize = 4096;
     found.f_blocks = reply.UnsignedAt("capacity") / 4096;

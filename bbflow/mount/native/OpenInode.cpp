@@ -26,8 +26,7 @@ OpenInode::~OpenInode()
     Settle();
     if (m_Pages)
     {
-        m_Volume.NotePages(m_Id, m_Number,
-                           m_IsDirty ? std::nullopt : std::optional(m_Layout.Bytes()));
+        m_Volume.NotePages(m_Id, m_Number, m_IsDirty ? std::nullopt : std::optional(m_Map.Bytes()));
     }
     while (!m_Readers.empty()) // those that were opened to find pieces again
     {
@@ -99,8 +98,8 @@ std::optional<int64_t> OpenInode::ShareReading(const Attr &latest)
 {
     const Writing lock(m_Mutex);
     const bool isSame = m_Committed == latest.Version &&
-                        m_Layout.Size == static_cast<uint64_t>(latest.File.Attributes.st_size);
-    if (m_Readers.empty() || !m_Writers.empty() || m_IsDirty || m_Layout.IsCold || !isSame ||
+                        m_Map.Size == static_cast<uint64_t>(latest.File.Attributes.st_size);
+    if (m_Readers.empty() || !m_Writers.empty() || m_IsDirty || m_Map.IsCold || !isSame ||
         m_Generation != m_Volume.Link().Generation())
     {
         return std::nullopt;
@@ -126,14 +125,14 @@ int64_t OpenInode::TakeOpened(const Value &reply, const bool isForWriting, const
         m_Generation = m_Volume.Link().Generation();
         m_Newest = 0;
     }
-    const bool isKept = isForWriting ? m_IsDirty : HasOwnLayout();
+    const bool isKept = isForWriting ? m_IsDirty : HasOwnMap();
     std::vector<int64_t> &handles = isForWriting ? m_Writers : m_Readers;
     handles.push_back(handle);
     if (!isKept)
     {
         try
         {
-            TakeLayout(reply, isForWriting);
+            TakeMap(reply, isForWriting);
         }
         catch (...)
         {
@@ -144,14 +143,14 @@ int64_t OpenInode::TakeOpened(const Value &reply, const bool isForWriting, const
     if (isForWriting)
     {
         m_IsClosing = false;
-        m_Layout.Version = reply.UnsignedAt("version");
-        m_Layout.MayAppend = reply.BoolAt("append");
+        m_Map.Version = reply.UnsignedAt("version");
+        m_Map.MayAppend = reply.BoolAt("append");
     }
     if (isTruncated)
     {
         Settle();
-        m_Layout.Pieces.clear();
-        m_Layout.Size = 0;
+        m_Map.Pieces.clear();
+        m_Map.Size = 0;
         MarkDirty();
     }
     return handle;
@@ -160,33 +159,33 @@ int64_t OpenInode::TakeOpened(const Value &reply, const bool isForWriting, const
 bool OpenInode::IsWritten()
 {
     const Reading lock(m_Mutex);
-    return HasOwnLayout();
+    return HasOwnMap();
 }
 
 /** What a writer has is newer than what the master tells others, and lies where its handle says. */
-bool OpenInode::HasOwnLayout() const { return m_IsDirty || !m_Writers.empty(); }
+bool OpenInode::HasOwnMap() const { return m_IsDirty || !m_Writers.empty(); }
 
-/** @param isForWriting the newest then: nobody else has written since it was given */
-void OpenInode::TakeLayout(const Value &reply, const bool isForWriting)
+/** @param isForWriting the newest then: no one else has written since it was given */
+void OpenInode::TakeMap(const Value &reply, const bool isForWriting)
 {
-    Layout layout = LayoutFrom(reply);
+    FileMap map = FileMapFrom(reply);
     const uint64_t version = reply.Find("attr")->UnsignedAt("version");
     if (!isForWriting && version < m_Newest)
     {
         return;
     }
     m_Newest = version;
-    const size_t both = std::min(layout.Pieces.size(), m_Layout.Pieces.size());
+    const size_t both = std::min(map.Pieces.size(), m_Map.Pieces.size());
     for (size_t i = 0; i < both; ++i)
     {
-        if (layout.Pieces[i].Version == m_Layout.Pieces[i].Version)
+        if (map.Pieces[i].Version == m_Map.Pieces[i].Version)
         {
-            layout.Pieces[i].File = m_Layout.Pieces[i].File;
+            map.Pieces[i].File = m_Map.Pieces[i].File;
         }
     }
-    layout.Version = m_Layout.Version;
-    layout.MayAppend = m_Layout.MayAppend;
-    m_Layout = std::move(layout);
+    map.Version = m_Map.Version;
+    map.MayAppend = m_Map.MayAppend;
+    m_Map = std::move(map);
     m_Committed = version;
     m_Ready.clear();
 }
@@ -249,7 +248,7 @@ bool OpenInode::TryCloseReading(const int64_t handle)
 bool OpenInode::IsCold()
 {
     const Reading lock(m_Mutex);
-    return m_Layout.IsCold;
+    return m_Map.IsCold;
 }
 
 void Unwritten::Show(struct stat &attributes) const
@@ -269,7 +268,7 @@ Unwritten OpenInode::NotCommitted()
     return m_Shown;
 }
 
-/** With the layout as it is now. */
+/** With the map as it is now. */
 void OpenInode::MarkDirty()
 {
     if (!m_IsDirty)
@@ -279,14 +278,14 @@ void OpenInode::MarkDirty()
     m_IsDirty = true;
     m_IsClosing = false;
     const std::lock_guard<std::mutex> lock(m_ShownMutex);
-    m_Shown.Size = m_Layout.Size;
+    m_Shown.Size = m_Map.Size;
     clock_gettime(CLOCK_REALTIME, &m_Shown.Time);
 }
 
 uint64_t OpenInode::Size()
 {
     const Reading lock(m_Mutex);
-    return m_Layout.Size;
+    return m_Map.Size;
 }
 
 bool OpenInode::IsHere()
@@ -294,7 +293,7 @@ bool OpenInode::IsHere()
     const Reading lock(m_Mutex);
     try
     {
-        return !m_Layout.Ring.empty() && m_Volume.Nodes().At(m_Layout.NodeOf(0))->IsLocal();
+        return !m_Map.Ring.empty() && m_Volume.Nodes().At(m_Map.NodeOf(0))->IsLocal();
     }
     catch (const Errno &)
     {
@@ -305,9 +304,9 @@ bool OpenInode::IsHere()
 int OpenInode::Backing()
 {
     const Reading lock(m_Mutex);
-    const bool isWhole = m_Layout.Pieces.size() == 1 && m_Layout.Pieces[0].Version != 0 &&
-                         m_Layout.Pieces[0].Bytes == m_Layout.Size;
-    if (!m_Writers.empty() || !isWhole || m_Layout.IsCold)
+    const bool isWhole = m_Map.Pieces.size() == 1 && m_Map.Pieces[0].Version != 0 &&
+                         m_Map.Pieces[0].Bytes == m_Map.Size;
+    if (!m_Writers.empty() || !isWhole || m_Map.IsCold)
     {
         return -1;
     }
@@ -322,14 +321,14 @@ int OpenInode::Backing()
     }
     struct stat local = {};
     const bool isJust = descriptor >= 0 && fstat(descriptor, &local) == 0 &&
-                        static_cast<uint64_t>(local.st_size) == m_Layout.Size;
+                        static_cast<uint64_t>(local.st_size) == m_Map.Size;
     return isJust ? descriptor : -1;
 }
 
 bool OpenInode::MayKeepPages()
 {
     const Writing lock(m_Mutex);
-    const Content bytes = m_Layout.Bytes();
+    const Content bytes = m_Map.Bytes();
     const bool isSame = m_Pages ? *m_Pages == bytes : m_Volume.HasPages(m_Id, bytes);
     m_Pages = bytes;
     return isSame && !m_IsDirty;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "Layout.h"
+#include "FileMap.h"
 #include "Volume.h"
 
 #include <condition_variable>
@@ -70,16 +70,20 @@ public:
     bool IsCold();
 
     size_t Read(const Caller &caller, char *target, size_t most, uint64_t offset);
-    void Write(const Caller &caller, std::string_view bytes, uint64_t offset);
 
-    /** Writes to the file's end, as programs of this mount see it.
+    /** Writes what of some bytes belongs into one piece.
+     *  @param done grows by how many they are
+     *  @return the room that is lacking, if it is: then nothing has happened */
+    std::optional<Lack> TryWritePart(const Caller &caller, std::string_view bytes, uint64_t offset,
+                                     uint64_t &done);
+
+    /** Where an append goes: to the file's end, as programs of this mount see it.
      *  @param offset where the kernel thinks that it is: it doesn't know what another mount has
-     *  written since it last asked
-     *  @return where it was */
-    uint64_t Append(const Caller &caller, std::string_view bytes, uint64_t offset);
+     *  written since it last asked */
+    uint64_t EndFor(uint64_t offset);
 
     /** Changes the size; counts for others with the next commit.
-     *  @return false if nobody has it open for writing: then nothing has happened */
+     *  @return false if it isn't open for writing: then nothing has happened */
     bool TryTruncate(const Caller &caller, uint64_t size);
 
     /** Makes what was written count on all clients, if there is anything. */
@@ -111,17 +115,17 @@ private:
 
     /** Readers share it, who writes has it alone. */
     std::shared_mutex m_Mutex;
-    Layout m_Layout;
-    /** What the master called the bytes of the layout; nothing if it must be asked for them again.
+    FileMap m_Map;
+    /** What the master called the bytes of the map; nothing if it must be asked for them again.
      */
     std::optional<uint64_t> m_Committed;
-    /** The newest version that the layout was: a reply that comes late may have an older one. */
+    /** The newest version that the map was: a reply that comes late may have an older one. */
     uint64_t m_Newest = 0;
     uint64_t m_Generation = 0;
     /** Handles; one of the readers' may have been opened to find pieces that moved. */
     std::vector<int64_t> m_Readers;
     std::vector<int64_t> m_Writers;
-    /** Whether the layout is newer than what was committed. */
+    /** Whether the map is newer than what was committed. */
     bool m_IsDirty = false;
     /** Whether a write has failed, of which bytes may lie on a node. */
     bool m_HasFailed = false;
@@ -147,8 +151,8 @@ private:
     std::set<std::pair<uint64_t, uint64_t>> m_Ready;
 
     void CheckGeneration() const;
-    bool HasOwnLayout() const;
-    void TakeLayout(const Value &reply, bool isForWriting);
+    bool HasOwnMap() const;
+    void TakeMap(const Value &reply, bool isForWriting);
     void DropHandle(std::vector<int64_t> &handles, int64_t handle);
     void LeaveWriting(int64_t handle);
     void LoseWritten();
@@ -163,26 +167,17 @@ private:
     void WaitUntilReady(const Caller &caller, uint64_t index, uint64_t offset, uint64_t bytes);
 
     // OpenInodeWrite.cpp
-    enum class Way
+    enum class WriteMode
     {
         InPlace,
         Append,
         New,
         Copy
     };
-    /** Room that isn't there. */
-    struct Lack
-    {
-        std::string Node;
-        uint64_t Bytes;
-    };
-    Way WayTo(const Piece &piece, uint64_t offset, uint64_t bytes) const;
+    WriteMode ModeOf(const Piece &piece, uint64_t offset, uint64_t bytes) const;
     std::optional<Lack> TryPrepare(const Caller &caller, uint64_t index, uint64_t offset,
                                    uint64_t bytes);
-    void Renew(const Caller &caller, uint64_t index, Way way);
-    std::optional<Lack> TryWritePart(const Caller &caller, std::string_view bytes, uint64_t offset,
-                                     uint64_t &written);
-    uint64_t WritePart(const Caller &caller, std::string_view bytes, uint64_t offset);
+    void Renew(const Caller &caller, uint64_t index, WriteMode mode);
     Value::Array PiecesForCommit() const;
     void Settle();
 };

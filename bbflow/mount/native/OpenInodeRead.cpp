@@ -22,16 +22,17 @@ constexpr int ReopenTries = 10;
 
 void OpenInode::Reopen(const Caller &caller)
 {
-    const Value reply = m_Volume.Ask(caller, {{"op", "open"}, {"ino", m_Id}, {"write", false}});
+    const Value reply =
+        m_Volume.Link().Ask(caller, {{"op", "open"}, {"ino", m_Id}, {"write", false}});
     const Writing lock(m_Mutex);
     m_Readers.push_back(reply.IntegerAt("handle"));
-    if (!HasOwnLayout())
+    if (!HasOwnMap())
     {
-        for (Piece &piece : m_Layout.Pieces)
+        for (Piece &piece : m_Map.Pieces)
         {
             piece.File.reset();
         }
-        TakeLayout(reply, false);
+        TakeMap(reply, false);
     }
 }
 
@@ -40,7 +41,7 @@ void OpenInode::LookAgain(const Caller &caller)
     const std::optional<Attr> latest = m_Volume.Kept().Find(m_Id);
     {
         const Reading lock(m_Mutex);
-        if (m_Readers.empty() || HasOwnLayout() || (latest && m_Committed == latest->Version))
+        if (m_Readers.empty() || HasOwnMap() || (latest && m_Committed == latest->Version))
         {
             return;
         }
@@ -51,7 +52,7 @@ void OpenInode::LookAgain(const Caller &caller)
     }
     catch (const Errno &)
     {
-        // It is gone, or nobody knows: who reads beyond what this mount has of it gets EIO.
+        // It is gone, or that is unknown: who reads beyond what this mount has of it gets EIO.
     }
 }
 
@@ -89,16 +90,16 @@ size_t OpenInode::ReadOnce(const Caller &caller, char *target, const size_t most
     {
         throw Errno(ENOENT);
     }
-    if (offset >= m_Layout.Size)
+    if (offset >= m_Map.Size)
     {
         return 0;
     }
-    const uint64_t bytes = std::min<uint64_t>(most, m_Layout.Size - offset);
+    const uint64_t bytes = std::min<uint64_t>(most, m_Map.Size - offset);
     for (uint64_t done = 0; done < bytes;)
     {
-        const uint64_t index = (offset + done) / m_Layout.PieceBytes;
-        const uint64_t start = (offset + done) % m_Layout.PieceBytes;
-        const uint64_t part = std::min(bytes - done, m_Layout.PieceBytes - start);
+        const uint64_t index = (offset + done) / m_Map.PieceBytes;
+        const uint64_t start = (offset + done) % m_Map.PieceBytes;
+        const uint64_t part = std::min(bytes - done, m_Map.PieceBytes - start);
         ReadPiece(caller, index, target + done, part, start);
         done += part;
     }
@@ -110,9 +111,9 @@ void OpenInode::ReadPiece(const Caller &caller, const uint64_t index, char *targ
                           const size_t most, const uint64_t offset)
 {
     size_t have = 0;
-    if (index < m_Layout.Pieces.size() && m_Layout.Pieces[index].Version != 0)
+    if (index < m_Map.Pieces.size() && m_Map.Pieces[index].Version != 0)
     {
-        const Piece &piece = m_Layout.Pieces[index];
+        const Piece &piece = m_Map.Pieces[index];
         const size_t held = std::min<uint64_t>(most, piece.Bytes - std::min(piece.Bytes, offset));
         for (uint64_t replica = 0; held > 0; ++replica)
         {
@@ -128,7 +129,7 @@ void OpenInode::ReadPiece(const Caller &caller, const uint64_t index, char *targ
             }
             catch (const Errno &)
             {
-                if (replica + 1 >= m_Layout.Replicas)
+                if (replica + 1 >= m_Map.Replicas)
                 {
                     throw;
                 }
@@ -141,7 +142,7 @@ void OpenInode::ReadPiece(const Caller &caller, const uint64_t index, char *targ
 /** Opens a piece where it is not open yet. Several readers may do it at once: each gets a file. */
 std::shared_ptr<PieceFile> OpenInode::FileFor(const uint64_t index, const uint64_t replica)
 {
-    Piece &piece = m_Layout.Pieces[index];
+    Piece &piece = m_Map.Pieces[index];
     if (replica == 0)
     {
         if (std::shared_ptr<PieceFile> file = std::atomic_load(&piece.File))
@@ -149,7 +150,7 @@ std::shared_ptr<PieceFile> OpenInode::FileFor(const uint64_t index, const uint64
             return file;
         }
     }
-    const std::shared_ptr<Ionode> node = m_Volume.Nodes().At(m_Layout.NodeOf(index, replica));
+    const std::shared_ptr<Ionode> node = m_Volume.Nodes().At(m_Map.NodeOf(index, replica));
     std::shared_ptr<PieceFile> file = node->Open(KeyOf(piece.Version, index));
     if (replica == 0)
     {
@@ -162,12 +163,12 @@ std::shared_ptr<PieceFile> OpenInode::FileFor(const uint64_t index, const uint64
 void OpenInode::WaitUntilReady(const Caller &caller, const uint64_t index, const uint64_t offset,
                                const uint64_t bytes)
 {
-    const Piece &piece = m_Layout.Pieces[index];
-    if (!m_Layout.IsCold || bytes == 0)
+    const Piece &piece = m_Map.Pieces[index];
+    if (!m_Map.IsCold || bytes == 0)
     {
         return;
     }
-    const std::shared_ptr<Ionode> node = m_Volume.Nodes().At(m_Layout.NodeOf(index));
+    const std::shared_ptr<Ionode> node = m_Volume.Nodes().At(m_Map.NodeOf(index));
     if (!node->IsLocal())
     {
         return; // it waits by itself

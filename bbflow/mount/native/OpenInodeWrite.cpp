@@ -1,5 +1,6 @@
 #include "OpenInode.h"
-#include "Patience.h"
+
+#include "Errno.h"
 
 #include <algorithm>
 
@@ -25,56 +26,56 @@ void CheckSize(const uint64_t bytes)
 
 } // end anonymous namespace
 
-OpenInode::Way OpenInode::WayTo(const Piece &piece, const uint64_t offset,
-                                const uint64_t bytes) const
+OpenInode::WriteMode OpenInode::ModeOf(const Piece &piece, const uint64_t offset,
+                                       const uint64_t bytes) const
 {
-    if (piece.Version == m_Layout.Version)
+    if (piece.Version == m_Map.Version)
     {
         // Nobody else reads a version before it is committed.
-        return Way::InPlace;
+        return WriteMode::InPlace;
     }
     const bool isReplaced = offset == 0 && bytes >= piece.Bytes;
     if (piece.Version == 0 || piece.Bytes == 0 || isReplaced)
     {
-        return Way::New;
+        return WriteMode::New;
     }
-    const bool isLast = &piece == &m_Layout.Pieces.back();
-    // Behind what is committed nobody reads: these bytes may be written where they are.
+    const bool isLast = &piece == &m_Map.Pieces.back();
+    // What lies behind the committed bytes isn't read: these bytes may be written where they are.
     const bool isWhole = piece.Bytes >= piece.Committed; // else others may still read the rest
-    return isLast && m_Layout.MayAppend && isWhole && offset >= piece.Bytes ? Way::Append
-                                                                            : Way::Copy;
+    return isLast && m_Map.MayAppend && isWhole && offset >= piece.Bytes ? WriteMode::Append
+                                                                         : WriteMode::Copy;
 }
 
 /** Makes a piece fit to be written to. Gives the room that it lacks, and where, if it does. */
-std::optional<OpenInode::Lack> OpenInode::TryPrepare(const Caller &caller, const uint64_t index,
-                                                     const uint64_t offset, const uint64_t bytes)
+std::optional<Lack> OpenInode::TryPrepare(const Caller &caller, const uint64_t index,
+                                          const uint64_t offset, const uint64_t bytes)
 {
-    const size_t pieces = m_Layout.Pieces.size();
-    m_Layout.Pieces.resize(std::max<size_t>(pieces, index + 1));
-    Piece &piece = m_Layout.Pieces[index];
+    const size_t pieces = m_Map.Pieces.size();
+    m_Map.Pieces.resize(std::max<size_t>(pieces, index + 1));
+    Piece &piece = m_Map.Pieces[index];
     if (piece.Version != 0)
     {
         WaitUntilReady(caller, index, 0, piece.Bytes);
     }
-    const Way way = WayTo(piece, offset, bytes);
-    const bool isNew = way == Way::New || way == Way::Copy;
+    const WriteMode mode = ModeOf(piece, offset, bytes);
+    const bool isNew = mode == WriteMode::New || mode == WriteMode::Copy;
     const uint64_t before = isNew ? 0 : PagesOf(piece.Bytes);
-    const uint64_t kept = way == Way::New ? 0 : piece.Bytes;
+    const uint64_t kept = mode == WriteMode::New ? 0 : piece.Bytes;
     const uint64_t more = PagesOf(std::max(kept, offset + bytes)) - before;
     if (more > 0)
     {
-        if (const auto node = m_Volume.Room().TrySpend(m_Layout.NodesOf(index), more))
+        if (const auto lack = m_Volume.Room().TrySpend(m_Map.NodesOf(index), more))
         {
-            m_Layout.Pieces.resize(pieces);
-            return Lack{*node, more};
+            m_Map.Pieces.resize(pieces);
+            return lack;
         }
         piece.Spent += more;
     }
     if (isNew)
     {
-        Renew(caller, index, way);
+        Renew(caller, index, mode);
     }
-    else if (way == Way::Append && !piece.IsCut)
+    else if (mode == WriteMode::Append && !piece.IsCut)
     {
         FileFor(index, 0)->Cut(caller, piece.Bytes);
         piece.IsCut = true;
@@ -83,33 +84,29 @@ std::optional<OpenInode::Lack> OpenInode::TryPrepare(const Caller &caller, const
 }
 
 /** Gives a piece a file of this client's version. */
-void OpenInode::Renew(const Caller &caller, const uint64_t index, const Way way)
+void OpenInode::Renew(const Caller &caller, const uint64_t index, const WriteMode mode)
 {
-    Piece &piece = m_Layout.Pieces[index];
-    const std::shared_ptr<Ionode> node = m_Volume.Nodes().At(m_Layout.NodeOf(index));
-    const std::string key = KeyOf(m_Layout.Version, index);
-    piece.File = way == Way::Copy
+    Piece &piece = m_Map.Pieces[index];
+    const std::shared_ptr<Ionode> node = m_Volume.Nodes().At(m_Map.NodeOf(index));
+    const std::string key = KeyOf(m_Map.Version, index);
+    piece.File = mode == WriteMode::Copy
                      ? node->Copy(caller, key, KeyOf(piece.Version, index), piece.Bytes)
                      : node->Make(caller, key);
-    piece.Bytes = way == Way::Copy ? piece.Bytes : 0;
-    piece.Version = m_Layout.Version;
+    piece.Bytes = mode == WriteMode::Copy ? piece.Bytes : 0;
+    piece.Version = m_Map.Version;
     piece.Committed = 0;
     piece.IsCut = true;
 }
 
-/** Writes what of some bytes belongs into one piece. Which one is only known while nobody replaces
- *  the layout.
- *  @param written gets how many they are
- *  @return the room that it lacks, and where, if it does */
-std::optional<OpenInode::Lack> OpenInode::TryWritePart(const Caller &caller,
-                                                       const std::string_view all,
-                                                       const uint64_t from, uint64_t &written)
+std::optional<Lack> OpenInode::TryWritePart(const Caller &caller, const std::string_view all,
+                                            const uint64_t from, uint64_t &done)
 {
-    const Writing lock(m_Mutex);
+    CheckSize(from + all.size());
+    const Writing lock(m_Mutex); // which piece it is, is only known while the map isn't replaced
     CheckGeneration();
-    const uint64_t index = from / m_Layout.PieceBytes, offset = from % m_Layout.PieceBytes;
-    const std::string_view bytes = all.substr(0, m_Layout.PieceBytes - offset);
-    const uint64_t spent = index < m_Layout.Pieces.size() ? m_Layout.Pieces[index].Spent : 0;
+    const uint64_t index = from / m_Map.PieceBytes, offset = from % m_Map.PieceBytes;
+    const std::string_view bytes = all.substr(0, m_Map.PieceBytes - offset);
+    const uint64_t spent = index < m_Map.Pieces.size() ? m_Map.Pieces[index].Spent : 0;
     try
     {
         if (const std::optional<Lack> lack = TryPrepare(caller, index, offset, bytes.size()))
@@ -121,76 +118,41 @@ std::optional<OpenInode::Lack> OpenInode::TryWritePart(const Caller &caller,
     catch (const Errno &)
     {
         m_HasFailed = true;
-        Piece &piece = m_Layout.Pieces[index];
-        m_Volume.Room().GiveBack(m_Layout.NodesOf(index), piece.Spent - spent);
+        Piece &piece = m_Map.Pieces[index];
+        m_Volume.Room().GiveBack(m_Map.NodesOf(index), piece.Spent - spent);
         piece.Spent = spent; // who tries again takes it again
         throw;
     }
-    Piece &piece = m_Layout.Pieces[index];
+    Piece &piece = m_Map.Pieces[index];
     piece.Bytes = std::max(piece.Bytes, offset + bytes.size());
-    m_Layout.Size = std::max(m_Layout.Size, index * m_Layout.PieceBytes + piece.Bytes);
+    m_Map.Size = std::max(m_Map.Size, index * m_Map.PieceBytes + piece.Bytes);
     MarkDirty();
     m_Grown.notify_all();
-    written = bytes.size();
+    done += bytes.size();
     return std::nullopt;
 }
 
-/** Gives how many of the bytes were written: those of one piece. */
-uint64_t OpenInode::WritePart(const Caller &caller, const std::string_view bytes,
-                              const uint64_t offset)
+uint64_t OpenInode::EndFor(const uint64_t offset)
 {
-    uint64_t written = 0;
-    while (const std::optional<Lack> lack = TryWritePart(caller, bytes, offset, written))
-    {
-        m_Volume.WaitForRoom(caller, lack->Node, lack->Bytes);
-    }
-    return written;
-}
-
-void OpenInode::Write(const Caller &caller, const std::string_view bytes, const uint64_t offset)
-{
-    CheckSize(offset + bytes.size());
-    Patience patience(m_Volume.Link().Patience());
-    for (uint64_t done = 0; done < bytes.size();)
-    {
-        try
-        {
-            done += WritePart(caller, bytes.substr(done), offset + done);
-        }
-        catch (const Errno &error)
-        {
-            patience.WaitFor(error, caller);
-        }
-    }
-}
-
-uint64_t OpenInode::Append(const Caller &caller, const std::string_view bytes,
-                           const uint64_t offset)
-{
-    uint64_t end = 0;
-    {
-        std::unique_lock<std::shared_mutex> lock(m_Mutex);
-        // Part of a large append may have overtaken the one before it; else the file was longer.
-        m_Grown.wait_for(lock, PartsTime, [&] { return m_Layout.Size >= offset; });
-        end = m_Layout.Size;
-    }
-    Write(caller, bytes, end); // the kernel lets one program append at a time
-    return end;
+    Writing lock(m_Mutex);
+    // Part of a large append may have overtaken the one before it; else the file was longer.
+    m_Grown.wait_for(lock, PartsTime, [&] { return m_Map.Size >= offset; });
+    return m_Map.Size;
 }
 
 bool OpenInode::TryTruncate(const Caller &caller, const uint64_t size)
 {
     CheckSize(size);
     const Writing lock(m_Mutex);
-    const uint64_t index = size / m_Layout.PieceBytes;
-    const uint64_t rest = size % m_Layout.PieceBytes;
+    const uint64_t index = size / m_Map.PieceBytes;
+    const uint64_t rest = size % m_Map.PieceBytes;
     const size_t kept = index + (rest > 0 ? 1 : 0);
     if (m_Writers.empty())
     {
         return false;
     }
     CheckGeneration();
-    std::vector<Piece> &pieces = m_Layout.Pieces;
+    std::vector<Piece> &pieces = m_Map.Pieces;
     if (rest > 0 && index < pieces.size() && pieces[index].Bytes > rest)
     {
         Piece &piece = pieces[index];
@@ -203,10 +165,10 @@ bool OpenInode::TryTruncate(const Caller &caller, const uint64_t size)
     }
     for (size_t i = kept; i < pieces.size(); ++i)
     {
-        m_Volume.Room().GiveBack(m_Layout.NodesOf(i), pieces[i].Spent);
+        m_Volume.Room().GiveBack(m_Map.NodesOf(i), pieces[i].Spent);
     }
     pieces.resize(std::min(kept, pieces.size()));
-    m_Layout.Size = size;
+    m_Map.Size = size;
     MarkDirty();
     return true;
 }
@@ -214,7 +176,7 @@ bool OpenInode::TryTruncate(const Caller &caller, const uint64_t size)
 Value::Array OpenInode::PiecesForCommit() const
 {
     Value::Array list;
-    for (const Piece &piece : m_Layout.Pieces)
+    for (const Piece &piece : m_Map.Pieces)
     {
         list.push_back(Value::Array{piece.Version, piece.Bytes});
     }
@@ -230,27 +192,27 @@ void OpenInode::Commit(const Caller &caller, const bool isSync)
     }
     CheckGeneration();
     // A write that failed may have left a piece behind the end.
-    const uint64_t pieces = (m_Layout.Size + m_Layout.PieceBytes - 1) / m_Layout.PieceBytes;
-    m_Layout.Pieces.resize(std::min<size_t>(m_Layout.Pieces.size(), pieces));
+    const uint64_t pieces = (m_Map.Size + m_Map.PieceBytes - 1) / m_Map.PieceBytes;
+    m_Map.Pieces.resize(std::min<size_t>(m_Map.Pieces.size(), pieces));
     int64_t modified = 0;
     {
         const std::lock_guard<std::mutex> shown(m_ShownMutex);
         modified = int64_t{m_Shown.Time.tv_sec} * 1000000000 + m_Shown.Time.tv_nsec;
     }
-    const Value reply = m_Volume.Ask(caller, {{"op", "commit"},
-                                              {"handle", m_Writers.front()},
-                                              {"size", m_Layout.Size},
-                                              {"pieces", PiecesForCommit()},
-                                              {"mtime_ns", modified},
-                                              {"sync", isSync}});
-    m_Layout.Version = reply.UnsignedAt("version");
-    m_Layout.MayAppend = reply.BoolAt("append");
-    for (size_t i = 0; i < m_Layout.Pieces.size(); ++i)
+    const Value reply = m_Volume.Link().Ask(caller, {{"op", "commit"},
+                                                     {"handle", m_Writers.front()},
+                                                     {"size", m_Map.Size},
+                                                     {"pieces", PiecesForCommit()},
+                                                     {"mtime_ns", modified},
+                                                     {"sync", isSync}});
+    m_Map.Version = reply.UnsignedAt("version");
+    m_Map.MayAppend = reply.BoolAt("append");
+    for (size_t i = 0; i < m_Map.Pieces.size(); ++i)
     {
-        Piece &piece = m_Layout.Pieces[i];
+        Piece &piece = m_Map.Pieces[i];
         const uint64_t cost =
             PagesOf(piece.Bytes) - std::min(PagesOf(piece.Committed), PagesOf(piece.Bytes));
-        m_Volume.Room().Commit(m_Layout.NodesOf(i), std::min(cost, piece.Spent));
+        m_Volume.Room().Commit(m_Map.NodesOf(i), std::min(cost, piece.Spent));
         piece.Spent -= std::min(cost, piece.Spent);
         piece.Committed = piece.Bytes;
     }
@@ -266,10 +228,10 @@ void OpenInode::Commit(const Caller &caller, const bool isSync)
 /** Room that was taken for the pieces, and isn't committed, is free again. */
 void OpenInode::Settle()
 {
-    for (size_t i = 0; i < m_Layout.Pieces.size(); ++i)
+    for (size_t i = 0; i < m_Map.Pieces.size(); ++i)
     {
-        m_Volume.Room().GiveBack(m_Layout.NodesOf(i), m_Layout.Pieces[i].Spent);
-        m_Layout.Pieces[i].Spent = 0;
+        m_Volume.Room().GiveBack(m_Map.NodesOf(i), m_Map.Pieces[i].Spent);
+        m_Map.Pieces[i].Spent = 0;
     }
 }
 

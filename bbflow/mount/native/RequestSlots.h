@@ -16,7 +16,7 @@ public:
     /** Gives a request a slot that no other one has now, and a number there. */
     size_t Take(Value::Map &request);
 
-    /** @param isAbandoned whether nobody has taken the request's reply */
+    /** @param isAbandoned whether the request's reply was not taken */
     void Leave(size_t slot, bool isAbandoned);
 
     /** Slot and number of each request that has no reply yet. */

@@ -29,15 +29,15 @@ void RoomLedger::Update(const Value &reply)
     }
 }
 
-std::optional<std::string> RoomLedger::TrySpend(const std::vector<std::string> &nodes,
-                                                const uint64_t bytes)
+std::optional<Lack> RoomLedger::TrySpend(const std::vector<std::string> &nodes,
+                                         const uint64_t bytes)
 {
     const Lock lock(m_Mutex);
     for (const std::string &node : nodes)
     {
         if (m_Accounts[node].Left < bytes)
         {
-            return node;
+            return Lack{node, bytes};
         }
     }
     for (const std::string &node : nodes)

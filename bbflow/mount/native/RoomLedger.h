@@ -7,6 +7,13 @@
 namespace bbflow
 {
 
+/** Room that a node would have to give, and hasn't. */
+struct Lack
+{
+    std::string Node;
+    uint64_t Bytes;
+};
+
 /** What this client may still write on each node (bbflow/files/FORMAT.md, "Room"). Bytes are taken
  *  before they are written; the master takes them with the commit. */
 class RoomLedger
@@ -15,8 +22,8 @@ public:
     /** Takes in what a reply grants. */
     void Update(const Value &reply);
 
-    /** Takes bytes of all these nodes. @return the node that lacks them, else nothing */
-    std::optional<std::string> TrySpend(const std::vector<std::string> &nodes, uint64_t bytes);
+    /** Takes bytes of all these nodes, or of none. @return what one lacks, else nothing */
+    std::optional<Lack> TrySpend(const std::vector<std::string> &nodes, uint64_t bytes);
 
     /** Bytes that were taken were not needed: nothing lies there. */
     void GiveBack(const std::vector<std::string> &nodes, uint64_t bytes);
@@ -24,7 +31,7 @@ public:
     /** Bytes that were taken are committed. */
     void Commit(const std::vector<std::string> &nodes, uint64_t bytes);
 
-    /** What is more than this client needs to go on; the master must be told that it is free. */
+    /** What is more than this client needs for now; the master must be told that it is free. */
     Rooms TakeSurplus();
 
     /** All that the master has given and not taken back. */

@@ -1,7 +1,6 @@
 #include "Volume.h"
 
 #include "OpenInode.h"
-#include "Patience.h"
 
 namespace bbflow
 {
@@ -23,7 +22,7 @@ Volume::Volume(const MountedContact &contact, const uint64_t master, const doubl
     LinkListener listener;
     listener.OnForget = [this](const Forgotten &what)
     {
-        if (!what.Files.empty()) // once they are forgotten here, nobody tells of their names
+        if (!what.Files.empty()) // once they are forgotten here, no notice of their names comes
         {
             m_Kernel.ForgetNames();
         }
@@ -93,7 +92,7 @@ void Volume::CloseHandle(const int64_t handle, const bool isDirty)
 void Volume::BeginSession(const Value &session, const bool isNew)
 {
     m_Nodes.Update(session.ArrayAt("nodes"));
-    m_Kernel.ForgetNames(); // who changed them meanwhile had nobody to tell
+    m_Kernel.ForgetNames(); // changes made meanwhile were not announced
     if (isNew)
     {
         m_Room.Restart();
@@ -102,29 +101,13 @@ void Volume::BeginSession(const Value &session, const bool isNew)
     }
 }
 
-Value Volume::Ask(const Caller &caller, Value::Map request)
-{
-    Patience patience(m_Link->Patience());
-    while (true)
-    {
-        try
-        {
-            return m_Link->Ask(caller, request);
-        }
-        catch (const Errno &error)
-        {
-            patience.WaitFor(error, caller);
-        }
-    }
-}
-
-void Volume::WaitForRoom(const Caller &caller, const std::string &node, const uint64_t bytes)
+void Volume::WaitForRoom(const Caller &caller, const Lack &lack)
 {
     m_Lingering.CloseAll();
-    Ask(caller, Value::Map{{"op", "room"},
-                           {"node", node},
-                           {"bytes", bytes},
-                           {"wish", std::max(bytes, RoomBytes)}});
+    m_Link->Ask(caller, {{"op", "room"},
+                         {"node", lack.Node},
+                         {"bytes", lack.Bytes},
+                         {"wish", std::max(lack.Bytes, RoomBytes)}});
 }
 
 std::shared_ptr<OpenInode> Volume::StateOf(const FileId id)

@@ -1,8 +1,8 @@
 #pragma once
 
+#include "FileMap.h"
 #include "Ionodes.h"
 #include "KernelMemory.h"
-#include "Layout.h"
 #include "LingeringOpens.h"
 #include "MasterLink.h"
 #include "RoomLedger.h"
@@ -32,16 +32,14 @@ public:
            const KernelMemory &kernel);
     ~Volume();
 
-    /** As MasterLink::Ask; also waits while a node that is needed is away. */
-    Value Ask(const Caller &caller, Value::Map request);
     MasterLink &Link() { return *m_Link; }
     RoomLedger &Room() { return m_Room; }
     Ionodes &Nodes() { return m_Nodes; }
     KeptMetadata &Kept() { return m_Link->Kept(); }
     LingeringOpens &Lingering() { return m_Lingering; }
 
-    /** Asks for room on a node, and waits for it. @throws Errno ENOSPC if there will be none */
-    void WaitForRoom(const Caller &caller, const std::string &node, uint64_t bytes);
+    /** Asks for room, and waits for it. @throws Errno ENOSPC if there will be none */
+    void WaitForRoom(const Caller &caller, const Lack &lack);
 
     /** Closes it. @param isDirty whether something was written that no commit has */
     void CloseHandle(int64_t handle, bool isDirty);
@@ -49,7 +47,7 @@ public:
     /** The file's state that all who have it open here share. */
     std::shared_ptr<OpenInode> StateOf(FileId id);
 
-    /** The same, or nullptr if nobody has it open. */
+    /** The same, or nullptr if it isn't open. */
     std::shared_ptr<OpenInode> FindState(FileId id);
 
     /** What programs here have written to a file and its master doesn't know yet. */
@@ -58,7 +56,7 @@ public:
     /** Whether the kernel's pages of a file, from when it was last open, are these bytes. */
     bool HasPages(FileId id, const Content &bytes);
 
-    /** The kernel's pages of a file stay when nobody has it open any more.
+    /** The kernel's pages of a file stay when it is no longer open.
      *  @param bytes what they are, if that is known */
     void NotePages(FileId id, uint64_t number, std::optional<Content> bytes);
 

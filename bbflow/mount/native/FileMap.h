@@ -40,7 +40,7 @@ struct Content
 constexpr uint64_t MostFileBytes = 5ULL << 40;
 
 /** Where the bytes of a file are. */
-struct Layout
+struct FileMap
 {
     /** The version to write to; 0 if the file isn't open for writing. */
     uint64_t Version = 0;
@@ -84,6 +84,6 @@ struct Layout
 
 /** What a master's reply to `open` or `create` says.
  *  @throws std::runtime_error if no file can lie so */
-Layout LayoutFrom(const Value &reply);
+FileMap FileMapFrom(const Value &reply);
 
 } // end namespace bbflow
