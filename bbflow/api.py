@@ -271,7 +271,7 @@ class Analysis:
         return self._outcome
 
     def stop(self) -> None:
-        """End the analysis; what was folded stays on the nodes, and another analysis carries on."""
+        """End the analysis; what was folded stays on the nodes, and another analysis continues."""
         self._pipeline.stop()
         self._thread.join()
         self._resources.close()

@@ -25,7 +25,7 @@ def add_continue(parser: argparse.ArgumentParser) -> None:
         dest="continued",
         type=continued_place,
         metavar="STATE",
-        help="go on from an earlier run: its output, a directory or a bucket, or its state.bbflow",
+        help="continue from an earlier run: its output, a directory or a bucket, or its state.bbflow",
     )
 
 

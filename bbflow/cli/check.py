@@ -116,7 +116,7 @@ def _ensemble(options: argparse.Namespace) -> "EnsembleAnalysis | None":
             raise ConfigError("--times is for an ensemble's configuration, which has the key 'ensemble'")
         return None
     if options.continued is not None:
-        raise ConfigError("an ensemble goes on by itself from what its output has: leave --continue out")
+        raise ConfigError("an ensemble continues by itself from what its output has: leave --continue out")
     if options.times is not None and options.times < 1:
         raise ConfigError(f"--times: {options.times} isn't 1 or more")
     return load_ensemble(options.config)

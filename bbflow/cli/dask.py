@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--listen", metavar="ADDRESS", help="address of this host (default: all, or what Dask finds)")
     parser.add_argument("--threads", type=int, default=2, help="threads that fold (default: %(default)s)")
     parser.add_argument(
-        "--dashboard", metavar="ADDRESS", help="HOST:PORT of the scheduler's dashboard, which asks nobody for a key"
+        "--dashboard", metavar="ADDRESS", help="HOST:PORT of the scheduler's dashboard, which needs no key"
     )
 
 

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--scheduler-file", type=Path, help="also shut this Dask cluster down")
     parser.add_argument("--timeout", type=parse_seconds, metavar="SECONDS",
                         help="how long to wait for files that aren't written back (600) or closed (60)")  # fmt: skip
-    parser.add_argument("--force", action="store_true", help="even if steps that nobody folded are lost with them")
+    parser.add_argument("--force", action="store_true", help="even if unfolded steps are lost with them")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Fold a stream of BB nodes that are there, until it ends; what another analysis began is carried on with.
+"""Fold a stream of BB nodes that are there, until it ends; what another analysis began is continued.
 
 Example:
   bbflow fold analysis.yml --contact contact.json --scheduler scheduler.json
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NODE",
-        help="go on without this BB node, which is gone for good; results say which points lack which steps",
+        help="continue without this BB node, which is gone for good; results say which points lack which steps",
     )
     parser.add_argument("--output-held", action="store_true", help="who starts this holds the output for it")
 
@@ -97,7 +97,7 @@ def _saying_what_is_lost() -> Iterator[None]:
 
 
 def _tell_strays(contact: Path, before: Collection[str]) -> int:
-    """Name the ended streams that nobody has taken, and say how many of them have come meanwhile."""
+    """Name the ended streams that are still unclaimed, and say how many of them have come meanwhile."""
     from bbflow.run.strays import describe_left, statuses_of, strays_of  # late, as all above
 
     strays = [stray for stray in strays_of(statuses_of(contact)) if not stray.is_open]

@@ -1,7 +1,7 @@
 """Announce an I/O phase from a shell script, so that staging and draining give way to it.
 
 'begin' prints a token, which 'end' takes. An announcement ends by itself with its lease, so that a job that died
-holds nobody back: give one that is longer than the phase. 'run' announces for as long as a command runs.
+delays no one: give one that is longer than the phase. 'run' announces for as long as a command runs.
 
 Example:
   export BBFLOW_PHASES=/pfs/phases

@@ -1,6 +1,6 @@
 """Write the steps of a raw.zarr again, as the simulation did: a program for 'bbflow run'.
 
-So statistics are had of what was rescued. With --continue they go on from those of the run that failed.
+So statistics are had of what was rescued. With --continue they extend those of the run that failed.
 
 Example:
   bbflow run analysis.yml --continue bbflow-out -- bbflow replay bbflow-out/rescued/raw.zarr --stream climate

@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--contact", type=Path, required=True, help="contact file of the BB nodes")
     parser.add_argument("--output", type=Path, default=Path("rescued"), help="directory for the store")
     parser.add_argument("--take-over", action="store_true", help="also if the stream belongs to an analysis")
-    parser.add_argument("--owner", default="", help="whose analysis it goes on for, as the nodes know it")
+    parser.add_argument("--owner", default="", help="whose analysis it continues, as the nodes know it")
     parser.add_argument(
         "--time",
         default="time",

@@ -48,7 +48,7 @@ def add_select(parser: argparse.ArgumentParser) -> None:
     for what, name, example in (("io", "IOs", "wrfout_d01_*"), ("file", "files", "*.h0.*")):
         text = f"{name} with names like '{example}' go to the stream, whatever the program sets; may be repeated"
         parser.add_argument(f"--select-{what}", action="append", default=[], metavar="PATTERN", help=text)
-    until = "the stream ends with the file of such a name; the program may go on, and writes others as it is"
+    until = "the stream ends with the file of such a name; the program may continue, and writes others as it is"
     parser.add_argument("--until", metavar="PATTERN", help=until)
 
 

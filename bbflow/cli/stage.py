@@ -38,14 +38,14 @@ from bbflow.staging.diary import kind_of
 from bbflow.staging.gate import Decision
 from bbflow.staging.named_links import check_names, link_tree, unlink_gone, write_listing
 from bbflow.staging.stager import Stager
-from bbflow.staging.staging_plan import ENDINGS, ProgramStep, expand_program, read_plan, sources_program
-from bbflow.staging.task_commands import run_program
+from bbflow.staging.staging_plan import ENDINGS, PlanStep, expand_plan, plan_of_sources, read_plan
+from bbflow.staging.task_commands import run_plan
 from bbflow.stores.sources import Sources, local_path
 from bbflow.units import format_bytes, parse_bytes
 
 _SHOW_EVERY_S = 0.2
 _TELL_AFTER_S = 5.0
-"""Transfers that wait longer say why, where nobody sees the bar too."""
+"""Transfers that wait longer say why, also where the bar isn't seen."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    steps, names = expand_program(_program(options), Sources(), options.to.absolute())
+    steps, names = expand_plan(_plan(options), Sources(), options.to.absolute())
     if options.tree:
         check_names(names)
     if options.picture and not options.picture.absolute().parent.is_dir():
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _program(options: argparse.Namespace) -> list[ProgramStep]:
+def _plan(options: argparse.Namespace) -> list[PlanStep]:
     if (options.plan is None) == (not options.sources):
         raise ConfigError("give either sources to stage, or --plan FILE")
     if options.plan is not None:
@@ -91,7 +91,7 @@ def _program(options: argparse.Namespace) -> list[ProgramStep]:
     if len(options.sources) == 1 and options.sources[0].endswith(ENDINGS) and local_path(options.sources[0]):
         source = options.sources[0]
         print(f"bbflow: {source} is staged as it is; to run it as a plan, say --plan {source}", file=sys.stderr)
-    return sources_program(options.sources)
+    return plan_of_sources(options.sources)
 
 
 def _stager(options: argparse.Namespace, events: EventLog) -> Stager:
@@ -105,12 +105,12 @@ def _stager(options: argparse.Namespace, events: EventLog) -> Stager:
     )
 
 
-def _run_shown(stager: Stager, steps: Sequence[ProgramStep], slots: int) -> None:
-    """Run the program in a thread, and show meanwhile how far it is."""
+def _run_shown(stager: Stager, steps: Sequence[PlanStep], slots: int) -> None:
+    """Carry out the plan in a thread, and show meanwhile how far it is."""
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(True), TransferSpeedColumn())
     with ThreadPoolExecutor(1) as pool, Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        ended: list[ProgramStep] = []
-        running = pool.submit(run_program, stager, steps, slots, ended.append)
+        ended: list[PlanStep] = []
+        running = pool.submit(run_plan, stager, steps, slots, ended.append)
         bar = progress.add_task("staging", total=None)
         try:
             _follow(
@@ -164,7 +164,7 @@ class WaitTeller:
             self._tell(decision.reason)
 
 
-def _places(stager: Stager, steps: Sequence[ProgramStep]) -> dict[str, Path]:
+def _places(stager: Stager, steps: Sequence[PlanStep]) -> dict[str, Path]:
     """Return where sources lie that stay there."""
     urls = [file.url for step in steps if not step.command for file in step.task.inputs]
     return {url: path for url in urls if (path := stager.path(url)).exists()}

@@ -23,7 +23,7 @@ WATCH_S = 0.5
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("--contact", type=Path, required=True, help="contact file of the BB nodes")
-    parser.add_argument("--watch", action="store_true", help="go on until Ctrl-C, or until the nodes are gone")
+    parser.add_argument("--watch", action="store_true", help="repeat until Ctrl-C, or until the nodes are gone")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Standard output that nobody reads any more, as that of ``bbflow files ls | head``."""
+"""Standard output whose reader is gone, such as that of ``bbflow files ls | head``."""
 
 import os
 import select

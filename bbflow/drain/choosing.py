@@ -14,7 +14,7 @@ class Choosing:
     Parameters
     ----------
     raw
-        What is kept; it has a condition, or names a function.
+        What it keeps; it has a condition, or names a function.
     holds
         Says whether the condition holds for a step; None without one.
     last

@@ -30,7 +30,7 @@ PIECE_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class DrainWork(Frozen):
-    """What one drain task does: its own files of one store, in which nobody else writes."""
+    """What one drain task does: its own files of one store, which it alone writes."""
 
     store: str
     """Path of the store."""

@@ -60,7 +60,7 @@ class RawStore:
     Parameters
     ----------
     path
-        The store; an existing one is carried on with.
+        The store; an existing one is continued.
     raw
         What is kept.
     attributes

@@ -269,6 +269,7 @@ class EnsembleFold:
                 followed.store.recall()
             self._follow_analysis(name, followed)
             followed.member = self._judged(name, followed)
+            # Without its refusal the ensemble would end as complete without this member.
             self._check_done(name, followed)
             # Whoever ends between two looks was looked at above: what it has is taken all the same.
             if (followed.store.look() or not followed.is_taken) and followed.store.grid is not None:

@@ -84,7 +84,7 @@ class MemberStore:
         return [name for name in self._results if self._store is None or name not in self._store]
 
     def begin_again(self) -> None:
-        """Return all rows once more."""
+        """Return all rows again."""
         self._seen, self.next = None, dict.fromkeys(self.next, 0)
 
     def skip_gone(self) -> None:

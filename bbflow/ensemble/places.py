@@ -24,7 +24,7 @@ LOCK = ".ensemble/lock"
 UP = ".ensemble/up"
 """… and by the process that keeps it and the nodes."""
 HOST = ".ensemble/host"
-"""Which host that process is on."""
+"""Which host that process is on: not in the lock, which is opened in place, so a link there would be followed."""
 LOG = "ensemble.log"
 _STATES = ".ensemble/states"
 _SLOW = ".moments"
@@ -64,7 +64,7 @@ class EnsemblePlaces:
         if token.exists() and not is_made(Path(token.read_text())):
             raise ConfigError(
                 f"the states of open moments in {token.read_text()} are gone with the host's memory: what members gave "
-                f"can't be folded again; begin anew with another output than {self.output}, or run the members again"
+                f"can't be folded again; start over with another output than {self.output}, or run the members again"
             )
         if not token.exists():
             make(self.fast, "*", ".*")

@@ -62,7 +62,7 @@ class MemberAttempt(msgspec.Struct, frozen=True, kw_only=True):
     began_s: float
     """Seconds since the epoch."""
     ended_s: float | None = None
-    """When it ended; None while it runs, or if nobody could tell."""
+    """When it ended; None while it runs, or if that is unknown."""
     code: int | None = None
     """Its exit code."""
 

@@ -50,7 +50,7 @@ class EnsembleStore:
     Parameters
     ----------
     path
-        The store; one that is there is carried on with.
+        The store; an existing one is continued.
     name
         The ensemble's.
     members

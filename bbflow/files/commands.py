@@ -53,7 +53,7 @@ class CapacityNotice(Struct, frozen=True, tag_field="op", tag="capacity", kw_onl
     bytes: Whole
 
 
-class TaskAnswer(Struct, frozen=True, tag_field="op", tag="task", kw_only=True):
+class CommandAnswer(Struct, frozen=True, tag_field="op", tag="task", kw_only=True):
     """What an IOnode says to a command; some of it belongs to some commands only."""
 
     task: Whole = 0

@@ -108,6 +108,7 @@ class Companions:
                 time.sleep(PAUSE_S)
             if process.stdin is not None:
                 process.stdin.close()
+            # A signal ends a server with 0, too; one that was asked to keep nothing has removed its directory's mark.
             if process.wait(END_S) == 0 and not is_made(directory):
                 return
 

@@ -6,6 +6,7 @@ import time
 from pathlib import PurePosixPath
 
 MAX_NAME_BYTES = 255
+"""As in local file systems: a mount shows these names to the kernel."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 CONFLICT = ".bbflow-conflict-"
 """Marks what is kept beside what somebody else has written in the shared storage."""

@@ -39,7 +39,7 @@ def run_master(
     name
         Its name there.
     directory
-        Where its database and its socket are; one that has a database already is carried on from.
+        Where its database and its socket are; an existing database is continued.
     endpoint
         How it lets peers in.
     options

@@ -140,7 +140,7 @@ class GrantReply(FileReply, frozen=True, kw_only=True):
 
 
 class Given(Struct, frozen=True, kw_only=True):
-    """What any reply gives its session, and takes: all that must be known of one that nobody took."""
+    """What any reply gives its session, and takes: all that must be known of one that wasn't taken."""
 
     handle: Whole = 0
     granted: Sizes = {}

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from bbflow.files.commands import CapacityNotice, JoinIonode, TaskAnswer
+from bbflow.files.commands import CapacityNotice, CommandAnswer, JoinIonode
 from bbflow.files.wire import Pairs, Sizes, Whole
 from bbflow.net.frames import parser
 from bbflow.reading.wire_types import Count, Span
@@ -27,7 +27,7 @@ class ClientRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     number: Whole = 0
     """Grows with each request of its slot."""
     abandoned: bool = False
-    """Whether nobody has taken the reply of the slot's last request."""
+    """Whether the reply of the slot's last request was not taken."""
 
 
 class EntryRequest(ClientRequest, frozen=True, kw_only=True):
@@ -281,7 +281,7 @@ Asked = (
     | StatfsRequest | OverviewRequest | FlushRequest | PrefetchRequest | RefreshRequest | EvictRequest | ShutdownRequest
 )  # fmt: skip
 """What a session asks."""
-Heard = Asked | SessionRequest | JoinSessionRequest | ForgotMessage | JoinIonode | CapacityNotice | TaskAnswer
+Heard = Asked | SessionRequest | JoinSessionRequest | ForgotMessage | JoinIonode | CapacityNotice | CommandAnswer
 """What a master hears."""
 parse_heard = parser(Heard, "a request")
 """Takes it in."""

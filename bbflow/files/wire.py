@@ -37,4 +37,4 @@ class Attr(Struct, frozen=True, kw_only=True, omit_defaults=True):
     state: str
     """Where a file's bytes are; empty for what is no file."""
     master: Whole = 0
-    """Number of the master that it goes on at; 0 for this one."""
+    """Number of the master where it continues; 0 for this one."""

@@ -133,7 +133,7 @@ def locked(directory: Path, refusal: str) -> AbstractContextManager[None]:
     Parameters
     ----------
     directory
-        That; where its file system has no locks, nobody is refused.
+        That; where its file system has no locks, none is refused.
     refusal
         What is said if another process does.
 

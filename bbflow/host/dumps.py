@@ -14,6 +14,6 @@ def keep_from_dumps() -> None:
 def write_no_cores() -> None:
     """Keep this process, and what it starts, from writing core files.
 
-    It is for one that must read in /proc/self what the kernel doesn't give to one that nobody may dump.
+    It is for one that must read in /proc/self what the kernel doesn't give to one that mustn't be dumped.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -67,7 +67,7 @@ def locked_alone(path: Path, refusal: str, *, create: bool) -> Iterator[None]:
     Parameters
     ----------
     path
-        The file; where its file system has no locks, nobody is refused.
+        The file; where its file system has no locks, none is refused.
     refusal
         What is said if another process holds it.
     create

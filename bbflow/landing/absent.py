@@ -54,7 +54,7 @@ def absent_ranks(stream: str, parts: Sequence[StreamStatus]) -> Absent | None:
     Returns
     -------
     Absent or None
-        None if nobody has opened it, or all have.
+        None if no rank has opened it, or all have.
     """
     opened = {number for part in parts for number, _ in part.ranks}
     closed = {number for part in parts for number, how in part.ranks if how == "closed"}

@@ -123,7 +123,7 @@ def must_land(extents: Extents, stream: Stream, rank: int, step: int) -> bool:
 
 
 def needs_before(stream: Stream, step: int) -> list[int] | None:
-    """Return the bytes that ranks may still ask for in steps before this one; None while nobody can know."""
+    """Return the bytes that ranks may still ask for in steps before this one; None while that is unknown."""
     if step <= stream.last + 1 and len(stream.ranks) >= stream.local_writers:
         return []
     return older_needs(stream.ranks, stream.local_writers, step, stream.ends)

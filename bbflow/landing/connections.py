@@ -219,7 +219,7 @@ class WriterConnections:
         self._offers.forget(gone.offer)
 
     def offer(self, peer: int, asked: CommitRequest) -> RoomReply:
-        """Return a rank room for the step after the one that it commits, as long as nobody else needs it."""
+        """Return a rank room for the step after the one that it commits, unless others need it."""
         writer = self._peer(peer)
         return self._with_plan(writer, self._offer_to(writer, asked))
 

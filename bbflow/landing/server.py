@@ -107,7 +107,7 @@ def serve(
     """Run one node in this process until it is told to stop.
 
     Its directory goes with it, unless a signal or a failure ends it while it holds steps: a node started again
-    on the same directory carries on with them. An embedded node's stays until its parent ends.
+    on the same directory takes them over. An embedded node's stays until its parent ends.
 
     Parameters
     ----------

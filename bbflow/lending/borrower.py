@@ -43,7 +43,7 @@ class LenderError(NodeError):
     def __init__(self, message: str, *, is_away: bool = False) -> None:
         super().__init__(message)
         self.is_away = is_away
-        """Whether nobody lends there."""
+        """Whether no lender runs there."""
 
 
 class Borrower:
@@ -86,7 +86,7 @@ class Borrower:
         Raises
         ------
         ExchangeError
-            If nobody can tell.
+            If that can't be found out.
         """
         lender = self._ask(WantMessage(name=name), TurnReply).lender
         try:
@@ -99,7 +99,7 @@ class Borrower:
         self.have(name)
 
     def have(self, name: str) -> None:
-        """Announce that the node has a file; if nobody hears it, others ask its source."""
+        """Announce that the node has a file; if that is lost, others ask its source."""
         with suppress(ExchangeError):
             self._ask(HaveMessage(name=name, lender=self._own), DoneReply)
 
@@ -162,10 +162,10 @@ def start_lender(exchange: Exchange, shelves: Shelves) -> None:
     assert process.stdin is not None
     with suppress(BrokenPipeError), process.stdin as pipe:
         pipe.write(json.dumps({"exchange": asdict(exchange), "shelves": asdict(shelves)}).encode() + b"\n")
-    process.returncode = 0  # nobody waits for it: it outlives this process
+    process.returncode = 0  # it isn't waited for: it outlives this process
 
 
 def _own_lender(directory: Path) -> Lender:
     if not until((directory / ADDRESS).exists, START_S):
-        raise ExchangeError(f"nobody lends the copies in {directory}: they are read from their sources")
+        raise ExchangeError(f"no process lends the copies in {directory}: they are read from their sources")
     return convert(json.loads((directory / ADDRESS).read_bytes()), Lender)

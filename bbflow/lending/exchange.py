@@ -33,7 +33,7 @@ _NAME = "the exchange of copies"
 
 
 def no_pool() -> memoryview:
-    """Return nowhere: nobody sends raw bytes here."""
+    """Return nowhere: no raw bytes are sent here."""
     return memoryview(b"")
 
 
@@ -75,7 +75,7 @@ class ExchangeServer(PeerServer):
                 self._tell(self._whereabouts.failed(peer, is_away=item.is_away))
                 self._send(peer, DoneReply())
             case Landed():
-                raise ProtocolError("raw bytes that nobody expects")
+                raise ProtocolError("raw bytes that aren't expected")
 
     def _left(self, peer: int, *, by_itself: bool) -> None:
         self._tell(self._whereabouts.left(peer))

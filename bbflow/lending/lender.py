@@ -91,7 +91,7 @@ class LendingServer(PeerServer):
 
     def _take(self, peer: int, link: Link, item: Any) -> None:
         if not isinstance(item, ReadMessage):
-            raise ProtocolError("raw bytes that nobody expects")
+            raise ProtocolError("raw bytes that aren't expected")
         try:
             content = os.pread(self._open(peer, item.name), min(item.size, MOST_BYTES), item.offset)
         except OSError as error:

@@ -47,7 +47,7 @@ class FailedMessage(Struct, frozen=True, tag_field="op", tag="failed", kw_only=T
 
     name: FilePath
     is_away: bool = False
-    """Whether nobody lends where it was told to ask."""
+    """Whether no lender runs where it was told to ask."""
 
 
 class TurnReply(Struct, frozen=True, kw_only=True):

@@ -167,5 +167,5 @@ def unmount(directory: Path) -> None:
 
 
 def default_log(directory: Path) -> Path:
-    """Return where a daemon's messages go if nobody says it: beside the directory."""
+    """Return where a daemon's messages go by default: beside the directory."""
     return directory.absolute().with_name(f".{directory.name}.bbflow-mount.log")

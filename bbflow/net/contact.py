@@ -145,7 +145,7 @@ def add_node(path: Path, node: NodeAddress) -> None:
         if any(other.name == node.name for other in others):
             raise NodeError(f"{path} has a node {node.name!r} already: give --name, or stop that one")
         if content.key != node.key:
-            raise NodeError(f"{path} was written anew while node {node.name!r} started: start it again")
+            raise NodeError(f"{path} was rewritten while node {node.name!r} started: start it again")
         return replace(content, nodes=tuple(sorted((*others, node), key=lambda other: other.name)))
 
     _change(path, add)
@@ -185,7 +185,7 @@ def add_master(path: Path, subtree: str, address: NodeAddress, number: int | Non
     def add(content: _Content) -> _Content:
         nonlocal given
         if content.key != address.key:
-            raise NodeError(f"{path} was written anew while the master of {subtree} started: start it again")
+            raise NodeError(f"{path} was rewritten while the master of {subtree} started: start it again")
         others = tuple(master for master in content.masters if master.subtree != subtree)
         taken = {master.number: master.subtree for master in others}
         if number in taken:

@@ -39,7 +39,7 @@ from bbflow.net.verdicts import RefusedReply
 RESERVED_FILES = 32
 """Descriptors that are kept for what isn't a peer: listeners, index, pool."""
 STAY_S = 0.5
-"""A peer that hasn't proved itself may stay this long if others wait, and this long nobody else is let in."""
+"""A peer that hasn't proved itself may stay this long if others wait, and this long no other is let in."""
 LONGEST_SLEEP_S = 3600.0
 """The kernel's type for it overflows after 24 days."""
 MOST_UNSENT_BYTES = 160 << 20
@@ -264,7 +264,7 @@ class PeerServer(ABC):
         return self._tls.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)
 
     def _make_room(self, listener: socket.socket, unproven: list[int]) -> None:
-        """Cut off the peer that has failed to prove itself for longest, or let nobody in for a moment."""
+        """Cut off the peer that has failed to prove itself for longest, or let no one in for a moment."""
         oldest = min(unproven, key=lambda peer: self._unproven[peer], default=None)
         now_s = time.monotonic()
         until_s = now_s + STAY_S if oldest is None else self._unproven[oldest] - TIMEOUT_S + STAY_S
@@ -322,7 +322,7 @@ class PeerServer(ABC):
             self._cut_off(peer, str(error), by_itself=False)
         except ProtocolError as error:
             self._refuse(peer, str(error))
-        except Exception as error:  # a mistake of this program's: it costs one peer its connection, and nobody the node
+        except Exception as error:  # a mistake of this program's: it costs one peer its connection, not the node
             log(f"{self._title}: {''.join(traceback.format_exception(error))}")
             self._refuse(peer, f"it failed at what it was asked ({error!r}): see its log")
 
@@ -342,7 +342,7 @@ class PeerServer(ABC):
             del self._unproven[peer]
 
     def _send(self, peer: int, message: Struct | Raw) -> None:
-        """Send a message, if its peer is still there; if no frame can hold it, its peer is told so, and nobody else."""
+        """Send a message, if its peer is still there; if no frame can hold it, only its peer is told so."""
         if link := self._links.get(peer):
             try:
                 link.send(message)

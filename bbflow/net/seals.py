@@ -24,7 +24,7 @@ class Mac:
     size = TAG_BYTES
 
     def __init__(self, key: bytes) -> None:
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # late: on one host nobody needs it
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # late: on one host it isn't needed
 
         self._cipher = AESGCM(key)
         self._numbers = [0, 0]

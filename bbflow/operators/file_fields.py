@@ -259,7 +259,7 @@ class AreaField:
     """Each point's share of a field's area, beside the steps of its statistics."""
 
     name: str = AREA_SHARE
-    """What statistics call it; nobody else does."""
+    """What statistics alone call it."""
     held: str = ""
     """The file where an analysis holds it, of the field's shape; empty before it does."""
     window = None

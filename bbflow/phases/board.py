@@ -1,7 +1,7 @@
 """The board: a directory where applications announce their I/O phases, one small file each.
 
 A file is renamed into place, so it is whole or absent, also on a shared file system. It carries a lease in
-seconds since the epoch: an application that died without a word holds nobody back for longer than that. The
+seconds since the epoch: an application that died without a word delays others no longer than that. The
 hosts' clocks must agree to within a second or so, as NTP sees to. The newest ended phases stay on the board, so that
 who comes later can predict the next one at once.
 """
@@ -25,14 +25,14 @@ from bbflow.phases.phase import PFS, Phase
 
 DIRECTORY_VARIABLE = "BBFLOW_PHASES"
 LEASE_S = 60.0
-"""How long an announcement holds that nobody renews."""
+"""How long an announcement holds that isn't renewed."""
 _ENDING, _PAST = ".phase", ".past"
 KEPT = 16
 """Ended phases of an application that stay on the board."""
 KEPT_S = 86_400.0
 """How long they stay after an application's last phase, as soon as any application's phase ends."""
 _NONE = ValueError, KeyError, TypeError, OverflowError, RecursionError
-"""What reading a text raises that is no announcement."""
+"""What reading a text raises that is no announcement: one nested too deeply, or a time that no float holds, too."""
 _MOST_BYTES = 1 << 16
 """What a file on the board may have: whoever may write there may put anything there, a pipe too."""
 

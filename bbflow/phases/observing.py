@@ -1,4 +1,4 @@
-"""I/O phases that nobody announces: seen by the traffic of a client's mounts or disks."""
+"""I/O phases that aren't announced: seen by the traffic of a client's mounts or disks."""
 
 import time
 from collections.abc import Callable, Mapping

@@ -42,7 +42,7 @@ class RankPlan(Struct, frozen=True, kw_only=True):
     variables: tuple[FoldedRow, ...]
     """Those that are folded."""
     wanted: tuple[str, ...]
-    """Further arrays that must land as they are, if they come; nobody wants others in these steps."""
+    """Further arrays that must land as they are, if they come; others aren't wanted in these steps."""
     steady: tuple[str, ...] = ()
     """Those of the others of which the first steps' values count: one that has changed must land."""
     device_bytes: Count = 0

@@ -162,7 +162,7 @@ def read_as(reader: Callable[[Any], T], value: Any, where: str) -> T:
 
 
 def shown(value: Any) -> str:
-    """Return a value as messages have it: what nobody reads to its end is cut off."""
+    """Return a value as messages have it, cut off where it is too long to be read."""
     text = repr(value)
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
 

@@ -87,7 +87,7 @@ class Feeder(threading.Thread):
         self.join()
 
     def run(self) -> None:
-        """Write until the stream is closed, or nobody reads."""
+        """Write until the stream is closed, or its reader is gone."""
         contact = Path(self._task.contact)
         try:
             with Following(contact, self._task.stream, self._task.variable, self._tell) as following:

@@ -115,7 +115,7 @@ def area_mean(values: Array, axes: tuple[DrawnAxis, ...]) -> float:
     for position, axis in enumerate(axes):
         if axis.kind == "lat" and axis.units:
             shape = [-1 if number == position else 1 for number in range(len(axes))]
-            is_latitude = np.abs(axis.values) <= 90.0 + 1e-6  # of cells elsewhere nobody knows how large they are
+            is_latitude = np.abs(axis.values) <= 90.0 + 1e-6  # how large cells elsewhere are is unknown
             angles = np.where(is_latitude, axis.values, 90.0).astype("f8")
             weights = weights * np.cos(np.deg2rad(angles)).clip(0).reshape(shape)
     present = np.isfinite(values)

@@ -75,7 +75,7 @@ def page_of(output: Path, most_drawn: int = MOST_DRAWN) -> Page:
 
 
 def _first_variables(statistics: Sequence[Statistic], most: int) -> list[Statistic]:
-    """Return what is drawn: a page of hundreds of variables would take minutes, and nobody would read it."""
+    """Return what is drawn: a page of hundreds of variables would take minutes, and wouldn't be read."""
     drawn: list[Statistic] = []
     for variable in dict.fromkeys(item.variable for item in statistics):
         own = [item for item in statistics if item.variable == variable]
@@ -98,7 +98,7 @@ def _notes(events: Events | None) -> list[str]:
         lines = "line" if events.unreadable == 1 else "lines"
         notes.append(f"{events.unreadable} {lines} of events.jsonl can't be read and were left out.")
     if events.end is None:
-        notes.append("events.jsonl has no end: the run still goes on, or was cut off.")
+        notes.append("events.jsonl has no end: the run hasn't ended yet, or was cut off.")
     return notes
 
 

@@ -21,7 +21,7 @@ UNFORESEEN = 1
 PASSING = {
     os.EX_NOHOST: "a BB node or the Dask workers didn't answer",
     os.EX_IOERR: "a file could not be written",
-    UNFORESEEN: "an error that nobody foresaw",
+    UNFORESEEN: "an unforeseen error",
 }
 """Exit codes of an analysis whose cause may pass."""
 TRIES = 4
@@ -71,7 +71,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class SimulationEnded:
-    """The simulation has ended: what waits for room now waits for nobody."""
+    """The simulation has ended: what waits for room now waits in vain."""
 
     code: int = 0
     """Its exit code; below 0 the signal that killed it."""
@@ -247,7 +247,7 @@ class Course:
         part = Part.FINISH if self.step >= 0 else Part.RESCUE
         rescuing = replace(self, part=part, fruitless=0, errors=0, step=-1, keeping=KeepsRun.RESCUED, failure=failure)
         stops = self.on_failure == STOP and not self.simulation_ended
-        goes_on = "the simulation is ended; " if stops else "the simulation goes on; "
+        goes_on = "the simulation is ended; " if stops else "the simulation continues; "
         goes_on = "" if self.simulation_ended or self.interrupts else goes_on
         said = Say(f"{failure} and is given up: {goes_on}what isn't folded is rescued to rescued/raw.zarr")
         return rescuing, (said, *((StopSimulation(),) if stops else ()), Start(part))

@@ -36,7 +36,7 @@ from bbflow.zarr_store.growing import shown_attributes
 TURN_S = 0.1
 """How long to wait where a turn had nothing to do."""
 LOOK_S = 1.0
-"""How often nodes are asked for a stream that nobody opens."""
+"""How often nodes are asked for a stream that isn't opened."""
 ENDING_S = 30.0
 """How long an analysis may take to end whose keeper was killed."""
 NODE_BACK_S = 60.0
@@ -208,7 +208,7 @@ def _gather(gathering: EnsembleFold, analysis: EnsembleAnalysis, keeper: int | N
     output, written_s = analysis.output, 0.0
     while True:
         if keeper is not None and os.getppid() != keeper:
-            raise NodeError("the process that keeps the ensemble was killed: 'bbflow ensemble up' carries on")
+            raise NodeError("the process that keeps the ensemble was killed: 'bbflow ensemble up' continues it")
         if (output / DOWN).exists():
             gathering.end()
         busy = gathering.turn()

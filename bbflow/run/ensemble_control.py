@@ -216,7 +216,7 @@ class Ensemble:
         Raises
         ------
         NodeError
-            If it has ended before, by a kill: `up` carries on.
+            If it has ended before, by a kill: `up` continues it.
         """
         deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
         while deadline_s is None or time.monotonic() < deadline_s:
@@ -227,7 +227,7 @@ class Ensemble:
                 self._heard = status.written_s, time.monotonic()
             silent_s = time.monotonic() - self._heard[1]
             if silent_s > (SILENT_S if is_kept_here(self.output) else SILENT_ELSEWHERE_S):
-                raise NodeError(f"the ensemble in {self.output} isn't up any more: 'bbflow ensemble up' carries on")
+                raise NodeError(f"the ensemble in {self.output} isn't up any more: 'bbflow ensemble up' continues it")
             time.sleep(POLL_S)
         return None
 

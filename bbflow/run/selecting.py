@@ -98,7 +98,7 @@ class Opens:
     """What the simulation's processes have opened with ADIOS2, as the preloaded library saw it."""
 
     path: Path | None
-    """A line for each Open, while the run lasts; None where nobody can write it."""
+    """A line for each Open, while the run lasts; None where it can't be written."""
     command: Sequence[str]
     """The simulation."""
     selects: bool
@@ -176,7 +176,7 @@ def noted_opens(contact: Path, command: Sequence[str], *, selects: bool) -> Iter
 
 
 def _held_file(folder: Path, prefix: str) -> tuple[Path, int]:
-    """Make a file that other runs see is in use: a killed run's lock is nobody's."""
+    """Make a file that other runs see is in use: a killed run's lock is released."""
     while True:
         held, name = tempfile.mkstemp(prefix=prefix, dir=folder)
         with suppress(OSError):  # a file system without locks

@@ -80,7 +80,7 @@ def open_stop_stream(stream: str, contact: Path, environment: Mapping[str, str])
             process.stdin.close()
         try:
             process.wait(END_S)
-        except subprocess.TimeoutExpired:  # its node is gone: nobody reads it any more
+        except subprocess.TimeoutExpired:  # its node is gone: it isn't read any more
             process.kill()
             process.wait()
 

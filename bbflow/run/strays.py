@@ -1,4 +1,4 @@
-"""Streams that nobody folds, drains or reads: what a run finds of them, and their rescue from nodes that go with it."""
+"""Streams that aren't folded, drained or read: what a run finds of them, and how it rescues them from its nodes."""
 
 import shlex
 import sys
@@ -27,12 +27,12 @@ PATIENCE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Stray:
-    """A stream that nobody takes."""
+    """A stream without a consumer."""
 
     name: str
     """As the writers opened it."""
     steps: int
-    """Whole steps of it that nobody has taken."""
+    """Whole steps of it that haven't been taken."""
     torn: int = 0
     """Steps of it that were begun, and are not whole."""
     is_open: bool = False
@@ -46,7 +46,7 @@ class Stray:
 
 
 def strays_of(statuses: Sequence[StatusReply], before: Collection[str] = ()) -> list[Stray]:
-    """Find the streams that nobody takes.
+    """Find the streams without a consumer.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ class Strays:
     embedded
         The nodes, if they go with the run; on others only the streams count that come while it lasts.
     own
-        Streams of the run's own, which nobody need take.
+        Streams of the run's own, which need no consumer.
     patience_s
         How long a stream's ranks wait for room before it is rescued.
     """
@@ -176,7 +176,7 @@ class Strays:
         self._waiting_since_s = {stray.name: self._waiting_since_s.get(stray.name, now_s) for stray in waiting}
         for stray in waiting:
             if now_s >= self._waiting_since_s[stray.name] + self._patience_s and stray.name not in self._rescues:
-                why = f"stream {stray.name!r} waits for room, and nobody folds or reads it"
+                why = f"stream {stray.name!r} waits for room, and isn't folded or read"
                 print(f"bbflow: {why}: it is rescued to {self._place(stray)}", file=sys.stderr, flush=True)
                 self._begin(stray)
 

@@ -44,6 +44,7 @@ POLL_S = 0.2
 STOP_TIMEOUT_S = 10.0
 NODE_BACK_S = 60.0
 INTERRUPTED = 130
+"""As a shell says of what SIGINT has ended: 128 and its number."""
 CONSUMERS = {Part.FOLD: "fold", Part.FINISH: "fold", Part.RESCUE: "rescue"}
 """Whose cursor tells how far the process beside the simulation is."""
 
@@ -53,7 +54,7 @@ Process = subprocess.Popen[bytes]
 class Supervisor:
     """Runs a simulation with its analysis.
 
-    The analysis is a process of its own: if it is killed, a new one carries on from the checkpoints on the
+    The analysis is a process of its own: if it is killed, a new one continues from the checkpoints on the
     nodes, and the simulation notices nothing. What follows from an end is for `Course` to say.
 
     Parameters
@@ -207,7 +208,7 @@ class Supervisor:
                 self._take(Ended(beside, self._step, answered and self._forgotten))
         elif ended and answered and not self._opened:
             never = f"the simulation {describe_end(simulation.returncode)} and never opened stream {self._stream!r}"
-            if self.course.interrupts:
+            if self.course.interrupts:  # else the analysis would wait for a stream that no program opens any more
                 raise StreamError(never)
             if whys := refusals(there, self._stream):
                 raise StreamError(f"{never}: its Open was refused ({'; '.join(whys)})")
@@ -261,7 +262,7 @@ class Supervisor:
         if len(self._lost) + 1 < len(self._nodes):
             self._lost.add(name)
             silent = f"BB node {name} has not answered for {self._node_back_s:.0f} s"
-            self._do(Say(f"{silent}: the analysis goes on without it"))
+            self._do(Say(f"{silent}: the analysis continues without it"))
 
     def _spawn(self, part: Part) -> None:
         # A session of its own: Ctrl-C in the terminal is for the simulation first.

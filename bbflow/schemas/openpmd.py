@@ -101,7 +101,7 @@ class OpenPmd(Stateless):
 
 
 def _told(own: str, values: Mapping[str, Sequence[Any]], owners: Collection[str]) -> Iterator[Attribute]:
-    """Yield what records have told, once more."""
+    """Yield again what records have told."""
     yield from (Attribute(f"{owner}/{own}", "", list(value)) for owner, value in values.items() if owner in owners)
 
 

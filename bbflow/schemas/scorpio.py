@@ -160,9 +160,10 @@ class Scorpio:
         known = self._decomps.get(name)
         if known is None:
             self._decomps[name] = PointMap.keep(landed.folder, name, lengths, places)
+        # Compared, not digested anew: that took 7 ms of each step with 2 MiB of map, more than the step's fold.
         elif not known.is_same(lengths, places):
             raise StreamError(
-                f"decomposition {name} has other points than it had: statistics of its fields can't go on"
+                f"decomposition {name} has other points than it had: statistics of its fields can't continue"
             )
 
     def _decomp_of(self, landed: LandedStep, name: str, ids: Sequence[int], points: int) -> PointMap | None:
@@ -232,8 +233,8 @@ class Scorpio:
         before = self.maps.setdefault(self._named(name), found)
         if before.digest != found.digest:
             raise StreamError(
-                f"{name} changes from decomposition {before.name} to {found.name}: its statistics can't go on; take it "
-                "out of 'operators'"
+                f"{name} changes from decomposition {before.name} to {found.name}: its statistics can't continue; take "
+                "it out of 'operators'"
             )
 
     def _put_var(self, landed: LandedStep, name: str, placed: Placed) -> Iterator[Put]:

@@ -68,7 +68,7 @@ class AnnouncedStager:
         return self._made[file.url] if self._makings[file.url].state is not FileState.GONE else None
 
     def final(self, task: Task) -> None:
-        """Take in that a task has ended, its outputs are written, and nobody waits for its results."""
+        """Take in that a task has ended, its outputs are written, and its results aren't waited for."""
         self._stager.final(task.key)
         for file in task.outputs:
             making = self._makings[file.url]

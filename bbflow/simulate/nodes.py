@@ -112,5 +112,5 @@ class ComputeNodes:
         if self._without_end > MOST_OUTAGES * self._given.nodes:
             raise StandstillError(
                 f"no task has ended while the nodes went down {MOST_OUTAGES} times each: tasks compute for longer than "
-                "nodes stay up, or nothing can go on; give a larger node_mtbf_s, or a burst buffer with more room"
+                "nodes stay up, or nothing can continue; give a larger node_mtbf_s, or a burst buffer with more room"
             )

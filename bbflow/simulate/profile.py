@@ -40,7 +40,7 @@ def scenario_of_events(directory: Path) -> Scenario:
 
 
 def _staging(events: Sequence[Event], directory: Path) -> Content:
-    """Take the file system's rate from the transfers that ran while nobody was in a phase."""
+    """Take the file system's rate from the transfers that ran outside all phases."""
     tasks, transfers, phases = (_kind(events, kind) for kind in ("task", "transfer", "phase"))
     copied = [event for event in transfers if event.get("bytes")]
     if not tasks or not copied:

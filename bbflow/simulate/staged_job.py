@@ -31,7 +31,7 @@ class StagingScenario:
     job: JobSection
     """Whose inputs are staged."""
     application: Application | None = None
-    """Who is not to suffer; nobody if None."""
+    """Who is not to suffer; no one if None."""
     resolution_s: float = 0.0
     """As for `World`."""
 

@@ -61,7 +61,7 @@ class TransitScenario:
     analysis: AnalysisSection
     """What is made of the steps."""
     application: Application | None = None
-    """Who else writes to the file system, and is not to suffer from the drain; nobody if None."""
+    """Who else writes to the file system, and is not to suffer from the drain; no one if None."""
     resolution_s: float = 0.0
     """As for `World`."""
 

@@ -21,7 +21,7 @@ from bbflow.staging.files import File, Task
 from bbflow.staging.policies import parse_policy
 
 PLANNERS = (NAIVE, "parsl", "pegasus")
-"""Who plans: nobody (inputs are read from the file system), a program that announces inputs as it goes on, or a planner
+"""Who plans: no one (inputs are read from the file system), a program that announces inputs as it runs, or a planner
 that knows the workflow as a whole."""
 
 
@@ -55,7 +55,7 @@ class WorkflowScenario:
     graph: Graph
     """Its tasks."""
     application: Application | None = None
-    """Who is not to suffer; nobody if None."""
+    """Who is not to suffer; no one if None."""
     resolution_s: float = 0.0
     """As for `World`."""
 

@@ -194,7 +194,7 @@ class World:
                 self._end_flows()
             elif self._flows or until:
                 raise StandstillError(
-                    f"after {self.now_s:.1f} s nothing goes on: {len(self._flows)} transfers wait for ever; "
+                    f"after {self.now_s:.1f} s nothing moves: {len(self._flows)} transfers wait for ever; "
                     "a policy that lets nothing pass, or too little room, does this"
                 )
             else:

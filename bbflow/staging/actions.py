@@ -17,7 +17,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """See that a copy, which nobody used for a while, is still one of its source; copy it again if it isn't."""
+    """Check that a copy, unused for a while, is still one of its source; copy it again if it isn't."""
 
     file: File
     """Which copy."""

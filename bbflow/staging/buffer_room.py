@@ -16,7 +16,7 @@ class FileState(Enum):
     COMING = "being copied"
     AWAITED = "a task is going to make it"
     HERE = "whole"
-    UNCHECKED = "whole, but nobody used it for a while: its source may have changed, to be checked before use"
+    UNCHECKED = "whole, but unused for a while: its source may have changed, to be checked before use"
     LEAVING = "whole, and being copied to its own place to make room"
     GONE = "not on the burst buffer"
 

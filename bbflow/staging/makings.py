@@ -26,7 +26,7 @@ class Making:
     is_clean: bool = False
     """Whether it lies in its own place too."""
     is_superseded: bool = False
-    """Whether the file is made again elsewhere, so that nobody comes to read this one."""
+    """Whether the file is made again elsewhere, so that this one won't be read."""
     is_stuck: bool = False
     """Whether it could not be copied to its own place."""
 
@@ -42,7 +42,7 @@ class Making:
 
     @property
     def may_go(self) -> bool:
-        """Whether nobody holds it, and nothing is lost once it is copied."""
+        """Whether it isn't held, and nothing is lost once it is copied."""
         return self.state is FileState.HERE and not self.readers and (self.is_clean or not self.is_stuck)
 
     @property

@@ -17,7 +17,7 @@ from bbflow.staging.own import find_own, installed, is_own, remake
 
 MAX_DELAY_S = 600.0
 LEAST_PACE_BYTES_PER_S = 64 << 10
-"""A pace is never below this: a transfer that stands still for ever helps nobody."""
+"""A pace is never below this: a transfer that stands still for ever helps no one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Situation:
     peak_bytes_per_s: float | None = None
     """Rate of all fetchers together without a phase; None if it isn't known yet."""
     free_share: float = 1.0
-    """Share of the time in which nobody was in a phase lately."""
+    """Share of the recent time outside all phases."""
     model: Interference | None = None
     """Fitted from observed phases; None if there were too few."""
 
@@ -165,7 +165,7 @@ class Auto(Policy):
     """Predictions below it are not used."""
 
     def choose(self, situation: Situation) -> Decision:
-        """Take no action if nobody would feel it, wait if there is time, else continue at a pace under the limit."""
+        """Take no action if others wouldn't feel it, wait if there is time, else continue at a pace under the limit."""
         if not situation.phases:
             if has_time(situation):
                 return before_predicted(situation, self.confidence)

@@ -1,4 +1,4 @@
-"""Asks sources for sizes: a few threads for each server, so that a slow one holds nobody else back."""
+"""Asks sources for sizes: a few threads for each server, so that a slow one holds up no other."""
 
 import threading
 import time

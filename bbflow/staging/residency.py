@@ -29,7 +29,7 @@ class Entry:
 
     @property
     def may_go(self) -> bool:
-        """Whether removing it loses nothing and disturbs nobody."""
+        """Whether removing it loses nothing and disturbs no one."""
         return not self.pins and not self.made and (self.state is FileState.HERE or self.is_doubtful)
 
     @property
@@ -179,7 +179,7 @@ class Residency:
             self.changes += 1
 
     def victims(self, need_bytes: int, keep: Iterable[str], also_wanted: bool) -> list[str] | None:
-        """Choose what goes for some room: first what nobody wants, the longest unused first; then what is expected.
+        """Choose what goes for some room: first what isn't wanted, the longest unused first; then what is expected.
 
         Parameters
         ----------

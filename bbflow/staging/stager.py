@@ -203,7 +203,7 @@ class Stager(Closable):
     def expect(self, urls: Iterable[str]) -> None:
         """Announce which files tasks will read that aren't submitted yet, in their order; replaces what was announced.
 
-        None of them is staged for that. But of what lies on the BB and nobody uses they go last, the farthest first.
+        None of them is staged for that. But of what lies on the BB unused they go last, the farthest first.
         """
         with self._lock:
             self._waves.expect(urls)

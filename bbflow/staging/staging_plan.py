@@ -1,4 +1,4 @@
-"""A program to stage by hand: tasks with their files, and perhaps the command that each runs."""
+"""A plan to stage by hand: tasks with their files, and perhaps the command that each runs."""
 
 import math
 import shlex
@@ -23,8 +23,8 @@ ENDINGS = (".yml", ".yaml", ".json")
 
 
 @dataclass(frozen=True, slots=True)
-class ProgramStep:
-    """One task of a program."""
+class PlanStep:
+    """One task of a plan."""
 
     task: Task
     """With its files."""
@@ -34,8 +34,8 @@ class ProgramStep:
     """What `bbflow simulate` takes it to compute, in seconds; None if it isn't said."""
 
 
-def sources_program(words: Sequence[str]) -> list[ProgramStep]:
-    """Make a program of sources: one task without a command.
+def plan_of_sources(words: Sequence[str]) -> list[PlanStep]:
+    """Make a plan of sources: one task without a command.
 
     Raises
     ------
@@ -45,11 +45,11 @@ def sources_program(words: Sequence[str]) -> list[ProgramStep]:
     doubled = [word for word, count in Counter(words).items() if count > 1]
     if doubled:
         raise ConfigError(f"{doubled[0]} is named twice")
-    return [ProgramStep(Task("the sources", tuple(File(word) for word in words)))]
+    return [PlanStep(Task("the sources", tuple(File(word) for word in words)))]
 
 
-def read_plan(path: Path) -> list[ProgramStep]:
-    """Make a program of a plan file.
+def read_plan(path: Path) -> list[PlanStep]:
+    """Read a plan file.
 
     A plan is YAML or JSON: a list of maps with the keys ``task`` (a name), ``inputs``, ``outputs`` and ``command``;
     ``compute_s`` is for `bbflow simulate`. An input is a URL, or a map with ``url``, ``size`` and ``checksum``. In the
@@ -67,15 +67,13 @@ def read_plan(path: Path) -> list[ProgramStep]:
     return [_step(item, f"{path}: task {number}") for number, item in enumerate(content)]
 
 
-def expand_program(
-    steps: Sequence[ProgramStep], sources: Sources, target: Path
-) -> tuple[list[ProgramStep], dict[str, str]]:
+def expand_plan(steps: Sequence[PlanStep], sources: Sources, target: Path) -> tuple[list[PlanStep], dict[str, str]]:
     """Put the files in the place of patterns and directories among the inputs.
 
     Parameters
     ----------
     steps
-        The program.
+        The plan.
     sources
         Lists them.
     target
@@ -126,13 +124,13 @@ def _meant(file: File, task: str, sources: Sources, target: Path) -> Iterator[tu
             yield listed, File(listed.url, listed.size_bytes)
 
 
-def _step(item: Any, where: str) -> ProgramStep:
+def _step(item: Any, where: str) -> PlanStep:
     check_keys(item, {"task", "inputs", "outputs", "command", "compute_s"}, where, may_be_empty=True)
     inputs, outputs = (tuple(_file(given, where) for given in _list(item.get(key))) for key in ("inputs", "outputs"))
     command = item.get("command") or ()
     words = shlex.split(command) if isinstance(command, str) else [str(word) for word in command]
     task = Task(str(item.get("task", where)), inputs, outputs)
-    return ProgramStep(task, tuple(words), _seconds(item.get("compute_s"), where))
+    return PlanStep(task, tuple(words), _seconds(item.get("compute_s"), where))
 
 
 def _seconds(value: Any, where: str) -> float | None:
@@ -155,7 +153,7 @@ def _list(item: Any) -> list[Any]:
     return item if isinstance(item, list) else [] if item is None else [item]
 
 
-def words_of(step: ProgramStep, places: Mapping[str, Location | str]) -> list[str]:
+def words_of(step: PlanStep, places: Mapping[str, Location | str]) -> list[str]:
     """Put the places of a task's files into its command.
 
     Raises

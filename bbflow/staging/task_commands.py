@@ -1,4 +1,4 @@
-"""Runs a program: each task's command once its files are there, at most this many at once."""
+"""Carries out a plan: each task's command once its files are there, at most this many at once."""
 
 import subprocess
 from collections.abc import Callable, Sequence
@@ -9,12 +9,10 @@ from queue import SimpleQueue
 
 from bbflow.errors import TaskError
 from bbflow.staging.stager import Locations, Stager
-from bbflow.staging.staging_plan import ProgramStep, words_of
+from bbflow.staging.staging_plan import PlanStep, words_of
 
 
-def run_program(
-    stager: Stager, steps: Sequence[ProgramStep], slots: int, on_end: Callable[[ProgramStep], None]
-) -> None:
+def run_plan(stager: Stager, steps: Sequence[PlanStep], slots: int, on_end: Callable[[PlanStep], None]) -> None:
     """Stage the files of all tasks, and run their commands; outputs are staged out to their URLs.
 
     Parameters
@@ -22,7 +20,7 @@ def run_program(
     stager
         Does the staging.
     steps
-        The program.
+        The plan.
     slots
         Commands at once.
     on_end
@@ -33,10 +31,10 @@ def run_program(
     BbflowError
         That of the first task that failed; those that have not begun never do.
     """
-    ended: SimpleQueue[tuple[ProgramStep, Future[None]]] = SimpleQueue()
+    ended: SimpleQueue[tuple[PlanStep, Future[None]]] = SimpleQueue()
     with ThreadPoolExecutor(slots, "bbflow-task") as pool:
 
-        def begin(step: ProgramStep, ready: "Future[Locations]") -> None:
+        def begin(step: PlanStep, ready: "Future[Locations]") -> None:
             pool.submit(_run, stager, step, ready).add_done_callback(lambda end: ended.put((step, end)))
 
         try:
@@ -55,7 +53,7 @@ def run_program(
             raise
 
 
-def _run(stager: Stager, step: ProgramStep, ready: "Future[Locations]") -> None:
+def _run(stager: Stager, step: PlanStep, ready: "Future[Locations]") -> None:
     places = ready.result()
     if step.command:
         _run_command(step, places)
@@ -65,7 +63,7 @@ def _run(stager: Stager, step: ProgramStep, ready: "Future[Locations]") -> None:
         stager.release(file.url)
 
 
-def _run_command(step: ProgramStep, places: Locations) -> None:
+def _run_command(step: PlanStep, places: Locations) -> None:
     words = words_of(step, places)
     try:
         code = subprocess.run(words, check=False).returncode
@@ -75,7 +73,7 @@ def _run_command(step: ProgramStep, places: Locations) -> None:
         raise TaskError(f"task {step.task.key!r}: {words[0]} ended with code {code}")
 
 
-def _stage_out(stager: Stager, step: ProgramStep, places: Locations) -> None:
+def _stage_out(stager: Stager, step: PlanStep, places: Locations) -> None:
     """Copy the outputs that lie on the BB to where their URLs say."""
     copies = []
     for file in step.task.outputs:

@@ -108,7 +108,7 @@ class Memory:
 
     @property
     def free_share(self) -> float:
-        """Share of the time in which nobody was in a phase."""
+        """Share of the time outside all phases."""
         return free_share([phase for past in self.past.values() for phase in past])
 
     @property
@@ -176,7 +176,7 @@ class Watch:
 
     def start(self) -> None:
         """Decide once, then continue in a thread; after `close` it can be started again."""
-        self._memory.lasting.clear()  # of what ended while nobody looked, nobody knows how long it was
+        self._memory.lasting.clear()  # how long those were that ended unseen is unknown
         self.recall()
         self._ended = threading.Event()
         if not self._keep():
@@ -248,7 +248,7 @@ class Watch:
 
 @dataclass(slots=True)
 class PeakRate:
-    """Rate of the transfers while they are busy and nobody is in a phase."""
+    """Rate of the transfers while they are busy, outside all phases."""
 
     bytes_per_s: float | None = None
     _span_s: float = 0.0

@@ -154,11 +154,11 @@ class Waves:
         return []
 
     def expect(self, urls: Iterable[str]) -> None:
-        """Note which files tasks will have that come later, in their order: of what nobody uses they go last."""
+        """Note which files tasks will have that come later, in their order: of unused ones they go last."""
         self._bb.expect(urls)
 
     def resize(self, capacity_bytes: int) -> list[Action]:
-        """Change the capacity, since others share the BB: what nobody wants goes if it doesn't fit."""
+        """Change the capacity, since others share the BB: what isn't wanted goes if it doesn't fit."""
         self._bb.resize(max(1, capacity_bytes))
         victims = self._bb.victims(0, (), also_wanted=False)
         return self._evict(list(self._bb.idle) if victims is None else victims) + self._advance()
@@ -213,7 +213,7 @@ class Waves:
         need_bytes = total_bytes(self._new_files(head.task, replaced)) - sum(
             self._bb[url].size_bytes for url in replaced
         )
-        # First what nobody wants any more; what later tasks want stays as long as anything else may become free.
+        # First what isn't wanted any more; what later tasks want stays as long as anything else may become free.
         victims = self._bb.victims(need_bytes, urls, also_wanted=False)
         if victims is None and not self._active and not self._bb.any_coming:
             # Nothing runs and nothing comes, so nothing will become free by itself: fetching a file twice is the price.

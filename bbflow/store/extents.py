@@ -30,7 +30,7 @@ class Extents:
 
     @property
     def free_bytes(self) -> int:
-        """Bytes that nobody holds."""
+        """Bytes that aren't held."""
         return sum(size for _, size in self._free)
 
     def take(self, size: int) -> Extent | None:

@@ -41,7 +41,7 @@ GROWTH = 4
 
 
 class NodeStore:
-    """What a node keeps; a directory that holds an index already is carried on from.
+    """What a node keeps; a directory with an index is continued.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class NodeStore:
     room
         What it shares with the node's files; None if all of its pool is its own from the start.
     compact_bytes
-        How much the index grows at least before it is written anew.
+        How much the index grows at least before it is rewritten.
 
     Raises
     ------

@@ -48,7 +48,7 @@ class Offers:
         self._standing: set[str] = set()
 
     def take_back_all(self) -> Iterator[Offer]:
-        """Withdraw what an earlier agent has offered and nobody has taken; gives what was taken last."""
+        """Withdraw what an earlier agent has offered and no rank has taken; gives what was taken last."""
         own = [path for path in self._directory.iterdir() if is_ours(self._directory.parent, path)]
         for path in {path.with_suffix("") for path in own}:
             path.unlink(missing_ok=True)  # now its rank can't take it any more
@@ -88,9 +88,9 @@ class Offers:
 
     @property
     def stand(self) -> bool:
-        """Whether there are any that nobody has been seen to take."""
+        """Whether there are any that haven't been seen taken."""
         return bool(self._standing)
 
     def stands(self, name: str) -> bool:
-        """Whether something is offered that nobody has taken."""
+        """Whether something is offered and not taken."""
         return name in self._standing and (self._directory / name).is_symlink()

@@ -56,7 +56,7 @@ class Rank:
         return self.layout != NO_BLOCKS and self.layouts[self.layout].has_folded
 
     def outstanding_bytes(self, step: int) -> int | None:
-        """Bytes that it may still ask for in `step`; None if nobody can know."""
+        """Bytes that it may still ask for in `step`; None if that is unknown."""
         if self.settled >= step:
             return 0
         if self.expected_bytes is None:
@@ -65,7 +65,7 @@ class Rank:
         return max(self.expected_bytes - held, self.state_bytes - held, 0)
 
     def needs_through(self, step: int, ends: Sequence[int]) -> list[int] | None:
-        """Return the bytes that it may ask for before others can go on without it; None if nobody can know.
+        """Return the bytes that it may ask for before others can continue without it; None if that is unknown.
 
         Parameters
         ----------

@@ -53,7 +53,7 @@ class Stream:
     name: str
     """As the writers opened it."""
     status: Status = "expected"
-    """expected (nobody opened it yet), open, closed or aborted."""
+    """expected (not opened yet), open, closed or aborted."""
     writers: int = 0
     """Ranks of the whole stream."""
     announced: int = 0
@@ -221,7 +221,7 @@ class Stream:
         return folded_steps(record, layout)
 
     def _take(self, rank: int, part: Step) -> list[Extent]:
-        """Take in a rank's part of a step; returns its extents if nobody wants them."""
+        """Take in a rank's part of a step; returns its extents if they aren't wanted."""
         number = part.number
         if number in self.discarded or self.status in ENDED:
             self._forget_files([part])

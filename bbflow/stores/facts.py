@@ -37,11 +37,11 @@ class Facts:
     ranges: bool = True
     """Whether parts can be read by themselves; else it is one stream from the beginning."""
     changed_s: float = field(default=0.0, compare=False)
-    """When it was last changed, in seconds since the epoch; 0 if nobody tells. `version` says what is new."""
+    """When it was last changed, in seconds since the epoch; 0 if that isn't told. `version` says what is new."""
 
     @property
     def resumable(self) -> bool:
-        """Whether a copy can be carried on with: the source has versions and gives ranges."""
+        """Whether a copy can be resumed: the source has versions and gives ranges."""
         return self.ranges and self.version is not None
 
 

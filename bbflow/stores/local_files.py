@@ -261,7 +261,7 @@ def _facts(url: str, found: os.stat_result) -> Facts:
 
 
 def _version(found: os.stat_result) -> str:
-    # An mtime can be set back, as rsync does; nobody sets the ctime.
+    # An mtime can be set back, as rsync does; a ctime can't.
     return f"mtime:{found.st_mtime_ns}:{found.st_ino}:{found.st_ctime_ns}"
 
 

@@ -1,4 +1,4 @@
-"""Files of stores that have moved to a bucket: of each a stub stays, which nobody takes for values.
+"""Files of stores that have moved to a bucket: of each a stub stays, which can't be taken for values.
 
 A chunk is no bytes then, and a shard less than an entry of its index; zarr takes an empty shard for missing values. A
 directory whose files move has a file that names the place (`MOVED_TO`). What reads its stores by Zarr opens them by

@@ -131,7 +131,7 @@ class Layout:
     """How the blocks of a step lie: steps that lie alike have the same object, in one process.
 
     So ``step.layout is last.layout`` tells a steady step, and what is derived from a layout is kept by it. It is made
-    by `of` only, and is gone when nobody has it any more.
+    by `of` only, and is gone when it is no longer referenced.
     """
 
     forms: tuple[BlockForm, ...]

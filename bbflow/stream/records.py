@@ -108,7 +108,7 @@ class Step:
     """Its single values, in the order of the layout's `singles`."""
     extremes: bytes = b""
     """Minimum and maximum of each form's values that are not NaN, each of `wide_dtype`; where there are none, the first
-    is not <= the second. Empty if nobody has asked for them."""
+    is not <= the second. Empty if they weren't asked for."""
     began_s: float = 0.0
     """When its first rank began it (seconds since the epoch)."""
     committed_s: float = 0.0
@@ -118,7 +118,7 @@ class Step:
     attributes: tuple[Attribute, ...] = ()
     """Attributes that came with it."""
     time: ToldTime | None = None
-    """What tells its time; None if a single value does, nothing does, or nobody has looked."""
+    """What tells its time; None if a single value does, nothing does, or it hasn't been looked for."""
     axis: tuple[str | None, str | None] = (None, None)
     """Units and calendar of its time, as they are in it: they may change from file to file."""
     bounds: tuple[float, float] | None = None

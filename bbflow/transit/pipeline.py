@@ -48,7 +48,7 @@ class Pipeline:
     takes_over
         Whether the stream may be another analysis' until now.
     lost
-        Names of nodes that are gone for good: it goes on without them.
+        Names of nodes that are gone for good: it continues without them.
     folds
         Whether further steps are folded; otherwise what is folded already is published, and the stream is left alone.
 
@@ -137,7 +137,7 @@ class Pipeline:
         Raises
         ------
         StreamError
-            If nobody opens the stream in time, or another analysis takes over.
+            If the stream isn't opened in time, or another analysis takes over.
         ConfigError
             If the stream lacks what the configuration names.
         NodeError

@@ -163,8 +163,8 @@ class Adapting:
             return
         if not self._whole:
             raise StreamError(
-                f"the stream is written as {self._schema.name} does, whose fields lie over all ranks: it can't go on "
-                "without a BB node"
+                f"the stream is written as {self._schema.name} does, whose fields lie over all ranks: it can't "
+                "continue without a BB node"
             )
         if not self._numbering.is_framed:
             self._numbering.begin(self._seen, self._seen)

@@ -142,6 +142,7 @@ def dataset_of(opening: Opening, source: Source, stream: str, time: str, dropped
     has_time = any(block.name == time and block.kind == "GlobalValue" for blocks in placed for _, block in blocks)
     axis = time if has_time else STEP
     parts = (view.step(node, number) for number in numbers for node in view.taking_part)
+    # One array has one 'units' attribute: steps in others would be read in the last step's.
     units = dict.fromkeys(part.axis for part in parts if part is not None and part.axis != (None, None))
     if axis == "time" and len(units) > 1:
         told = " and ".join(" in the calendar ".join(filter(None, own)) for own in units)
@@ -229,7 +230,7 @@ def _why_empty(opening: Opening, stream: str, contact: Path, after: int) -> str:
     if status == "expected":
         names = stream_names(contact)
         hint = f" ({nearest(stream, names)})" if names else ""
-        return f"nobody has written stream {stream!r} yet{hint}: give wait=1 to wait for its first step"
+        return f"no program has written stream {stream!r} yet{hint}: give wait=1 to wait for its first step"
     if opening.view.ended and after >= 0:
         return f"stream {stream!r} is {status}, and its nodes hold no step above {after}"
     if opening.view.ended:

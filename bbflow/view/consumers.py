@@ -215,11 +215,11 @@ class Consumers(Closable):
                 failed.append(error)
         if failed:
             raise failed[0]
-        for node, request, missed in gone:  # the others have heard by now, and go on
+        for node, request, missed in gone:  # the others have heard by now, and continue
             self._ask_again(node, request, DoneReply, missed)
 
     def _ask(self, node: str, asked: Struct, kind: type[ReplyT]) -> ReplyT:
-        """Ask a node something; once more, if its agent is killed meanwhile and comes back."""
+        """Ask a node something; again, if its agent is killed meanwhile and comes back."""
         try:
             return self._clients[node].request(asked, kind)
         except NodeError as error:

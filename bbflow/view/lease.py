@@ -27,11 +27,11 @@ class NodeReturn(Protocol):
         """Until when a node that has just been missed is waited for (`time.monotonic`)."""
 
     def client(self, node: NodeAddress, error: NodeError, until_s: float) -> NodeClient:
-        """Connect to a node once more, or raise by what it was missed."""
+        """Connect to a node again, or raise by what it was missed."""
 
 
 class Lease:
-    """Pins steps of one stream; they are let go when nobody refers to the lease any more.
+    """Pins steps of one stream; they are released when the lease is no longer referenced.
 
     Safe in several threads.
 
@@ -42,7 +42,7 @@ class Lease:
     stream
         The stream.
     returning
-        Waits for a node whose agent is killed; without it such a node is tried once more.
+        Waits for a node whose agent is killed; without it such a node is tried again.
     """
 
     def __init__(self, contact: Path, stream: str, returning: NodeReturn | None = None) -> None:

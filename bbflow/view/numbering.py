@@ -18,7 +18,7 @@ class Numbering:
     """Says up to which landed step a consumer is done, and keeps with its checkpoint where the numbers continue.
 
     A landed step is done with its last frame. A checkpoint may lie within one: then the agents are told the one before,
-    and the next analysis gets all frames of it once more; those up to the checkpoint's own step don't count again.
+    and the next analysis gets all frames of it again; those up to the checkpoint's own step don't count again.
     """
 
     def __init__(self) -> None:

@@ -38,7 +38,7 @@ class Returning:
         return time.monotonic() + self._back_s
 
     def client(self, node: NodeAddress, error: NodeError, until_s: float) -> NodeClient:
-        """Connect to a node once more.
+        """Connect to a node again.
 
         Parameters
         ----------
@@ -52,7 +52,7 @@ class Returning:
         Raises
         ------
         NodeError
-            `error`, if it doesn't come back in time, or in another directory, or nobody waits any more.
+            `error`, if it doesn't come back in time, or in another directory, or it isn't waited for any more.
         """
         self._say(node.name)
         while time.monotonic() < until_s and not self._over.wait(LOOK_S):

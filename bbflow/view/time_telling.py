@@ -137,7 +137,7 @@ class TimeTelling:
         if not isinstance(value, int | float | str):
             return None
         if self._time.attribute is None and isinstance(value, str) and read_date(value) is None:
-            return None  # a text of that name that nobody has said to be a date
+            return None  # a text of that name that nothing says to be a date
         return ToldTime("attribute", value)
 
     def _by_name(self, step: Step) -> ToldTime | None:

@@ -215,7 +215,7 @@ class StreamWatch(threading.Thread):
             found = error
         self._back.put((watched, found))
         self._wake()
-        if self._stopped.is_set():  # nobody may take it any more
+        if self._stopped.is_set():  # it may not be taken any more
             self._close_returned()
 
     def _take_back(self) -> None:

@@ -39,7 +39,7 @@ class GrowingZarr:
     Parameters
     ----------
     path
-        Directory of the store. A new one appears whole with its first `commit`. An existing one is carried on with
+        Directory of the store. A new one appears whole with its first `commit`. An existing one is continued
         from there; what was written after that is written over.
     """
 

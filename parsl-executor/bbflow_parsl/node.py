@@ -79,7 +79,7 @@ class Route:
     place: str
     """Where it lies, or is to lie, for all nodes: a path or a URL."""
     is_shared: bool = False
-    """Whether that is on a burst buffer which all nodes share: nobody needs to wait for the PFS."""
+    """Whether that is on a burst buffer which all nodes share: there is no need to wait for the PFS."""
     size_bytes: int = 0
     """Room to reserve for an output."""
     is_stream: bool = False
@@ -227,7 +227,7 @@ class WorkerNode:
         self._store.resize(name, size_of(path))
         with self._gate(route) as gate:
             stage_out(path, route.place, self._sources, gate, self._settings.retry)
-        for copy in () if path.is_dir() else self.look([route]):  # of directories nobody could say whether they changed
+        for copy in () if path.is_dir() else self.look([route]):  # whether a directory changed can't be told
             if copy.size_bytes == path.stat().st_size:
                 path.parent.rename(path.parent.with_name(WHOLE))
                 self._store.rename(name, copy.name)
@@ -303,7 +303,7 @@ def _join(parent: Path, prefix: str, settings: NodeSettings) -> tuple[Path, int]
         try:
             alive = lock(directory / sweeping.ALIVE, shared=True)
         except FileNotFoundError:
-            continue  # it was removed in this moment, as nobody was left
+            continue  # it was removed in this moment, as none was left
         assert alive is not None
         try:
             if os.path.samestat(os.fstat(alive), os.stat(directory / sweeping.ALIVE)):
@@ -332,4 +332,4 @@ def _start_sweeper(directory: Path) -> None:
     words = [sys.executable, "-I", sweeping.__file__, str(directory)]
     nowhere = subprocess.DEVNULL
     process = subprocess.Popen(words, stdin=nowhere, stdout=nowhere, stderr=nowhere, start_new_session=True)
-    process.returncode = 0  # nobody waits for it: it outlives this process
+    process.returncode = 0  # it isn't waited for: it outlives this process

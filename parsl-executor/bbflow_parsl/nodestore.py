@@ -2,14 +2,14 @@
 
 ::
 
-    turn                      held by who waits for room: nobody overtakes
+    turn                      held by who waits for room: none overtakes
     room                      held while room is counted, given and taken
     entries/<name>/room       bytes that are reserved
     entries/<name>/hold       locked together by the tasks that use it
     entries/<name>/fetch      held by who copies it, so that it is copied once
     entries/<name>/whole/     the file, once it is whole: renamed, so it never appears in part
 
-A worker that is killed holds nothing any more: what it was copying may be carried on with, or goes.
+A worker that is killed holds nothing any more: what it was copying may be resumed, or goes.
 """
 
 import os
@@ -93,7 +93,7 @@ class NodeFiles:
             yield
 
     def resize(self, name: str, size_bytes: int) -> None:
-        """Correct how much room an entry takes; what nobody holds goes if there is too little for all."""
+        """Correct how much room an entry takes; what isn't held goes if there is too little for all."""
         with locked(self._directory / "room"):
             self._write_room(name, size_bytes)
             victims = self._victims({}, 0)
@@ -142,7 +142,7 @@ class NodeFiles:
         return None
 
     def _idle(self, names: Iterable[str]) -> Iterator[tuple[str, int]]:
-        """Lock one entry after the other that nobody holds, the longest unused first."""
+        """Lock one unheld entry after the other, the longest unused first."""
         for name in sorted(names, key=self._used_s):
             descriptor = lock(self.entry(name) / HOLD, wait=False)
             if descriptor is not None:

@@ -25,7 +25,7 @@ class Outputs:
     directory
         On the burst buffer; made here.
     capacity_bytes
-        What outputs may take. Beyond it the oldest that nobody holds go to their own places, and tasks that start
+        What outputs may take. Beyond it the oldest unheld ones go to their own places, and tasks that start
         meanwhile write to their outputs' own places.
     stage_out
         Copies a file to a URL; its future is done when the file is there.

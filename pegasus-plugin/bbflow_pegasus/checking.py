@@ -29,7 +29,7 @@ def faults(files: Files) -> Iterator[str]:
     yield from site_faults(files)
     programs = Catalog(files.transformations, TRANSFORMATIONS, _read(files.transformations))
     if programs.get(TRANSFER) is None:
-        yield f"{files.transformations} has no pegasus::transfer: transfers would give way to nobody"
+        yield f"{files.transformations} has no pegasus::transfer: transfers would not give way to anything"
 
 
 def site_faults(files: Files) -> Iterator[str]:

@@ -66,7 +66,7 @@ def _become(who: Facts) -> None:
 
 
 def _confine(parent: int, *, may_gain: bool) -> None:
-    """End with the parent; let nobody read this memory; gain nothing by what is executed."""
+    """End with the parent; let no one read this memory; gain nothing by what is executed."""
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     calls = [(PR_SET_PDEATHSIG, signal.SIGKILL), (PR_SET_DUMPABLE, 0)]
     for call, value in calls if may_gain else [*calls, (PR_SET_NO_NEW_PRIVS, 1)]:

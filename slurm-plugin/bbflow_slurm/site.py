@@ -137,7 +137,7 @@ def _read_sources(path: Path) -> Mapping[str, Any]:
 
 
 def _read_own(path: Path, forbidden: int) -> Any:
-    """Read a file that root believes, or another user who runs this program: nobody else may have written it."""
+    """Read a file that root believes, or another user who runs this program: no other may have written it."""
     try:
         found = os.stat(path)
     except OSError as error:

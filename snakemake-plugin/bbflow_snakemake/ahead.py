@@ -70,6 +70,7 @@ class Ahead:
         future = self._stager.submit(key, [File(url, size_bytes) for url, size_bytes in sizes.items()])
         self._futures[key] = future
         for url in sizes:
+            # All jobs that read it count: one of a later wave has its files only after an earlier one has ended.
             self._coming.setdefault(url, {})[key] = future
         return key
 

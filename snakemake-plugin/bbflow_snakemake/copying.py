@@ -72,7 +72,7 @@ class DirectCopies:
     def store(self, path: Path, url: str) -> None:
         """Copy a file, or a directory, to its store; each file appears there whole.
 
-        A small file gives way to nobody: all of Snakemake waits for it, and no phase would notice it.
+        A small file doesn't give way: all of Snakemake waits for it, and no phase would notice it.
 
         Raises
         ------

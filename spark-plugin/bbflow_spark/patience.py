@@ -26,7 +26,7 @@ class Patience:
     Parameters
     ----------
     patience_s
-        Transfers that ask for nothing for this long, though nobody holds them, have got stuck.
+        Transfers that ask for nothing for this long, though no policy holds them, have got stuck.
     """
 
     def __init__(self, patience_s: float) -> None:

@@ -46,7 +46,7 @@ class Prefetcher:
     lookahead
         Waves ahead, as the stager has it.
     patience_s
-        A task whose block makes no progress for this long, though nobody holds it, reads the source.
+        A task whose block makes no progress for this long, though no policy holds it, reads the source.
     events
         Where it is noted what was read where.
     """

@@ -148,7 +148,7 @@ class _Peer(socketserver.StreamRequestHandler):
             case "end":
                 prefetcher.end(stage_key(message)[0])
             case other:
-                raise ProtocolError(f"Spark says {other!r}, which nobody understands")
+                raise ProtocolError(f"Spark says {other!r}, which isn't known here")
         return {"ok": True}
 
     def _answer(self, message: dict[str, Any]) -> dict[str, Any]:

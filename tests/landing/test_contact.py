@@ -93,7 +93,7 @@ def test_a_node_that_started_with_another_key_is_refused(tmp_path):
     path = tmp_path / "contact.json"
     foreign = node(tmp_path / "other.json", "b")
     add_node(path, node(path, "a"))
-    with pytest.raises(NodeError, match="written anew while node 'b' started: start it again"):
+    with pytest.raises(NodeError, match="rewritten while node 'b' started: start it again"):
         add_node(path, foreign)
 
 

@@ -57,7 +57,7 @@ def test_streams_that_cost_each_other_are_slower_together():
 def test_a_world_in_which_nothing_can_go_on_says_so():
     world = World()
     world.flow(1.0, world.resource(1.0), limit=0.0)
-    with pytest.raises(StandstillError, match="nothing goes on"):
+    with pytest.raises(StandstillError, match="nothing moves"):
         world.run()
     with pytest.raises(StandstillError):
         World().run(Signal())

@@ -12,7 +12,7 @@ import pytest
 from bbflow.errors import ConfigError, SourceError
 from bbflow.staging.matching import expand
 from bbflow.staging.named_links import LISTING, check_names, link_tree, unlink_gone, write_listing
-from bbflow.staging.staging_plan import expand_program, read_plan, sources_program
+from bbflow.staging.staging_plan import expand_plan, plan_of_sources, read_plan
 from bbflow.stores.sources import Sources
 
 TREE = ("a.fits", "b.fits", "c.txt", "d1/a.fits", "d1/e/f.fits", "d2/a.fits", "d2/.hidden.fits", ".h/a.fits", "d1/x y")
@@ -123,8 +123,8 @@ def test_a_bucket_is_no_pattern():
 def test_a_pattern_in_a_plan_is_each_of_its_files_once_and_the_target_is_no_source(below):
     (below / "bb").mkdir()
     (below / "bb" / "staged.fits").write_bytes(b"x")
-    steps = sources_program([f"{below}/a.fits", f"{below}/*.fits", f"{below}/*/*.fits"])
-    (step,), found = expand_program(steps, Sources(), below / "bb")
+    steps = plan_of_sources([f"{below}/a.fits", f"{below}/*.fits", f"{below}/*/*.fits"])
+    (step,), found = expand_plan(steps, Sources(), below / "bb")
     urls = [file.url.removeprefix(f"{below}/") for file in step.task.inputs]
     assert urls == ["a.fits", "b.fits", "d1/a.fits", "d2/a.fits"]
     assert list(found.values()) == urls
@@ -133,7 +133,7 @@ def test_a_pattern_in_a_plan_is_each_of_its_files_once_and_the_target_is_no_sour
 def test_a_pattern_has_no_checksum(below, tmp_path):
     (tmp_path / "plan.json").write_text(f'[{{"inputs": {{"url": "{below}/*.fits", "checksum": "md5:0"}}}}]')
     with pytest.raises(ConfigError, match="stands for several files"):
-        expand_program(read_plan(tmp_path / "plan.json"), Sources(), tmp_path)
+        expand_plan(read_plan(tmp_path / "plan.json"), Sources(), tmp_path)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import fsspec
 import pytest
 
 from bbflow.staging import File, Sources, Stager, expand
-from bbflow.staging.staging_plan import expand_program, read_plan
+from bbflow.staging.staging_plan import expand_plan, read_plan
 from bbflow.stores.urls import file_name
 from testsupport.object_server import object_server, put_object
 
@@ -112,7 +112,7 @@ def test_names_in_a_plan_are_themselves_and_what_a_task_makes_is_no_pattern(here
     inputs = [{"url": f"{here}/{name}", "size": len(name.encode())} for name in NAMES]
     plan = [{"inputs": inputs, "outputs": [made]}, {"inputs": [made, *NAMES]}]
     (tmp_path / "plan.json").write_text(json.dumps(plan))
-    (first, second), _ = expand_program(read_plan(tmp_path / "plan.json"), Sources(), tmp_path / "bb")
+    (first, second), _ = expand_plan(read_plan(tmp_path / "plan.json"), Sources(), tmp_path / "bb")
     assert [file.url for file in first.task.inputs] == [f"{here}/{name}" for name in NAMES]
     assert [file.url.removeprefix("./") for file in second.task.inputs] == [made, *NAMES]
 

@@ -12,7 +12,7 @@ import pytest
 from bbflow.errors import BbflowError, SourceError
 from bbflow.staging import File, Gate, Retry, Stager
 from bbflow.staging.files import Task
-from bbflow.staging.staging_plan import ProgramStep
+from bbflow.staging.staging_plan import PlanStep
 from bbflow.staging.task_commands import run_program
 from bbflow.staging.transfers import stage_out
 from bbflow.stores.sources import Sources
@@ -42,7 +42,7 @@ def test_a_source_that_never_answers_holds_back_neither_later_tasks_nor_the_end(
 
 def test_a_slot_runs_what_is_ready_and_does_not_wait_for_a_late_task(silent, make, as_file, tmp_path):
     steps = [
-        ProgramStep(Task(key, (file,))) for key, file in (("late", File(silent)), ("good", as_file(make("a.dat", 100))))
+        PlanStep(Task(key, (file,))) for key, file in (("late", File(silent)), ("good", as_file(make("a.dat", 100))))
     ]
     ran = []
 

@@ -121,7 +121,7 @@ def test_a_second_interrupt_at_the_very_end_of_the_analysis_ends_the_run(program
     process.send_signal(signal.SIGINT)
     code, said = finish(process, timeout=60)
     assert code == 130, said
-    assert "the simulation goes on" not in said
+    assert "the simulation continues" not in said
 
 
 def test_a_killed_run_leaves_no_process_and_no_pool(program, tmp_path):

@@ -172,7 +172,7 @@ def test_other_shapes_and_calendars_and_the_same_state_twice_are_refused(members
 def test_each_does_not_go_on_from_a_merged_state(members, tmp_path):
     merge_states(members, tmp_path / "merged")
     config = parse_config({"stream": "fields", "output": str(tmp_path)} | CONFIG)
-    with pytest.raises(ConfigError, match="is merged of 3 runs: txx can't go on from it"):
+    with pytest.raises(ConfigError, match="is merged of 3 runs: txx can't continue from it"):
         check_continued(config, tmp_path / "merged")
 
 

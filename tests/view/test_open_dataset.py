@@ -133,7 +133,7 @@ def test_a_step_that_one_rank_has_not_committed_is_not_seen(two_nodes, opened, t
 
 
 def test_what_a_stream_lacks_is_said(two_nodes, opened, tmp_path):
-    with pytest.raises(StreamError, match=r"nobody has written stream 'model' yet: give wait=1"):
+    with pytest.raises(StreamError, match=r"no program has written stream 'model' yet: give wait=1"):
         opened(two_nodes)
     whole_run(two_nodes, tmp_path)
     with pytest.raises(StreamError, match=r"did you mean 'model'\?"):

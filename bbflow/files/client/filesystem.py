@@ -144,7 +144,7 @@ class BurstBufferFileSystem(AbstractFileSystem):  # type: ignore[misc]
             self._client.mkdir(parent, parents=True)
 
     def created(self, path: str) -> Any:
-        """Return when a file was last changed: nobody keeps when it was made."""
+        """Return when a file was last changed: when it was made isn't stored."""
         return self.modified(path)
 
     def modified(self, path: str) -> Any:

@@ -174,7 +174,7 @@ class OpenFile:
     # Writing.
 
     def pwrite(self, content: bytes | bytearray | memoryview, offset: int) -> int:
-        """Write a range; nobody else sees it before `sync` or `close`.
+        """Write a range; others see it after `sync` or `close`.
 
         Raises
         ------
@@ -216,7 +216,7 @@ class OpenFile:
         self._pieces[index] = (new, max(count, end))
 
     def _is_extensible(self, index: int) -> bool:
-        """Whether what lies behind a committed piece's bytes is nobody's."""
+        """Whether no one uses what lies behind a committed piece's bytes."""
         return self._may_append and index == max(self._committed, default=-1)
 
     def _cut(self, name: str, key: str, size: int) -> None:

@@ -12,6 +12,7 @@ from bbflow.files.commands import (
     STOPPED,
     TAKEN,
     Command,
+    CommandAnswer,
     DeleteCommand,
     DiscardCommand,
     DropCommand,
@@ -21,7 +22,6 @@ from bbflow.files.commands import (
     MoveCommand,
     ScanCommand,
     StopCommand,
-    TaskAnswer,
     UploadCommand,
 )
 from bbflow.files.inodes import holders, key_of
@@ -31,7 +31,7 @@ from bbflow.files.piece_requests import MOST_BYTES
 from bbflow.files.pieces import Pieces, write_all
 from bbflow.net.contact import NodeAddress
 
-Answer = Callable[[TaskAnswer], None]
+Answer = Callable[[CommandAnswer], None]
 
 
 class Transfers:
@@ -65,7 +65,7 @@ class Transfers:
         self._name, self._pieces, self._fills, self._storage = name, pieces, fills, storage
         self._addresses, self._gate = addresses, gate
         self._stopped: set[int] = set()
-        self.quick: dict[type[Command], Callable[[Any], TaskAnswer]] = {
+        self.quick: dict[type[Command], Callable[[Any], CommandAnswer]] = {
             HaveCommand: self._have,
             DropCommand: self._drop,
             DiscardCommand: self._discard,
@@ -82,30 +82,30 @@ class Transfers:
         }
         """Commands that take time."""
 
-    def _have(self, command: HaveCommand) -> TaskAnswer:
+    def _have(self, command: HaveCommand) -> CommandAnswer:
         keys = self._pieces.sizes(command.keys)
-        return TaskAnswer(keys=tuple((key, size) for key, size in keys if not self._fills.is_filling(key)))
+        return CommandAnswer(keys=tuple((key, size) for key, size in keys if not self._fills.is_filling(key)))
 
-    def _drop(self, command: DropCommand) -> TaskAnswer:
+    def _drop(self, command: DropCommand) -> CommandAnswer:
         for key in command.keys:
             self._fills.give_up(key)
             # The mark last: without it, what a kill leaves of a piece that was still to come would count as whole.
             self._pieces.drop(key)
             self._pieces.finish(key)
-        return TaskAnswer()
+        return CommandAnswer()
 
-    def _discard(self, command: DiscardCommand) -> TaskAnswer:
+    def _discard(self, command: DiscardCommand) -> CommandAnswer:
         self._pieces.discard(command.version)
         for key, size in command.cut:
             self._pieces.shorten(key, size)
-        return TaskAnswer()
+        return CommandAnswer()
 
     def _fill(self, command: FillCommand, answer: Answer) -> None:
         def done(error: OSError | None) -> None:
-            answer(TaskAnswer() if error is None else refusal(error))
+            answer(CommandAnswer() if error is None else refusal(error))
 
         def begun() -> None:
-            answer(TaskAnswer(done=False))  # who opens the file finds it from now on
+            answer(CommandAnswer(done=False))  # who opens the file finds it from now on
 
         # Whoever opens it learns its size then: that the object is still what it was is known with the first chunk.
         is_checked = command.urgent and command.start == 0
@@ -133,11 +133,11 @@ class Transfers:
             if isinstance(error, NodeError):
                 raise OSError(errno.EHOSTDOWN, str(error)) from None
             raise
-        answer(TaskAnswer())
+        answer(CommandAnswer())
 
-    def _stop(self, command: StopCommand) -> TaskAnswer:
+    def _stop(self, command: StopCommand) -> CommandAnswer:
         self._stopped.add(command.upload)
-        return TaskAnswer()
+        return CommandAnswer()
 
     def _upload(self, command: UploadCommand, answer: Answer) -> None:
         passes = 0
@@ -163,10 +163,11 @@ class Transfers:
         except ConflictError as error:
             raise OSError(TAKEN, str(error)) from error
         except _StoppedError as error:
+            # A client that repeats a request after a lost answer meets its own object then: what is there is not known.
             raise OSError(errno.EIO if passes > 1 or command.unsure else STOPPED, str(error)) from error
         finally:
             self._stopped.discard(command.task)
-        answer(TaskAnswer(facts=facts, weakness=self._storage.weakness(command.path)))
+        answer(CommandAnswer(facts=facts, weakness=self._storage.weakness(command.path)))
 
     def _content(self, command: UploadCommand) -> Iterator[bytes]:
         """Go through the bytes of a version, holes included."""
@@ -213,7 +214,7 @@ class Transfers:
     def _scan(self, command: ScanCommand, answer: Answer) -> None:
         for part in self._storage.scan(command.path, below=command.below):
             answer(part)
-        answer(TaskAnswer())
+        answer(CommandAnswer())
 
     def _move(self, command: MoveCommand, answer: Answer) -> None:
         try:
@@ -222,14 +223,14 @@ class Transfers:
             raise OSError(TAKEN, str(error)) from error
         except ChangedSourceError as error:
             raise OSError(CHANGED, str(error)) from error
-        answer(TaskAnswer(facts=facts, weakness=self._storage.weakness(command.to)))
+        answer(CommandAnswer(facts=facts, weakness=self._storage.weakness(command.to)))
 
     def _delete(self, command: DeleteCommand, answer: Answer) -> None:
         try:
             self._storage.remove(command.path, command.facts, _failed(answer))
         except ConflictError as error:
             raise OSError(CHANGED, str(error)) from error
-        answer(TaskAnswer(weakness=self._storage.weakness(command.path)))
+        answer(CommandAnswer(weakness=self._storage.weakness(command.path)))
 
 
 class _StoppedError(SourceError):
@@ -244,10 +245,10 @@ def zeros(size: int) -> Iterator[bytes]:
 
 def _failed(answer: Answer) -> Failed:
     """Report failed attempts to the master, while they are repeated here."""
-    return lambda reason: answer(TaskAnswer(done=False, error=reason))
+    return lambda reason: answer(CommandAnswer(done=False, error=reason))
 
 
-def refusal(error: Exception) -> TaskAnswer:
+def refusal(error: Exception) -> CommandAnswer:
     """Return the answer to a command that failed."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return TaskAnswer(errno=errno_of(error), error=text or type(error).__name__)
+    return CommandAnswer(errno=errno_of(error), error=text or type(error).__name__)

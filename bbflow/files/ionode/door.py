@@ -15,7 +15,7 @@ MOST_UNPROVEN = 128
 SHORTEST_S = 0.5
 """How long a peer may take to prove itself while half as many others are at it."""
 PAUSE_S = 0.1
-"""How long nobody is let in where the system refuses to, for want of descriptors, memory or threads."""
+"""How long no client is let in where the system can't serve one, for want of descriptors, memory or threads."""
 
 
 class Door:

@@ -56,7 +56,7 @@ class Fills:
     storage
         Where from.
     gate
-        Gives what a chunk passes that nobody waits for: bytes go in.
+        Gives what a chunk passes that no client waits for: bytes go in.
     count
         How many threads of each.
     """

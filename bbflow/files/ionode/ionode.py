@@ -20,6 +20,7 @@ from bbflow.files.client.calling import Caller, Gone, address_of
 from bbflow.files.commands import (
     CapacityNotice,
     Command,
+    CommandAnswer,
     DeleteCommand,
     EndCommand,
     FillCommand,
@@ -28,7 +29,6 @@ from bbflow.files.commands import (
     JoinIonode,
     MoveCommand,
     NodesNotice,
-    TaskAnswer,
     UploadCommand,
     parse_told,
 )
@@ -213,7 +213,7 @@ class IoNode:
             except (NodeError, ConfigError):
                 pass  # it is away
             except (BbflowError, OSError, RuntimeError) as error:
-                log(f"bbflow files ionode: begins anew with its master: {error}")
+                log(f"bbflow files ionode: starts over with its master: {error}")
             time.sleep(COME_BACK_S)
 
     def _master(self) -> NodeAddress:
@@ -257,7 +257,7 @@ class IoNode:
                 self._bound.fits(told.bytes)
             elif isinstance(told, EndCommand):
                 self.is_over = True
-                self._tell(told, TaskAnswer())
+                self._tell(told, CommandAnswer())
                 os.kill(os.getpid(), signal.SIGTERM)
             elif type(told) in self._transfers.quick:
                 self._tell(told, self._transfers.quick[type(told)](told))
@@ -282,7 +282,7 @@ class IoNode:
         except (BbflowError, OSError, RuntimeError) as error:
             self._tell(command, refusal(error))
 
-    def _tell(self, command: Command, answer: TaskAnswer) -> None:
+    def _tell(self, command: Command, answer: CommandAnswer) -> None:
         with self._sending, suppress(Gone):  # it is asked again once it is back
             if answer.done:
                 for path, task in _object_of(command).items():

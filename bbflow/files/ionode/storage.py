@@ -16,7 +16,7 @@ from bbflow.errors import (
     MissingToolError,
     SourceError,
 )
-from bbflow.files.commands import TaskAnswer
+from bbflow.files.commands import CommandAnswer
 from bbflow.files.names import conflict_name
 from bbflow.files.wire import Seen
 from bbflow.host.atomic import is_beside
@@ -189,14 +189,14 @@ class Storage:
                 raise
         return action()
 
-    def scan(self, path: str, *, below: bool) -> Iterator[TaskAnswer]:
+    def scan(self, path: str, *, below: bool) -> Iterator[CommandAnswer]:
         """Look at a directory, which need not be there; yield what it has in parts."""
         url = self.url(path)
         objects, directories = persist(lambda: self._found(url, below=below), url, self._retry)
         for first in range(0, max(len(objects), 1), PART):
             part = objects[first : first + PART]
             found = tuple((file.name, file.size_bytes or 0, file.version or "", file.changed_s) for file in part)
-            yield TaskAnswer(done=False, objects=found, directories=() if first else tuple(directories))
+            yield CommandAnswer(done=False, objects=found, directories=() if first else tuple(directories))
 
     def _found(self, url: str, *, below: bool) -> tuple[list[Listed], list[str]]:
         try:

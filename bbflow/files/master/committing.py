@@ -127,7 +127,7 @@ def _check_base(handle: Handle, inode: Inode, pieces: Pieces) -> None:
     """Refuse a version that continues from bytes which are gone."""
     goes_on = any(version not in (0, handle.version) for version, _ in pieces)
     if goes_on and (handle.is_cut_off or inode.lost):
-        raise OSError(errno.EIO, f"bytes of {inode.name!r} went from memory while it was written: write it anew")
+        raise OSError(errno.EIO, f"bytes of {inode.name!r} went from memory while it was written: write it again")
 
 
 def is_cut(before: Pieces, after: Pieces, *, was: bool) -> bool:

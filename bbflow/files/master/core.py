@@ -10,7 +10,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from bbflow.files.commands import Command, DropCommand, IonodeAddress, TaskAnswer
+from bbflow.files.commands import Command, CommandAnswer, DropCommand, IonodeAddress
 from bbflow.files.inodes import DIRECTORY, FILE, Inode, Pieces, Striping
 from bbflow.files.master.awaited_events import Event, RoomEvent
 from bbflow.files.master.database import Database
@@ -25,7 +25,7 @@ from bbflow.files.replies import FileReply
 from bbflow.files.requests import ClientRequest
 
 R_co = TypeVar("R_co", bound=ClientRequest, covariant=True)
-Then = Callable[[TaskAnswer], None]
+Then = Callable[[CommandAnswer], None]
 
 
 class Blocked(Exception):  # noqa: N818 - it is a signal, not an error
@@ -128,7 +128,7 @@ class Core:
         self._seq = 0
         self._turn = 0
         self._numbers = database.epoch << 32
-        self._tasks: dict[int, tuple[str, Command | None, Then]] = {}
+        self._commands: dict[int, tuple[str, Command | None, Then]] = {}
         self._restore()
 
     def _restore(self) -> None:
@@ -200,7 +200,7 @@ class Core:
 
     @property
     def is_unsettled(self) -> bool:
-        """Whether something has happened that nobody has taken in yet."""
+        """Whether something has happened that hasn't been dealt with yet."""
         return bool(self._events or self._finished)
 
     @property
@@ -250,28 +250,28 @@ class Core:
         task = task or self.number()
         there = self.nodes.get(node)
         if there is None or there.peer is None:
-            then(TaskAnswer(errno=errno.EHOSTDOWN, error=f"IOnode {node} is away"))
+            then(CommandAnswer(errno=errno.EHOSTDOWN, error=f"IOnode {node} is away"))
             return task
-        self._tasks[task] = (node, command, then)
+        self._commands[task] = (node, command, then)
         self.send(there.peer, replace(command, task=task))
         return task
 
     def adopt(self, node: str, task: int, then: Then) -> None:
         """Take a command over that a master before this one gave."""
-        self._tasks[task] = (node, None, then)
+        self._commands[task] = (node, None, then)
 
-    def answered(self, answer: TaskAnswer) -> None:
+    def answered(self, answer: CommandAnswer) -> None:
         """Take an IOnode's answer to a command in."""
-        found = self._tasks.pop(answer.task, None) if answer.done else self._tasks.get(answer.task)
+        found = self._commands.pop(answer.task, None) if answer.done else self._commands.get(answer.task)
         if found is not None:
             found[2](answer)
 
-    def fail_tasks(self, node: str, *, but: Callable[[int, Command | None], bool]) -> None:
+    def fail_commands(self, node: str, *, but: Callable[[int, Command | None], bool]) -> None:
         """Answer the commands of an IOnode that is away, but for those of which this holds: task and command."""
-        given = [(task, command) for task, (name, command, _) in self._tasks.items() if name == node]
+        given = [(task, command) for task, (name, command, _) in self._commands.items() if name == node]
         for task in [task for task, command in given if not but(task, command)]:
-            _, _, then = self._tasks.pop(task)
-            then(TaskAnswer(errno=errno.EHOSTDOWN, error=f"IOnode {node} went away"))
+            _, _, then = self._commands.pop(task)
+            then(CommandAnswer(errno=errno.EHOSTDOWN, error=f"IOnode {node} went away"))
 
     @property
     def is_any_up(self) -> bool:
@@ -279,9 +279,9 @@ class Core:
         return any(node.peer is not None for node in self.nodes.values())
 
     def a_node(self) -> str | None:
-        """Return some IOnode that is up: the one with the fewest tasks."""
+        """Return some IOnode that is up: the one with the fewest commands."""
         up = [node.name for node in self.nodes.values() if node.peer is not None]
-        busy = [name for name, _, _ in self._tasks.values()]
+        busy = [name for name, _, _ in self._commands.values()]
         return min(up, key=lambda name: (busy.count(name), name), default=None)
 
     # Piece files.
@@ -321,7 +321,7 @@ class Core:
         """Remove piece files from one node; the same ones may be placed there again before they are gone."""
         size = node.let_go(keys)
 
-        def gone(_: TaskAnswer) -> None:
+        def gone(_: CommandAnswer) -> None:
             node.has_freed(size)  # what a node that is away still has is compared when it comes back
             self.happened(RoomEvent(node.name))
 

@@ -95,7 +95,7 @@ class Database:
         # Whoever collects the garbage may be another thread than the master's, which alone works with it.
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self.close = weakref.finalize(self, self._connection.close)
-        """Closes the database, which is closed too where nobody has it any more."""
+        """Closes the database, which is also closed when it is no longer referenced."""
         try:
             # One master alone has it: to lock it again with each commit takes a twentieth of the time of a create.
             self._connection.execute("PRAGMA locking_mode=EXCLUSIVE")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Set
 
 from msgspec.structs import replace
 
-from bbflow.files.commands import FillCommand, TaskAnswer
+from bbflow.files.commands import CommandAnswer, FillCommand
 from bbflow.files.inodes import FILE, Inode, Pieces, key_of, keys_of, places_of
 from bbflow.files.master.awaited_events import FillBegunEvent, FilledEvent, RoomEvent
 from bbflow.files.master.core import AnyCall, Core
@@ -38,7 +38,7 @@ class Filling:
 
     @property
     def held(self) -> Set[int]:
-        """Files that were prefetched, or are to be, and that nobody has read yet."""
+        """Files that were prefetched, or are to be, and haven't been read yet."""
         return self._held
 
     def hold(self, inos: Iterable[int]) -> None:
@@ -134,7 +134,7 @@ class Filling:
     def _fill(self, inode: Inode, index: int, size: int, *, urgent: bool) -> None:
         key = key_of(inode.version, index)
 
-        def done(answer: TaskAnswer) -> None:
+        def done(answer: CommandAnswer) -> None:
             self._begun(inode.ino, key)
             now = self._core.image.inodes.get(inode.ino)
             is_awaited = now is not None and now.filling and key in self._coming.get(inode.ino, ())
@@ -163,7 +163,7 @@ class Filling:
             self.failed.pop(inode.ino, None)
             self._core.commit(InodeRecord(replace(inode, filling=False)))
 
-    def _fail(self, inode: Inode, answer: TaskAnswer) -> None:
+    def _fail(self, inode: Inode, answer: CommandAnswer) -> None:
         del self._coming[inode.ino]
         if answer.errno == errno.ENOENT and inode.parent:  # whoever opens it next sees what is there now
             self._core.commit(SeenRecord(inode.parent, 0.0))
@@ -197,7 +197,7 @@ class Filling:
     def make_room(self, node: Node, size: int, spare: Collection[int] = ()) -> None:
         """Evict clean files from a node until this many bytes come free; write back if they are too few.
 
-        The least recently used ones go first; after them those that were prefetched and that nobody has read.
+        The least recently used ones go first; after them those that were prefetched and not read.
 
         Parameters
         ----------

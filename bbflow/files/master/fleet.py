@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterable, Mapping
 from bbflow.errors import ProtocolError
 from bbflow.files.commands import (
     AT_OBJECTS,
+    CommandAnswer,
     FitsNotice,
     HaveCommand,
     IonodeAddress,
     IonodeTold,
     JoinIonode,
     NodesNotice,
-    TaskAnswer,
 )
 from bbflow.files.inodes import FILE, pages
 from bbflow.files.master.awaited_events import (
@@ -133,7 +133,7 @@ class Fleet:
         self.by_peer[peer] = node
         self._shrinking.may_hold(node, told.capacity)
         core.send(peer, NodesNotice(nodes=self.told()))  # before any command that names one
-        core.fail_tasks(name, but=lambda task, _: task in still)
+        core.fail_commands(name, but=lambda task, _: task in still)
         changes = self._compare(node, keys)
         core.happened(NodeEvent(name))
         core.happened(AnyNodeEvent())
@@ -156,9 +156,9 @@ class Fleet:
         return changes
 
     def _look_for(self, node: Node, missing: dict[str, int]) -> None:
-        """Ask a node once more for what it didn't tell of: it may have been made and committed since it looked."""
+        """Ask a node again for what it didn't tell of: it may have been made and committed since it looked."""
 
-        def told(answer: TaskAnswer) -> None:
+        def told(answer: CommandAnswer) -> None:
             if answer.errno is not None:
                 return  # it went away again
             keys = dict(answer.keys)
@@ -176,7 +176,7 @@ class Fleet:
         if node is None:
             return False
         node.go(self._core.clock())
-        self._core.fail_tasks(
+        self._core.fail_commands(
             node.name, but=lambda _, command: isinstance(command, AT_OBJECTS)
         )  # until it is back, or counts as lost
         return True
@@ -187,7 +187,7 @@ class Fleet:
         for node in core.nodes.values():
             if not node.is_lost(core.clock(), core.options.node_loss_s):
                 continue
-            core.fail_tasks(node.name, but=lambda *_: False)
+            core.fail_commands(node.name, but=lambda *_: False)
             if node.placed:
                 changes.add(inos=self._replicas.missing(node, set(node.placed)).inos)
         return changes

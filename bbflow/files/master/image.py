@@ -138,7 +138,7 @@ class Image:
         return self._begun
 
     def is_due_anew(self, ino: int, look: int) -> bool:
-        """Whether a directory is to be looked at once more, since something was done there after a look had begun."""
+        """Whether a directory is to be looked at again, since something was done there after a look had begun."""
         return self._anew.get(ino, -1) >= look
 
     def seen_s(self, ino: int) -> float:

@@ -1,9 +1,9 @@
-"""What IOnodes still do at objects for a master before this one: nobody else does anything there meanwhile."""
+"""What IOnodes still do to objects for a master before this one: nothing else may touch these meanwhile."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from bbflow.files.commands import TaskAnswer
+from bbflow.files.commands import CommandAnswer
 from bbflow.files.master.core import Core
 from bbflow.files.master.records import ObjectTransfer, TransferredRecord
 
@@ -16,10 +16,10 @@ class InheritedFiles:
     core
         The master's state.
     over
-        Called with each one that has ended, and its answer; None if nobody knows how.
+        Called with each one that has ended, and its answer; None if that is unknown.
     """
 
-    def __init__(self, core: Core, over: Callable[[ObjectTransfer, TaskAnswer | None], None]) -> None:
+    def __init__(self, core: Core, over: Callable[[ObjectTransfer, CommandAnswer | None], None]) -> None:
         self._core, self._over = core, over
         self._rows = dict(core.image.transfers)
         self._until_s = core.clock() + core.options.node_loss_s
@@ -58,12 +58,12 @@ class InheritedFiles:
                 if node is None or node.peer is None:
                     self._end(row)
 
-    def _answered(self, row: ObjectTransfer, answer: TaskAnswer) -> None:
+    def _answered(self, row: ObjectTransfer, answer: CommandAnswer) -> None:
         """Without a task it is no answer, since the node went away with it."""
         if answer.task and answer.done and row.path in self._rows:
             self._end(row, answer)
 
-    def _end(self, row: ObjectTransfer, answer: TaskAnswer | None = None) -> None:
+    def _end(self, row: ObjectTransfer, answer: CommandAnswer | None = None) -> None:
         del self._rows[row.path]
         self._core.commit(TransferredRecord(row))
         self._over(row, answer)

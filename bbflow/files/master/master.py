@@ -10,7 +10,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from bbflow.errors import ProtocolError
-from bbflow.files.commands import CapacityNotice, JoinIonode, NodesNotice, TaskAnswer
+from bbflow.files.commands import CapacityNotice, CommandAnswer, JoinIonode, NodesNotice
 from bbflow.files.inodes import DIRECTORY
 from bbflow.files.master.awaited_events import Event, GraceEvent, RoomEvent, StorageEvent
 from bbflow.files.master.committing import Committing
@@ -170,7 +170,7 @@ class Master:
                 self._entering.join(peer, heard)
             case JoinIonode():
                 self._hear(peer, heard)
-            case TaskAnswer():
+            case CommandAnswer():
                 self._answered(peer, heard)
             case CapacityNotice():
                 self._may_hold(peer, heard)
@@ -185,7 +185,7 @@ class Master:
             raise ProtocolError("the capacity of what is no IOnode")
         self._shrinking.may_hold(self._fleet.by_peer[peer], told.bytes)
 
-    def _answered(self, peer: int, answer: TaskAnswer) -> None:
+    def _answered(self, peer: int, answer: CommandAnswer) -> None:
         if peer not in self._fleet.by_peer:
             raise ProtocolError("an answer of what is no IOnode")
         self.core.answered(answer)
@@ -288,7 +288,7 @@ class Master:
         self.core.send(call.peer, reply)
 
     def take_out(self) -> list[tuple[int, Struct | Raw]]:
-        """Store everything that has changed (or later, if nobody waits for it); return the messages that may go now.
+        """Store everything that has changed (or later, if no one waits for it); return the messages that may go now.
 
         Raises
         ------

@@ -186,7 +186,7 @@ class Namespace(Image):
             self._subdirectories.pop(inode.ino, None)
         events: list[Event] = []
         if self.has_storage:
-            events.append(ClosedEvent(inode.ino))  # nobody will read any more what was prefetched
+            events.append(ClosedEvent(inode.ino))  # what was prefetched for it won't be read any more
             self._let_object_go(inode.ino, inode.stored_path)
             self._misplaced.pop(inode.ino, None)
             self._filling.discard(inode.ino)

@@ -41,6 +41,7 @@ from bbflow.files.requests import (
 
 MAX_ENTRIES = 10_000
 MAX_TARGET_BYTES = 4095
+"""As symlink(2) takes it: a path with its zero byte has 4096."""
 
 
 class Naming:

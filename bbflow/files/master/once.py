@@ -19,7 +19,7 @@ class Once:
     core
         The master's state.
     undo
-        Lets go of what a reply gave that nobody took.
+        Lets go of what an untaken reply gave.
     """
 
     def __init__(self, core: Core, undo: Callable[[Session, Given], None]) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import chain, islice
 
-from bbflow.files.commands import EndCommand, TaskAnswer
+from bbflow.files.commands import CommandAnswer, EndCommand
 from bbflow.files.inodes import DIRECTORY, FILE, Inode
 from bbflow.files.master.awaited_events import TransferredEvent
 from bbflow.files.master.core import Answers, AnyCall, Call, Core, Deferred
@@ -77,6 +77,7 @@ class Overview:
 
     def _statfs(self, call: AnyCall) -> StatfsReply:
         core = self._core
+        # A lost host's room would stay in what df shows of the mount.
         nodes = [node for node in core.nodes.values() if not node.is_lost(core.clock(), core.options.node_loss_s)]
         capacity = sum(node.capacity for node in nodes)
         taken = sum(node.placed_bytes + node.leaving_bytes for node in nodes)
@@ -169,6 +170,7 @@ class Overview:
         if not call.begun:
             call.begun = len(left)
             self._write_back.flush(left)
+            # Somebody waits: what the storage has refused is tried at once, not when its rest is over.
             if left:
                 self._write_back.failures.try_again()
         if left or (start.ino == image.root_ino and (image.doomed or image.busy)):
@@ -240,7 +242,7 @@ class Overview:
             raise OSError(errno.EBUSY, f"{what} open for writing, as {writing[0][0]!r}: close it first")
         left = set(core.nodes)
 
-        def ended(name: str, _: TaskAnswer) -> None:
+        def ended(name: str, _: CommandAnswer) -> None:
             left.discard(name)
             if not left:
                 self.is_over = True

@@ -28,7 +28,7 @@ class Prefetch:
     waves: Waves
     """Which task's files come when."""
     unread: dict[str, set[int]] = field(default_factory=dict)
-    """For each task that isn't final, those of its files that nobody has read."""
+    """For each task that isn't final, those of its files that haven't been read."""
     tasks: dict[int, list[str]] = field(default_factory=dict)
     """Whose files they are."""
     coming: deque[int] = field(default_factory=deque)

@@ -49,7 +49,7 @@ class Locks:
         return FileReply()
 
     def restore(self) -> None:
-        """Release what nobody holds any more that did under a master before this one."""
+        """Release what was held under a master before this one by sessions that are gone."""
         core = self._core
         for ino, locks in list(core.image.locks.items()):
             gone = [lock for lock in locks if ino not in core.image.inodes or lock.session not in core.sessions.by_name]

@@ -58,7 +58,7 @@ class ObjectTransfer(Struct, frozen=True, gc=False):
 
 
 class Hidden(Struct, frozen=True):
-    """An object that nobody can open, since the namespace can't have its name."""
+    """An object that can't be opened, since the namespace can't have its name."""
 
     directory: str
     """Where it was seen."""
@@ -135,7 +135,7 @@ class ClosedRecord(Stored, frozen=True):
 
 
 class DoomRecord(Stored, frozen=True):
-    """An object must go, if it is still what it was; what nobody knows is kept under a name that says so."""
+    """An object must go, if it is still what it was; an unknown one is kept under a name that says so."""
 
     path: str
     facts: Seen
@@ -182,7 +182,7 @@ class SessionRecord(Stored, frozen=True):
 
 
 class SessionEndRecord(Stored, frozen=True):
-    """A session is over, and nobody asks for its replies any more."""
+    """A session is over, and its replies won't be asked for again."""
 
     is_of_client = True
 

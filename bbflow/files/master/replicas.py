@@ -5,7 +5,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from bbflow.files.commands import FetchCommand, IonodeAddress, TaskAnswer
+from bbflow.files.commands import CommandAnswer, FetchCommand, IonodeAddress
 from bbflow.files.inodes import FILE, Inode, Piece, holders, key_of, keys_of, pages, places_of
 from bbflow.files.master.core import Core
 from bbflow.files.master.records import Handle, InodeRecord
@@ -49,7 +49,7 @@ class Replicas:
         failed: list[tuple[str, str]] = []
         left = len(copies)
 
-        def done(node: str, key: str, answer: TaskAnswer) -> None:
+        def done(node: str, key: str, answer: CommandAnswer) -> None:
             nonlocal left
             left -= 1
             if answer.errno is not None:
@@ -124,7 +124,7 @@ class Replicas:
         if source is None or node.peer is None or node.free_bytes < pages(size):
             return False
 
-        def done(answer: TaskAnswer) -> None:
+        def done(answer: CommandAnswer) -> None:
             now = self._core.image.inodes.get(inode.ino)
             if answer.errno is not None and now is not None and key in now.keys:
                 self._miss(inode.ino, [(node.name, key)])
@@ -152,6 +152,7 @@ class Replicas:
         return changes
 
     def _lose(self, inode: Inode, node: Node, gone: list[str]) -> None:
+        # The shared storage has it, too: whoever opens it next fetches it from there.
         if inode.state == "clean":
             self._let_go(inode)
             return

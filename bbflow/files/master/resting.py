@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice, takewhile
 
-from bbflow.files.commands import TaskAnswer
+from bbflow.files.commands import CommandAnswer
 from bbflow.files.master.image import Image
 
 WINDOW = 1000
@@ -97,7 +97,7 @@ class Failures(dict[str, Failure]):
         before = self.get(path)
         self[path] = Failure(error, (before.attempts if before else 0) + 1, again_s)
 
-    def ended(self, path: str, answer: TaskAnswer) -> bool:
+    def ended(self, path: str, answer: CommandAnswer) -> bool:
         """Record how the last attempt has ended; return whether it has failed."""
         if answer.errno is None:
             self.pop(path, None)

@@ -6,7 +6,7 @@ from itertools import chain
 
 from msgspec.structs import replace
 
-from bbflow.files.commands import ScanCommand, TaskAnswer
+from bbflow.files.commands import CommandAnswer, ScanCommand
 from bbflow.files.inodes import DIRECTORY, FILE, Inode
 from bbflow.files.master.awaited_events import AnyNodeEvent, ScannedEvent
 from bbflow.files.master.core import AnyCall, Core
@@ -108,7 +108,7 @@ class Scanning:
         core.commit(LookRecord(begins=True))
         began_s, look, found = core.clock(), core.image.looks_begun, Listing()
 
-        def done(answer: TaskAnswer) -> None:
+        def done(answer: CommandAnswer) -> None:
             found.add(answer)
             if not answer.done:
                 return
@@ -227,7 +227,7 @@ class Scanning:
         self._take_over(known, path, facts, mtime_s)
 
     def _is_another(self, known: Inode, facts: tuple[int, str], began_s: float) -> bool:
-        """Whether somebody else has written a file's object, and nobody the file."""
+        """Whether a file's object was changed from outside, and the file wasn't written here."""
         image = self._core.image
         is_written = image.writer(known.ino) is not None or known.state not in ("clean", "cold")
         return not is_written and image.seen_s(known.ino) < began_s and known.facts != facts
@@ -264,7 +264,7 @@ class Listing:
         self.directories: list[str] = []
         """Names of directories."""
 
-    def add(self, answer: TaskAnswer) -> None:
+    def add(self, answer: CommandAnswer) -> None:
         """Take a part in."""
         self.objects += answer.objects
         self.directories += answer.directories

@@ -11,10 +11,10 @@ from bbflow.files.commands import (
     CHANGED,
     STOPPED,
     TAKEN,
+    CommandAnswer,
     DeleteCommand,
     MoveCommand,
     StopCommand,
-    TaskAnswer,
     UploadCommand,
 )
 from bbflow.files.inodes import DIRECTORY, FILE, Inode
@@ -81,7 +81,7 @@ class WriteBack:
         self.inherited = InheritedFiles(core, self._inherited)
         """What the master before this one has begun."""
 
-    def _inherited(self, transfer: ObjectTransfer, answer: TaskAnswer | None) -> None:
+    def _inherited(self, transfer: ObjectTransfer, answer: CommandAnswer | None) -> None:
         """Take in how a transfer of the master before this one has ended."""
         inode = self._core.image.inodes.get(transfer.ino)
         if answer is None or answer.facts is None or inode is None:
@@ -94,7 +94,7 @@ class WriteBack:
             self._core.commit(DoomRecord(transfer.path, answer.facts))
 
     def _unknown(self, transfer: ObjectTransfer) -> None:
-        """Act where nobody knows how a transfer has ended: a move is done again; an object that no file has goes."""
+        """Act where the end of a transfer is unknown: a move is done again; an object that no file has goes."""
         core, stored = self._core, self._core.image.stored
         if transfer.source in stored:
             self._half_moved[stored[transfer.source]] = transfer.path
@@ -275,7 +275,7 @@ class WriteBack:
         # Stored before the IOnode hears of it: the next master must know who may still be at work on the object.
         core.commit(TransferRecord(transfer), HandleRecord(opened))
 
-        def done(answer: TaskAnswer) -> None:
+        def done(answer: CommandAnswer) -> None:
             if not answer.done:
                 self.failures.note(path, answer.error)
                 return
@@ -284,6 +284,7 @@ class WriteBack:
             has_name = bool(core.image.inodes[inode.ino].parent)
             if answer.errno is not None and not has_name:
                 self.failures.pop(path, None)
+                # What was stopped in time has changed nothing: kept aside, a file that was removed would come back.
                 if answer.errno != STOPPED:
                     self._unknown(transfer)
                 core.commit(*core.without_name(core.image.inodes[inode.ino]))
@@ -382,7 +383,7 @@ class WriteBack:
         if inode.scratch:
             core.commit(DoomRecord(path, facts), InodeRecord(core.without_object(inode)))
             return
-        # Else it was written once more while this version went: it waits still.
+        # Else it was written again while this version went: it still waits.
         if inode.version == version:
             inode = replace(inode, dirty_ns=0)
         core.commit(InodeRecord(inode), SeenRecord(ino, core.clock()))
@@ -391,7 +392,7 @@ class WriteBack:
             core.happened(RoomEvent(name))
 
     def _move_again(self, ino: int, path: str) -> None:
-        """Do a move once more of which nobody knows how it has ended."""
+        """Repeat a move whose end is unknown."""
         del self._half_moved[ino]
         inode = self._core.image.inodes.get(ino)
         if inode is not None and inode.stored_path:
@@ -407,7 +408,7 @@ class WriteBack:
         transfer = ObjectTransfer(path, core.a_node() or "", old, core.number(), inode.ino, inode.stored_version)
         core.commit(TransferRecord(transfer))
 
-        def done(answer: TaskAnswer) -> None:
+        def done(answer: CommandAnswer) -> None:
             if not answer.done:
                 self.failures.note(path, answer.error)
                 return
@@ -440,7 +441,7 @@ class WriteBack:
         core.commit(InodeRecord(moved), SeenRecord(ino, core.clock()))
         core.happened(TransferredEvent())
 
-    def _write_anew(self, inode: Inode, answer: TaskAnswer) -> None:
+    def _write_anew(self, inode: Inode, answer: CommandAnswer) -> None:
         """Continue with a file whose object isn't any more what it was: what is there now is somebody else's."""
         core, path = self._core, inode.stored_path
         self._look_anew(path)
@@ -458,7 +459,7 @@ class WriteBack:
         facts = core.image.doomed[path]
         core.commit(TransferRecord(transfer))
 
-        def done(answer: TaskAnswer) -> None:
+        def done(answer: CommandAnswer) -> None:
             if not answer.done:
                 self.failures.note(path, answer.error)
                 return
@@ -470,7 +471,7 @@ class WriteBack:
                 core.commit(SpareRecord(path))
                 if is_others or facts is None:
                     self._look_anew(path)
-                if not is_others:  # what nobody knew is kept beside, under another name
+                if not is_others:  # an unknown object is kept beside, under another name
                     core.commit(VanishedRecord(path))
                 core.happened(TransferredEvent())
 

@@ -139,7 +139,7 @@ class Guarded(Family):
         views[FAILED.name][...] = True
 
     def tell(self, error: BaseException) -> None:
-        """Collect an error, or raise it where nobody collects."""
+        """Collect an error, or raise it where none are collected."""
         text = f"operator {self.origin} failed: {fails(error)}"
         errors = _collected.get()
         if errors is None:

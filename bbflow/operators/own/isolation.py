@@ -1,4 +1,4 @@
-"""Users' code in a process of its own: what kills it kills nobody else."""
+"""Users' code in a process of its own: what kills it kills nothing else."""
 
 import atexit
 import pickle

@@ -123,7 +123,7 @@ class Clock:
         return UNIT_SECONDS.get(unit) or UNEVEN[unit]
 
     def date(self, value: float) -> cftime.datetime:
-        """Return the date that a number stands for (`tolerance`); of a step's number one that nobody sees.
+        """Return the date that a number stands for (`tolerance`); of a step's number one that isn't shown.
 
         Raises
         ------

@@ -78,7 +78,7 @@ class StepsSpan(Spans):
         return (step // self.count,)
 
     def bounds(self, key: Key, first: cftime.datetime, last: cftime.datetime) -> Bounds:
-        """Return the dates of the steps themselves: nobody knows when the next one comes."""
+        """Return the dates of the steps themselves: when the next one comes is unknown."""
         return first, last
 
     def follows(self, earlier: Key, later: Key) -> bool:

@@ -30,7 +30,7 @@ def check_before(config: Config) -> list[Finding]:
             return found
         from bbflow.transit.chain.comparing import check_continued  # late: 'bbflow run' comes this way, too
 
-        return [*found, Finding(FINE, "continue", f"goes on from {check_continued(config, config.continued).path}")]
+        return [*found, Finding(FINE, "continue", f"continues from {check_continued(config, config.continued).path}")]
     except BbflowError as error:
         return [Finding(WRONG, "configuration", str(error))]
 

@@ -1,4 +1,4 @@
-"""Whether a run's Dask answers, lets nobody else in, and has workers where the nodes are."""
+"""Whether a run's Dask answers, lets no one else in, and has workers where the nodes are."""
 
 from collections.abc import Collection
 from pathlib import Path

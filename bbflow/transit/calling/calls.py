@@ -123,7 +123,7 @@ class CallReceipt:
 
 
 def call_function(call: StepCall | SpanCall) -> CallReceipt:
-    """Call a function; a task. What fails in it is its own error, and what kills its process kills nobody else.
+    """Call a function; a task. What fails in it is its own error, and what kills its process kills nothing else.
 
     Raises
     ------

@@ -154,18 +154,18 @@ def check_continued(config: Config, path: Path) -> SavedState:
         for item in config.diagnostics.values():
             if item.each or item.transforms:
                 raise ConfigError(
-                    f"{saved.path} is merged of {saved.runs} runs: {item.name} can't go on from it, since 'each' and "
-                    "transforms go on from the last steps of one run"
+                    f"{saved.path} is merged of {saved.runs} runs: {item.name} can't continue from it, since 'each' "
+                    "and transforms continue from the last steps of one run"
                 )
     if (config.output / "raw.zarr").exists() and config.raw.wanted:
         raise ConfigError(
-            f"{config.output / 'raw.zarr'} is there from an earlier run, and the steps' numbers begin anew: give "
+            f"{config.output / 'raw.zarr'} is there from an earlier run, and the steps' numbers start over: give "
             "another output, or set raw: none"
         )
     for function in config.functions:
         if function.of and (config.output / FUNCTIONS_DIRECTORY / f"{function.name}.zarr").exists():
             raise ConfigError(
-                f"function {function.name} was called with steps of an earlier run, and their numbers begin anew: give "
+                f"function {function.name} was called with steps of an earlier run, and their numbers start over: give "
                 "another output"
             )
     return saved

@@ -89,7 +89,7 @@ def merge_states(paths: Sequence[Path], output: Path, operators: Path | None = N
         if item.field.map is not None:
             raise ConfigError(
                 f"{key}: its points lie by the decomposition {item.field.map.name}, which no state has: states of such "
-                "fields can't be merged; let one run go on from the other (--continue)"
+                "fields can't be merged; let one run continue the other (--continue)"
             )
     store = output / "results.zarr"
     if store.exists():

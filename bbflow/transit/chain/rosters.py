@@ -1,4 +1,4 @@
-"""Rosters in the output: checkpoints name them, and an analysis that carries on reads them."""
+"""Rosters in the output: checkpoints name them, and an analysis that continues reads them."""
 
 from collections.abc import Iterable
 from pathlib import Path

@@ -66,7 +66,7 @@ def take_over(config: Config, cursors: Mapping[str, Cursor]) -> SavedState | Non
     config
         The run's configuration.
     cursors
-        How far each node is folded: an analysis that carries on after a crash continues from the same state as before.
+        How far each node is folded: an analysis that continues after a crash starts from the same state as before.
 
     Raises
     ------

@@ -57,7 +57,7 @@ def _failures(client: Client) -> Iterator[None]:
     Parameters
     ----------
     client
-        Dask's, which closes when it can't reach its scheduler any more, and knows nobody to ask then.
+        Dask's, which closes when it can't reach its scheduler any more, and has none to ask then.
 
     Raises
     ------
@@ -228,9 +228,9 @@ class DaskCluster(Closable):
 
         All are cancelled if the scheduler is silent: what was asked of it would never come.
 
-        A task that has ended is begun once more there if its worker went before its result was fetched.
+        A task that has ended is begun again there if its worker went before its result was fetched.
 
-        So nobody waits for ever: who asks for their results gets a `NodeError`.
+        So none waits for ever: who asks for their results gets a `NodeError`.
         """
         missed_s: dict[str, float] = {}
         while not self._closed.wait(self._look_s):
@@ -250,7 +250,7 @@ class DaskCluster(Closable):
                     on_it = [future for future, its_host in waiting.items() if its_host == host]
                     self._cancel(on_it, f"{host} is without workers for {self.worker_timeout_s:.0f} s")
                     on_it.clear()
-            waiting.clear()  # or Dask would run what has ended once more, as long as this waits
+            waiting.clear()  # or Dask would run again what has ended, as long as this waits
 
     def _cancel(self, futures: "Iterable[Future[Any]]", why: str) -> None:
         """Have those fail that haven't ended; whoever waits for one learns why."""
@@ -430,7 +430,7 @@ def users_cluster(client: Client) -> DaskCluster:
 
 
 def _start(workers: WorkersConfig, directory: Path) -> LocalCluster:
-    """Start a cluster on this host that other users of the host can't use: threads speak to nobody outside."""
+    """Start a cluster on this host that other users of the host can't use: threads open no socket to the outside."""
     own = directory / "dask.pem"
     if workers.processes:
         from bbflow.net.certifying import new_certificate  # late: a tenth of a second, which threads needn't wait

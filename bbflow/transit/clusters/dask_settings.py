@@ -1,4 +1,4 @@
-"""How Dask is set up in a run: closed to others, and quiet where nobody looks at it."""
+"""How Dask is set up in a run: closed to others, and quiet where it isn't watched."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The workers that a run has on its own host, where nobody says where others are."""
+"""The workers that a run has on its own host, where no others are given."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -16,7 +16,7 @@ B = TypeVar("B")
 def take(tasks: Sequence[SubmittedTask[Any]]) -> list[Any]:
     """Wait for tasks, and return their results; they are let go of, so none is run again.
 
-    Dask runs a task once more whose result is lost with a worker, as long as anybody has its `SubmittedTask`: after
+    Dask runs a task again whose result is lost with a worker, as long as anybody has its `SubmittedTask`: after
     what it read has been written over by others. What is let go of here is so before anything that is submitted later.
     """
     results = results_of(tasks)
@@ -51,7 +51,7 @@ class TaskBatch(Generic[B]):
     done
         Called, in another thread, when all tasks are done.
     guarded
-        Gives the works once more, made safer, for a batch whose workers have died; the same ones if None.
+        Gives the works again, made safer, for a batch whose workers have died; the same ones if None.
     beside
         Whether they run beside the folds, as `Cluster.submit` has it.
     """

@@ -1,4 +1,4 @@
-"""Tasks in threads of the analysis: where no worker can die but with it, nobody needs to be told of anything."""
+"""Tasks in threads of the analysis: where no worker can die but with it, nothing needs to be told."""
 
 import queue
 import socket
@@ -14,7 +14,7 @@ from bbflow.transit.clusters.aside import yield_to_folds
 from bbflow.transit.clusters.cluster import ASIDE_THREADS, Work
 
 CLOSING_S = 30.0
-"""How long to wait at the end for tasks whose results nobody wants any more."""
+"""How long to wait at the end for tasks whose results aren't wanted any more."""
 
 
 class ThreadTask(Future[Any]):
@@ -103,7 +103,7 @@ class ThreadCluster(Closable):
         while (work := self._works.get()) is not None:
             _run(work)
             work[-1]()
-            del work  # what came of it is others': nobody knows when the next one comes
+            del work  # what came of it is others': when the next one comes is unknown
 
     def _serve_beside(self) -> None:
         yield_to_folds()

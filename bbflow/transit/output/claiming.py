@@ -19,7 +19,7 @@ STORES = frozenset({"results.zarr", "raw.zarr"})
 RESCUED_DIRECTORY = "rescued"
 """In the output: what a rescue drains, claimed on its own."""
 UNFOLDED_DIRECTORY = "unfolded"
-"""In the output: for each stream that nobody took a directory with what a rescue drained of it, claimed on its own."""
+"""In the output: for each unclaimed stream a directory with what a rescue drained of it, claimed on its own."""
 FUNCTIONS_DIRECTORY = "functions"
 """In the output: a store for each of the users' functions that are called with whole fields."""
 PYRAMIDS_DIRECTORY = "pyramids"

@@ -2,7 +2,7 @@
 
 A bucket has no rename, but each of its objects appears whole. Of a store's commit the chunks are copied first, then the
 arrays' metadata, and the root's last: what readers open shows nothing that isn't there. What the root shows never
-changes but for chunks that hold the same values and more, and for results that are published once more.
+changes but for chunks that hold the same values and more, and for results that are published again.
 
 Where the bucket is the output itself, files move: what has arrived there, and is complete, loses its bytes here.
 """
@@ -117,7 +117,7 @@ def check_output(config: Config, *, overwrite: bool = False) -> None:
 
 
 def _nothing_needed(dimension: str) -> float:
-    """Say that nobody needs anything here."""
+    """Say that nothing is needed here any more."""
     return math.inf
 
 
@@ -133,7 +133,7 @@ class Copying:
     moves
         Whether they are to be there only.
     settled
-        Gives for the axis of a window's results how many spans nobody needs here any more.
+        Gives for the axis of a window's results how many spans aren't needed here any more.
     times
         When it looks and tries.
     """
@@ -186,7 +186,7 @@ class Copying:
         """Copy everything as it is at the end; say what could not be copied."""
         self.stop()
         self._settled = _nothing_needed
-        settles_s = 1.5 * self._times.settled_s if self._moves else 0.0  # nobody writes any more: then all may go
+        settles_s = 1.5 * self._times.settled_s if self._moves else 0.0  # nothing is written any more: then all may go
         for wait_s in self._times.last_tries_s:
             time.sleep(max(wait_s, settles_s))
             self._try((*GROWING, *LAST))
@@ -197,7 +197,7 @@ class Copying:
         return [f"{self._error}{rest}"]
 
     def _lost(self) -> list[str]:
-        """Return which files have gone that had moved: nobody else has them."""
+        """Return which files have gone that had moved: no other copy of them is left."""
         try:
             return list(self._gone())
         except Exception as error:  # as above
@@ -259,7 +259,7 @@ class Copying:
             known.files.pop(name, None)
 
     def _is_due(self, store: Path) -> bool:
-        """Whether as much is new of raw steps as must be copied once more, since files grow."""
+        """Whether as much is new of raw steps as must be copied again, since files grow."""
         known = self._known.get(store)
         return known is None or _bytes_in(store) >= 2 * known.left_bytes
 

@@ -174,7 +174,7 @@ def _changed_shape(name: str, known: tuple[int, ...], now: tuple[int, ...], dims
     changed = [dim for dim, (before, after) in zip(dims, pairs, strict=False) if before != after]
     can = f"what each step has of all of it can, as space: {{mean: [{', '.join(changed)}]}}, or sum, min or max"
     return ConfigError(
-        f"the shape of {name} changed from {known} to {now}: its statistics can't go on; "
+        f"the shape of {name} changed from {known} to {now}: its statistics can't continue; "
         f"{f'{can}, without selections, masks and weights along it; ' if len(known) == len(now) else ''}"
         "else take it out of 'operators'"
     )

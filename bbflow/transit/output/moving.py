@@ -1,6 +1,6 @@
 """Which files of a growing store may leave its directory once they are elsewhere, and that they have arrived.
 
-A file may go when nobody writes into it any more: all that it has room for is shown. Coordinates, axes and tables stay,
+A file may go when it isn't written into any more: all that it has room for is shown. Coordinates, axes and tables stay,
 which are read again when an analysis continues.
 """
 
@@ -59,7 +59,7 @@ def has_arrived(sources: Sources, url: str, size_bytes: int, digest: str, part_b
     Raises
     ------
     SourceError, OSError
-        If it isn't there, or nobody can be asked.
+        If it isn't there, or that can't be found out.
     """
     facts = sources.facts(url)
     if facts.size_bytes != size_bytes:
@@ -82,7 +82,7 @@ class Settled:
     root
         The content of the root's ``zarr.json``.
     settled
-        Gives for an array's first dimension up to which index nobody needs it here any more.
+        Gives for an array's first dimension up to which index it isn't needed here any more.
     """
 
     def __init__(self, root: bytes, settled: Callable[[str], float]) -> None:

@@ -75,7 +75,7 @@ class Results:
     Parameters
     ----------
     path
-        The store; an existing one is carried on with.
+        The store; an existing one is continued.
     stream
         Name of the stream.
     attributes
@@ -242,7 +242,7 @@ class Results:
         return targets
 
     def _put_aside(self, name: str, at: int) -> None:
-        """Copy a file that readers see and whose span is written once more: the copy is written until all is shown."""
+        """Copy a file that readers see and whose span is rewritten: the copy is written until all is shown."""
         chunks = self._chunks(name)
         if isinstance(chunks, SpanFiles) and at < self._store.metadata(name)["shape"][0]:
             path = chunks.path(at)

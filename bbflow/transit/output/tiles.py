@@ -2,7 +2,7 @@
 
 Spans of a small result lie one behind the other in a chunk. Of results that are cut a file is a shard of Zarr 3 whose
 index stands at its begin; chunks aren't compressed, so all have one size, and where one lies follows from its place in
-the array. So tasks write spans side by side, in any order, and once more after a crash: the same bytes to the same
+the array. So tasks write spans side by side, in any order, and again after a crash: the same bytes to the same
 places. Readers look at a span when the array's shape takes it in.
 """
 

@@ -99,7 +99,7 @@ def _make(changes: Sequence[Change], options: argparse.Namespace) -> int:
 
 def _agreed(count: int) -> bool:
     if not sys.stdin.isatty():
-        raise ConfigError("nobody can be asked: say --yes to change the files, or --dry-run to see how")
+        raise ConfigError("there is no terminal to ask at: say --yes to change the files, or --dry-run to see how")
     return input(f"change {'this file' if count == 1 else f'these {count} files'}? [y/N] ").strip().lower() in (
         "y",
         "yes",

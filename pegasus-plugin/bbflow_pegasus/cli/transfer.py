@@ -2,7 +2,7 @@
 
 The list of transfers comes on standard input, or from a file. Copies between local files, S3 and HTTP are bbflow's, and
 so are removals and new directories; all else goes to the pegasus-transfer that is installed. Only jobs that stage in
-give way: nobody waits for them in a slot.
+give way: no slot is occupied meanwhile.
 """
 
 import argparse

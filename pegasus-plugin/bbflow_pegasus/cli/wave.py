@@ -1,6 +1,6 @@
 """Divide a planned workflow into waves: inputs come to the burst buffer wave by wave, never more than it holds.
 
-SUBMIT_DIR is what pegasus-plan made and pegasus-run has not started yet. The same command again plans the waves anew;
+SUBMIT_DIR is what pegasus-plan made and pegasus-run has not started yet. The same command again plans the waves again;
 --undo puts back what Pegasus wrote. Limits are those of the plan's properties (pegasus.bbflow.capacity and others),
 unless they are given here.
 
