@@ -41,7 +41,7 @@ public:
      */
     std::optional<uint64_t> Size() const { return m_State->Size(); }
 
-    /** Whether it is being written here: then nobody else changes it. */
+    /** Whether it is being written here: then no one else changes it. */
     bool IsWritten() const { return m_State->IsWritten(); }
 
     /** Whether what is written lands in this host's memory: the kernel's pages would be a copy. */
