@@ -16,6 +16,7 @@ from bbflow.transit.folding.lanes import Lanes
 from bbflow.transit.folding.shards import ShardKey, StatePlace
 from bbflow.transit.folding.state_layouts import states_of, written_of
 from bbflow.transit.folding.states import (
+    LaneTurn,
     begun,
     forget,
     free_file,
@@ -28,10 +29,10 @@ from testsupport.waiting import until
 
 OTHER = """
 import sys, time
-from bbflow.transit.folding.states import begun, free_file, map_target
+from bbflow.transit.folding.states import LaneTurn, begun, free_file, map_target
 current = None
 for batch in (0, 1):
-    with begun(sys.argv[1], "0a-1-a-0", batch, [current]):
+    with begun(sys.argv[1], "0a-1-a-0", LaneTurn(batch, 0), [current]):
         current = free_file(sys.argv[1], "0a-1-a-0", "outer", [current])
         map_target(current, [(0, 100)])
 print(current, flush=True)
@@ -59,7 +60,7 @@ def write(directory, current):
 
 def folded(directory, current, batch):
     """Fold a batch from the state that counts into the next one; None if a later batch has begun."""
-    with begun(str(directory), "0a-1-a-0", batch, [current]) as is_wanted:
+    with begun(str(directory), "0a-1-a-0", LaneTurn(batch, 0), [current]) as is_wanted:
         return write(directory, current) if is_wanted else None
 
 
@@ -116,7 +117,7 @@ def test_a_lane_is_folded_by_one_thread_at_a_time(tmp_path):
         order.append("waits")
         order.append(folded(tmp_path, None, batch=0))
 
-    with begun(str(tmp_path), "0a-1-a-0", 1, []):
+    with begun(str(tmp_path), "0a-1-a-0", LaneTurn(1, 0), []):
         thread = threading.Thread(target=late)
         thread.start()
         until(lambda: order == ["waits"])

@@ -17,6 +17,10 @@ class TaskLostError(NodeError):
     """The workers that a task was given to have died, or are gone, and what it had written with them."""
 
 
+class CallLostError(TaskLostError):
+    """It isn't known whether a worker that was called has done, or will do, what it was called for."""
+
+
 class WorkerKilledError(TaskLostError):
     """The workers that a task was given to have died one after the other, perhaps by what it does."""
 
@@ -84,9 +88,25 @@ class Cluster(Protocol):
         """
 
     def submit_all(
-        self, function: Callable[..., Any], works: Sequence[Work], done: Callable[[], None], *, beside: bool = False
+        self,
+        function: Callable[..., Any],
+        works: Sequence[Work],
+        done: Callable[[], None],
+        *,
+        beside: bool = False,
+        calls: bool = False,
     ) -> Sequence[SubmittedTask[Any]]:
         """Run a function with each of some arguments, as `submit` does; for many this takes less than one by one.
 
-        `done` is called once, when all have ended: to look at a thousand with each of them takes longer than they do.
+        Parameters
+        ----------
+        function, works
+            What to call, with what and where.
+        done
+            Called once, when all have ended: to look at a thousand with each of them takes longer than they do.
+        beside
+            Whether they run beside the folds.
+        calls
+            Whether workers that have what tasks before have come to may be called themselves, which takes less. Then
+            what they are called for comes to a `CallLostError` where a worker dies, and may be done much later.
         """

@@ -18,7 +18,7 @@ import dask
 from dask.base import annotate
 from dask.delayed import delayed
 from distributed import Client, Future, KilledWorker, LocalCluster, secede
-from distributed.client import ClosedClientError, FutureCancelledError
+from distributed.client import ClosedClientError, FutureCancelledError, FuturesCancelledError
 from distributed.comm.core import CommClosedError
 from distributed.protocol import pickle
 
@@ -29,6 +29,7 @@ from bbflow.host.closable import Closable
 from bbflow.host.leftovers import scratch
 from bbflow.transit.clusters.aside import yield_to_folds
 from bbflow.transit.clusters.cluster import ASIDE_THREADS, TaskLostError, Work, WorkerKilledError
+from bbflow.transit.clusters.dask_calls import CalledTask, WorkerCalls
 from bbflow.transit.clusters.dask_settings import dask_settings
 from bbflow.transit.clusters.security import security_of
 
@@ -70,7 +71,7 @@ def _failures(client: Client) -> Iterator[None]:
         yield
     except KilledWorker as error:
         raise WorkerKilledError(str(error)) from None
-    except (ClosedClientError, CommClosedError, FutureCancelledError, TimeoutError) as error:
+    except (ClosedClientError, CommClosedError, FutureCancelledError, FuturesCancelledError, TimeoutError) as error:
         kind = TaskLostError if isinstance(error, FutureCancelledError) else NodeError
         if client.status != "running":
             raise kind(GONE) from None
@@ -91,11 +92,13 @@ class DaskTask:
         Has it while its result is fetched, since that may go with its worker.
     """
 
-    __slots__ = ("_fetched", "_host", "future")
+    __slots__ = ("_fetched", "_host", "future", "places")
 
     def __init__(self, future: "Future[Any]", host: str, fetched: "dict[Future[Any], str]") -> None:
         self.future = future
         """Dask's own."""
+        self.places: frozenset[str] | None = None
+        """Addresses of the workers that have its result, once they were asked for."""
         self._host, self._fetched = host, fetched
 
     def done(self) -> bool:
@@ -191,6 +194,7 @@ class DaskCluster(Closable):
         self._counted_s = -look_s
         self._token, self._numbers = uuid.uuid4().hex, count()
         self._groups: dict[str, Future[Any]] = {}
+        self._calls = WorkerCalls(client)
 
     def _find_hosts(self) -> dict[str, set[str]]:
         hosts: dict[str, set[str]] = {}
@@ -219,6 +223,10 @@ class DaskCluster(Closable):
         self._workers()
         return sum(self._counts[address] for address in self._hosts.get(host, ())) or 1
 
+    def _workers_of(self, host: str) -> frozenset[str]:
+        addresses = self._hosts.get(host, set())
+        return frozenset(worker for worker in self._workers() if urlparse(worker).hostname in addresses)
+
     def has(self, host: str) -> bool:
         """Whether a worker is known to run on a host."""
         return host in self._hosts
@@ -236,12 +244,16 @@ class DaskCluster(Closable):
         while not self._closed.wait(self._look_s):
             waiting = self._waiting | self._fetched
             try:
-                known = self.client.nthreads(callback_timeout=self.silent_s) if waiting else {}
+                is_needed = waiting or self._calls.are_running
+                known = self.client.nthreads(callback_timeout=self.silent_s) if is_needed else {}
             except TimeoutError:
+                self._calls.give_up_without(())
                 self._cancel(waiting, f"the scheduler gives no answer for {self.silent_s:.0f} s")
                 continue
             except (OSError, RuntimeError, AttributeError):  # scheduler or client are gone: whoever waits learns it
+                self._calls.give_up_without(())
                 continue
+            self._calls.give_up_without(known)
             there = {urlparse(worker).hostname for worker in known}
             for host in set(waiting.values()):
                 if self._hosts.get(host, set()) & there:  # hosts are found again now and then
@@ -277,9 +289,17 @@ class DaskCluster(Closable):
         return DaskTask(future, host, self._fetched)
 
     def submit_all(
-        self, function: Callable[..., Any], works: Sequence[Work], done: Callable[[], None], *, beside: bool = False
-    ) -> list[DaskTask]:
+        self,
+        function: Callable[..., Any],
+        works: Sequence[Work],
+        done: Callable[[], None],
+        *,
+        beside: bool = False,
+        calls: bool = False,
+    ) -> Sequence[DaskTask | CalledTask]:
         """Run a function with each of some arguments, as `Cluster.submit_all` does: the scheduler gets one graph."""
+        if calls and works and (addresses := self._called(works)):
+            return self._call_all(function, works, addresses, done, beside=beside)
         if not works:
             done()
         if len(works) < 2:  # of one a graph takes longer
@@ -296,6 +316,61 @@ class DaskCluster(Closable):
             futures = self.client.compute(graph, optimize_graph=False)
         self._watch_until(futures, [host for _, host in works], done)
         return [DaskTask(own, host, self._fetched) for own, (_, host) in zip(futures, works, strict=True)]
+
+    def _called(self, works: Sequence[Work]) -> list[str] | None:
+        """Return the worker to call for each of some works: one of its host's that has the tasks' results it needs.
+
+        None if it isn't known for one of them, or if a host has more workers than would be called.
+        """
+        with _failures(self.client):
+            if not self._calls.are_ready:
+                return None
+        needed = [[item for item in arguments if isinstance(item, DaskTask)] for arguments, _ in works]
+        unknown = {task.future: task for tasks in needed for task in tasks if not task.places}
+        if not all(future.status == "finished" for future in unknown):
+            return None
+        if unknown:
+            scheduler: Any = self.client.scheduler
+            keys = [future.key for future in unknown]
+            with _failures(self.client):
+                found = self.client.sync(scheduler.who_has, keys=keys, callback_timeout=self.silent_s)
+            for future, task in unknown.items():
+                task.places = frozenset(found.get(future.key, ()))
+        of_host = {host: self._workers_of(host) for _, host in works}
+        taken, addresses = Counter[str](), list[str]()
+        for tasks, (_, host) in zip(needed, works, strict=True):
+            there = of_host[host].intersection(*(task.places or () for task in tasks))
+            if not there:
+                return None
+            addresses.append(min(sorted(there), key=taken.__getitem__))
+            taken[addresses[-1]] += 1
+        shares = {host: -(-count // self.processes(host)) for host, count in Counter(host for _, host in works).items()}
+        is_even = all(taken[own] <= shares[host] for own, (_, host) in zip(addresses, works, strict=True))
+        return addresses if is_even else None
+
+    def _call_all(
+        self,
+        function: Callable[..., Any],
+        works: Sequence[Work],
+        addresses: Sequence[str],
+        done: Callable[[], None],
+        *,
+        beside: bool,
+    ) -> list[CalledTask]:
+        calls = []
+        for address, (arguments, _) in zip(addresses, works, strict=True):
+            packed, needed = _packed(function, arguments)
+            calls.append((address, beside, [future.key for future in needed], packed))
+
+        def ended(lost: Iterable[int]) -> None:
+            for at in lost:
+                for item in works[at][0]:
+                    if isinstance(item, DaskTask):
+                        item.places = None
+            done()
+
+        with _failures(self.client):
+            return self._calls.begin(calls, ended)
 
     def _watch_until(self, futures: "Sequence[Future[Any]]", hosts: Sequence[str], done: Callable[[], None]) -> None:
         """Watch over the hosts of tasks until all have ended: Dask is asked about one at a time, the newest first.
@@ -343,6 +418,7 @@ class DaskCluster(Closable):
     def close(self) -> None:
         """Leave the scheduler."""
         self._closed.set()
+        self._calls.give_up_without(())
         self._watcher.join()
         if self._is_own:
             self.client.close()

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 from bbflow.errors import NodeError
-from bbflow.transit.clusters.cluster import Cluster, SubmittedTask, Work, WorkerKilledError
+from bbflow.transit.clusters.cluster import CallLostError, Cluster, SubmittedTask, Work, WorkerKilledError
 
 WORKER_DEATHS = 5
 """A batch whose workers die this many times is at fault itself."""
@@ -54,6 +54,8 @@ class TaskBatch(Generic[B]):
         Gives the works again, made safer, for a batch whose workers have died; the same ones if None.
     beside
         Whether they run beside the folds, as `Cluster.submit` has it.
+    again
+        Gives one of the works once more if it isn't known what becomes of it; without that no worker is called.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class TaskBatch(Generic[B]):
         guarded: Callable[[], Sequence[Work]] | None = None,
         *,
         beside: bool = False,
+        again: Callable[[Work], Work] | None = None,
     ) -> None:
         self.batch = batch
         """What they do."""
@@ -73,14 +76,17 @@ class TaskBatch(Generic[B]):
         """When they were submitted (seconds since the epoch)."""
         self._cluster, self._function, self._works, self._done = cluster, function, works, done
         self._deaths, self._beside = 0, beside
-        self._guarded = guarded
+        self._guarded, self._again = guarded, again
         self._has_ended = False
-        self.tasks = self._submit()
-        """For each of the works what is to come of it."""
+        self._found: dict[int, Any] = {}
+        self._left = list(range(len(works)))
+        self.tasks = self._submit(calls=again is not None)
+        """For each of the works of which nothing has come yet what is to come of it."""
 
-    def _submit(self) -> Sequence[SubmittedTask[Any]]:
+    def _submit(self, *, calls: bool = False) -> Sequence[SubmittedTask[Any]]:
         self._has_ended = False
-        return self._cluster.submit_all(self._function, self._works, self._end, beside=self._beside)
+        left = [self._works[at] for at in self._left]
+        return self._cluster.submit_all(self._function, left, self._end, beside=self._beside, calls=calls)
 
     def _end(self) -> None:
         self._has_ended = True  # first: who is told of it looks
@@ -99,11 +105,29 @@ class TaskBatch(Generic[B]):
         if not (self._has_ended and all(task.done() for task in self.tasks)):
             return None
         try:
-            return results_of(self.tasks)
+            self._found.update(zip(self._left, results_of(self.tasks), strict=True))
+            return [self._found[at] for at in range(len(self._works))]
+        except CallLostError:
+            self._begin_again()
+            return None
         except WorkerKilledError as error:
             self._deaths += 1
             if self._deaths >= WORKER_DEATHS:
                 raise NodeError(f"the Dask workers die again and again ({error}): give them more memory") from None
             self._works = self._works if self._guarded is None else self._guarded()
+            self._found, self._left = {}, list(range(len(self._works)))
             self.tasks = self._submit()
             return None
+
+    def _begin_again(self) -> None:
+        """Submit as tasks what calls are lost for; what the others have come to stays."""
+        assert self._again is not None
+        lost = []
+        for at, task in zip(self._left, self.tasks, strict=True):
+            try:
+                self._found[at] = task.result()
+            except CallLostError:
+                lost.append(at)
+        self._works = [self._again(work) if at in lost else work for at, work in enumerate(self._works)]
+        self._left = lost
+        self.tasks = self._submit()

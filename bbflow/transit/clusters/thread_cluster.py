@@ -87,9 +87,15 @@ class ThreadCluster(Closable):
         return task
 
     def submit_all(
-        self, function: Callable[..., Any], works: Sequence[Work], done: Callable[[], None], *, beside: bool = False
+        self,
+        function: Callable[..., Any],
+        works: Sequence[Work],
+        done: Callable[[], None],
+        *,
+        beside: bool = False,
+        calls: bool = False,
     ) -> list[ThreadTask]:
-        """Run a function with each of some arguments, as `Cluster.submit_all` does."""
+        """Run a function with each of some arguments, as `Cluster.submit_all` does; to call a thread is a task."""
         ended = _after(len(works), done)
         return [self.submit(function, *arguments, host=host, done=ended, beside=beside) for arguments, host in works]
 

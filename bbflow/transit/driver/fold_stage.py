@@ -233,9 +233,13 @@ class FoldStage(PacedStage):
             self.folding.isolate()
             return works()
 
-        self._tasks = TaskBatch(self.run.cluster, batch, fold_lane, works(), self.run.wake, guarded)
+        self._tasks = TaskBatch(self.run.cluster, batch, fold_lane, works(), self.run.wake, guarded, again=self._again)
         let_go(self._taken)
         self._taken = ()
+
+    def _again(self, work: Work) -> Work:
+        (lane_work, *plans), host = work
+        return (self.folding.again(lane_work), *plans), host
 
     def _lane_works(self, batch: Batch, site: FoldSite, *, holds: bool) -> list[Work]:
         works = self.folding.works(batch, site, holds=holds)

@@ -49,7 +49,7 @@ class StateFiles:
             if plan.lane and self._needs_more(plan, living := living_files(work.states), host):
                 needs.append(((plan.ready_work(living, more),), host))
         self._making = [item for item in self._making if not item.done()]
-        self._making += self._run.cluster.submit_all(make_ready, needs, lambda: None, beside=True)
+        self._making += self._run.cluster.submit_all(make_ready, needs, lambda: None, beside=True, calls=True)
 
     def _needs_more(self, plan: FoldPlan, living: Mapping[str, int], host: str) -> bool:
         """Whether a lane will need more files of the one worker process of a host than were ordered before.

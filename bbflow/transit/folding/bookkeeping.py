@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import count
 
 from msgspec import Raw, structs
 
@@ -96,6 +97,7 @@ class Folding:
         self.planning = Planning(config.diagnostics, {}, self.lanes)
         """Cuts patterns into plans."""
         self._rosters: dict[str, Roster] = {}
+        self._attempts = count()
         self._stepwise: frozenset[str] = frozenset()
         """Diagnostics of which values have come and gone in some of the blocks that are joined."""
         self._stayed: tuple[list[Pattern], int] | None = None
@@ -296,7 +298,12 @@ class Folding:
             counted.get(plans[0].directories.states, frozenset()),
             holds,
             stepwise=stepwise,
+            attempt=next(self._attempts),
         )
+
+    def again(self, work: LaneWork) -> LaneWork:
+        """Return work that is given to another task, since nobody knows whether the first one is or will be done."""
+        return replace(work, attempt=next(self._attempts))
 
     def joins_on(self, node: str) -> bool:
         """Whether a node has the states of what blocks of several ranks are joined into; see `series_work`."""

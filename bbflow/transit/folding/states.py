@@ -25,7 +25,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -81,11 +81,20 @@ def free_file(directory: str, lane: str, level: str, taken: Collection[str]) -> 
     return next(name for name in names if name not in taken)
 
 
+class LaneTurn(NamedTuple):
+    """Which of two tasks of a lane is the later one."""
+
+    batch: int
+    """First step of its batch: a later batch has a larger one."""
+    attempt: int
+    """Number of the task, which is larger if the driver has given up the one before."""
+
+
 @contextmanager
-def begun(directory: str, lane: str, batch: int, counted: Collection[str]) -> Iterator[bool]:
+def begun(directory: str, lane: str, turn: LaneTurn, counted: Collection[str]) -> Iterator[bool]:
     """Fold a batch of a lane, after removing what dead processes have left of earlier ones.
 
-    Gives False if a later batch has begun, in whatever process: then nobody waits for this one any more.
+    Gives False if a later turn has begun, in whatever process: then nobody waits for this one any more.
 
     Parameters
     ----------
@@ -93,26 +102,28 @@ def begun(directory: str, lane: str, batch: int, counted: Collection[str]) -> It
         Where the node keeps states.
     lane
         Begins the files' names.
-    batch
-        Its first step: a later batch has a larger one, and the same one that runs again has the same.
+    turn
+        Whose it is; Dask may give the same one to two processes.
     counted
         The files in which any state counted when it was submitted, or was held.
     """
     with _folding[f"{directory}/{lane}"]:
-        yield _begin(directory, lane, batch, counted)
+        yield _begin(directory, lane, turn, counted)
 
 
-def _begin(directory: str, lane: str, batch: int, counted: Collection[str]) -> bool:
+def _begin(directory: str, lane: str, turn: LaneTurn, counted: Collection[str]) -> bool:
     descriptor = lock(f"{directory}/{lane}.{BEGUN}")
     assert descriptor is not None
     try:
-        last = msgspec.json.decode(os.pread(descriptor, os.fstat(descriptor).st_size, 0) or b"{}", type=dict[str, int])
-        if max(last.values(), default=batch) > batch:
+        last = msgspec.json.decode(
+            os.pread(descriptor, os.fstat(descriptor).st_size, 0) or b"{}", type=dict[str, LaneTurn]
+        )
+        if max(last.values(), default=turn) > turn:
             return False
         # A process that died after this very batch may have given its receipt, which names its files: they stay.
-        same = {process: at for process, at in last.items() if at == batch}
+        same = {process: own for process, own in last.items() if own.batch == turn.batch}
         _tidy(directory, lane, same, counted)
-        content = msgspec.json.encode(same | {PROCESS: batch})
+        content = msgspec.json.encode(same | {PROCESS: turn})
         os.pwrite(descriptor, content.ljust(os.fstat(descriptor).st_size), 0)
         return True
     finally:

@@ -24,7 +24,7 @@ from bbflow.transit.folding.kernel_table import table_of
 from bbflow.transit.folding.plans import FoldPlan, PlannedShard
 from bbflow.transit.folding.shards import Region, ShardKey, ShardState
 from bbflow.transit.folding.slots import LEVELS, Keys
-from bbflow.transit.folding.states import begun
+from bbflow.transit.folding.states import LaneTurn, begun
 from bbflow.transit.folding.tables import Roster, gather, groups
 from bbflow.transit.folding.work import FoldReceipt, LaneWork, PartialSteps, SpanReceipt
 
@@ -176,8 +176,8 @@ def fold_lane(work: LaneWork, *plans: FoldPlan) -> FoldReceipt | None:
     directory, lane = next(((plan.directories.states, plan.lane) for plan in plans if plan.lane), ("", ""))
     if not lane:
         return _folded(work, plans)
-    batch = min(steps.numbers[0] for steps in work.spans[0].steps)
-    with begun(directory, lane, batch, work.counted) as is_wanted:
+    turn = LaneTurn(min(steps.numbers[0] for steps in work.spans[0].steps), work.attempt)
+    with begun(directory, lane, turn, work.counted) as is_wanted:
         return _folded(work, plans) if is_wanted else None
 
 

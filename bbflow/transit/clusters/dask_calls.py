@@ -1,0 +1,231 @@
+"""Calls of Dask's workers past its scheduler, for what is done batch by batch where its plans lie.
+
+A task costs scheduler and client 1.4 ms. A call goes down a tree of workers, and answers come up again together, so
+the driver sends `FAN` messages, however many workers there are. Who isn't reached isn't called: that is a task then,
+with all that Dask does for it. A call whose answer is lost may have been done; tasks may run twice, too.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import nullcontext
+from functools import partial
+from itertools import chain, groupby, pairwise
+from operator import itemgetter
+from typing import Any, TypeVar
+
+from distributed import Client, Worker, WorkerPlugin
+from distributed.core import ConnectionPool, send_recv
+from distributed.protocol import pickle
+
+from bbflow.transit.clusters.aside import yield_to_folds
+from bbflow.transit.clusters.cluster import ASIDE_THREADS, CallLostError
+
+T = TypeVar("T")
+FAN = 32
+"""Who calls sends so many messages at most; each is for a part of the workers, the first of which sends it on."""
+
+CONNECT_S = 3.0
+"""A worker that doesn't take a connection for so long isn't called: Dask tries for 30 s, even if it is dead."""
+BESIDE_THREADS = 4
+"""A worker does so many calls beside the folds side by side at most."""
+Call = tuple[str, bool, Sequence[Any], bytes]
+"""Address of a worker, whether it is beside the folds, the keys of what the worker has and gives the function, and the
+function with further arguments."""
+Answer = tuple[bool, Any]
+"""Whether it has returned, and with what, or what it has raised."""
+
+
+class CalledWorker(WorkerPlugin):
+    """Lets a worker be called, by all analyses that use it."""
+
+    name = "bbflow_call"
+    """Of the operation, too."""
+
+    def setup(self, worker: Worker) -> None:
+        """Begin to listen."""
+        self._worker = worker
+        self._folding = asyncio.Semaphore(max(worker.state.nthreads - ASIDE_THREADS, 1))
+        self._beside = ThreadPoolExecutor(BESIDE_THREADS, "beside", yield_to_folds)
+        worker.handlers[self.name] = self._serve
+
+    def teardown(self, worker: Worker) -> None:
+        """Listen no more."""
+        worker.handlers.pop(self.name, None)
+        self._beside.shutdown(wait=False, cancel_futures=True)
+
+    async def _serve(self, calls: Sequence[Call]) -> list[bytes | None]:
+        """Do what is for this worker, pass on the rest, and return what came of it all, as `spread` does."""
+        own = [call for call in calls if call[0] == self._worker.address]
+        rest = [call for call in calls if call[0] != self._worker.address]
+        others = asyncio.ensure_future(spread(self._worker.rpc, rest))
+        return [*(await asyncio.gather(*map(self._answer, own))), *(await others)]
+
+    async def _answer(self, call: Call) -> bytes | None:
+        _, beside, keys, packed = call
+        executor = self._beside if beside else self._worker.executors["default"]
+        async with nullcontext() if beside else self._folding:
+            try:
+                kept = [self._worker.data[tuple(key) if isinstance(key, list) else key] for key in keys]
+            except KeyError:
+                return None
+            return await asyncio.get_running_loop().run_in_executor(executor, partial(_called, packed, kept))
+
+
+def _called(packed: bytes, kept: Sequence[Any]) -> bytes:
+    answer: Answer
+    try:
+        function, given = pickle.loads(packed)
+        answer = True, function(*given, *kept)
+    except Exception as error:  # whoever asks for the result gets it
+        answer = False, error
+    return bytes(pickle.dumps(answer))
+
+
+async def spread(pool: ConnectionPool, calls: Sequence[Call]) -> list[bytes | None]:
+    """Call workers.
+
+    Parameters
+    ----------
+    pool
+        Has connections to them.
+    calls
+        What is called, sorted by addresses.
+
+    Returns
+    -------
+    list
+        A pickled `Answer` for each; None for what wasn't called, or whose answer is lost.
+    """
+    workers = [list(own) for _, own in groupby(calls, itemgetter(0))]
+    count = min(FAN, len(workers))
+    ends = [len(workers) * part // count for part in range(count + 1)] if count else []
+    parts = [list(chain(*workers[first:end])) for first, end in pairwise(ends)]
+    found = await asyncio.gather(*(_ask(pool, part) for part in parts))
+    return [answer for own in found for answer in own]
+
+
+async def _ask(pool: ConnectionPool, calls: Sequence[Call]) -> list[bytes | None]:
+    try:
+        comm = await pool.connect(calls[0][0], CONNECT_S)
+        try:
+            found: list[bytes | None] = await send_recv(comm, op=CalledWorker.name, calls=calls)
+        finally:
+            pool.reuse(calls[0][0], comm)
+    except Exception:  # it has died, or can't be reached from here, or isn't ready: what is wrong a task will tell
+        return [None] * len(calls)
+    return found
+
+
+class CalledTask:
+    """What is to come of a call.
+
+    Parameters
+    ----------
+    answers
+        What is to come of all that belong together, which end together.
+    at
+        Which of them it is.
+    """
+
+    __slots__ = ("_answers", "_at")
+
+    def __init__(self, answers: "Future[list[bytes | None]]", at: int) -> None:
+        self._answers, self._at = answers, at
+
+    def done(self) -> bool:
+        """Whether it has ended, well or not."""
+        return self._answers.done()
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait, and return what it has come to, as `SubmittedTask.result` does."""
+        try:
+            packed = self._answers.result(timeout)[self._at]
+        except CancelledError:
+            packed = None
+        if packed is None:
+            raise CallLostError("a Dask worker that was called is gone, or has not what it needs")
+        is_well, found = pickle.loads(packed)
+        if not is_well:
+            raise found
+        return found
+
+    @staticmethod
+    def results(tasks: "Sequence[CalledTask]") -> list[Any]:
+        """Wait, and return what each has come to, as `SubmittedTask.results` does."""
+        return [task.result() for task in tasks]
+
+    def exception(self) -> BaseException | None:
+        """Wait, and return what it has raised."""
+        try:
+            self.result()
+        except Exception as error:
+            return error
+        return None
+
+    def release(self) -> None:
+        """Do nothing: nobody does a call again."""
+
+
+class WorkerCalls:
+    """Calls the workers of a client's scheduler.
+
+    Parameters
+    ----------
+    client
+        Whose.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._registering: Future[Any] | None = None
+        self._running: dict[Future[list[bytes | None]], frozenset[str]] = {}
+
+    @property
+    def are_ready(self) -> bool:
+        """Whether workers can be called: those that are there, and that come later, are told to listen."""
+        if self._registering is None:
+            plugin = pickle.dumps(CalledWorker())
+            scheduler: Any = self._client.scheduler
+            told = scheduler.register_worker_plugin(plugin=plugin, name=CalledWorker.name, idempotent=True)
+            self._registering = self._in_loop(told)
+        return self._registering.done()  # whom it hasn't reached isn't called
+
+    def _in_loop(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
+        loop: Any = self._client.loop
+        return asyncio.run_coroutine_threadsafe(coroutine, loop.asyncio_loop)
+
+    @property
+    def are_running(self) -> bool:
+        """Whether an answer is waited for."""
+        return bool(self._running)
+
+    def begin(self, calls: Sequence[Call], done: Callable[[Iterable[int]], None]) -> list[CalledTask]:
+        """Call workers.
+
+        Parameters
+        ----------
+        calls
+            What is called.
+        done
+            Called, in another thread, when all have ended, with those that are lost.
+        """
+        order = sorted(range(len(calls)), key=lambda at: calls[at][0])
+        calling = spread(self._client.rpc, [calls[at] for at in order])
+        answers = self._in_loop(calling)
+        self._running[answers] = frozenset(address for address, *_ in calls)
+
+        def end(answers: "Future[list[bytes | None]]") -> None:
+            del self._running[answers]
+            found = [None] * len(calls) if answers.cancelled() else answers.result()
+            done([at for at, answer in zip(order, found, strict=True) if answer is None])
+
+        tasks = dict(zip(order, (CalledTask(answers, at) for at in range(len(calls))), strict=True))
+        answers.add_done_callback(end)
+        return [tasks[at] for at in range(len(calls))]
+
+    def give_up_without(self, workers: Collection[str]) -> None:
+        """Give up calls of workers that the scheduler has no more, as it gives up their tasks: they may just hang."""
+        for answers, addresses in list(self._running.items()):
+            if not addresses <= set(workers):
+                answers.cancel()
