@@ -15,7 +15,7 @@ from testsupport.mounts import unmount_dead
 from testsupport.once import directory_of_run
 from testsupport.stores import Stores, assert_opens
 
-pytest_plugins = ["testsupport.nodes"]
+pytest_plugins = ["testsupport.nodes", "testsupport.object_server"]
 # What builds their programs is beside this Python, and need not be in the system.
 os.environ["PATH"] = f"{os.environ.get('PATH', os.defpath)}:{os.path.dirname(sys.executable)}"
 # Programs that tests build again in each run are compiled once where there is ccache.

@@ -4,7 +4,29 @@ import urllib.request
 from contextlib import contextmanager
 from urllib.parse import quote
 
+import pytest
+
 from benchmarks.servers import object_server as object_server
+
+
+@pytest.fixture(scope="module")
+def endpoint(tmp_path_factory):
+    """URL of a server with an empty bucket, for all tests of a module."""
+    with object_server(tmp_path_factory.mktemp("moto") / "log") as url:
+        yield url
+
+
+@pytest.fixture
+def known_endpoint(endpoint, monkeypatch):
+    """The same, which all programs find."""
+    for name, value in credentials_of(endpoint).items():
+        monkeypatch.setenv(name, value)
+    return endpoint
+
+
+def options_of(url):
+    """Return the options by which bbflow's stores find a server and are let in."""
+    return {"s3": {"endpoint_url": url, "key": "k", "secret": "s", "region": "us-east-1"}}
 
 
 def credentials_of(url):

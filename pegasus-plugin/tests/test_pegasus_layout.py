@@ -9,7 +9,7 @@ from bbflow_pegasus.dag.nodes import parse_dag
 from submitdirs import Planned, Planner, fan, sizes_of, wave
 
 from bbflow.stores.sources import Sources
-from testsupport.object_server import object_server
+from testsupport.object_server import options_of
 from testsupport.range_server import RangeServer
 
 
@@ -37,16 +37,6 @@ def ask(monkeypatch, capsys, path, text):
     return code, [line.split("\t") for line in said.out.splitlines()], said.err
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    with object_server(tmp_path_factory.mktemp("moto") / "log") as url:
-        yield url
-
-
-def sources(store):
-    return Sources({"s3": {"endpoint_url": store, "key": "k", "secret": "s", "region": "us-east-1"}})
-
-
 @pytest.mark.parametrize("capacity_bytes", [1000, 1100, 1300, 100_000])
 def test_both_ways_give_the_same_waves_jobs_and_edges(tmp_path, monkeypatch, capsys, capacity_bytes):
     jobs = fan(8)
@@ -71,14 +61,15 @@ def test_a_job_without_room_is_one_line_that_the_planner_shows(tmp_path, monkeyp
     assert "'large' needs 1.95 KiB on the burst buffer at once, which has 1000 B" in error
 
 
-def test_sizes_that_nobody_says_are_asked_of_the_servers(tmp_path, monkeypatch, capsys, store):
+def test_sizes_that_nobody_says_are_asked_of_the_servers(tmp_path, monkeypatch, capsys, endpoint):
     (tmp_path / "pfs").mkdir()
     for number in range(3):
         (tmp_path / f"pfs/in_{number}").write_bytes(b"x" * (100 + number))
-        with sources(store).create(f"s3://bucket/in_{number + 3}") as file:
+        with Sources(options_of(endpoint)).create(f"s3://bucket/in_{number + 3}") as file:
             file.write(b"x" * (200 + number))
     credentials = tmp_path / "credentials.conf"
-    credentials.write_text(f"[lab]\nendpoint = {store}\nregion = us-east-1\n[me@lab]\naccess_key = k\nsecret_key = s\n")
+    lines = ["[lab]", f"endpoint = {endpoint}", "region = us-east-1", "[me@lab]", "access_key = k", "secret_key = s"]
+    credentials.write_text("\n".join(lines))
     credentials.chmod(0o600)
     monkeypatch.setenv("PEGASUS_CREDENTIALS", str(credentials))
     with RangeServer(tmp_path / "pfs") as server:

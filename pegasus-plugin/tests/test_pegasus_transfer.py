@@ -19,7 +19,7 @@ from bbflow.phases import Board
 from bbflow.staging.shelf import Note
 from bbflow.stores.sources import Sources
 from testsupport import range_server
-from testsupport.object_server import object_server
+from testsupport.object_server import options_of
 from testsupport.range_server import RangeServer
 from testsupport.waiting import until
 
@@ -331,54 +331,44 @@ def test_a_server_that_dies_and_comes_back_only_delays(job, tmp_path):
     assert job.target("big").read_bytes() == source.read_bytes()
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    with object_server(tmp_path_factory.mktemp("moto") / "log") as url:
-        yield url
-
-
-def credentials(job, store, mode=0o600):
+def credentials(job, endpoint, mode=0o600):
     path = job.folder / "credentials.conf"
-    path.write_text(f"[lab]\nendpoint = {store}\nregion = us-east-1\n\n[me@lab]\naccess_key = k\nsecret_key = s\n")
+    path.write_text(f"[lab]\nendpoint = {endpoint}\nregion = us-east-1\n\n[me@lab]\naccess_key = k\nsecret_key = s\n")
     path.chmod(mode)
     return {"PEGASUS_CREDENTIALS": str(path)}
 
 
-def sources(store):
-    return Sources({"s3": {"endpoint_url": store, "key": "k", "secret": "s", "region": "us-east-1"}})
-
-
-def test_s3_is_read_with_the_credentials_that_pegasus_gives(job, store):
-    with sources(store).create("s3://bucket/survey/a") as file:
+def test_s3_is_read_with_the_credentials_that_pegasus_gives(job, endpoint):
+    with Sources(options_of(endpoint)).create("s3://bucket/survey/a") as file:
         file.write(b"x" * 5000)
-    job.environment = credentials(job, store)
+    job.environment = credentials(job, endpoint)
     job.add("a", "s3://me@lab/bucket/survey/a")
     code, said = job.run()
     assert code == 0, said
     assert job.target("a").read_bytes() == b"x" * 5000
 
 
-def test_s3_as_the_staging_site_is_written_through_the_same_gate(job, store):
-    job.environment = credentials(job, store)
+def test_s3_as_the_staging_site_is_written_through_the_same_gate(job, endpoint):
+    job.environment = credentials(job, endpoint)
     source = job.make("a", 200_000)
     job.add("a", source, to="s3://me@lab/bucket/run0001/a")
     code, said = job.run()
     assert code == 0, said
     url = "s3://bucket/run0001/a"
-    with sources(store).open(url, sources(store).facts(url)) as reader:
+    with Sources(options_of(endpoint)).open(url, Sources(options_of(endpoint)).facts(url)) as reader:
         assert reader.read(0, 200_000) == source.read_bytes()
     assert [(each["dst_url"], each["bytes"]) for each in job.attempts] == [("s3://me@lab/bucket/run0001/a", 200_000)]
     job.name, job.entries = "clean_up_bb_wave_0_0", [chore("remove", "s3://me@lab/bucket/run0001/a", "False")]
     code, said = job.run()
     assert code == 0, said
     with pytest.raises(SourceError, match="isn't there"):
-        sources(store).facts(url)
+        Sources(options_of(endpoint)).facts(url)
 
 
-def test_an_object_may_have_any_name_and_be_asked_for_twice(job, store):
-    with sources(store).create("s3://bucket/survey/a?b#c d") as file:
+def test_an_object_may_have_any_name_and_be_asked_for_twice(job, endpoint):
+    with Sources(options_of(endpoint)).create("s3://bucket/survey/a?b#c d") as file:
         file.write(b"y" * 500)
-    job.environment = credentials(job, store)
+    job.environment = credentials(job, endpoint)
     for _ in range(2):
         job.add("a", "s3://me@lab/bucket/survey/a?b#c d", attributes={"size": "500"})
     code, said = job.run()
@@ -395,8 +385,8 @@ def test_an_object_may_have_any_name_and_be_asked_for_twice(job, store):
     ],
     ids=["none", "missing", "open"],
 )
-def test_credentials_that_are_missing_or_open_to_all_are_one_line(job, store, change, line):
-    job.environment = change(credentials(job, store))
+def test_credentials_that_are_missing_or_open_to_all_are_one_line(job, endpoint, change, line):
+    job.environment = change(credentials(job, endpoint))
     job.add("a", "s3://me@lab/bucket/survey/a")
     code, said = job.run()
     assert code == 1
@@ -404,8 +394,8 @@ def test_credentials_that_are_missing_or_open_to_all_are_one_line(job, store, ch
     assert len(said.splitlines()) == 2, "the reason, and how many there are"
 
 
-def test_an_unknown_account_names_the_nearest_section(job, store):
-    job.environment = credentials(job, store)
+def test_an_unknown_account_names_the_nearest_section(job, endpoint):
+    job.environment = credentials(job, endpoint)
     job.add("a", "s3://you@lab/bucket/survey/a")
     assert "has no section [you@lab] for s3://you@lab/bucket/survey/a; did you mean 'me@lab'?" in job.run()[1]
 

@@ -17,24 +17,10 @@ from snakemake_storage_plugin_bbflow import StorageProvider, StorageProviderSett
 from bbflow.errors import ConfigError
 from bbflow.phases import io_phase
 from testsupport.files_servers import Servers
-from testsupport.object_server import object_server, put_object
+from testsupport.object_server import put_object
 from testsupport.waiting import until
 
 logger = logging.getLogger(__name__)
-
-
-@pytest.fixture(scope="module")
-def endpoint(tmp_path_factory):
-    with object_server(tmp_path_factory.mktemp("moto") / "log") as url:
-        yield url
-
-
-@pytest.fixture
-def keys(monkeypatch, endpoint):
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "me")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    monkeypatch.setenv("AWS_REGION", "us-east-1")
-    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
 
 
 class Kind(TestStorageBase):
@@ -68,7 +54,7 @@ class TestFileUrls(Kind):
         return f"file://{tmp_path}/none/file"
 
 
-@pytest.mark.usefixtures("keys")
+@pytest.mark.usefixtures("known_endpoint")
 class TestObjects(Kind):
     __test__ = True
 
@@ -131,7 +117,7 @@ def test_a_stored_directory_takes_the_place_of_what_was_there(tmp_path, provider
     assert [path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()] == ["deep/file"]
 
 
-@pytest.mark.usefixtures("keys")
+@pytest.mark.usefixtures("known_endpoint")
 def test_a_directory_of_objects_comes_whole(tmp_path, endpoint, provider):
     for name in ("a", "deep/b"):
         put_object(endpoint, f"tree/{name}", name.encode())
@@ -141,13 +127,13 @@ def test_a_directory_of_objects_comes_whole(tmp_path, endpoint, provider):
     assert (found.local_path() / "deep" / "b").read_text() == "deep/b"
 
 
-@pytest.mark.usefixtures("keys")
+@pytest.mark.usefixtures("known_endpoint")
 def test_objects_have_the_checksums_that_their_store_has(endpoint, provider):
     put_object(endpoint, "summed", b"content")
     assert provider.object("s3://bucket/summed").checksum() == "md5:9a0364b9e99bb480dd25e1f0284c8555"
 
 
-@pytest.mark.usefixtures("keys")
+@pytest.mark.usefixtures("known_endpoint")
 def test_a_thousand_questions_are_a_few_listings(tmp_path, endpoint, provider, monkeypatch):
     for number in range(40):
         put_object(endpoint, f"many/{number:04}", b"x" * number)

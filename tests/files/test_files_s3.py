@@ -13,28 +13,18 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import obstore
 import pytest
-from obstore.store import S3Store
 
 from bbflow.cli import main
 from bbflow.errors import SourceError
 from bbflow.files.ionode.storage import Storage
 from bbflow.staging.retry import Retry
 from bbflow.stores import objects
-from testsupport.object_server import object_server, put_object
-
-
-@pytest.fixture(scope="module")
-def endpoint(tmp_path_factory):
-    with object_server(tmp_path_factory.mktemp("s3") / "log") as url:
-        yield url
+from testsupport.object_server import object_server, objects_in, put_object
 
 
 @pytest.fixture
-def bucket(endpoint, monkeypatch):
-    given = {"ENDPOINT_URL": endpoint, "ACCESS_KEY_ID": "k", "SECRET_ACCESS_KEY": "s", "REGION": "us-east-1"}
-    for name, value in given.items():
-        monkeypatch.setenv(f"AWS_{name}", value)
-    return S3Store("bucket", endpoint=endpoint, client_options={"allow_http": True})
+def bucket(known_endpoint):
+    return objects_in(known_endpoint)
 
 
 def test_the_bucket_is_the_namespace_and_gets_plain_objects(servers, bucket):

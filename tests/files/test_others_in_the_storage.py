@@ -14,7 +14,6 @@ from bbflow.files.names import CONFLICT
 from bbflow.stores.facts import Expected
 from bbflow.stores.local_files import EXCHANGE, NOREPLACE, renamed
 from bbflow.stores.sources import Sources
-from testsupport.object_server import credentials_of, object_server
 from testsupport.waiting import until
 
 NAMES = ["a", "b", "d/c", "d/e"]
@@ -198,14 +197,11 @@ def test_nothing_that_anybody_wrote_to_a_directory_is_lost_without_being_named(s
     crowd.check()
 
 
-def test_nothing_that_anybody_wrote_to_a_bucket_is_lost_without_being_named(servers, tmp_path, monkeypatch):
-    with object_server(tmp_path / "log") as endpoint:
-        for name, value in credentials_of(endpoint).items():
-            monkeypatch.setenv(name, value)
-        crowd = Crowd(servers, Bucket("crowd"), 1)
-        for _ in range(30):
-            crowd.act()
-        crowd.check()
+def test_nothing_that_anybody_wrote_to_a_bucket_is_lost_without_being_named(servers, known_endpoint):
+    crowd = Crowd(servers, Bucket("crowd"), 1)
+    for _ in range(30):
+        crowd.act()
+    crowd.check()
 
 
 def test_new_empty_directories_are_seen_after_a_refresh_and_removed_ones_do_not_come_back(servers):

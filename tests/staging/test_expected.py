@@ -12,15 +12,14 @@ from bbflow.stores.facts import Expected
 from bbflow.stores.remote import RemoteFiles
 from bbflow.stores.sources import Sources
 from benchmarks.servers import object_servers
-from testsupport.object_server import object_server
+from testsupport.object_server import options_of
 
 NOTHING = Expected(None)
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with object_server(tmp_path_factory.mktemp("moto") / "log") as url:
-        yield {"s3": {"endpoint_url": url, "key": "k", "secret": "s", "region": "us-east-1"}}
+def server(endpoint):
+    return options_of(endpoint)
 
 
 @pytest.fixture(scope="module")

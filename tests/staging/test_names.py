@@ -8,7 +8,7 @@ import pytest
 from bbflow.staging import File, Sources, Stager, expand
 from bbflow.staging.staging_plan import expand_plan, read_plan
 from bbflow.stores.urls import file_name
-from testsupport.object_server import object_server, put_object
+from testsupport.object_server import options_of, put_object
 
 NAMES = (
     "plain.nc",
@@ -58,11 +58,10 @@ def here(tmp_path, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def bucket(tmp_path_factory):
-    with object_server(tmp_path_factory.mktemp("moto") / "log") as url:
-        for name in (*NAMES, *DECOYS):
-            put_object(url, f"in/{name}", name.encode())
-        yield {"s3": {"endpoint_url": url, "key": "any", "secret": "any", "region": "us-east-1"}}
+def bucket(endpoint):
+    for name in (*NAMES, *DECOYS):
+        put_object(endpoint, f"in/{name}", name.encode())
+    return options_of(endpoint)
 
 
 def staged(words, directory, options=None):

@@ -12,15 +12,14 @@ from bbflow.staging.matching import expand
 from bbflow.staging.transfers import stage_out
 from bbflow.stores.objects import upload_parts
 from bbflow.stores.sources import Sources
-from testsupport.object_server import object_server, put_object
+from testsupport.object_server import options_of, put_object
 
 QUICK = Retry(attempts=3, first_s=0.01)
 
 
 @pytest.fixture(scope="module")
-def options(tmp_path_factory):
-    with object_server(tmp_path_factory.mktemp("moto") / "log") as url:
-        yield {"s3": {"endpoint_url": url, "key": "k", "secret": "s", "region": "us-east-1"}}
+def options(endpoint):
+    return options_of(endpoint)
 
 
 @pytest.mark.parametrize(("size_bytes", "checksum"), [(1000, True), (12_000_000, False)])

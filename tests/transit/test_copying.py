@@ -19,36 +19,26 @@ from bbflow.stores.moved import is_moved
 from bbflow.stores.sources import Sources
 from bbflow.transit.output.copying import Copying, CopyTimes, check_copy
 from bbflow.zarr_store.growing import GrowingZarr, set_attributes
-from testsupport.object_server import credentials_of, object_server, objects_in, refusing_keys
+from testsupport.object_server import objects_in, refusing_keys
+
+pytestmark = pytest.mark.usefixtures("known_endpoint")
 
 ONCE = CopyTimes(last_tries_s=(0.0,))
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with object_server(tmp_path_factory.mktemp("moto") / "log") as url:
-        yield url
-
-
-@pytest.fixture(autouse=True)
-def credentials(server, monkeypatch):
-    for name, value in credentials_of(server).items():
-        monkeypatch.setenv(name, value)
-
-
-def copied(server, prefix):
-    return ObjectStore(objects_in(server, prefix), read_only=True)
+def copied(endpoint, prefix):
+    return ObjectStore(objects_in(endpoint, prefix), read_only=True)
 
 
 @pytest.mark.parametrize("moves", [False, True], ids=["copied", "moved"])
-def test_readers_of_the_copy_never_see_half_a_commit(server, tmp_path, moves):
+def test_readers_of_the_copy_never_see_half_a_commit(endpoint, tmp_path, moves):
     store, following, seen, wrong = GrowingZarr(tmp_path / "results.zarr"), threading.Event(), set(), []
     store.create("v", ["time", "x"], (0, 3), "f8", {}, (1, 3))
     store.create("time", ["time"], (0,), "f8", {}, (512,))
     store.commit(history="this run")
 
     def look():
-        group = zarr.open_group(copied(server, f"grows{moves}/results.zarr"), mode="r", use_consolidated=True)
+        group = zarr.open_group(copied(endpoint, f"grows{moves}/results.zarr"), mode="r", use_consolidated=True)
         size = group["time"].shape[0]
         expected = np.arange(size, dtype="f8")
         if not ((group["time"][...] == expected).all() and (group["v"][...] == expected[:, np.newaxis]).all()):
@@ -91,8 +81,8 @@ def write_store(path, **arrays):
     store.commit()
 
 
-def keys(server, prefix):
-    found = [item["path"] for page in objects_in(server).list(prefix) for item in page]
+def keys(endpoint, prefix):
+    found = [item["path"] for page in objects_in(endpoint).list(prefix) for item in page]
     return {key.removeprefix(f"{prefix}/") for key in found}
 
 
@@ -115,45 +105,45 @@ def steps(monkeypatch):
     return done
 
 
-def test_stores_of_another_run_are_hidden_first_and_then_removed(server, tmp_path, steps):
+def test_stores_of_another_run_are_hidden_first_and_then_removed(endpoint, tmp_path, steps):
     first, second = tmp_path / "first", tmp_path / "second"
     stores = ("results.zarr", "raw.zarr", "functions/f.zarr", "pyramids/day.zarr")
     for name in stores:
         write_store(first / name, v=1, **{"deep/in/it": 1})
     assert not Copying(first, "s3://bucket/again").finish()
-    assert keys(server, "again") == files_of(first)
+    assert keys(endpoint, "again") == files_of(first)
     theirs = {"notes.txt", "results.zarr/notes.txt", "results.zarr/theirs/zarr.json", "results.zarr/theirs/c.0"}
     theirs |= {"functions/theirs.zarr/zarr.json", "functions/theirs.zarr/v/zarr.json", "results.zarr/deep/own/c.0"}
     for key in theirs:
-        objects_in(server).put(f"again/{key}", b'{"zarr_format": 3, "node_type": "group", "attributes": {}}')
+        objects_in(endpoint).put(f"again/{key}", b'{"zarr_format": 3, "node_type": "group", "attributes": {}}')
     write_store(second / "results.zarr", v=2)
     steps.clear()
     assert not Copying(second, "s3://bucket/again").finish()
-    assert keys(server, "again") == files_of(second) | theirs
+    assert keys(endpoint, "again") == files_of(second) | theirs
     assert set(steps[:4]) == {("remove", f"again/{name}/zarr.json") for name in stores}
     created = [at for at, (name, _) in enumerate(steps) if name == "create"]
     assert max(at for at, (name, _) in enumerate(steps) if name == "remove") < min(created)
 
 
-def test_the_copy_of_another_run_can_be_opened_without_consolidated_metadata(server, tmp_path):
+def test_the_copy_of_another_run_can_be_opened_without_consolidated_metadata(endpoint, tmp_path):
     write_store(tmp_path / "first" / "results.zarr", v=1, longer=1)
     write_store(tmp_path / "second" / "results.zarr", v=2)
     for run in ("first", "second"):
         assert not Copying(tmp_path / run, "s3://bucket/plain").finish()
-    with xr.open_zarr(copied(server, "plain/results.zarr"), consolidated=False) as there:
+    with xr.open_zarr(copied(endpoint, "plain/results.zarr"), consolidated=False) as there:
         assert set(there) == {"v"}
         assert there["v"][0] == 2
 
 
-def test_the_other_stays_until_there_is_something_to_show(server, tmp_path):
+def test_the_other_stays_until_there_is_something_to_show(endpoint, tmp_path):
     write_store(tmp_path / "first" / "results.zarr", v=1)
     assert not Copying(tmp_path / "first", "s3://bucket/kept").finish()
     (tmp_path / "second").mkdir()
     assert not Copying(tmp_path / "second", "s3://bucket/kept").finish()
-    assert keys(server, "kept") == files_of(tmp_path / "first")
+    assert keys(endpoint, "kept") == files_of(tmp_path / "first")
 
 
-def test_stores_of_the_same_run_stay_when_its_analysis_starts_again(server, tmp_path, steps):
+def test_stores_of_the_same_run_stay_when_its_analysis_starts_again(endpoint, tmp_path, steps):
     for name in ("results.zarr", "raw.zarr", "functions/f.zarr", "pyramids/day.zarr"):
         write_store(tmp_path / name, v=1)
     assert not Copying(tmp_path, "s3://bucket/same").finish()
@@ -161,20 +151,20 @@ def test_stores_of_the_same_run_stay_when_its_analysis_starts_again(server, tmp_
     set_attributes(tmp_path / "results.zarr", bbflow_status="incomplete")
     assert not Copying(tmp_path, "s3://bucket/same").finish()
     assert [url for name, url in steps if name == "remove"] == []
-    assert zarr.open_group(copied(server, "same/functions/f.zarr"), mode="r").attrs["more"] == "of it"
+    assert zarr.open_group(copied(endpoint, "same/functions/f.zarr"), mode="r").attrs["more"] == "of it"
 
 
-def test_a_store_that_bbflow_did_not_make_is_left_alone_and_said(server, tmp_path):
-    objects_in(server).put("way/results.zarr/zarr.json", b'{"zarr_format": 3, "node_type": "group"}')
+def test_a_store_that_bbflow_did_not_make_is_left_alone_and_said(endpoint, tmp_path):
+    objects_in(endpoint).put("way/results.zarr/zarr.json", b'{"zarr_format": 3, "node_type": "group"}')
     with pytest.raises(ConfigError, match=r"way/results.zarr is in the way, and bbflow didn't make it: move it, or"):
         check_copy(Config("s", {}, copy_to="s3://bucket/way"))
     write_store(tmp_path / "results.zarr", v=1)
     [error] = Copying(tmp_path, "s3://bucket/way", times=ONCE).finish()
     assert "is in the way" in error
-    assert keys(server, "way") == {"results.zarr/zarr.json"}
+    assert keys(endpoint, "way") == {"results.zarr/zarr.json"}
 
 
-def test_all_stores_of_a_run_are_in_the_bucket_as_they_are_in_the_output(server, tmp_path):
+def test_all_stores_of_a_run_are_in_the_bucket_as_they_are_in_the_output(endpoint, tmp_path):
     tas = np.random.default_rng(3).normal(280, 3, (48, 4, 6)).astype("f4")
     attributes = {"time/units": "hours since 2001-01-01", "tas/_ARRAY_DIMENSIONS": ["lat", "lon"]}
     streams.store(tmp_path, {"tas": tas}, np.arange(48), attributes)
@@ -186,18 +176,18 @@ def test_all_stores_of_a_run_are_in_the_bucket_as_they_are_in_the_output(server,
         "copy_to": "s3://bucket/run",
     }
     results = streams.analyse(tmp_path, config)
-    with xr.open_zarr(copied(server, "run/results.zarr")) as there:
+    with xr.open_zarr(copied(endpoint, "run/results.zarr")) as there:
         xr.testing.assert_identical(there.load(), xr.open_zarr(tmp_path / "out" / "results.zarr").load())
         np.testing.assert_array_equal(there["tas_hour_mean"], results["tas_hour_mean"])
-    with xr.open_zarr(copied(server, "run/raw.zarr")) as there:
+    with xr.open_zarr(copied(endpoint, "run/raw.zarr")) as there:
         np.testing.assert_array_equal(there["tas"], tas)
 
 
-def test_a_copy_that_can_not_be_is_said(server, tmp_path):
+def test_a_copy_that_can_not_be_is_said(endpoint, tmp_path):
     with pytest.raises(ConfigError, match="there is no bucket 'nowhere'"):
         check_copy(Config("s", {}, copy_to="s3://nowhere/run"))
     check_copy(Config("s", {}, copy_to="s3://bucket/nothing/yet"))
-    assert not keys(server, "nothing")
+    assert not keys(endpoint, "nothing")
     content = {"stream": "s", "operators": {"tas": ["mean"]}, "copy_to": "bucket/run"}
     with pytest.raises(ConfigError, match="copy_to: 'bucket/run' is no place for results"):
         parse_config(content)
@@ -208,10 +198,10 @@ def test_a_copy_that_can_not_be_is_said(server, tmp_path):
 
 
 @pytest.mark.parametrize("key", ["output", "copy_to"])
-def test_a_key_that_the_bucket_rejects_is_told_in_a_line_before(server, key):
+def test_a_key_that_the_bucket_rejects_is_told_in_a_line_before(endpoint, key):
     config = Config("s", {}, copy_to="s3://bucket/rejected", moves=key == "output")
     why = "s3://bucket/rejected/.bbflow: no permission; check its owner, or the credentials of its store"
-    with refusing_keys(server), pytest.raises(ConfigError) as refused:
+    with refusing_keys(endpoint), pytest.raises(ConfigError) as refused:
         check_copy(config)
     assert str(refused.value) == f"{key}: s3://bucket/rejected can't be written: {why}"
     check_copy(config)

@@ -25,7 +25,9 @@ from bbflow.stores.sources import Sources
 from bbflow.transit.output.copying import Copying, CopyTimes, check_copy, check_output
 from bbflow.transit.output.moving import WINDOW, Digest, Settled, give_up
 from bbflow.zarr_store.growing import GrowingZarr
-from testsupport.object_server import credentials_of, object_server, objects_in, refusing_keys
+from testsupport.object_server import objects_in, refusing_keys
+
+pytestmark = pytest.mark.usefixtures("known_endpoint")
 
 FUNCTION = """
 def halved(dataset):
@@ -36,20 +38,8 @@ BY_HAND = CopyTimes(look_s=3600, settled_s=0.001)
 """Nothing is looked at unless the test asks."""
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with object_server(tmp_path_factory.mktemp("moto") / "log") as url:
-        yield url
-
-
-@pytest.fixture(autouse=True)
-def credentials(server, monkeypatch):
-    for name, value in credentials_of(server).items():
-        monkeypatch.setenv(name, value)
-
-
-def stored(server, path):
-    return ObjectStore(objects_in(server, path), read_only=True)
+def stored(endpoint, path):
+    return ObjectStore(objects_in(endpoint, path), read_only=True)
 
 
 def moved_files(store):
@@ -93,7 +83,7 @@ WHOLE_OR_CUT = pytest.mark.parametrize(
 
 
 @WHOLE_OR_CUT
-def test_an_output_in_a_bucket_has_what_one_on_a_file_system_has_and_that_is_not_here(server, tmp_path, chunks):
+def test_an_output_in_a_bucket_has_what_one_on_a_file_system_has_and_that_is_not_here(endpoint, tmp_path, chunks):
     (tmp_path / "halving.py").write_text(FUNCTION)
     name, config = f"both{len(chunks)}", WHOLE | {"results": {"chunks": chunks, "shard": "4KiB"}}
     for folder, own in (("here", {}), ("there", {"output": f"s3://bucket/{name}"})):
@@ -103,13 +93,13 @@ def test_an_output_in_a_bucket_has_what_one_on_a_file_system_has_and_that_is_not
         streams.analyse(tmp_path / folder, config | own, modules=tmp_path)
     here, work = tmp_path / "here" / "out", tmp_path / "there" / "out"
     for store in STORES:
-        with xr.open_zarr(stored(server, f"{name}/{store}")) as there, xr.open_zarr(here / store) as wanted:
+        with xr.open_zarr(stored(endpoint, f"{name}/{store}")) as there, xr.open_zarr(here / store) as wanted:
             xr.testing.assert_equal(there.load(), wanted.load())
     for pyramid in (here / "pyramids").iterdir():
         for level in ("0", "1"):
             path = f"{name}/pyramids/{pyramid.name}"
             with (
-                xr.open_zarr(stored(server, path), group=level) as there,
+                xr.open_zarr(stored(endpoint, path), group=level) as there,
                 xr.open_zarr(pyramid, group=level) as wanted,
             ):
                 xr.testing.assert_equal(there.load(), wanted.load())
@@ -128,7 +118,7 @@ def test_an_output_in_a_bucket_has_what_one_on_a_file_system_has_and_that_is_not
 
 
 @WHOLE_OR_CUT
-def test_a_chained_job_goes_on_in_its_objects_in(server, tmp_path, chunks):
+def test_a_chained_job_goes_on_in_its_objects_in(endpoint, tmp_path, chunks):
     config = {
         "operators": {"tas": {"operators": ["mean"]}},
         "windows": ["day", "clim_hour"],
@@ -143,13 +133,13 @@ def test_a_chained_job_goes_on_in_its_objects_in(server, tmp_path, chunks):
             (folder / "out").symlink_to(tmp_path / name / "out")
             streams.analyse(folder, config | out | more)
     with (
-        xr.open_zarr(stored(server, f"{name}/results.zarr")) as there,
+        xr.open_zarr(stored(endpoint, f"{name}/results.zarr")) as there,
         xr.open_zarr(tmp_path / "here" / "out" / "results.zarr") as wanted,
     ):
         xr.testing.assert_equal(there.load(), wanted.load())
 
 
-def test_only_what_is_complete_and_not_needed_goes(server, tmp_path):
+def test_only_what_is_complete_and_not_needed_goes(endpoint, tmp_path):
     needed = {"time": 2.0}
     written(tmp_path / "results.zarr", 5)
     settled = needed.__getitem__
@@ -191,17 +181,17 @@ def test_a_file_that_took_the_place_of_the_one_that_was_copied_stays(tmp_path):
 
 
 @pytest.mark.parametrize("size", [3, 10 << 20, (10 << 20) + 1, 25 << 20])
-def test_a_digest_is_the_etag_that_s3_has(server, tmp_path, size):
+def test_a_digest_is_the_etag_that_s3_has(endpoint, tmp_path, size):
     content, sources = np.random.default_rng(size).bytes(size), Sources()
     digest = Digest(upload_parts(size)[0])
     with sources.create(f"s3://bucket/etag/{size}", size) as target:
         for begin in range(0, size, 8 << 20):
             target.write(content[begin : begin + (8 << 20)])
             digest.update(content[begin : begin + (8 << 20)])
-    assert objects_in(server).head(f"etag/{size}")["e_tag"] == f'"{digest.value}"'
+    assert objects_in(endpoint).head(f"etag/{size}")["e_tag"] == f'"{digest.value}"'
 
 
-def test_what_did_not_arrive_as_it_was_sent_stays_and_is_said(server, tmp_path, monkeypatch):
+def test_what_did_not_arrive_as_it_was_sent_stays_and_is_said(endpoint, tmp_path, monkeypatch):
     create = Sources.create
 
     @contextlib.contextmanager
@@ -216,7 +206,7 @@ def test_what_did_not_arrive_as_it_was_sent_stays_and_is_said(server, tmp_path, 
     assert moved_files(tmp_path / "results.zarr") <= {"v/c.0.0"}, "zeros are the same backwards"
 
 
-def test_a_bucket_that_fails_loses_nothing_and_the_rest_is_brought_later(server, tmp_path, monkeypatch, capsys):
+def test_a_bucket_that_fails_loses_nothing_and_the_rest_is_brought_later(endpoint, tmp_path, monkeypatch, capsys):
     claim(tmp_path / "out")
     written(tmp_path / "out" / "results.zarr", 3)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
@@ -225,39 +215,39 @@ def test_a_bucket_that_fails_loses_nothing_and_the_rest_is_brought_later(server,
         r"s3://bucket/fails: the copy isn't complete: no S3 server answers.*run 'bbflow upload .*out'", error
     )
     assert not moved_files(tmp_path / "out" / "results.zarr")
-    monkeypatch.setenv("AWS_ENDPOINT_URL", server)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
     assert main(["upload", str(tmp_path / "out")]) == 0
     assert "is in s3://bucket/fails" in capsys.readouterr().out
-    assert (zarr.open_group(stored(server, "fails/results.zarr"), mode="r")["v"][:, 0] == [0, 1, 2]).all()
+    assert (zarr.open_group(stored(endpoint, "fails/results.zarr"), mode="r")["v"][:, 0] == [0, 1, 2]).all()
     assert main(["upload", str(tmp_path)]) == 64
 
 
-def test_a_key_that_is_rejected_in_the_middle_loses_nothing(server, tmp_path, capsys):
+def test_a_key_that_is_rejected_in_the_middle_loses_nothing(endpoint, tmp_path, capsys):
     claim(tmp_path / "out")
     store = tmp_path / "out" / "results.zarr"
     written(store, 2)
     assert not Copying(tmp_path / "out", "s3://bucket/expired", moves=True).finish()
     gone = moved_files(store)
     written(store, 2, first=2)
-    with refusing_keys(server):
+    with refusing_keys(endpoint):
         [error] = Copying(tmp_path / "out", "s3://bucket/expired", moves=True, times=ONCE).finish()
         assert main(["upload", str(tmp_path / "out")]) != 0
         assert "no permission" in "".join(capsys.readouterr())
     assert re.fullmatch(r"s3://bucket/expired: the copy isn't complete: .*no permission.*'bbflow upload .*out'", error)
     assert moved_files(store) == gone
     assert main(["upload", str(tmp_path / "out")]) == 0
-    assert (zarr.open_group(stored(server, "expired/results.zarr"), mode="r")["v"][:, 0] == [0, 1, 2, 3]).all()
+    assert (zarr.open_group(stored(endpoint, "expired/results.zarr"), mode="r")["v"][:, 0] == [0, 1, 2, 3]).all()
 
 
-def test_files_that_are_gone_from_the_bucket_are_said(server, tmp_path):
+def test_files_that_are_gone_from_the_bucket_are_said(endpoint, tmp_path):
     written(tmp_path / "results.zarr", 3)
     assert not Copying(tmp_path, "s3://bucket/gone", moves=True).finish()
-    objects_in(server).delete("gone/results.zarr/v/c.1.0")
+    objects_in(endpoint).delete("gone/results.zarr/v/c.1.0")
     [error] = Copying(tmp_path, "s3://bucket/gone", moves=True).finish()
     assert error == "s3://bucket/gone/results.zarr: 1 files that were there are gone, the first is v/c.1.0"
 
 
-def test_a_bucket_that_goes_before_all_is_seen_to_be_there_is_said(server, tmp_path, monkeypatch):
+def test_a_bucket_that_goes_before_all_is_seen_to_be_there_is_said(endpoint, tmp_path, monkeypatch):
     written(tmp_path / "results.zarr", 3)
 
     def refused(self, url):
@@ -270,7 +260,7 @@ def test_a_bucket_that_goes_before_all_is_seen_to_be_there_is_said(server, tmp_p
     )
 
 
-def test_what_is_in_the_bucket_already_is_refused_before(server, tmp_path):
+def test_what_is_in_the_bucket_already_is_refused_before(endpoint, tmp_path):
     def config(prefix, work="work"):
         told = {"stream": "s", "operators": {"tas": ["mean"]}, "output": f"s3://bucket/{prefix}"}
         return parse_config(told | {"work": str(tmp_path / work)})
@@ -283,13 +273,13 @@ def test_what_is_in_the_bucket_already_is_refused_before(server, tmp_path):
         check_output(config("first", "other"))
     with pytest.raises(ConfigError, match=r"work has the rest of s3://bucket/first, not of s3://bucket/second: give"):
         check_output(config("second"))
-    objects_in(server).put("theirs/results.zarr/zarr.json", b'{"zarr_format": 3, "node_type": "group"}')
+    objects_in(endpoint).put("theirs/results.zarr/zarr.json", b'{"zarr_format": 3, "node_type": "group"}')
     with pytest.raises(ConfigError, match=r"theirs/results.zarr is in the way, and bbflow didn't make it"):
         check_copy(config("theirs", "third"))
     with pytest.raises(ConfigError, match=r"^output: s3://nowhere/x can't be written: .*there is no bucket 'nowhere'"):
         check_copy(parse_config({"stream": "s", "operators": {"tas": ["mean"]}, "output": "s3://nowhere/x"}))
     check_output(config("first", "other"), overwrite=True)
-    assert not [item for page in objects_in(server).list("first") for item in page]
+    assert not [item for page in objects_in(endpoint).list("first") for item in page]
     with pytest.raises(ConfigError, match=r"first/results.zarr isn't there any more, of which .*work has the rest"):
         check_output(config("first"))
 
@@ -317,11 +307,11 @@ def test_the_work_directory_is_named_after_the_place(tmp_path):
     assert str(config.output) == "bbflow-work/b/x/y"
 
 
-def test_raw_steps_are_copied_once_more_only_when_as_much_is_new(server, tmp_path):
+def test_raw_steps_are_copied_once_more_only_when_as_much_is_new(endpoint, tmp_path):
     follower = Copying(tmp_path, "s3://bucket/due", moves=True, times=BY_HAND)
 
     def there():
-        return {name for path in objects_in(server).list("due") for item in path if "/v/c" in (name := item["path"])}
+        return {name for path in objects_in(endpoint).list("due") for item in path if "/v/c" in (name := item["path"])}
 
     written(tmp_path / "raw.zarr", 1)
     follower.look()
