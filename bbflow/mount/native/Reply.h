@@ -1,6 +1,6 @@
 #pragma once
 
-#include "Files.h"
+#include "Entry.h"
 #include "KernelRequests.h"
 
 #include <string_view>

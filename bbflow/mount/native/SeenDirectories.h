@@ -1,6 +1,6 @@
 #pragma once
 
-#include "Files.h"
+#include "Entry.h"
 
 #include <mutex>
 #include <optional>
