@@ -166,13 +166,13 @@ class Pipeline:
         self._fold.take(seen)
         self._fold.begin(seen)
         seen = self._opened.seen(self._fold.publishing.take_shown(), self._drained)
-        knows_its_place = self._config.time.start is None or self._fold.folding.chain.offset is not None
+        knows_its_place = self._config.time.start is None or self._fold.folding.common.offset is not None
         for stage in self._beside:
             stage.take(seen)
             if knows_its_place:
                 stage.begin(seen)
         self._intake.forget(self._cursor)
-        if self._fold.folding.timeline.begun:
+        if self._fold.folding.common.timeline.current is not None:
             self._inbox.answer(lambda: self._fold.live(self._opened.clock))
 
     @property

@@ -16,7 +16,7 @@ from bbflow.reading.wire_types import Row
 from bbflow.store.block_values import values_at
 from bbflow.stream.folded import state_places
 from bbflow.stream.layouts import BlockForm, Layout, Layouts
-from bbflow.transit.folding.landings import Landings, whole_landings
+from bbflow.transit.folding.landings import next_landing, whole_landings
 from bbflow.view.stream import News, StreamView
 from testsupport.peers import ANALYSIS, PAGE, STREAM, shown_step, steps_of
 
@@ -146,13 +146,13 @@ def test_steps_that_lack_one_of_their_landing_are_refused(bench, lost):
             land(bench, step, step, rank=1)
     land(bench, 1, 4)
     land(bench, 5, 6)
-    view, landings = view_of(bench), Landings()
+    view, landing = view_of(bench), None
     numbers, _ = whole_landings(view, -1, 256, math.inf)
     assert numbers == [step for step in range(7) if step != lost]
     for number in numbers[:lost]:
-        landings.take(number, {"bb0": view.step("bb0", number)}, {})
+        landing = next_landing(landing, number, {"bb0": view.step("bb0", number)}, {})
     with pytest.raises(StreamError, match="one was discarded"):
-        landings.take(lost + 1, {"bb0": view.step("bb0", lost + 1)}, {})
+        next_landing(landing, lost + 1, {"bb0": view.step("bb0", lost + 1)}, {})
 
 
 def test_steps_whose_state_was_discarded_are_refused(bench):

@@ -2,7 +2,6 @@
 
 import pickle
 from dataclasses import replace
-from functools import reduce
 from math import prod
 from pathlib import Path
 from uuid import uuid4
@@ -93,16 +92,13 @@ def run(
         absent = gone if gone_from is not None and at >= gone_from else ()
         present = tuple(region for number, region in enumerate(placed) if number not in absent)
         pattern = landed.pattern(folding.config.diagnostics, present)
-        laid = tuple((pattern, landed.parts(step, pattern)) for step in range(at, end))
-        passed = reduce(folding.timeline.after, hours[at:end], folding.timeline.passed)
-        batch = Batch.of_span(
-            tuple(range(at, end)), tuple(hours[at:end]), keys, end - 1, passed=passed, offset=offset, laid=laid,
-            places=pattern.places,
-        )  # fmt: skip
+        batch = Batch(at - 1, folding.common.timeline.numbers, offset)
+        for step in range(at, end):
+            batch.add(step, batch.passed.after(hours[step]), keys, pattern, landed.parts(step, pattern))
         if moved := folding.moved(batch):
             held = held and held.publish()
             folding = settled(folder, folding, moved, values.shape[1:], saved, torn=torn)
-        if ahead is not None and folding.timeline.closing(keys):
+        if ahead is not None and folding.closing(keys):
             if held is not None:
                 held.publish()
             held = Held(folding, ahead())
@@ -183,7 +179,7 @@ class Landed:
 def settled(folder, folding, moved, shape, before_it, *, torn):
     """Let some diagnostics go on elsewhere; if torn, only the first node has heard of it when the analysis dies."""
     before = checkpoints(folding)
-    path = folder / f"settled-{folding.last_number}"
+    path = folder / f"settled-{folding.common.last_number}"
     saved, _ = saving(folder, folding, shape).save_only(moved, path, ATTRIBUTES, CLOCK)
     gone = {path for key, _, state in folding.states if key.diagnostic in moved for path in state.paths}
     folding.settle({key: saved.inherited(key) for key in moved})
@@ -207,7 +203,7 @@ def checkpoints(folding):
 
 
 def keys_of(folding, hour, number):
-    return {window.name: window.key(CLOCK.date(hour), number) for window in folding.timeline.windows}
+    return {window.name: window.key(CLOCK.date(hour), number) for window in folding.windows.all}
 
 
 def save(folder, folding, shape):

@@ -4,36 +4,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bbflow.transit.folding.checkpoints import Checkpoint, common_of
 from bbflow.transit.folding.losses import Attendance
 from bbflow.transit.folding.regions import points_of
 from bbflow.transit.folding.shards import ShardKey
+from bbflow.transit.folding.timeline import Windows
 
 SHAPE = (3, 4)
 
 
 def test_fields_that_only_some_steps_had_are_named_with_how_many():
-    attendance = Attendance()
-    for number in range(10):
-        attendance.take(number, ["a", "b"] if number else [])
-    attendance.take(10, ["c"])
+    attendance = Attendance().after((number, ["a", "b"] if number else [], {}) for number in range(10))
+    attendance = attendance.after([(10, ["c"], {})])
     told = attendance.described()
     assert told[0].startswith("'a' and 1 more: in 2 of 11 steps only")
     assert told[1].startswith("'c': in 10 of 11 steps only")
 
 
 def test_nothing_is_said_of_fields_that_every_step_had():
-    attendance = Attendance()
-    attendance.take(0, [], {"part": 5})
-    attendance.take(1, [], {"part": 5})
+    attendance = Attendance().after((number, [], {"part": 5}) for number in range(2))
     assert attendance.described() == []
 
 
 def test_fields_that_had_other_points_in_some_steps_are_named():
-    attendance = Attendance()
-    for number in range(6):
-        attendance.take(
-            number, ["b"] if number > 2 else [], {"a": number // 4, "land": 7} | ({"b": 1} if number <= 2 else {})
-        )
+    attendance = Attendance().after(
+        (number, ["b"] if number > 2 else [], {"a": number // 4, "land": 7} | ({"b": 1} if number <= 2 else {}))
+        for number in range(6)
+    )
     seldom, other = attendance.described()
     assert seldom.startswith("'b': in 3 of 6 steps only")
     assert other.startswith("'a': in 2 of 6 steps ranks have written other points than at first")
@@ -43,15 +40,15 @@ def test_fields_that_had_other_points_in_some_steps_are_named():
 @pytest.mark.parametrize("order", [1, -1])
 def test_steps_that_the_furthest_checkpoint_has_are_not_counted_again(order):
     """A node that is done with them doesn't show its parts of them any more."""
-    attendance, records = Attendance(), []
+    attendance, checkpoints = Attendance(), []
     for number in range(5):
-        attendance.take(number, ["b"] if number == 3 else [], {"a": 1, "b": 1})
-        records.append(attendance.record)
-    restored = Attendance()
-    for record in [records[1], records[4]][::order]:
-        restored.restore(record)
-    for number in range(2, 8):
-        restored.take(number, ["a"] if number < 5 else [], {"b": 2 if number < 5 else 1})
+        attendance = attendance.after([(number, ["b"] if number == 3 else [], {"a": 1, "b": 1})])
+        checkpoints.append(Checkpoint(attendance=attendance))
+    told = {"a": (1, checkpoints[1]), "b": (4, checkpoints[4])}
+    restored = common_of(dict([*told.items()][::order]), 1, Checkpoint(), Windows((), ())).attendance
+    restored = restored.after(
+        (number, ["a"] if number < 5 else [], {"b": 2 if number < 5 else 1}) for number in range(2, 8)
+    )
     assert restored.steps == 8
     assert [told.split(";")[0] for told in restored.described()] == [
         "'b': in 7 of 8 steps only, which its statistics are of"

@@ -13,7 +13,7 @@ from bbflow.transit.chain.taking_over import carried_on
 from bbflow.transit.driver.safe import read_safe_copy
 from bbflow.transit.folding.checkpoints import Checkpoint, ended_before, read_checkpoints
 from bbflow.transit.folding.slots import OUTER, StateSlot
-from bbflow.transit.folding.timeline import Passed, Span, TimelineRecord
+from bbflow.transit.folding.timeline import Passed, Span, Timeline
 from bbflow.transit.folding.written import VERSION, pack, unpack
 from bbflow.transit.outcome import Outcome
 from bbflow.transit.output.fields import ResultField
@@ -43,7 +43,7 @@ def test_what_is_cut_short_or_something_else_is_said_to_be_damaged():
 
 
 def test_numbers_of_numpy_are_written_as_numbers():
-    timeline = TimelineRecord(numbers=Passed(np.int64(6), np.float64(12), first=np.float32(0.5)))
+    timeline = Timeline(numbers=Passed(np.int64(6), np.float64(12), first=np.float32(0.5)))
     again = unpack(pack(Checkpoint(timeline=timeline)), Checkpoint, "the file")
     assert again.timeline.numbers == Passed(6.0, 12.0, first=0.5)
 
@@ -65,7 +65,7 @@ SAVED = SavedState(
     Clock("days since 2000-1-1", "noleap"),
     1,
     41,
-    TimelineRecord(
+    Timeline(
         {"month": (Span((2001, 1), 366.0, 370.0, 5, 1),)},
         {"month": (2001, 1), "clim": None},
         Passed(1.0, 370.0, 2, 1, 0.0),

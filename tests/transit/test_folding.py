@@ -5,6 +5,7 @@ from dataclasses import replace
 import cftime
 import numpy as np
 import pytest
+from msgspec import structs
 
 from bbflow.configuring.config import parse_config
 from bbflow.operators.space import parse_space
@@ -13,6 +14,7 @@ from bbflow.operators.windows import parse_windows
 from bbflow.stream.cf import Encoding
 from bbflow.transit.folding.batches import Batch
 from bbflow.transit.folding.bookkeeping import Folding
+from bbflow.transit.folding.patterns import Pattern
 from bbflow.transit.folding.planning import FoldSite
 from bbflow.transit.folding.plans import Directories
 from bbflow.transit.folding.shards import ShardKey, ShardState
@@ -46,8 +48,10 @@ def checkpoint(node, last_day):
     folding = Folding(parse_config(CONFIG), {node: (-1, b"")})
     days = range(last_day + 1)
     passed = Passed(1.0, float(last_day), first=0.0)
-    folding.timeline.take([float(day) for day in days], keys_of(0), passed)
-    folding.timeline.take([float(last_day)], keys_of(last_day), passed)
+    timeline = folding.common.timeline
+    for times, keys in (([float(day) for day in days], keys_of(0)), ([float(last_day)], keys_of(last_day))):
+        timeline = timeline.after(folding.windows, times, keys, passed)
+    folding.common = structs.replace(folding.common, timeline=timeline)
     folding.states.put(table_of(node, last_step=last_day, last_time=float(last_day), keys=keys_of(last_day)))
     return folding.checkpoints()(node)
 
@@ -57,8 +61,7 @@ def test_a_span_that_a_node_has_gone_beyond_isnt_published_again(behind, ahead, 
     cursors = {"a": (behind, checkpoint("a", behind)), "b": (ahead, checkpoint("b", ahead))}
     folding = Folding(parse_config(CONFIG), cursors, rosters=ROSTERS)
     assert folding.cursor == behind
-    batch = Batch.of_span((31,), (31.0,), keys_of(31), 31)
-    month, *others = folding.timeline.closing(batch.spans[0].keys)
+    month, *others = folding.closing(keys_of(31))
     assert (month.window.name, others) == ("month", [])
     assert folding.was_published(month) is published
 
@@ -115,5 +118,7 @@ def test_blocks_of_which_some_have_a_mean_are_joined_step_by_step_from_then_on(t
 def joined(steps):
     """A batch of some steps, and what the only block of a field has contributed to their global means."""
     part = PartialSteps(ShardKey("a", "tas", (0,), (4,)), steps, np.ones((len(steps), 2, 1)))
-    batch = Batch.of_span(steps, tuple(map(float, steps)), keys_of(5), steps[-1], shapes={"tas": (4,)})
+    batch, pattern = Batch(-1, Passed()), Pattern({}, {}, {}, shapes={"tas": (4,)})
+    for step in steps:
+        batch.add(step, batch.passed.after(float(step)), keys_of(5), pattern, {})
     return batch, [FoldReceipt("", (), (part,), 0, 0.0, 0.0)]

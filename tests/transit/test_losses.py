@@ -6,10 +6,12 @@ from shards import at_once
 
 from bbflow.stream.records import Layout, Step
 from bbflow.transit.driver.safe import CopyWork, SafeCopies, copy_states, read_safe_copy
+from bbflow.transit.folding.checkpoints import Checkpoint
 from bbflow.transit.folding.losses import Losses
 from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, OUTER
 from bbflow.transit.folding.tables import CountedStates, States
+from bbflow.transit.folding.written import pack, unpack
 from bbflow.view.forsaken import Forsaken
 from bbflow.view.stream import Arrival, News, StreamView
 
@@ -20,42 +22,38 @@ def state(node, start, last_step, **more):
 
 
 def test_states_of_a_lost_node_go_on_elsewhere_and_what_they_lack_is_said():
-    losses = Losses()
-    ((key, _, adopted),) = losses.lose(["b"], [state("a", 0, 7), state("b", 4, 5)], [], ["a"])
+    losses, ((key, _, adopted),) = Losses().lose(["b"], [state("a", 0, 7), state("b", 4, 5)], [], ["a"])
     assert (key.node, adopted.last_step) == ("a", 5)
     assert losses.described == ["tas[4:8] lacks the steps from 6 on: BB node b was lost"]
-    losses.take(9, {"tas": [((0,), (4,))]})
-    losses.take(10, {"tas": [((0,), (4,)), ((4,), (4,))]})
-    assert losses.described == ["tas[4:8] lacks the steps from 6 to 9: BB node b was lost"]
+    there = [(9, {"tas": [((0,), (4,))]}), (10, {"tas": [((0,), (4,)), ((4,), (4,))]})]
+    assert losses.after(there, ()).described == ["tas[4:8] lacks the steps from 6 to 9: BB node b was lost"]
 
 
 def test_a_node_is_lost_once_also_for_an_analysis_that_is_started_again():
-    losses, again = Losses(), Losses()
-    losses.lose(["b"], [state("b", 4, 5)], [], ["a"])
-    again.restore(losses.record)
-    assert again.lose(["b"], [state("b", 4, 5)], [], ["a"]) == []
-    assert again.described == losses.described
+    losses, _ = Losses().lose(["b"], [state("b", 4, 5)], [], ["a"])
+    assert restarted(losses).lose(["b"], [state("b", 4, 5)], [], ["a"]) == (losses, [])
 
 
 def test_points_that_go_on_with_the_step_after_the_copy_lack_nothing():
-    losses = Losses()
-    losses.lose(["b"], [state("b", 4, 5)], [], ["a"])
-    losses.take(6, {"tas": [((4,), (4,))]})
-    assert losses.described == []
+    losses, _ = Losses().lose(["b"], [state("b", 4, 5)], [], ["a"])
+    assert losses.after([(6, {"tas": [((4,), (4,))]})], ()).described == []
 
 
 def test_steps_whose_time_was_lost_are_said_also_by_an_analysis_that_is_started_again():
-    losses, again = Losses(), Losses()
-    losses.lose(["b"], [], [], ["a"])
+    losses, _ = Losses().lose(["b"], [], [], ["a"])
     for steps in ((7, 8), (), (9,)):
-        losses.leave_out(steps)
-    again.restore(losses.record)
-    assert "all points lack the steps from 7 to 9: a BB node lost their time or a part of them" in again.described
+        losses = losses.after((), steps)
+    told = restarted(losses).described
+    assert "all points lack the steps from 7 to 9: a BB node lost their time or a part of them" in told
+
+
+def restarted(losses):
+    """What an analysis that carries on has of it."""
+    return unpack(pack(Checkpoint(losses=losses)), Checkpoint, "the checkpoint").losses
 
 
 def test_a_node_without_a_copy_is_named():
-    losses = Losses()
-    losses.lose(["b"], [], [], ["a"])
+    losses, _ = Losses().lose(["b"], [], [], ["a"])
     assert losses
     assert "BB node b was lost before its states were copied" in losses.described[0]
 

@@ -12,7 +12,7 @@ from bbflow.configuring.config import parse_config
 from bbflow.events import read_events
 from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.chain.taking_over import carried_on
-from bbflow.transit.folding.batches import OpenBatch
+from bbflow.transit.folding.batches import Batch
 from bbflow.transit.folding.kept import EndedSpans
 from bbflow.transit.folding.publish import FieldWork, NodeShare, publish_fields, reduce_fields, stacked
 from bbflow.transit.folding.reduce import ReducedSpan
@@ -103,15 +103,14 @@ def published(folder, blocks, most_spans, dies_at=None):
     at = 0
     while at < STEPS:
         pattern = landed.pattern(folding.config.diagnostics, blocks)
-        found = OpenBatch(at - 1, folding.timeline.passed)
+        batch = Batch(at - 1, folding.common.timeline.numbers)
         while at < STEPS:
             keys = shards.keys_of(folding, HOURS[at], at)
-            if not found.fits(keys, pattern, most_spans):
+            if not batch.fits(keys, pattern, most_spans):
                 break
-            found.add(at, folding.timeline.after(found.passed, HOURS[at]), keys, pattern, landed.parts(at, pattern))
+            batch.add(at, batch.passed.after(HOURS[at]), keys, pattern, landed.parts(at, pattern))
             at += 1
-        batch = found.batch(0)
-        closings = folding.timeline.closing(batch.spans[0].keys)
+        closings = folding.closing(batch.spans[0].keys)
         ended = [EndedSpans(closings, folding.kept)] if closings else []
         works = folding.works(batch, landed.site, holds=True).values()
         receipts = [fold_lane(*pickle.loads(pickle.dumps((work, *plans)))) for work, plans in works]
@@ -122,7 +121,7 @@ def published(folder, blocks, most_spans, dies_at=None):
         ended += folding.take(batch, receipts)
         together += publish(ended) if ended else 0
         folding.states.let_go()
-    together += publish([EndedSpans(folding.timeline.closing(None), folding.kept)])
+    together += publish([EndedSpans(folding.closing(None), folding.kept)])
     remove_states(str(folder / "state"), folding.lanes.run)  # else this process keeps them mapped
     found = {
         result_name(fields[key].name, window.name, operator.name): None
@@ -173,15 +172,15 @@ def test_steps_that_lie_otherwise_begin_a_batch_after_another_span(tmp_path):
     config = {"stream": "fields", "output": str(tmp_path), "windows": ["day"], "operators": {"x": ["mean"]}}
     folding, landed = carried_on(parse_config(config), {"": (-1, b"")}), shards.Landed(tmp_path, values())
     one, other = (landed.pattern(folding.config.diagnostics, BLOCKS[name]) for name in ("one", "rows"))
-    batch, keys = OpenBatch(-1, folding.timeline.passed), [{"day": (2000, 1, day)} for day in (1, 2, 3)]
+    batch, keys = Batch(-1, folding.common.timeline.numbers), [{"day": (2000, 1, day)} for day in (1, 2, 3)]
     for step in range(2):
         assert batch.fits(keys[step], one, 2)
-        batch.add(step, folding.timeline.after(batch.passed, float(step)), keys[step], one, landed.parts(step, one))
+        batch.add(step, batch.passed.after(float(step)), keys[step], one, landed.parts(step, one))
     assert batch.fits(keys[1], one, 2)
     assert not batch.fits(keys[1], other, 2)
     assert not batch.fits(keys[2], one, 2)
     assert batch.fits(keys[2], one, 3)
-    assert [(span.at, span.keys) for span in batch.batch(0).spans] == [(slice(0, 1), keys[0]), (slice(1, 2), keys[1])]
+    assert [(span.times, span.keys) for span in batch.spans] == [((0.0,), keys[0]), ((1.0,), keys[1])]
 
 
 def test_rows_of_steps_that_are_folded_again_after_a_crash_stand_in_their_table_once(tmp_path):

@@ -198,7 +198,7 @@ def test_numbers_go_on_after_steps_that_are_written_again(tmp_path):
     folding = carried_on(parsed, {"a": (folding.cursor, folding.checkpoints()("a"))}, saved)
     batch = folding.next_batch(view, shards.CLOCK)
     assert (batch.numbers, batch.spans[0].keys) == ((12, 13), {"steps7": (1,)})
-    assert (folding.late, folding.number, folding.last_number) == (3, 11, 11)
+    assert (folding.late, folding.number, folding.common.last_number) == (3, 11, 11)
 
 
 def test_steps_that_the_run_before_has_are_late(tmp_path):
@@ -206,5 +206,5 @@ def test_steps_that_the_run_before_has_are_late(tmp_path):
     shards.run(tmp_path, config, values()[:10], HOURS[:10], ONE)
     parsed = parse_config({"stream": "fields"} | config)
     folding = carried_on(parsed, {"a": (-1, b"")}, read_state(tmp_path))
-    assert folding.timeline.passed.is_late(HOURS[9], 0.0)
-    assert not folding.timeline.passed.is_late(HOURS[10], 0.0)
+    assert folding.common.timeline.numbers.is_late(HOURS[9], 0.0)
+    assert not folding.common.timeline.numbers.is_late(HOURS[10], 0.0)

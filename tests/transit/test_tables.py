@@ -138,9 +138,9 @@ def folded(folder, parts):
     blocks = tuple(("a", (size * number, 0), (size, 3)) for number in range(parts))
     pattern = landed.pattern(folding.config.diagnostics, blocks)
     for steps in ((0, 1), (2, 3)):
-        laid = tuple((pattern, landed.parts(step, pattern)) for step in steps)
-        keys = shards.keys_of(folding, 0.0, 0)
-        batch = Batch.of_span(steps, tuple(map(float, steps)), keys, steps[-1], laid=laid)
+        batch, keys = Batch(steps[0] - 1, folding.common.timeline.numbers), shards.keys_of(folding, 0.0, 0)
+        for step in steps:
+            batch.add(step, batch.passed.after(float(step)), keys, pattern, landed.parts(step, pattern))
         ((work, plans),) = folding.works(batch, landed.site).values()
         receipt = fold_lane(work, *plans)
         folding.take(batch, [receipt])

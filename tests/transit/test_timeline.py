@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 
 from bbflow.operators.windows import parse_windows
 from bbflow.transit.folding.slots import OUTER, StateSlot, living, plan_roll
-from bbflow.transit.folding.timeline import Timeline, TimelineRecord
+from bbflow.transit.folding.timeline import Timeline, Windows
 
 WINDOWS = parse_windows(["day", "month", {"season": "DJF"}, {"running": {"days": 3}}, "clim_month", "run"])
+ALL = Windows(tuple(WINDOWS), ())
 BY_NAME = {window.name: window for window in WINDOWS}
+RUN = Windows(tuple(parse_windows(["run"])), ())
 START = cftime.datetime(2000, 11, 20, calendar="noleap")
 
 
@@ -31,24 +33,26 @@ times = st.lists(st.integers(1, 90), min_size=1, max_size=60).map(
 )
 
 
-def take(timeline, times, keys, late=0):
-    """Take steps in that come one by one."""
-    passed = timeline.passed._replace(late=timeline.late + late)
+def taken(timeline, windows, times, keys, late=0, interval=None):
+    """A timeline after steps that come one by one."""
+    passed = timeline.numbers._replace(late=timeline.numbers.late + late)
     for time in times:
-        passed = timeline.after(passed, time)
-    timeline.take(times, keys, passed)
+        passed = passed.after(time, configured=interval)
+    return timeline.after(windows, times, keys, passed)
+
+
+def restarted(timeline):
+    """What an analysis that carries on reads of it."""
+    return msgspec.msgpack.decode(msgspec.msgpack.encode(timeline), type=Timeline)
 
 
 def closings(hours):
     """All that ends, in order, of steps that come one by one."""
-    timeline, found = Timeline(WINDOWS, ()), []
+    timeline, found = Timeline().of(ALL), []
     for at, hour in enumerate(hours):
-        found += timeline.closing(keys_of(hour, at))
-        take(timeline, [hour], keys_of(hour, at))
-        timeline_again = Timeline(WINDOWS, ())
-        timeline_again.restore(msgspec.msgpack.decode(msgspec.msgpack.encode(timeline.record), type=TimelineRecord))
-        timeline = timeline_again
-    return found + timeline.closing(None)
+        found += timeline.closing(ALL, keys_of(hour, at))
+        timeline = restarted(taken(timeline, ALL, [hour], keys_of(hour, at))).of(ALL)
+    return found + timeline.closing(ALL, None)
 
 
 @given(times)
@@ -103,28 +107,25 @@ def test_the_states_that_are_kept_are_those_of_living_spans(hours):
 
 
 def test_gaps_are_counted_by_the_interval_and_late_steps_are_told():
-    timeline = Timeline(parse_windows(["run"]), ())
-    assert not timeline.passed.is_late(0.0, 0.0)
-    take(timeline, [0.0, 6.0, 12.0], {"run": ()}, 0)
-    take(timeline, [30.0], {"run": ()}, 2)
-    late = [timeline.passed.is_late(time, math.ulp(30.0)) for time in (30.0, 29.0, 31.0, math.nan, math.inf)]
+    timeline = Timeline().of(RUN)
+    assert not timeline.numbers.is_late(0.0, 0.0)
+    for times, late in (([0.0, 6.0, 12.0], 0), ([30.0], 2)):
+        timeline = taken(timeline, RUN, times, {"run": ()}, late)
+    late = [timeline.numbers.is_late(time, math.ulp(30.0)) for time in (30.0, 29.0, 31.0, math.nan, math.inf)]
     assert late == [True, True, False, True, True]
-    assert (timeline.late, timeline.missing) == (2, 2)
-    (closing,) = timeline.closing(None)
+    assert (timeline.numbers.late, timeline.numbers.missing) == (2, 2)
+    (closing,) = timeline.closing(RUN, None)
     assert (closing.whole.steps, closing.whole.missing) == (4, 2)
 
 
 @pytest.mark.parametrize(("interval", "missing"), [(None, 0), (1.0, 5)])
 def test_an_interval_that_is_given_counts_gaps_from_the_first_step_on(interval, missing):
-    timeline = Timeline(parse_windows(["run"]), (), interval)
-    take(timeline, [0.0, 3.0, 7.0], {"run": ()}, 0)
-    assert timeline.missing == missing
+    timeline = taken(Timeline().of(RUN), RUN, [0.0, 3.0, 7.0], {"run": ()}, interval=interval)
+    assert timeline.numbers.missing == missing
 
 
 def test_a_rescue_without_windows_takes_a_timeline_over():
-    timeline, rescue = Timeline(WINDOWS, ()), Timeline((), ())
-    take(timeline, [0.0], keys_of(0), 0)
-    rescue.restore(msgspec.msgpack.decode(msgspec.msgpack.encode(timeline.record), type=TimelineRecord))
-    assert rescue.closing({}) == []
-    take(rescue, [6.0], {}, 0)
-    assert rescue.last == 6.0
+    none = Windows((), ())
+    rescue = restarted(taken(Timeline().of(ALL), ALL, [0.0], keys_of(0))).of(none)
+    assert rescue.closing(none, {}) == []
+    assert taken(rescue, none, [6.0], {}).numbers.last == 6.0

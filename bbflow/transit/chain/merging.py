@@ -30,7 +30,7 @@ from bbflow.transit.folding.inherited import map_part, remainder
 from bbflow.transit.folding.reduce import ReducedSpan, partial_of
 from bbflow.transit.folding.slots import OUTER, StateSlot, WindowKey, whole_units
 from bbflow.transit.folding.state_layouts import state_layout_of
-from bbflow.transit.folding.timeline import Closing, Passed, Span, TimelineRecord
+from bbflow.transit.folding.timeline import Closing, Passed, Span, Timeline
 from bbflow.transit.output.claiming import STATE_FILE, pyramid_files, written
 from bbflow.transit.output.fields import coordinate_name
 from bbflow.transit.output.pyramid_stores import Pyramids
@@ -244,11 +244,11 @@ def _write(
     return replace(writer.finish(), errors=errors | failed)
 
 
-def merged_timeline(states: Sequence[SavedState], spans: Spans) -> TimelineRecord:
+def merged_timeline(states: Sequence[SavedState], spans: Spans) -> Timeline:
     """Return the timeline of all runs: at the end of the last one, with the spans of all."""
     numbers = [state.timeline.numbers for state in states]
     latest = max(states, key=lambda state: state.period[1])
-    return TimelineRecord(
+    return Timeline(
         {name: tuple(spans.get(name, {}).values()) for name in latest.timeline.spans},
         latest.timeline.current,
         Passed(

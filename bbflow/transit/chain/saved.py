@@ -22,7 +22,7 @@ from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.point_maps import PointMap
 from bbflow.transit.folding.inherited import Before, Inherited
 from bbflow.transit.folding.slots import Keys, StateSlot
-from bbflow.transit.folding.timeline import TimelineRecord
+from bbflow.transit.folding.timeline import Timeline
 from bbflow.transit.folding.written import pack
 from bbflow.transit.output.claiming import STATE_FILE
 from bbflow.transit.output.fields import ResultField
@@ -78,7 +78,7 @@ class SavedState:
     """Of how many separate runs it is merged; 1 for one run, and for a chain of jobs."""
     number: int
     """Number of the last step, counted through a chain of jobs."""
-    timeline: TimelineRecord
+    timeline: Timeline
     """The spans that are alive."""
     errors: Mapping[str, str]
     """What failed in users' operators."""
@@ -235,7 +235,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     clock: tuple[str, str]
     """Units and calendar."""
     numbers: Numbers
-    timeline: TimelineRecord
+    timeline: Timeline
     errors: Mapping[str, str]
     attributes: Mapping[str, Any]
     content: Mapping[str, Any]

@@ -373,7 +373,7 @@ class Saving:
             clock,
             1,
             kept.last_number,
-            kept.timeline.record,
+            kept.timeline,
             kept.errors,
             attributes.values,
             kept.config.content,

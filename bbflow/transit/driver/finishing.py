@@ -66,19 +66,23 @@ def end_of(
     view = run.view
     # A simulation that was asked to end has no further steps, also if it didn't close its stream. Ranks that are on no
     # node that is left may have closed theirs on the one that was lost: what that costs is told of their points.
-    is_excused = bool(stopped) or (bool(folding.losses.nodes) and _absent(run, run.consumers.statuses()) is not None)
+    is_excused = bool(stopped) or (
+        bool(folding.common.losses.nodes) and _absent(run, run.consumers.statuses()) is not None
+    )
     ended = view.status == "closed" or (view.status == "aborted" and is_excused)
     failures = (*view.refused, *(() if ended else (NOT_CLOSED,)), *misplaced)
     without = (*lacking, *((NO_STEP,) if ended and is_empty else ()))
-    return StreamEnd(failures, without, folds and not (folding.losses or failures or without) and folding.has_all)
+    return StreamEnd(
+        failures, without, folds and not (folding.common.losses or failures or without) and folding.has_all
+    )
 
 
 def counted(folding: Folding, ending: StreamEnd, stopped: str) -> dict[str, Any]:
     """Return the results' attributes that say what they lack."""
-    timeline = folding.timeline
-    found: dict[str, Any] = {"bbflow_late_steps": timeline.late, "bbflow_missing_steps": timeline.missing}
-    if folding.losses:
-        found["bbflow_lost"] = folding.losses.described
+    numbers, losses = folding.common.timeline.numbers, folding.common.losses
+    found: dict[str, Any] = {"bbflow_late_steps": numbers.late, "bbflow_missing_steps": numbers.missing}
+    if losses:
+        found["bbflow_lost"] = losses.described
     if ending.failures:
         found["bbflow_failure"] = "; ".join(ending.failures)
     if left_out := [*folding.left_out, *ending.lacking]:
@@ -112,10 +116,10 @@ def outcome_of(run: Running, folding: Folding, ending: StreamEnd, told: Sequence
     stands = run.consumers.statuses()
     waited_s = max(part.waited_s for part in stands)
     run.log.add("end", status=ending.status, waited_s=waited_s, discarded=discarded, steps=steps, ended_s=time.time())
-    absent = None if folding.losses.nodes else _absent(run, stands)
+    absent = None if folding.common.losses.nodes else _absent(run, stands)
     lines = (
-        *folding.errors.values(),
-        *folding.losses.described,
+        *folding.common.errors.values(),
+        *folding.common.losses.described,
         *folding.left_out,
         *folding.uneven,
         *ending.lacking,

@@ -146,7 +146,7 @@ class FoldStage(PacedStage):
         if self._next is None:
             return
         batch, is_pending = self._next, self._publication is not None
-        ended = self.folding.timeline.closing(batch.spans[0].keys) if batch.steps else ()
+        ended = self.folding.closing(batch.spans[0].keys) if batch.spans else ()
         ended = [closing for closing in ended if not self.folding.was_published(closing)]
         moved = self.folding.moved(batch)
         if is_pending and (ended or moved or not self._room.ahead):
@@ -323,7 +323,7 @@ class FoldStage(PacedStage):
         self._publication, self._ended = None, []
         self._next = None  # by now it may take more steps
         try:
-            errors = self.publishing.finish(begun, self.folding.errors)
+            errors = self.publishing.finish(begun, self.folding.common.errors)
         except TaskLostError:  # perhaps by a user's code; what the worker had written is lost
             self.folding.isolate()
             ended = [own._replace(kept=replace(own.kept, config=self.folding.config)) for own in ended]
@@ -387,7 +387,9 @@ class FoldStage(PacedStage):
         """Return the statistics as they are now, in memory."""
         from bbflow.transit.driver.live import live_dataset
 
-        fields = [(closing, self.reduced(closing)) for closing in self.folding.timeline.open()]
+        fields = [
+            (closing, self.reduced(closing)) for closing in self.folding.common.timeline.open(self.folding.windows)
+        ]
         return live_dataset(self.run.config.output / RESULTS, fields, clock)
 
     def end(self, seen: Seen | None, stopped: str, *, folds: bool) -> StreamEnd:
@@ -406,14 +408,14 @@ class FoldStage(PacedStage):
         if seen is not None and late is not None:
             self._learn(self._fields.forms, late, seen.clock)
             self.publishing.describe()
-            self.publish(self.folding.timeline.closing(None))
+            self.publish(self.folding.closing(None))
         results = self.publishing.results
         is_empty = folds and results is None and self._saved is None and bool(self.run.config.diagnostics)
         told = self._fields.misplaced, self.lacking
         ending = end_of(self.run, self.folding, stopped, *told, folds=folds, is_empty=is_empty)
         if results is None or seen is None or late is None:
             return ending
-        if self.folding.timeline.begun:
+        if self.folding.common.timeline.current is not None:
             self.save(seen.attributes, seen.clock, complete=ending.complete)
         results.commit_late(late)
         results.commit(bbflow_status=ending.status, **counted(self.folding, ending, stopped))

@@ -114,7 +114,7 @@ class OpenedStream:
         view, folding = self._run.view, self._folding
         ready = view.steps_after(cursor)
         is_over = view.ended or (view.is_known and not folds)
-        if not ready and not (is_over and folding.timeline.begun and folding.cursor >= 0):
+        if not ready and not (is_over and folding.common.timeline.current is not None and folding.cursor >= 0):
             return False
         if not view.is_told:
             if not is_over:
@@ -161,8 +161,8 @@ class OpenedStream:
         check_result_chunks(config.results, {field.name: field.dims for field in fields})
         # Coordinates are only in steps that may be done with before the first window ends.
         results.commit(**{} if self._saved is None else OF_EARLIER_JOB)
-        times, in_chain = StepTimes(config.time, clock), self._folding.chain.of
-        self._time_of = lambda number, parts: times.find(in_chain(number), parts)
+        times = StepTimes(config.time, clock)
+        self._time_of = lambda number, parts: times.find(self._folding.common.in_chain(number), parts)
         self._clock = clock
 
     def _make_clock(self, parts: Parts) -> Clock:

@@ -57,7 +57,8 @@ class RankFolding:
         steady
             Arrays of which the first steps' values count.
         """
-        run, (pattern, parts), passed = self._run, batch.laid[-1], batch.passed
+        run, last, passed = self._run, batch.laid[-1], batch.passed
+        pattern, parts = last.pattern, last.parts
         layouts = [*pattern.layouts.values()]
         is_mixed = any(layout.has_folded for layout in layouts)
         # Ranks may fold by an earlier analysis' plan; arrays are found in a step that landed as it is, after that.
@@ -74,9 +75,9 @@ class RankFolding:
         why = why or ("" if is_counted or is_number else "no number in each step tells the time")
         time = "" if is_counted else run.config.time.variable
         span = batch.spans[-1]
-        in_span = folding.timeline.steps_in(span.keys) + len(batch.times[span.at])
+        in_span = folding.common.timeline.steps_in(span.keys) + len(span.steps)
         steps = StepsToCome(
-            batch.through, batch.through + batch.offset, passed, seen.clock, folding.timeline.windows, in_span
+            batch.through, batch.through + batch.offset, passed, seen.clock, folding.windows.all, in_span
         )
         self._pace = self._pace.at(batch.through, max(part.committed_s for part in parts.values()))
         used = {name for item in run.config.diagnostics.values() for name in item.variables}
@@ -107,8 +108,8 @@ class RankFolding:
     def take(self, batch: Batch) -> None:
         """Count what ranks have folded of a batch."""
         self._taken += len(batch.steps)
-        for pattern, _ in batch.laid:
-            self._folded += any(layout.has_folded for layout in pattern.layouts.values())
+        for step in batch.laid:
+            self._folded += any(layout.has_folded for layout in step.pattern.layouts.values())
             self._before += not self._folded
 
     def conclude(self) -> None:

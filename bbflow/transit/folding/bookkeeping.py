@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -13,20 +13,21 @@ from bbflow.configuring.settings import Config
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space.placement import Placement
 from bbflow.operators.windows.calendars import Clock
-from bbflow.transit.folding.batches import Batch, Cutter
-from bbflow.transit.folding.checkpoints import Checkpoint, read_checkpoints
+from bbflow.transit.folding.batches import Batch, Cutter, planned_steps, weights_of
+from bbflow.transit.folding.checkpoints import common_of, counted_states, first_checkpoint, read_checkpoints
 from bbflow.transit.folding.dates import taken_alike
-from bbflow.transit.folding.inherited import Before, ChainPlace, Inherited, Origins
+from bbflow.transit.folding.inherited import Before, Inherited, Origins
 from bbflow.transit.folding.kept import EndedSpans, Kept
 from bbflow.transit.folding.lanes import Lanes, NodeLane
-from bbflow.transit.folding.losses import Attendance, Losses, Untimely
+from bbflow.transit.folding.losses import Untimely
 from bbflow.transit.folding.patterns import Pattern, Patterns, Shapes
-from bbflow.transit.folding.planning import FoldSite, Planning, planned_steps
+from bbflow.transit.folding.planning import FoldSite, Planning
 from bbflow.transit.folding.plans import FoldPlan, PlannedSteps
 from bbflow.transit.folding.series import join_partials, uneven
 from bbflow.transit.folding.shards import Region, Row, ShardKey, ShardState, overlapping
-from bbflow.transit.folding.tables import CountedStates, Roster, States
-from bbflow.transit.folding.timeline import Closing, Timeline
+from bbflow.transit.folding.slots import Keys
+from bbflow.transit.folding.tables import Roster, States
+from bbflow.transit.folding.timeline import Closing, Windows
 from bbflow.transit.folding.work import FoldReceipt, LaneWork, SpanWork
 from bbflow.transit.folding.written import pack
 from bbflow.view.consumers import Cursor
@@ -61,36 +62,20 @@ class Folding:
         self.config = config
         """The run's configuration."""
         self._before = before
-        self.chain = ChainPlace(before)
-        """Which step of a chain of jobs each of this run's steps is."""
+        self.windows = Windows.of(config.diagnostics.values())
+        """Those that steps are in."""
         self.origins = Origins(before.states if before else {}, settled or {})
         """What new shards begin with."""
-        self.last_number = before.number if before else -1
-        """Number of the last step that was folded, counted through a chain of jobs."""
         self.cursor = min(step for step, _ in cursors.values())
         """Every step up to this one is folded."""
-        self.errors: Mapping[str, str] = {}
-        """What failed in users' operators, which are called no more."""
-        self.states = CountedStates()
+        checkpoints, first = read_checkpoints(cursors), first_checkpoint(self.windows, config.time.interval, before)
+        self.common = common_of(checkpoints, self.cursor, first, self.windows)
+        """What holds of all nodes together, as their checkpoints have it."""
+        self.states = counted_states(checkpoints, rosters or {}, self.origins.settled)
         """The states that count."""
-        self.losses = Losses()
-        """What nodes that are gone have cost."""
-        self._attendance = Attendance()
-        self.untimely = Untimely()
-        """What times that can't be used have cost."""
-        diagnostics = config.diagnostics.values()
-        published = [window for item in diagnostics for window in item.windows]
-        inner = [window for item in diagnostics for window in item.inner_windows]
-        unique = list({window.name: window for window in published}.values())
-        self.timeline = Timeline(unique, inner, config.time.interval)
-        """The spans of time that are alive."""
-        if before is not None:
-            self.timeline.go_on(before.timeline)
-            self.fail(before.errors)
-        self._restore(read_checkpoints(cursors).values(), rosters or {})
         self.patterns = Patterns(config.diagnostics)
         """Where the blocks of steps lie in the fields."""
-        self.cutter = Cutter(config, self.timeline, self.chain, self.losses, self.patterns)
+        self.cutter = Cutter(config, self.windows, self.patterns)
         """Cuts what has landed into batches."""
         self.lanes = Lanes(config.stream, config.output)
         """Where shards are folded, and where their states lie."""
@@ -105,12 +90,12 @@ class Folding:
     @property
     def number(self) -> int:
         """The cursor, counted through a chain of jobs."""
-        return self.cursor + (self.chain.offset or 0)
+        return self.cursor + (self.common.offset or 0)
 
     @property
     def late(self) -> int:
         """Steps of this run that were left out."""
-        return self.timeline.late - (self._before.late if self._before else 0)
+        return self.common.timeline.numbers.late - (self._before.late if self._before else 0)
 
     @property
     def has_all(self) -> bool:
@@ -118,7 +103,7 @@ class Folding:
 
         A run of which no step's time can be used has nothing, which nobody wants, unless the run before had them all.
         """
-        has_some = self._lacking.steps <= self.cursor or self.timeline.passed.is_restarted
+        has_some = self._lacking.steps <= self.cursor or self.common.timeline.numbers.is_restarted
         return not self._lacking.steps or (self._skips_late and has_some)
 
     @property
@@ -132,12 +117,12 @@ class Folding:
         """The fields that were in some of the steps only, in words, unless the configuration takes that as it comes."""
         diagnostics = self.config.diagnostics.items()
         taken = {key for key, item in diagnostics if item.skips_absent} - self.never
-        return self._attendance.described(taken | self.patterns.given_up.keys())
+        return self.common.attendance.described(taken | self.patterns.given_up.keys())
 
     @property
     def never(self) -> frozenset[str]:
         """Diagnostics of which no step had all variables."""
-        return self._attendance.never
+        return self.common.attendance.never
 
     @property
     def _skips_late(self) -> bool:
@@ -146,18 +131,24 @@ class Folding:
     @property
     def _lacking(self) -> Untimely:
         """What the results lack, which is all if nothing is later than the run before: times may have begun anew."""
-        if self.chain.offset is None and self.late and not (self.untimely.steps or self.losses):
-            return Untimely(self.late, f"step 0, since the run before has later ones (up to {self.timeline.last:g})")
-        return self.untimely
+        common = self.common
+        if common.offset is None and self.late and not (common.untimely.steps or common.losses):
+            last = common.timeline.numbers.last
+            return Untimely(self.late, f"step 0, since the run before has later ones (up to {last:g})")
+        return common.untimely
 
     @property
     def missing(self) -> int:
         """Steps that were expected in gaps of this run, or between it and the one before."""
-        return self.timeline.missing - (self._before.missing if self._before else 0)
+        return self.common.timeline.numbers.missing - (self._before.missing if self._before else 0)
+
+    def closing(self, keys: Keys | None) -> list[Closing]:
+        """Return what ends before a step with some spans, or with the stream; as `Timeline.closing`."""
+        return self.common.timeline.closing(self.windows, keys)
 
     def next_batch(self, view: StreamView, clock: Clock, before: float = math.inf, most_spans: int = 1) -> Batch | None:
         """Return the next steps to fold, as `Cutter.next_batch` does."""
-        return self.cutter.next_batch(view, clock, self.cursor, self._takes_spans, before, most_spans)
+        return self.cutter.next_batch(view, clock, self.cursor, self.common, self._takes_spans, before, most_spans)
 
     def _takes_spans(self, pattern: Pattern) -> bool:
         """Whether a task may fold several spans of steps that lie so.
@@ -167,7 +158,7 @@ class Folding:
         """
         keys = (key for name in self.placements for key in pattern.regions[name])
         is_joined = any(self.planning.is_joined(key, pattern.shapes) for key in keys)
-        return not is_joined and not any(like.last_step > self.last_number for like in self.states.likes)
+        return not is_joined and not any(like.last_step > self.common.last_number for like in self.states.likes)
 
     @property
     def placements(self) -> Mapping[str, Placement]:
@@ -177,11 +168,12 @@ class Folding:
     @property
     def uneven(self) -> list[str]:
         """The statistics that take steps of several lengths alike without being told to, in words."""
-        return taken_alike(self.timeline.passed, self.config.diagnostics.values())
+        return taken_alike(self.common.timeline.numbers, self.config.diagnostics.values())
 
     def lose(self, names: Collection[str], safe: Iterable[Row], nodes: Sequence[str]) -> None:
         """Go on without some nodes, from what was copied of their states."""
-        adopted = self.losses.lose(names, safe, {key for key, _, _ in self.states}, nodes)
+        losses, adopted = self.common.losses.lose(names, safe, {key for key, _, _ in self.states}, nodes)
+        self.common = structs.replace(self.common, losses=losses)
         for table in States.of(adopted):
             self.states.put(table)
 
@@ -227,7 +219,7 @@ class Folding:
 
     def fail(self, errors: Mapping[str, str]) -> None:
         """Call users' operators that failed no more."""
-        self.errors = {**self.errors, **errors}  # tasks have the old ones
+        self.common = structs.replace(self.common, errors={**self.common.errors, **errors})  # tasks have the old ones
 
     def isolate(self) -> None:
         """Keep users' code away from the workers from now on: perhaps it has killed one."""
@@ -240,7 +232,9 @@ class Folding:
         states: dict[str, list[States]] = {}
         for own in sorted((own for table in self.states.tables for own in table.fields), key=lambda own: own.order):
             states.setdefault(own.roster.diagnostics[0], []).append(own)
-        return Kept(self.config, states, self.origins, self.errors, self.timeline, self.last_number)
+        return Kept(
+            self.config, states, self.origins, self.common.errors, self.common.timeline, self.common.last_number
+        )
 
     def works(
         self, batch: Batch, site: FoldSite, *, holds: bool = False
@@ -259,9 +253,9 @@ class Folding:
         found: dict[NodeLane, tuple[tuple[FoldPlan, ...], list[SpanWork]]] = {}
         for span in batch.spans:
             planned: dict[NodeLane, list[tuple[FoldPlan, PlannedSteps]]] = {}
-            for pattern, stretch in batch.stretches(span):
+            for pattern, stretch in span.stretches:
                 for at, plan in self.planning.plans(pattern, site).items():
-                    planned.setdefault(at, []).append((plan, planned_steps(plan, stretch)))
+                    planned.setdefault(at, []).append((plan, planned_steps(plan, stretch, batch.offset)))
             for at, own in planned.items():
                 plans, steps = zip(*own, strict=True)
                 found.setdefault(at, (plans, []))[1].append(SpanWork(steps, span.keys))
@@ -291,7 +285,7 @@ class Folding:
         self._rosters[roster.digest] = roster
         return LaneWork(
             tuple(spans),
-            self.errors,
+            self.common.errors,
             None if roster is first else roster,
             self.states.of(roster),
             {key: inherited[key] for key in roster.keys if key in inherited} if inherited else {},
@@ -344,11 +338,11 @@ class Folding:
         node, planned = min(site.directories), []
         partials = [part for item in receipts for part in item.partials]
         local = partial(self.planning.local, shapes=batch.shapes)
+        by_number = {step.number + batch.offset: step for step in batch.laid}
         for joined in join_partials(partials, self.placements, local):
-            at = [batch.numbers.index(number) for number in joined.numbers]
+            laid = [by_number[number] for number in joined.numbers]
             steps = PlannedSteps(
-                joined.numbers, tuple(batch.times[number] for number in at), (), (), (), (),
-                {name: tuple(own[number] for number in at) for name, own in batch.weights.items()},
+                joined.numbers, tuple(step.time for step in laid), (), (), (), (), weights_of(laid),
                 tuple(joined.arrays), {text: tuple(own) for text, own in joined.others.items()},
             )  # fmt: skip
             planned.append((self.planning.joined_plan(ShardKey(node, joined.name, (), ()), site), steps))
@@ -363,25 +357,34 @@ class Folding:
         """Commit the results of a batch's tasks; gives what has ended within it, which isn't published yet."""
         ended = []
         for number, span in enumerate(batch.spans):
-            if number and (closings := self.timeline.closing(span.keys)):
+            if number and (closings := self.closing(span.keys)):
                 ended.append(EndedSpans(closings, self.kept))
             for receipt in receipts:
                 self.states.put(States(self._rosters[receipt.roster], receipt.spans[number].alike))
                 self.fail(receipt.spans[number].errors)
-            self.timeline.take(batch.times[span.at], span.keys, span.passed)
-            self.last_number = max((*batch.numbers[span.at], self.last_number))
-        if not batch.spans:
-            self.timeline.take((), {}, batch.passed)
-        for number, (pattern, _) in zip(batch.numbers, batch.laid if self.losses else (), strict=False):
-            region = partial(self.planning.region, shapes=pattern.shapes)
-            self.losses.take(number, {key: [region(shard) for shard in own] for key, own in pattern.regions.items()})
-        for number, (pattern, _) in zip(batch.steps, batch.laid, strict=True):
-            self._attendance.take(number, pattern.absent, pattern.points)
-        self.losses.leave_out(batch.torn)
-        self.untimely = self.untimely.with_more(batch.untimely)
+            last_number = max(span.steps[-1].number + batch.offset, self.common.last_number)
+            timeline = self.common.timeline.after(self.windows, span.times, span.keys, span.passed)
+            self.common = structs.replace(self.common, timeline=timeline, last_number=last_number, offset=batch.offset)
+        common = self.common
+        self.common = structs.replace(
+            common,
+            timeline=structs.replace(common.timeline, numbers=batch.passed),
+            untimely=common.untimely.with_more(batch.untimely),
+            losses=common.losses.after(self._regions_in(batch) if common.losses else (), batch.torn),
+            attendance=common.attendance.after(
+                (step.number, step.pattern.absent, step.pattern.points) for step in batch.laid
+            ),
+        )
         self._rosters = {}
         self.cursor = batch.through
         return ended
+
+    def _regions_in(self, batch: Batch) -> Iterator[tuple[int, dict[str, list[Region | None]]]]:
+        """Yield a batch's steps, each with the regions of the fields that it has."""
+        for step in batch.laid:
+            region = partial(self.planning.region, shapes=step.pattern.shapes)
+            there = {key: [region(shard) for shard in own] for key, own in step.pattern.regions.items()}
+            yield step.number + batch.offset, there
 
     def was_published(self, closing: Closing) -> bool:
         """Whether an earlier analysis has published a span, and dropped states of it, before it died.
@@ -390,7 +393,7 @@ class Folding:
         before the first step after it is folded.
         """
         name = closing.window.name
-        ahead = (like.keys for like in self.states.likes if like.last_step > self.last_number and like.keys)
+        ahead = (like.keys for like in self.states.likes if like.last_step > self.common.last_number and like.keys)
         return any(keys[name] not in closing.keys for keys in ahead if name in keys)
 
     def take_rows(self) -> list[Row]:
@@ -402,39 +405,11 @@ class Folding:
         states: dict[str, dict[str, tuple[ShardState, ...]]] = {}
         for table in self.states.tables:
             states.setdefault(table.roster.node, {})[table.roster.digest] = table.alike
-        common = Checkpoint(
+        common = structs.replace(
+            self.common,
             nodes=frozenset(states),
-            timeline=self.timeline.record,
-            errors=self.errors,
-            offset=self.chain.offset,
-            last_number=self.last_number,
-            untimely=self.untimely,
-            losses=self.losses.record,
-            attendance=self._attendance.record,
             settled={key: (item.number, item.path) for key, item in self.origins.settled.items()},
         )
         # What holds for all nodes is packed once: it has the names of all of them.
         packed = {name: Raw(pack(getattr(common, name))) for name in common.__struct_fields__}
         return lambda node: pack(structs.replace(common, **packed | {"states": states.get(node, {})}))
-
-    def _restore(self, checkpoints: Iterable[tuple[int, Checkpoint]], rosters: Mapping[str, Roster]) -> None:
-        for step, checkpoint in checkpoints:
-            self._restore_shards(checkpoint, rosters)
-            self._attendance.restore(checkpoint.attendance)
-            # After a crash nodes may be at different steps. Folding goes on from the lowest one, and what is known of
-            # all nodes together must be as it was there; each shard knows by itself how far it is.
-            if step == self.cursor:
-                self.timeline.restore(checkpoint.timeline)
-                self.losses.restore(checkpoint.losses)
-                self.fail(checkpoint.errors)
-                self.chain.offset, self.last_number = checkpoint.offset, checkpoint.last_number
-                self.untimely = checkpoint.untimely
-
-    def _restore_shards(self, checkpoint: Checkpoint, rosters: Mapping[str, Roster]) -> None:
-        """Take a node's shards, but for those that have gone into what was settled after its commit."""
-        settled = self.origins.settled.items()
-        gone = {key for key, own in settled if checkpoint.settled.get(key) != (own.number, own.path)}
-        for name, alike in checkpoint.states.items():
-            table = States(rosters[name], alike).without(gone)
-            if table.count:
-                self.states.put(table)

@@ -16,7 +16,7 @@ from bbflow.operators.steps import Array
 from bbflow.transit.folding.shards import Region, Row, ShardKey, ShardState, StatePlace, overlapping
 from bbflow.transit.folding.slots import Keys, StateSlot
 from bbflow.transit.folding.state_layouts import by_region, state_layout_of
-from bbflow.transit.folding.timeline import TimelineRecord
+from bbflow.transit.folding.timeline import Timeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class Before:
     """Steps that they left out."""
     missing: int
     """Steps that were expected in their gaps."""
-    timeline: TimelineRecord
+    timeline: Timeline
     """The spans that are alive."""
     errors: Mapping[str, str]
     """What failed in users' operators."""
@@ -194,28 +194,3 @@ class Origins:
     def with_settled(self, states: Mapping[str, Inherited]) -> "Origins":
         """Return these with what was kept of some diagnostics last."""
         return replace(self, settled={**self.settled, **states})
-
-
-class ChainPlace:
-    """Which step of a chain of jobs each of a run's steps is.
-
-    Parameters
-    ----------
-    before
-        What the run before has left, if there was one.
-    """
-
-    def __init__(self, before: Before | None) -> None:
-        self._before = before
-        self.offset: int | None = None if before else 0
-        """Steps of the runs before; None before the first step of this one that counts is known."""
-
-    def of(self, number: int) -> int:
-        """Return a step's number as it is counted through the chain; it may be the first that counts."""
-        if self._before is None or self.offset is not None:
-            return number + (self.offset or 0)
-        return self._before.number + 1
-
-    def begin(self, number: int) -> None:
-        """Take note of the first step that counts, unless that is known."""
-        self.offset = self.of(number) - number

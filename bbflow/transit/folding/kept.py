@@ -24,7 +24,7 @@ class Kept:
     errors: Mapping[str, str]
     """What failed in users' operators, which are called no more."""
     timeline: Timeline
-    """The spans of time that are alive; only looked at."""
+    """The spans of time that are alive."""
     last_number: int
     """Number of the last step that was folded, counted through a chain of jobs."""
 

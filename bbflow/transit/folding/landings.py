@@ -26,32 +26,30 @@ def whole_landings(view: StreamView, cursor: int, most: int, before: float) -> t
     return numbers, torn
 
 
-class Landings:
-    """Sees that the steps of a landing are in the same spans: what ranks have folded can't be parted."""
+Landing = tuple[int, Keys | None]
+"""Next step of a landing that goes on, and the spans of all its steps, None if these are left out."""
 
-    def __init__(self) -> None:
-        self._open: tuple[int, Keys | None] | None = None
-        """Next step of a landing that goes on, and the spans of all its steps, None if these are left out."""
 
-    def take(self, number: int, parts: Parts, keys: Keys | None) -> bool:
-        """Take a step in; return whether ranks have folded any of it.
+def next_landing(landing: Landing | None, number: int, parts: Parts, keys: Keys | None) -> Landing | None:
+    """Return the landing that goes on after a step, if one does: what ranks have folded together can't be parted.
 
-        Parameters
-        ----------
-        number, parts
-            The step, and what there is of it.
-        keys
-            The spans that it is in; None if it is left out.
+    Parameters
+    ----------
+    landing
+        The one that goes on before it.
+    number, parts
+        The step, and what there is of it.
+    keys
+        The spans that it is in; None if it is left out.
 
-        Raises
-        ------
-        StreamError
-            If those before it, which ranks have folded with it, are in others, or one of them was discarded.
-        """
-        if self._open is not None and self._open != (number, keys):
-            raise StreamError(_parted(number))
-        self._open = (number + 1, keys) if any(part.layout.continues for part in parts.values()) else None
-        return any(part.layout.has_folded for part in parts.values())
+    Raises
+    ------
+    StreamError
+        If those before it, which ranks have folded with it, are in others, or one of them was discarded.
+    """
+    if landing is not None and landing != (number, keys):
+        raise StreamError(_parted(number))
+    return (number + 1, keys) if any(part.layout.continues for part in parts.values()) else None
 
 
 def _parted(number: int) -> str:

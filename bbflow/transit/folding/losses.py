@@ -8,14 +8,16 @@ import msgspec
 
 from bbflow.transit.folding.shards import Region, Row, ShardKey, overlap
 
-NO_POINTS: Mapping[str, int] = {}
 
+class Attendance(msgspec.Struct, frozen=True):
+    """The folded steps in which fields were absent, or had other points than at first; as it stands in checkpoints.
 
-class AttendanceRecord(msgspec.Struct, frozen=True):
-    """What a checkpoint keeps of it."""
+    After a crash the nodes are at different steps, and those that are ahead don't show their parts of steps that they
+    are done with. So what was counted when all parts were there stands, and no step is counted again.
+    """
 
     steps: int = 0
-    """As `Attendance.steps`."""
+    """Steps that were folded."""
     absent: Mapping[str, int] = {}
     """Diagnostic to the steps that lacked its variables."""
     points: Mapping[str, int] = {}
@@ -25,56 +27,28 @@ class AttendanceRecord(msgspec.Struct, frozen=True):
     last: int = -1
     """The last step that is counted."""
 
-
-class Attendance:
-    """Counts the folded steps in which fields were absent, or had other points than at first.
-
-    After a crash the nodes are at different steps, and those that are ahead don't show their parts of steps that they
-    are done with. So what was counted when all parts were there stands, and no step is counted again.
-    """
-
-    def __init__(self) -> None:
-        self.steps = 0
-        """Steps that were folded."""
-        self._absent, self._other = Counter[str](), Counter[str]()
-        self._points: dict[str, int] = {}
-        self._last = -1
-
-    def take(self, number: int, absent: Iterable[str], points: Mapping[str, int] = NO_POINTS) -> None:
-        """Count a step, unless it is counted.
+    def after(self, steps: Iterable[tuple[int, Iterable[str], Mapping[str, int]]]) -> "Attendance":
+        """Return it after some more steps; those that are counted don't count again.
 
         Parameters
         ----------
-        number
-            The step.
-        absent
-            Diagnostics whose variables aren't in it.
-        points
-            Diagnostic to which points of its field are in it; without those of which that isn't known.
+        steps
+            Their numbers, the diagnostics whose variables aren't in them, and diagnostic to which points of its field
+            are in them, without those of which that isn't known.
         """
-        if number <= self._last:
-            return
-        self._last = number
-        self.steps += 1
-        self._absent.update(absent)
-        self._other.update(key for key, own in points.items() if self._points.setdefault(key, own) != own)
-
-    @property
-    def record(self) -> AttendanceRecord:
-        """What a checkpoint keeps of it."""
-        return AttendanceRecord(self.steps, dict(self._absent), dict(self._points), dict(self._other), self._last)
-
-    def restore(self, record: AttendanceRecord) -> None:
-        """Go on from what a checkpoint has kept, unless another one's has counted more."""
-        if record.last > self._last:
-            self.steps, self._last = record.steps, record.last
-            self._absent, self._other = Counter(record.absent), Counter(record.other)
-            self._points = dict(record.points)
+        absent, other, known = Counter(self.absent), Counter(self.other), dict(self.points)
+        count, last = self.steps, self.last
+        for number, lacking, points in steps:
+            if number > last:
+                last, count = number, count + 1
+                absent.update(lacking)
+                other.update(key for key, own in points.items() if known.setdefault(key, own) != own)
+        return Attendance(count, dict(absent), known, dict(other), last)
 
     @property
     def never(self) -> frozenset[str]:
         """Those that were in no step."""
-        return frozenset(name for name, count in self._absent.items() if count == self.steps)
+        return frozenset(name for name, count in self.absent.items() if count == self.steps)
 
     def described(self, unasked: Collection[str] = ()) -> list[str]:
         """Return which fields, or points of them, were in some steps only; those in equally many in one line.
@@ -85,11 +59,11 @@ class Attendance:
             Those of which nobody needs to hear.
         """
         seldom: dict[int, list[str]] = {}
-        for name in sorted(self._absent.keys() - set(unasked)):
-            seldom.setdefault(self.steps - self._absent[name], []).append(name)
+        for name in sorted(self.absent.keys() - set(unasked)):
+            seldom.setdefault(self.steps - self.absent[name], []).append(name)
         other: dict[int, list[str]] = {}
-        for name in sorted(self._other.keys() - set(unasked)):
-            other.setdefault(self._other[name], []).append(name)
+        for name in sorted(self.other.keys() - set(unasked)):
+            other.setdefault(self.other[name], []).append(name)
         return [
             *(self._line(own, count) for count, own in sorted(seldom.items())),
             *(self._line_of_points(own, count) for count, own in sorted(other.items())),
@@ -164,27 +138,15 @@ class Untimely:
         )
 
 
-class LossesRecord(msgspec.Struct, frozen=True):
-    """What was lost, as it stands in a checkpoint."""
+class Losses(msgspec.Struct, frozen=True):
+    """What was lost, as it stands in checkpoints, too."""
 
     nodes: frozenset[str] = frozenset()
     """The nodes that were."""
     parts: tuple[Loss, ...] = ()
     """Points that lack steps."""
     torn: tuple[int, int] | None = None
-    """First and last of the steps that are left out."""
-
-
-class Losses:
-    """Keeps what was lost, through checkpoints."""
-
-    def __init__(self) -> None:
-        self.parts: list[Loss] = []
-        """What was lost."""
-        self.nodes: set[str] = set()
-        """The nodes that were."""
-        self.torn: tuple[int, int] | None = None
-        """First and last of the steps that are left out, since their time or a part of them was there alone."""
+    """First and last of the steps that are left out, since their time or a part of them was there alone."""
 
     def __bool__(self) -> bool:
         return bool(self.nodes or self.torn)
@@ -205,15 +167,10 @@ class Losses:
         first, last = self.torn
         return [f"all points lack the steps from {first} to {last}: a BB node lost their time or a part of them"]
 
-    def leave_out(self, steps: Sequence[int]) -> None:
-        """Note steps that are left out; those of a loss follow each other."""
-        if steps:
-            self.torn = (steps[0] if self.torn is None else self.torn[0], steps[-1])
-
     def lose(
         self, names: Collection[str], safe: Iterable[Row], known: Collection[ShardKey], nodes: Sequence[str]
-    ) -> list[Row]:
-        """Return the states that go on in place of those of lost nodes.
+    ) -> tuple["Losses", list[Row]]:
+        """Return it without some more nodes, and the states that go on in place of theirs.
 
         Parameters
         ----------
@@ -226,35 +183,31 @@ class Losses:
         nodes
             Those that are left; one of them is said to have the states from now on.
         """
-        new = set(names) - self.nodes
-        self.nodes |= new
-        adopted = []
+        parts, adopted = [*self.parts], []
         for lost, region, state in safe:
-            if lost.node in new and (key := _free_key(lost, known, nodes)):
-                self.parts.append(Loss(lost.node, lost.diagnostic, *region, state.last_step))
+            is_new = lost.node in names and lost.node not in self.nodes
+            if is_new and (key := _free_key(lost, known, nodes)):
+                parts.append(Loss(lost.node, lost.diagnostic, *region, state.last_step))
                 adopted.append((key, region, state))
-        return adopted
+        return Losses(self.nodes.union(names), tuple(parts), self.torn), adopted
 
-    def take(self, number: int, there: Mapping[str, Sequence[Region | None]]) -> None:
-        """See which points go on with a step that is folded.
+    def after(
+        self, steps: Iterable[tuple[int, Mapping[str, Sequence[Region | None]]]], torn: Sequence[int]
+    ) -> "Losses":
+        """Return it after some more steps, with which points may go on.
 
         Parameters
         ----------
-        number
-            The step.
-        there
-            Diagnostic to the regions that the step has of it.
+        steps
+            The numbers of those that are folded, and diagnostic to the regions that they have of it.
+        torn
+            Those that are left out, which follow each other.
         """
-        self.parts = [replace(part, before=number) if _goes_on(part, there) else part for part in self.parts]
-
-    @property
-    def record(self) -> LossesRecord:
-        """What stands of it in a checkpoint."""
-        return LossesRecord(frozenset(self.nodes), tuple(self.parts), self.torn)
-
-    def restore(self, record: LossesRecord) -> None:
-        """Take it out of a checkpoint."""
-        self.nodes, self.parts, self.torn = set(record.nodes), list(record.parts), record.torn
+        parts = self.parts
+        for number, there in steps:
+            parts = tuple(replace(part, before=number) if _goes_on(part, there) else part for part in parts)
+        left_out = (torn[0] if self.torn is None else self.torn[0], torn[-1]) if torn else self.torn
+        return Losses(self.nodes, parts, left_out)
 
 
 def _goes_on(part: Loss, there: Mapping[str, Sequence[Region | None]]) -> bool:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -13,13 +12,11 @@ from bbflow.operators.frozen import FrozenMap
 from bbflow.operators.space.placement import Local, Placement
 from bbflow.operators.steps import Array
 from bbflow.stream.cf import Encoding
-from bbflow.stream.layouts import EXTREMES_BYTES
-from bbflow.stream.records import BlockForm, Layout, Parts
-from bbflow.transit.folding.batches import Stretch
+from bbflow.stream.records import BlockForm, Layout
 from bbflow.transit.folding.fixed import HELD, at_place
 from bbflow.transit.folding.lanes import JOINED, Lanes, NodeLane, state_sizes, transformed_dtype
 from bbflow.transit.folding.patterns import Pattern, Shapes
-from bbflow.transit.folding.plans import Directories, FoldPlan, PlannedShard, PlannedSteps
+from bbflow.transit.folding.plans import Directories, FoldPlan, PlannedShard
 from bbflow.transit.folding.shards import Place, Region, Room, ShardKey
 from bbflow.transit.folding.slots import LEVELS
 from bbflow.transit.folding.tables import Roster, padded
@@ -198,29 +195,3 @@ def _blocks(shards: Sequence[PlannedShard], diagnostics: Mapping[str, Diagnostic
 def _form(pattern: Pattern, place: Place) -> BlockForm:
     node, at = place
     return at_place(place, pattern.fixed).form if node == HELD else pattern.layouts[node].forms[at]
-
-
-def planned_steps(plan: FoldPlan, stretch: Stretch) -> PlannedSteps:
-    """Return what a plan's tasks must know of some steps."""
-    own = [parts[plan.node] for parts in stretch.parts]
-    return PlannedSteps(
-        stretch.numbers,
-        stretch.times,
-        tuple(step.sources for step in own),
-        tuple(step.files for step in own),
-        tuple(_values(plan, parts) for parts in stretch.parts),
-        tuple(_rows_of(step.extremes, plan.filtered) for step in own),
-        stretch.weights,
-    )
-
-
-def _values(plan: FoldPlan, parts: Parts) -> dict[Place, Any]:
-    steps = {place: parts[place[0]] for place in plan.singles}
-    return {place: step.values[step.layout.singles.index(place[1])] for place, step in steps.items()}
-
-
-def _rows_of(extremes: bytes, positions: tuple[int, ...]) -> bytes:
-    if not positions or not extremes:
-        return b""
-    rows = np.frombuffer(extremes, np.uint8).reshape(-1, EXTREMES_BYTES)
-    return rows[list(positions)].tobytes()

@@ -1,12 +1,13 @@
 """Which spans of time are alive, which end, and which steps are late or missing; without any I/O."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
 
+from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.windows.calendars import Clock
 from bbflow.operators.windows.tolerance import COARSE, ROUNDED, error_s, restart_margin
 from bbflow.operators.windows.window import Window
@@ -193,169 +194,118 @@ def too_coarse(number: int, time: float, spacing: float, passed: Passed, clock: 
     )
 
 
-class TimelineRecord(msgspec.Struct, frozen=True):
-    """A timeline, as it stands in checkpoints and saved states."""
+class Windows(NamedTuple):
+    """The windows that steps are in."""
+
+    published: tuple[Window, ...]
+    """Those whose spans are published, each once."""
+    inner: tuple[Window, ...]
+    """Those of `each`."""
+
+    @classmethod
+    def of(cls, diagnostics: Iterable[Diagnostic]) -> "Windows":
+        """Return those of some diagnostics."""
+        known = [*diagnostics]
+        published = {window.name: window for item in known for window in item.windows}
+        return cls(tuple(published.values()), tuple(window for item in known for window in item.inner_windows))
+
+    @property
+    def all(self) -> tuple[Window, ...]:
+        """Each once, by its name."""
+        return tuple({window.name: window for window in (*self.published, *self.inner)}.values())
+
+
+class Timeline(msgspec.Struct, frozen=True):
+    """Which spans are alive, as it stands in checkpoints and saved states, too."""
 
     spans: Mapping[str, tuple[Span, ...]] = {}
     """Window to its spans that are alive."""
     current: Keys | None = None
-    """Spans that the last step is in."""
+    """Spans that the last step is in; None before the first step."""
     numbers: Passed = Passed()
-    """What was counted."""
+    """What has passed by the last step."""
 
+    def of(self, windows: Windows) -> "Timeline":
+        """Return the same with those windows: others aren't wanted any more."""
+        names = [window.name for window in windows.all]
+        current = None if self.current is None else {name: self.current[name] for name in names}
+        return Timeline({name: self.spans.get(name, ()) for name in names}, current, self.numbers)
 
-class Timeline:
-    """Follows the times of the steps.
-
-    Parameters
-    ----------
-    published
-        Windows whose spans are published.
-    inner
-        Windows of `each`.
-    interval
-        Time between two steps, in the stream's units; the smallest one seen if None.
-    """
-
-    def __init__(self, published: Sequence[Window], inner: Sequence[Window], interval: float | None = None) -> None:
-        self._published, self._inner = tuple(published), tuple(inner)
-        self._configured = interval
-        self._spans: dict[str, dict[WindowKey, Span]] = {window.name: {} for window in self.windows}
-        self._current: Keys | None = None
-        self.passed = Passed(interval)
-        """What has passed by the last step."""
-
-    @property
-    def last(self) -> float | None:
-        """Time of the last step."""
-        return self.passed.last
-
-    @property
-    def late(self) -> int:
-        """Steps that weren't later than the one before: they were left out."""
-        return self.passed.late
-
-    @property
-    def missing(self) -> int:
-        """Steps that were expected in gaps."""
-        return self.passed.missing
-
-    @property
-    def windows(self) -> tuple[Window, ...]:
-        """All windows, each once."""
-        return tuple({window.name: window for window in (*self._published, *self._inner)}.values())
-
-    @property
-    def begun(self) -> bool:
-        """Whether any step was taken."""
-        return self._current is not None
-
-    @property
-    def current(self) -> Keys:
-        """Spans that the last step is in; there must be one."""
-        assert self._current is not None
-        return self._current
+    def going_on(self, configured: float | None) -> "Timeline":
+        """Return the same for a run that goes on from it; an interval that is configured stays."""
+        interval = self.numbers.interval if configured is None else configured
+        return msgspec.structs.replace(self, numbers=self.numbers._replace(interval=interval, is_restarted=True))
 
     def alive(self, window: Window) -> tuple[WindowKey, ...]:
         """Return the unit spans of a window whose statistics are needed further."""
-        return tuple(sorted(self._spans[window.name]))
+        return tuple(sorted(span.key for span in self.spans[window.name]))
 
     def steps_in(self, keys: Keys) -> int:
         """Return how many steps were taken since any of some spans began."""
-        spans = [self._spans[name].get(key) for name, key in keys.items() if key is not None]
-        return min((0 if span is None else span.steps for span in spans), default=0)
+        spans = {(name, span.key): span.steps for name, own in self.spans.items() for span in own}
+        return min((spans.get((name, key), 0) for name, key in keys.items() if key is not None), default=0)
 
-    def closing(self, keys: Keys | None) -> list[Closing]:
+    def closing(self, windows: Windows, keys: Keys | None) -> list[Closing]:
         """Return what ends before a step with some spans, or with the stream.
 
         Parameters
         ----------
+        windows
+            Which there are.
         keys
             The spans of the next step; None if there is none.
         """
-        if self._current is None:
+        if self.current is None:
             return []
-        ended = {name for name, key in self._current.items() if keys is None or keys[name] != key}
-        inner = frozenset(window.name for window in self._inner if window.name in ended)
-        found = []
-        for window in self._published:
-            if window.keeps is None:  # a climatology: each of its spans goes on next year, until the stream ends
-                spans = sorted(self._spans[window.name].items()) if keys is None else []
-                found += [Closing(window, (span,), inner) for _, span in spans]
-            elif window.name in ended:
-                found += self._of(window, inner)
-        return found
+        ended = {name for name, key in self.current.items() if keys is None or keys[name] != key}
+        # A climatology's spans go on next year, until the stream ends.
+        return self._closings(windows, ended, recurring=keys is None)
 
-    def open(self) -> list[Closing]:
+    def open(self, windows: Windows) -> list[Closing]:
         """Return what is open now, as if every inner span ended."""
-        inner = frozenset(window.name for window in self._inner)
+        return [] if self.current is None else self._closings(windows, set(self.current), recurring=True)
+
+    def _closings(self, windows: Windows, ended: Set[str], *, recurring: bool) -> list[Closing]:
+        assert self.current is not None
+        inner = frozenset(window.name for window in windows.inner if window.name in ended)
         found = []
-        for window in self._published if self._current is not None else ():
+        for window in windows.published:
+            spans = {span.key: span for span in self.spans[window.name]}
+            current = self.current[window.name]
             if window.keeps is None:
-                found += [Closing(window, (span,), inner) for _, span in sorted(self._spans[window.name].items())]
-            else:
-                found += self._of(window, inner)
+                found += [Closing(window, (spans[key],), inner) for key in sorted(spans)] if recurring else []
+            elif window.name in ended and current is not None:
+                # A running window ends with each of its units, but its first ones lack units before: they aren't shown.
+                keys = whole_units(window, spans, current)
+                found += [] if keys is None else [Closing(window, tuple(spans[key] for key in keys), inner)]
         return found
 
-    def _of(self, window: Window, inner: frozenset[str]) -> list[Closing]:
-        assert self._current is not None
-        current, spans = self._current[window.name], self._spans[window.name]
-        # A running window ends with each of its units, but its first ones lack units before: they are not published.
-        keys = None if current is None else whole_units(window, spans, current)
-        return [] if keys is None else [Closing(window, tuple(spans[key] for key in keys), inner)]
-
-    def take(self, times: Sequence[float], keys: Keys, passed: Passed) -> None:
-        """Take a batch in.
+    def after(self, windows: Windows, times: Sequence[float], keys: Keys, passed: Passed) -> "Timeline":
+        """Return the timeline after some more steps.
 
         Parameters
         ----------
+        windows
+            Which there are.
         times
-            Of its steps, ascending.
+            Of the steps, ascending.
         keys
             The spans that all of them are in.
         passed
-            What has passed by its last step.
+            What has passed by the last of them.
         """
-        missing, self.passed = passed.missing - self.passed.missing, passed
         if not times:
-            return
-        for window in self.windows:
-            self._add(window, keys[window.name], times, missing)
-        self._current = dict(keys)
+            return msgspec.structs.replace(self, numbers=passed)
+        missing = passed.missing - self.numbers.missing
+        spans = {window.name: self._spans(window, keys[window.name], times, missing) for window in windows.all}
+        return Timeline(spans, dict(keys), passed)
 
-    def _add(self, window: Window, key: WindowKey | None, times: Sequence[float], missing: int) -> None:
-        spans = self._spans[window.name]
-        alive = living(window, spans, key)
-        self._spans[window.name] = spans = {known: span for known, span in spans.items() if known in alive}
+    def _spans(self, window: Window, key: WindowKey | None, times: Sequence[float], missing: int) -> tuple[Span, ...]:
+        known = {span.key: span for span in self.spans[window.name]}
+        alive = living(window, known, key)
+        spans = {own: span for own, span in known.items() if own in alive}
         if key is not None:
             old = spans.get(key, Span(key, times[0], times[0], 0))
             steps, missing = old.steps + len(times), old.missing + missing
             spans[key] = msgspec.structs.replace(old, last=times[-1], steps=steps, missing=missing)
-
-    @property
-    def record(self) -> TimelineRecord:
-        """What stands of it in a checkpoint."""
-        return TimelineRecord(
-            {name: tuple(spans.values()) for name, spans in self._spans.items()},
-            None if self._current is None else dict(self._current),
-            self.passed,
-        )
-
-    def restore(self, record: TimelineRecord) -> None:
-        """Take the place of the one that gave a record; windows that aren't wanted any more are left out."""
-        own = set(self._spans)
-        for name in own & set(record.spans):
-            self._spans[name] = {span.key: span for span in record.spans[name]}
-        if record.current is not None:
-            self._current = {name: record.current[name] for name in own}
-        self.passed = record.numbers
-
-    def go_on(self, record: TimelineRecord) -> None:
-        """Go on from an earlier run that gave a record; an interval that is configured stays."""
-        self.restore(record)
-        interval = self.passed.interval if self._configured is None else self._configured
-        self.passed = self.passed._replace(interval=interval, is_restarted=True)
-
-    def after(self, passed: Passed, time: float, error: float = 0.0) -> Passed:
-        """Return what has passed after one more step."""
-        return passed.after(time, error, self._configured)
+        return tuple(spans.values())
