@@ -16,8 +16,7 @@ from bbflow.configuring.config import parse_config
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.cf import StreamAttributes
-from bbflow.transit.folding.publish import FieldWork, NodeShare, publish_fields
-from bbflow.transit.folding.reduce import ReducedSpan
+from bbflow.transit.folding.publish import FieldWork, publish_fields
 from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, OUTER, StateSlot
 from bbflow.transit.folding.state_layouts import state_layout_of
@@ -85,9 +84,9 @@ def _work(directory: Path, diagnostic: Diagnostic, side: int) -> FieldWork:
     key = ShardKey("node", diagnostic.key, (0, 0), shape)
     places = {slot: StatePlace(path, 0) for slot, path in files.items()}
     state = ShardState(dtype="<f4", last_step=9, last_time=9.0, keys=KEYS, files=places)
-    span = ReducedSpan(diagnostic.windows[0], ((),), inner_ends=False, off={})
-    share = NodeShare(0, tuple(States.of([(key, ((0, 0), shape), state)])[0].fields))
-    return FieldWork(diagnostic, shape, span, (share,), str(directory))
+    span = Closing(diagnostic.windows[0], (Span((), 0.0, 9.0, 10),), frozenset())
+    shards = tuple(States.of([(key, ((0, 0), shape), state)])[0].fields)
+    return FieldWork(diagnostic, shape, span, shards, str(directory))
 
 
 def _field(work: FieldWork) -> ResultField:

@@ -12,8 +12,7 @@ from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.folding import finish
 from bbflow.transit.folding.finish import Finishing, Partial, are_apart
-from bbflow.transit.folding.publish import FieldWork, Handed, NodeShare, hand_over, publish_fields
-from bbflow.transit.folding.reduce import ReducedSpan
+from bbflow.transit.folding.publish import FieldWork, Handed, hand_over, publish_fields
 from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, OUTER, StateSlot
 from bbflow.transit.folding.state_layouts import state_layout_of
@@ -80,7 +79,7 @@ def parts_of(diagnostic, tiles, random):
             whole = np.full((3, 12, 10), np.nan, "f4")
             whole[(slice(None), *region(start, count))] = values
             steps.append(whole)
-        parts.append(Partial(start, count, "<f4", tuple(states), order))
+        parts.append(Partial(start, count, "<f4", tuple(states), f"{order:02d}"))
     return parts, np.concatenate(steps)
 
 
@@ -145,14 +144,13 @@ def test_workers_write_chunks_that_appear_when_the_span_is_shown(tmp_path, diagn
     closing = Closing(window, (Span((), 0.0, 5.0, 6, 0),), frozenset())
     field = ResultField("v", "<f4", (12, 10), ("y", "x"), {"units": "K"}, {})
     prepared = results.prepare([(closing, {"v": (field, diagnostic.operators)})])[0]
-    span = ReducedSpan(window, ((),), inner_ends=False, off={})
-    first, second = (NodeShare(number, hold(shards[number::2])) for number in range(2))
-    here = (first,) if hands_over else (first, second)  # the second node is on another host, or on this one
-    work = FieldWork(diagnostic, (12, 10), span, here, str(tmp_path), None, prepared.targets["v"])
-    others = [hand_over([FieldWork(diagnostic, (12, 10), span, (second,), "")])] if hands_over else []
+    first, second = (hold(shards[number::2]) for number in range(2))
+    here = first if hands_over else (*first, *second)  # the second node is on another host, or on this one
+    work = FieldWork(diagnostic, (12, 10), closing, here, str(tmp_path), targets=prepared.targets["v"])
+    others = [hand_over([FieldWork(diagnostic, (12, 10), closing, second, "")])] if hands_over else []
     assert all(isinstance(other, Handed) for other in others)
     receipt = publish_fields([work], *others)
-    assert receipt.bytes[span.key] == 12 * 10 * (8 + 8 + 4 + 4 + 5 * 4)
+    assert receipt.bytes[closing.key] == 12 * 10 * (8 + 8 + 4 + 4 + 5 * 4)
     with xr.open_zarr(results.path, chunks=None, decode_cf=False) as before:
         assert not before.data_vars
     results.show([prepared], receipt.errors)

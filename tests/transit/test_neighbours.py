@@ -9,11 +9,12 @@ from bbflow.transit.chain import saving
 from bbflow.transit.folding import reduce
 from bbflow.transit.folding.finish import Finishing
 from bbflow.transit.folding.inherited import Inherited
-from bbflow.transit.folding.reduce import ReducedSpan, partial_of, partials_of, together
+from bbflow.transit.folding.reduce import partial_of, partials_of, together
 from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, OUTER, StateSlot
 from bbflow.transit.folding.state_layouts import state_layout_of
 from bbflow.transit.folding.tables import States
+from bbflow.transit.folding.timeline import Closing, Span
 
 ROWS = [(first, 2) for first in range(0, 12, 2)]
 MIXED = [(0, 2), (2, 2), (4, 1), (5, 1), (6, 2), (10, 2)]
@@ -65,9 +66,9 @@ def results_of(diagnostic, parts):
 )
 def test_neighbours_come_to_the_same_as_each_by_itself(shards, rows, gap_at, parts):
     diagnostic = parse_diagnostics({"v": STATISTICS}, ["run"])["v"]
-    span = ReducedSpan(diagnostic.windows[0], ((),), inner_ends=False, off={})
+    span = Closing(diagnostic.windows[0], (Span((), 0.0, 5.0, 6),), frozenset())
     made = shards(diagnostic, rows, gap_at)
-    together = list(partials_of(diagnostic, span, hold(made[::-1]), 0))
+    together = list(partials_of(diagnostic, span, hold(made[::-1])))
     assert len(together) == parts or parts is None
     assert len(together) <= len(made)
     alone = results_of(diagnostic, [partial_of(diagnostic, span, region, state) for _, region, state in made])
@@ -77,22 +78,22 @@ def test_neighbours_come_to_the_same_as_each_by_itself(shards, rows, gap_at, par
 
 def test_large_ones_stay_where_they_lie_and_no_run_is_longer_than_is_copied(shards, monkeypatch):
     diagnostic = parse_diagnostics({"v": STATISTICS}, ["run"])["v"]
-    span = ReducedSpan(diagnostic.windows[0], ((),), inner_ends=False, off={})
+    span = Closing(diagnostic.windows[0], (Span((), 0.0, 5.0, 6),), frozenset())
     made = shards(diagnostic, ROWS)
     size = state_layout_of(diagnostic, OUTER, np.dtype("f4"), (2, 5)).nbytes
     monkeypatch.setattr(reduce, "GATHERED_BYTES", 2 * size)
-    assert len(list(partials_of(diagnostic, span, hold(made), 0))) == len(made) // 2
+    assert len(list(partials_of(diagnostic, span, hold(made)))) == len(made) // 2
     monkeypatch.setattr(reduce, "SMALL_BYTES", size - 1)
-    assert len(list(partials_of(diagnostic, span, hold(made), 0))) == len(made)
+    assert len(list(partials_of(diagnostic, span, hold(made)))) == len(made)
 
 
 def test_what_must_be_merged_in_its_order_stays_alone(shards):
     diagnostic = parse_diagnostics({"v": [{"longest_spell": {"above": 1}}]}, ["run"])["v"]
-    span = ReducedSpan(diagnostic.windows[0], ((),), inner_ends=False, off={})
+    span = Closing(diagnostic.windows[0], (Span((), 0.0, 5.0, 6),), frozenset())
     state_layout = state_layout_of(diagnostic, OUTER, np.dtype("f4"), (2, 5))
     assert not state_layout.commutes
     made = shards(diagnostic, ROWS)
-    parts = list(partials_of(diagnostic, span, hold(made[::-1]), 0))
+    parts = list(partials_of(diagnostic, span, hold(made[::-1])))
     assert [part.region for part in parts] == [region for _, region, _ in made]
 
 

@@ -14,8 +14,7 @@ from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.chain.taking_over import carried_on
 from bbflow.transit.folding.batches import Batch
 from bbflow.transit.folding.kept import EndedSpans
-from bbflow.transit.folding.publish import FieldWork, NodeShare, publish_fields, reduce_fields, stacked
-from bbflow.transit.folding.reduce import ReducedSpan
+from bbflow.transit.folding.publish import FieldWork, publish_fields, reduce_fields, stacked
 from bbflow.transit.folding.states import remove_states
 from bbflow.transit.folding.task import fold_lane
 from bbflow.transit.output.fields import ResultField
@@ -133,11 +132,8 @@ def published(folder, blocks, most_spans, dies_at=None):
 
 
 def work_of(folder, closing, kept, key, targets):
-    diagnostic = kept.config.diagnostics[key]
-    inner = diagnostic.each is not None and diagnostic.each.window.name in closing.inner
-    span = ReducedSpan(closing.window, closing.keys, inner, {})
-    share = NodeShare(0, tuple(kept.of(key)))
-    return FieldWork(diagnostic, SHAPE, span, (share,), str(folder), None, targets)
+    diagnostic, shards = kept.config.diagnostics[key], tuple(kept.of(key))
+    return FieldWork(diagnostic, SHAPE, closing, shards, str(folder), targets=targets)
 
 
 def len_of(results, name):

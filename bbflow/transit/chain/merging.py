@@ -27,7 +27,7 @@ from bbflow.transit.chain.saved import SavedState, StateWriter, read_state
 from bbflow.transit.chain.saving import place_coordinates, place_states
 from bbflow.transit.folding.finish import Finishing, Partial
 from bbflow.transit.folding.inherited import map_part, remainder
-from bbflow.transit.folding.reduce import ReducedSpan, partial_of
+from bbflow.transit.folding.reduce import partial_of
 from bbflow.transit.folding.slots import OUTER, StateSlot, WindowKey, whole_units
 from bbflow.transit.folding.state_layouts import state_layout_of
 from bbflow.transit.folding.timeline import Closing, Passed, Span, Timeline
@@ -273,6 +273,7 @@ def _merge_field(
     item = target.fields[key]
     state_layout = state_layout_of(diagnostic, OUTER, np.dtype(item.dtype), item.field.shape)
     windows = {window.name: window for window in diagnostic.windows}
+    inner = frozenset() if diagnostic.each is None else frozenset([diagnostic.each.window.name])
     with ExitStack() as stack:
         runs = []
         for run in states:
@@ -284,9 +285,9 @@ def _merge_field(
             whole = map_part(str(target.path), target.begin + offset, state_layout.nbytes, "r+")
             state_layout.clear(whole)
             for run, own in runs:
-                if slot.key in spans_of(run, slot.window):
-                    span = ReducedSpan(windows[slot.window], (slot.key,), inner_ends=True, off={})
-                    partial = partial_of(diagnostic, span, target.inherited(key).region, own)
+                if (span := spans_of(run, slot.window).get(slot.key)) is not None:
+                    closing = Closing(windows[slot.window], (span,), inner)
+                    partial = partial_of(diagnostic, closing, target.inherited(key).region, own)
                     state_layout.combine(whole, partial.merged(state_layout), whole)
 
 

@@ -21,9 +21,8 @@ from bbflow.transit.driver.reducing import Reducing, submit, together
 from bbflow.transit.driver.run_context import Running
 from bbflow.transit.folding.kept import EndedSpans, Kept
 from bbflow.transit.folding.publish import PublishReceipt, publish_fields, reduce_fields
-from bbflow.transit.folding.reduce import SpanKey
 from bbflow.transit.folding.shards import Region, Row
-from bbflow.transit.folding.timeline import Closing
+from bbflow.transit.folding.timeline import Closing, SpanKey
 from bbflow.transit.output.claiming import STATE_FILE
 from bbflow.transit.output.fields import ResultField, check_shape
 from bbflow.transit.output.pyramid_stores import Pyramids
@@ -46,18 +45,9 @@ class Publication:
     """When it was begun (seconds since the epoch)."""
 
     @property
-    def closings(self) -> list[Closing]:
-        """Which spans."""
-        return [span.closing for span in self.spans]
-
-    @property
     def is_done(self) -> bool:
         """Whether all of it is written."""
         return all(task.done() for task in self.tasks)
-
-    def take(self) -> list[PublishReceipt]:
-        """Wait for the tasks, and return what they have written, once."""
-        return take(self.tasks)
 
 
 class Publishing:
@@ -164,22 +154,22 @@ class Publishing:
         assert self.results is not None
         errors: dict[str, str] = {}
         sizes: Counter[SpanKey] = Counter()
-        for receipt in publication.take():
+        for receipt in take(publication.tasks):
             errors.update(receipt.errors)
             sizes.update(receipt.bytes)
-        for closing in publication.closings:
-            self._settled.pop(closing.window.name, None)
+        for span in publication.spans:
+            self._settled.pop(span.closing.window.name, None)
         self.results.show(publication.spans, {**known, **errors})
         for span in publication.spans:
             name = span.closing.window.name
             self._pyramids.follow(self.results, span.closing.window, span.fields.values(), span.index)
             self._shown.append((name, span.index))
             self._settled[name] = self.results.shown(name)
-        for closing in publication.closings:
-            window, whole = closing.window.name, closing.whole
+        for span in publication.spans:
+            window, whole = span.closing.window.name, span.closing.whole
             label = "-".join(f"{number:02d}" for number in whole.key) or window
             times = {"started_s": publication.started_s, "ended_s": time.time()}
-            self._run.log.add("publish", window=window, label=label, bytes=sizes[window, closing.keys], **times)
+            self._run.log.add("publish", window=window, label=label, bytes=sizes[span.closing.key], **times)
         return errors
 
     def reduce(self, closing: Closing, kept: Kept) -> tuple[dict[str, Published], dict[str, str]]:

@@ -11,8 +11,7 @@ from bbflow.net.contact import NodeAddress
 from bbflow.transit.clusters.cluster import SubmittedTask, Work
 from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.kept import Kept
-from bbflow.transit.folding.publish import FieldWork, NodeShare, hand_over
-from bbflow.transit.folding.reduce import ReducedSpan
+from bbflow.transit.folding.publish import FieldWork, hand_over
 from bbflow.transit.folding.slots import OUTER, slots_of
 from bbflow.transit.folding.tables import States
 from bbflow.transit.folding.timeline import Closing
@@ -52,7 +51,6 @@ class Reducing:
     ) -> None:
         self._closing, self._kept, self._fields = closing, kept, fields
         self._nodes, self._lanes = nodes, lanes
-        self._order = {node: number for number, node in enumerate(sorted(nodes))}
         self._shards = {key: _by_node(kept.of(key)) for key in kept.config.diagnostics}
 
     @property
@@ -110,13 +108,18 @@ class Reducing:
         self, key: str, nodes: Sequence[str], rest: Inherited | None = None, targets: Mapping[str, Chunk] = NOWHERE
     ) -> FieldWork:
         """Return what nodes of one host have of a field: tasks there read the states of all of them."""
-        diagnostic = self._kept.config.diagnostics[key]
-        inner = diagnostic.each is not None and diagnostic.each.window.name in self._closing.inner
-        span = ReducedSpan(self._closing.window, self._closing.keys, inner, self._kept.errors)
-        own, field = self._shards[key], self._fields[key]
-        shares = tuple(NodeShare(self._order[node], tuple(own[node])) for node in nodes if node in own)
-        directory = self._nodes[nodes[0]].state_directory
-        return FieldWork(diagnostic, field.shape, span, shares, directory, rest, targets, spread=field.map)
+        field = self._fields[key]
+        return FieldWork(
+            self._kept.config.diagnostics[key],
+            field.shape,
+            self._closing,
+            tuple(alike for node in nodes for alike in self._shards[key].get(node, ())),
+            self._nodes[nodes[0]].state_directory,
+            self._kept.errors,
+            rest,
+            targets,
+            field.map,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from bbflow.operators.frozen import Frozen
 from bbflow.operators.operator import FINISHED_POINTS
 from bbflow.operators.state import StateLayout
 from bbflow.operators.steps import Array, Views
-from bbflow.transit.folding.shards import Region
+from bbflow.transit.folding.shards import Region, overlapping
 from bbflow.transit.folding.slots import OUTER
 from bbflow.transit.folding.state_layouts import by_region, state_layout_of
 
@@ -30,8 +30,8 @@ class Partial(Frozen):
     """NumPy's name of the type of the values after the transforms."""
     states: tuple[Any, ...]
     """Buffers, the earlier ones first, laid out as `state_layout_of` says; mapped files, where that is enough."""
-    order: int = 0
-    """Where several cover a point, they merge in this order."""
+    node: str = ""
+    """Whose these are, empty for what an earlier run left; where several cover a point, they merge in this order."""
 
     @property
     def region(self) -> Region:
@@ -54,7 +54,7 @@ def state_layout_of_part(diagnostic: Diagnostic, part: Partial) -> StateLayout:
 
 def apart(diagnostic: Diagnostic, parts: Sequence[Partial]) -> Sequence[Partial]:
     """Return parts that have no point in common: those that have some are merged into one."""
-    parts = sorted((part for part in parts if part.states), key=lambda part: part.order)
+    parts = sorted((part for part in parts if part.states), key=lambda part: part.node)
     regions = tuple(part.region for part in parts)
     return parts if are_apart(regions) else [merge_into(diagnostic, *box_around(regions), parts)]
 
@@ -62,15 +62,7 @@ def apart(diagnostic: Diagnostic, parts: Sequence[Partial]) -> Sequence[Partial]
 @lru_cache(maxsize=64)
 def are_apart(regions: tuple[Region, ...]) -> bool:
     """Whether no two of some regions have a point in common."""
-    if len(regions) < 2 or not regions[0][0]:
-        return len(regions) < 2
-    starts = np.array([start for start, _ in regions])
-    ends = starts + np.array([count for _, count in regions])
-    for at in range(len(regions) - 1):
-        meet = (starts[at] < ends[at + 1 :]) & (starts[at + 1 :] < ends[at])
-        if meet.all(axis=1).any():
-            return False
-    return True
+    return not any(overlapping(regions))
 
 
 def box_around(regions: Sequence[Region]) -> Region:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import pairwise, product
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +21,6 @@ from bbflow.transit.folding.reduce import (
     STACK_BYTES,
     FieldParts,
     LyingStates,
-    ReducedSpan,
-    SpanKey,
     partials_of,
     parts_of_field,
     remainder_of,
@@ -31,16 +29,8 @@ from bbflow.transit.folding.reduce import (
 )
 from bbflow.transit.folding.shards import StatePlace, places_of
 from bbflow.transit.folding.tables import States
+from bbflow.transit.folding.timeline import Closing, SpanKey
 from bbflow.zarr_store.chunks import Chunk
-
-
-class NodeShare(NamedTuple):
-    """What one node has of a field."""
-
-    order: int
-    """The node's place among all."""
-    shards: tuple[States, ...]
-    """Its states; their regions may overlap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +41,14 @@ class FieldWork(Frozen):
     """What is computed."""
     shape: tuple[int, ...]
     """Of the field."""
-    span: ReducedSpan
+    span: Closing
     """Which span."""
-    shares: tuple[NodeShare, ...]
-    """What each of them has."""
+    shards: tuple[States, ...]
+    """The states that they have; their regions may overlap."""
     directory: str
     """Where one of them keeps states."""
+    off: Mapping[str, str] = field(default_factory=dict)
+    """Users' operators that have failed, and are called no more."""
     inherited: Inherited | None = None
     """What an earlier run has left, where it is this host that reads it."""
     targets: Mapping[str, Chunk] = field(default_factory=dict)
@@ -68,8 +60,7 @@ class FieldWork(Frozen):
         """Yield what the host has of it, mapped."""
         if self.inherited is not None:
             yield from remainder_of(self.diagnostic, self.span, self.inherited, self.directory)
-        for share in self.shares:
-            yield from partials_of(self.diagnostic, self.span, share.shards, share.order)
+        yield from partials_of(self.diagnostic, self.span, self.shards)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +85,7 @@ class PublishReceipt:
 
 def hand_over(works: Sequence[FieldWork]) -> Handed:
     """Return what one host has of some fields, for the host that reduces them; the task runs where the states are."""
-    with collecting(works[0].span.off) as errors:
+    with collecting(works[0].off) as errors:
         parts = tuple(tuple(_copied(work.diagnostic, part) for part in work.parts() if part.states) for work in works)
     return Handed(parts, errors)
 
@@ -156,8 +147,8 @@ def _lying(
 ) -> LyingStates | None:
     """Return where the states of a work lie; None if they must be looked at one by one."""
     # What many works share is found once.
-    shards = [alike for share in work.shares for alike in share.shards]
-    if len(shards) != 1 or work.span.inner_ends or work.inherited is not None or work.spread is not None:
+    shards, inner_ends = work.shards, work.span.ends_inner(work.diagnostic)
+    if len(shards) != 1 or inner_ends or work.inherited is not None or work.spread is not None:
         return None
     alike, like = shards[0], shards[0].like
     field, where = (id(work.diagnostic), id(alike.roster), like.dtype, work.shape), (id(like), work.span.key)
@@ -208,7 +199,7 @@ def reduce_fields(works: Sequence[FieldWork], *others: Handed) -> tuple[list[dic
 
 
 def _all_errors(works: Sequence[FieldWork], others: Sequence[Handed]) -> AbstractContextManager[dict[str, str]]:
-    return collecting(dict(works[0].span.off) | {name: text for other in others for name, text in other.errors.items()})
+    return collecting(dict(works[0].off) | {name: text for other in others for name, text in other.errors.items()})
 
 
 def _finishing(works: Sequence[FieldWork], others: Sequence[Handed]) -> Iterator[tuple[FieldWork, Finishing]]:

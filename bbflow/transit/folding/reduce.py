@@ -3,7 +3,7 @@
 Small fields and spans whose states lie alike are reduced in one call: for each alone Python takes longer than that.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
@@ -14,18 +14,17 @@ import numpy as np
 
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.fold import fold_tiles
-from bbflow.operators.frozen import Frozen
 from bbflow.operators.state import StateLayout
 from bbflow.operators.steps import Array, DType
-from bbflow.operators.windows.window import Window
 from bbflow.transit.folding.finish import Partial
 from bbflow.transit.folding.inherited import Inherited, remainder
 from bbflow.transit.folding.inner import inner_step
 from bbflow.transit.folding.shards import Region, ShardState, StatePlace, places_of
-from bbflow.transit.folding.slots import BASE, OUTER, StateSlot, WindowKey, slots_of
+from bbflow.transit.folding.slots import BASE, OUTER, StateSlot, slots_of
 from bbflow.transit.folding.state_layouts import state_layout_of
 from bbflow.transit.folding.states import combine_files, map_file, map_source
 from bbflow.transit.folding.tables import States, groups
+from bbflow.transit.folding.timeline import Closing
 
 SMALL_BYTES = 1 << 20
 """A larger state is looked at where it lies: to copy it would take longer than what is saved."""
@@ -33,36 +32,13 @@ GATHERED_BYTES = 8 << 20
 """About how many bytes of states are taken together."""
 
 
-SpanKey = tuple[str, tuple[WindowKey, ...]]
-"""A window's name, and the units of its span."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReducedSpan(Frozen):
-    """What of a window is to be reduced."""
-
-    window: Window
-    """Which window."""
-    keys: tuple[WindowKey, ...]
-    """Its unit spans, oldest first: several of a running window."""
-    inner_ends: bool
-    """Whether what `each` makes of the steps so far belongs to it."""
-    off: Mapping[str, str]
-    """Users' operators that have failed, and are called no more."""
-
-    @property
-    def key(self) -> SpanKey:
-        """Which span of which window."""
-        return self.window.name, self.keys
-
-
-def partial_of(diagnostic: Diagnostic, span: ReducedSpan, region: Region, shard: ShardState, order: int = 0) -> Partial:
+def partial_of(diagnostic: Diagnostic, span: Closing, region: Region, shard: ShardState, node: str = "") -> Partial:
     """Return what one shard has of a window's span; its files are only mapped."""
     places = places_of(shard.files, [*slots_of(OUTER, span.window, span.keys)])
     states: list[Any] = [map_source(place) for place in places]
     if _is_in(span, shard):
         base = places_of(shard.files, [BASE[OUTER]])
-        step = inner_step(diagnostic, region, shard) if span.inner_ends else None
+        step = inner_step(diagnostic, region, shard) if span.ends_inner(diagnostic) else None
         if step is None:
             states += [map_source(place) for place in base]
         else:
@@ -71,19 +47,20 @@ def partial_of(diagnostic: Diagnostic, span: ReducedSpan, region: Region, shard:
             combine_files(state_layout, base, open_steps)
             fold_tiles(state_layout, open_steps, open_steps, step, [None])
             states.append(open_steps)
-    return Partial(*region, shard.dtype, tuple(states), order)
+    return Partial(*region, shard.dtype, tuple(states), node)
 
 
-def partials_of(diagnostic: Diagnostic, span: ReducedSpan, shards: Iterable[States], order: int) -> Iterator[Partial]:
+def partials_of(diagnostic: Diagnostic, span: Closing, shards: Iterable[States]) -> Iterator[Partial]:
     """Yield what some shards have of a window's span: each by itself, or small ones that lie alike together."""
     for alike in shards:
-        if span.inner_ends:
-            yield from (partial_of(diagnostic, span, region, state, order) for _, region, state in alike.rows())
+        if span.ends_inner(diagnostic):
+            node = alike.roster.node
+            yield from (partial_of(diagnostic, span, region, state, node) for _, region, state in alike.rows())
         else:
-            yield from together(diagnostic, alike, slots_in(span, alike.like), order)
+            yield from together(diagnostic, alike, slots_in(span, alike.like))
 
 
-def together(diagnostic: Diagnostic, alike: States, slots: list[StateSlot], order: int = 0) -> Iterator[Partial]:
+def together(diagnostic: Diagnostic, alike: States, slots: list[StateSlot]) -> Iterator[Partial]:
     """Yield what some shards have: small ones that lie alike together; one alone is only mapped.
 
     Parameters
@@ -94,8 +71,6 @@ def together(diagnostic: Diagnostic, alike: States, slots: list[StateSlot], orde
         The shards.
     slots
         Which of their states, the earlier ones first; all of one level.
-    order
-        Where they merge with others of the same points.
     """
     places, roster = places_of(alike.like.files, slots), alike.roster
     firsts, offsets = roster.firsts, roster.offsets(slots[0].level)
@@ -106,7 +81,7 @@ def together(diagnostic: Diagnostic, alike: States, slots: list[StateSlot], orde
             here = [StatePlace(path, first + int(offsets[at])) for path, first in places]
             states = (gather(state_layout, place, run) if run.length > 1 else map_source(place) for place in here)
             count = (run.length * shape[0], *shape[1:]) if shape else ()
-            yield Partial(tuple(firsts[at].tolist()), count, alike.like.dtype, tuple(states), order)
+            yield Partial(tuple(firsts[at].tolist()), count, alike.like.dtype, tuple(states), roster.node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,17 +154,17 @@ def gather(state_layout: StateLayout, place: StatePlace, run: Neighbours) -> np.
     return state
 
 
-def slots_in(span: ReducedSpan, shard: ShardState) -> list[StateSlot]:
+def slots_in(span: Closing, shard: ShardState) -> list[StateSlot]:
     """Return which of a shard's states a span merges from, the earlier ones first."""
     return [*slots_of(OUTER, span.window, span.keys), *([BASE[OUTER]] if _is_in(span, shard) else [])]
 
 
-def _is_in(span: ReducedSpan, shard: ShardState) -> bool:
+def _is_in(span: Closing, shard: ShardState) -> bool:
     """Whether the steps since the last end of any window belong to a span."""
     return shard.keys is not None and shard.keys[span.window.name] in span.keys
 
 
-def remainder_of(diagnostic: Diagnostic, span: ReducedSpan, inherited: Inherited, directory: str) -> Iterator[Partial]:
+def remainder_of(diagnostic: Diagnostic, span: Closing, inherited: Inherited, directory: str) -> Iterator[Partial]:
     """Yield what an earlier run has of a window's span, where no shard has taken it over; nothing if there is nothing.
 
     Parameters
@@ -205,7 +180,7 @@ def remainder_of(diagnostic: Diagnostic, span: ReducedSpan, inherited: Inherited
     """
     with remainder(diagnostic, inherited, directory) as state:
         if state is not None:
-            yield partial_of(diagnostic, span, inherited.region, state, order=-1)
+            yield partial_of(diagnostic, span, inherited.region, state)
 
 
 FIELD_BYTES, STACK_BYTES = 1 << 18, 4 << 20

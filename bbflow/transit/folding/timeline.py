@@ -29,6 +29,10 @@ class Span(msgspec.Struct, frozen=True, array_like=True):
     """How many steps, by the interval between the others, were expected in gaps before its steps."""
 
 
+SpanKey = tuple[str, tuple[WindowKey, ...]]
+"""A window's name, and the units of its span."""
+
+
 @dataclass(frozen=True, slots=True)
 class Closing:
     """A window's span that ends, or is looked at."""
@@ -44,6 +48,15 @@ class Closing:
     def keys(self) -> tuple[WindowKey, ...]:
         """Its unit spans."""
         return tuple(span.key for span in self.spans)
+
+    @property
+    def key(self) -> SpanKey:
+        """Which span of which window."""
+        return self.window.name, self.keys
+
+    def ends_inner(self, diagnostic: Diagnostic) -> bool:
+        """Whether what a diagnostic's `each` makes of the steps so far belongs to it."""
+        return diagnostic.each is not None and diagnostic.each.window.name in self.inner
 
     @property
     def whole(self) -> Span:
