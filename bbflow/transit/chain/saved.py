@@ -136,7 +136,7 @@ class SavedState:
     def before(self) -> Before:
         """What a run that continues from it must know."""
         states = {key: self.inherited(key) for key in self.fields}
-        return Before(self.number, self.late, self.missing, self.timeline, self.errors, states)
+        return Before(self.number, self.timeline, self.errors, states)
 
     def coordinate(self, item: SavedArray) -> Array:
         """Read a coordinate."""

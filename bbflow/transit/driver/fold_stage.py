@@ -159,7 +159,7 @@ class FoldStage(PacedStage):
             self._publish_rows()
             self._ended = [EndedSpans(ended, self.folding.kept)]
         for pattern in batch.patterns:
-            told = self._fields.told_by(pattern.layouts, attributes, self.folding.placements, clock)
+            told = self._fields.told_by(pattern.layouts, attributes, self.folding.patterns.placements, clock)
             self.publishing.know(told)
         if self.run.config.fold.on != "node" and batch.steps[-1:] == (batch.through,):
             self._ranks.look(self.folding, batch, self._site(attributes), seen, self._fields.steady)
@@ -177,7 +177,7 @@ class FoldStage(PacedStage):
             return False
         self.folding.patterns.hold(fixed)
         if first.placed and not len(self.folding.states):
-            self._room = check_room(first, self.run.config, self.folding.placements, attributes, fixed)
+            self._room = check_room(first, self.run.config, self.folding.patterns.placements, attributes, fixed)
             self.run.log.add("states", bytes=self._room.bytes)
         return True
 
@@ -267,7 +267,7 @@ class FoldStage(PacedStage):
             return act(self.folding.kept)
 
     def _learn(self, blocks: Mapping[str, Block | BlockForm], attributes: StreamAttributes, clock: Clock) -> None:
-        self.publishing.know(self._fields.described(blocks, attributes, self.folding.placements, clock))
+        self.publishing.know(self._fields.described(blocks, attributes, self.folding.patterns.placements, clock))
 
     def take(self, seen: Seen) -> None:
         """Commit the batch if its tasks are done."""
@@ -363,7 +363,7 @@ class FoldStage(PacedStage):
             self.folding.fail({"state": str(error)})
 
     def _publish_rows(self) -> None:
-        files = self.publishing.publish_rows(self.folding.take_rows(), self.folding.number)
+        files = self.publishing.publish_rows(self.folding.states.take_rows(), self.folding.number)
         if files:
             # They go once no checkpoint names them any more: an analysis that carries on takes its rows from there.
             self._commit()

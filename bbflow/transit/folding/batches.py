@@ -1,11 +1,11 @@
 """Batches: steps that are folded together."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby, islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import cftime  # type: ignore[import-untyped]
 import numpy as np
@@ -20,33 +20,13 @@ from bbflow.stream.records import Parts
 from bbflow.transit.folding.checkpoints import Checkpoint
 from bbflow.transit.folding.dates import StepDates, next_time
 from bbflow.transit.folding.landings import next_landing, whole_landings
-from bbflow.transit.folding.patterns import Pattern, Patterns, parts_of
+from bbflow.transit.folding.patterns import LaidStep, Pattern, Patterns, parts_of, weights_of
 from bbflow.transit.folding.plans import FoldPlan, PlannedSteps
 from bbflow.transit.folding.shards import Place, ShardKey
 from bbflow.transit.folding.slots import Keys
 from bbflow.transit.folding.timeline import Passed, Windows, too_coarse, too_late
 from bbflow.view.stream import StreamView
 from bbflow.view.times import StepTimes
-
-
-class LaidStep(NamedTuple):
-    """A step of a batch."""
-
-    number: int
-    """Its number in the stream."""
-    time: float
-    """Its time, in the stream's units."""
-    pattern: Pattern
-    """How it lies."""
-    parts: Parts
-    """What there is of it on each node."""
-    weights: Mapping[str, float]
-    """How much it counts, by what diagnostics weigh it."""
-
-
-def weights_of(steps: Sequence[LaidStep]) -> dict[str, tuple[float, ...]]:
-    """Return how much each of some steps counts, by what diagnostics weigh them."""
-    return {name: tuple(step.weights[name] for step in steps) for name in steps[0].weights}
 
 
 @dataclass(slots=True)

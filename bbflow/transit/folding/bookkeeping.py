@@ -13,12 +13,12 @@ from bbflow.configuring.settings import Config
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space.placement import Placement
 from bbflow.operators.windows.calendars import Clock
-from bbflow.transit.folding.batches import Batch, Cutter, planned_steps, weights_of
+from bbflow.transit.folding.batches import Batch, Cutter, planned_steps
 from bbflow.transit.folding.checkpoints import common_of, counted_states, first_checkpoint, read_checkpoints
 from bbflow.transit.folding.dates import taken_alike
 from bbflow.transit.folding.inherited import Before, Inherited, Origins
 from bbflow.transit.folding.kept import EndedSpans, Kept
-from bbflow.transit.folding.lanes import Lanes, NodeLane
+from bbflow.transit.folding.lanes import JOINED, Lanes, NodeLane
 from bbflow.transit.folding.losses import Untimely
 from bbflow.transit.folding.patterns import Pattern, Patterns, Shapes
 from bbflow.transit.folding.planning import FoldSite, Planning
@@ -61,7 +61,6 @@ class Folding:
     ) -> None:
         self.config = config
         """The run's configuration."""
-        self._before = before
         self.windows = Windows.of(config.diagnostics.values())
         """Those that steps are in."""
         self.origins = Origins(before.states if before else {}, settled or {})
@@ -69,6 +68,7 @@ class Folding:
         self.cursor = min(step for step, _ in cursors.values())
         """Every step up to this one is folded."""
         checkpoints, first = read_checkpoints(cursors), first_checkpoint(self.windows, config.time.interval, before)
+        self._begun = first.timeline.numbers
         self.common = common_of(checkpoints, self.cursor, first, self.windows)
         """What holds of all nodes together, as their checkpoints have it."""
         self.states = counted_states(checkpoints, rosters or {}, self.origins.settled)
@@ -95,7 +95,7 @@ class Folding:
     @property
     def late(self) -> int:
         """Steps of this run that were left out."""
-        return self.common.timeline.numbers.late - (self._before.late if self._before else 0)
+        return self.common.timeline.numbers.late - self._begun.late
 
     @property
     def has_all(self) -> bool:
@@ -140,7 +140,7 @@ class Folding:
     @property
     def missing(self) -> int:
         """Steps that were expected in gaps of this run, or between it and the one before."""
-        return self.common.timeline.numbers.missing - (self._before.missing if self._before else 0)
+        return self.common.timeline.numbers.missing - self._begun.missing
 
     def closing(self, keys: Keys | None) -> list[Closing]:
         """Return what ends before a step with some spans, or with the stream; as `Timeline.closing`."""
@@ -156,14 +156,9 @@ class Folding:
         Not if blocks are joined between the nodes' tasks, or if some shards are ahead of the cursor: what these had
         when a span ended is gone.
         """
-        keys = (key for name in self.placements for key in pattern.regions[name])
+        keys = (key for name in self.patterns.placements for key in pattern.regions[name])
         is_joined = any(self.planning.is_joined(key, pattern.shapes) for key in keys)
         return not is_joined and not any(like.last_step > self.common.last_number for like in self.states.likes)
-
-    @property
-    def placements(self) -> Mapping[str, Placement]:
-        """Diagnostic to where its field lies, of those that have a `space`."""
-        return self.patterns.placements
 
     @property
     def uneven(self) -> list[str]:
@@ -204,14 +199,18 @@ class Folding:
     def settle(self, saved: Mapping[str, Inherited]) -> None:
         """Begin new shards of some diagnostics with what was saved of them."""
         self.lanes.let_go(self.states.drop(saved))
-        self.planning = self.planning.isolated(self.config.diagnostics)  # plans say where states lie
+        self._plan_anew()  # plans say where states lie
         self.origins = self.origins.with_settled(saved)
 
     def place(self, placements: Mapping[str, Placement], held: Mapping[str, Diagnostic]) -> None:
         """Learn where the fields of diagnostics with a `space` lie, and of those that hold fields of files."""
         self.patterns.place(placements)
         self.config = self.config.holding(held)
-        self.planning = Planning(self.config.diagnostics, placements, self.lanes)
+        self._plan_anew()
+
+    def _plan_anew(self) -> None:
+        """Forget all plans; a shard stays in its lane."""
+        self.planning = Planning(self.config.diagnostics, self.patterns.placements, self.lanes)
 
     def leave_out(self, through: int) -> None:
         """Be past steps that aren't there."""
@@ -224,7 +223,7 @@ class Folding:
     def isolate(self) -> None:
         """Keep users' code away from the workers from now on: perhaps it has killed one."""
         self.config = self.config.isolated()
-        self.planning = self.planning.isolated(self.config.diagnostics)
+        self._plan_anew()
 
     @property
     def kept(self) -> Kept:
@@ -259,41 +258,38 @@ class Folding:
             for at, own in planned.items():
                 plans, steps = zip(*own, strict=True)
                 found.setdefault(at, (plans, []))[1].append(SpanWork(steps, span.keys))
-        first = (zip(plans, spans[0].steps, strict=True) for plans, spans in found.values())
-        inherited = self._inherited([item for own in first for item in own])
-        stepwise, counted = self.stepwise(batch, site), self.states.by_directory
-        lanes = Counter(node for node, _ in found)
-        threads = max(site.threads // len(site.directories), 1)
-        works = {}
-        for at, (plans, spans) in found.items():
-            work = self._lane_work(plans, spans, inherited, stepwise, counted, holds=holds)
-            works[at] = replace(work, threads=max(threads // lanes[at[0]], 1)), plans
-        return works
+        return self._lane_works(found, site, self.stepwise(batch, site), holds=holds)
 
-    def _lane_work(
+    def _lane_works(
         self,
-        plans: Sequence[FoldPlan],
-        spans: Sequence[SpanWork],
-        inherited: Mapping[ShardKey, Inherited],
+        found: Mapping[NodeLane, tuple[tuple[FoldPlan, ...], Sequence[SpanWork]]],
+        site: FoldSite,
         stepwise: frozenset[str],
-        counted: Mapping[str, frozenset[str]],
         *,
         holds: bool,
-    ) -> LaneWork:
-        first = plans[0].roster
-        roster = Roster.united([plan.roster for plan in plans])
-        self._rosters[roster.digest] = roster
-        return LaneWork(
-            tuple(spans),
-            self.common.errors,
-            None if roster is first else roster,
-            self.states.of(roster),
-            {key: inherited[key] for key in roster.keys if key in inherited} if inherited else {},
-            counted.get(plans[0].directories.states, frozenset()),
-            holds,
-            stepwise=stepwise,
-            attempt=next(self._attempts),
-        )
+    ) -> dict[NodeLane, tuple[LaneWork, tuple[FoldPlan, ...]]]:
+        """Return the work of lanes whose plans, and the steps of spans by these, are known; the rest as `works`."""
+        lanes, counted = Counter(node for node, _ in found), self.states.by_directory
+        threads = max(site.threads // len(site.directories), 1)
+        first = (zip(plans, spans[0].steps, strict=True) for plans, spans in found.values())
+        inherited, works = self._inherited([item for own in first for item in own]), {}
+        for at, (plans, spans) in found.items():
+            roster = Roster.united([plan.roster for plan in plans])
+            self._rosters[roster.digest] = roster
+            work = LaneWork(
+                tuple(spans),
+                self.common.errors,
+                None if roster is plans[0].roster else roster,
+                self.states.of(roster),
+                {key: inherited[key] for key in roster.keys if key in inherited} if inherited else {},
+                counted.get(plans[0].directories.states, frozenset()),
+                holds,
+                max(threads // lanes[at[0]], 1),
+                stepwise,
+                next(self._attempts),
+            )
+            works[at] = work, plans
+        return works
 
     def again(self, work: LaneWork) -> LaneWork:
         """Return work that is given to another task, since nobody knows whether the first one is or will be done."""
@@ -301,7 +297,7 @@ class Folding:
 
     def joins_on(self, node: str) -> bool:
         """Whether a node has the states of what blocks of several ranks are joined into; see `series_work`."""
-        return any(self.states.get(ShardKey(node, name, (), ())) is not None for name in self.placements)
+        return any(self.states.get(ShardKey(node, name, (), ())) is not None for name in self.patterns.placements)
 
     def stepwise(self, batch: Batch, site: FoldSite) -> frozenset[str]:
         """Return the diagnostics whose steps are joined one by one, and not their mean.
@@ -309,7 +305,7 @@ class Folding:
         That is so where blocks' values have come and gone, and where a state has some of the steps already.
         """
         node, numbers = min(site.directories), batch.numbers
-        states = ((name, self.states.get(ShardKey(node, name, (), ()))) for name in self.placements)
+        states = ((name, self.states.get(ShardKey(node, name, (), ()))) for name in self.patterns.placements)
         return self._stepwise | {name for name, own in states if own and numbers and own.last_step >= numbers[0]}
 
     def splits(self, receipts: Sequence[FoldReceipt]) -> bool:
@@ -335,23 +331,13 @@ class Folding:
         self, batch: Batch, receipts: Sequence[FoldReceipt], site: FoldSite, *, holds: bool = False
     ) -> tuple[LaneWork, tuple[FoldPlan, ...]]:
         """Return the work on what blocks of several ranks have contributed to, which one node has; as `works`."""
-        node, planned = min(site.directories), []
+        node, local = min(site.directories), partial(self.planning.local, shapes=batch.shapes)
         partials = [part for item in receipts for part in item.partials]
-        local = partial(self.planning.local, shapes=batch.shapes)
-        by_number = {step.number + batch.offset: step for step in batch.laid}
-        for joined in join_partials(partials, self.placements, local):
-            laid = [by_number[number] for number in joined.numbers]
-            steps = PlannedSteps(
-                joined.numbers, tuple(step.time for step in laid), (), (), (), (), weights_of(laid),
-                tuple(joined.arrays), {text: tuple(own) for text, own in joined.others.items()},
-            )  # fmt: skip
-            planned.append((self.planning.joined_plan(ShardKey(node, joined.name, (), ()), site), steps))
-        plans, own = zip(*planned, strict=True)
-        work = self._lane_work(
-            plans, [SpanWork(own, batch.spans[0].keys)], self._inherited(planned), frozenset(),
-            self.states.by_directory, holds=holds,
-        )  # fmt: skip
-        return work, plans
+        laid = {step.number + batch.offset: step for step in batch.laid}
+        joined = dict(join_partials(partials, self.patterns.placements, local, laid))
+        plans = tuple(self.planning.joined_plan(ShardKey(node, name, (), ()), site) for name in joined)
+        span = SpanWork(tuple(joined.values()), batch.spans[0].keys)
+        return self._lane_works({(node, JOINED): (plans, [span])}, site, frozenset(), holds=holds)[node, JOINED]
 
     def take(self, batch: Batch, receipts: Sequence[FoldReceipt]) -> list[EndedSpans]:
         """Commit the results of a batch's tasks; gives what has ended within it, which isn't published yet."""
@@ -395,10 +381,6 @@ class Folding:
         name = closing.window.name
         ahead = (like.keys for like in self.states.likes if like.last_step > self.common.last_number and like.keys)
         return any(keys[name] not in closing.keys for keys in ahead if name in keys)
-
-    def take_rows(self) -> list[Row]:
-        """Return the states with rows that were not published, and let go of the rows."""
-        return self.states.take_rows()
 
     def checkpoints(self) -> Callable[[str], bytes]:
         """Return what gives what each node must store with its cursor now."""

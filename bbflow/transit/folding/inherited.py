@@ -145,10 +145,6 @@ class Before:
 
     number: int
     """Number of their last step."""
-    late: int
-    """Steps that they left out."""
-    missing: int
-    """Steps that were expected in their gaps."""
     timeline: Timeline
     """The spans that are alive."""
     errors: Mapping[str, str]

@@ -1,7 +1,8 @@
 """Patterns: where the blocks of a step lie in the fields, found once for all steps that lie alike."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space.placement import Placement
@@ -38,6 +39,26 @@ class Pattern:
     """Those of diagnostics that are in the step."""
     fixed: Fixed = field(default_factory=dict)
     """What is held of the first step."""
+
+
+class LaidStep(NamedTuple):
+    """A step of a batch."""
+
+    number: int
+    """Its number in the stream."""
+    time: float
+    """Its time, in the stream's units."""
+    pattern: Pattern
+    """How it lies."""
+    parts: Parts
+    """What there is of it on each node."""
+    weights: Mapping[str, float]
+    """How much it counts, by what diagnostics weigh it."""
+
+
+def weights_of(steps: Sequence[LaidStep]) -> dict[str, tuple[float, ...]]:
+    """Return how much each of some steps counts, by what diagnostics weigh them."""
+    return {name: tuple(step.weights[name] for step in steps) for name in steps[0].weights}
 
 
 def parts_of(view: StreamView, number: int) -> Parts:

@@ -54,10 +54,6 @@ class Planning:
         self._fitted: dict[str, tuple[Placement, dict[ShardKey, Local | None]]] = {}
         self._plans: WeakKeyDictionary[Pattern, tuple[FoldSite, dict[NodeLane, FoldPlan]]] = WeakKeyDictionary()
 
-    def isolated(self, diagnostics: Mapping[str, Diagnostic]) -> "Planning":
-        """Return the same for diagnostics whose users' code runs elsewhere; a shard stays in its lane."""
-        return Planning(diagnostics, self._placements, self._lanes)
-
     def local(self, key: ShardKey, shapes: Shapes) -> Local | None:
         """Return which points of a shard's blocks are its field's, if not all, for variables of these shapes."""
         placement = self._placements.get(key.diagnostic)

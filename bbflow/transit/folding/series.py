@@ -1,33 +1,24 @@
 """Steps that depend on blocks of several ranks, such as a global mean: their contributions are joined step by step."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from bbflow.errors import BbflowError
 from bbflow.operators.space.placement import Local, Placement
 from bbflow.operators.steps import Array
+from bbflow.transit.folding.patterns import LaidStep, weights_of
+from bbflow.transit.folding.plans import PlannedSteps
 from bbflow.transit.folding.shards import ShardKey
 from bbflow.transit.folding.work import PartialSteps
 
 
-class Joined(NamedTuple):
-    """What ranks' contributions to a field have come to."""
-
-    name: str
-    """The diagnostic."""
-    numbers: tuple[int, ...]
-    """Numbers of steps."""
-    arrays: Sequence[Array]
-    """For each its values, of shape (points,)."""
-    others: Mapping[str, Sequence[Array]]
-    """Those of the operators' further inputs, by their text."""
-
-
 def join_partials(
-    partials: Sequence[PartialSteps], placements: Mapping[str, Placement], local: Callable[[ShardKey], Local | None]
-) -> Iterator[Joined]:
+    partials: Sequence[PartialSteps],
+    placements: Mapping[str, Placement],
+    local: Callable[[ShardKey], Local | None],
+    laid: Mapping[int, LaidStep],
+) -> Iterator[tuple[str, PlannedSteps]]:
     """Join the contributions to each field.
 
     Parameters
@@ -38,11 +29,13 @@ def join_partials(
         Diagnostic to where its field lies.
     local
         Gives what a shard has of its field.
+    laid
+        The batch's steps by their numbers, counted through a chain of jobs.
 
     Yields
     ------
-    Joined
-        One for each field; the values of each step are the same if all parts are of their mean.
+    tuple
+        For each field its diagnostic and its steps; their values are the same if all parts are of their mean.
 
     Raises
     ------
@@ -64,11 +57,17 @@ def join_partials(
             text: _finished(placements[name], [(own, part.others[text]) for own, part in known])
             for text in parts[0].others
         }
-        yield Joined(name, numbers, joined if len(joined) == len(numbers) else joined * len(numbers), others)
+        steps, each = [laid[number] for number in numbers], len(numbers) // len(joined)
+        yield (
+            name,
+            PlannedSteps(
+                numbers, tuple(step.time for step in steps), (), (), (), (), weights_of(steps), joined * each, others
+            ),
+        )
 
 
-def _finished(placement: Placement, placed: Sequence[tuple[Local, Array]]) -> list[Array]:
-    return [*map(np.ascontiguousarray, placement.finish(placement.assemble(len(placed[0][1]), placed)))]
+def _finished(placement: Placement, placed: Sequence[tuple[Local, Array]]) -> tuple[Array, ...]:
+    return tuple(map(np.ascontiguousarray, placement.finish(placement.assemble(len(placed[0][1]), placed))))
 
 
 def uneven(partials: Sequence[PartialSteps]) -> frozenset[str]:
