@@ -10,7 +10,7 @@ import streams
 from bbflow.errors import CapacityError, ConfigError
 from bbflow.operators.configured import parse_diagnostics
 from bbflow.transit.driver.state_files import StateFiles
-from bbflow.transit.folding.footprint import Footprint, bytes_per_point, check_states, fits_ahead
+from bbflow.transit.folding.footprint import Footprint, StateRoom, bytes_per_point, room_for
 from bbflow.transit.folding.state_layouts import states_of
 
 TIME = {"time/units": "days since 2001-01-01", "time/calendar": "360_day"}
@@ -49,17 +49,23 @@ NEEDS = {
 
 
 def test_states_above_their_capacity_or_what_is_free_are_refused_with_the_largest_field():
-    assert check_states(NEEDS, None, {"bb0": 3 << 20}, "x") == {"bb0": 3 << 20}
+    assert room_for(NEEDS, None, {"bb0": 3 << 20}, "x").bytes == {"bb0": 3 << 20}
     with pytest.raises(ConfigError, match=r"up to 3 MiB on BB node bb0 \(the most for tas: 20.5 KiB .*x is 1 MiB"):
-        check_states(NEEDS, 1 << 20, {"bb0": 1 << 30}, "x")
+        room_for(NEEDS, 1 << 20, {"bb0": 1 << 30}, "x")
     with pytest.raises(CapacityError, match="but 1 MiB are free there"):
-        check_states(NEEDS, None, {"bb0": 1 << 20}, "x")
+        room_for(NEEDS, None, {"bb0": 1 << 20}, "x")
 
 
 def test_batches_are_folded_ahead_of_publication_where_that_has_room():
-    assert fits_ahead(NEEDS, None, {"bb0": 4 << 20}) == {"bb0": 4 << 20}
-    assert fits_ahead(NEEDS, None, {"bb0": 3 << 20}) is None
-    assert fits_ahead(NEEDS, 3 << 20, {"bb0": 1 << 30}) is None
+    assert room_for(NEEDS, None, {"bb0": 4 << 20}, "x") == StateRoom({"bb0": 4 << 20}, ahead=True, spans=1)
+    assert not room_for(NEEDS, None, {"bb0": 3 << 20}, "x").ahead
+    assert not room_for(NEEDS, 3 << 20, {"bb0": 1 << 30}, "x").ahead
+
+
+def test_a_task_folds_as_many_spans_as_have_room_on_all_nodes():
+    spans = [room_for(NEEDS, None, {"bb0": free << 19}, "x", 9).spans for free in (8, 10, 11, 14, 99)]
+    assert spans == [1, 1, 2, 3, 9]
+    assert room_for(NEEDS, 11 << 19, {"bb0": 99 << 19}, "x", 9) == StateRoom({"bb0": 11 << 19}, ahead=True, spans=2)
 
 
 @pytest.fixture

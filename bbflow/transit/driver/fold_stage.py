@@ -28,10 +28,11 @@ from bbflow.transit.driver.run_context import Running, Seen
 from bbflow.transit.driver.safe import SafeCopies, read_safe_copy
 from bbflow.transit.driver.stage import PacedStage, StreamStart
 from bbflow.transit.driver.state_files import StateFiles
-from bbflow.transit.driver.state_room import StateRoom, check_room
+from bbflow.transit.driver.state_room import check_room
 from bbflow.transit.driver.stream_fields import StreamFields
 from bbflow.transit.folding.batches import Batch
 from bbflow.transit.folding.checkpoints import Checkpoint
+from bbflow.transit.folding.footprint import StateRoom
 from bbflow.transit.folding.kept import EndedSpans, Kept
 from bbflow.transit.folding.planning import FoldSite
 from bbflow.transit.folding.plans import Directories, FoldPlan
@@ -162,7 +163,7 @@ class FoldStage(PacedStage):
             told = self._fields.told_by(pattern.layouts, attributes, self.folding.patterns.placements, clock)
             self.publishing.know(told)
         if self.run.config.fold.on != "node" and batch.steps[-1:] == (batch.through,):
-            self._ranks.look(self.folding, batch, self._site(attributes), seen, self._fields.steady)
+            self._ranks.look(self.folding, batch, self._site(attributes), seen, self._fields.coordinates.arrays)
         self._begin_folding(batch, attributes)
         if self._ended and not is_pending and len(batch.spans) == 1:
             self._publication = self.publishing.begin(self._ended)
@@ -290,7 +291,9 @@ class FoldStage(PacedStage):
         size = sum(receipt.bytes for receipt in self._receipts)
         landed = [number for number in self.run.view.steps_after(self.folding.cursor) if number <= batch.through]
         ended = self.folding.take(batch, self._receipts)
-        self._fields.look(landed, each=self._ranks.has_told)  # those left out, too: a restart may write another mask
+        self._fields.coordinates.look(
+            landed, each=self._ranks.has_told
+        )  # those left out, too: a restart may write another mask
         self._taken, self._tasks, self._receipts = self._tasks.tasks, None, []
         self._ranks.take(batch)
         if batch.steps:
@@ -411,7 +414,7 @@ class FoldStage(PacedStage):
             self.publish(self.folding.closing(None))
         results = self.publishing.results
         is_empty = folds and results is None and self._saved is None and bool(self.run.config.diagnostics)
-        told = self._fields.misplaced, self.lacking
+        told = self._fields.coordinates.misplaced, self.lacking
         ending = end_of(self.run, self.folding, stopped, *told, folds=folds, is_empty=is_empty)
         if results is None or seen is None or late is None:
             return ending
@@ -426,7 +429,7 @@ class FoldStage(PacedStage):
         self.publishing.complete_pyramids()
         if self.run.config.fold.on != "node":
             self._ranks.conclude()
-        return StageReport(self._fields.changes)
+        return StageReport(self._fields.coordinates.changes)
 
     def leave(self, outcome: Outcome) -> None:
         """Store how the stream has ended, and remove partial states and rows: everything is published.

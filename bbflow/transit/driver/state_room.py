@@ -1,7 +1,6 @@
 """Whether the partial states of a stream's fields have room: asked when its first step shows how large they are."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from bbflow.configuring.settings import Config
 from bbflow.operators.decoding import decoded_dtype
@@ -14,22 +13,10 @@ from bbflow.transit.clusters.cluster import SubmittedTask
 from bbflow.transit.clusters.tasks import take
 from bbflow.transit.driver.first_step import FirstStep
 from bbflow.transit.folding.fixed import Fixed
-from bbflow.transit.folding.footprint import Footprint, check_states, fits_ahead, footprint, free_bytes, spans_at_once
+from bbflow.transit.folding.footprint import Footprint, StateRoom, footprint, free_bytes, room_for
 from bbflow.transit.folding.lanes import transformed_dtype
 from bbflow.transit.folding.regions import PlacedForm, forms_by_name, regions
 from bbflow.view.layout import PlacedBlock
-
-
-@dataclass(frozen=True, slots=True)
-class StateRoom:
-    """What the states of a run may take."""
-
-    bytes: Mapping[str, int]
-    """Node to the most bytes."""
-    ahead: bool
-    """Whether there is room to fold further batches while what has ended is published."""
-    spans: int
-    """How many spans a task may fold."""
 
 
 def check_room(
@@ -51,14 +38,10 @@ def check_room(
     )  # fmt: skip
     asked = {node: _ask_free(first, node) for node in found}
     free = dict(zip(asked, take([*asked.values()]), strict=True))
-    capacity = config.nodes.state_capacity
-    least, most = check_states(found, capacity, free, "nodes: state_capacity"), fits_ahead(found, capacity, free)
-    if most is None:
-        return StateRoom(least, ahead=False, spans=1)
-    if any(item.is_users for diagnostic in diagnostics for item in diagnostic.operators):
-        return StateRoom(most, ahead=True, spans=1)  # nobody knows how long they take
-    spans, needs = spans_at_once(found, most, capacity, free, config.workers.batch_steps)
-    return StateRoom(needs, ahead=True, spans=spans)
+    # Nobody knows how long users' operators take.
+    has_users = any(item.is_users for diagnostic in diagnostics for item in diagnostic.operators)
+    most_spans = 1 if has_users else config.workers.batch_steps
+    return room_for(found, config.nodes.state_capacity, free, "nodes: state_capacity", most_spans)
 
 
 def footprints(

@@ -46,7 +46,8 @@ class StreamFields:
         self._said: tuple[tuple[Layout, ...], dict[str, Any]] | None = None
         self._placing: Collection[str] = ()
         """Variables that have told points, masks, weights and levels."""
-        self._coordinates: SteadyCoordinates | None = None
+        self.coordinates = SteadyCoordinates(run)
+        """What should stay as it was."""
         self._arrays: StreamArrays | None = None
         """Of the first step, until it is known which of them are fixed."""
         self._asked_s = 0.0
@@ -64,7 +65,7 @@ class StreamFields:
             What has the coordinates.
         """
         self._arrays, self._placing = arrays, told
-        self._coordinates = SteadyCoordinates(self._run, results, arrays, told)
+        self.coordinates.open(arrays, told, results)
 
     def described(
         self,
@@ -125,7 +126,6 @@ class StreamFields:
         """
         arrays, diagnostics = self._arrays, self._run.config.diagnostics.items()
         assert arrays is not None
-        assert self._coordinates is not None
         pairs = {key: item.variables for key, item in diagnostics if len(item.variables) > 1}
         needed = {name for own in pairs.values() for name in own}
         if arrays.known_fixed() is None:
@@ -134,7 +134,7 @@ class StreamFields:
                 return None
             arrays.hold([name for name in (needed & arrays.names).difference(there) if arrays.is_field(name)])
         fixed = arrays.fixed()
-        self._coordinates.hold({name: [key for key, own in pairs.items() if name in own] for name in fixed}, arrays)
+        self.coordinates.hold({name: [key for key, own in pairs.items() if name in own] for name in fixed}, arrays)
         self._arrays = None
         return fixed
 
@@ -154,28 +154,6 @@ class StreamFields:
         self._asked_s = time.monotonic()
         return names if any(part.waiting for part in self._run.consumers.statuses()) else None
 
-    # What should stay as it was
-
-    @property
-    def steady(self) -> Collection[str]:
-        """The arrays that are compared."""
-        return () if self._coordinates is None else self._coordinates.arrays
-
-    def look(self, numbers: Sequence[int], *, each: bool = False) -> None:
-        """Compare coordinates and fixed fields of a batch's steps, which are still held."""
-        if numbers and self._coordinates is not None:
-            self._coordinates.look(numbers, each=each)
-
-    @property
-    def changes(self) -> list[str]:
-        """Which coordinates change, in words."""
-        return [] if self._coordinates is None else self._coordinates.changes
-
-    @property
-    def misplaced(self) -> list[str]:
-        """What has changed by which fields were placed, in words."""
-        return [] if self._coordinates is None else self._coordinates.misplaced
-
 
 class SteadyCoordinates:
     """Coordinates, masks and weights stay as the first step has them, by which fields are placed; if not, that is said.
@@ -186,20 +164,13 @@ class SteadyCoordinates:
     ----------
     run
         The run.
-    results
-        What has the coordinates.
-    arrays
-        What was read of the first step.
-    told
-        Variable to the diagnostics whose points, masks or weights it has told.
     """
 
-    def __init__(self, run: Running, results: Results, arrays: StreamArrays, told: Mapping[str, Sequence[str]]) -> None:
-        self._run, self._results, self._told = run, results, told
-        self._values: dict[str, Array] = {
-            name: results.values(name) for name in arrays.blocks if results.is_coordinate(name)
-        }
-        self._values |= {name: arrays[name] for name in told if name not in self._values}
+    def __init__(self, run: Running) -> None:
+        self._run = run
+        self._results: Results | None = None
+        self._told: Mapping[str, Sequence[str]] = {}
+        self._values: dict[str, Array] = {}
         self._fixed: Mapping[str, Sequence[str]] = {}
         self._reader: BlockReader | None = None
         self._looks = 0
@@ -207,6 +178,12 @@ class SteadyCoordinates:
         """What has changed, and in which step that was seen."""
         self.misplaced: list[str] = []
         """Those of them by which fields were placed."""
+
+    def open(self, arrays: StreamArrays, told: Mapping[str, Sequence[str]], results: Results) -> None:
+        """Begin with what the first step has, as `StreamFields.open`."""
+        self._results, self._told = results, told
+        self._values = {name: results.values(name) for name in arrays.blocks if results.is_coordinate(name)}
+        self._values |= {name: arrays[name] for name in told if name not in self._values}
 
     def hold(self, fixed: Mapping[str, Sequence[str]], arrays: StreamArrays) -> None:
         """Compare fixed fields too, wherever they come again; by the diagnostics that have them of the first step."""
@@ -228,6 +205,8 @@ class SteadyCoordinates:
         each
             Whether each of them must be looked at: ranks that fold land few arrays but those that have changed.
         """
+        if not numbers or self._results is None:
+            return
         self._looks += 1
         is_turn = self._looks & (self._looks - 1) == 0 or each
         wanted = {name for name, values in self._values.items() if is_turn or values.nbytes <= SMALL_BYTES}
@@ -266,7 +245,7 @@ class SteadyCoordinates:
             fields = ", ".join(self._fixed[name])
             self.misplaced.append(f"{seen}, and isn't in the second: {fields} have it as the first step does")
             self.changes.append(self.misplaced[-1])
-        if self._results.is_coordinate(name):
+        if self._results is not None and self._results.is_coordinate(name):
             self._results.describe(name, bbflow_changed_in_step=number)
             self.changes.append(f"coordinate {seen}: the results have it as the first step does")
 

@@ -80,10 +80,26 @@ def bytes_per_point(diagnostic: Diagnostic, dtype: str = "f4") -> float:
     return (one.ahead_bytes - PAGE_BYTES) / points
 
 
-def check_states(
-    footprints: Mapping[str, Sequence[Footprint]], capacity: int | None, free: Mapping[str, int], where: str
-) -> dict[str, int]:
-    """See that the states of all nodes have room.
+@dataclass(frozen=True, slots=True)
+class StateRoom:
+    """What the states of a run may take."""
+
+    bytes: Mapping[str, int]
+    """Node to the most bytes."""
+    ahead: bool
+    """Whether there is room to fold further batches while what has ended is published."""
+    spans: int
+    """How many spans a task may fold."""
+
+
+def room_for(
+    footprints: Mapping[str, Sequence[Footprint]],
+    capacity: int | None,
+    free: Mapping[str, int],
+    where: str,
+    most_spans: int = 1,
+) -> StateRoom:
+    """See that the states of all nodes have room, and say what further room there is good for.
 
     Parameters
     ----------
@@ -95,11 +111,8 @@ def check_states(
         Node to the bytes that are free where its states lie.
     where
         The configuration's key of the capacity.
-
-    Returns
-    -------
-    dict
-        Node to the most bytes that its states take.
+    most_spans
+        How many spans a task may fold at most.
 
     Raises
     ------
@@ -116,52 +129,14 @@ def check_states(
             raise ConfigError(f"{told}, but {where} is {format_bytes(capacity)}: raise it, {remedy}")
         if need > free[node]:
             raise CapacityError(f"{told}, but {format_bytes(free[node])} are free there: make room, {remedy}")
-    return needs
-
-
-def fits_ahead(
-    footprints: Mapping[str, Sequence[Footprint]], capacity: int | None, free: Mapping[str, int]
-) -> dict[str, int] | None:
-    """Return what the states take where further batches are folded while what has ended is published.
-
-    Returns
-    -------
-    dict or None
-        Node to the most bytes; None if that is above the capacity, or isn't free.
-    """
-    needs = {node: sum(item.ahead_bytes for item in items) for node, items in footprints.items()}
-    has_room = all(need <= min(free[node], need if capacity is None else capacity) for node, need in needs.items())
-    return needs if has_room else None
-
-
-def spans_at_once(
-    footprints: Mapping[str, Sequence[Footprint]],
-    needs: Mapping[str, int],
-    capacity: int | None,
-    free: Mapping[str, int],
-    most: int,
-) -> tuple[int, dict[str, int]]:
-    """Return how many spans a task may fold, and what the states take then.
-
-    Parameters
-    ----------
-    footprints
-        Node to what its states take.
-    needs
-        What they take otherwise (`fits_ahead`).
-    capacity, free
-        As for `check_states`.
-    most
-        Steps that a task takes at most.
-    """
-    most, each = (
-        min(MOST_SPANS, most),
-        {node: sum(item.span_bytes for item in items) for node, items in footprints.items()},
-    )
-    for node, size in each.items():
-        room = min(SPANS_BYTES, free[node] - needs[node], math.inf if capacity is None else capacity - needs[node])
-        most = min(most, 1 + int(room // max(size, 1)))
-    return most, {node: need + (most - 1) * each[node] for node, need in needs.items()}
+    ahead = {node: sum(item.ahead_bytes for item in items) for node, items in footprints.items()}
+    left = {node: min(free[node], math.inf if capacity is None else capacity) - need for node, need in ahead.items()}
+    if min(left.values(), default=0) < 0:
+        return StateRoom(needs, ahead=False, spans=1)
+    each = {node: sum(item.span_bytes for item in items) for node, items in footprints.items()}
+    further = (int(min(SPANS_BYTES, left[node]) // max(size, 1)) for node, size in each.items())
+    spans = min(MOST_SPANS, most_spans, *(1 + more for more in further))
+    return StateRoom({node: need + (spans - 1) * each[node] for node, need in ahead.items()}, ahead=True, spans=spans)
 
 
 def _largest(items: Sequence[Footprint]) -> str:
