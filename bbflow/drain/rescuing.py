@@ -30,7 +30,7 @@ from bbflow.view.blocks import Array, BlockReader
 from bbflow.view.consumers import RESCUE, Consumers
 from bbflow.view.forsaken import Forsaken
 from bbflow.view.layout import PlacedBlock
-from bbflow.view.stream import StreamView, told_refusal
+from bbflow.view.stream import STEPS_PER_REPLY, StreamView, told_refusal
 from bbflow.view.times import StepTimes, clock_of, told_by
 from bbflow.view.watch import StreamWatch
 from bbflow.zarr_store.growing import shown_dimension, shown_shapes, zarr_files
@@ -92,6 +92,8 @@ class Rescue:
         Whose analysis it continues for.
     take_over
         Whether the stream may be another analysis' until now.
+    batch_steps, reply_steps
+        How many steps are written together at most, and how many a node tells of at once.
 
     Raises
     ------
@@ -111,10 +113,12 @@ class Rescue:
         schema: str | None = None,
         owner: str = "",
         take_over: bool = False,
+        batch_steps: int = BATCH_STEPS,
+        reply_steps: int = STEPS_PER_REPLY,
     ) -> None:
         known = read_contact(contact)
         nodes = _answering(known)
-        self._contact, self._stream, self._time = contact, stream, time
+        self._contact, self._stream, self._time, self._batch_steps = contact, stream, time, batch_steps
         self._consumers = Consumers(nodes, stream, [RESCUE], owner, take_over=take_over)
         self._store = self._own_store(output)
         names = [node.name for node in nodes]
@@ -122,7 +126,7 @@ class Rescue:
         self._view = StreamView(names, dict.fromkeys(names, -1), whole=len(nodes) == len(known))
         self._forsaken = Forsaken(self._view, self._consumers)
         self._news: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
-        self._watch = StreamWatch(nodes, stream, self._news, extremes=True)
+        self._watch = StreamWatch(nodes, stream, self._news, extremes=True, reply_steps=reply_steps)
         config = Config(stream, {}, output, time=time, raw=RawConfig())
         self._draining = Draining(config, contact, cursors)
         self._first, self._told = self._draining.cursor, set[int]()
@@ -192,7 +196,7 @@ class Rescue:
             self._told.update(step.number for step in own.steps if step.number > self._first)
 
     def _drain(self) -> None:
-        while numbers := self._view.held_after(self._draining.cursor)[:BATCH_STEPS]:
+        while numbers := self._view.held_after(self._draining.cursor)[: self._batch_steps]:
             if not self._is_open:
                 self._open(numbers[0])
             steps = [self._raw_step(number) for number in numbers]

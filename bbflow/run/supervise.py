@@ -14,7 +14,7 @@ from bbflow.host.leftovers import VARIABLE
 from bbflow.landing.absent import give_up_absent, give_up_waiting, refusals
 from bbflow.landing.client import status_of
 from bbflow.landing.replies import StatusReply, StreamStatus
-from bbflow.net.contact import read_contact
+from bbflow.net.contact import NodeAddress, read_contact
 from bbflow.run import keeper
 from bbflow.run.course import (
     INCOMPLETE,
@@ -85,6 +85,8 @@ class Supervisor:
         Says why a user's function wants the simulation to end; empty if none does.
     stop_stream
         Asks a simulation that reads it to end; another one is ended by SIGTERM.
+    ask
+        Asks a node for its status.
     """
 
     def __init__(
@@ -102,8 +104,9 @@ class Supervisor:
         why_no_stream: Callable[[], str] = str,
         why_stop: Callable[[], str] = str,
         stop_stream: StopStream | None = None,
+        ask: Callable[[NodeAddress], StatusReply] = status_of,
     ) -> None:
-        self._contact = contact
+        self._contact, self._ask_node = contact, ask
         self._nodes = read_contact(contact)
         self._stream = stream
         self._commands = commands
@@ -277,7 +280,7 @@ class Supervisor:
         for node in self._nodes:
             asked_s = time.monotonic()
             try:
-                statuses.append(status_of(node))
+                statuses.append(self._ask_node(node))
             except BbflowError:
                 self._silent[node.name] = before.get(node.name, asked_s)
         return statuses

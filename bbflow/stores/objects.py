@@ -79,6 +79,8 @@ class ObjectStore:
     options
         Any of `OPTIONS`. What isn't given comes from the environment (``AWS_ACCESS_KEY_ID``,
         ``AWS_ENDPOINT_URL``, ``AWS_REGION``, …), then from ``~/.aws/credentials``.
+    timeout_s
+        How long nothing may be heard of a request, in whole seconds.
 
     Raises
     ------
@@ -88,7 +90,7 @@ class ObjectStore:
         If obstore isn't installed.
     """
 
-    def __init__(self, options: Mapping[str, Any]) -> None:
+    def __init__(self, options: Mapping[str, Any], *, timeout_s: int = TIMEOUT_S) -> None:
         try:
             import obstore
             import obstore.exceptions
@@ -98,7 +100,7 @@ class ObjectStore:
         for key in options:
             if key not in OPTIONS:
                 raise ConfigError(f"unknown option {key!r} for s3; {nearest(key, OPTIONS)}")
-        self._obstore = obstore
+        self._obstore, self._timeout_s = obstore, timeout_s
         self._options = _credentials() | {OPTIONS[key]: value for key, value in options.items()}
         endpoint = self._options.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT")
         if endpoint and not _ENDPOINT.fullmatch(endpoint):
@@ -325,11 +327,11 @@ class ObjectStore:
         if query:
             signed = self._sign(bucket_of(url), query, key, method)
         else:
-            signed = self._obstore.sign(bucket, method, key, timedelta(seconds=TIMEOUT_S))
+            signed = self._obstore.sign(bucket, method, key, timedelta(seconds=self._timeout_s))
         kind = {"Content-Type": "application/octet-stream"} if content else {}
         request = urllib.request.Request(signed, content or None, {**kind, **headers}, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=LONGEST_S if content else TIMEOUT_S) as reply:
+            with urllib.request.urlopen(request, timeout=LONGEST_S if content else self._timeout_s) as reply:
                 return reply.read(), reply.headers
         except urllib.error.HTTPError as error:
             with error:
@@ -418,9 +420,9 @@ class ObjectStore:
     def disproves(self, url: str) -> bool:
         """Ask whether an ETag of 32 digits is the MD5: it isn't where a key service, or the user's key, encrypts."""
         bucket, key = self._open(url)
-        signed = self._obstore.sign(bucket, "HEAD", key, timedelta(seconds=TIMEOUT_S))
+        signed = self._obstore.sign(bucket, "HEAD", key, timedelta(seconds=self._timeout_s))
         request = urllib.request.Request(signed, method="HEAD")
-        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as reply:
+        with urllib.request.urlopen(request, timeout=self._timeout_s) as reply:
             encryption = reply.headers.get("x-amz-server-side-encryption", "AES256")
             customer = reply.headers.get("x-amz-server-side-encryption-customer-algorithm")
         return encryption == "AES256" and customer is None
@@ -438,7 +440,7 @@ class ObjectStore:
 
     def _store(self, bucket: str, in_parts: bool = False, **options: Any) -> Any:
         # Of a part on its way nothing is heard until all of it is there, and the others take their share of the way.
-        silence_s = LONGEST_S if in_parts else TIMEOUT_S
+        silence_s = LONGEST_S if in_parts else self._timeout_s
         return self._obstore.store.S3Store(
             bucket,
             **self._options | options,

@@ -75,6 +75,8 @@ class StreamWatch(threading.Thread):
         Waits for a node whose agent is killed; without it that is an error at once.
     patience_s
         A node that gives no answer for so long is missed (seconds).
+    reply_steps
+        Of how many steps a node tells at once, at most.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class StreamWatch(threading.Thread):
         epochs: Mapping[str, int] = NOBODY,
         returning: Returning | None = None,
         patience_s: float = POLL_S + GRACE_S,
+        reply_steps: int = STEPS_PER_REPLY,
     ) -> None:
         super().__init__(name="watch", daemon=True)
         self._watched: list[_Watched] = []
@@ -102,7 +105,7 @@ class StreamWatch(threading.Thread):
             raise
         self._stream, self._news = stream, news
         self._extremes, self._rest_s, self._epochs, self._returning = extremes, rest_s, epochs, returning
-        self._patience_s, self._stopped = patience_s, threading.Event()
+        self._patience_s, self._reply_steps, self._stopped = patience_s, reply_steps, threading.Event()
         self._resting: deque[tuple[float, _Watched]] = deque()
         self._looked_s = 0.0
 
@@ -167,7 +170,7 @@ class StreamWatch(threading.Thread):
             stream=self._stream,
             after=watched.after,
             change=watched.change,
-            limit=STEPS_PER_REPLY,
+            limit=self._reply_steps,
             timeout_s=POLL_S,
             extremes=self._extremes,
             epoch=self._epochs.get(watched.name),

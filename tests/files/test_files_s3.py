@@ -18,7 +18,7 @@ from bbflow.cli import main
 from bbflow.errors import SourceError
 from bbflow.files.ionode.storage import Storage
 from bbflow.staging.retry import Retry
-from bbflow.stores import objects
+from bbflow.stores.objects import ObjectStore
 from testsupport.object_server import object_server, objects_in, put_object
 
 
@@ -262,11 +262,11 @@ def test_who_may_not_write_is_told_so_at_once_in_a_line(throttled, size):
         Storage("s3://bucket/no").write("f", lambda: [bytes(size)], size, None)
 
 
-def test_what_takes_long_is_waited_for_while_it_moves_and_what_stands_still_is_told_of(throttled, monkeypatch):
-    monkeypatch.setattr(objects, "TIMEOUT_S", 3)
+def test_what_takes_long_is_waited_for_while_it_moves_and_what_stands_still_is_told_of(throttled):
     store, rules = throttled
     rules.slow_s = 1.2
-    storage, content = Storage("s3://bucket/slow", Retry(attempts=1)), os.urandom(12_000_000)
+    storage = Storage("s3://bucket/slow", Retry(attempts=1), ObjectStore({}, timeout_s=3))
+    content = os.urandom(12_000_000)
     obstore.put(store, "slow/there", b"abc" * 1000)
     ((_, size, version, _),) = next(storage.scan("", below=False)).objects
     assert storage.read("there", 0, size, (size, version)) == b"abc" * 1000

@@ -18,7 +18,6 @@ from bbflow.landing.absent import Absent, absent_ranks, give_up_absent
 from bbflow.landing.client import status_of
 from bbflow.landing.replies import StatusReply, StreamStatus
 from bbflow.net.contact import NodeAddress
-from bbflow.run import supervise
 from bbflow.run.course import INCOMPLETE, Course
 from bbflow.run.strays import Stray, Strays, strays_of
 from bbflow.run.supervise import INTERRUPTED, Supervisor
@@ -88,12 +87,12 @@ def test_while_a_node_does_not_answer_its_ranks_do_not_count_as_absent():
     assert ended == [("bb0", "s"), ("bb1", "s"), ("bb0", "s")]
 
 
-def test_a_stream_that_was_done_with_between_two_looks_has_been_opened(monkeypatch):
+def test_a_stream_that_was_done_with_between_two_looks_has_been_opened():
     """The run of a short program ended with the word that it had never opened its stream."""
     with start_nodes(1, "1MiB") as buffer:
-        supervisor = Supervisor(buffer.contact, "s", "", None, {}, lambda _: None, lambda _: None, "continue", bool)
         looks = iter([node(s=status(status="expected", writers=0, ranks=[])), node()])
-        monkeypatch.setattr(supervise, "status_of", lambda _: next(looks))
+        ways = {"show": lambda _: None, "look": lambda _: None, "ask": lambda _: next(looks)}
+        supervisor = Supervisor(buffer.contact, "s", "", None, {}, on_failure="continue", is_complete=bool, **ways)
         assert supervisor._look()
         assert (supervisor._opened, supervisor._forgotten) == (False, False)
         assert supervisor._look()

@@ -90,22 +90,23 @@ def files_of(output):
     return {path.relative_to(output).as_posix() for path in output.rglob("*") if path.is_file()}
 
 
-@pytest.fixture
-def steps(monkeypatch):
-    """What is done in the bucket, in order."""
-    done = []
-    for name in ("create", "remove"):
-        own = getattr(Sources, name)
+class Noted(Sources):
+    """A bucket that has noted what was done in it, in order."""
 
-        def noted(self, url, *args, own=own, name=name):
-            done.append((name, url.removeprefix("s3://bucket/")))
-            return own(self, url, *args)
+    def __init__(self):
+        super().__init__()
+        self.steps = []
 
-        monkeypatch.setattr(Sources, name, noted)
-    return done
+    def create(self, url, *args):
+        self.steps.append(("create", url.removeprefix("s3://bucket/")))
+        return super().create(url, *args)
+
+    def remove(self, url, *args):
+        self.steps.append(("remove", url.removeprefix("s3://bucket/")))
+        return super().remove(url, *args)
 
 
-def test_stores_of_another_run_are_hidden_first_and_then_removed(endpoint, tmp_path, steps):
+def test_stores_of_another_run_are_hidden_first_and_then_removed(endpoint, tmp_path):
     first, second = tmp_path / "first", tmp_path / "second"
     stores = ("results.zarr", "raw.zarr", "functions/f.zarr", "pyramids/day.zarr")
     for name in stores:
@@ -117,8 +118,9 @@ def test_stores_of_another_run_are_hidden_first_and_then_removed(endpoint, tmp_p
     for key in theirs:
         objects_in(endpoint).put(f"again/{key}", b'{"zarr_format": 3, "node_type": "group", "attributes": {}}')
     write_store(second / "results.zarr", v=2)
-    steps.clear()
-    assert not Copying(second, "s3://bucket/again").finish()
+    bucket = Noted()
+    assert not Copying(second, "s3://bucket/again", sources=bucket).finish()
+    steps = bucket.steps
     assert keys(endpoint, "again") == files_of(second) | theirs
     assert set(steps[:4]) == {("remove", f"again/{name}/zarr.json") for name in stores}
     created = [at for at, (name, _) in enumerate(steps) if name == "create"]
@@ -143,14 +145,15 @@ def test_the_other_stays_until_there_is_something_to_show(endpoint, tmp_path):
     assert keys(endpoint, "kept") == files_of(tmp_path / "first")
 
 
-def test_stores_of_the_same_run_stay_when_its_analysis_starts_again(endpoint, tmp_path, steps):
+def test_stores_of_the_same_run_stay_when_its_analysis_starts_again(endpoint, tmp_path):
+    bucket = Noted()
     for name in ("results.zarr", "raw.zarr", "functions/f.zarr", "pyramids/day.zarr"):
         write_store(tmp_path / name, v=1)
-    assert not Copying(tmp_path, "s3://bucket/same").finish()
+    assert not Copying(tmp_path, "s3://bucket/same", sources=bucket).finish()
     GrowingZarr(tmp_path / "functions" / "f.zarr").commit(more="of it")
     set_attributes(tmp_path / "results.zarr", bbflow_status="incomplete")
-    assert not Copying(tmp_path, "s3://bucket/same").finish()
-    assert [url for name, url in steps if name == "remove"] == []
+    assert not Copying(tmp_path, "s3://bucket/same", sources=bucket).finish()
+    assert [url for name, url in bucket.steps if name == "remove"] == []
     assert zarr.open_group(copied(endpoint, "same/functions/f.zarr"), mode="r").attrs["more"] == "of it"
 
 

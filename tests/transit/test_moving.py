@@ -191,17 +191,15 @@ def test_a_digest_is_the_etag_that_s3_has(endpoint, tmp_path, size):
     assert objects_in(endpoint).head(f"etag/{size}")["e_tag"] == f'"{digest.value}"'
 
 
-def test_what_did_not_arrive_as_it_was_sent_stays_and_is_said(endpoint, tmp_path, monkeypatch):
-    create = Sources.create
+def test_what_did_not_arrive_as_it_was_sent_stays_and_is_said(endpoint, tmp_path):
+    class Damaging(Sources):
+        @contextlib.contextmanager
+        def create(self, url, size_bytes=0):
+            with super().create(url, size_bytes) as target:
+                yield SimpleNamespace(write=lambda content: target.write(content[::-1] if "/v/c." in url else content))
 
-    @contextlib.contextmanager
-    def damaging(self, url, size_bytes=0):
-        with create(self, url, size_bytes) as target:
-            yield SimpleNamespace(write=lambda content: target.write(content[::-1] if "/v/c." in url else content))
-
-    monkeypatch.setattr(Sources, "create", damaging)
     written(tmp_path / "results.zarr", 2)
-    [error] = Copying(tmp_path, "s3://bucket/wrong", moves=True, times=ONCE).finish()
+    [error] = Copying(tmp_path, "s3://bucket/wrong", moves=True, times=ONCE, sources=Damaging()).finish()
     assert "results.zarr/v/c.1.0 isn't what was sent; what it lacks is in" in error
     assert moved_files(tmp_path / "results.zarr") <= {"v/c.0.0"}, "zeros are the same backwards"
 
@@ -247,14 +245,14 @@ def test_files_that_are_gone_from_the_bucket_are_said(endpoint, tmp_path):
     assert error == "s3://bucket/gone/results.zarr: 1 files that were there are gone, the first is v/c.1.0"
 
 
-def test_a_bucket_that_goes_before_all_is_seen_to_be_there_is_said(endpoint, tmp_path, monkeypatch):
+def test_a_bucket_that_goes_before_all_is_seen_to_be_there_is_said(endpoint, tmp_path):
     written(tmp_path / "results.zarr", 3)
 
-    def refused(self, url):
-        raise ConnectionError("no S3 server answers")
+    class Going(Sources):
+        def tree(self, url):
+            raise ConnectionError("no S3 server answers")
 
-    monkeypatch.setattr(Sources, "tree", refused)
-    [error] = Copying(tmp_path, "s3://bucket/goes", moves=True, times=ONCE).finish()
+    [error] = Copying(tmp_path, "s3://bucket/goes", moves=True, times=ONCE, sources=Going()).finish()
     assert error.startswith(
         "s3://bucket/goes: whether all is there can't be seen: no S3 server answers; what it lacks is in"
     )

@@ -18,7 +18,6 @@ from bbflow.drain.rescuing import Rescue
 from bbflow.drain.stores import rescued_stores
 from bbflow.errors import StreamError
 from bbflow.net.contact import read_contact
-from bbflow.view import watch
 from bbflow.view.consumers import RESCUE, Consumers
 from testsupport.writers import clean_environment, write, write_config
 
@@ -51,8 +50,8 @@ def held(folder, contact):
         yield
 
 
-def rescue(contact, folder):
-    return Rescue(contact, "fields", folder, TimeConfig()).run()
+def rescue(contact, folder, **limits):
+    return Rescue(contact, "fields", folder, TimeConfig(), **limits).run()
 
 
 @pytest.mark.parametrize("told", ["bb0", "bb1"])
@@ -103,11 +102,10 @@ engine.close()
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_every_step_that_landed_is_rescued_however_nodes_tell_of_them(tmp_path, monkeypatch, seed):
+def test_every_step_that_landed_is_rescued_however_nodes_tell_of_them(tmp_path, seed):
     dice = random.Random(seed)
     steps, pause_s = dice.randint(1, 90), dice.choice([0, 0, 0.002])
-    monkeypatch.setattr(watch, "STEPS_PER_REPLY", dice.randint(1, 40))
-    monkeypatch.setattr(rescuing, "BATCH_STEPS", dice.randint(1, 40))
+    limits = {"reply_steps": dice.randint(1, 40), "batch_steps": dice.randint(1, 40)}
     code = MANY.replace("STEPS", str(steps)).replace("PAUSE", str(pause_s))
     with start_nodes(dice.randint(1, 2), "4MiB") as nodes, ThreadPoolExecutor() as pool:
         Consumers(read_contact(nodes.contact), "model", [RESCUE]).close()
@@ -115,7 +113,7 @@ def test_every_step_that_landed_is_rescued_however_nodes_tell_of_them(tmp_path, 
         ranks = [pool.submit(write, nodes.contact, code, config, rank, 2) for rank, config in enumerate(configs)]
         if dice.random() < 0.7:  # all of it lies there when the rescue begins
             [rank.result() for rank in ranks]
-        rescued = Rescue(nodes.contact, "model", tmp_path / "out", TimeConfig()).run()
+        rescued = Rescue(nodes.contact, "model", tmp_path / "out", TimeConfig(), **limits).run()
         [rank.result() for rank in ranks]
     assert (rescued.steps, rescued.complete) == (steps, True)
     with xr.open_zarr(rescued.store) as raw:
@@ -124,10 +122,9 @@ def test_every_step_that_landed_is_rescued_however_nodes_tell_of_them(tmp_path, 
 
 def test_a_rescue_that_misses_steps_is_an_error_and_the_nodes_keep_them(contact, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(watch, "STEPS_PER_REPLY", 4)
         patch.setattr(rescuing.StreamView, "ended", property(lambda view: view.status == "closed"))  # too early
         with pytest.raises(StreamError, match="2 steps have landed, the first of them 4"):
-            rescue(contact, tmp_path / "out")
+            rescue(contact, tmp_path / "out", reply_steps=4)
     rescued = rescue(contact, tmp_path / "out")
     assert (rescued.steps, rescued.complete) == (STEPS, True)
 

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from functools import partial
@@ -121,7 +121,7 @@ def _put(sources: Sources, file: Path, target: str) -> None:
         shutil.copyfileobj(content, copy)
 
 
-def on_mount(place: Place, mounted: str | None) -> str:
+def on_mount(place: Place, mounted: str | None, is_mount: Callable[[str], bool] = os.path.ismount) -> str:
     """Return the path on a mount of what a URL names.
 
     Parameters
@@ -130,6 +130,8 @@ def on_mount(place: Place, mounted: str | None) -> str:
         A path, which stays as it is, or a URL.
     mounted
         ``URL=DIRECTORY``: what is mounted where; None if nothing is.
+    is_mount
+        Tells whether something is mounted on a directory.
 
     Raises
     ------
@@ -144,6 +146,6 @@ def on_mount(place: Place, mounted: str | None) -> str:
     root, wanted = url.rstrip("/"), named(place)
     if not (wanted + "/").startswith(root + "/"):
         raise ConfigError(f"{wanted} isn't below {root}, which is mounted on {directory}")
-    if not os.path.ismount(directory):
+    if not is_mount(directory):
         raise ConfigError(f"nothing is mounted on {directory}: bbflow mount CONTACT {directory}")
     return os.path.abspath(directory) + wanted.removeprefix(root)

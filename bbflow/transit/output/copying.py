@@ -136,6 +136,8 @@ class Copying:
         Gives for the axis of a window's results how many spans aren't needed here any more.
     times
         When it looks and tries.
+    sources
+        Gets at the bucket; `Sources` with the environment's options if None.
     """
 
     def __init__(
@@ -146,12 +148,13 @@ class Copying:
         moves: bool = False,
         settled: Callable[[str], float] = _nothing_needed,
         times: CopyTimes = CALM,
+        sources: Sources | None = None,
     ) -> None:
         self._output, self._url, self._times = output, url.rstrip("/"), times
         self._moves, self._settled = moves, settled
         if moves:
             note_place(output, self._url)
-        self._sources = Sources()
+        self._sources = sources or Sources()
         self._others = Others(self._sources, self._url)
         self._known: dict[Path, _Known] = {}
         self._ended = threading.Event()
