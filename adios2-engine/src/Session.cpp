@@ -1,6 +1,7 @@
 #include "Session.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <stdexcept>
 
 namespace bbflow
@@ -14,10 +15,24 @@ double SecondsSince(const std::chrono::steady_clock::time_point start)
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+/** Sees that what doesn't fit can be spilled: else a program would fail when it first has to. */
+const Parameters &Checked(const Parameters &parameters)
+{
+    const std::string &directory = parameters.SpillDirectory;
+    std::error_code error;
+    if (!directory.empty() && !std::filesystem::is_directory(directory, error))
+    {
+        throw std::invalid_argument("bbflow: there is no SpillDirectory " + directory +
+                                    ": make it first");
+    }
+    return parameters;
+}
+
 } // end empty namespace
 
 Session::Session(const Parameters &parameters)
-: m_Parameters(parameters), m_Link(parameters), m_Device(parameters.GpuStream), m_Held(m_Device)
+: m_Parameters(Checked(parameters)), m_Link(parameters), m_Device(parameters.GpuStream),
+  m_Held(m_Device)
 {
 }
 

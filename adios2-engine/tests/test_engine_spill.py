@@ -107,11 +107,11 @@ def test_spilling_needs_a_directory(small_node, tmp_path):
     assert "QueueFullPolicy=Spill needs a SpillDirectory" in said
 
 
-def test_a_spill_directory_that_is_not_there_is_named(small_node, tmp_path):
+def test_a_spill_directory_that_is_not_there_is_refused_before_it_is_needed(small_node, tmp_path):
     config = write_config(tmp_path, QueueFullPolicy="Spill", SpillDirectory=str(tmp_path / "none"))
-    returncode, said = run_writer(small_node.contact, f"STEPS = 7\n{WRITE}", config)
+    returncode, said = run_writer(small_node.contact, f"STEPS = 0\n{WRITE}", config)
     assert returncode != 0
-    assert "none/model.3.0.spill" in said
+    assert f"there is no SpillDirectory {tmp_path / 'none'}: make it" in said
 
 
 def test_discarded_steps_are_reported_at_close(small_node, tmp_path):
