@@ -89,10 +89,10 @@ def test_the_states_that_are_kept_are_those_of_living_spans(hours):
     for at, hour in enumerate(hours):
         new = keys_of(hour, at)
         if old is not None and old != new:
-            roll = plan_roll(OUTER, WINDOWS, old, new, states)
-            for slot in roll.merged:
+            merged, dropped = plan_roll(OUTER, WINDOWS, old, new, states)
+            for slot in merged:
                 states[slot] = states.get(slot, []) + base
-            for slot in roll.dropped:
+            for slot in dropped:
                 states.pop(slot, None)
             base = []
         base = [*base, hour]

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.errors import BbflowError, ConfigError, StreamError, naming
+from bbflow.errors import BbflowError, ConfigError, naming
 from bbflow.host.atomic import replacing
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.filter import Extremes
@@ -22,17 +22,16 @@ from bbflow.operators.fold import HasTiles, fold_tiles
 from bbflow.operators.state import StateLayout
 from bbflow.operators.steps import Array, DType
 from bbflow.operators.windows.window import Window
-from bbflow.stream.records import BlockForm
 from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.inner import inner_step
 from bbflow.transit.folding.inputs import Inputs, MappedSteps, ShardSteps, ends_of, extremes_of, open_inputs
+from bbflow.transit.folding.kernel_table import TYPE_NAMES, table_of
 from bbflow.transit.folding.plans import PlannedShard
-from bbflow.transit.folding.rank_states import kept_of, lacking, views_of
 from bbflow.transit.folding.shards import LABEL, Extent, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, CARRIED, INNER, LEVELS, OUTER, Keys, StateSlot, plan_roll
 from bbflow.transit.folding.state_layouts import state_layout_of
 from bbflow.transit.folding.states import free_file, joined, map_file, map_target
-from bbflow.transit.folding.tables import Roster
+from bbflow.transit.folding.tables import Member, Roster
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,6 +88,8 @@ class AlikeFold(ABC):
         The steps that are new, by the plans that have the shards; none where spans are handed on only.
     rows
         Of each plan, where the shards stand in its roster.
+    threads
+        How many may work side by side.
     """
 
     def __init__(
@@ -98,10 +99,15 @@ class AlikeFold(ABC):
         keys: Keys,
         sources: Sequence[MappedSteps] = (),
         rows: Sequence[Array] = (),
+        threads: int = 1,
     ) -> None:
         self._shards, self._diagnostic, self._keys = shards, diagnostic, keys
-        self._sources, self._in_plans = sources, rows
+        self._sources, self._in_plans, self._threads = sources, rows, threads
+        self.bytes = 0
+        """Bytes of the blocks."""
         self._like = shards.like
+        self._kept: list[mmap.mmap | Array] = []
+        """What the kernel has addresses of."""
         self._files = dict(shards.like.files)
         # What counts, which is only read until a receipt says otherwise, and what the stored checkpoint names: from
         # there an analysis that takes over goes on, whatever becomes of this task.
@@ -135,7 +141,10 @@ class AlikeFold(ABC):
             )
         self._like = replace(self._like, dtype=dtype.str)
         self._close_spans()
+        before = self._files.get(BASE[OUTER])
         folded = self._fold_steps()
+        if self._folded.any():
+            self._merge_ranks(before)
         first, last, time = ends_of(self._sources)
         state = replace(
             self._like, last_step=last, last_time=time, keys=self._keys, files=self._files,
@@ -166,22 +175,63 @@ class AlikeFold(ABC):
         """Take what `each` makes of its span as a step of the statistics."""
 
     @cached_property
+    def _members(self) -> list[Member]:
+        """The shards, looked at."""
+        return self._shards.roster.members(self._shards.rows)
+
+    @cached_property
     def _planned(self) -> list[list[PlannedShard]]:
         """The shards, as each plan has them."""
         parts = zip(self._sources, self._in_plans, strict=True)
         return [list(own.plan.shards(rows)) for own, rows in parts]
 
-    def _inputs(self, at: int) -> Inputs:
-        """Return one shard's steps as they lie."""
-        parts = zip(self._sources, self._planned, strict=True)
-        inputs = Inputs.joined([own.inputs(shards[at], self._keys) for own, shards in parts])
-        assert inputs is not None
-        return inputs
+    @cached_property
+    def _folded(self) -> Array:
+        """Of each shard in each plan whether its rank has folded it (`BlockForm.folded`); of shape (shards, plans)."""
+        parts = zip(self._sources, self._in_plans, strict=True)
+        return np.stack([table_of(own.plan).rows["folded"][rows] for own, rows in parts], axis=1)
+
+    def _inputs(self, at: int) -> Inputs | None:
+        """Return one shard's steps as they lie, but for those that its rank has folded; None if it has folded all."""
+        parts = zip(self._sources, self._planned, self._folded[at], strict=True)
+        return Inputs.joined([own.inputs(shards[at], self._keys) for own, shards, folded in parts if not folded])
+
+    def _merge_ranks(self, before: StatePlace | None) -> None:
+        """Merge what ranks have folded into the states, step by step, after the steps that they have not.
+
+        Blocks before states: sums of both differ by rounding alone, whatever comes first.
+        """
+        if (self._folded < 0).all(axis=1).any():
+            raise BbflowError("a batch ends among steps that its ranks have folded together")
+        target = self._address(self._files[BASE[OUTER]])
+        left = np.where((self._folded == 0).any(axis=1), target, 0 if before is None else self._address(before))
+        for source, rows, folded in zip(self._sources, self._in_plans, self._folded.T, strict=True):
+            own = np.flatnonzero(folded > 0)
+            table, into = table_of(source.plan).chosen(rows[own]), np.full(len(own), target)
+            for code in set(table.rows["types"].tolist()):
+                self._check_type(np.dtype(TYPE_NAMES[code]))
+            for blocks in source.blocks(table.rows["form"]).T if len(own) else ():
+                table.merge_blocks(left[own], blocks, into, self._threads)
+                left[own] = target
+            self.bytes += int(table.rows["bytes"].sum()) * len(source.steps.numbers)
+
+    def _check_type(self, dtype: DType) -> None:
+        if dtype != np.dtype(self._like.dtype):
+            raise BbflowError(
+                f"{self._diagnostic.name}: some blocks have values of type {self._like.dtype}, others of type "
+                f"{dtype}: let all ranks write one type"
+            )
+
+    def _address(self, place: StatePlace) -> int:
+        """Return where states begin to lie that are at some place: nobody may map the file anew while this is there."""
+        mapping = map_file(place.path)
+        self._kept.append(mapping)
+        return np.frombuffer(mapping, np.uint8).ctypes.data + place.offset
 
     def _keep_rows(self, at: int, inputs: Inputs, rows: Mapping[str, Array]) -> tuple[str, ...]:
         """Write a shard's rows that passed to files whose names a repeated task gives again, with `LABEL` in them."""
         kept, directory = [], self._sources[0].plan.directories.rows
-        ((key, _, _),) = self._shards.roster.members(self._shards.rows[at : at + 1])
+        key = self._members[at][0]
         first, last = inputs.numbers[0], inputs.numbers[-1]
         for name, passed in rows.items():
             if len(passed):
@@ -194,7 +244,7 @@ class AlikeFold(ABC):
 
     def _inherit(self, inherited: Inherited) -> None:
         """Begin with the regions' part of what an earlier run has left."""
-        regions = [region for _, region, _ in self._shards.roster.members(self._shards.rows)]
+        regions = [region for _, region, _ in self._members]
         for slot in inherited.offsets:
             for count in {count for _, count in regions}:
                 self._layout_of(slot.level, np.dtype(inherited.dtype), count)
@@ -230,15 +280,15 @@ class AlikeFold(ABC):
         if all(old[window.name] == self._keys[window.name] for window in windows):
             return
         base = self._files.pop(BASE[level], None)
-        roll = plan_roll(level, windows, old, self._keys, self._files)
-        for slot in roll.merged if base is not None else ():
+        merged, dropped = plan_roll(level, windows, old, self._keys, self._files)
+        for slot in merged if base is not None else ():
             assert base is not None
             current = self._files.get(slot)
             if current is None:
                 self._files[slot] = base  # a state is never written to, so several slots may have it
             else:
                 self._merge(level, current, base, slot)
-        for slot in roll.dropped:
+        for slot in dropped:
             self._files.pop(slot, None)
 
     def _target(self, slot: StateSlot) -> mmap.mmap:
@@ -270,27 +320,18 @@ class OneByOne(AlikeFold):
         As for `AlikeFold`.
     """
 
-    def __init__(
-        self,
-        shards: AlikeShards,
-        diagnostic: Diagnostic,
-        keys: Keys,
-        sources: Sequence[MappedSteps] = (),
-        rows: Sequence[Array] = (),
-    ) -> None:
-        super().__init__(shards, diagnostic, keys, sources, rows)
-        self._members = shards.roster.members(shards.rows)
-        self._carried: list[tuple[Any, Any]] = []
-        self._opened: tuple[Inputs, ShardSteps] | None = None
-        self.bytes = 0
-        """Bytes of the blocks."""
+    _opened: tuple[Inputs, ShardSteps] | None = None
+    """The first shard's steps, which are opened before the others'."""
+
+    @cached_property
+    def _carried(self) -> list[tuple[Any, Any]]:
+        return self._next(BASE[CARRIED]) if self._diagnostic.transforms else []
 
     def _values_dtype(self) -> DType:
-        if self._diagnostic.transforms:
-            self._carried = self._next(BASE[CARRIED])
         self._opened = self._open(0)
         if self._opened is None:
-            return next(form.dtype for form in self._forms(0) if form is not None)
+            row = table_of(self._sources[0].plan).rows[self._in_plans[0][0]]
+            return np.dtype(TYPE_NAMES[int(row["types"])])
         return self._opened[1].dtype
 
     def _fold_steps(self) -> list[tuple[tuple[str, ...], Array]]:
@@ -301,16 +342,11 @@ class OneByOne(AlikeFold):
             files: tuple[str, ...] = ()
             if opened is not None:
                 inputs, steps = opened
-                if steps.dtype != np.dtype(self._like.dtype):
-                    raise BbflowError(
-                        f"{self._diagnostic.name}: some blocks have values of type {self._like.dtype}, others of type "
-                        f"{steps.dtype}: let all ranks write one type"
-                    )
+                self._check_type(steps.dtype)
                 extremes = extremes_of(inputs, self._diagnostic, self._planned[0][at].local)
                 rows = self._fold_one(level, at, states[at], steps.told, extremes)
                 self.bytes += inputs.bytes
                 files = self._keep_rows(at, inputs, rows)
-            self._merge_states(at, *states[at], has_steps=opened is not None)
             found.setdefault(files, []).append(row)
         return [(files, np.array(own)) for files, own in found.items()]
 
@@ -319,64 +355,18 @@ class OneByOne(AlikeFold):
     ) -> dict[str, Array]:
         return fold_tiles(self._layout(level, at), *state, steps, extremes, self._diagnostic.filters)
 
-    def _forms(self, at: int) -> list[BlockForm | None]:
-        """Return of each source the form of a shard's blocks if its rank has folded them; else None."""
-        found: list[BlockForm | None] = []
-        for source, own in zip(self._sources, self._planned, strict=True):
-            plan, places = source.plan, own[at].places.values()
-            forms = [plan.layout.forms[number] for node, number in places if node == plan.node]
-            folded = next((form for form in forms if form.folded), None)
-            if folded is not None and kept_of(self._diagnostic, folded, plan.encodings[folded.name]) is None:
-                raise StreamError(lacking(self._diagnostic, folded, ["the steps themselves"]))
-            found.append(folded)
-        return found
-
-    def _merge_states(self, at: int, source: Any, target: Any, *, has_steps: bool) -> None:
-        """Merge what ranks have folded into a shard's state, step by step, after the steps that they have not."""
-        forms = self._forms(at)
-        if not any(forms):
-            return
-        layout = self._layout(OUTER, at)
-        if not has_steps and all(form is None or form.waits for form in forms):
-            raise BbflowError("a batch ends among steps that its ranks have folded together")
-        rights = []
-        for form, own, planned in zip(forms, self._sources, self._planned, strict=True):
-            if form is not None and not form.waits:
-                [(_, number)] = planned[at].places.values()
-                offsets, pool = own.offsets(number), own.pool
-                rights += [views_of(self._diagnostic, layout, form, pool, offset) for offset in offsets]
-                self.bytes += form.bytes * len(offsets)
-        left = layout.views(target) if has_steps else None if source is None else layout.views(source)
-        for right in rights:
-            into = layout.views(target)
-            for family in layout.families:
-                if left is None:
-                    for name, values in right[family.name].items():
-                        into[family.name][name][...] = values
-                else:
-                    family.merge(into[family.name], left[family.name], dict(right[family.name]))
-            left = into
-
     def _open(self, at: int) -> tuple[Inputs, ShardSteps] | None:
         """Return a shard's steps, but for those that its rank has folded; None if it has folded all."""
-        planned = [own[at] for own in self._planned]
-        parts = [
-            (source, shard)
-            for source, shard, form in zip(self._sources, planned, self._forms(at), strict=True)
-            if form is None
-        ]
-        if not parts:
+        if (inputs := self._inputs(at)) is None:
             return None
         diagnostic, carried, after = self._diagnostic, None, None
-        inputs = Inputs.joined([source.inputs(shard, self._keys) for source, shard in parts])
-        assert inputs is not None
         if self._carried:
             layout, (source, target) = self._layout(CARRIED, at), self._carried[at]
             carried = None if source is None else layout.views(source), layout.views(target)
         if diagnostic.each is None and (diagnostic.then is not None or diagnostic.fields_after):
             after = diagnostic.parts_after(self._keys, *self._members[at][1])
         weights = np.array(inputs.weights[diagnostic.weights] if diagnostic.weights else ())
-        opened = open_inputs(inputs, diagnostic, planned[0].local)
+        opened = open_inputs(inputs, diagnostic, self._planned[0][at].local)
         return inputs, ShardSteps(opened, diagnostic, carried, self._keys, self._begun, after, weights)
 
     @property

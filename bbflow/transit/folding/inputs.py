@@ -269,6 +269,12 @@ class MappedSteps:
         offsets: list[list[int]] = self.plan.layout.offsets_of(self.steps.sources).tolist()
         return offsets
 
+    def blocks(self, forms: Array) -> Array:
+        """Return where the blocks of some forms are in memory, as long as this is there; of shape (forms, steps)."""
+        first = np.frombuffer(self.pool, np.uint8).ctypes.data
+        offsets = [self.plan.layout.offsets(begins)[forms] for begins in self.steps.sources]
+        return first + np.stack(offsets, axis=1)
+
     def offsets(self, form: int) -> list[int]:
         """Return where the blocks of a form lie in the pool."""
         return [own[form] for own in self._offsets]

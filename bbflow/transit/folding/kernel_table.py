@@ -1,6 +1,6 @@
 """What the kernel must know of the shards of a plan to take their blocks as they lie: found once."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -9,16 +9,19 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from bbflow.errors import StreamError
+from bbflow.operators import library
 from bbflow.operators.decoding import fills_of, is_bare
 from bbflow.operators.diagnostic import Diagnostic
+from bbflow.operators.family import Family
 from bbflow.operators.library import FAMILY_TASK, FIELDS, TYPES
+from bbflow.operators.statistics.bins import Bins
 from bbflow.operators.statistics.moments import Moments
 from bbflow.operators.steps import Array
 from bbflow.stream.cf import Encoding
-from bbflow.stream.folded import state_places
-from bbflow.stream.records import BlockForm
+from bbflow.stream.folded import COUNTS, folded_of, state_places
+from bbflow.stream.layouts import BlockForm
 from bbflow.transit.folding.plans import FoldPlan
-from bbflow.transit.folding.rank_states import is_plain, lacking
+from bbflow.transit.folding.rank_states import is_plain, is_whole, lacking
 from bbflow.transit.folding.slots import OUTER
 from bbflow.transit.folding.state_layouts import state_layout_of
 
@@ -39,11 +42,11 @@ first byte of each of the kernel's fields in files of the lane, and in a block t
 """
 
 
-FAMILY_ROW = np.dtype([("row", "i8"), ("family", "u8"), ("begin", "i8")])
+FAMILY_ROW = np.dtype([("row", "i8"), ("family", "u8"), ("begin", "i8"), ("counts", "i8"), ("state", "i8")])
 """What a shard's state has besides the kernel's fields.
 
-The shard's row; address of what is the same for all states of a kind (`library.FAMILY`); first byte of the state in
-files of the lane.
+The shard's row; address of what is the same for all states of a kind (`library.FAMILY`); where the state begins in
+files of the lane; and where a histogram's counts lie in a state there, and in a block that is one.
 """
 
 
@@ -66,13 +69,14 @@ class KernelTable:
     def of(cls, plan: FoldPlan) -> "KernelTable":
         """Make the table of a plan."""
         rows = np.zeros(len(plan.roster), ROW)
-        kept, families = list[Array](), list[tuple[int, int, int]]()
+        kept, families = list[Array](), list[tuple[int, int, int, int, int]]()
         rows["form"] = -1
         forms = np.array([at if node == plan.node else -1 for node, at in plan.places], "i8")
         for code, key in enumerate(plan.roster.diagnostics):
             diagnostic = plan.diagnostics[key]
-            own = np.flatnonzero(plan.roster.rows["diagnostic"] == code) if is_plain(diagnostic) else ()
-            if not len(own):
+            own = np.flatnonzero(plan.roster.rows["diagnostic"] == code)
+            if not is_plain(diagnostic):
+                _check_blocks(plan, diagnostic, forms, own)
                 continue
             at = forms[plan.blocks[own, 0]]
             own, at = own[at >= 0], at[at >= 0]
@@ -81,34 +85,60 @@ class KernelTable:
                 if row is not None:
                     rows[own[alike]] = row
                     rows["form"][own[alike]] = at[alike]
-                    families += [(shard, item.ctypes.data, 0) for shard in own[alike].tolist() for item in further]
+                    shards = own[alike].tolist()
+                    families += [(shard, item.ctypes.data, 0, *counts) for shard in shards for item, counts in further]
+                elif form.folded:
+                    raise StreamError(lacking(diagnostic, form, ["the steps themselves"]))
         begins = plan.extents(OUTER)[:, 0]
         rows["fields"] = np.where(rows["fields"] < 0, -1, begins[:, None] + rows["fields"])
         told = np.array(sorted(families), FAMILY_ROW)
         told["begin"] = begins[told["row"]]
         return cls(rows, told, tuple(kept))
 
-    def addresses(self, rows: Array, first: int) -> Array:
-        """Return where the fields of some shards' states are, 0 for none, in a file that is mapped at an address."""
-        fields = self.rows["fields"][rows]  # no further column: rows are long
-        return np.where(fields < 0, 0, fields + first)
-
-    def families_of(self, rows: Array) -> Array:
-        """Return a task for each family of some shards, which it names by their positions here.
-
-        It is of `library.FAMILY_TASK`, and has for addresses of states where these begin in files of the lane.
-        """
-        if not len(self.families):
-            return np.zeros(0, FAMILY_TASK)
+    def chosen(self, rows: Array) -> "KernelTable":
+        """Return what is known of some of the shards."""
         places = np.full(len(self.rows), -1)
         places[rows] = np.arange(len(rows))
         at = places[self.families["row"]]
-        own, at = self.families[at >= 0], at[at >= 0]
-        tasks = np.zeros(len(own), FAMILY_TASK)
-        tasks["task"], tasks["family"] = at, own["family"]
-        for side in ("left", "right", "target"):
-            tasks[side] = own["begin"]
-        return tasks[np.argsort(at, kind="stable")]
+        families, at = self.families[at >= 0], at[at >= 0]
+        families["row"] = at
+        return KernelTable(self.rows[rows], families[np.argsort(at, kind="stable")], self.kept)
+
+    def fields(self, begins: Array) -> Array:
+        """Return where the kernel's fields are in states of files that are mapped at these addresses; 0 for none."""
+        fields = self.rows["fields"]
+        return np.where((fields < 0) | (begins == 0)[:, None], 0, fields + begins[:, None])
+
+    def tasks(self, **sides: Array) -> Array:
+        """Return tasks of what states have besides, of `FAMILY_TASK`; as `fields`."""
+        tasks = np.zeros(len(self.families), FAMILY_TASK)
+        tasks["task"], tasks["family"] = self.families["row"], self.families["family"]
+        for side, begins in sides.items():
+            own = begins[self.families["row"]]
+            tasks[side] = np.where(own == 0, 0, own + self.families["begin"])
+        return tasks
+
+    def merge(self, left: Array, right: Array, target: Array, threads: int) -> None:
+        """Merge the shards' states that are in files which are mapped at these addresses."""
+        tasks = self.tasks(left=left, right=right, target=target)
+        self._merge(self.fields(left), self.fields(right), self.fields(target), tasks, threads)
+
+    def merge_blocks(self, left: Array, blocks: Array, target: Array, threads: int) -> None:
+        """Merge blocks that are states, at these addresses, into states in files, or copy them where no left one is.
+
+        The target may be the left side: ranks have no families that are merged in another way than by adding.
+        """
+        tasks, states = self.tasks(left=left, target=target), self.rows["states"]
+        tasks["right"] = blocks[self.families["row"]] + self.families["state"] - self.families["counts"]
+        nothing = np.zeros(int(self.rows["bytes"].max()), "u1")  # as many bytes as counts have at most
+        tasks["left"][tasks["left"] == 0] = nothing.ctypes.data - self.families["counts"][tasks["left"] == 0]
+        right = np.where(states < 0, 0, blocks[:, None] + states)
+        self._merge(self.fields(left), right, self.fields(target), tasks, threads)
+
+    def _merge(self, left: Array, right: Array, target: Array, families: Array, threads: int) -> None:
+        tasks = np.zeros(len(self.rows), library.MERGE_TASK)
+        tasks["left"], tasks["right"], tasks["target"], tasks["points"] = left, right, target, self.rows["points"]
+        library.merge_many(self.rows["types"], tasks, families, threads)
 
 
 _tables: WeakKeyDictionary[FoldPlan, KernelTable] = WeakKeyDictionary()
@@ -129,37 +159,51 @@ def _kinds(forms: Sequence[BlockForm]) -> Iterator[tuple[BlockForm, Array]]:
     return ((forms[own[0]], np.array(own)) for own in found.values())
 
 
-def _row(diagnostic: Diagnostic, form: BlockForm, encoding: Encoding, kept: list[Array]) -> tuple[Any, list[Array]]:
+def _check_blocks(plan: FoldPlan, diagnostic: Diagnostic, forms: Array, shards: Array) -> None:
+    """Refuse blocks that are states, of shards whose steps are wanted themselves."""
+    blocks = plan.blocks[shards]
+    for at in set(forms[blocks[blocks >= 0]].tolist()) - {-1}:
+        if plan.layout.forms[at].folded:
+            raise StreamError(lacking(diagnostic, plan.layout.forms[at], ["the steps themselves"]))
+
+
+def _row(
+    diagnostic: Diagnostic, form: BlockForm, encoding: Encoding, kept: list[Array]
+) -> tuple[Any, list[tuple[Array, tuple[int, int]]]]:
     """Return the row of shards with blocks of a kind, but for where they lie, and what their states have besides.
 
-    The row is None if the kernel can't take these.
+    The row is None if the kernel can't take these. Of each family it is told where counts lie (`FAMILY_ROW`).
     """
-    if (
-        form.spilled
-        or form.is_single
-        or form.stride > 1
-        or form.dtype not in TYPES
-        or not is_bare(encoding, form.dtype)
-    ):
+    if (form.folded and diagnostic.filters) or not is_whole(form) or not is_bare(encoding, form.dtype):
         return None, []
     state_layout = state_layout_of(diagnostic, OUTER, form.dtype, form.count)
-    fields, families = (-1,) * len(FIELDS), list[Array]()
+    fields, families = (-1,) * len(FIELDS), list[tuple[Array, tuple[int, int]]]()
     for family in state_layout.families:
         places = {field: offset for (name, field), offset in state_layout.places.items() if name == family.name}
         if isinstance(family, Moments) and not family.is_weighted:
             fields = tuple(places.get(name, -1) for name in FIELDS)
-        elif family.in_kernel is not None:
-            families.append(family.in_kernel.told([*places.values()]))
+        elif isinstance(family, Bins) or (family.in_kernel is not None and not form.folded):
+            assert family.in_kernel is not None
+            families.append((family.in_kernel.told([*places.values()]), _counts(diagnostic, form, family, places)))
         else:
             return None, []
-    if form.folded and (families or diagnostic.filters):
-        return None, []  # ranks fold histograms too, whose states are merged one by one; others are refused there
     fill = next(iter(fills_of(encoding, form.dtype)), np.empty(0))
-    kept += [fill, *families]
+    kept += [fill, *(item for item, _ in families)]
     points, address = prod(form.count), fill.ctypes.data if fill.size else 0
     states = _states(diagnostic, form, fields) if form.folded > 0 else (-1,) * len(FIELDS)
-    told = 0, TYPES[form.dtype], points, points * form.dtype.itemsize, address, form.folded, fields, states
+    told = 0, TYPES[form.dtype], points, form.bytes, address, form.folded, fields, states
     return np.array(told, ROW), families
+
+
+def _counts(diagnostic: Diagnostic, form: BlockForm, family: Family, places: Mapping[str, int]) -> tuple[int, int]:
+    """Return where a histogram's counts lie in a state of ours, and in a block that is one; nowhere if it isn't."""
+    if form.folded <= 0:
+        return 0, 0
+    assert isinstance(family, Bins)
+    if folded_of(0, family.edges) != form.folded & ~((1 << len(FIELDS)) - 1):
+        raise StreamError(lacking(diagnostic, form, ["a histogram with these edges"]))
+    own, _ = state_places(form.folded, form.dtype.itemsize, prod(form.count))
+    return places[COUNTS], own[COUNTS]
 
 
 def _states(diagnostic: Diagnostic, form: BlockForm, fields: Sequence[int]) -> tuple[int, ...]:

@@ -1,7 +1,6 @@
 """Which states a shard keeps: one of the open base span, and one for each span of a window that is alive."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -30,18 +29,10 @@ LEVELS = OUTER, INNER, CARRIED
 BASE = {level: StateSlot(level) for level in LEVELS}
 
 
-@dataclass(frozen=True, slots=True)
-class Roll:
-    """What becomes of the states when a base span closes."""
-
-    merged: tuple[StateSlot, ...]
-    """The base is merged into these."""
-    dropped: tuple[StateSlot, ...]
-    """These are done with."""
-
-
-def plan_roll(level: str, windows: Sequence[Window], old: Keys, new: Keys, slots: Iterable[StateSlot]) -> Roll:
-    """Return what becomes of the states of a level.
+def plan_roll(
+    level: str, windows: Sequence[Window], old: Keys, new: Keys, slots: Iterable[StateSlot]
+) -> tuple[list[StateSlot], list[StateSlot]]:
+    """Return what the base of a level is merged into when it closes, and which states are done with.
 
     Parameters
     ----------
@@ -65,7 +56,7 @@ def plan_roll(level: str, windows: Sequence[Window], old: Keys, new: Keys, slots
         dropped += [slot for slot in own if slot.key not in alive]
         if before is not None and before in alive:
             merged.append(StateSlot(level, window.name, before))
-    return Roll(tuple(merged), tuple(dropped))
+    return merged, dropped
 
 
 def living(window: Window, keys: Iterable[WindowKey], current: WindowKey | None) -> set[WindowKey]:

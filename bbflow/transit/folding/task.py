@@ -147,11 +147,8 @@ class LaneFold:
             sources, rows = zip(*present, strict=True)
             shards = AlikeShards(like, self._roster, group, self._lane.sizes[group], plan.directories.states, plan.lane)
             diagnostic = self._lane.diagnostics[self._roster.diagnostics[self._roster.rows["diagnostic"][group[0]]]]
-            fold = (
-                AtOnce(shards, diagnostic, self._keys, sources, rows, self._work.threads)
-                if kind >= 0
-                else OneByOne(shards, diagnostic, self._keys, sources, rows)
-            )
+            folds = AtOnce if kind >= 0 else OneByOne
+            fold = folds(shards, diagnostic, self._keys, sources, rows, self._work.threads)
             yield from fold.fold(inherited, holds=self._work.holds)
             self.bytes += fold.bytes
 
