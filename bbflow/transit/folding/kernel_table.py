@@ -1,4 +1,4 @@
-"""What the kernel must know of the shards of a plan to take their blocks as they lie: found once."""
+"""What the kernel must know of a plan's shards to take their blocks, or ranks' states, as they lie: found once."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,6 @@ from bbflow.stream.cf import Encoding
 from bbflow.stream.folded import COUNTS, folded_of, state_places
 from bbflow.stream.layouts import BlockForm
 from bbflow.transit.folding.plans import FoldPlan
-from bbflow.transit.folding.rank_states import is_plain, is_whole, lacking
 from bbflow.transit.folding.slots import OUTER
 from bbflow.transit.folding.state_layouts import state_layout_of
 
@@ -212,3 +211,39 @@ def _states(diagnostic: Diagnostic, form: BlockForm, fields: Sequence[int]) -> t
     if absent := [name for name, place in zip(FIELDS, fields, strict=True) if place >= 0 and name not in places]:
         raise StreamError(lacking(diagnostic, form, absent))
     return tuple(places.get(name, -1) for name in FIELDS)
+
+
+def is_plain(diagnostic: Diagnostic) -> bool:
+    """Whether it is folded of a variable's own blocks, as they lie."""
+    bare = not (diagnostic.transforms or diagnostic.each or diagnostic.then)
+    return bare and diagnostic.of.is_plain and diagnostic.space is None and not diagnostic.others
+
+
+def is_whole(form: BlockForm) -> bool:
+    """Whether a block lies in the pool, one value beside the next, of a type that the kernel folds."""
+    return not (form.spilled or form.is_single or form.stride > 1) and form.dtype in TYPES
+
+
+def kept_of(diagnostic: Diagnostic, form: BlockForm, encoding: Encoding) -> tuple[int, tuple[float, ...]] | None:
+    """Return which accumulators ranks' states must have for a diagnostic, and the edges of its histogram.
+
+    None if ranks can't fold such blocks.
+    """
+    if diagnostic.filters or not is_plain(diagnostic) or not is_whole(form):
+        return None
+    families = state_layout_of(diagnostic, OUTER, form.dtype, form.count).families
+    moments = [own for own in families if isinstance(own, Moments) and not own.is_weighted]
+    bins = [own for own in families if isinstance(own, Bins)]
+    if len(moments) + len(bins) < len(families) or len(bins) > 1 or not is_bare(encoding, form.dtype):
+        return None
+    needed = {name for own in moments for name in own.needed} | {"count"}
+    return sum(1 << FIELDS.index(name) for name in needed), bins[0].edges if bins else ()
+
+
+def lacking(diagnostic: Diagnostic, form: BlockForm, what: list[str]) -> str:
+    """Return the message about a state that lacks something."""
+    return (
+        f"{diagnostic.name}: ranks have folded {form.name} by an earlier analysis' configuration, without what "
+        f"this one's operators are made of ({', '.join(what)}): let the operators be as they were, or start the "
+        "program again"
+    )

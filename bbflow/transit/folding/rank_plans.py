@@ -17,8 +17,8 @@ from bbflow.store.extents import align
 from bbflow.stream.cf import Encoding
 from bbflow.stream.folded import folded_of, state_places
 from bbflow.stream.layouts import Layout
+from bbflow.transit.folding.kernel_table import kept_of
 from bbflow.transit.folding.plans import FoldPlan
-from bbflow.transit.folding.rank_states import kept_of
 from bbflow.transit.folding.timeline import Passed
 
 FEWEST_STEPS = 256

@@ -16,8 +16,7 @@ from bbflow.operators.own.guard import collecting
 from bbflow.operators.steps import Array
 from bbflow.operators.windows.window import Window
 from bbflow.store.pool import map_pool
-from bbflow.transit.folding.alike_fold import AlikeShards, OneByOne, Record
-from bbflow.transit.folding.at_once import AtOnce
+from bbflow.transit.folding.alike_fold import AlikeShards, AtOnce, OneByOne, Record
 from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.inputs import Inputs, MappedSteps, other_partials, partials
 from bbflow.transit.folding.kernel_table import table_of
