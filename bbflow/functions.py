@@ -14,6 +14,7 @@ import numpy as np
 
 from bbflow.errors import ConfigError, OperatorError, nearest, one_line
 from bbflow.operators.conditions import Condition, parse_condition
+from bbflow.operators.frozen import Frozen
 from bbflow.operators.own.origin import Origin, origin_of
 from bbflow.reading.sections import check_keys, positive, read_as, text
 from bbflow.stream.attributes import PACKING_NUMBERS, as_cf, is_unicode, plain
@@ -44,7 +45,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class UserFunction:
+class UserFunction(Frozen):
     """A function of the user's, and what it is called with."""
 
     name: str

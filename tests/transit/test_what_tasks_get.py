@@ -45,6 +45,7 @@ CONFIG = {
     },
     "windows": ["month", "run"],
     "raw": {"variables": ["tas"]},
+    "functions": {"zonal": {"call": "zones:zonal", "of": "tas", "every": 10, "arguments": {"weight": [0.5]}}},
 }
 
 
@@ -106,6 +107,8 @@ def test_tasks_share_nothing_that_anybody_can_change(tmp_path):
     attributes |= {f"{name}/_ARRAY_DIMENSIONS": ["lat", "lon"] for name in ("tas", "pr", "oro")}
     attributes |= {"lat/units": "degrees_north"}
     streams.store(tmp_path, fields, np.arange(STEPS), attributes, steady=("oro", "lat", "lon"))
+    (tmp_path / "zones.py").write_text("def zonal(dataset, weight):\n    return dataset.mean('lon') * weight[0]\n")
+    streams.look_in(str(tmp_path))
     config = {"stream": "fields", "output": str(tmp_path / "out")} | CONFIG
     with ExitStack() as stack:
         burst_buffer = stack.enter_context(start_nodes(2, "64MiB"))
@@ -115,7 +118,7 @@ def test_tasks_share_nothing_that_anybody_can_change(tmp_path):
             outcome = analysis.wait(300)
     assert outcome.complete
     assert not list(cluster.changeable)
-    known = {"keep_plan", "fold_lane", "make_ready", "publish_fields", "add_fields", "write_next"}
+    known = {"keep_plan", "fold_lane", "make_ready", "publish_fields", "add_fields", "write_next", "call_function"}
     assert known <= cluster.functions
 
 

@@ -2,13 +2,13 @@
 
 import pickle
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bbflow.errors import ConfigError, OperatorError
 from bbflow.functions import Said, UserFunction, said_by
-from bbflow.operators.frozen import Frozen
+from bbflow.operators.frozen import Frozen, frozen
 from bbflow.operators.own import isolation
 from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.cf import PACKING, STEP, StreamAttributes
@@ -44,6 +44,13 @@ class StepCall(Frozen):
     """The stream's calendar."""
     results: Path
     """``results.zarr``, which has the coordinates of all fields."""
+
+    def __post_init__(self) -> None:
+        own = self.attributes  # of a layer that knows nothing of tasks
+        variables = None if own.variables is None else frozenset(own.variables)
+        maps = {name: frozen(getattr(own, name)) for name in ("values", "sizes", "maps")}
+        object.__setattr__(self, "attributes", replace(own, variables=variables, **maps))
+        Frozen.__post_init__(self)
 
     @property
     def at(self) -> int:
