@@ -22,6 +22,7 @@ from bbflow.transit.folding.states import (
     free_file,
     map_source,
     map_target,
+    pages_of,
     remove_stale,
     remove_states,
 )
@@ -34,7 +35,7 @@ current = None
 for batch in (0, 1):
     with begun(sys.argv[1], "0a-1-a-0", LaneTurn(batch, 0), [current]):
         current = free_file(sys.argv[1], "0a-1-a-0", "outer", [current])
-        map_target(current, [(0, 100)])
+        map_target(current, [(0, 4096)])
 print(current, flush=True)
 time.sleep(600)
 """
@@ -54,7 +55,7 @@ def states(directory):
 
 def write(directory, current):
     path = free_file(str(directory), "0a-1-a-0", "outer", [current])
-    map_target(path, [(0, 100)])
+    map_target(path, [(0, 4096)])
     return path
 
 
@@ -103,7 +104,7 @@ def test_what_a_dead_process_has_written_last_stays_though_an_earlier_task_of_it
 def test_a_task_that_runs_again_after_a_later_one_changes_nothing(tmp_path, other):
     _, theirs = other
     ours = folded(tmp_path, theirs, batch=2)
-    map_target(ours, [(0, 100)])[:3] = b"new"
+    map_target(ours, [(0, 4096)])[:3] = b"new"
     there = states(tmp_path)
     assert folded(tmp_path, theirs[:-1] + "0", batch=1) is None
     assert states(tmp_path) == there
@@ -167,9 +168,9 @@ def test_nothing_is_left_where_all_states_were_removed(tmp_path, other):
 
 def test_states_of_a_lane_lie_side_by_side_in_one_file_that_grows(tmp_path):
     path = free_file(str(tmp_path), "0a-1-a-0", "outer", ())
-    first = map_target(path, [(0, 100)])
+    first = map_target(path, [(0, 4096)])
     first[:2] = b"ab"
-    map_target(path, [(4096, 100), (8192, 8)])[4096:4098] = b"cd"
+    map_target(path, [(4096, 8192)])[4096:4098] = b"cd"
     assert map_target(path, [(0, 12288)])[:2] == b"ab"
     assert bytes(map_source(StatePlace(path, 0))[:2]) == b"ab"
     assert bytes(map_source(StatePlace(path, 4096))[:2]) == b"cd"
@@ -181,7 +182,7 @@ def test_pages_are_made_once_and_what_was_written_stays(tmp_path_factory, rounds
     path = free_file(str(tmp_path_factory.mktemp("states")), "0a-1-a-0", "outer", ())
     written = {}
     for turn, extents in enumerate(rounds):
-        mapping = map_target(path, [(4096 * first, 4096 * size - 5) for first, size in extents])
+        mapping = map_target(path, pages_of([(4096 * first, 4096 * size - 5) for first, size in extents]))
         for page, value in written.items():
             assert mapping[4096 * page] == value
         for page in {first + at for first, size in extents for at in range(size)}:

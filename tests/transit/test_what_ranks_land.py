@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from bbflow import start_nodes
+from bbflow.transit.folding import kernel_table
 from bbflow.transit.output.decoding import open_results
 from testsupport.writers import clean_environment
 
@@ -123,8 +124,13 @@ HISTOGRAMS = {
 }
 
 
-def test_histograms_have_the_same_counts(tmp_path):
-    found = {}
+@pytest.mark.parametrize("at_once", [True, False], ids=["all at once", "steps shard by shard"])
+def test_histograms_have_the_same_counts(tmp_path, monkeypatch, at_once):
+    row, found = kernel_table._row, {}
+    if not at_once:
+        monkeypatch.setattr(
+            kernel_table, "_row", lambda of, form, *more: row(of, form, *more) if form.folded else (None, [])
+        )
     for on in ("rank", "node"):
         outcome, found[on], landed = run(tmp_path / on, on, moves=130, grows=201, operators=HISTOGRAMS)
         assert outcome.complete

@@ -31,7 +31,7 @@ from bbflow.transit.folding.plans import PlannedShard
 from bbflow.transit.folding.shards import LABEL, Extent, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, CARRIED, INNER, LEVELS, OUTER, Keys, StateSlot, plan_roll
 from bbflow.transit.folding.state_layouts import state_layout_of
-from bbflow.transit.folding.states import free_file, joined, map_file, map_target
+from bbflow.transit.folding.states import free_file, map_file, map_target, pages_of
 from bbflow.transit.folding.tables import Member, Roster
 
 
@@ -114,7 +114,7 @@ class AlikeFold(ABC):
         # there an analysis that takes over goes on, whatever becomes of this task.
         self._taken = {*shards.like.paths, *shards.like.held}
         self._layouts: dict[tuple[str, DType, tuple[int, ...]], StateLayout] = {}
-        self._extents: dict[str, list[Extent]] = {}
+        self._pages: dict[str, list[Extent]] = {}
 
     def fold(self, inherited: Inherited | None, *, holds: bool) -> list[Record]:
         """Return the next states.
@@ -298,9 +298,9 @@ class AlikeFold(ABC):
         path = free_file(shards.directory, shards.lane, slot.level, self._taken)
         self._taken.add(path)
         self._files[slot] = StatePlace(path, 0)
-        if slot.level not in self._extents:
-            self._extents[slot.level] = joined(np.array(shards.extents(slot.level)))
-        return map_target(path, self._extents[slot.level])
+        if slot.level not in self._pages:
+            self._pages[slot.level] = pages_of(shards.extents(slot.level))
+        return map_target(path, self._pages[slot.level])
 
 
 def _with_time(rows: Array, inputs: Inputs) -> Array:

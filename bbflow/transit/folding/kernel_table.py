@@ -96,6 +96,8 @@ class KernelTable:
 
     def chosen(self, rows: Array) -> "KernelTable":
         """Return what is known of some of the shards."""
+        if len(rows) == len(self.rows) and (rows[1:] > rows[:-1]).all():
+            return self
         places = np.full(len(self.rows), -1)
         places[rows] = np.arange(len(rows))
         at = places[self.families["row"]]

@@ -17,7 +17,7 @@ from bbflow.transit.folding.fixed import FixedField
 from bbflow.transit.folding.shards import Place, Region, Room, ShardKey
 from bbflow.transit.folding.slots import LEVELS
 from bbflow.transit.folding.state_layouts import ends_within, states_of, written_of
-from bbflow.transit.folding.states import ReadyWork, joined
+from bbflow.transit.folding.states import ReadyWork, pages_of
 from bbflow.transit.folding.tables import Roster
 
 
@@ -124,7 +124,7 @@ class FoldPlan(Frozen):
         for level, own_needs in needs.items():
             most = np.array([own_needs.get(key, 0) for key in self.roster.diagnostics])[self.roster.rows["diagnostic"]]
             for number in sorted(set(own_needs.values())):
-                files.append((level, number, joined(self.extents(level, most >= number))))
+                files.append((level, number, pages_of(self.extents(level, most >= number))))
         return ReadyWork(self.directories.states, self.lane, tuple(files))
 
 

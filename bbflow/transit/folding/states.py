@@ -139,15 +139,15 @@ def _tidy(directory: str, lane: str, spared: Collection[str], counted: Collectio
             Path(path).unlink(missing_ok=True)
 
 
-def map_target(path: str, extents: Iterable[Extent]) -> mmap.mmap:
+def map_target(path: str, pages: Sequence[Extent]) -> mmap.mmap:
     """Map a file of this process for writing; it is made if it isn't there.
 
     Parameters
     ----------
     path
         As `free_file` gives it.
-    extents
-        What of it will be written, and has its pages then.
+    pages
+        What of it will be written (`pages_of`); these are made then.
     """
     with _making[path]:
         known = _mapped.get(path)
@@ -155,44 +155,29 @@ def map_target(path: str, extents: Iterable[Extent]) -> mmap.mmap:
             known = None
             _say_alive(os.path.dirname(path))
         made = [] if known is None else known.made
-        missing = _without(made, [_pages(*extent) for extent in extents])
+        missing = _without(made, pages)
         if known is None or missing:
             known = _mapped[path] = _make(path, missing, known)
-            known.made[:] = without_gaps([*made, *missing])
+            known.made[:] = pages_of([*made, *missing])
         return known.mapping
 
 
-def _pages(offset: int, size: int) -> Extent:
-    """Return the pages of an extent: no two shards' places share one."""
-    first = offset // mmap.PAGESIZE * mmap.PAGESIZE
-    return first, -(-(offset + size) // mmap.PAGESIZE) * mmap.PAGESIZE - first
+def pages_of(extents: Array | Sequence[Extent]) -> list[Extent]:
+    """Return the pages of extents, those that touch together: no two shards' places share one."""
+    told = np.asarray(extents, "i8").reshape(-1, 2)
+    told = told[told[:, 1] > 0]
+    told = told[np.argsort(told[:, 0], kind="stable")]
+    begins = told[:, 0] // mmap.PAGESIZE * mmap.PAGESIZE
+    ends = np.maximum.accumulate(-(-told.sum(axis=1) // mmap.PAGESIZE) * mmap.PAGESIZE)
+    firsts = np.flatnonzero(np.append(len(told) > 0, begins[1:] > ends[:-1]))
+    begins, ends = begins[firsts], ends[np.append(firsts[1:], len(told))[: len(firsts)] - 1]
+    return list(zip(begins.tolist(), (ends - begins).tolist(), strict=True))
 
 
-def without_gaps(extents: Iterable[Extent]) -> list[Extent]:
-    """Put extents together that touch."""
-    found: list[Extent] = []
-    for offset, size in sorted(extents):
-        first, length = found[-1] if found else (0, -1)
-        if offset <= first + length:
-            found[-1] = first, max(length, offset + size - first)
-        else:
-            found.append((offset, size))
-    return found
-
-
-def joined(extents: Array) -> list[Extent]:
-    """Put the extents of shards' places together that follow each other; of shape (shards, 2)."""
-    ordered = extents if (extents[1:, 0] >= extents[:-1, 0]).all() else extents[np.argsort(extents[:, 0])]
-    ends = ordered.sum(axis=1)
-    begins = np.flatnonzero(np.append(len(ordered) > 0, ordered[1:, 0] - ends[:-1] >= mmap.PAGESIZE))
-    lasts = np.append(begins[1:], len(ordered))[: len(begins)] - 1
-    return [(int(first), int(end - first)) for first, end in zip(ordered[begins, 0], ends[lasts], strict=True)]
-
-
-def _without(made: Sequence[Extent], wanted: Iterable[Extent]) -> list[Extent]:
+def _without(made: Sequence[Extent], wanted: Sequence[Extent]) -> list[Extent]:
     """Return the parts of extents that aren't made; those that are follow each other, and don't touch."""
     found = []
-    for offset, size in without_gaps(wanted):
+    for offset, size in wanted:
         at, end = offset, offset + size
         for first, length in made[max(bisect_right(made, (offset, 0)) - 1, 0) :]:
             if first >= end:
@@ -240,15 +225,15 @@ class ReadyWork(Frozen):
     lane: str
     """Begins the files' names."""
     files: tuple[tuple[str, int, Sequence[Extent]], ...]
-    """Of a level this many files, and what of each will be written; fewer files of more before more files of less."""
+    """Of a level this many files, and the pages of each that will be written; fewer files of more come first."""
 
 
 def make_ready(work: ReadyWork) -> None:
     """Make this process's files as they will be needed, beside what is folded; a task."""
     with suppress(OSError):  # without room the batch that needs them says so
-        for level, number, extents in work.files:
+        for level, number, pages in work.files:
             for at in range(number):
-                map_target(f"{work.directory}/{work.lane}.{level}.{PROCESS}.{at}", extents)
+                map_target(f"{work.directory}/{work.lane}.{level}.{PROCESS}.{at}", pages)
 
 
 def map_file(path: str) -> mmap.mmap:
