@@ -76,6 +76,7 @@ def needs_blocks(diagnostic: Diagnostic) -> str:
     parts = {
         "space": own.space, "transforms": own.transforms, "each": own.each, "then": own.then, "filters": own.filters,
         "weights": own.weights, "further inputs": own.others, "an expression": not own.of.is_plain or own.fields,
+        "skipna: false": not all(operator.skipna for operator in own.operators),
     }  # fmt: skip
     if asked := [name for name, part in parts.items() if part]:
         return f"operators of {own.name}: ranks fold variables as they are, without {asked[0]}"

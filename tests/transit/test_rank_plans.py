@@ -109,6 +109,7 @@ def test_uneven_steps_have_no_plan(times):
     [
         ({"raw": "all"}, "raw: keeps steps"),
         ({"operators": {"t": [{"percentiles": {"q": [50]}}]}}, "isn't made of moments, extremes and given bins"),
+        ({"operators": {"t": [{"mean": {"skipna": False}}]}}, "variables as they are, without skipna: false"),
         ({"operators": {"t": ["mean", {"filter": {"above": 3.0, "name": "hot"}}]}}, "without filters"),
         ({"operators": {"speed": {"of": "u * u", "operators": ["mean"]}}}, "without an expression"),
         ({"operators": {"t": {"operators": ["mean"], "weights": "time"}}}, "without weights"),
