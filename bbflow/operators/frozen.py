@@ -1,12 +1,15 @@
 """What tasks are handed: threads share it and processes get copies of it, so neither its maps nor its arrays change."""
 
 from dataclasses import fields
+from operator import is_
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
 K = TypeVar("K")
 V = TypeVar("V")
+_PLAIN = frozenset({int, float, str, bytes, type(None)})
+"""What can't be changed anyway: most of what tasks get, so it isn't looked at further."""
 
 
 class FrozenMap(dict[K, V]):
@@ -33,17 +36,13 @@ def frozen(value: Any) -> Any:
     if kind is dict:
         return FrozenMap({key: frozen(item) for key, item in value.items()})
     if kind is tuple or kind is list:
-        found = tuple([frozen(item) for item in value])
-        return value if kind is tuple and all(map(_is, found, value)) else found
+        found = tuple([item if type(item) in _PLAIN else frozen(item) for item in value])
+        return value if kind is tuple and all(map(is_, found, value)) else found
     if isinstance(value, np.ndarray) and value.flags.writeable:
         view = value.view()
         view.flags.writeable = False
         return view
     return value
-
-
-def _is(left: Any, right: Any) -> bool:
-    return left is right
 
 
 class Frozen:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from math import prod
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -59,7 +60,8 @@ class TimeTelling:
         if self._known is None:
             self._known, self._since = dict(news.base), news.file_since
             self._axis = self._find_axis()
-        return replace(news, steps=tuple(self._with_time(step) for step in news.steps))
+        steps = tuple([self._with_time(step) for step in news.steps])
+        return news if all(map(is_, steps, news.steps)) else replace(news, steps=steps)
 
     def _with_time(self, step: Step) -> Step:
         assert self._known is not None

@@ -63,8 +63,8 @@ def weights_of(steps: Sequence[LaidStep]) -> dict[str, tuple[float, ...]]:
 
 def parts_of(view: StreamView, number: int) -> Parts:
     """Return what there is of a step on the nodes that take part."""
-    parts = ((node, view.step(node, number)) for node in view.taking_part)
-    return {node: part for node, part in parts if part is not None}
+    nodes = view.taking_part.items()
+    return {name: part for name, node in nodes if (part := node.steps.get(number)) is not None}
 
 
 class Patterns:
