@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bbflow.landing import admission
-from bbflow.landing.admission import largest_gap
+from bbflow.landing.admission import find_room, largest_gap
 from testsupport.peers import ANALYSIS, PAGE, STREAM, Bench
 
 STEPS = 4
@@ -127,24 +126,35 @@ def test_the_largest_gap_lies_between_what_is_held(held, gap):
     assert largest_gap(9 * PAGE, pages) == gap * PAGE
 
 
-def test_a_rank_that_is_ahead_waits_for_no_look_at_the_others_while_there_is_room_for_all(tmp_path, monkeypatch):
+def looks_for(bench, step):
+    """How often the needs of others are looked at where rank 0 asks for a page of a step; that is given back."""
+    looks = []
+
+    def needs():
+        looks.append(1)
+        return [PAGE] * 3
+
+    found = find_room(bench.store, bench.store.streams[STREAM], 0, step, PAGE, needs)
+    bench.store.extents.give_back([found] if found else [])
+    return len(looks)
+
+
+def test_a_rank_that_is_ahead_waits_for_no_look_at_the_others_while_there_is_room_for_all(tmp_path):
     bench = Bench(tmp_path, 20)
     for rank in range(4):
         bench.open(rank, writers=4)
     for rank in range(4):
         bench.commit(rank, 0, *bench.begin(rank, 0, 1)["extents"])
-    looks = []
-    monkeypatch.setattr(admission, "older_needs", lambda *_: looks.append(1) or [PAGE] * 3)
     for step in range(1, 13):  # 4 pages of step 0, 12 of these: the others' 4 are left
+        assert not looks_for(bench, step)
         bench.commit(0, step, *bench.begin(0, step, 1)["extents"])
-    assert not looks
+    assert looks_for(bench, 13)
     bench.commit(0, 13, *bench.begin(0, 13, 1)["extents"])  # its own isn't needed
-    assert looks
     assert bench.begin(0, 14, 1) is None
     bench.store.close()
 
 
-def test_where_there_is_no_room_at_all_nobody_looks_at_what_others_need(tmp_path, monkeypatch):
+def test_where_there_is_no_room_at_all_nobody_looks_at_what_others_need(tmp_path):
     bench = Bench(tmp_path, 4)
     for rank in range(4):
         bench.open(rank, writers=4)
@@ -152,6 +162,6 @@ def test_where_there_is_no_room_at_all_nobody_looks_at_what_others_need(tmp_path
         bench.begin(rank, 0, 1)
     bench.commit(0, 0, *bench.replies[0]["extents"])
     bench.commit(1, 0, *bench.replies[1]["extents"])
-    monkeypatch.setattr(admission, "older_needs", lambda *_: pytest.fail("it did"))
+    assert not looks_for(bench, 1)
     assert bench.begin(0, 1, 1) is None
     bench.store.close()

@@ -114,11 +114,10 @@ def test_an_input_that_cant_fit_is_an_error_with_both_numbers():
         run_once(varied(load_scenario(CATALOG / "abb-8.yml"), "node_capacity_bytes", "1GB"), "abb", 0)
 
 
-def test_a_policy_that_starves_the_job_is_an_error_that_says_by_whom(monkeypatch):
-    monkeypatch.setattr("bbflow.simulate.fetching.STARVED_S", 20.0)
+def test_a_policy_that_starves_the_job_is_an_error_that_says_by_whom():
     endless = small(application__rank_bytes="1TB", application__phases_before=0, application__pause_s=0)
     with pytest.raises(StandstillError, match=r"I/O phase of hpc; give the policy a shorter max_delay_s"):
-        run_once(endless, "full-delay", 0)
+        run_once(endless, "full-delay:max_delay_s=1e9", 0)
 
 
 @pytest.mark.parametrize(
