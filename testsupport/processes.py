@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import psutil
 
-from testsupport.waiting import PATIENCE_S
+from testsupport.waiting import PATIENCE_S, until
 
 
 @contextmanager
@@ -38,6 +38,20 @@ def finish_well(process):
     returncode, said = finish(process)
     assert returncode == 0, said
     return said
+
+
+def started(make):
+    """Make something that starts a process of its own; return it and the process."""
+    before = set(psutil.Process().children())
+    made = make()
+    (process,) = set(psutil.Process().children()) - before
+    return made, process
+
+
+def kill(process):
+    """Kill a child of this process, and wait for its end, of which its parent is still to hear."""
+    process.kill()
+    until(lambda: process.status() == psutil.STATUS_ZOMBIE)
 
 
 def agent_of(node):

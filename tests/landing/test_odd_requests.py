@@ -5,7 +5,6 @@ from contextlib import suppress
 from dataclasses import replace
 from threading import Thread
 
-import psutil
 import pytest
 
 from bbflow.errors import NodeError, StreamError
@@ -20,6 +19,7 @@ from bbflow.net.peers import Endpoint
 from bbflow.net.verdicts import DoneReply
 from testsupport.asking import RawClient, answer, ask, ask_once
 from testsupport.peers import OPEN, PAGE
+from testsupport.processes import agent_of
 from testsupport.waiting import until
 
 CAPACITY = 64 * PAGE
@@ -84,7 +84,7 @@ def test_more_bytes_than_one_tag_is_made_for_are_not_given_at_once(nodes):
 
 
 def test_replies_that_a_peer_does_not_read_stay_few(nodes):
-    agent = psutil.Process(nodes._processes["bb0"].pid)
+    agent = agent_of(nodes.nodes[0])
     with NodeClient(remote(nodes)) as client, NodeClient(nodes.nodes[0]) as busy:
         for number in range(200):
             with NodeClient(remote(nodes)) as writer:

@@ -20,6 +20,7 @@ from bbflow.operators.own import isolation
 from bbflow.operators.own.guard import collecting, error_of
 from bbflow.operators.own.isolation import Child
 from bbflow.operators.own.origin import Origin
+from testsupport.processes import kill, started
 
 GUIDE = Path(__file__).parents[2] / "docs" / "own-operators.md"
 
@@ -274,9 +275,8 @@ def test_a_crash_is_told_with_its_signal_and_hurts_nobody(batch):
 
 
 def test_a_process_that_died_between_two_calls_is_told_and_can_be_closed(modules):
-    child = Child(Origin("examples", "Sum", str(modules)))
-    child._process.kill()
-    child._process.wait()
+    child, process = started(lambda: Child(Origin("examples", "Sum", str(modules))))
+    kill(process)
     with pytest.raises(OperatorError, match="SIGKILL"):
         child.call(b"work that it can't take in any more")
     child.close()

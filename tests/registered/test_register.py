@@ -12,7 +12,7 @@ from bbflow.registered.map_reduce import register
 from bbflow.registered.process import FunctionProcess
 from bbflow.registered.rank import Feeder, RankTask
 from bbflow.registered.registration import Function, Registration, parse_group
-from testsupport.processes import finish, running
+from testsupport.processes import finish, kill, running, started
 from testsupport.writers import clean_environment, wait_for_file, write_config, writing
 
 STEPS, RANKS = 6, 2
@@ -135,10 +135,11 @@ def test_nothing_half_written_is_seen_whatever_goes_wrong(one_ended, functions, 
 
 
 def test_a_process_that_died_between_two_calls_is_told_and_can_be_closed(functions, tmp_path):
-    with FunctionProcess(Function(functions, "map_total"), tmp_path / "intermediate") as process:
+    function = Function(functions, "map_total")
+    process, running = started(lambda: FunctionProcess(function, tmp_path / "intermediate"))
+    with process:
         process.check()
-        process._process.kill()
-        process._process.wait()
+        kill(running)
         process.start([], {}, in_pool=False)
         with pytest.raises(OperatorError, match="was killed by SIGKILL at step 3"):
             process.wait("step 3")

@@ -64,13 +64,15 @@ def test_nothing_passes_a_hold_and_all_pass_after_it(crowd):
 
 def test_no_more_chunks_are_under_way_than_there_are_fetchers_and_their_number_may_change():
     gate = Gate(3)
-    inside, most, go_on = [], [], threading.Event()
+    inside, under_way, most, go_on = [], set(), [], threading.Event()
 
     def work():
         with gate.chunk(1):
             inside.append(1)
-            most.append(gate._in_flight)
+            under_way.add(threading.get_ident())
+            most.append(len(under_way))
             go_on.wait(300)
+            under_way.discard(threading.get_ident())
 
     threads = [threading.Thread(target=work) for _ in range(8)]
     for thread in threads:
