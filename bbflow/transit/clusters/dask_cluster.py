@@ -190,7 +190,8 @@ class DaskCluster(Closable):
         self._watcher = threading.Thread(target=self._watch, name="watch-dask", daemon=True)
         self._watcher.start()
         self._known: Mapping[str, int] = {}
-        self._counts: Counter[str | None] = Counter()
+        self._there: dict[str | None, set[str]] = {}
+        """Workers by the host's part of their addresses: a thousand aren't looked through for each of a thousand."""
         self._counted_s = -look_s
         self._token, self._numbers = uuid.uuid4().hex, count()
         self._groups: dict[str, Future[Any]] = {}
@@ -214,18 +215,19 @@ class DaskCluster(Closable):
         if time.monotonic() > self._counted_s + self._look_s:
             with _failures(self.client):
                 self._known = self.client.nthreads(callback_timeout=self.silent_s)
-            self._counts = Counter(urlparse(worker).hostname for worker in self._known)
+            self._there = {}
+            for worker in self._known:
+                self._there.setdefault(urlparse(worker).hostname, set()).add(worker)
             self._counted_s = time.monotonic()
         return self._known
 
     def processes(self, host: str) -> int:
         """Worker processes on a host; one if none has come yet."""
-        self._workers()
-        return sum(self._counts[address] for address in self._hosts.get(host, ())) or 1
+        return len(self._workers_of(host)) or 1
 
     def _workers_of(self, host: str) -> frozenset[str]:
-        addresses = self._hosts.get(host, set())
-        return frozenset(worker for worker in self._workers() if urlparse(worker).hostname in addresses)
+        self._workers()
+        return frozenset().union(*(self._there.get(address, ()) for address in self._hosts.get(host, ())))
 
     def has(self, host: str) -> bool:
         """Whether a worker is known to run on a host."""
@@ -336,7 +338,7 @@ class DaskCluster(Closable):
                 found = self.client.sync(scheduler.who_has, keys=keys, callback_timeout=self.silent_s)
             for future, task in unknown.items():
                 task.places = frozenset(found.get(future.key, ()))
-        of_host = {host: self._workers_of(host) for _, host in works}
+        of_host = {host: self._workers_of(host) for host in {host for _, host in works}}
         taken, addresses = Counter[str](), list[str]()
         for tasks, (_, host) in zip(needed, works, strict=True):
             there = of_host[host].intersection(*(task.places or () for task in tasks))
