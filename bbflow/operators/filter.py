@@ -7,7 +7,7 @@ import numpy as np
 
 from bbflow.errors import ConfigError
 from bbflow.operators import kernel
-from bbflow.operators.kernel_arrays import as_blocks, as_fill, largest_below, smallest_above
+from bbflow.operators.kernel_arrays import largest_below, smallest_above
 from bbflow.operators.steps import Array, DType, Steps
 
 Extremes = tuple[float, float] | None
@@ -47,33 +47,6 @@ class Filter:
         out_above = self.below is not None and minimum >= self.below
         return not (out_below or out_above)
 
-    def rows(self, blocks: Sequence[Array], steps: Sequence[int], fill_value: float | None = None) -> Array:
-        """Return what passes of some steps.
-
-        Parameters
-        ----------
-        blocks
-            One for each step, of shape (points,) and one type.
-        steps
-            Their numbers.
-        fill_value
-            Value that stands for 'missing', besides NaN.
-
-        Returns
-        -------
-        numpy.ndarray
-            Of shape (rows,), ordered by step and then index, with the fields value (the variable's type),
-            step (its number) and index (flat, in the block).
-        """
-        if not len(blocks):
-            return np.empty(0, row_dtype(np.dtype("f8")))
-        dtype, points = blocks[0].dtype, blocks[0].size
-        checked = as_blocks(blocks, dtype, points)
-        batch = Steps(checked, as_fill(fill_value, dtype), numbers=np.asarray(steps, "i8"))
-        intervals = choose_intervals([self], dtype, [None] * len(checked))
-        found = [gather_rows(batch, passed) for passed in kernel.run({}, None, batch, list(intervals.values()))]
-        return in_order(found, dtype)
-
     def interval(self, dtype: DType) -> tuple[Array, Array] | None:
         """Return the smallest and the largest value of a type that pass; None if none does."""
         lowest = smallest_above(self.above, dtype)
@@ -82,7 +55,7 @@ class Filter:
 
 
 def row_dtype(dtype: DType) -> DType:
-    """Return the type of a row for a variable's type."""
+    """Return the type of a row for a variable's type: its value, its step's number, and its flat index in the block."""
     return np.dtype([("value", dtype), ("step", "i8"), ("index", "i8")])
 
 

@@ -62,7 +62,7 @@ def fold_steps(
     Returns
     -------
     dict
-        Filter name to what passed: see `Filter.rows`.
+        Filter name to what passed: of shape (rows,) and `row_dtype`, ordered by step and then index.
 
     Raises
     ------

@@ -43,7 +43,9 @@ def expected(values, item, fill):
 @settings(deadline=None, max_examples=300)
 def test_a_filter_keeps_exactly_what_is_between_its_limits(case):
     values, item, fill = case
-    rows = item.rows(list(values), range(100, 100 + len(values)), fill)
+    layout = StateLayout.of((), dtype=values.dtype, points=values.shape[1])
+    steps = range(100, 100 + len(values))
+    rows = fold_steps(layout, None, bytearray(), list(values), fill, filters=(item,), steps=steps)["kept"]
     assert rows.dtype["value"] == values.dtype
     assert rows.tolist() == expected(values, item, fill)
 
@@ -69,7 +71,8 @@ def test_filtering_while_folding_gives_the_same_rows(case, knows_extremes):
 
 def test_rows_of_many_tiles_are_in_the_order_of_numpy_where():
     values = np.random.default_rng(0).normal(300, 10, (9, 10_000)).astype("f4")
-    rows = Filter("hot", above=310.1).rows(list(values), range(9))
+    layout = StateLayout.of((), dtype=values.dtype, points=10_000)
+    rows = fold_steps(layout, None, bytearray(), list(values), filters=(Filter("hot", above=310.1),))["hot"]
     steps, indices = np.where(values.astype("f8") > 310.1)
     np.testing.assert_array_equal(rows["step"], steps)
     np.testing.assert_array_equal(rows["index"], indices)
