@@ -206,12 +206,12 @@ def test_an_analysis_that_takes_over_removes_what_does_not_count_of_earlier_ones
 
 def test_shards_keep_their_places_until_they_are_let_go_of(tmp_path):
     lanes, keys = Lanes("s", tmp_path, epoch_ns=1), [ShardKey("a", "tas", (at,), (1,)) for at in range(3)]
-    rooms = [lanes.room(key, 0, {"outer": 5000, "each": 10}) for key in keys[:2]]
-    assert [room.extents for room in rooms] == [
+    places = [lanes.places(key, 0, {"outer": 5000, "each": 10}) for key in keys[:2]]
+    assert places == [
         {"outer": (0, 8192), "each": (0, 4096)},
         {"outer": (8192, 8192), "each": (4096, 4096)},
     ]
-    assert lanes.room(keys[0], 7, {"outer": 1}) == rooms[0]
+    assert lanes.places(keys[0], 7, {"outer": 1}) == places[0]
     lanes.let_go(keys[:1])
-    assert lanes.room(keys[2], 0, {"outer": 4096}).extents == {"outer": (0, 4096)}
-    assert Lanes("s", tmp_path, epoch_ns=2).room(keys[0], 0, {"outer": 1}).label > rooms[0].label
+    assert lanes.places(keys[2], 0, {"outer": 4096}) == {"outer": (0, 4096)}
+    assert Lanes("s", tmp_path, epoch_ns=2).label(("a", 0)) > lanes.label(("a", 0))

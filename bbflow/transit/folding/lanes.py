@@ -11,7 +11,7 @@ from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space.placement import Placement
 from bbflow.operators.steps import DType
 from bbflow.store.extents import Extents
-from bbflow.transit.folding.shards import Room, ShardKey
+from bbflow.transit.folding.shards import Extent, ShardKey
 from bbflow.transit.folding.slots import OUTER
 from bbflow.transit.folding.state_layouts import state_layout_of, states_of
 
@@ -38,7 +38,7 @@ class Lanes:
         """Begins the names of all the run's files."""
         self.epoch = f"{time.time_ns() if epoch_ns is None else epoch_ns:016x}"
         """Comes next in the names of this analysis' files."""
-        self._known: dict[ShardKey, tuple[NodeLane, Room]] = {}
+        self._known: dict[ShardKey, tuple[NodeLane, Mapping[str, Extent]]] = {}
         self._free: dict[tuple[NodeLane, str], Extents] = {}
         self._labels: dict[NodeLane, str] = {}
         self._count = 1
@@ -52,13 +52,13 @@ class Lanes:
         self._count = max(self._count, threads)
         return self._count
 
-    def find(self, key: ShardKey) -> tuple[int, Room] | None:
-        """Return the lane that a shard began in, and where its states go there; None if it is new."""
+    def find(self, key: ShardKey) -> tuple[int, Mapping[str, Extent]] | None:
+        """Return the lane that a shard began in, and the places of its states there; None if it is new."""
         known = self._known.get(key)
         return None if known is None else (known[0][1], known[1])
 
-    def room(self, key: ShardKey, lane: int, sizes: Mapping[str, int]) -> Room:
-        """Return where a shard's states go: always the same, as long as it isn't let go of.
+    def places(self, key: ShardKey, lane: int, sizes: Mapping[str, int]) -> Mapping[str, Extent]:
+        """Return the places of a shard's states in files of each level: the same as long as it isn't let go of.
 
         Parameters
         ----------
@@ -77,10 +77,11 @@ class Lanes:
                 taken = self._free.setdefault((at, level), Extents(ENDLESS)).take(max(size, 1))
                 assert taken is not None
                 extents[level] = taken
-            known = self._known[key] = at, Room(self._label(at), extents)
+            known = self._known[key] = at, extents
         return known[1]
 
-    def _label(self, lane: NodeLane) -> str:
+    def label(self, lane: NodeLane) -> str:
+        """Return what begins the names of a lane's files, and of no other's."""
         if lane not in self._labels:
             node = re.sub(r"[^A-Za-z0-9_]", "_", lane[0])[:64]
             self._labels[lane] = f"{self.run}-{self.epoch}-{node}-{lane[1] if lane[1] >= 0 else 'joined'}"
@@ -93,10 +94,9 @@ class Lanes:
     def let_go(self, keys: Iterable[ShardKey]) -> None:
         """Free the places of shards that have no states any more."""
         for key in keys:
-            lane, room = self._known.pop(key, (None, None))
-            for level, extent in room.extents.items() if room else ():
-                assert lane is not None
-                self._free[lane, level].give_back([extent])
+            if (known := self._known.pop(key, None)) is not None:
+                for level, extent in known[1].items():
+                    self._free[known[0], level].give_back([extent])
 
 
 def state_sizes(diagnostic: Diagnostic, dtype: DType, count: tuple[int, ...]) -> dict[str, int]:

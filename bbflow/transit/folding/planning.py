@@ -17,7 +17,7 @@ from bbflow.transit.folding.fixed import HELD, at_place
 from bbflow.transit.folding.lanes import JOINED, Lanes, NodeLane, state_sizes, transformed_dtype
 from bbflow.transit.folding.patterns import Pattern, Shapes
 from bbflow.transit.folding.plans import Directories, FoldPlan, PlannedShard
-from bbflow.transit.folding.shards import Place, Region, Room, ShardKey
+from bbflow.transit.folding.shards import Extent, Place, Region, ShardKey
 from bbflow.transit.folding.slots import LEVELS
 from bbflow.transit.folding.tables import Roster, padded
 
@@ -90,11 +90,11 @@ class Planning:
         """Return the plan of a field that ranks' blocks are joined into: its steps' values go with the task."""
         diagnostic, count = self._diagnostics[key.diagnostic], self._placements[key.diagnostic].shape
         dtype = diagnostic.transformed_dtype(np.dtype("f8"))
-        room = self._lanes.room(key, JOINED, state_sizes(diagnostic, dtype, count))
-        extents, region = _extents([room]), ((0,) * len(count), count)
+        extents = _extents([self._lanes.places(key, JOINED, state_sizes(diagnostic, dtype, count))])
+        region, label = ((0,) * len(count), count), self._lanes.label((key.node, JOINED))
         return FoldPlan(
             key.node, site.directories[key.node], Layout.of(()), {}, {}, {key.diagnostic: diagnostic}, {},
-            Roster.of([key], [region], extents[..., 0]), room.label, extents[..., 1], (),
+            Roster.of([key], [region], extents[..., 0]), label, extents[..., 1], (),
             np.empty((1, 0), "i8"), {}, (), (),
         )  # fmt: skip
 
@@ -108,7 +108,7 @@ class Planning:
                     by_node.setdefault(key.node, []).append(shard)
         count = self._lanes.count(site.threads // len(site.directories))  # for all patterns: a shard keeps its lane
         return {
-            (node, number): self._plan(pattern, site, node, lane)
+            (node, number): self._plan(pattern, site, (node, number), lane)
             for node, shards in by_node.items()
             for number, lane in enumerate(self._share(pattern, shards, count, site.encodings))
             if lane
@@ -128,15 +128,15 @@ class Planning:
         known_sizes: dict[tuple[object, ...], dict[str, int]] = {}
         for size, shard in sorted(zip(sizes, shards, strict=True), key=lambda own: -own[0]):
             known = self._lanes.find(shard.key)
-            lane, room = (loads.index(min(loads)), None) if known is None else known
+            lane, extents = (loads.index(min(loads)), None) if known is None else known
             loads[lane] += size
             keeps_states = shard.local is None or shard.local.complete  # else its steps are joined with others'
-            if keeps_states and room is None:
+            if keeps_states and extents is None:
                 kind = shard.key.diagnostic, shard.region[1], *shard.places  # a variable has one type in a step
                 if kind not in known_sizes:
                     known_sizes[kind] = self._sizes(pattern, shard, encodings)
-                room = self._lanes.room(shard.key, lane, known_sizes[kind])
-            lanes[lane].append(PlannedShard(*shard[:4], room if keeps_states else None))
+                extents = self._lanes.places(shard.key, lane, known_sizes[kind])
+            lanes[lane].append(PlannedShard(*shard[:4], extents if keeps_states else None))
         return lanes
 
     def _sizes(self, pattern: Pattern, shard: PlannedShard, encodings: Mapping[str, Encoding]) -> dict[str, int]:
@@ -148,13 +148,13 @@ class Planning:
         dtype = transformed_dtype(diagnostic, dtypes, like, self._placements.get(diagnostic.key))
         return state_sizes(diagnostic, dtype, shard.region[1])
 
-    def _plan(self, pattern: Pattern, site: FoldSite, node: str, shards: Sequence[PlannedShard]) -> FoldPlan:
+    def _plan(self, pattern: Pattern, site: FoldSite, lane: NodeLane, shards: Sequence[PlannedShard]) -> FoldPlan:
+        node, _ = lane
         diagnostics = {key: self._diagnostics[key] for key in dict.fromkeys(shard.key.diagnostic for shard in shards)}
         places = dict.fromkeys(place for shard in shards for place in shard.places.values())
         wanted = (shard for shard in shards if diagnostics[shard.key.diagnostic].filters)
-        own = [shard for shard in shards if shard.room is not None]
-        rooms = [shard.room for shard in shards if shard.room is not None]
-        extents = _extents(rooms)
+        own = [shard for shard in shards if shard.extents is not None]
+        extents = _extents([shard.extents for shard in shards if shard.extents is not None])
         return FoldPlan(
             node,
             site.directories[node],
@@ -164,20 +164,19 @@ class Planning:
             diagnostics,
             {name: site.encodings[name] for item in diagnostics.values() for name in item.variables},
             Roster.of([shard.key for shard in own], [shard.region for shard in own], extents[..., 0]),
-            next((room.label for room in rooms), ""),
+            self._lanes.label(lane) if own else "",
             extents[..., 1],
             tuple(places),
             _blocks(own, diagnostics, places),
             {at: shard.local for at, shard in enumerate(own) if shard.local is not None},
-            tuple(shard._replace(places=FrozenMap(shard.places)) for shard in shards if shard.room is None),
+            tuple(shard._replace(places=FrozenMap(shard.places)) for shard in shards if shard.extents is None),
             tuple(sorted({at for shard in wanted for place, at in shard.places.values() if place == node})),
         )
 
 
-def _extents(rooms: Sequence[Room]) -> Array:
-    """Return the extents of rooms, 0 where they have none; of shape (rooms, levels, 2)."""
-    levels = [[room.extents.get(level, (0, 0)) for room in rooms] for level in LEVELS]
-    return np.array(levels, "i8").reshape(len(LEVELS), len(rooms), 2).transpose(1, 0, 2)
+def _extents(shards: Sequence[Mapping[str, Extent]]) -> Array:
+    """Return where states go, 0 where there are none; of shape (shards, levels, 2)."""
+    return np.array([[own.get(level, (0, 0)) for level in LEVELS] for own in shards], "i8").reshape(-1, len(LEVELS), 2)
 
 
 def _blocks(shards: Sequence[PlannedShard], diagnostics: Mapping[str, Diagnostic], places: Iterable[Place]) -> Array:

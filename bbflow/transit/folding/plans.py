@@ -14,7 +14,7 @@ from bbflow.operators.steps import Array
 from bbflow.stream.cf import Encoding
 from bbflow.stream.records import BlockForm, Layout
 from bbflow.transit.folding.fixed import FixedField
-from bbflow.transit.folding.shards import Place, Region, Room, ShardKey
+from bbflow.transit.folding.shards import Extent, Place, Region, ShardKey
 from bbflow.transit.folding.slots import LEVELS
 from bbflow.transit.folding.state_layouts import ends_within, states_of, written_of
 from bbflow.transit.folding.states import ReadyWork, pages_of
@@ -32,8 +32,8 @@ class PlannedShard(NamedTuple):
     """Which points of the blocks, or what of them, if not all."""
     places: Mapping[str, Place]
     """Variable to where its block lies."""
-    room: Room | None = None
-    """Where its states go, if it has some of its own."""
+    extents: Mapping[str, Extent] | None = None
+    """Where its states go in files of each level, if it has some of its own; None where a plan is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,18 +85,11 @@ class FoldPlan(Frozen):
 
     def shards(self, rows: Array) -> Iterator[PlannedShard]:
         """Look at some of the shards that have states of their own."""
-        told = zip(rows.tolist(), self.roster.members(rows), strict=True)
-        blocks, sizes = self.blocks[rows].tolist(), self.sizes[rows].tolist()
-        for (at, (key, region, offsets)), own, bytes_ in zip(told, blocks, sizes, strict=True):
+        told = zip(rows.tolist(), self.roster.members(rows), self.blocks[rows].tolist(), strict=True)
+        for at, (key, region, _), own in told:
             names = zip(self.diagnostics[key.diagnostic].variables, own, strict=False)
-            extents = zip(LEVELS, offsets, bytes_, strict=True)
-            yield PlannedShard(
-                key,
-                region,
-                self.locals.get(at),
-                {name: self.places[number] for name, number in names if number >= 0},
-                Room(self.lane, {level: (offset, size) for level, offset, size in extents if size}),
-            )
+            places = {name: self.places[number] for name, number in names if number >= 0}
+            yield PlannedShard(key, region, self.locals.get(at), places)
 
     def extents(self, level: str, rows: Any = slice(None)) -> Array:
         """Return the places of some shards' states of a level: first byte and size, of shape (shards, 2)."""

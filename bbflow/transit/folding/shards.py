@@ -83,19 +83,6 @@ class StatePlace(NamedTuple):
     """The state's first byte there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
-    """Where a shard's next states go: one place for each level, in all files of its lane."""
-
-    label: str
-    """Begins the files' names: its lane's, and no other's."""
-    extents: Mapping[str, Extent]
-    """Level to first byte and size."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Room, (self.label, self.extents)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardState:
     """How far shards are folded, and where their partial states lie: of one, or what all of them have in common."""
