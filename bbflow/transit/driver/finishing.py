@@ -11,6 +11,7 @@ from bbflow.landing.absent import Absent, absent_ranks
 from bbflow.landing.replies import StreamStatus
 from bbflow.transit.driver.run_context import Running
 from bbflow.transit.folding.bookkeeping import Folding
+from bbflow.transit.folding.dates import taken_alike
 from bbflow.transit.outcome import Outcome, StageReport, mark_incomplete
 from bbflow.transit.output.copying import RESULTS, Copying
 from bbflow.view.stream import told_refusal
@@ -121,7 +122,7 @@ def outcome_of(run: Running, folding: Folding, ending: StreamEnd, told: Sequence
         *folding.common.errors.values(),
         *folding.common.losses.described,
         *folding.left_out,
-        *folding.uneven,
+        *taken_alike(folding.common.timeline.numbers, folding.config.diagnostics.values()),
         *ending.lacking,
         *view.refused,
         *([] if absent is None else [str(absent)]),

@@ -101,7 +101,7 @@ class FoldStage(PacedStage):
     def lacking(self) -> list[str]:
         """What the store lacks of what was asked for, in words: nothing is left out silently."""
         given_up, seldom = self.folding.patterns.given_up, self.folding.seldom
-        told = given_up.keys() | self.folding.never
+        told = given_up.keys() | self.folding.common.attendance.never
         unstored = [name for key, name in self.publishing.unstored() if key not in told]
         return [
             *(f"{key}: {why}" for key, why in given_up.items()),

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import islice
 from math import prod
 from typing import Any
@@ -49,25 +48,16 @@ class Reducing:
         nodes: Mapping[str, NodeAddress],
         lanes: int,
     ) -> None:
-        self._closing, self._kept, self._fields = closing, kept, fields
-        self._nodes, self._lanes = nodes, lanes
-        self._shards = {key: _by_node(kept.of(key)) for key in kept.config.diagnostics}
-
-    @property
-    def fields(self) -> dict[str, Described]:
-        """Diagnostic to its field and statistics, of those that have anything of the span."""
-        return {key: (self._fields[key], self._kept.config.diagnostics[key].operators) for key in self._wanted}
-
-    @cached_property
-    def _wanted(self) -> dict[str, Inherited | None]:
-        """The diagnostics that have anything of the span, and what of that lies in an earlier run's state."""
-        found = {}
-        for key, diagnostic in self._kept.config.diagnostics.items():
-            if self._closing.window in diagnostic.windows and diagnostic.operators:
-                rest = self._rest(key)
-                if self._shards[key] or rest is not None:
-                    found[key] = rest
-        return found
+        self._closing, self._kept, self._nodes, self._lanes = closing, kept, nodes, lanes
+        self._parts: dict[str, tuple[dict[str, list[States]], Inherited | None]] = {}
+        """The diagnostics that have anything of the span: by node, and what lies in an earlier run's state."""
+        self.fields: dict[str, Described] = {}
+        """Their fields and statistics."""
+        for key, diagnostic in kept.config.diagnostics.items():
+            if closing.window in diagnostic.windows and diagnostic.operators:
+                own = _by_node(kept.of(key)), self._rest(key)
+                if own != ({}, None):
+                    self._parts[key], self.fields[key] = own, (fields[key], diagnostic.operators)
 
     def _rest(self, key: str) -> Inherited | None:
         """Return what was kept before and no shard has taken over, if that has anything of the span."""
@@ -87,33 +77,34 @@ class Reducing:
         """
         loads: dict[tuple[str, int], int] = {}
         shared: dict[tuple[str, int], list[str]] = {}
-        for key in sorted(self._wanted, key=lambda key: -prod(self._fields[key].shape)):
-            nodes = sorted(self._shards[key] or self._nodes)
+        sizes = {key: prod(field.shape) for key, (field, _) in self.fields.items()}
+        for key in sorted(sizes, key=lambda key: -sizes[key]):
+            nodes = sorted(self._parts[key][0] or self._nodes)
             lanes = [(node, lane) for node in nodes for lane in range(self._lanes)]
             chosen = min(lanes, key=lambda lane: loads.get(lane, 0))
-            loads[chosen] = loads.get(chosen, 0) + prod(self._fields[key].shape)
+            loads[chosen] = loads.get(chosen, 0) + sizes[key]
             shared.setdefault(chosen, []).append(key)
         return [self._home(node, keys, targets or {}) for (node, _), keys in shared.items()]
 
     def _home(self, home: str, keys: Sequence[str], targets: Mapping[str, Mapping[str, Chunk]]) -> "Home":
         hosts: dict[str, list[str]] = {self._nodes[home].host: [home]}
-        for node in sorted({node for key in keys for node in self._shards[key]} - {home}):
+        for node in sorted({node for key in keys for node in self._parts[key][0]} - {home}):
             hosts.setdefault(self._nodes[node].host, []).append(node)
         (host, here), *others = hosts.items()
         handed = [((tuple(self._work(key, there) for key in keys),), other) for other, there in others]
-        own = tuple(self._work(key, here, self._wanted[key], targets.get(key, {})) for key in keys)
+        own = tuple(self._work(key, here, self._parts[key][1], targets.get(key, {})) for key in keys)
         return Home(home, host, own, tuple(handed))
 
     def _work(
         self, key: str, nodes: Sequence[str], rest: Inherited | None = None, targets: Mapping[str, Chunk] = NOWHERE
     ) -> FieldWork:
         """Return what nodes of one host have of a field: tasks there read the states of all of them."""
-        field = self._fields[key]
+        (field, _), (shards, _) = self.fields[key], self._parts[key]
         return FieldWork(
             self._kept.config.diagnostics[key],
             field.shape,
             self._closing,
-            tuple(alike for node in nodes for alike in self._shards[key].get(node, ())),
+            tuple(alike for node in nodes for alike in shards.get(node, ())),
             self._nodes[nodes[0]].state_directory,
             self._kept.errors,
             rest,

@@ -15,7 +15,6 @@ from bbflow.operators.space.placement import Placement
 from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.folding.batches import Batch, Cutter, planned_steps
 from bbflow.transit.folding.checkpoints import common_of, counted_states, first_checkpoint, read_checkpoints
-from bbflow.transit.folding.dates import taken_alike
 from bbflow.transit.folding.inherited import Before, Inherited, Origins
 from bbflow.transit.folding.kept import EndedSpans, Kept
 from bbflow.transit.folding.lanes import JOINED, Lanes, NodeLane
@@ -116,13 +115,8 @@ class Folding:
     def seldom(self) -> list[str]:
         """The fields that were in some of the steps only, in words, unless the configuration takes that as it comes."""
         diagnostics = self.config.diagnostics.items()
-        taken = {key for key, item in diagnostics if item.skips_absent} - self.never
+        taken = {key for key, item in diagnostics if item.skips_absent} - self.common.attendance.never
         return self.common.attendance.described(taken | self.patterns.given_up.keys())
-
-    @property
-    def never(self) -> frozenset[str]:
-        """Diagnostics of which no step had all variables."""
-        return self.common.attendance.never
 
     @property
     def _skips_late(self) -> bool:
@@ -159,11 +153,6 @@ class Folding:
         keys = (key for name in self.patterns.placements for key in pattern.regions[name])
         is_joined = any(self.planning.is_joined(key, pattern.shapes) for key in keys)
         return not is_joined and not any(like.last_step > self.common.last_number for like in self.states.likes)
-
-    @property
-    def uneven(self) -> list[str]:
-        """The statistics that take steps of several lengths alike without being told to, in words."""
-        return taken_alike(self.common.timeline.numbers, self.config.diagnostics.values())
 
     def lose(self, names: Collection[str], safe: Iterable[Row], nodes: Sequence[str]) -> None:
         """Go on without some nodes, from what was copied of their states."""
