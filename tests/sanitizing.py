@@ -34,7 +34,7 @@ OPTIONS = {
     "TSAN_OPTIONS": "die_after_fork=0:suppressions={suppressions}:log_path={reports}/thread",
 }
 LANDING = ("room", "offers", "spill", "takeover", "tcp", "tls", "fabric", "devices")
-ENGINE = ("types", "order", "patterns", *LANDING, "ranks")
+ENGINE = ("types", "order", "patterns", *LANDING, "ranks", "rank_folds", "device_folds")
 KERNELS = ("fold", "histogram", "percentiles", "extreme_times", "shape")
 TESTS = {
     "mount": ["tests/mount"],
