@@ -282,7 +282,7 @@ class Consumers(Closable):
         """
         after = self.numbering.done(step)[0] if self.numbering.is_framed else step
         asked = WatchRequest(stream=self._stream, after=after, change=-1, limit=STEPS_PER_REPLY, timeout_s=0.0)
-        shown = {node: client.request(asked, Shown).steps for node, client in self._clients.items()}
+        shown = {node: self._ask(node, asked, Shown).steps for node in self._clients}
         return {node: tuple(own.step for own in steps if own.step > after) for node, steps in shown.items()}
 
     def give_up(self) -> None:
@@ -306,15 +306,27 @@ class Consumers(Closable):
         hear
             Gets what a node has refused the program, perhaps since its last news, before that forgets it.
         """
-        for node, client in self._clients.items():
+        for node in self._clients:
             known: tuple[str, ...] | None = None
             while known is None or known:
                 asked = DropRequest(
                     stream=self._stream, epoch=self.epochs[node], left=node in unaware, known=known or ()
                 )
-                known = client.request(asked, DropReply).refused
+                try:
+                    known = self._ask(node, asked, DropReply).refused
+                except NodeError:
+                    if not self._has_dropped(node):
+                        raise
+                    known = ()
                 if known:
                     hear(known)
+
+    def _has_dropped(self, node: str) -> bool:
+        """Whether a node whose agent was killed has forgotten the stream before that, and couldn't say so."""
+        try:
+            return self._stream not in self._clients[node].status().streams
+        except NodeError:
+            return False
 
     def wait_no_more(self) -> None:
         """Let a node that is waited for be an error at once; safe in any thread."""

@@ -106,10 +106,12 @@ class Lease:
         with self._lock:
             try:
                 self._read(node, step, offset, target)
-            except FabricError as error:
-                log(f"bbflow: BB node {node} is read by TCP, since libfabric doesn't work: {error}")
+            except NodeError as error:
+                if isinstance(error, FabricError):
+                    log(f"bbflow: BB node {node} is read by TCP, since libfabric doesn't work: {error}")
+                    self._by_tcp.add(node)
+                # An agent that was killed in the middle is waited for as where steps are held.
                 self._forget(node)
-                self._by_tcp.add(node)
                 self._read(node, step, offset, target)
 
     def _read(self, node: str, step: int, offset: int, target: memoryview) -> None:

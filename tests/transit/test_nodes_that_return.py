@@ -20,7 +20,7 @@ from bbflow.errors import BbflowError, ConfigError, NodeError
 from bbflow.events import read_events
 from bbflow.landing.client import NodeClient, status_of
 from bbflow.landing.replies import AttachReply
-from bbflow.landing.requests import AttachRequest
+from bbflow.landing.requests import AttachRequest, DropRequest
 from bbflow.transit.output.decoding import open_results
 from bbflow.view.lease import Lease
 from bbflow.view.opening import Opening
@@ -80,6 +80,29 @@ def test_an_analysis_outlives_the_agents_of_its_nodes(faulty_nodes, tmp_path, ca
         np.testing.assert_array_equal(results.tas_run_count[0], STEPS)
         np.testing.assert_array_equal(results.tas_day_count[:, 0, 0], [24, 24, 12])
     assert "BB node bb0 doesn't answer: it has 300 s to be started again" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("has_heard", [False, True], ids=["before", "after"])
+def test_an_agent_that_is_killed_while_it_forgets_the_stream_is_asked_again(
+    faulty_nodes, tmp_path, monkeypatch, has_heard
+):
+    nodes, request, killed = faulty_nodes(2, "1MiB"), NodeClient.request, []
+
+    def request_and_kill(client, asked, kind):
+        if isinstance(asked, DropRequest) and not killed:
+            if has_heard:
+                request(client, asked, kind)
+            killed.append(client.node.name)
+            nodes.kill(*killed)
+            nodes.start(*killed)
+        return request(client, asked, kind)
+
+    monkeypatch.setattr(NodeClient, "request", request_and_kill)
+    with writing(nodes) as ranks, analysis_of(nodes, tmp_path) as analysis:
+        assert analysis.wait(300).complete
+        assert ranks.wait(300) == 0
+    assert killed
+    assert not any(status_of(node).streams for node in nodes.nodes)
 
 
 def test_a_node_that_does_not_come_back_in_time_ends_the_analysis(faulty_nodes, tmp_path):

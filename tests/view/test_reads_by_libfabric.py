@@ -3,6 +3,7 @@
 import mmap
 import os
 import socket
+import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,6 +19,7 @@ from bbflow.net.connection import NodeConnection
 from bbflow.net.verdicts import BytesReply
 from bbflow.view.blocks import BlockReader
 from bbflow.view.lease import Lease
+from bbflow.view.returning import Returning
 from testsupport.asking import ask_once
 from testsupport.connections import break_connections
 from testsupport.fabrics import NEEDS_LIBFABRIC, PROVIDER
@@ -204,6 +206,27 @@ def test_an_agent_that_dies_ends_the_reading_and_another_one_goes_on(
         reader.read("bb0", 0, block)
     nodes.start("bb0")
     check([reader.read("bb0", 0, block)])
+
+
+@pytest.mark.parametrize("providers", [[], [PROVIDER]], ids=["tcp", "fabric"])
+def test_a_read_in_whose_middle_the_agent_is_killed_is_tried_again_when_it_is_back(
+    faulty_nodes, tmp_path, elsewhere, monkeypatch, providers
+):
+    monkeypatch.setattr("bbflow.view.lease._providers", lambda: providers)
+    nodes, killed = faulty_nodes(1, 64 << 20), []
+    steps, get = written(nodes, tmp_path), NodeClient.get
+
+    def get_and_kill(client, step, offset, target):
+        if offset > steps[0].blocks[0].offset and not killed:
+            nodes.kill("bb0")
+            killed.append(threading.Thread(target=nodes.start, args=["bb0"]))
+            killed[0].start()
+        get(client, step, offset, target)
+
+    monkeypatch.setattr(NodeClient, "get", get_and_kill)
+    returning = Returning(nodes.contact, 300, is_silent=True)
+    check([BlockReader(nodes.contact, "model", returning).read("bb0", 0, steps[0].blocks[0])])
+    killed[0].join()
 
 
 @pytest.mark.parametrize("provider", [PROVIDER], indirect=True)
