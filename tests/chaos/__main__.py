@@ -5,6 +5,7 @@ python -m chaos table --times 20               # each line of docs/trust.md
 python -m chaos whole --runs 10                # the same kills with other grids, levels, pyramids, chunks and functions
 python -m chaos bucket --runs 10               # the same with the output in a bucket
 python -m chaos nodes --runs 100               # kills at a hundred nodes
+python -m chaos ranks --runs 100               # kills where ranks fold, over shared memory, TCP and libfabric
 """
 
 import argparse
@@ -22,7 +23,7 @@ from pathlib import Path
 from random import Random
 
 from chaos.harm import kill_at_random
-from chaos.lines import Line, lines
+from chaos.lines import Line, folding_line, lines
 from chaos.nodes import many_nodes
 from chaos.runs import PATIENCE_S, Run, Shape, build, oracle
 from chaos.verdict import Verdict, judged, load
@@ -33,7 +34,7 @@ from testsupport.object_server import credentials_of, object_server
 def main() -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="chaos")
-    parser.add_argument("what", choices=["all", "random", "table", "whole", "bucket", "nodes"])
+    parser.add_argument("what", choices=["all", "random", "table", "whole", "bucket", "nodes", "ranks"])
     parser.add_argument("--runs", type=int, default=200, help="of random kills")
     parser.add_argument("--times", type=int, default=20, help="for each line of the table")
     parser.add_argument("--only", default="", help="lines whose name has this regular expression in it")
@@ -54,7 +55,8 @@ def main() -> int:
         tried += [(line, options.seed + n) for n in range(options.times) for line in chosen]
     if options.what in ("all", "random"):
         tried += [_random_line(options.seed + n) for n in range(options.runs)]
-
+    if options.what in ("all", "ranks"):
+        tried += [(folding_line(options.seed + n), options.seed + n) for n in range(options.runs)]
     reference = whole_run(scratch / "reference", program) if options.what in ("all", "whole", "bucket") else None
     for what in ("whole", "bucket"):
         if reference is not None and options.what in ("all", what):

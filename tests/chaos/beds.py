@@ -10,6 +10,7 @@ from typing import Any
 
 from benchmarks.namespaces import Hosts, joined_hosts, missing
 from chaos.runs import Setting
+from testsupport.fabrics import PROVIDER
 from testsupport.nodes import count_nodes
 from testsupport.waiting import until
 
@@ -24,6 +25,12 @@ COMPUTE, NODES = "10.77.0.1", ("10.77.0.2", "10.77.0.3")
 def nothing(folder: Path) -> Iterator[Setting]:
     """Give a run what it has anyway."""
     yield Setting()
+
+
+@contextmanager
+def by_libfabric(folder: Path) -> Iterator[Setting]:
+    """Let ranks that land by libfabric do so by a provider that needs no special network."""
+    yield Setting(engine={"FabricProvider": PROVIDER})
 
 
 def mounted(name: str, size: str) -> Around:

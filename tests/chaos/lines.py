@@ -5,12 +5,13 @@ import signal
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import Any
 
-from chaos.beds import Around, apart, by_hand, has_networks, mounted, nothing
-from chaos.harm import Harm, cut_off, filled, lose_host, signalled, without_way
-from chaos.runs import PATIENCE_S, Shape
-from chaos.verdict import Judge, held, hurt, interrupted, killed, lacking, refused, unharmed
+from chaos.beds import Around, apart, by_hand, by_libfabric, has_networks, mounted, nothing
+from chaos.harm import Harm, cut_off, filled, kill_at_random, lose_host, signalled, without_way
+from chaos.runs import OPERATORS, PATIENCE_S, Shape
+from chaos.verdict import Judge, held, hurt, interrupted, killed, lacking, means_in_space, refused, unharmed
 
 KILLS = signal.SIGKILL, signal.SIGTERM
 MOMENTS = "start", "steady", "window end", "end"
@@ -97,6 +98,21 @@ def _full() -> Iterator[Line]:
     pools = {"nodes": lambda folder: {"count": 2, "capacity": 4096 * KIB}}
     harm = filled("steady", "out", PATIENCE_S)
     yield Line("results, steady, full disk for good", harm, around=mounted("out", "3m"), judge=held, keys=pools)
+
+
+def folding_line(seed: int) -> Line:
+    """Return a line of ranks that fold: a kill of one, or kills of anything else."""
+    dice = Random(seed)
+    shape, every = Shape.random(dice, ("shm", "tcp", "fabric")), dice.choice((4, 9, 30))
+    keys = {
+        "fold": lambda folder: {"on": "rank", "land_states_every": every},
+        "operators": lambda folder: OPERATORS | means_in_space(folder),
+        "windows": lambda folder: ["month", "run"],
+    }
+    if dice.random() < 0.2:
+        harm = signalled("rank", "steady", signal.SIGKILL)
+        return Line("ranks fold, rank", harm, shape, by_libfabric, hurt, keys)
+    return Line("ranks fold, others", kill_at_random, shape, by_libfabric, keys=keys)
 
 
 def lines() -> list[Line]:

@@ -51,9 +51,9 @@ class Shape:
     """Dask worker processes; with none the analysis has their threads."""
 
     @classmethod
-    def random(cls, dice: Random) -> "Shape":
+    def random(cls, dice: Random, transports: tuple[str, ...] = ("shm", "tcp")) -> "Shape":
         """Choose one."""
-        return cls(dice.randint(1, 4), dice.randint(1, 2), dice.choice(("shm", "tcp")), dice.randint(0, 2))
+        return cls(dice.randint(1, 4), dice.randint(1, 2), dice.choice(transports), dice.randint(0, 2))
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ import mainjob
 
 from chaos.runs import FLAGS, PATIENCE_S, STEPS, Run
 
+means_in_space = mainjob.means_in_space
 INCOMPLETE, INTERRUPTED = 3, 130
 HELD = "STEPS ARE STILL ON THE BB NODES"
 Judge = Callable[[Run, int, Any], str]
@@ -188,4 +189,4 @@ def _published(run: Run, truth: Any) -> int:
 
 def load(path: Path) -> Any:
     """Load the truth, in float64 with NaN where values are missing."""
-    return mainjob.load_oracle(path, str(FLAGS["calendar"]))
+    return mainjob.with_means_in_space(mainjob.load_oracle(path, str(FLAGS["calendar"])))
