@@ -73,6 +73,10 @@ def _needs_steps(config: Config) -> Iterator[str]:
 def needs_blocks(diagnostic: Diagnostic) -> str:
     """Return why ranks can't fold the blocks of a diagnostic; an empty text if they can."""
     own = diagnostic
+    if own.is_of_means:
+        return ""
+    if own.space and own.space.is_linear and not own.takes_means:
+        return f"operators of {own.name}: ranks fold mean, sum and count alone of what is remapped or averaged in space"
     parts = {
         "space": own.space, "transforms": own.transforms, "each": own.each, "then": own.then, "filters": own.filters,
         "weights": own.weights, "further inputs": own.others, "an expression": not own.of.is_plain or own.fields,

@@ -136,6 +136,12 @@ class Diagnostic(Frozen):
         return not needs_each and all(item.takes_means for item in operators)
 
     @property
+    def is_of_means(self) -> bool:
+        """Whether the mean of a variable's steps is enough, where the same points are missing in all of them."""
+        own = self.takes_means and not (self.each or self.then) and self.of.is_plain and not self.fields
+        return own and self.space is not None and self.space.is_linear
+
+    @property
     def needs_order(self) -> bool:
         """Whether a point's steps must come in their order into one state: two states of it can't be merged anyhow."""
         return bool(self.each or self.transforms) or not all(item.family.commutes for item in self.operators)

@@ -269,11 +269,12 @@ def kill(process):
 
 @pytest.fixture(scope="module")
 def truth(program, tmp_path_factory):
-    return mainjob.oracle(program, tmp_path_factory.mktemp("oracle"), STEPS)
+    return mainjob.with_means_in_space(mainjob.oracle(program, tmp_path_factory.mktemp("oracle"), STEPS))
 
 
 def run_config(folder, processes):
     operators = {"tas": ["mean", "std", "min", "max", "count"], "pr": ["mean", "max"], "ta": ["mean", "std", "count"]}
+    operators |= mainjob.means_in_space(folder)
     return mainjob.write_config(
         folder, operators=operators, nodes={"capacity": "768KiB"}, raw="none", windows=["month", "run"],
         workers={"processes": processes, "batch_steps": 2}, fold={"on": "rank", "land_states_every": 9},

@@ -60,14 +60,27 @@ class Space:
 
         That is so as long as the same points are missing in all of them.
         """
-        if self.remap is None or self.remap.method in OF_WHOLE_FIELDS:
+        if self.remap is None or any(isinstance(move, Whole) for move in self.moves):
             return False
-        if any(isinstance(move, Whole) for move in self.moves):
-            return False
-        after = self.moves[self.moves.index(self.remap) + 1 :]
-        return all(move.how in ("mean", "sum") for move in after if isinstance(move, Reduce))
+        return all(map(_is_linear, self.moves[self.moves.index(self.remap) :]))
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether all of it makes the mean of its results, in float64, of the mean of some steps of a variable.
+
+        That is so as long as the same points are missing in all of them.
+        """
+        makes = any(isinstance(move, Reduce | Remap) for move in self.moves)
+        return makes and all(not isinstance(move, Levels) and _is_linear(move) for move in self.moves)
 
     @property
     def has_pyramid(self) -> bool:
         """Whether coarser levels of the results are wanted."""
         return self.remap is not None and self.remap.pyramid is not None
+
+
+def _is_linear(move: Move) -> bool:
+    """Whether sums of steps become sums of what it makes of them, where the same points are missing in all."""
+    if isinstance(move, Remap):
+        return move.method not in OF_WHOLE_FIELDS
+    return move.how in ("mean", "sum") if isinstance(move, Reduce) else not isinstance(move, Whole)

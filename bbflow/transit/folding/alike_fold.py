@@ -28,6 +28,7 @@ from bbflow.transit.folding.inner import inner_step
 from bbflow.transit.folding.inputs import Inputs, MappedSteps, ShardSteps, ends_of, extremes_of, open_inputs
 from bbflow.transit.folding.kernel_table import TYPE_NAMES, KernelTable, table_of
 from bbflow.transit.folding.plans import PlannedShard
+from bbflow.transit.folding.rank_means import shard_inputs
 from bbflow.transit.folding.shards import LABEL, Extent, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, CARRIED, INNER, LEVELS, OUTER, Keys, StateSlot, plan_roll
 from bbflow.transit.folding.state_layouts import state_layout_of
@@ -195,7 +196,7 @@ class AlikeFold(ABC):
     def _inputs(self, at: int) -> Inputs | None:
         """Return one shard's steps as they lie, but for those that its rank has folded; None if it has folded all."""
         parts = zip(self._sources, self._planned, self._folded[at], strict=True)
-        return Inputs.joined([own.inputs(shards[at], self._keys) for own, shards, folded in parts if not folded])
+        return shard_inputs([(own, shards[at]) for own, shards, folded in parts if not folded], self._keys)
 
     def _merge_ranks(self, before: StatePlace | None) -> None:
         """Merge what ranks have folded into the states, step by step, after the steps that they have not.

@@ -211,6 +211,9 @@ class Cutter:
                 self.is_held_back = True
                 break
             batch.add(number, passed, keys, pattern, parts, **weights)
+            # What blocks are joined into has all of a batch or nothing, as the mean of its steps is all that there is.
+            if has_folded and self._patterns.placements and landing is None:
+                break
         batch.offset = common.offset or 0
         return batch if batch.through > cursor else None
 

@@ -26,6 +26,9 @@ from bbflow.transit.folding.state_layouts import state_layout_of
 
 TYPE_NAMES = [dtype.str for dtype in TYPES]
 
+MEAN = ("count", "shift", "first")
+"""What a mean is made of."""
+
 ROW = np.dtype(
     [
         *((name, "i8") for name in ("form", "types", "points", "bytes", "fills", "folded")),
@@ -74,6 +77,8 @@ class KernelTable:
         for code, key in enumerate(plan.roster.diagnostics):
             diagnostic = plan.diagnostics[key]
             own = np.flatnonzero(plan.roster.rows["diagnostic"] == code)
+            if diagnostic.is_of_means:
+                continue
             if not is_plain(diagnostic):
                 _check_blocks(plan, diagnostic, forms, own)
                 continue
@@ -231,6 +236,8 @@ def kept_of(diagnostic: Diagnostic, form: BlockForm, encoding: Encoding) -> tupl
 
     None if ranks can't fold such blocks.
     """
+    if diagnostic.is_of_means and is_whole(form):
+        return (sum(1 << FIELDS.index(name) for name in MEAN), ()) if is_bare(encoding, form.dtype) else None
     if diagnostic.filters or not is_plain(diagnostic) or not is_whole(form):
         return None
     families = state_layout_of(diagnostic, OUTER, form.dtype, form.count).families
@@ -248,4 +255,13 @@ def lacking(diagnostic: Diagnostic, form: BlockForm, what: list[str]) -> str:
         f"{diagnostic.name}: ranks have folded {form.name} by an earlier analysis' configuration, without what "
         f"this one's operators are made of ({', '.join(what)}): let the operators be as they were, or start the "
         "program again"
+    )
+
+
+def come_and_go(diagnostic: Diagnostic) -> str:
+    """Return the message about a mean that ranks have folded, but that isn't enough."""
+    return (
+        f"{diagnostic.name}: ranks have folded {diagnostic.of} over steps in some of which values are missing (or "
+        "infinite, of either sign) that others have: what is remapped or averaged in space can't be made of their "
+        "mean; start the program again with fold: on: node"
     )

@@ -129,8 +129,9 @@ class Planning:
         for size, shard in sorted(zip(sizes, shards, strict=True), key=lambda own: -own[0]):
             known = self._lanes.find(shard.key)
             lane, extents = (loads.index(min(loads)), None) if known is None else known
-            loads[lane] += size
             keeps_states = shard.local is None or shard.local.complete  # else its steps are joined with others'
+            lane = lane if keeps_states else self._lanes.stay(shard.key, lane)
+            loads[lane] += size
             if keeps_states and extents is None:
                 kind = shard.key.diagnostic, shard.region[1], *shard.places  # a variable has one type in a step
                 if kind not in known_sizes:

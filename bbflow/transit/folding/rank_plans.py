@@ -1,7 +1,7 @@
 """Plans by which ranks fold their own blocks: what, and up to which steps. All of it is pure (FORMAT.md, 'Plan')."""
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from bbflow.stream.folded import folded_of, state_places
 from bbflow.stream.layouts import Layout
 from bbflow.transit.folding.kernel_table import kept_of
 from bbflow.transit.folding.plans import FoldPlan
+from bbflow.transit.folding.shards import Place
 from bbflow.transit.folding.timeline import Passed
 
 FEWEST_STEPS = 256
@@ -76,7 +77,7 @@ def folded_arrays(
     steady
         Arrays of which the first steps' values count.
     """
-    kept = None if any(plan.joined for plan in plans) else _kept(plans, encodings)
+    kept = _kept(plans, encodings)
     if kept is None:
         return FoldedArrays(why_not="their blocks are of types, or written in ways, that only workers decode")
     if both := [name for (name, _), (_, edges) in kept.items() if len(edges) > 1]:
@@ -176,9 +177,7 @@ def _kept(
     """
     found: dict[tuple[str, str], tuple[int, set[tuple[float, ...]]]] = {}
     for plan in plans:
-        for code, key in enumerate(plan.roster.diagnostics):
-            rows = plan.roster.rows["diagnostic"] == code
-            places = [plan.places[number] for number in np.unique(plan.blocks[rows, 0]).tolist() if number >= 0]
+        for key, places in _places(plan):
             if any(node != plan.node for node, _ in places):
                 return None
             for form in dict.fromkeys(plan.layout.forms[at] for _, at in places):
@@ -187,6 +186,15 @@ def _kept(
                 bits, edges = found.get((form.name, form.type), (1, set()))
                 found[form.name, form.type] = bits | own[0], edges | ({own[1]} if own[1] else set())
     return found
+
+
+def _places(plan: FoldPlan) -> Iterator[tuple[str, list[Place]]]:
+    """Yield where the blocks lie of each diagnostic of a lane."""
+    for code, key in enumerate(plan.roster.diagnostics):
+        rows = plan.roster.rows["diagnostic"] == code
+        yield key, [plan.places[number] for number in np.unique(plan.blocks[rows, 0]).tolist() if number >= 0]
+    for shard in plan.joined:
+        yield shard.key.diagnostic, [*shard.places.values()]
 
 
 def _bins(edges: tuple[float, ...] = ()) -> FoldedBins | None:

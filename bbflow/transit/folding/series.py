@@ -1,16 +1,22 @@
 """Steps that depend on blocks of several ranks, such as a global mean: their contributions are joined step by step."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from bbflow.errors import BbflowError
+from bbflow.errors import BbflowError, StreamError
+from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space.placement import Local, Placement
 from bbflow.operators.steps import Array
+from bbflow.transit.folding.kernel_table import come_and_go
 from bbflow.transit.folding.patterns import LaidStep, weights_of
 from bbflow.transit.folding.plans import PlannedSteps
 from bbflow.transit.folding.shards import ShardKey
 from bbflow.transit.folding.work import PartialSteps
+
+SAME = 1e-12
+"""By so much sums of the same weights may differ."""
 
 
 def join_partials(
@@ -18,6 +24,7 @@ def join_partials(
     placements: Mapping[str, Placement],
     local: Callable[[ShardKey], Local | None],
     laid: Mapping[int, LaidStep],
+    diagnostics: Mapping[str, Diagnostic],
 ) -> Iterator[tuple[str, PlannedSteps]]:
     """Join the contributions to each field.
 
@@ -31,6 +38,8 @@ def join_partials(
         Gives what a shard has of its field.
     laid
         The batch's steps by their numbers, counted through a chain of jobs.
+    diagnostics
+        What is computed, by its key.
 
     Yields
     ------
@@ -41,11 +50,15 @@ def join_partials(
     ------
     BbflowError
         If the ranks don't have the same steps.
+    StreamError
+        If ranks have folded some blocks, and values come and go in any of them.
     """
     by_name: dict[str, list[PartialSteps]] = {}
     for part in sorted(partials, key=lambda part: (part.key.diagnostic, part.key.start, part.key.node)):
         by_name.setdefault(part.key.diagnostic, []).append(part)
     for name, parts in by_name.items():
+        if any(part.is_folded for part in parts):  # all that there is of their blocks is the mean of the steps
+            parts = [replace(part, values=_mean_partial(diagnostics[name], part.values)) for part in parts]
         numbers = parts[0].numbers
         if any(part.numbers != numbers for part in parts):
             raise BbflowError(
@@ -71,8 +84,33 @@ def _finished(placement: Placement, placed: Sequence[tuple[Local, Array]]) -> tu
 
 
 def uneven(partials: Sequence[PartialSteps]) -> frozenset[str]:
-    """Return the diagnostics of which some blocks have the steps and others their mean: these can't be joined."""
+    """Return the diagnostics of which some blocks have the steps and others their mean: these can't be joined.
+
+    Those of which ranks have folded blocks can: all are brought to their mean.
+    """
+    folded = {part.key.diagnostic for part in partials if part.is_folded}
     lengths: dict[str, set[int]] = {}
-    for part in partials:
+    for part in (part for part in partials if part.key.diagnostic not in folded):
         lengths.setdefault(part.key.diagnostic, set()).add(len(part.values))
     return frozenset(name for name, own in lengths.items() if len(own) > 1)
+
+
+def _mean_partial(diagnostic: Diagnostic, values: Array) -> Array:
+    """Return what a block contributes to the mean of some steps, of what it does to each.
+
+    Parameters
+    ----------
+    diagnostic
+        What is computed, which is of means.
+    values
+        Of shape (steps, 2, points): sums, and the weights of what is valid.
+
+    Raises
+    ------
+    StreamError
+        If it doesn't have the same weights in all steps.
+    """
+    if not np.allclose(values[:, 1], values[0, 1], rtol=SAME, atol=0.0):
+        raise StreamError(come_and_go(diagnostic))
+    with np.errstate(invalid="ignore"):  # infinite values of either sign
+        return np.stack([values[:, 0].mean(axis=0), values[0, 1]])[np.newaxis]

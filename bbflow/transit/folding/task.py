@@ -18,9 +18,10 @@ from bbflow.operators.windows.window import Window
 from bbflow.store.pool import map_pool
 from bbflow.transit.folding.alike_fold import AlikeShards, AtOnce, OneByOne, Record
 from bbflow.transit.folding.inherited import Inherited
-from bbflow.transit.folding.inputs import Inputs, MappedSteps, other_partials, partials
+from bbflow.transit.folding.inputs import MappedSteps, other_partials, partials
 from bbflow.transit.folding.kernel_table import table_of
 from bbflow.transit.folding.plans import FoldPlan, PlannedShard
+from bbflow.transit.folding.rank_means import has_means, shard_inputs
 from bbflow.transit.folding.shards import Region, ShardKey, ShardState
 from bbflow.transit.folding.slots import LEVELS, Keys
 from bbflow.transit.folding.states import LaneTurn, begun
@@ -202,12 +203,13 @@ def _contributions(work: LaneWork, keys: Keys, steps: Sequence[MappedSteps]) -> 
             found.setdefault(shard.key, []).append((own, shard))
     for key, parts in found.items():
         plan, local = parts[0][0].plan, parts[0][1].local
-        inputs = Inputs.joined([own.inputs(shard, keys) for own, shard in parts])
+        inputs = shard_inputs(parts, keys)
         assert inputs is not None
         assert local is not None
         diagnostic, averages = plan.diagnostics[key.diagnostic], key.diagnostic not in work.stepwise
         values = partials(inputs, diagnostic, local, averages=averages)
-        yield PartialSteps(key, inputs.numbers, values, other_partials(inputs, diagnostic, local)), inputs.bytes
+        others = other_partials(inputs, diagnostic, local)
+        yield PartialSteps(key, inputs.numbers, values, has_means(parts), others), inputs.bytes
 
 
 def get_ready(pool: str) -> None:

@@ -58,6 +58,8 @@ class PartialSteps(Frozen):
     """The steps."""
     values: Array
     """Of shape (steps, components, points), or (1, components, points) of the steps' mean."""
+    is_folded: bool = False
+    """Whether ranks have folded any of the steps: then the mean is all there is."""
     others: Mapping[str, Array] = field(default_factory=dict)
     """The same of the operators' further inputs, by their text; of the steps."""
 
