@@ -5,6 +5,8 @@ from zlib import crc32
 
 ACCUMULATORS = ("count", "shift", "first", "second", "min", "max")
 """In the order of their bits, which is the kernel's."""
+MEAN = ("count", "shift", "first")
+"""Those that a mean is made of."""
 COUNTS = "counts"
 """A histogram's, behind them."""
 ALIGNMENT = 64

@@ -178,6 +178,7 @@ def means_in_space(directory):
         "row": ("n_s", lat // 8 * columns + lon // 8 + 1),
         "S": ("n_s", np.full(size, 1 / 64)),
     }
+    directory.mkdir(parents=True, exist_ok=True)
     path = directory / "weights.nc"
     xr.Dataset(data, attrs={"map_method": "Conservative remapping"}).to_netcdf(path)
     return {

@@ -25,10 +25,17 @@ from bbflow.operators.steps import Array, DType, Steps
 from bbflow.operators.windows.window import Window
 from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.inner import inner_step
-from bbflow.transit.folding.inputs import Inputs, MappedSteps, ShardSteps, ends_of, extremes_of, open_inputs
+from bbflow.transit.folding.inputs import (
+    Inputs,
+    MappedSteps,
+    ShardSteps,
+    ends_of,
+    extremes_of,
+    open_inputs,
+    shard_inputs,
+)
 from bbflow.transit.folding.kernel_table import TYPE_NAMES, KernelTable, table_of
 from bbflow.transit.folding.plans import PlannedShard
-from bbflow.transit.folding.rank_means import shard_inputs
 from bbflow.transit.folding.shards import LABEL, Extent, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, CARRIED, INNER, LEVELS, OUTER, Keys, StateSlot, plan_roll
 from bbflow.transit.folding.state_layouts import state_layout_of

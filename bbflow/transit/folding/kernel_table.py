@@ -18,16 +18,13 @@ from bbflow.operators.statistics.bins import Bins
 from bbflow.operators.statistics.moments import Moments
 from bbflow.operators.steps import Array
 from bbflow.stream.cf import Encoding
-from bbflow.stream.folded import COUNTS, folded_of, state_places
+from bbflow.stream.folded import COUNTS, MEAN, folded_of, state_places
 from bbflow.stream.layouts import BlockForm
-from bbflow.transit.folding.plans import FoldPlan
+from bbflow.transit.folding.plans import FoldPlan, lacking
 from bbflow.transit.folding.slots import OUTER
 from bbflow.transit.folding.state_layouts import state_layout_of
 
 TYPE_NAMES = [dtype.str for dtype in TYPES]
-
-MEAN = ("count", "shift", "first")
-"""What a mean is made of."""
 
 ROW = np.dtype(
     [
@@ -247,21 +244,3 @@ def kept_of(diagnostic: Diagnostic, form: BlockForm, encoding: Encoding) -> tupl
         return None
     needed = {name for own in moments for name in own.needed} | {"count"}
     return sum(1 << FIELDS.index(name) for name in needed), bins[0].edges if bins else ()
-
-
-def lacking(diagnostic: Diagnostic, form: BlockForm, what: list[str]) -> str:
-    """Return the message about a state that lacks something."""
-    return (
-        f"{diagnostic.name}: ranks have folded {form.name} by an earlier analysis' configuration, without what "
-        f"this one's operators are made of ({', '.join(what)}): let the operators be as they were, or start the "
-        "program again"
-    )
-
-
-def come_and_go(diagnostic: Diagnostic) -> str:
-    """Return the message about a mean that ranks have folded, but that isn't enough."""
-    return (
-        f"{diagnostic.name}: ranks have folded {diagnostic.of} over steps in some of which values are missing (or "
-        "infinite, of either sign) that others have: what is remapped or averaged in space can't be made of their "
-        "mean; start the program again with fold: on: node"
-    )

@@ -154,3 +154,21 @@ class PlannedSteps(Frozen):
             is_map = isinstance(own, Mapping)
             later[name] = {key: values[first:] for key, values in own.items()} if is_map else own[first:]
         return PlannedSteps(**later)
+
+
+def lacking(diagnostic: Diagnostic, form: BlockForm, what: list[str]) -> str:
+    """Return the message about a state that lacks something."""
+    return (
+        f"{diagnostic.name}: ranks have folded {form.name} by an earlier analysis' configuration, without what "
+        f"this one's operators are made of ({', '.join(what)}): let the operators be as they were, or start the "
+        "program again"
+    )
+
+
+def come_and_go(diagnostic: Diagnostic) -> str:
+    """Return the message about a mean that ranks have folded, but that isn't enough."""
+    return (
+        f"{diagnostic.name}: ranks have folded {diagnostic.of} over steps in some of which values are missing (or "
+        "infinite, of either sign) that others have: what is remapped or averaged in space can't be made of their "
+        "mean; start the program again with fold: on: node"
+    )

@@ -9,9 +9,8 @@ from bbflow.errors import BbflowError, StreamError
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space.placement import Local, Placement
 from bbflow.operators.steps import Array
-from bbflow.transit.folding.kernel_table import come_and_go
 from bbflow.transit.folding.patterns import LaidStep, weights_of
-from bbflow.transit.folding.plans import PlannedSteps
+from bbflow.transit.folding.plans import PlannedSteps, come_and_go
 from bbflow.transit.folding.shards import ShardKey
 from bbflow.transit.folding.work import PartialSteps
 

@@ -18,10 +18,9 @@ from bbflow.operators.windows.window import Window
 from bbflow.store.pool import map_pool
 from bbflow.transit.folding.alike_fold import AlikeShards, AtOnce, OneByOne, Record
 from bbflow.transit.folding.inherited import Inherited
-from bbflow.transit.folding.inputs import MappedSteps, other_partials, partials
+from bbflow.transit.folding.inputs import MappedSteps, has_means, other_partials, partials, shard_inputs
 from bbflow.transit.folding.kernel_table import table_of
 from bbflow.transit.folding.plans import FoldPlan, PlannedShard
-from bbflow.transit.folding.rank_means import has_means, shard_inputs
 from bbflow.transit.folding.shards import Region, ShardKey, ShardState
 from bbflow.transit.folding.slots import LEVELS, Keys
 from bbflow.transit.folding.states import LaneTurn, begun
