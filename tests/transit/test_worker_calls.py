@@ -13,7 +13,7 @@ from distributed.protocol import pickle
 from bbflow.configuring.settings import WorkersConfig
 from bbflow.transit.clusters import dask_calls
 from bbflow.transit.clusters.cluster import CallLostError
-from bbflow.transit.clusters.dask_calls import CalledTask, WorkerCalls
+from bbflow.transit.clusters.dask_calls import CalledTask, CalledWorker, WorkerCalls
 from bbflow.transit.clusters.local_cluster import local_cluster
 from bbflow.transit.clusters.tasks import TaskBatch
 from bbflow.transit.folding.states import LaneTurn, begun
@@ -91,6 +91,45 @@ def test_only_calls_behind_a_worker_that_is_gone_or_without_what_they_need_are_l
         with pytest.raises(CallLostError):
             task.result()
     until(lambda: sorted(lost) == [1, 3])
+
+
+def test_a_call_of_a_worker_that_does_not_listen_yet_is_lost_and_ends(workers, kept):
+    client, addresses = workers
+    worker = next(each for each in client.cluster.workers.values() if each.address == addresses[2])
+    serve, ended = worker.handlers.pop(CalledWorker.name), []
+    try:
+        tasks = WorkerCalls(client).begin([call(kept, each, 1) for each in addresses[1:4]], ended.append)
+        assert tasks[0].result(60) == 2
+        with pytest.raises(CallLostError):
+            tasks[1].result(60)
+        until(lambda: ended == [[1]])
+    finally:
+        worker.handlers[CalledWorker.name] = serve
+
+
+def test_a_worker_is_called_that_its_scheduler_knows_by_another_address_than_it_does(workers, kept):
+    client, addresses = workers
+    worker = client.cluster.workers[0]
+    address = worker.address
+    worker._address = "tcp://name:1"  # as of --contact-address with a name, which the scheduler looks up
+    try:
+        [task] = WorkerCalls(client).begin([call(kept, address, 1)], lambda lost: None)
+        assert task.result(60) == 1 + addresses.index(address)
+    finally:
+        worker._address = address
+
+
+def test_after_calls_were_lost_none_is_begun_for_a_while(workers, kept):
+    client, addresses = workers
+    calls, ended = WorkerCalls(client, again_s=1000), []
+    until(lambda: calls.are_ready)
+    gone = [(addresses[0], False, [("no", 1)], b"")]
+    calls.begin([call(kept, addresses[0], 1)], ended.append)
+    until(lambda: ended == [[]])
+    assert calls.are_ready
+    calls.begin(gone, ended.append)
+    until(lambda: ended == [[], [0]])
+    assert not calls.are_ready
 
 
 release = threading.Event()

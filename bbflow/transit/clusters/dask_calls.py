@@ -6,6 +6,7 @@ with all that Dask does for it. A call whose answer is lost may have been done; 
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import nullcontext
@@ -27,6 +28,8 @@ FAN = 32
 
 CONNECT_S = 3.0
 """A worker that doesn't take a connection for so long isn't called: Dask tries for 30 s, even if it is dead."""
+AGAIN_S, LONGEST_S = 60.0, 3600.0
+"""After calls are lost none is begun for so long, twice as long each time: who isn't let through waits `CONNECT_S`."""
 BESIDE_THREADS = 4
 """A worker does so many calls beside the folds side by side at most."""
 Call = tuple[str, bool, Sequence[Any], bytes]
@@ -56,8 +59,9 @@ class CalledWorker(WorkerPlugin):
 
     async def _serve(self, calls: Sequence[Call]) -> list[bytes | None]:
         """Do what is for this worker, pass on the rest, and return what came of it all, as `spread` does."""
-        own = [call for call in calls if call[0] == self._worker.address]
-        rest = [call for call in calls if call[0] != self._worker.address]
+        here = calls[0][0]  # this worker, which may know itself by another address than its scheduler does
+        own = [call for call in calls if call[0] == here]
+        rest = [call for call in calls if call[0] != here]
         others = asyncio.ensure_future(spread(self._worker.rpc, rest))
         return [*(await asyncio.gather(*map(self._answer, own))), *(await others)]
 
@@ -109,12 +113,12 @@ async def _ask(pool: ConnectionPool, calls: Sequence[Call]) -> list[bytes | None
     try:
         comm = await pool.connect(calls[0][0], CONNECT_S)
         try:
-            found: list[bytes | None] = await send_recv(comm, op=CalledWorker.name, calls=calls)
+            found: list[bytes | None] | None = await send_recv(comm, op=CalledWorker.name, calls=calls)
         finally:
             pool.reuse(calls[0][0], comm)
-    except Exception:  # it has died, or can't be reached from here, or isn't ready: what is wrong a task will tell
-        return [None] * len(calls)
-    return found
+    except Exception:  # it has died, or can't be reached from here: what is wrong a task will tell
+        found = None
+    return [None] * len(calls) if found is None else found  # Dask says None for a worker that doesn't listen yet
 
 
 class CalledTask:
@@ -174,22 +178,26 @@ class WorkerCalls:
     ----------
     client
         Whose.
+    again_s
+        For how long none is called after calls were lost once.
     """
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self, client: Client, *, again_s: float = AGAIN_S) -> None:
+        self._client, self._again_s = client, again_s
+        self._losses, self._rests_until_s = 0, 0.0
         self._registering: Future[Any] | None = None
         self._running: dict[Future[list[bytes | None]], frozenset[str]] = {}
 
     @property
     def are_ready(self) -> bool:
-        """Whether workers can be called: those that are there, and that come later, are told to listen."""
+        """Whether workers may be called: those that are there, and that come later, are told to listen."""
         if self._registering is None:
             plugin = pickle.dumps(CalledWorker())
             scheduler: Any = self._client.scheduler
             told = scheduler.register_worker_plugin(plugin=plugin, name=CalledWorker.name, idempotent=True)
             self._registering = self._in_loop(told)
-        return self._registering.done()  # whom it hasn't reached isn't called
+        # Whom it hasn't reached isn't called.
+        return self._registering.done() and time.monotonic() >= self._rests_until_s
 
     def _in_loop(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
         loop: Any = self._client.loop
@@ -217,12 +225,21 @@ class WorkerCalls:
 
         def end(answers: "Future[list[bytes | None]]") -> None:
             del self._running[answers]
-            found = [None] * len(calls) if answers.cancelled() else answers.result()
-            done([at for at, answer in zip(order, found, strict=True) if answer is None])
+            has_failed = answers.cancelled() or answers.exception() is not None
+            found = [None] * len(calls) if has_failed else answers.result()
+            lost = [at for at, answer in zip(order, found, strict=True) if answer is None]
+            self._rest(bool(lost))
+            done(lost)
 
         tasks = dict(zip(order, (CalledTask(answers, at) for at in range(len(calls))), strict=True))
         answers.add_done_callback(end)
         return [tasks[at] for at in range(len(calls))]
+
+    def _rest(self, has_lost: bool) -> None:
+        """Begin no calls for a while if some were lost: each time a batch would wait for who can't be reached."""
+        self._losses = self._losses + 1 if has_lost else 0
+        if has_lost:
+            self._rests_until_s = time.monotonic() + min(self._again_s * 2.0 ** (self._losses - 1), LONGEST_S)
 
     def give_up_without(self, workers: Collection[str]) -> None:
         """Give up calls of workers that the scheduler has no more, as it gives up their tasks: they may just hang."""
