@@ -142,17 +142,23 @@ def wait(kept):
 
 def test_calls_of_a_worker_that_the_scheduler_has_no_more_are_given_up(workers, kept):
     client, addresses = workers
-    calls, ended = WorkerCalls(client), []
+    patient, calls, ended = WorkerCalls(client), WorkerCalls(client, patience_s=0), []
     packed = pickle.dumps((wait, []))
+    [stays] = patient.begin([(addresses[1], False, [kept[addresses[1]].key], packed)], ended.extend)
     [task] = calls.begin([(addresses[0], False, [kept[addresses[0]].key], packed)], ended.extend)
     try:
         calls.give_up_without(addresses)
         assert calls.are_running
+        patient.give_up_without([])  # one that has died ends by itself: what others do at a time with it stays
         calls.give_up_without(addresses[1:])
         with pytest.raises(CallLostError):
             task.result(60)
         assert ended == [0]
         assert not calls.are_running
+        assert not stays.done()
+        patient.give_up()
+        with pytest.raises(CallLostError):
+            stays.result(60)
     finally:
         release.set()
 
@@ -173,7 +179,7 @@ def test_what_is_lost_with_a_worker_that_was_called_is_done_by_a_task(tmp_path, 
     with local_cluster(WorkersConfig(processes=processes)) as cluster:
         made = cluster.submit_all(str, [((at,), HOST) for at in range(2)], lambda: None)
         assert [task.result(60) for task in made] == ["0", "1"]
-        until(lambda: cluster.submit_all(len, [(("x",), HOST)], lambda: None, calls=True)[0].result(60))
+        until(lambda: isinstance(cluster.submit_all(len, [(("x",), HOST)], lambda: None, calls=True)[0], CalledTask))
         works = [((tmp_path / "log", at, made[at]), HOST) for at in range(2)]
 
         def again(work):
@@ -182,6 +188,7 @@ def test_what_is_lost_with_a_worker_that_was_called_is_done_by_a_task(tmp_path, 
 
         batch = TaskBatch(cluster, None, note, works, lambda: None, again=again)
         is_called = all(isinstance(task, CalledTask) for task in batch.tasks)
+        assert is_called or processes == 2
         until(lambda: batch.results() is not None, 120)
         (first, _), (second, kept) = batch.results()
     done = Counter((tmp_path / "log").read_text().splitlines())

@@ -14,6 +14,7 @@ from functools import partial
 from itertools import chain, groupby, pairwise
 from operator import itemgetter
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from distributed import Client, Worker, WorkerPlugin
 from distributed.core import ConnectionPool, send_recv
@@ -30,6 +31,8 @@ CONNECT_S = 3.0
 """A worker that doesn't take a connection for so long isn't called: Dask tries for 30 s, even if it is dead."""
 AGAIN_S, LONGEST_S = 60.0, 3600.0
 """After calls are lost none is begun for so long, twice as long each time: who isn't let through waits `CONNECT_S`."""
+PATIENCE_S = 60.0
+"""How long a worker that the scheduler has no more may take: calls of one that has died end by themselves."""
 BESIDE_THREADS = 4
 """A worker does so many calls beside the folds side by side at most."""
 Call = tuple[str, bool, Sequence[Any], bytes]
@@ -180,13 +183,16 @@ class WorkerCalls:
         Whose.
     again_s
         For how long none is called after calls were lost once.
+    patience_s
+        For how long the scheduler must have a worker no more until its calls, and those with them, are given up.
     """
 
-    def __init__(self, client: Client, *, again_s: float = AGAIN_S) -> None:
-        self._client, self._again_s = client, again_s
+    def __init__(self, client: Client, *, again_s: float = AGAIN_S, patience_s: float = PATIENCE_S) -> None:
+        self._client, self._again_s, self._patience_s = client, again_s, patience_s
         self._losses, self._rests_until_s = 0, 0.0
         self._registering: Future[Any] | None = None
         self._running: dict[Future[list[bytes | None]], frozenset[str]] = {}
+        self._missed_s: WeakKeyDictionary[Future[list[bytes | None]], float] = WeakKeyDictionary()
 
     @property
     def are_ready(self) -> bool:
@@ -242,7 +248,15 @@ class WorkerCalls:
             self._rests_until_s = time.monotonic() + min(self._again_s * 2.0 ** (self._losses - 1), LONGEST_S)
 
     def give_up_without(self, workers: Collection[str]) -> None:
-        """Give up calls of workers that the scheduler has no more, as it gives up their tasks: they may just hang."""
+        """Give up calls with workers that the scheduler has no more, as it gives up their tasks: they may just hang."""
+        known, now_s = set(workers), time.monotonic()
         for answers, addresses in list(self._running.items()):
-            if not addresses <= set(workers):
+            if addresses <= known:
+                self._missed_s.pop(answers, None)
+            elif now_s - self._missed_s.setdefault(answers, now_s) >= self._patience_s:
                 answers.cancel()
+
+    def give_up(self) -> None:
+        """Give up all calls."""
+        for answers in list(self._running):
+            answers.cancel()

@@ -249,11 +249,11 @@ class DaskCluster(Closable):
                 is_needed = waiting or self._calls.are_running
                 known = self.client.nthreads(callback_timeout=self.silent_s) if is_needed else {}
             except TimeoutError:
-                self._calls.give_up_without(())
+                self._calls.give_up()
                 self._cancel(waiting, f"the scheduler gives no answer for {self.silent_s:.0f} s")
                 continue
             except (OSError, RuntimeError, AttributeError):  # scheduler or client are gone: whoever waits learns it
-                self._calls.give_up_without(())
+                self._calls.give_up()
                 continue
             self._calls.give_up_without(known)
             there = {urlparse(worker).hostname for worker in known}
@@ -420,7 +420,7 @@ class DaskCluster(Closable):
     def close(self) -> None:
         """Leave the scheduler."""
         self._closed.set()
-        self._calls.give_up_without(())
+        self._calls.give_up()
         self._watcher.join()
         if self._is_own:
             self.client.close()
