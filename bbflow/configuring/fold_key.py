@@ -14,6 +14,8 @@ from bbflow.reading.sections import one_of, positive, read_section
 from bbflow.units import parse_bytes, parse_seconds
 
 MOST_TOGETHER = 1024
+ONLY_ON = {"land_states_every": ("rank", "device"), "device_memory": ("device",)}
+"""Keys that count with some values of `on` only."""
 
 
 def parse_fold(content: Any) -> FoldConfig:
@@ -22,10 +24,14 @@ def parse_fold(content: Any) -> FoldConfig:
     Raises
     ------
     ConfigError
-        If a key is unknown, or a value is wrong.
+        If a key is unknown, or does nothing there, or a value is wrong.
     """
     on = one_of("node", "rank", "device")
-    return read_section(FoldConfig, content, "fold", on=on, land_states_every=_together, device_memory=parse_bytes)
+    fold = read_section(FoldConfig, content, "fold", on=on, land_states_every=_together, device_memory=parse_bytes)
+    if unused := [key for key, own in ONLY_ON.items() if key in (content or ()) and fold.on not in own]:
+        wanted = " or ".join(ONLY_ON[unused[0]])
+        raise ConfigError(f"fold: {unused[0]} does nothing with on: {fold.on}: take it out, or set on: {wanted}")
+    return fold
 
 
 def _together(value: Any) -> LandingLimit:
@@ -68,6 +74,12 @@ def _needs_steps(config: Config) -> Iterator[str]:
     if config.time.attribute is not None or config.time.by == "file":
         yield "time: is told by an attribute or a file's name, which ranks don't look at"
     yield from (why for item in config.diagnostics.values() if (why := needs_blocks(item)))
+    edges: dict[str, tuple[float, ...]] = {}
+    for item in config.diagnostics.values():
+        name = item.of.variables[0]
+        for own in (family for operator in item.operators for family in operator.families if isinstance(family, Bins)):
+            if edges.setdefault(name, own.edges) != own.edges:
+                yield f"operators of {item.name}: ranks fold histograms of {name} with the same edges alone"
 
 
 def needs_blocks(diagnostic: Diagnostic) -> str:
@@ -78,8 +90,8 @@ def needs_blocks(diagnostic: Diagnostic) -> str:
     if own.space and own.space.is_linear and not own.takes_means:
         return f"operators of {own.name}: ranks fold mean, sum and count alone of what is remapped or averaged in space"
     parts = {
-        "space": own.space, "transforms": own.transforms, "each": own.each, "then": own.then, "filters": own.filters,
-        "weights": own.weights, "further inputs": own.others, "an expression": not own.of.is_plain or own.fields,
+        "weights": own.weights, "space": own.space, "transforms": own.transforms, "each": own.each, "then": own.then,
+        "filters": own.filters, "further inputs": own.others, "an expression": not own.of.is_plain or own.fields,
         "skipna: false": not all(operator.skipna for operator in own.operators),
     }  # fmt: skip
     if asked := [name for name, part in parts.items() if part]:

@@ -138,7 +138,8 @@ class Diagnostic(Frozen):
     @property
     def is_of_means(self) -> bool:
         """Whether the mean of a variable's steps is enough, where the same points are missing in all of them."""
-        own = self.takes_means and not (self.each or self.then) and self.of.is_plain and not self.fields
+        is_changed = self.each or self.then or self.weights or self.fields
+        own = self.takes_means and not is_changed and self.of.is_plain
         return own and self.space is not None and self.space.is_linear
 
     @property

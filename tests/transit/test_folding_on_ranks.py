@@ -40,7 +40,7 @@ def config(on, **more):
     return {
         "windows": WINDOWS,
         "operators": {"t": ["mean", "std", "min", "max", "count"]},
-        "fold": {"on": on, "land_states_every": 50},
+        "fold": {"on": on} | ({} if on == "node" else {"land_states_every": 50}),
     } | more
 
 

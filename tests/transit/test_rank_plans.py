@@ -103,6 +103,9 @@ def test_uneven_steps_have_no_plan(times):
     assert why_no_times(passed_by(times, Clock.of("days since 2000-01-01", "standard")))
 
 
+COUNTS, OTHERS = ({"histogram": {"bins": 4, "range": [0, most], "name": f"to_{most}"}} for most in (10, 20))
+
+
 @pytest.mark.parametrize("on", ["rank", "device"])
 @pytest.mark.parametrize(
     ("changes", "why"),
@@ -120,6 +123,12 @@ def test_uneven_steps_have_no_plan(times):
         ({"fold": {"on": "rank", "land_states_every": "-1 s"}}, "seconds"),
         ({"fold": {"on": "rank", "land_states_every": 2000}}, "more than may land together"),
         ({"fold": {"on": "device", "device_memory": "much"}}, "device_memory"),
+        ({"fold": {"on": "node", "land_states_every": 9}}, "land_states_every does nothing with on: node"),
+        ({"fold": {"land_states_every": 9}}, "land_states_every does nothing with on: node: take it out, or set"),
+        ({"fold": {"on": "rank", "device_memory": "1GiB"}}, "device_memory does nothing with on: rank: .* on: device"),
+        ({"operators": {"t": {"space": "fldmean", "operators": ["count"], "weights": "time"}}}, "without weights"),
+        ({"operators": {"t": [COUNTS, OTHERS]}}, "histograms of t with the same edges alone"),
+        ({"operators": {"t": [COUNTS], "more": {"of": "t", "operators": [OTHERS]}}}, "with the same edges alone"),
     ],
 )
 def test_what_needs_the_steps_is_refused(changes, why, on):

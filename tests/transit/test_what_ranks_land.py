@@ -55,7 +55,7 @@ def run(folder, on, steps=240, moves=NEVER, grows=NEVER, operators=OPERATORS, wi
     (folder / "engine.xml").write_text(bbflow_adios2.engine_xml("fields"))
     config = {
         "stream": "fields", "output": str(folder / "out"), "windows": [*windows], "operators": operators,
-        "workers": {"processes": 0}, "fold": {"on": on, "land_states_every": together},
+        "workers": {"processes": 0}, "fold": {"on": on} | ({} if on == "node" else {"land_states_every": together}),
     }  # fmt: skip
     with start_nodes(1, "256KiB") as nodes, nodes.analyse(config) as analysis:
         environment = clean_environment(nodes.contact)
@@ -137,14 +137,6 @@ def test_histograms_have_the_same_counts(tmp_path, monkeypatch, at_once):
         assert (0 in landed[:200]) == (on == "rank")
     assert "counted_days2_histogram_below" in found["node"]
     assert_same(found["rank"], found["node"])
-
-
-def test_histograms_of_several_edges_are_left_to_the_nodes(tmp_path, capfd):
-    operators = HISTOGRAMS | {"more": {"of": "t", "operators": [{"histogram": {"bins": 4, "range": [0, 20]}}]}}
-    outcome, _, landed = run(tmp_path / "rank", "rank", operators=operators)
-    assert outcome.complete
-    assert 0 not in landed
-    assert "t has histograms with several edges" in capfd.readouterr().err
 
 
 MOVING_BLOCKS = """

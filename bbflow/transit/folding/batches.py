@@ -198,12 +198,15 @@ class Cutter:
                 continue
             common = common.begun(number)
             keys = FrozenMap((window.name, window.key(date, in_chain)) for window in self._windows)
-            landing = next_landing(landing, number, parts, keys)
+            landing, begins = next_landing(landing, number, parts, keys), landing is None
             pattern = self._patterns.of(number, parts, whole=not common.losses or view.is_whole(number))
             has_folded = any(part.layout.has_folded for part in parts.values())
             if most_spans > 1 and (has_folded or (not batch.spans and not takes_spans(pattern))):
                 most_spans = 1
-            if not batch.fits(keys, pattern, most_spans):
+            # What blocks are joined into has all of a batch or nothing, as the mean of its steps is all that there is:
+            # such a batch has the steps that landed together, and no others.
+            is_alone = has_folded and bool(self._patterns.placements)
+            if not batch.fits(keys, pattern, most_spans) or (is_alone and begins and batch.spans):
                 break
             passed = batch.passed.after(time, error, self._config.time.interval)
             weights = self._weights(number, in_chain, passed, date, view, times, clock)
@@ -211,8 +214,7 @@ class Cutter:
                 self.is_held_back = True
                 break
             batch.add(number, passed, keys, pattern, parts, **weights)
-            # What blocks are joined into has all of a batch or nothing, as the mean of its steps is all that there is.
-            if has_folded and self._patterns.placements and landing is None:
+            if is_alone and landing is None:
                 break
         batch.offset = common.offset or 0
         return batch if batch.through > cursor else None

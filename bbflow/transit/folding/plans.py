@@ -168,7 +168,7 @@ def lacking(diagnostic: Diagnostic, form: BlockForm, what: list[str]) -> str:
 def come_and_go(diagnostic: Diagnostic) -> str:
     """Return the message about a mean that ranks have folded, but that isn't enough."""
     return (
-        f"{diagnostic.name}: ranks have folded {diagnostic.of} over steps in some of which values are missing (or "
-        "infinite, of either sign) that others have: what is remapped or averaged in space can't be made of their "
-        "mean; start the program again with fold: on: node"
+        f"{diagnostic.name}: ranks have folded {diagnostic.of.variables[0]} over steps in some of which values are "
+        "missing (or infinite, of either sign) that others have: what is remapped or averaged in space can't be made "
+        "of their mean; start the program again with fold: on: node"
     )

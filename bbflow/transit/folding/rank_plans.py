@@ -80,8 +80,6 @@ def folded_arrays(
     kept = _kept(plans, encodings)
     if kept is None:
         return FoldedArrays(why_not="their blocks are of types, or written in ways, that only workers decode")
-    if both := [name for (name, _), (_, edges) in kept.items() if len(edges) > 1]:
-        return FoldedArrays(why_not=f"{both[0]} has histograms with several edges")
     folded = {key: folded_of(bits, *edges) for key, (bits, edges) in kept.items()}
     forms = {form.name: form for layout in layouts for form in layout.forms if form.bytes}
     if not folded or len({name for name, _ in folded}) < len(folded):
