@@ -545,8 +545,9 @@ def reached(scheduler: str, certificate: Path | None) -> tuple[str, set[str]]:
     NodeError
         If it doesn't answer.
     """
-    with _connect(scheduler, certificate, CONNECT_TIMEOUT_S) as client:
-        return str(client.scheduler.address), set(client.run(socket.gethostname).values())
+    with _connect(scheduler, certificate, CONNECT_TIMEOUT_S) as client, _failures(client):
+        hosts = client.run(socket.gethostname, callback_timeout=SILENT_S)
+        return str(client.scheduler.address), set(hosts.values())
 
 
 def _connect(scheduler: str, certificate: Path | None, connect_s: float) -> Client:

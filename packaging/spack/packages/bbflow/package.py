@@ -36,8 +36,8 @@ class Bbflow(PythonPackage):
     for package, versions in {
         "cftime": "1.6.4:1",
         "cryptography": "42:59",
-        "dask": "2025.1:2026",
-        "distributed": "2025.1:2026",
+        "dask": "2025.4:2026",
+        "distributed": "2025.4:2026",
         "fsspec": "2025.3:2027",
         "google-crc32c": "1.5:1",
         "jinja2": "3.1:3",
