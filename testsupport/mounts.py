@@ -35,14 +35,15 @@ class Mounts:
         self._directory = directory
         self._running = {}
 
-    def start(self, name, *words, contact):
-        """Mount a contact file's files; gives the directory."""
+    def start(self, name, *words, contact, **options):
+        """Mount a contact file's files, with options of `subprocess.Popen`; gives the directory."""
         where = self._directory / name
         with suppress(FileExistsError):  # a dead mount is there, though nobody can look at it
             where.mkdir()
         log = self._directory / f"{name}.log"
         with log.open("wb") as file:
-            process = subprocess.Popen([str(PROGRAM), *words, "--contact", str(contact), str(where)], stderr=file)
+            command = [str(PROGRAM), *words, "--contact", str(contact), str(where)]
+            process = subprocess.Popen(command, stderr=file, **options)
         self._running[name] = process
         until(lambda: READY in log.read_text(), log.read_text, of=process)
         return where

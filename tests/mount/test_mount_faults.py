@@ -2,12 +2,14 @@
 
 import errno
 import os
+import resource
 import shutil
 import subprocess
 import sys
 import time
 from contextlib import ExitStack, contextmanager
 
+import psutil
 import pytest
 
 from bbflow.mount.mounting import DEAD
@@ -181,6 +183,41 @@ def test_a_write_that_failed_keeps_no_room(servers, mounts):
             assert (where / "f").read_bytes() == b""
         file.write(b"at last")
     assert (where / "f").read_bytes() == b"at last"
+
+
+@contextmanager
+def files_of_at_most(process, size_bytes):
+    """Let a process write no longer files: it must ignore SIGXFSZ, as what this one starts does if it restores none."""
+    process.rlimit(resource.RLIMIT_FSIZE, (size_bytes, resource.RLIM_INFINITY))
+    yield
+    process.rlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
+def test_who_reads_a_file_keeps_what_was_there_when_a_write_failed(servers, mounts):
+    servers.start(storage=False).close()
+    where = mounts.start("m", "--no-passthrough", contact=servers.contact, restore_signals=False)
+    content = os.urandom(1 << 16)
+    (where / "f").write_bytes(content)
+    with open(os.open(where / "f", os.O_RDONLY | os.O_DIRECT), "rb", buffering=0) as reader:
+        with (where / "f").open("r+b", buffering=0) as file, files_of_at_most(psutil.Process(mounts.pid("m")), 8192):
+            assert errno_of(file.write, bytes(1 << 16)) == errno.EFBIG
+        assert os.pread(reader.fileno(), 1 << 16, 0) == content == (where / "f").read_bytes()
+
+
+def test_a_copy_keeps_its_room_when_the_write_into_it_failed(servers, mounts):
+    servers.start(capacity="8MiB", storage=False, master=("--piece", "4MiB"))
+    where = mounts.start("m", contact=servers.contact, restore_signals=False)
+    mount = psutil.Process(mounts.pid("m"))
+    content = os.urandom(1 << 20)
+    (where / "f").write_bytes(content)
+    for _ in range(10):
+        with (where / "f").open("r+b", buffering=0) as file:
+            with files_of_at_most(mount, 1 << 20):
+                assert errno_of(os.pwrite, file.fileno(), bytes(8192), (1 << 20) - 4096) == errno.EFBIG
+            os.pwrite(file.fileno(), b"x", 0)
+    assert (where / "f").read_bytes()[: (1 << 20) - 4096] == b"x" + content[1 : (1 << 20) - 4096]
+    (where / "g").write_bytes(bytes(4 << 20))
+    assert (where / "g").stat().st_size == 4 << 20
 
 
 def test_files_are_there_when_an_ionode_that_was_killed_is_back(servers, mounts):

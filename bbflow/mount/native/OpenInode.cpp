@@ -215,8 +215,9 @@ void OpenInode::CloseWriting(const Caller &caller, const int64_t handle)
 void OpenInode::LeaveWriting(const int64_t handle)
 {
     const Writing lock(m_Mutex);
+    const bool isLost = m_IsDirty || m_HasFailed; // what failed has left its pieces in the map
     DropHandle(m_Writers, handle);
-    if (m_Writers.empty() && m_IsDirty)
+    if (m_Writers.empty() && isLost)
     {
         LoseWritten();
     }

@@ -106,7 +106,9 @@ std::optional<Lack> OpenInode::TryWritePart(const Caller &caller, const std::str
     CheckGeneration();
     const uint64_t index = from / m_Map.PieceBytes, offset = from % m_Map.PieceBytes;
     const std::string_view bytes = all.substr(0, m_Map.PieceBytes - offset);
-    const uint64_t spent = index < m_Map.Pieces.size() ? m_Map.Pieces[index].Spent : 0;
+    const bool isThere = index < m_Map.Pieces.size();
+    const uint64_t spent = isThere ? m_Map.Pieces[index].Spent : 0;
+    const uint64_t version = isThere ? m_Map.Pieces[index].Version : 0;
     try
     {
         if (const std::optional<Lack> lack = TryPrepare(caller, index, offset, bytes.size()))
@@ -119,8 +121,11 @@ std::optional<Lack> OpenInode::TryWritePart(const Caller &caller, const std::str
     {
         m_HasFailed = true;
         Piece &piece = m_Map.Pieces[index];
-        m_Volume.Room().GiveBack(m_Map.NodesOf(index), piece.Spent - spent);
-        piece.Spent = spent; // who tries again takes it again
+        // A copy that was made stays, and is committed; who tries again takes the rest again.
+        const uint64_t copied = piece.Version == version ? 0 : PagesOf(piece.Bytes);
+        const uint64_t unspent = piece.Spent - spent - copied;
+        m_Volume.Room().GiveBack(m_Map.NodesOf(index), unspent);
+        piece.Spent -= unspent;
         throw;
     }
     Piece &piece = m_Map.Pieces[index];
