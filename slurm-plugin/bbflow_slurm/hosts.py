@@ -102,7 +102,7 @@ def _dask(stream: JobStream, hosts: Hosts, config: Config) -> Iterator[None]:
         for kind, *words in kinds:
             process = subprocess.Popen([sys.executable, "-m", "bbflow", "dask", kind, *shared, *words])
             stack.callback(_end, process)
-            if kind == "scheduler" and not until(stream.scheduler.exists, START_S):
+            if kind == "scheduler" and not until(stream.scheduler.exists, START_S, _POLL_S):
                 raise NodeError("the Dask scheduler didn't start")
         yield
 
@@ -118,7 +118,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 def _analyse(stream: JobStream, hosts: Hosts, config: Config, *, restarts: int, end_s: float) -> None:
     """Run the analysis beside what lasts as long as the job."""
-    if not until(lambda: stream.is_over or stream.is_settled or _are_up(stream, hosts), START_S):
+    if not until(lambda: stream.is_over or stream.is_settled or _are_up(stream, hosts), START_S, _POLL_S):
         up = {node.host for node in read_contact(stream.contact)}
         raise NodeError(f"of the BB nodes on {len(hosts.names)} hosts only those on {', '.join(sorted(up))} are up")
     output = config.output.absolute()
@@ -177,6 +177,6 @@ def begin(stream: JobStream, hosts: Hosts, *, restarts: int, end_s: float) -> No
         process = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/"
         )
-    until(lambda: stream.is_settled or stream.is_over or process.poll() is not None, START_S + _END_S)
+    until(lambda: stream.is_settled or stream.is_over or process.poll() is not None, START_S + _END_S, _POLL_S)
     if not stream.is_settled and not stream.is_over:
         stream.fail(f"{hosts.here}: the analysis didn't start: see {stream.folder / f'{hosts.here}.log'}")
