@@ -81,6 +81,8 @@ def refused(run: Run, code: int, truth: Any) -> str:
 
 def hurt(run: Run, code: int, truth: Any) -> str:
     """The simulation was killed: what it had committed is published, as incomplete."""
+    if run.simulation_code == 0:  # it had ended before the kill
+        return unharmed(run, code, truth)
     assert code == run.simulation_code != 0, f"exit code {code} in place of the simulation's {run.simulation_code}"
     return f"the simulation's {code}, {_published(run, truth)} folded"
 
