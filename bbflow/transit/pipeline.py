@@ -1,11 +1,11 @@
 """The pipeline: one loop that folds, publishes and drains a stream until it ends."""
 
 from collections.abc import Collection
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bbflow.configuring.settings import Config
-from bbflow.errors import BbflowError
 from bbflow.events import EventLog
 from bbflow.net.contact import read_contact
 from bbflow.operators.own import isolation
@@ -80,18 +80,16 @@ class Pipeline:
         self._inbox = Inbox(config.stream)
         names, owner, back = consumers_of(config), owner_of(config.output), Returning(contact, config.nodes.back_s)
         consumers = Consumers(nodes, config.stream, names, owner, take_over=takes_over, returning=back)
-        log = EventLog(config.output)
-        self._intake = Intake(contact, config, nodes, consumers, self._inbox, log, lost)
-        self._run_context = run = Running(
-            config, contact.absolute(), {node.name: node for node in nodes}, cluster, consumers,
-            consumers.least_capacity(), self._intake.view, log, self._inbox.wake,
-        )  # fmt: skip
-        try:
+        with ExitStack() as opened:  # what is open stays so only if all of this succeeds
+            opened.callback(consumers.close)
+            log = opened.enter_context(closing(EventLog(config.output)))
+            self._intake = Intake(contact, config, nodes, consumers, self._inbox, log, lost)
+            self._run_context = run = Running(
+                config, contact.absolute(), {node.name: node for node in nodes}, cluster, consumers,
+                consumers.least_capacity(), self._intake.view, log, self._inbox.wake,
+            )  # fmt: skip
             self._ended, self._saved = begin(config, consumers, folds=folds)
-        except BbflowError:
-            log.close()
-            consumers.close()
-            raise
+            opened.pop_all()
         self._fold, self._calls = FoldStage(run, self._saved, lost), CallStage(run)
         self._drain = DrainStage(run, self._calls.asking(config.raw.asked_by)) if config.raw.wanted else None
         self._beside: list[DriverStage] = [*([] if self._drain is None else [self._drain]), self._calls]
@@ -145,12 +143,12 @@ class Pipeline:
         """
         if self._ended is not None:
             return self._end(self._ended)
-        self._intake.start()
-        with isolation.in_use():
-            try:
+        try:
+            self._intake.start()
+            with isolation.in_use():
                 return self._run()
-            finally:
-                self._close()
+        finally:
+            self._close()
 
     def _run(self) -> Outcome | None:
         while not self._inbox.stopped:
@@ -220,12 +218,14 @@ class Pipeline:
         return outcome
 
     def _close(self) -> None:
-        self._intake.close()
-        if self._copying is not None:
-            self._copying.stop()
+        """Close what is open, the rest too if one of it fails."""
         run = self._run_context
-        run.consumers.close()
-        run.log.close()
-        forget_pools(node.pool for node in run.nodes.values())
-        forget_gone()
-        self._inbox.close()
+        with ExitStack() as closed:
+            closed.callback(self._inbox.close)
+            closed.callback(forget_gone)
+            closed.callback(forget_pools, [node.pool for node in run.nodes.values()])
+            closed.callback(run.log.close)
+            closed.callback(run.consumers.close)
+            if self._copying is not None:
+                closed.callback(self._copying.stop)
+            closed.callback(self._intake.close)
