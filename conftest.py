@@ -3,6 +3,7 @@
 `pytest --hypothesis-seed=N` repeats those of the run that has printed N.
 """
 
+import gc
 import os
 import secrets
 import shutil
@@ -15,6 +16,8 @@ from testsupport.mounts import unmount_dead
 from testsupport.once import directory_of_run
 from testsupport.stores import Stores, assert_opens
 
+# Collecting makes what lives to the end of the run: to look at it for garbage over and over took a third of its time.
+gc.disable()
 pytest_plugins = ["testsupport.nodes", "testsupport.object_server"]
 # What builds their programs is beside this Python, and need not be in the system.
 os.environ["PATH"] = f"{os.environ.get('PATH', os.defpath)}:{os.path.dirname(sys.executable)}"
@@ -65,7 +68,14 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish(session):
-    """See that this is so: pytest-xdist 3.8 drops all groups, without a word, with a pytest newer than itself (9.2)."""
+    """Leave what has been collected out of further searches for garbage."""
+    gc.freeze()
+    gc.enable()
+    _assert_groups(session)
+
+
+def _assert_groups(session):
+    """See that files have groups: pytest-xdist 3.8 drops all groups, without a word, with a pytest newer than itself (9.2)."""
     if getattr(session.config.option, "loadgroup", False):
         alone = [item.nodeid for item in session.items if "@" not in item.nodeid]
         assert not alone, f"pytest-xdist has put {alone[0]} into no group: take the pytest that setup.cfg names"

@@ -5,7 +5,6 @@ of them import each other, and which public classes share a name.
 """
 
 import ast
-import io
 import statistics
 import subprocess
 import sys
@@ -42,8 +41,6 @@ class Structure:
     """Which modules each module imports."""
     foreign_writes: int = 0
     """Assignments to attributes of objects other than a method's own, or to what these hold."""
-    comment_lines: int = 0
-    """Lines with a comment of their own or behind code."""
     documented: list[bool] = field(default_factory=list)
     """For each public class and function whether it has a docstring."""
     tests: dict[str, int] = field(default_factory=dict)
@@ -77,8 +74,6 @@ def structure_of(root):
 def measure(found, path, module, text):
     """Add one file."""
     found.files[path] = text.count("\n")
-    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    found.comment_lines += sum(token.type == tokenize.COMMENT for token in tokens)
     tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -89,10 +84,16 @@ def measure(found, path, module, text):
             found.imports[module] |= {f"{node.module}.{alias.name}" for alias in node.names}
         found.foreign_writes += sum(map(_is_of_another, _targets(node)))
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
-            found.documented.append(ast.get_docstring(node) is not None)
+            found.documented.append(ast.get_docstring(node, clean=False) is not None)
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
             found.classes[node.name].append(f"{module}")
+
+
+def comment_lines(path):
+    """Count the lines of a file with a comment of their own or behind code."""
+    with path.open() as file:
+        return sum(token.type == tokenize.COMMENT for token in tokenize.generate_tokens(file.readline))
 
 
 def _targets(node):
@@ -112,7 +113,7 @@ def _targets(node):
 def _is_of_another(target):
     """Whether a target is an attribute of another object than `self`, or an item of one."""
     place = target.value if isinstance(target, ast.Subscript) else target
-    return isinstance(place, ast.Attribute) and ast.unparse(place.value) != "self"
+    return isinstance(place, ast.Attribute) and not (isinstance(place.value, ast.Name) and place.value.id == "self")
 
 
 def part_of(module):
@@ -160,11 +161,12 @@ def _reachable(graph, start):
     return seen
 
 
-def figures(found):
+def figures(root, found):
     """Return what is compared: one line each."""
     lines, lengths = sum(found.files.values()), sorted(found.functions.values())
     long_files = [path for path, length in found.files.items() if length > LONG_FILE]
     long_functions = [name for name, length in found.functions.items() if length > LONG_FUNCTION]
+    comments = sum(comment_lines(root / path) for path in found.files)
     edges = {(part_of(a), part_of(b)) for a, names in found.imports.items() for b in names if part_of(a) != part_of(b)}
     return {
         "files": len(found.files),
@@ -175,7 +177,7 @@ def figures(found):
         "median lines of a function": int(statistics.median(lengths)),
         f"functions above {LONG_FUNCTION} lines": len(long_functions),
         "assignments to other objects' attributes": found.foreign_writes,
-        "lines with a comment": f"{found.comment_lines / lines:.1%}",
+        "lines with a comment": f"{comments / lines:.1%}",
         "public names with a docstring": f"{statistics.mean(found.documented):.1%}",
         "imports between parts": len(edges),
         "rings of modules that import each other": len(rings(found)),
@@ -189,7 +191,7 @@ def figures(found):
 def main(roots):
     """Print the figures of each checkout, and what stands out in the last one."""
     found = [structure_of(root) for root in roots]
-    columns = [figures(item) for item in found]
+    columns = [figures(*both) for both in zip(roots, found, strict=True)]
     print("| |" + "".join(f" {root.resolve().name} |" for root in roots))
     print("| --- |" + " --- |" * len(roots))
     for name in columns[0]:

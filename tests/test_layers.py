@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -58,19 +59,27 @@ PLUGINS = {
 PLUGIN_FILES = sorted(path for folder in PLUGINS.values() for path in folder.rglob("*.py"))
 
 
-def imports_of(path):
-    """Full names of all modules that a file imports anywhere, also inside functions."""
-    names = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+@cache
+def parsed(path):
+    """Return full names of all modules that a file imports anywhere, also inside functions, and its docstring."""
+    names, tree = set(), ast.parse(path.read_text())
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: imports are absolute"
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return names
+    return names, ast.get_docstring(tree)
 
 
-IMPORTS = {path.relative_to(ROOT / "bbflow").as_posix(): imports_of(path) for path in FILES}
+def imports_of(path):
+    return parsed(path)[0]
+
+
+@cache
+def imports():
+    """Return what each file of bbflow imports."""
+    return {path.relative_to(ROOT / "bbflow").as_posix(): imports_of(path) for path in FILES}
 
 
 @pytest.fixture(scope="module")
@@ -83,18 +92,18 @@ def part_of(file):
 
 
 def importers_of(*packages):
-    return {file for file, names in IMPORTS.items() if any(name.partition(".")[0] in packages for name in names)}
+    return {file for file, names in imports().items() if any(name.partition(".")[0] in packages for name in names)}
 
 
 def test_every_part_has_its_layer():
-    assert {part_of(file) for file in IMPORTS if file not in ENTRIES} == set(RANKS)
+    assert {part_of(file) for file in imports() if file not in ENTRIES} == set(RANKS)
 
 
 def test_imports_go_one_way():
     upwards = [
         f"{file} imports {name} from its own layer or one above"
-        for file in sorted(IMPORTS.keys() - ENTRIES)
-        for name in IMPORTS[file]
+        for file in sorted(imports().keys() - ENTRIES)
+        for name in imports()[file]
         if is_upwards(part_of(file), name)
     ]
     assert not upwards
@@ -107,7 +116,7 @@ def is_upwards(own, name):
 
 
 def test_the_fold_knows_nothing_of_what_outlives_its_run():
-    folding = {name for file, names in IMPORTS.items() if file.startswith("transit/folding/") for name in names}
+    folding = {name for file, names in imports().items() if file.startswith("transit/folding/") for name in names}
     assert not any(name.startswith("bbflow.transit.chain.") for name in folding)
 
 
@@ -173,8 +182,8 @@ def test_a_node_agent_loads_neither_dask_nor_zarr():
     while True:
         found = {
             file
-            for name in set().union(*(IMPORTS[file] for file in needed))
-            for file in IMPORTS
+            for name in set().union(*(imports()[file] for file in needed))
+            for file in imports()
             if (name + ".").startswith(f"bbflow.{file.removesuffix('.py').replace('/', '.')}.")
         }
         if found <= needed:
@@ -198,7 +207,7 @@ def test_files_are_short_or_have_a_reason():
 
 def test_every_module_says_what_it_is():
     modules = [path for path in FILES + PLUGIN_FILES if path.name != "__main__.py"]
-    assert not [path for path in modules if not ast.get_docstring(ast.parse(path.read_text()))]
+    assert not [path for path in modules if not parsed(path)[1]]
 
 
 def test_a_word_has_one_meaning(structure):
@@ -217,7 +226,7 @@ def test_no_modules_import_each_other_but_pairs_that_hold_each_other(structure):
 
 def test_sub_packages_import_one_way():
     graph = {}
-    for file, names in IMPORTS.items():
+    for file, names in imports().items():
         part, _, own = file.rpartition("/")[0].partition("/")
         others = {name.split(".")[2] for name in names if name.startswith(f"bbflow.{part}.")} if own else set()
         graph.setdefault((part, own), set()).update(others - {own})
