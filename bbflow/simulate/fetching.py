@@ -106,8 +106,9 @@ class SimulatedFetchers:
         while not self._closed:
             yield POLL_S
             self._watch.step()
-            if self._gate.passed_bytes > passed_bytes or not self.diary.remaining_bytes:
-                passed_bytes, passed_s = self._gate.passed_bytes, self._world.now_s
+            now_bytes = self._gate.passed_bytes
+            if now_bytes > passed_bytes or not self.diary.remaining_bytes:
+                passed_bytes, passed_s = now_bytes, self._world.now_s
             elif self._world.now_s - passed_s > STARVED_S:
                 raise StandstillError(
                     f"nothing was transferred for {STARVED_S:g} s: {self._gate.decision.reason or 'no fetcher runs'}; "

@@ -87,6 +87,7 @@ class World:
         self._active = np.zeros(0, bool)
         self._moved_s = 0.0
         self._changed = False
+        self._end_s = math.inf  # when the next flow ends, as rates are now
 
     def resource(self, bytes_per_s: float, loss: float = 0.0) -> int:
         """Make something that can be shared, and return its number.
@@ -184,13 +185,12 @@ class World:
         while not (until and until.has_come):
             if self._changed:
                 self._share()
-            next_s = self._next_end_s()
-            if self._calls and self._calls[0][0] <= next_s:
+            if self._calls and self._calls[0][0] <= self._end_s:
                 self.now_s = self._calls[0][0]
                 while self._calls and self._calls[0][0] <= self.now_s:
                     heapq.heappop(self._calls)[2]()
-            elif math.isfinite(next_s):
-                self.now_s = next_s
+            elif math.isfinite(self._end_s):
+                self.now_s = self._end_s
                 self._end_flows()
             elif self._flows or until:
                 raise StandstillError(
@@ -229,6 +229,7 @@ class World:
         counts = self._counts[rows]
         room = self._room(through, counts)
         self._rates[rows] = fair_rates(room, through, counts, self._limits[rows], self._weights[rows])
+        self._end_s = self._next_end_s()
 
     def _room(self, through: Indices, counts: Floats) -> Floats:
         capacities, losses = np.array(self._capacities), np.array(self._losses)
@@ -260,3 +261,4 @@ class World:
             self._free.append(int(row))
             self._changed = True
             flow.come()
+        self._end_s = self._next_end_s()

@@ -216,12 +216,12 @@ class Watch:
 
     def step(self) -> None:
         """Look once, and apply what the policy says."""
-        now_s, load = self._clock(), self._load()
-        phases = tuple(self._source.now(self._gate.passed_bytes)) if self._source is not None else ()
-        self._memory.look(phases, now_s, self._gate.passed_bytes)
+        now_s, load, passed_bytes = self._clock(), self._load(), self._gate.passed_bytes
+        phases = tuple(self._source.now(passed_bytes)) if self._source is not None else ()
+        self._memory.look(phases, now_s, passed_bytes)
         for phase in self._memory.ended:
             self._on_phase(phase)
-        self._peak.look(now_s, self._gate.passed_bytes, busy=bool(load.remaining_bytes), free=not phases)
+        self._peak.look(now_s, passed_bytes, busy=bool(load.remaining_bytes), free=not phases)
         decision = self._policy.decide(self._situation(now_s, phases, load))
         if decision != self._gate.decision:
             self._gate.apply(decision)
