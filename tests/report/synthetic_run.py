@@ -42,7 +42,7 @@ def consolidate(path):
         zarr.consolidate_metadata(path)
 
 
-def make_results(months, calendar, shape, operators=_OPERATORS):
+def make_results(months, calendar, shape, operators=_OPERATORS, variables=tuple(_UNITS)):
     lat = (np.arange(shape[0]) + 0.5) * 180 / shape[0] - 90
     lon = np.arange(shape[1]) * 360 / shape[1]
     plev = np.array([85000.0, 50000.0, 25000.0])
@@ -65,7 +65,7 @@ def make_results(months, calendar, shape, operators=_OPERATORS):
         attrs = {"units": units, "calendar": calendar, "bounds": f"{dim}_bnds"}
         dataset = dataset.assign_coords({dim: (dim, bounds.mean(axis=1), attrs)})
         dataset[f"{dim}_bnds"] = ((dim, "bnds"), bounds)
-        for variable in _UNITS:
+        for variable in variables:
             for operator in operators:
                 dataset[f"{variable}_{window}_{operator}"] = _statistic(
                     dataset, variable, window, operator, len(bounds)

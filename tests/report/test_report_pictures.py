@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from synthetic_run import write_events
 
 from bbflow.report.canvas import bands
 from bbflow.report.drawn_fields import DrawnAxis, area_mean, axis_kind, choose_level
@@ -115,8 +116,9 @@ def test_only_steps_that_are_kept_wait_to_be_drained():
     }
 
 
-def test_a_timeline_has_a_row_for_each_kind_and_node(run):
-    rows = timeline_rows(read_events(run / "events.jsonl"))
+def test_a_timeline_has_a_row_for_each_kind_and_node(tmp_path):
+    write_events(tmp_path / "events.jsonl", steps=96)
+    rows = timeline_rows(read_events(tmp_path / "events.jsonl"))
     assert list(rows) == ["simulation", "fold bb0", "fold bb1", "drain bb0", "drain bb1", "publish"]
 
 
