@@ -11,7 +11,7 @@ SOURCES := setup.cfg setup.py pyproject.toml CMakeLists.txt \
 	$(wildcard adios2-engine/CMakeLists.txt adios2-engine/src/* adios2-engine/src/*/* adios2-engine/wire/* adios2-engine/preload/* \
 	bbflow/operators/native/* bbflow/mount/native/* bbflow/landing/native/*)
 
-.PHONY: demo test test-slow sanitize docs fuzz fuzz-runs chaos waves lint bench conformance test-mpi test-versions models-suite chaos-mount parsl-suite pegasus-suite spark-suite gpu-suite slurm-suite hosts-suite security-suite readers-suite test-install release clean check-tools structure
+.PHONY: demo test test-slow explore sanitize docs fuzz fuzz-runs chaos waves lint bench conformance test-mpi test-versions models-suite chaos-mount parsl-suite pegasus-suite spark-suite gpu-suite slurm-suite hosts-suite security-suite readers-suite test-install release clean check-tools structure
 .DELETE_ON_ERROR:
 # With it, each of the many processes that a run or a test starts would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -30,6 +30,10 @@ test: $(VENV)/.test
 LONG := --timeout 600
 test-slow: $(VENV)/.test
 	$(PYTEST) $(LONG) -m slow
+
+# Forty times the examples that a run of the tests looks at, in all that hypothesis explores.
+explore: $(VENV)/.test
+	$(PYTEST) $(LONG) --hypothesis-profile thorough -m 'hypothesis and not slow'
 
 # Engine, kernels and mount with GCC's sanitizers, and their tests. SANITIZE="--only thread --part mount" takes one.
 sanitize: $(VENV)/.test

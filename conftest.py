@@ -25,7 +25,11 @@ os.environ["PATH"] = f"{os.environ.get('PATH', os.defpath)}:{os.path.dirname(sys
 if found := shutil.which("ccache"):
     os.environ.setdefault("CMAKE_CXX_COMPILER_LAUNCHER", found)
 
-settings.register_profile("exploring", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+# Every run looks at other examples; `make explore` at many more at once.
+settings.register_profile(
+    "exploring", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.register_profile("thorough", settings.get_profile("exploring"), max_examples=2000)
 settings.load_profile("exploring")
 
 
@@ -75,7 +79,7 @@ def pytest_collection_finish(session):
 
 
 def _assert_groups(session):
-    """See that files have groups: pytest-xdist 3.8 drops all groups, without a word, with a pytest newer than itself (9.2)."""
+    """See that files have groups: pytest-xdist 3.8 drops all, without a word, with a pytest newer than itself (9.2)."""
     if getattr(session.config.option, "loadgroup", False):
         alone = [item.nodeid for item in session.items if "@" not in item.nodeid]
         assert not alone, f"pytest-xdist has put {alone[0]} into no group: take the pytest that setup.cfg names"

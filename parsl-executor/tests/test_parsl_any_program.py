@@ -9,7 +9,7 @@ from urllib.request import Request, urlopen
 
 import apps
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from moto.server import ThreadedMotoServer
 from parsl import python_app
@@ -66,7 +66,7 @@ def residencies(events):
     return copies
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12)
 @given(programs(), st.integers(3, 12), st.integers(1, 3), st.integers(0, 2))
 def test_any_program_stages_each_file_once_a_residency_within_the_capacity_and_ends(tasks, units, workers, lookahead):
     with TemporaryDirectory() as name, closing(EventLog(Path(name))) as events:

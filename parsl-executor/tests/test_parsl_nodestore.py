@@ -27,7 +27,7 @@ def copy(entry, size_bytes):
     coming.rename(whole / "file")
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(SETS, st.integers(LARGEST_SET_BYTES, 150), st.integers(1, 4))
 def test_any_sets_of_files_are_all_admitted_in_the_end_and_room_is_never_exceeded(sets, capacity_bytes, workers):
     with TemporaryDirectory() as name, ThreadPoolExecutor(workers) as pool:

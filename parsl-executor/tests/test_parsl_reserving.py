@@ -20,7 +20,7 @@ def outputs(tmp_path):
         yield Outputs(tmp_path / "bb", 100, lambda path, url: threads.submit(path.read_bytes))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, 60), st.booleans()), max_size=20))
 def test_what_running_tasks_may_write_never_exceeds_the_room(tasks):
     from tempfile import TemporaryDirectory

@@ -137,7 +137,7 @@ def workflows(draw):
     return jobs, {name: draw(st.integers(1, 9)) for name in inputs + (made if draw(st.booleans()) else [])}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(workflows(), st.integers(1, 3), st.integers(0, 2), st.integers(0, 12), st.integers(0, 99))
 def test_any_workflow_runs_to_its_end_within_its_room(tmp_path_factory, workflow, slots, lookahead, spare, seed):
     jobs, sizes = workflow

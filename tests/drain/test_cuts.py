@@ -6,7 +6,7 @@ from math import prod
 import numpy as np
 import pytest
 import zarr
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bbflow.configuring.config import parse_config
@@ -58,7 +58,6 @@ def cases(draw):
     return shape, RawConfig(compression=compression, shard=shard, chunks=chunks or "auto")
 
 
-@settings(deadline=None, max_examples=60)
 @given(cases(), st.integers(1, 20), st.sets(st.integers(1, 20)), st.sets(st.integers(0, 19)), st.booleans())
 def test_zarr_reads_what_was_written_in_any_chunks(tmp_path_factory, case, rows, cuts, holes, again):
     shape, raw = case

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from recorded import TABLES, Recorded, so
 from test_master import NODE, ONE, ROOM, TWO, Bench
@@ -149,7 +149,6 @@ def run(bench, program):
     return client
 
 
-@settings(max_examples=150, deadline=None)
 @given(PROGRAMS)
 def test_records_make_the_namespace_and_a_request_without_a_reply_makes_none(program):
     with tempfile.TemporaryDirectory() as folder:
@@ -172,7 +171,6 @@ def test_records_make_the_namespace_and_a_request_without_a_reply_makes_none(pro
         bench.database.close()
 
 
-@settings(max_examples=50, deadline=None)
 @given(PROGRAMS)
 def test_what_is_stored_is_what_is_so_in_the_next_master(program):
     with tempfile.TemporaryDirectory() as folder:

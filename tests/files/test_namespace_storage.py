@@ -5,7 +5,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from recorded import Recorded, so
 from test_master import NODE, ONE
@@ -173,7 +173,6 @@ def check(image):
         assert handle.ino in image.inodes
 
 
-@settings(max_examples=200, deadline=None)
 @given(PROGRAMS)
 def test_what_follows_from_records_does_so_whatever_happens_at_the_storage(program):
     with tempfile.TemporaryDirectory() as folder:
@@ -201,7 +200,6 @@ def test_what_follows_from_records_does_so_whatever_happens_at_the_storage(progr
         bench.database.close()
 
 
-@settings(max_examples=100, deadline=None)
 @given(PROGRAMS)
 def test_it_comes_to_rest_and_the_storage_has_what_the_namespace_says(program):
     with tempfile.TemporaryDirectory() as folder:

@@ -59,20 +59,18 @@ def run_all(sizes, pages, choose):
     return refused
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(1, 4), st.integers(1, 3), st.integers(0, 6), st.randoms(use_true_random=False))
 def test_equal_ranks_never_lock_each_other_out_however_they_interleave(ranks, size, spare, random):
     assert run_all([size] * ranks, ranks * size + spare, random.choice) == []
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(1, 5), min_size=2, max_size=4), st.integers(0, 6), st.randoms(use_true_random=False))
 def test_unequal_ranks_end_or_are_told_but_never_hang(sizes, spare, random):
     for error in run_all(sizes, sum(sizes) + spare, random.choice):
         assert "give the node more capacity" in error
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=4), st.randoms(use_true_random=False))
 def test_a_step_above_the_capacity_is_an_error_in_any_order(sizes, random):
     (*_, error) = run_all(sizes, sum(sizes) - 1, random.choice) or [""] if sum(sizes) > 1 else ["its capacity is"]

@@ -193,4 +193,4 @@ class NodeMachine(ReadersMachine):
 
 
 TestNodeMachine = NodeMachine.TestCase
-TestNodeMachine.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestNodeMachine.settings = settings(stateful_step_count=40)

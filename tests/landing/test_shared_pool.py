@@ -168,4 +168,4 @@ class TwoSides(RuleBasedStateMachine):
 
 
 TestTwoSides = TwoSides.TestCase
-TestTwoSides.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestTwoSides.settings = settings(stateful_step_count=25)

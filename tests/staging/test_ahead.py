@@ -1,7 +1,7 @@
 """Waves of a whole workflow: what holds whichever of its tasks ends first."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bbflow.errors import CapacityError, ConfigError
@@ -118,7 +118,6 @@ def workflows(draw):
     return tasks, parents
 
 
-@settings(max_examples=150, deadline=None)
 @given(workflows(), st.integers(1, 5), st.integers(0, 2), st.integers(0, 20))
 def test_down_to_the_largest_set_every_task_finds_its_files_and_room_is_never_exceeded(workflow, slots, ahead, spare):
     tasks, parents = workflow

@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bbflow.cli.stage import WaitTeller
@@ -42,13 +42,11 @@ def test_partial_delay_takes_no_notice_of_a_guess():
     assert parse_policy("partial-delay").decide(situation(predicted=guess, now_s=110.0)) == Decision()
 
 
-@settings(deadline=None)
 @given(st.floats(5e3 / CHUNK_S, 1e8), st.one_of(st.none(), st.floats(1e3, 1e11)))
 def test_a_chunk_ends_in_time_for_a_pause_even_if_the_rate_was_taken_for_the_double(rate, pace):
     assert next_chunk_bytes(2 * rate, pace) / rate <= PAUSE_S
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(0.5, 2.0), min_size=2, max_size=8), st.lists(st.floats(0.1, 2.0), min_size=2, max_size=8))
 def test_a_fitted_capacity_is_finite_and_above_zero_whatever_the_noise(alone_s, beside_s):
     samples = [PhaseSample(each_s, 0) for each_s in alone_s] + [PhaseSample(each_s, 10**8) for each_s in beside_s]

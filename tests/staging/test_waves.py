@@ -3,7 +3,7 @@
 import sys
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bbflow.errors import CapacityError, ConfigError, SourceError
@@ -306,7 +306,6 @@ def programs(draw):
     return tasks
 
 
-@settings(max_examples=400, deadline=None)
 @given(
     st.data(),
     programs(),
@@ -328,7 +327,6 @@ def test_any_program_in_any_order_of_events_stages_once_keeps_the_capacity_and_e
     )
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.data(), programs(), st.integers(1, 4), st.integers(0, 2))
 def test_with_room_for_everything_each_file_is_staged_exactly_once(data, tasks, slots, lookahead):
     tasks = [Task(t.key, tuple(f for f in t.inputs if f.url.startswith("f"))) for t in tasks]
