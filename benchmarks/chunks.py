@@ -23,7 +23,7 @@ from bbflow.stores.sources import Sources
 from bbflow.stream.records import BlockForm
 from bbflow.zarr_store.growing import GrowingZarr
 from benchmarks.rows import Row
-from benchmarks.servers import Options, object_servers
+from testsupport.servers import Options, object_servers
 
 SHAPE, STEPS, FEWER = (721, 1440), 365, 48
 """A field of a quarter of a degree, and a year of days."""

@@ -26,8 +26,8 @@ from bbflow.landing.embedded import make_scratch
 from bbflow.landing.fabric import providers
 from bbflow.net.contact import NodeAddress, read_contact
 from benchmarks.consumer import free_steps
-from benchmarks.namespaces import joined_hosts, missing
 from benchmarks.rows import Row
+from testsupport.namespaces import joined_hosts, missing
 
 STEP_BYTES = 64 << 20
 HERE = Path(__file__).parent

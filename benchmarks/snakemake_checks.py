@@ -17,7 +17,7 @@ from snakemake.io import IOCache
 from snakemake_storage_plugin_bbflow import StorageProvider, StorageProviderSettings
 
 from benchmarks.rows import Row
-from benchmarks.servers import object_servers
+from testsupport.servers import object_servers
 
 FILES = 14_000
 ONE_BY_ONE = 300

@@ -18,9 +18,9 @@ from tempfile import TemporaryDirectory
 
 from bbflow_spark.classes import find_spark
 
-from benchmarks.namespaces import folder_in_memory
 from benchmarks.rows import Row, markdown
 from benchmarks.testbed.bed import ROOT
+from testsupport.namespaces import folder_in_memory
 
 APPS = ("sort", "wordcount")
 RUN_S = 300.0

@@ -15,7 +15,7 @@ from bbflow.staging import File, Sources, Stager, Task, expand
 from bbflow.staging.actions import Action, Ready, Stage
 from bbflow.staging.waves import Waves
 from benchmarks.rows import Row
-from benchmarks.servers import object_servers
+from testsupport.servers import object_servers
 
 FILES, FILE_BYTES = 3000, 2000
 PLANNED = 100_000

@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from benchmarks.namespaces import joined_hosts, missing
+from testsupport.namespaces import joined_hosts, missing
 
 
 def hosts_with(addresses):

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
-from benchmarks.servers import object_server as object_server
+from testsupport.servers import object_server
 
 
 @pytest.fixture(scope="module")

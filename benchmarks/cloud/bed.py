@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bbflow.host.waiting import until
-from benchmarks.namespaces import Hosts, folder_in_memory, joined_hosts
-from benchmarks.namespaces import missing as missing_hosts
-from benchmarks.servers import KEY, REGION, SECRET
+from testsupport.namespaces import Hosts, folder_in_memory, joined_hosts
+from testsupport.namespaces import missing as missing_hosts
+from testsupport.servers import KEY, REGION, SECRET
 
 STORE = "store"
 IO_NODES = tuple(f"io{number}" for number in range(4))

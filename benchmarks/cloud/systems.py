@@ -12,7 +12,7 @@ from typing import Any
 
 from bbflow.mount.mounting import PROGRAM, READY
 from benchmarks.cloud.bed import ADDRESSES, BUCKET, PATIENCE_S, Bed, come_up
-from benchmarks.servers import KEY, REGION, SECRET
+from testsupport.servers import KEY, REGION, SECRET
 
 CLIENT = Path(__file__).with_name("client.py")
 CAPACITY = "2GiB"

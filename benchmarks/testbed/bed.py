@@ -12,10 +12,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.namespaces import Hosts, folder_in_memory, joined_hosts
 from benchmarks.testbed.address import HOSTS
 from benchmarks.testbed.server import serving
 from benchmarks.testbed.shaping import CAP_BYTES_PER_S, make_half_duplex
+from testsupport.namespaces import Hosts, folder_in_memory, joined_hosts
 
 ROOT = Path(__file__).parents[2]
 NEEDED_SHARE = 0.8

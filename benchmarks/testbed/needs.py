@@ -7,9 +7,9 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from benchmarks.namespaces import joined_hosts
 from benchmarks.testbed.address import HOSTS
 from benchmarks.testbed.shaping import make_half_duplex
+from testsupport.namespaces import joined_hosts
 
 
 def server_command() -> list[str] | None:

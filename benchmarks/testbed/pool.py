@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.namespaces import Hosts
+from testsupport.namespaces import Hosts
 
 START_S = 120.0
 _AS_ORDINARY_USER = ("unshare", "--user", "--map-user=1", "--map-group=1")

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.namespaces import Hosts, folder_in_memory
 from benchmarks.testbed.address import ACCESS_KEY, BUCKET, ENDPOINT, HOSTS, PORT, SECRET_KEY
 from benchmarks.testbed.needs import server_command, server_name
+from testsupport.namespaces import Hosts, folder_in_memory
 
 START_S = 120.0
 

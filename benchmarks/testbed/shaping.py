@@ -1,6 +1,6 @@
 """The storage host's link: half-duplex, so that what one client reads, another can't write."""
 
-from benchmarks.namespaces import Hosts
+from testsupport.namespaces import Hosts
 
 CAP_BITS_PER_S = 800_000_000
 CAP_BYTES_PER_S = CAP_BITS_PER_S / 8

@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from bbflow.phases import io_phase
-from testsupport.object_server import object_server, put_object
+from testsupport.object_server import put_object
+from testsupport.servers import object_server
 from testsupport.waiting import until
 
 

@@ -10,7 +10,7 @@ import pytest
 from bbflow_spark.classes import find_spark
 from running import RUN_S, Outcome, submit_words
 
-from benchmarks.namespaces import joined_hosts, missing
+from testsupport.namespaces import joined_hosts, missing
 
 ADDRESSES = {"head": "10.77.0.1", "one": "10.77.0.2", "two": "10.77.0.3", "blind": "10.77.0.4"}
 PORT = 7077

@@ -7,7 +7,7 @@ from bbflow.staging import Gate, Retry
 from bbflow.staging.transfers import stage_out
 from bbflow.stores.sources import Sources
 from benchmarks.testbed.spark import s3a_jars
-from testsupport.object_server import object_server
+from testsupport.servers import object_server
 
 PROGRAM = """
 import sys

@@ -28,7 +28,8 @@ from chaos.nodes import many_nodes
 from chaos.runs import PATIENCE_S, Run, Shape, build, oracle
 from chaos.verdict import Verdict, judged, load
 from chaos.whole import random_lines, whole_run
-from testsupport.object_server import credentials_of, object_server
+from testsupport.object_server import credentials_of
+from testsupport.servers import object_server
 
 
 def main() -> int:

@@ -8,9 +8,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.namespaces import Hosts, joined_hosts, missing
 from chaos.runs import Setting
 from testsupport.fabrics import PROVIDER
+from testsupport.namespaces import Hosts, joined_hosts, missing
 from testsupport.nodes import count_nodes
 from testsupport.waiting import until
 

@@ -16,7 +16,7 @@ from bbflow_workflows import climate
 
 from bbflow.events import read_events
 from bbflow.run.ending import Left
-from benchmarks.namespaces import Hosts
+from testsupport.namespaces import Hosts
 
 STEPS = 130
 """A year of the model in 130 steps has 130 / 4 days: two months."""

@@ -4,6 +4,8 @@ import errno
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import threading
 from collections import Counter
 from contextlib import suppress
@@ -34,13 +36,25 @@ def test_what_is_closed_outlives_a_killed_master_and_what_is_not_closed_is_not_s
     assert reader.read("/open") == b"whole"
 
 
+WRITER = """
+import sys
+from bbflow.files.client.client import FilesClient
+client = FilesClient(sys.argv[1])
+files = [client.open(path, "w") for path in sys.argv[2:]]
+for file in files:
+    file.pwrite(b"half", 0)
+print("written", flush=True)
+sys.stdin.read()
+"""
+
+
 def test_a_new_file_of_a_client_that_died_is_no_more(servers):
-    client, dying = servers.start(storage=False, master=("--lease", "0.5")), servers.client()
+    client = servers.start(storage=False, master=("--lease", "0.5"))
     client.write("/old", b"old")
-    for path in ("/new", "/old"):
-        dying.open(path, "w").pwrite(b"half", 0)
-    (session,) = dying.masters()
-    session.hang_up()
+    command = [sys.executable, "-c", WRITER, str(servers.contact), "/new", "/old"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as dying:
+        assert dying.stdout.readline() == b"written\n"
+        dying.kill()
     until(lambda: not client.exists("/new"), "the end of the session")
     assert client.read("/old") == b"old"
     client.write("/old", b"newer")

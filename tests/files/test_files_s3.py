@@ -19,7 +19,8 @@ from bbflow.errors import SourceError
 from bbflow.files.ionode.storage import Storage
 from bbflow.staging.retry import Retry
 from bbflow.stores.objects import ObjectStore
-from testsupport.object_server import object_server, objects_in, put_object
+from testsupport.object_server import objects_in, put_object
+from testsupport.servers import object_server
 
 
 @pytest.fixture

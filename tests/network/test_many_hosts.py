@@ -22,7 +22,7 @@ import yaml
 from bbflow.events import read_events
 from bbflow.run.course import INCOMPLETE
 from bbflow.transit.output.decoding import open_results
-from benchmarks.namespaces import joined_hosts, missing
+from testsupport.namespaces import joined_hosts, missing
 from testsupport.nodes import count_nodes
 from testsupport.ranks import field, shape_of
 from testsupport.waiting import until

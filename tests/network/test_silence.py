@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.namespaces import missing
+from testsupport.namespaces import missing
 
 CONNECTION = Path(__file__).with_name("silent_host.py")
 

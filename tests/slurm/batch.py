@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.namespaces import Hosts, joined_hosts, missing
+from testsupport.namespaces import Hosts, joined_hosts, missing
 from testsupport.users import REACHED
 from testsupport.waiting import until
 

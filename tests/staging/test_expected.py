@@ -11,8 +11,8 @@ from bbflow.errors import ChangedSourceError, ConflictError
 from bbflow.stores.facts import Expected
 from bbflow.stores.remote import RemoteFiles
 from bbflow.stores.sources import Sources
-from benchmarks.servers import object_servers
 from testsupport.object_server import options_of
+from testsupport.servers import object_servers
 
 NOTHING = Expected(None)
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import namespaces
 from benchmarks.testbed.bed import TooSlowError, hpc_application
 from benchmarks.testbed.bed import test_bed as the_bed
 from benchmarks.testbed.needs import missing
 from benchmarks.testbed.shaping import CAP_BYTES_PER_S
+from testsupport import namespaces
 
 ROOT = Path(__file__).parents[2]
 REASON = missing()
@@ -128,7 +128,7 @@ SETS_UP = """
 import sys, time
 from benchmarks.testbed.measuring import ended_by_signal
 from benchmarks.testbed.address import HOSTS
-from benchmarks.namespaces import folder_in_memory, joined_hosts
+from testsupport.namespaces import folder_in_memory, joined_hosts
 import subprocess
 with ended_by_signal(), joined_hosts(HOSTS) as hosts:
     within = subprocess.Popen(hosts.inside("compute", "sh", "-c", "echo; exec sleep 1000"), stdout=subprocess.PIPE)

@@ -18,7 +18,7 @@ from bbflow.simulate.measured import profile_of_events
 from bbflow.staging import Sources
 from benchmarks.montage_job import TOOL
 from testsupport.mounts import missing
-from testsupport.object_server import object_server
+from testsupport.servers import object_server
 
 SMALL = ["--rows", "1", "--columns", "2", "--pixels", "100", "--stars", "80"]
 MOSAIC = ["mosaic.fits", "mosaic_area.fits"]

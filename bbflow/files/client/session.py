@@ -268,10 +268,6 @@ class ClientSession:
                 self.room[node] -= size
             return given
 
-    def hang_up(self) -> None:
-        """Leave without a word, as a client that is killed does."""
-        self._caller.close()
-
     def close(self) -> None:
         """End the session."""
         with self._lock:
