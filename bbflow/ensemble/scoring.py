@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bbflow.operators.family import Family, StateField
-from bbflow.operators.space.ways import ROUNDING
+from bbflow.operators.space.reductions import ROUNDING
 from bbflow.operators.steps import Array, DType, Steps, Views
 
 

@@ -13,8 +13,8 @@ from bbflow.operators.frozen import Frozen
 from bbflow.operators.kernel_arrays import side_by_side
 from bbflow.operators.space.columns import Column, ColumnPart
 from bbflow.operators.space.pyramids import Pyramid
+from bbflow.operators.space.reductions import REDUCTIONS, Reduction, quietly
 from bbflow.operators.space.tracks import REDUCED, TILE_POINTS, Strip, Track, as_index, take, tiles
-from bbflow.operators.space.ways import WAYS, Way, quietly
 from bbflow.operators.space.weights import Weights
 from bbflow.operators.steps import Array, DType, Steps
 
@@ -197,7 +197,7 @@ class StripLocal(Local):
     block: tuple[int, ...]
     """Shape of the block."""
     how: str
-    """What is done with the places, see `WAYS`."""
+    """What is done with the places, see `REDUCTIONS`."""
     strips: tuple[Strip, ...]
     """The block's places."""
     factor: Array | None = None
@@ -212,22 +212,22 @@ class StripLocal(Local):
             raise ValueError(f"the region at {self.start} of shape {self.count} needs other blocks too: use `partial`")
         if self.how == "select":
             return [self._selected(values, steps.fill) for values in steps.values]
-        way = WAYS[self.how]
-        finished = way.finish(self.partial(steps))
-        return [row.astype(way.dtype(block.dtype)) for row, block in zip(finished, steps.values, strict=True)]
+        reduction = REDUCTIONS[self.how]
+        finished = reduction.finish(self.partial(steps))
+        return [row.astype(reduction.dtype(block.dtype)) for row, block in zip(finished, steps.values, strict=True)]
 
     @quietly
     def partial(self, steps: Steps) -> Array:
-        """Return mergeable components, float64 of shape (steps, k, prod(count)); see `Way.merge`."""
-        way, count = WAYS[self.how], len(steps.values)
-        result = way.empty((count, *(strip.size for strip in self.strips)))
+        """Return mergeable components, float64 of shape (steps, k, prod(count)); see `Reduction.merge`."""
+        reduction, count = REDUCTIONS[self.how], len(steps.values)
+        result = reduction.empty((count, *(strip.size for strip in self.strips)))
         most = max(TILE_POINTS // max(prod(self.block), 1), 1)
         for first in range(0, count, most):
             last = min(first + most, count)
-            self._reduce(way, side_by_side(steps.values[first:last]), steps.fill, result[:, first:last])
-        return result.swapaxes(0, 1).reshape(count, way.components, -1)
+            self._reduce(reduction, side_by_side(steps.values[first:last]), steps.fill, result[:, first:last])
+        return result.swapaxes(0, 1).reshape(count, reduction.components, -1)
 
-    def _reduce(self, way: Way, values: Array, fill: Array | None, result: Array) -> None:
+    def _reduce(self, reduction: Reduction, values: Array, fill: Array | None, result: Array) -> None:
         """Add the components of some steps: their axis is the first one, a strip of which all is kept."""
         count = result.shape[1]
         kept = Strip((0,), (slice(0, count),), slice(0, count), 1, 0, count, None)
@@ -235,12 +235,12 @@ class StripLocal(Local):
         for cuts, part in tiles(self.strips):
             strips = [kept, *(replace(strip, axes=tuple(axis + 1 for axis in strip.axes)) for strip in part)]
             factor, place = _cut(self.factor, cuts), _place(strips)
-            found = way.reduce(take(blocks, strips), fill, None if factor is None else factor[np.newaxis], strips)
-            result[place] = way.merge(result[place], found)
+            found = reduction.reduce(take(blocks, strips), fill, None if factor is None else factor[np.newaxis], strips)
+            result[place] = reduction.merge(result[place], found)
 
     def _selected(self, values: Array, fill: Array | None) -> Array:
         chosen = take(values.reshape(self.block), self.strips)
-        dtype = WAYS[self.how].dtype(chosen.dtype)
+        dtype = REDUCTIONS[self.how].dtype(chosen.dtype)
         result = chosen.astype(dtype, order="C")  # a copy: what it is taken from is freed before long
         if fill is not None:
             result[chosen == fill] = np.nan
@@ -270,7 +270,7 @@ class TrackPlacement(Placement):
     """Selections, and at most one reduction."""
 
     how: str
-    """What is done with the places, see `WAYS`."""
+    """What is done with the places, see `REDUCTIONS`."""
     tracks: tuple[Track, ...]
     """Where each dimension comes from, those that are reduced to nothing included."""
     factors: tuple[Array, ...] = ()
@@ -285,7 +285,7 @@ class TrackPlacement(Placement):
     @property
     def components(self) -> int:
         """Return how many numbers (k) a partial result has for each point."""
-        return WAYS[self.how].components
+        return REDUCTIONS[self.how].components
 
     @property
     def unchanged(self) -> set[str]:
@@ -306,7 +306,7 @@ class TrackPlacement(Placement):
 
     def dtype(self, dtype: DType) -> DType:
         """Return the type of the values for the variable's type: its own float type if it is kept, else float64."""
-        return WAYS[self.how].dtype(dtype)
+        return REDUCTIONS[self.how].dtype(dtype)
 
     def fits(self, shape: tuple[int, ...]) -> bool:
         """Whether the variable may have a shape: only what is reduced as a whole may have another length."""
@@ -370,19 +370,19 @@ class TrackPlacement(Placement):
     @quietly
     def finish(self, partial: Array) -> Array:
         """Return the results of the whole, or of a part of it; see `Placement.finish`."""
-        return WAYS[self.how].finish(partial)
+        return REDUCTIONS[self.how].finish(partial)
 
     @quietly
     def assemble(self, steps: int, parts: Iterable[tuple[Local, Array]]) -> Array:
         """Merge the partial results of blocks that don't overlap; see `Placement.assemble`."""
-        way = WAYS[self.how]
-        whole = way.empty((steps, *self.shape))
+        reduction = REDUCTIONS[self.how]
+        whole = reduction.empty((steps, *self.shape))
         for local, partial in parts:
             ends = (slice(first, first + size) for first, size in zip(local.start, local.count, strict=True))
             place: tuple[Any, ...] = (..., *ends)
-            own = partial.reshape(steps, way.components, *local.count).swapaxes(0, 1)
-            whole[place] = way.merge(whole[place], own)
-        return whole.swapaxes(0, 1).reshape(steps, way.components, -1)
+            own = partial.reshape(steps, reduction.components, *local.count).swapaxes(0, 1)
+            whole[place] = reduction.merge(whole[place], own)
+        return whole.swapaxes(0, 1).reshape(steps, reduction.components, -1)
 
 
 def _strip(track: Track, places: Array) -> Strip:

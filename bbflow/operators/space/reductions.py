@@ -1,4 +1,4 @@
-"""Ways of making one value of many: their mergeable components, and how these end."""
+"""Reductions of many values to one: their mergeable components, and how these end."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -11,14 +11,14 @@ from bbflow.operators.space.tracks import Strip
 from bbflow.operators.steps import Array, DType
 
 quietly = np.errstate(invalid="ignore", divide="ignore")
-"""Decorates what calls a way."""
+"""Decorates what calls a reduction."""
 ROUNDING = 100 * np.finfo("f8").eps
 """A standard deviation that is a smaller part of the mean than this comes of the mean's own rounding."""
 SMALL_GROUP = 16
 """Groups of up to this many places are reduced faster member by member than one by one."""
 
 
-class Way(ABC):
+class Reduction(ABC):
     """How values are reduced: components for each point that merge in any order, and the end.
 
     Infinities that cancel and divisions by no weight are NaN: callers let NumPy say nothing of either, see `quietly`.
@@ -66,7 +66,7 @@ class Way(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Weighted(Way):
+class Weighted(Reduction):
     """Means and sums: the weighted sum, and the sum of the weights, of what is valid."""
 
     mean: bool
@@ -78,7 +78,7 @@ class Weighted(Way):
         return np.zeros((2, *shape))
 
     def reduce(self, values: Array, fill: Array | None, factor: Array | None, strips: Sequence[Strip]) -> Array:
-        """Return the sums; see `Way.reduce`. If nothing is missing, the sum of the weights is that of the places."""
+        """Return the sums; see `Reduction.reduce`. If nothing is missing, the weights' sum is the places'."""
         wide = values.astype("f8", order="C")
         sums = _contract(wide if factor is None else wide * factor, strips)
         parts = np.stack([sums, _all_weights(factor, strips, sums.shape)])
@@ -102,7 +102,7 @@ class Weighted(Way):
 
 
 @dataclass(frozen=True, slots=True)
-class Extreme(Way):
+class Extreme(Reduction):
     """The smallest or the largest valid value; of places that are only selected each is its own largest."""
 
     largest: bool
@@ -114,7 +114,7 @@ class Extreme(Way):
         return np.full((1, *shape), np.nan)
 
     def reduce(self, values: Array, fill: Array | None, factor: Array | None, strips: Sequence[Strip]) -> Array:
-        """Return the extremes; see `Way.reduce`."""
+        """Return the extremes; see `Reduction.reduce`."""
         if factor is None:
             found = self._reduce(values, strips, np.maximum if self.largest else np.minimum).astype("f8")
             lacking: Array = np.logical_or(_any_in_step(np.isnan(found)), _has(fill, values))
@@ -147,7 +147,7 @@ class Extreme(Way):
 
 
 @dataclass(frozen=True, slots=True)
-class Spread(Way):
+class Spread(Reduction):
     """Variance and standard deviation: weights, the mean, weighted squares about it, and the weights' squares.
 
     Merged as in Chan, Golub and LeVeque (1983), with weights for counts (West, doi:10.1145/359146.359153); of a sample
@@ -165,7 +165,7 @@ class Spread(Way):
         return np.zeros((4, *shape))
 
     def reduce(self, values: Array, fill: Array | None, factor: Array | None, strips: Sequence[Strip]) -> Array:
-        """Return the components; see `Way.reduce`. The squares are about each result's own mean, in a second pass."""
+        """Return the components; see `Reduction.reduce`. Squares are about each result's own mean, in a second pass."""
         valid = _valid(values, fill, factor)
         kept = np.where(valid, values, 0).astype("f8", order="C")
         weights = np.where(valid, 1.0 if factor is None else factor, 0.0)
@@ -192,7 +192,7 @@ class Spread(Way):
 
 
 @dataclass(frozen=True, slots=True)
-class Covariance(Way):
+class Covariance(Reduction):
     """Covariance or correlation of the real and the imaginary parts: weights, both means, squares and products.
 
     Merged as those of `Spread`; the weights divide, as in CDO's fldcovar and fldcor.
@@ -207,7 +207,7 @@ class Covariance(Way):
         return np.zeros((6, *shape))
 
     def reduce(self, values: Array, fill: Array | None, factor: Array | None, strips: Sequence[Strip]) -> Array:
-        """Return the components; see `Way.reduce`. Products are about each result's own means, in a second pass."""
+        """Return the components; see `Reduction.reduce`. Products are about each result's means, in a second pass."""
         valid = _valid(values, fill, factor)
         weights = np.where(valid, 1.0 if factor is None else factor, 0.0)
         whole = _contract(weights, strips)
@@ -239,7 +239,7 @@ class Covariance(Way):
 
 
 @dataclass(frozen=True, slots=True)
-class Extent(Way):
+class Extent(Reduction):
     """The largest valid value less the smallest."""
 
     components = 2
@@ -249,7 +249,7 @@ class Extent(Way):
         return np.full((2, *shape), np.nan)
 
     def reduce(self, values: Array, fill: Array | None, factor: Array | None, strips: Sequence[Strip]) -> Array:
-        """Return both extremes; see `Way.reduce`."""
+        """Return both extremes; see `Reduction.reduce`."""
         return np.concatenate(
             [LOWEST.reduce(values, fill, factor, strips), HIGHEST.reduce(values, fill, factor, strips)]
         )
@@ -264,7 +264,7 @@ class Extent(Way):
 
 
 @dataclass(frozen=True, slots=True)
-class ValidCount(Way):
+class ValidCount(Reduction):
     """The number of valid values; 0, and not missing, where there are none."""
 
     components = 1
@@ -274,7 +274,7 @@ class ValidCount(Way):
         return np.zeros((1, *shape))
 
     def reduce(self, values: Array, fill: Array | None, factor: Array | None, strips: Sequence[Strip]) -> Array:
-        """Return the numbers; see `Way.reduce`."""
+        """Return the numbers; see `Reduction.reduce`."""
         bare = [replace(strip, weights=None) for strip in strips]
         return _contract(_valid(values, fill, factor).astype("f8"), bare)[np.newaxis]
 
@@ -288,7 +288,7 @@ class ValidCount(Way):
 
 
 LOWEST, HIGHEST = Extreme(largest=False), Extreme(largest=True)
-WAYS: Mapping[str, Way] = {
+REDUCTIONS: Mapping[str, Reduction] = {
     "mean": Weighted(mean=True),
     "sum": Weighted(mean=False),
     "min": LOWEST,
