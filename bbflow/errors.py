@@ -40,7 +40,7 @@ class ChangedSourceError(SourceError):
 
 
 class ConflictError(SourceError):
-    """Somebody else has written a file that was to be written or removed."""
+    """Another program has written a file that was to be written or removed."""
 
 
 class TaskError(BbflowError):
@@ -119,10 +119,10 @@ def nearest(unknown: object, valid: Iterable[str]) -> str:
 
 
 def printable(text: str) -> str:
-    """Return somebody else's text as a terminal and a log may have it: what doesn't print is escaped, as in `repr`."""
+    """Return a foreign text as a terminal and a log may have it: what doesn't print is escaped, as in `repr`."""
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def one_line(text: str) -> str:
-    """Return a text of somebody else's as messages and files may have it: in one line, and Unicode."""
+    """Return a foreign text as messages and files may have it: in one line, and Unicode."""
     return " ".join(text.split()).encode(errors="backslashreplace").decode()

@@ -94,7 +94,7 @@ class Found:
     attributes: Mapping[str, Any]
     """Of the Dataset."""
     rows: str | None = None
-    """The dimension of which each field has as many as it likes."""
+    """The dimension whose length may differ from field to field."""
 
 
 @dataclass(frozen=True, slots=True)

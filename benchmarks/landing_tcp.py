@@ -65,7 +65,7 @@ class Place:
     name: str
     """For the table."""
     inside: Callable[..., list[str]]
-    """Gives the command that runs words on a host."""
+    """Returns the command that runs words on a host."""
     address: str
     """Where the node listens."""
 

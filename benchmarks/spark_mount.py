@@ -28,7 +28,7 @@ BBFLOW = [sys.executable, "-m", "bbflow"]
 QUIETLY = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 
 Start = Callable[[str, Path], list[str]]
-"""Gives the words that run an application with an output."""
+"""Returns the words that run an application with an output."""
 
 
 def measure(files: int, size: str, repeat: int) -> list[Row]:

@@ -20,7 +20,7 @@ BOUND_S = 120
 
 
 def missing():
-    """Say why nothing can be mounted here, or None."""
+    """Return why nothing can be mounted here, or None."""
     if not os.access("/dev/fuse", os.R_OK | os.W_OK):
         return "there is no /dev/fuse for this user"
     if os.geteuid() != 0 and shutil.which("fusermount3") is None:
@@ -130,7 +130,7 @@ def write_at(path: Path, content: bytes, offset: int) -> None:
 
 
 def let_all_in(folder):
-    """Let other users reach a test's folder, from the directory of temporary files on: rights are only added."""
+    """Make a test's folder reachable for other users, from the temporary directory on: rights are only added."""
     temporary = Path(tempfile.gettempdir())
     for each in (folder, *(parent for parent in folder.parents if temporary in parent.parents)):
         each.chmod(stat.S_IMODE(each.stat().st_mode) | 0o055)

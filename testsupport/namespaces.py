@@ -26,7 +26,7 @@ class Hosts:
     """The hosts of one bed; the bridge has a namespace to itself, so the machine's own network never sees any of it."""
 
     tag: str
-    """Tells two beds on one machine apart: the process id of their owner, a point, and a number."""
+    """Distinguishes beds on one machine: the process id of their owner, a point, and a number."""
     memory: Path | None = None
     """Where each host's own shared memory is; None: all hosts share this machine's."""
 

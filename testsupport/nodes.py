@@ -23,7 +23,7 @@ def short_path():
 
 @pytest.fixture
 def far(monkeypatch):
-    """Let loopback be a network: clients of another host reach nodes by it."""
+    """Treat loopback as a network: clients of another host reach nodes by it."""
     monkeypatch.setattr(connection, "is_loopback", lambda _: False)
 
 

@@ -37,7 +37,7 @@ def credentials_of(url):
 
 @contextmanager
 def refusing_keys(url):
-    """Let the server know no key, as if those that it is given were wrong or had expired, for as long as a ``with``."""
+    """Make the server refuse all keys, as if they were wrong or had expired, for as long as a ``with``."""
     _allow(url, "0")
     try:
         yield
@@ -46,7 +46,7 @@ def refusing_keys(url):
 
 
 def _allow(url, requests):
-    """Say how many requests the server takes from now on without a look at their keys."""
+    """Set how many requests the server takes from now on without checking their keys."""
     kind = {"Content-Type": "text/plain"}
     request = urllib.request.Request(f"{url}/moto-api/reset-auth", requests.encode(), kind, method="POST")
     with urllib.request.urlopen(request, timeout=60):

@@ -58,14 +58,14 @@ class User:
         return subprocess.Popen(self.words(*words), **more)
 
     def own(self, path):
-        """Give a path to this user."""
+        """Make this user a path's owner."""
         os.chown(path, self.uid, self.gid, follow_symlinks=False)
         return path
 
 
 @contextmanager
 def two_users():
-    """Give two users, or skip with a reason."""
+    """Return two users, or skip with a reason."""
     if os.geteuid() != 0:
         pytest.skip("only root can be two users")
     if shutil.which("setpriv") is None:

@@ -83,7 +83,7 @@ def _sources() -> Path:
     for folder in (HERE / "source" / "adios2-engine", HERE.parent):
         if (folder / "CMakeLists.txt").exists():
             return folder
-    raise FileNotFoundError(f"the engine's sources are neither in {HERE} nor beside it: install bbflow anew")
+    raise FileNotFoundError(f"the engine's sources are neither in {HERE} nor beside it: reinstall bbflow")
 
 
 def _put(library: Path, folder: Path) -> Path:

@@ -24,7 +24,7 @@ constexpr size_t NameAt = 24, LanguageAt = 56, OrderAt = 88;
 /** The engine's type comes after these, behind two containers. */
 constexpr size_t EngineFrom = 96, EngineUpTo = 320;
 /** In adios2::core::ADIOS: its language comes first, then a hash table that has its load factor,
- * which nobody changes, in the middle, and the communicator behind it. */
+ * which nothing changes, in the middle, and the communicator behind it. */
 constexpr size_t LoadFactorAt = 64, CommAt = 88;
 
 void *Loaded(const char *path) { return dlopen(path, RTLD_LAZY | RTLD_NOLOAD); }

@@ -33,7 +33,7 @@ constexpr off_t MostFailures = MostNoted + (1 << 14);
 
 thread_local const bbflow_opening *Current = nullptr;
 
-/** Tells `bbflow run` what the program opens, should it wonder why no stream comes. */
+/** Notes for `bbflow run` what the program opens, should no stream come. */
 void Note(const bbflow_opening &opening, const char *kind, const off_t most = MostNoted)
 {
     const char *path = std::getenv("BBFLOW_OPENS");

@@ -37,7 +37,7 @@ public:
     /** Whether an extent has room for a block. */
     bool HasRoom(size_t bytes) const;
 
-    /** Gives the place of a block in the pool; nothing if no extent has room for it. */
+    /** Returns the place of a block in the pool; nothing if no extent has room for it. */
     std::optional<size_t> Take(size_t bytes);
 
 private:

@@ -43,7 +43,7 @@ public:
      *  @param source where element number `SourceBegin()` of the source array is */
     void Copy(const char *source, char *target, size_t elementBytes) const;
 
-    /** Tells of all runs, in groups of those that are equally far from each other in the source.
+    /** Visits all runs, in groups of those that are equally far from each other in the source.
      *  @param tell gets position of the first run, runs, and elements from one to the next */
     template <class Tell>
     void EachGroup(Tell tell) const

@@ -8,7 +8,7 @@ namespace bbflow
 /** So much is copied in one go. It stays in the first cache together with what is fetched ahead. */
 constexpr size_t CopyTileBytes = 16384;
 
-/** Copies a tile past the caches, for nobody here reads it again soon; what follows a whole tile
+/** Copies a tile past the caches, for it isn't read again here soon; what follows a whole tile
  * in the source is fetched meanwhile.
  *  @param target aligned to 16 bytes
  *  @param bytes at most CopyTileBytes */

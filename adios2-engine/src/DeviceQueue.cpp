@@ -42,7 +42,7 @@ DeviceQueue::~DeviceQueue()
     }
     catch (const std::runtime_error &)
     {
-        // Nobody needs what hasn't come, and nothing comes any more.
+        // What hasn't come isn't needed, and nothing comes any more.
     }
     for (Line &line : m_Lines)
     {
@@ -136,7 +136,7 @@ int DeviceQueue::CopyRows(const Line &line, void *stream, char *target,
     return status;
 }
 
-/** Gives a GPU's kernels; nullptr where there are none. */
+/** Returns a GPU's kernels; nullptr where there are none. */
 const GpuKernels *DeviceQueue::KernelsOf(Line &line)
 {
     if (!std::exchange(line.HasLooked, true))
@@ -146,7 +146,7 @@ const GpuKernels *DeviceQueue::KernelsOf(Line &line)
     return line.Kernels.get();
 }
 
-/** Lets kernels find the ranges of blocks whose values are of one kind; the host looks at those
+/** Has kernels find the ranges of blocks whose values are of one kind; the host looks at those
  * for which they don't. */
 void DeviceQueue::Look(Line &line, const std::vector<Seen> &parts)
 {
@@ -183,7 +183,7 @@ void DeviceQueue::Look(Line &line, const std::vector<Seen> &parts)
     }
 }
 
-/** Gives room for what a kernel finds.
+/** Returns room for what a kernel finds.
  * @param there gets where the kernel sees it; null if it doesn't */
 char *DeviceQueue::Note(const Line &line, const size_t bytes, void **there)
 {

@@ -28,10 +28,10 @@ struct DeviceRows
 /** Whether memory is a GPU's, where the CPU can't read it. */
 inline bool IsOnDevice(const void *memory) { return GpuRuntime::Of(memory) != nullptr; }
 
-/** Copies of a GPU's memory that are under way into the host's. They go on streams of their own,
+/** Copies of a GPU's memory that are under way into the host's. They run on streams of their own,
  * after all that the program had queued, and before all that it queues later: on a stream that it
  * names, else on its default one (that of the process) and those that wait for it. Small blocks are
- * copied on the GPU first, on the program's stream itself, and go on together: the host waits some
+ * copied on the GPU first, on the program's stream itself, and leave together: the host waits some
  * microseconds for each thing that it asks of a GPU. */
 class DeviceQueue
 {
@@ -55,7 +55,7 @@ public:
      *  only the host can look at it. */
     bool Await(const std::vector<DeviceRows> &block, Scan &look);
 
-    /** Gives a copy in the host's memory, which lasts until the next. Takes and throws what Copy
+    /** Returns a copy in the host's memory, which lasts until the next. Takes and throws what Copy
      *  does. */
     const char *Read(const std::vector<DeviceRows> &block);
 
@@ -66,7 +66,7 @@ public:
      *  @throws what Copy does */
     std::shared_ptr<char> Keep(const std::vector<DeviceRows> &block, size_t most);
 
-    /** Gives memory of the same GPU's for a state, as Keep does. */
+    /** Returns memory of the same GPU's for a state, as Keep does. */
     std::shared_ptr<char> Room(const char *block, size_t bytes, size_t most);
 
     /** Adds blocks to a state, all of them given by Keep and Room, after what has begun.

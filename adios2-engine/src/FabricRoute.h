@@ -25,7 +25,7 @@ public:
     /** Takes the keys of the extents in a node's reply. */
     void TakeKeys(const Value &reply);
 
-    /** Lets the network read memory until Finish. */
+    /** Makes memory readable for the network until Finish. */
     void Lend(std::string_view memory);
 
     /** The same of a GPU's memory; false if the provider doesn't take it, which is said once: then

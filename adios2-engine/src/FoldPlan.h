@@ -77,10 +77,10 @@ public:
     /** Whether a step comes when the plan says. */
     bool IsDue(size_t step, double time) const;
 
-    /** Whether nobody wants blocks of a variable in steps that are folded. */
+    /** Whether blocks of a variable aren't wanted in steps that are folded. */
     bool Leaves(const std::string &name) const;
 
-    /** Whether the analysis must see any change of what nobody else wants. */
+    /** Whether the analysis must see any change of what isn't wanted otherwise. */
     bool IsSteady(const std::string &name) const;
 
     /** How blocks of a form are folded; nullptr if they aren't. */

@@ -16,7 +16,7 @@ namespace bbflow
 class GpuKernels
 {
 public:
-    /** Gives none where they aren't built in or can't be loaded; the latter is said once. */
+    /** Returns none where they aren't built in or can't be loaded; the latter is reported once. */
     static std::unique_ptr<const GpuKernels> Load(std::shared_ptr<const GpuRuntime> runtime);
 
     ~GpuKernels();

@@ -45,7 +45,7 @@ std::shared_ptr<char> GpuMemory::Take(const size_t bytes, const size_t most)
     return {static_cast<char *>(memory), giveBack};
 }
 
-/** Gives back to the GPU what nobody uses. */
+/** Gives back to the GPU what isn't in use. */
 void GpuMemory::Own::Trim()
 {
     if (Spare.empty())

@@ -21,7 +21,7 @@ public:
     GpuMemory(const GpuMemory &) = delete;
     GpuMemory &operator=(const GpuMemory &) = delete;
 
-    /** Gives a piece, which comes back by itself.
+    /** Returns a piece, which comes back by itself.
      *  @param most bytes that all of them may have
      *  @return null if there is no room for it */
     std::shared_ptr<char> Take(size_t bytes, size_t most);

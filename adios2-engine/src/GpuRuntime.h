@@ -39,7 +39,7 @@ public:
     int (*OpenStream)(void **stream, unsigned flags);
     int (*CloseStream)(void *stream);
     int (*WaitForStream)(void *stream);
-    /** Lets what is queued on a stream from now on come after an event. */
+    /** Orders what is queued on a stream from now on after an event. */
     int (*LetWait)(void *stream, void *event, unsigned flags);
     int (*OpenEvent)(void **event, unsigned flags);
     int (*CloseEvent)(void *event);

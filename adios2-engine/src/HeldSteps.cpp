@@ -355,7 +355,7 @@ void HeldSteps::FoldOnHost(State &state)
     }
 }
 
-/** Lets a GPU take into a state what waits there. */
+/** Has a GPU fold into a state what waits there. */
 void HeldSteps::FoldOnDevice(State &state)
 {
     FoldTask task{};

@@ -44,7 +44,7 @@ public:
     /** Keeps what a step that lands as it is has of the arrays that stay as they are. */
     void KeepSteady(const FoldPlan &plan, const std::vector<Block> &blocks);
 
-    /** Leaves out the blocks that nobody wants, and of those that a step has several times all but
+    /** Leaves out the blocks that aren't wanted, and of those that a step has several times all but
      *  the last, as readers see them. */
     static void LeaveOut(const FoldPlan &plan, std::vector<Block> &blocks);
 
@@ -59,10 +59,10 @@ public:
     /** Whether they take less room as they are: so few that their blocks are still here. */
     bool AreSmaller() const;
 
-    /** Gives the first of them as it is, and forgets it. */
+    /** Returns the first of them as it is, and forgets it. */
     std::vector<Block> TakeFirst();
 
-    /** Gives what lands: the states as blocks of the last step, in memory that stays here until
+    /** Returns what lands: the states as blocks of the last step, in memory that stays here until
      *  Clear, and its single values. */
     std::vector<Block> Land();
 

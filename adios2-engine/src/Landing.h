@@ -31,7 +31,7 @@ public:
      *  @throws ConnectionLost if the node can't be reached any more */
     virtual void Sync() = 0;
 
-    /** Goes on over another connection to the same pool: what was not synced is sent again.
+    /** Continues over another connection to the same pool: what was not synced is sent again.
      *  @param route by libfabric, if there is one
      *  @throws ConnectionLost if the node can't be reached any more */
     virtual void GoOn(Channel &channel, FabricRoute *route) = 0;

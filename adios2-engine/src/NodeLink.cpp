@@ -366,7 +366,7 @@ Value NodeLink::MoveOn(const int64_t settled, const std::string &why)
     throw std::runtime_error(why + "; BB node " + lost + " did not come back within " +
                              "NodeLossTimeoutSecs=" + Text(m_Parameters.NodeLossTimeoutSecs) +
                              ", and no other takes its place: " + last +
-                             "; with a SpillDirectory the program would go on");
+                             "; with a SpillDirectory the program would continue");
 }
 
 Value NodeLink::SpillAlone(const int64_t settled, const std::string &lost)

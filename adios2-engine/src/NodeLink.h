@@ -33,7 +33,7 @@ public:
     /** Whether the last Restore found the node and the pool that were there before. */
     bool IsSamePool() const { return m_IsSamePool; }
 
-    /** Lets the landing begin anew: what it has not synced counts no more. */
+    /** Starts the landing afresh: what it has not synced no longer counts. */
     void ResetLanding();
 
     /** Takes the keys of the extents that a reply grants, where they are written by libfabric. */
@@ -49,7 +49,7 @@ public:
     bool TakeOffer() const;
 
     Channel &Wire() { return *m_Channel; }
-    Landing &Way() { return *m_Landing; }
+    Landing &BlockLanding() { return *m_Landing; }
 
     /** The pool, as long as someone reads lost blocks out of it; nullptr over TCP. */
     std::shared_ptr<Pool> SharedPool() const { return m_Pool; }

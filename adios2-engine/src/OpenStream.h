@@ -19,7 +19,7 @@ public:
 
     const Parameters &Given() const { return m_Parameters; }
 
-    /** The program goes on with a file.
+    /** The program continues with a file.
      *  @param name empty if unknown
      *  @param appends whether it counts the file's steps on, if it is the same */
     void BeginFile(const std::string &name, bool appends);

@@ -83,7 +83,7 @@ void *Handle(const std::string &name, const std::string &text)
     return reinterpret_cast<void *>(static_cast<uintptr_t>(value));
 }
 
-/** Gives the word as it is written here, whatever its case was. */
+/** Returns the word as it is written here, whatever its case was. */
 std::string Choice(const std::string &name, const std::string &text,
                    const std::vector<std::string> &words)
 {
@@ -99,7 +99,7 @@ std::string Choice(const std::string &name, const std::string &text,
     throw std::invalid_argument("bbflow: parameter " + name + "=" + text + " must be " + list);
 }
 
-Transport Way(const std::string &name, const std::string &text)
+Transport TransportOf(const std::string &name, const std::string &text)
 {
     const std::string word = Choice(name, text, {"auto", "shm", "tcp", "fabric"});
     return word == "shm"      ? Transport::SharedMemory
@@ -169,7 +169,7 @@ const std::vector<std::pair<std::string, Setter>> Known = {
     set("Writers", Place.Writers, WholeNumber(name, text))
     set("Groups", Groups, AtLeastOne(name, text))
     set("RanksPerNode", RanksPerNode, AtLeastOne(name, text))
-    set("Transport", Transport, Way(name, text))
+    set("Transport", Transport, TransportOf(name, text))
     set("FabricProvider", FabricProvider, text)
     set("FabricChecks", FabricChecks, YesOrNo(name, text))
     set("FabricGpu", FabricGpu, YesOrNo(name, text))

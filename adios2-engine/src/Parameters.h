@@ -18,10 +18,10 @@ struct Parameters
     /** May hold `{rank}`, `{group}` and `{open}`, and nothing else in braces. */
     std::string Stream;
     std::string Contact;
-    /** Absolute path of the first file that the program opened; empty if nobody need know. */
+    /** Absolute path of the first file that the program opened; empty where it isn't needed. */
     std::string File;
     RankOf Place;
-    /** Of each writer, its host (HostNumber); empty if nobody knows. */
+    /** Of each writer, its host (HostNumber); empty if they aren't known. */
     std::vector<size_t> Hosts;
     /** Rank and number of the writers on this host, as the launcher counts them. */
     std::optional<RankOf> OnHost;

@@ -40,10 +40,10 @@ RankOf LocalRank(const Parameters &parameters)
 {
     if (!parameters.OnHost || parameters.OnHost->Rank > parameters.Place.Rank)
     {
-        throw std::runtime_error(
-            "bbflow: '" + parameters.Contact +
-            "' has BB nodes on several hosts, but nobody says how many ranks run on this one (with "
-            "srun give --ntasks-per-node): set RanksPerNode");
+        throw std::runtime_error("bbflow: '" + parameters.Contact +
+                                 "' has BB nodes on several hosts, but nothing says how many ranks "
+                                 "run on this one (with srun give --ntasks-per-node): set "
+                                 "RanksPerNode");
     }
     return *parameters.OnHost;
 }

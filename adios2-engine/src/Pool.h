@@ -17,7 +17,7 @@ namespace bbflow
 class Pool
 {
 public:
-    /** Gives a pool's mapping, which all ranks of a process share: each further one would have a
+    /** Returns a pool's mapping, which all ranks of a process share: each further one would have a
      *  page table of its own to fill. Takes what the constructor takes. */
     static std::shared_ptr<Pool> Share(const std::string &path, size_t capacity);
 
@@ -31,13 +31,13 @@ public:
     const char *At(const size_t offset) const { return m_Begin + offset; }
     size_t Capacity() const { return m_Capacity; }
 
-    /** Lets a GPU write an extent, which stays registered for the next step: until another one lies
-     * there, or the pool goes.
+    /** Registers an extent for a GPU's writes, which stays registered for the next step: until
+     * another one lies there, or the pool goes.
      *  @param home of the runtime's */
     std::shared_ptr<const RegisteredMemory> Register(std::shared_ptr<const GpuRuntime> runtime,
                                                      void *home, size_t offset, size_t bytes);
 
-    /** Registers all extents anew from now on: the file may have got other pages. */
+    /** Registers all extents again from now on: the file may have got other pages. */
     void Unregister();
 
     /** Whether the file at a path is the one that is mapped. */

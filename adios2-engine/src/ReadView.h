@@ -55,7 +55,7 @@ public:
     /** A node's part of a step; nullptr if it has none. */
     const StepPart *Part(size_t node, int64_t step) const;
 
-    /** Lets go of the steps up to this one. */
+    /** Releases the steps up to this one. */
     void Forget(int64_t through);
 
     /** Highest step that the node has told of. */

@@ -7,9 +7,9 @@
 namespace bbflow
 {
 
-/** Tells the stream's BB node that the program was refused something, once in a process for each
- * stream: programs in C and Fortran often don't look, and what they wrote would seem to be all.
- * Where no node takes it, `bbflow run` is told (FORMAT.md, "Selection from outside").
+/** Reports to the stream's BB node that the program was refused something, once in a process for
+ * each stream: programs in C and Fortran often don't look, and what they wrote would seem to be
+ * all. Where no node takes it, `bbflow run` is told (FORMAT.md, "Selection from outside").
  *  @param said to the program */
 void TellRefusal(const Parameters &parameters, const std::string &said) noexcept;
 

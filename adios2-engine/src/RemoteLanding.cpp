@@ -78,7 +78,7 @@ void RemoteLanding::SendAgain(Piece &piece)
     Send(piece);
 }
 
-/** Tells the node what has come by libfabric, and by which seal it knows it. */
+/** Sends the node what has come by libfabric, and the seals to check it by. */
 void RemoteLanding::FinishWrites()
 {
     if (!m_Route)

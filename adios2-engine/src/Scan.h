@@ -26,7 +26,7 @@ public:
     /** Kinds of values that a GPU can look at: i1 i2 i4 i8 u1 u2 u4 u8 f4 f8. */
     static constexpr size_t Kinds = 10;
 
-    /** The kind of its values; nothing if only the CPU, or nobody, can look at them. */
+    /** The kind of its values; nothing if only the CPU can look at them, or nothing can. */
     virtual std::optional<size_t> Kind() const { return std::nullopt; }
 
     /** Takes in what a GPU has found: pairs of a smallest and a largest value of its type. */
@@ -84,7 +84,7 @@ using Ranged = std::conditional_t<
     std::is_same_v<T, char>, int8_t,
     std::conditional_t<std::is_same_v<T, long double> || !std::is_arithmetic_v<T>, void, T>>;
 
-/** Gives what looks at blocks of a type. */
+/** Returns what looks at blocks of a type. */
 template <class T>
 std::unique_ptr<Scan> MakeScan()
 {

@@ -91,7 +91,7 @@ void Session::Ask(const size_t step, const size_t bytes)
         Value::Map{{"op", "begin"}, {"step", uint64_t{step}}, {"bytes", uint64_t{bytes}}});
 }
 
-/** Gives what was offered, if it is this rank's now; nothing if it must be asked for, or the
+/** Returns what was offered, if it is this rank's now; nothing if it must be asked for, or the
  *  deadline has passed. */
 std::optional<Value> Session::TakeOffer(const Deadline &deadline)
 {
@@ -217,10 +217,10 @@ void Session::LandFromDevice(Block &block, const When when)
     }
 }
 
-/** Lets the network read a large block out of the GPU's memory; false if it goes by the host. */
+/** Has the network read a large block out of the GPU's memory; false if it goes by the host. */
 bool Session::LandPastHost(Block &block)
 {
-    Landing &way = m_Link.Way();
+    Landing &way = m_Link.BlockLanding();
     const bool isOne = block.OnDevice.size() == 1 && block.OnDevice.front().Count == 1;
     const bool isNew = block.Is != Block::State::Landed && !m_Course.IsDropped();
     if (!isNew || !isOne || block.Bytes <= SmallBytes || !way.TakesGpus() ||
@@ -251,7 +251,7 @@ bool Session::WaitsForRoom(const Block &block) const
 void Session::Sync()
 {
     m_Device.Finish();
-    m_Link.Way().Sync();
+    m_Link.BlockLanding().Sync();
 }
 
 void Session::LandNow(Block &block)
@@ -262,7 +262,7 @@ void Session::LandNow(Block &block)
     }
     const bool isSmall = block.Bytes <= SmallBytes;
     const bool waits = WaitsForRoom(block);
-    if (waits || (isSmall && m_Link.Way().NeedsMemory()))
+    if (waits || (isSmall && m_Link.BlockLanding().NeedsMemory()))
     {
         KeepCopy(block);
     }
@@ -310,7 +310,7 @@ void Session::LandKept()
 void Session::Land(Block &block, const size_t pending)
 {
     Place(block, pending);
-    Landing &way = block.InFile ? *m_File : m_Link.Way();
+    Landing &way = block.InFile ? *m_File : m_Link.BlockLanding();
     const std::shared_ptr<Pool> pool = m_Link.SharedPool();
     if (block.OnDevice.empty())
     {

@@ -51,7 +51,7 @@ class Session
 public:
     explicit Session(const Parameters &parameters);
 
-    /** Asks for a step, or goes on waiting for the one asked for before; steps that are folded here
+    /** Asks for a step, or keeps waiting for the one asked for before; steps that are folded here
      *  need not be asked for. */
     Admission Begin(size_t step, const Deadline &deadline);
 
@@ -62,7 +62,7 @@ public:
     void PerformPuts();
 
     /** Makes this rank's step final; false if the step was dropped, with its attributes.
-     *  @param attributes gives them, once more when another node has taken over */
+     *  @param attributes gives them, and again when another node has taken over */
     bool Commit(const std::function<Value::Array()> &attributes);
 
     void Close(size_t steps, const Value::Array &attributes);

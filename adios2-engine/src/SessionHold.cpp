@@ -193,7 +193,7 @@ void Session::SendHeld(const Value::Array *all)
                std::move(held));
 }
 
-/** Lets go of the steps whose states were dropped with the first of them: without a step of theirs
+/** Releases the steps whose states were dropped with the first of them: without a step of theirs
  *  states count for nothing. */
 void Session::SkipHeld(const size_t through)
 {

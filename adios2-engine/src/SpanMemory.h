@@ -12,7 +12,7 @@ namespace bbflow
 class SpanMemory
 {
 public:
-    /** Lets a span that ADIOS2 is about to give to the program stand for memory.
+    /** Takes note of a span that ADIOS2 is about to give to the program.
      *  @param span the public one: nothing but a pointer to the core's
      *  @return the memory; null if that can't be had */
     template <class Span>
@@ -22,7 +22,7 @@ public:
         return PlaceCore(*reinterpret_cast<void *const *>(&span), elements, bytes);
     }
 
-    /** Takes all back, of which nobody needs the values any more. */
+    /** Takes all back: their values aren't needed any more. */
     void Free();
 
 private:

@@ -22,7 +22,7 @@ public:
     /** A stream's name as part of a file's name: it may hold a slash. */
     static std::string NameOf(const std::string &stream);
 
-    /** Gives the place of the next block. */
+    /** Returns the place of the next block. */
     size_t Take(size_t bytes);
 
     /** @throws std::runtime_error if the file system takes no more */
@@ -35,7 +35,7 @@ public:
      *  @throws std::runtime_error if the file system has lost something */
     void Finish();
 
-    /** Lets the file stay: its step is committed. */
+    /** Keeps the file: its step is committed. */
     void Keep() { m_Stays = true; }
 
     const std::string &Path() const { return m_Path; }
@@ -47,7 +47,7 @@ private:
     size_t m_Used = 0;
     bool m_Stays = false;
 
-    /** Gives false if the file is there already and O_EXCL is among the flags. */
+    /** Returns false if the file is there already and O_EXCL is among the flags. */
     bool Open(int flags);
     void Write(const char *bytes, size_t n, size_t offset);
     [[noreturn]] void ThrowError() const;

@@ -6,7 +6,7 @@ namespace bbflow
 namespace
 {
 
-/** A rank that dies holds nobody back for longer. */
+/** A rank that dies holds others back no longer than this. */
 constexpr double LeaseSecs = 60.0;
 
 } // end empty namespace

@@ -79,7 +79,7 @@ public:
     /** The step was begun again after its places were lost. */
     void BeginAgain(std::string_view status);
 
-    /** Last step that is behind this rank, as a node is told when the connection is made anew. */
+    /** Last step that is behind this rank, as a node is told when the connection is made again. */
     int64_t Settled() const;
 
     /** What the next step is expected to need. */

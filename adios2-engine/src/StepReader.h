@@ -21,7 +21,7 @@ public:
     {
     }
 
-    /** Gives a global value, or a text.
+    /** Returns a global value, or a text.
      *  @throws std::invalid_argument if the selection asks for a block that isn't there */
     const Value &Single(const Selection &selection) const;
 

@@ -192,7 +192,7 @@ void StreamNode::Confirm(const int64_t step)
     {
         return;
     }
-    AwaitJoined(); // an agent that is gone for good gives the room to nobody
+    AwaitJoined(); // an agent that is gone for good gives the room to no one
     if (m_IsJoined && m_Oldest > step)
     {
         throw std::runtime_error("bbflow: BB node " + m_Node.Name +

@@ -38,7 +38,7 @@ public:
     /** Why it could not be reached when it was tried last. */
     const std::string &WhyLost() const { return m_WhyLost; }
 
-    /** Lets go of the steps up to this one, on the node only if they are not pinned. */
+    /** Releases the steps up to this one, on the node only if they are not pinned. */
     void Pass(int64_t step);
 
     /** Where a part of the pool is mapped; nullptr if it must be fetched. */

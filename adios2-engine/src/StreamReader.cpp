@@ -74,7 +74,7 @@ void StreamReader::AwaitStream(const Deadline &deadline)
         }
         if (IsOver(deadline))
         {
-            throw std::runtime_error("bbflow: nobody has opened stream " +
+            throw std::runtime_error("bbflow: no writer has opened stream " +
                                      ShareOf(m_Parameters).Stream + " on the nodes of '" +
                                      m_Parameters.Contact + "'" + Waited(m_Parameters));
         }

@@ -33,7 +33,7 @@ public:
     /** The same at the stream's end. */
     const Value::Array &FinalAttributes() const { return m_Newest; }
 
-    /** Lets go of the steps up to this one, here and, unless they are pinned, on the nodes. */
+    /** Releases the steps up to this one, here and, unless they are pinned, on the nodes. */
     void Pass(int64_t step);
 
     /** Copies runs of a step's block.

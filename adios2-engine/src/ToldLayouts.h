@@ -12,8 +12,8 @@ namespace bbflow
 class ToldLayouts
 {
 public:
-    /** Gives the number of a step's layout; the layout that was used longest ago makes place for a
-     * new one.
+    /** Returns the number of a step's layout; the layout that was used longest ago makes place for
+     * a new one.
      *  @param spots where each of the blocks lies */
     size_t NumberOf(const std::vector<Block> &blocks, const std::vector<Spot> &spots);
 

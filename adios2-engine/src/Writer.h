@@ -49,7 +49,7 @@ public:
 private:
     adios2::IO m_IO;
     const bool m_IsColumnMajor;
-    /** Whether the stream goes on when this file is closed. */
+    /** Whether the stream continues when this file is closed. */
     const bool m_KeepOpen;
     /** Whether it is one of several files. */
     const bool m_IsKept;
@@ -69,7 +69,7 @@ private:
     template <class T, class Action>
     void TryPut(const adios2::Variable<T> &variable, const Action &action);
 
-    /** Tells what was refused (Refusal.h): the program may not have looked. */
+    /** Reports what was refused (Refusal.h): the program may not have looked. */
     void TellRefused() noexcept;
 
     void Finish();

@@ -232,7 +232,7 @@ for part in range(2):
 
 def test_a_stream_that_nobody_opens_is_an_error_after_the_timeout(node, tmp_path):
     said = read_wrongly(node.contact, "", write_config(tmp_path, stream="nowhere", OpenTimeoutSecs="3"))
-    assert "nobody has opened stream nowhere" in said
+    assert "no writer has opened stream nowhere" in said
     assert "OpenTimeoutSecs" in said
 
 

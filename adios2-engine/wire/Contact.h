@@ -72,7 +72,7 @@ std::string HostName();
 Transport WayTo(const Node &node, Transport transport);
 
 /** Connects to a node and shakes hands.
- *  @throws ConnectionLost if nobody answers there
+ *  @throws ConnectionLost if nothing answers there
  *  @throws Refused if the node has another secret, version or certificate
  *  @throws std::invalid_argument if there is no such way to the node */
 Channel ConnectTo(const Node &node, const std::string &key, Transport transport,

@@ -9,7 +9,7 @@ namespace bbflow
 /** Until when to wait; nothing means for ever. */
 using Deadline = std::optional<std::chrono::steady_clock::time_point>;
 
-/** Gives the time point `seconds` from now; negative seconds mean for ever. */
+/** Returns the time point `seconds` from now; negative seconds mean for ever. */
 Deadline After(double seconds);
 
 /** Whether a deadline has passed. */

@@ -26,7 +26,7 @@ constexpr auto PollInterval = std::chrono::microseconds(50);
 /** What is read at once: several such are on their way. */
 constexpr size_t MostReadBytes = size_t{1} << 20;
 
-/** A key that nobody guesses, as long as the provider takes them. */
+/** A key that can't be guessed, as long as the provider takes them. */
 uint64_t DrawKey(const size_t bytes)
 {
     uint64_t key = 0;

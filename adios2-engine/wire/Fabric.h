@@ -59,11 +59,11 @@ public:
     /** What the other side calls it. */
     std::string Address() const;
 
-    /** Lets the other side write memory, until the region ends.
+    /** Makes memory writable for the other side, until the region ends.
      *  @throws FabricError if it can't be registered */
     Region Open(void *memory, size_t bytes) const;
 
-    /** Lets the other side read memory, until the region ends.
+    /** Makes memory readable for the other side, until the region ends.
      *  @throws FabricError if it can't be registered */
     Region Show(void *memory, size_t bytes) const;
 
@@ -102,7 +102,7 @@ public:
     /** Whether it may wait for the descriptor now. */
     bool MayWait() const;
 
-    /** Lets the provider go on with what the other side does. */
+    /** Drives the provider's progress, which what the other side does may need. */
     void Progress();
 
 private:

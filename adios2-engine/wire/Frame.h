@@ -12,7 +12,7 @@ namespace bbflow
 /** Largest payload that a frame may have. */
 constexpr uint32_t MaxPayloadBytes = 64u << 20;
 
-/** Gives the frame of a message (FORMAT.md, "Frame").
+/** Returns the frame of a message (FORMAT.md, "Frame").
  *  @throws std::runtime_error if it is larger than a reader accepts */
 std::string EncodeFrame(const Value &message, Seal &seal);
 std::string EncodeFrame(const Value &message);

@@ -8,7 +8,7 @@
 namespace bbflow
 {
 
-/** Gives a value's MessagePack, each number in its shortest form. Text that is not UTF-8 is taken
+/** Returns a value's MessagePack, each number in its shortest form. Text that is not UTF-8 is taken
  * as Latin-1, since MessagePack's text must be UTF-8. */
 std::string EncodeMessagePack(const Value &value);
 

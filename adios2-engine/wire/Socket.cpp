@@ -64,7 +64,7 @@ bool IsHostSilent(const int descriptor)
            std::min(info.tcpi_last_ack_recv, info.tcpi_last_data_recv) >= SilenceSecs * 1000;
 }
 
-/** Gives 0 or the errno of a connection that failed. */
+/** Returns 0 or the errno of a connection that failed. */
 int Connect(const int descriptor, const sockaddr *address, const socklen_t size,
             const Deadline &deadline)
 {

@@ -11,11 +11,11 @@ namespace bbflow
 class Socket final : public Wire
 {
 public:
-    /** Connects to a Unix socket. @throws ConnectionLost if nobody listens at the path */
+    /** Connects to a Unix socket. @throws ConnectionLost if nothing listens at the path */
     static std::unique_ptr<Socket> ToPath(const std::string &path, const Deadline &deadline);
 
     /** Connects to `host:port` over TCP; an IPv6 address stands in brackets.
-     *  @throws ConnectionLost if nobody listens there or the deadline passes */
+     *  @throws ConnectionLost if nothing listens there or the deadline passes */
     static std::unique_ptr<Socket> ToAddress(const std::string &address, const Deadline &deadline);
 
     /** The host of `host:port`, without brackets. */

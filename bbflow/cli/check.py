@@ -36,7 +36,7 @@ OF_RUN = ("xml", "contact", "scheduler", "like", "times", "continued", "simulati
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("config", type=Path, nargs="?", metavar="CONFIG.yml", help="what to compute, of which stream")
+    parser.add_argument("config", type=Path, nargs="?", metavar="CONFIG.yml", help="what to compute of which stream")
     parser.add_argument("--xml", type=Path, metavar="ADIOS2.xml", help="what the simulation reads")
     parser.add_argument("--contact", type=Path, help="contact file of running BB nodes")
     parser.add_argument("--scheduler", help="a Dask scheduler's address or scheduler file")

@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             action.add_argument("--type", default="f4", help="type of the variables (default: %(default)s)")
         if name in ("lost", "spare"):
             action.add_argument("member", help="its name")
-            action.add_argument("--why", default="somebody said so", help="what status and results say of it")
+            action.add_argument("--why", default="asked for", help="what status and results say of it")
         if name == "down":
             action.add_argument("--no-wait", action="store_true", help="don't wait until all is published")
 

@@ -1,4 +1,4 @@
-"""Why files aren't in the shared storage yet, told while somebody waits for that."""
+"""Why files aren't in the shared storage yet, reported while a command waits for them."""
 
 import socket
 import sys
@@ -16,7 +16,7 @@ LOOK_S = 0.5
 
 
 class Refusals:
-    """Tells on standard error why files aren't written back, each file once."""
+    """Reports on standard error why files aren't written back, each file once."""
 
     def __init__(self) -> None:
         self._told: set[str] = set()
@@ -31,7 +31,7 @@ class Refusals:
 
 @contextmanager
 def telling_refusals(contact: Path, below: str = "/") -> Iterator[Refusals]:
-    """Tell, for as long as a ``with`` lasts, what the storage refuses of the files below a path."""
+    """Report what the storage refuses of the files below a path, for as long as a ``with`` lasts."""
     refusals, is_over = Refusals(), threading.Event()
 
     def watch() -> None:

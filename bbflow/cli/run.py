@@ -26,7 +26,7 @@ from bbflow.run.prepared import TOLD, PreparedAnalysis
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.usage = "bbflow run CONFIG.yml [options] -- SIMULATION COMMAND…"
-    parser.add_argument("config", type=Path, metavar="CONFIG.yml", help="what to compute, of which stream")
+    parser.add_argument("config", type=Path, metavar="CONFIG.yml", help="what to compute of which stream")
     parser.add_argument("--member", metavar="NAME", help="run a member of an ensemble that is up")
     add_run_arguments(parser)
     add_continue(parser)

@@ -140,7 +140,7 @@ def _follow(
 
 
 class WaitTeller:
-    """Tells once why transfers wait, when they have waited for a while.
+    """Reports once why transfers wait, when they have waited for a while.
 
     Parameters
     ----------

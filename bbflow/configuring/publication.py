@@ -103,7 +103,7 @@ def time_format(frequency: str) -> str | None:
     Raises
     ------
     ConfigError
-        If nobody knows.
+        If it isn't known.
     """
     if frequency == "fx":
         return None

@@ -182,7 +182,7 @@ class Config:
     content: Mapping[str, Any] = field(default_factory=dict)
     """The keys 'operators' and 'windows' as they were written."""
     select: tuple[SelectConfig, ...] = ()
-    """Rules, of which the first that fits an IO counts; none if the program's XML selects the engine."""
+    """Rules; the first one that fits an IO counts. None if the program's XML selects the engine."""
     copy_to: str | None = None
     """URL below which the stores are copied while they grow, such as ``s3://bucket/run``; None for no copy."""
     moves: bool = False

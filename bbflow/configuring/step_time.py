@@ -100,7 +100,7 @@ def parse_time(content: Any) -> TimeConfig:
 
 
 def _check_source(time: TimeConfig, given: Collection[str]) -> None:
-    """See that one thing tells the time."""
+    """Check that exactly one source of the time is given."""
     told = [key for key in ("variable", "attribute", "start") if key in given]
     told += [f"by: {time.by}"] if time.by in ("steps", "file") else []
     if len(told) > 1:

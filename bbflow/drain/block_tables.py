@@ -1,6 +1,6 @@
 """Tables of blocks: what has no place in one array, as local arrays, ragged ones, and those that change their shape.
 
-A table is a group of the store with all values of a variable one behind the other, and for each block its step, its
+A table is a group of the store with all values of a variable one after another, and for each block its step, its
 rank and where it lies: a contiguous ragged array of the CF conventions (section 9.3.3), of blocks with any dimensions.
 """
 
@@ -124,7 +124,7 @@ class BlockTables:
 
 
 def _flat(values: Array) -> Array:
-    """Return values one behind the other; long double as its bytes."""
+    """Return values one after another; long double as its bytes."""
     flat = np.ascontiguousarray(values).reshape(-1)
     return flat.view("u1") if flat.dtype == np.longdouble else flat
 

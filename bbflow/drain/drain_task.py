@@ -103,7 +103,7 @@ def together(done: Iterable[Drained]) -> Drained:
 
 
 def no_gate(size_bytes: int) -> AbstractContextManager[None]:
-    """Let everything pass."""
+    """Hold nothing back."""
     return nullcontext()
 
 

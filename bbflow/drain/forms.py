@@ -21,7 +21,7 @@ from bbflow.stream.records import BlockForm
 from bbflow.zarr_store.stored_names import stored_name
 
 MOST_STEPS = 4096
-"""Steps in a file at most: whoever reads one of them reads the index of all."""
+"""Steps in a file at most: reading one of them needs the index of all."""
 MOST_CHUNKS = 4 * MOST_STEPS
 """Chunks in a file that has more than one step's."""
 File = Shard | Single | FixedShard

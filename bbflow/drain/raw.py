@@ -290,7 +290,7 @@ class RawStore:
         ]
 
     def is_bare(self, form: BlockForm) -> bool:
-        """Whether a block is of integers of which none stands for missing ones."""
+        """Whether a block is of integers without a value that stands for missing ones."""
         return form.type != "string" and form.dtype.kind in "iu" and not self._attributes.encoding(form.name).missing
 
     def is_mixed(self, name: str, least: Any, most: Any) -> bool:

@@ -35,7 +35,7 @@ class ShardChunks:
     """What consecutive steps leave in a file: one chunk each, or the same number of chunks each."""
 
     parts: Sequence[Sequence[Array]]
-    """For each chunk its bytes, arrays of them one behind the other; a step without any has nothing."""
+    """For each chunk its bytes, as arrays one after another; a step without any has nothing."""
     repeats: Sequence[bool]
     """Whether it is the same as the one before it, and needs no bytes of its own."""
 
@@ -110,7 +110,7 @@ class Shard:
             offsets = self._offsets(begin, chunks)
             parts = _with_gaps(begin, offsets, chunks)
             write_at(descriptor, parts, begin)
-            # Behind the bytes that they name: whoever reads, or writes on after a crash, believes the entries.
+            # After the bytes that they name: a reader, or a writer that continues after a crash, believes the entries.
             write_at(descriptor, [_new_entries(known, offsets, chunks).reshape(-1).view("u1")], at * ENTRY_BYTES)
             return sum(map(len, parts))
         finally:
@@ -207,7 +207,7 @@ def _entries(descriptor: int, count: int) -> Array:
 
 
 def _with_gaps(begin: int, offsets: Array, chunks: ShardChunks) -> list[Array]:
-    """Return the bytes of all steps one behind the other, with zeros up to where each begins."""
+    """Return the bytes of all steps one after another, with zeros up to where each begins."""
     found: list[Array] = []
     end = begin
     for parts, offset, size in zip(chunks.parts, offsets.tolist(), chunks.sizes.tolist(), strict=True):
@@ -230,7 +230,7 @@ def _new_entries(known: Array, offsets: Array, chunks: ShardChunks) -> Array:
 
 
 def write_at(descriptor: int, parts: Iterable[Array], offset: int) -> None:
-    """Write arrays of bytes one behind the other into a file, with as few calls as the system allows."""
+    """Write arrays of bytes one after another into a file, with as few calls as the system allows."""
     views = [part.data for part in parts]
     first = 0
     while first < len(views):

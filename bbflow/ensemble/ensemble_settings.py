@@ -90,7 +90,7 @@ class ScoresConfig:
     remap: str = ""
     """con, bil, nn or dis: how references get onto the members' grid; empty if they are on it."""
     regions: Mapping[str, Space] = field(default_factory=dict)
-    """Selections of which there are scores besides those of all points, by name."""
+    """Selections with scores of their own, besides those of all points, by name."""
     crps: bool = True
     """Whether there are CRPS and rank histogram, for which the values of all members are kept."""
     quantiles: int = 0
@@ -126,7 +126,7 @@ class ScoresConfig:
 
 @dataclass(frozen=True, slots=True)
 class AcrossField:
-    """A field of which there are statistics across members."""
+    """A field with statistics across members."""
 
     key: str
     """Of the diagnostic."""

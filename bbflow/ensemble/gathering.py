@@ -78,7 +78,7 @@ class Followed:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the program of which the analysis is has ended."""
+        """Whether the program that is analysed has ended."""
         attempt = self.member.attempt
         return self.member.number > self.attempt or not (attempt and attempt.runs)
 
@@ -143,7 +143,7 @@ class EnsembleFold:
         self._verifying = Verifying(grid, self._store, self._truth, self._say)
 
     def _taken_together(self) -> list[list[str]]:
-        """Return the runs of which times are taken together: the groups of a design, else each by itself."""
+        """Return the runs whose times are taken together: the groups of a design, else each by itself."""
         ensemble, units = self._analysis.ensemble, dict[tuple[str, object], list[str]]()
         for name in ensemble.runs:
             start, member = split_run(name)
@@ -251,7 +251,7 @@ class EnsembleFold:
         return f"gave {times} time{'s' * (times != 1)}" if times else "gave nothing"
 
     def close(self) -> None:
-        """Stop the members' analyses; another process can carry on."""
+        """Stop the members' analyses; another process can take over."""
         for followed in self._members.values():
             if followed.analysis is not None:
                 followed.analysis.stop()

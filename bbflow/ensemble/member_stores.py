@@ -88,7 +88,7 @@ class MemberStore:
         self._seen, self.next = None, dict.fromkeys(self.next, 0)
 
     def skip_gone(self) -> None:
-        """Go past the first rows of which a field was let go of: they were folded by a process before this one."""
+        """Skip the first rows that a field has let go of: they were folded by a process before this one."""
         for window, rows in self._rows.items():
             own = [self._store.chunks(name) for name, at in self._results.items() if at == window and self._store]
             while self.next[window] < len(rows) and not all(item.path(self.next[window]).exists() for item in own):
@@ -100,7 +100,7 @@ class MemberStore:
         return self._store is not None
 
     def forget(self) -> None:
-        """Release what is known of a store of which all is folded; it is read again if there is more."""
+        """Release what is known of a store that is folded to its end; it is read again if there is more."""
         self._store, self._rows = None, {name: [] for name in self._rows}
 
     def recall(self) -> None:

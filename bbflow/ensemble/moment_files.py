@@ -75,7 +75,7 @@ class Moment:
     ledger: Ledger
     """What is in it."""
     states: Any
-    """A read-only buffer with the states of all fields, one behind the other; empty before the first and after the
+    """A read-only buffer with the states of all fields, one after another; empty before the first and after the
     last."""
 
 

@@ -141,7 +141,7 @@ class ScoreReference:
         Raises
         ------
         ConfigError
-            If it has several times in a span of which the field is no mean, lacks some of a span, or can't be read.
+            If it has several times in a span that the field isn't the mean of, lacks some of a span, or can't be read.
         """
         if self._time is None:
             return self._fit(np.asarray(self._values.values, "f8"))
@@ -150,8 +150,8 @@ class ScoreReference:
             return None
         if len(own) > 1 and not self._averages:
             raise ConfigError(
-                f"scores: {self._name} has {len(own)} times in a span of which the members' field is no mean: make the "
-                "same of it first, one time for each span"
+                f"scores: {self._name} has {len(own)} times in a span that the members' field isn't the mean of: make "
+                "the same of it first, one time for each span"
             )
         wanted = round((end - begin) / self._step_near(begin, end))
         if len(own) < wanted:

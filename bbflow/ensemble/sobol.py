@@ -55,7 +55,7 @@ class PickFreeze:
 class GroupCoMoments(Family):
     """Keeps, over groups, means and sums of products of deviations (Pébay, SAND2008-6212, section 3.1).
 
-    Steps are members of whole groups, in their order; at a point, a group counts of which no member is missing.
+    Steps are members of whole groups, in their order; at a point, only groups without a missing member count.
     """
 
     parameters: int

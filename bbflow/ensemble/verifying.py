@@ -23,7 +23,7 @@ from bbflow.operators.steps import Array, Steps
 
 SUMMARISED = ("crps", "fair_crps", "crps_bound", "bias", "mse", "variance")
 MAPS = ("crps", "fair_crps", "mse", "variance")
-"""Of which there are maps, if they are wanted."""
+"""Scores that also come as maps, if they are wanted."""
 LONG_NAMES = {
     "bias": "bias of the ensemble mean",
     "mse": "squared error of the ensemble mean",
@@ -36,7 +36,7 @@ LONG_NAMES = {
     "rank_histogram": "share of points by the reference's rank",
 }
 Truth = Callable[[str, Ledger], Array | None]
-"""Gives the field of the member that is the truth: of a result, in a moment."""
+"""Returns the field of the member that is the truth: of a result, in a moment."""
 
 
 @dataclass(frozen=True, slots=True)

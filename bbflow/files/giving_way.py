@@ -22,7 +22,7 @@ class Parted(Policy):
     policy: Policy
     """For all."""
     nodes: Callable[[], int]
-    """Gives how many there are."""
+    """Returns how many there are."""
 
     def choose(self, situation: Situation) -> Decision:
         """Decide for all, and take one's part of the pace."""

@@ -36,7 +36,7 @@ class Striping:
         return holders(self.ring, index, self.replicas)
 
     def places(self, pieces: Pieces) -> dict[str, dict[str, int]]:
-        """Give, for each node, the piece files that it has of a version, with their bytes of memory."""
+        """Return, for each node, the piece files that it has of a version, with their bytes of memory."""
         return places_of(self.ring, self.replicas, pieces)
 
 
@@ -200,7 +200,7 @@ def keys_of(pieces: Pieces) -> list[str]:
 
 
 def places_of(inode_ring: tuple[str, ...], replicas: int, pieces: Pieces) -> dict[str, dict[str, int]]:
-    """Give, for each node, the piece files that it has of a version, with their bytes of memory."""
+    """Return, for each node, the piece files that it has of a version, with their bytes of memory."""
     places: dict[str, dict[str, int]] = {}
     for index, (version, size) in enumerate(pieces):
         if version:

@@ -78,7 +78,7 @@ def is_marked(directory: Path) -> bool:
 
 
 def is_made(directory: Path) -> bool:
-    """Whether we made a directory. A copy that somebody keeps of one doesn't count, although it has the mark too."""
+    """Whether we made a directory. A user's copy of one doesn't count, although it has the mark too."""
     try:
         return _header(directory) == f"{_MADE}{directory.stat().st_ino}"
     except OSError:

@@ -100,7 +100,7 @@ def must_land(extents: Extents, stream: Stream, rank: int, step: int) -> bool:
     extents
         The pool's.
     stream
-        Of which it holds steps.
+        The one that it holds steps of.
     rank, step
         Who asks, and for which step.
     """

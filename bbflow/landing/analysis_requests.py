@@ -140,7 +140,7 @@ class Analysing:
         return AttachReply(epoch=epoch, cursors=told)
 
     def _check_owner(self, stream: Stream, *, take_over: bool) -> None:
-        # Who is gone before anybody has opened the stream has left nothing to take over.
+        # An analysis that is gone before any rank has opened the stream has left nothing to take over.
         is_left = stream.status == "expected" and not self._attached.get(stream.name)
         if stream.owner and not take_over and not is_left:
             raise StreamError(

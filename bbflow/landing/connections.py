@@ -245,7 +245,7 @@ class WriterConnections:
         return self._offers.stand and any(map(self._take_back_from, self._peers.values()))
 
     def _take_back_from(self, writer: WriterPeer) -> bool:
-        """Withdraw what a rank is offered; false if it has taken it, of which the link tells, or there is nothing."""
+        """Withdraw what a rank is offered; false if it has taken it, as the link tells, or there is nothing."""
         is_back = self._offers.take_back(writer.offer)
         if is_back:
             writer.writers.withdraw(writer.rank)
@@ -281,7 +281,7 @@ class WriterConnections:
         return reply and self._with_plan(writer, replace(reply, keys=_keys_for(writer.gate, reply.extents)))
 
     def alike(self, peer: int, asked: RoomRequest) -> Hashable:
-        """Return what requests for room have in common of which none can be answered if one can't."""
+        """Return what requests for room have in common if one that can't be answered means that none can."""
         writer = self._peers.get(peer)
         if writer is None or not isinstance(asked, BeginRequest):
             return peer

@@ -140,7 +140,7 @@ class EmbeddedNodes(Closable):
                 self._processes[name] = self._spawn(name)
 
     def leave(self) -> None:
-        """End the nodes at once, and leave what they keep: nodes that are started on it carry on."""
+        """End the nodes at once, and leave what they keep: nodes that are started on it continue."""
         self._end(subprocess.Popen.kill)
         self._is_over = True
 
@@ -173,7 +173,7 @@ class EmbeddedNodes(Closable):
 
 
 def _close_input(process: "subprocess.Popen[bytes]") -> None:
-    """Tell an embedded node that its parent has no more use for it."""
+    """End an embedded node: its parent has no more use for it."""
     if process.stdin is not None:
         process.stdin.close()
 

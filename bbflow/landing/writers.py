@@ -416,7 +416,7 @@ class Writers:
         self._store.record(StatesRecord(stream=self._name, ends=ends, ranks=((rank, 0),)))
 
     def hold(self, rank: int, step: int) -> RoomReply:
-        """Let a rank hold a step, or land what it holds, and that step as it is: others need room until it does."""
+        """Reply to a rank whether it may hold a step, or must land it as it is, with all it holds: others need room."""
         self._check_alive()
         if self._ranks[rank].settled >= step:
             raise ProtocolError(f"rank {rank} holds step {step}, which it has behind it")

@@ -34,9 +34,9 @@ class MountOptions:
     read_only: bool = False
     """Refuse all changes with EROFS."""
     allow_other: bool = False
-    """Let other users in; the files' modes count for them."""
+    """Whether other users are let in; the files' modes count for them."""
     passthrough: bool = True
-    """Let the kernel read files of this host's nodes by itself, where it can (Linux 6.9, root)."""
+    """Whether the kernel reads files of this host's nodes by itself, where it can (Linux 6.9, root)."""
     keep_awake: bool = False
     """Keep this host's processors from sleeping while programs make calls (root)."""
     patience_s: float = 60.0

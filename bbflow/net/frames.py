@@ -143,10 +143,10 @@ class FrameReader:
         self, max_payload_bytes: int = MAX_PAYLOAD_BYTES, decode: Callable[[bytes], Any] = decode_map
     ) -> None:  # fmt: skip
         self.seal: Seal = CHECKSUM
-        """What frames are checked by; once more it may be changed."""
+        """What frames are checked by; it may be changed once."""
         self._pending = bytearray()
         self.decode = decode
-        """Gives the message of a payload."""
+        """Returns the message of a payload."""
         self.max_payload_bytes = max_payload_bytes
         """Longest payload that is accepted."""
         self.consumed_bytes = 0

@@ -14,7 +14,7 @@ from bbflow.net.handshake import MAX_FRAME_BYTES, HelloMessage, NodeHandshake, P
 from bbflow.net.verdicts import BytesReply, PoolPart, RefusedReply
 
 READ_BYTES = 4096
-"""Asked for where a message is expected: what comes behind it in the same read is copied once more."""
+"""Asked for where a message is expected: what follows it in the same read is copied a second time."""
 MAX_READ_BYTES = 1 << 20
 WAKE_BYTES = 256 << 10
 """How many raw bytes are waited for in one sleep, if as many are to come."""
@@ -128,7 +128,7 @@ class Link:
         return not self._reader.missing_bytes or (isinstance(self.socket, ssl.SSLSocket) and self.socket.pending() > 0)
 
     def _read_more(self) -> bool:
-        """Read what is here, and return whether there may be more: to ask once more would be another call."""
+        """Read what is here, and return whether there may be more: asking again would be another system call."""
         size = min(max(READ_BYTES, self._reader.missing_bytes), MAX_READ_BYTES)
         data = self._read(self.socket.recv, size)
         if data:

@@ -327,7 +327,7 @@ class PeerServer(ABC):
             self._refuse(peer, f"it failed at what it was asked ({error!r}): see its log")
 
     def _refuse(self, peer: int, reason: str) -> None:
-        """Tell a peer why it is cut off, as far as it reads that; one that hasn't proved itself is told nothing."""
+        """Send a peer the reason why it is cut off, as far as it reads; one that hasn't proved itself gets nothing."""
         if self._links[peer].handshake.done:
             self._send(peer, RefusedReply(error=reason))
         if peer in self._links:

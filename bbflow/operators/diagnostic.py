@@ -36,7 +36,7 @@ class Diagnostic(Frozen):
     """A field and its statistics; the parts are applied in the order of the fields below."""
 
     key: str
-    """Tells it from all others of the configuration."""
+    """Its name, unique in the configuration."""
     name: str
     """What its results are called, with the window and the operator."""
     of: Expression

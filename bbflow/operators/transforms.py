@@ -81,7 +81,7 @@ class Transform(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Deaccumulate(Transform):
-    """Gives what was added since the last valid value of a point, such as the rain of a step of the rain so far.
+    """Differences from the last valid value of a point, such as a step's rain from the rain so far.
 
     A value less than the one before tells that the sum started again: then all of it was added since. So a missing
     value loses nothing, unless the sum started again after it. A sum that starts again and at once gets as far as
@@ -157,7 +157,7 @@ class Deaccumulate(Transform):
 
 @dataclass(frozen=True, slots=True)
 class CumulativeSum(Transform):
-    """Gives the sum of all values so far, in float64."""
+    """The sum of all values so far, in float64."""
 
     skipna: bool = True
     """Whether a missing value adds nothing, as in CDO's timcumsum; if not, all that follow are missing."""
@@ -190,7 +190,7 @@ class CumulativeSum(Transform):
 
 @dataclass(frozen=True, slots=True)
 class Shift(Transform):
-    """Gives the value of some steps before, in float64: missing in the first ones, as in xarray's shift."""
+    """The value of some steps before, in float64: missing in the first ones, as in xarray's shift."""
 
     steps: int
     """How many."""
@@ -218,7 +218,7 @@ class Shift(Transform):
 
 @dataclass(frozen=True, slots=True)
 class AnomalySoFar(Transform):
-    """Gives what a value differs from the mean of its month, or the like, in all years before.
+    """Anomalies from the mean of the same month, or the like, in all years before.
 
     The spans that have ended count, and not the one that the step is in: so all steps of one month have one
     reference. Where there is none yet the anomaly is missing.

@@ -32,7 +32,7 @@ class TrafficLimits:
 
 
 class Detector:
-    """Tells a phase from the traffic of one mount, disk or job; pure.
+    """Finds phases in the traffic of one mount, disk or job; pure.
 
     Parameters
     ----------

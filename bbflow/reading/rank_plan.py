@@ -44,7 +44,7 @@ class RankPlan(Struct, frozen=True, kw_only=True):
     wanted: tuple[str, ...]
     """Further arrays that must land as they are, if they come; others aren't wanted in these steps."""
     steady: tuple[str, ...] = ()
-    """Those of the others of which the first steps' values count: one that has changed must land."""
+    """Those of the others whose first steps' values count: one that has changed must land."""
     device_bytes: Count = 0
     """How much of its GPU's memory a rank's states and blocks may take there; 0: the CPU folds."""
 

@@ -18,7 +18,7 @@ Whole = Annotated[int, Meta(ge=-MAX_INTEGER, le=MAX_INTEGER)]
 Settled = Annotated[int, Meta(ge=-1, le=MAX_INTEGER)]
 """A step up to which something is done; -1 before the first."""
 LONGEST_S = 1e9
-"""The longest wait that anybody may ask for, 30 years: far beyond, the clock's and the kernel's types overflow."""
+"""The longest wait that may be asked for, 30 years: far beyond, the clock's and the kernel's types overflow."""
 Span = Annotated[float, Meta(ge=-LONGEST_S, le=LONGEST_S)]
 """How long (seconds); where that means something, below 0 is for ever."""
 Seconds = Annotated[float, Meta(ge=0, le=LONGEST_S)]

@@ -27,7 +27,7 @@ doesn't begin with zeros: who writes 007 means a name."""
 
 
 class _Reader(_Loader):  # type: ignore[misc]  # either of two
-    """Gives maps whose keys are texts, as JSON's are: a variable may be called 1, NO or true."""
+    """Builds maps whose keys are texts, as JSON's are: a variable may be called 1, NO or true."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  # PyYAML's own, which has those of YAML 1.1
 

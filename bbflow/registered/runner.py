@@ -59,7 +59,7 @@ def main(library: str, symbol: str, intermediate: str) -> None:
 
 
 class Gathering:
-    """Gives the bytes of parts in one piece; its buffer is kept, since the first touch of pages is what costs."""
+    """Joins parts into one piece; its buffer is kept, since the first touch of pages is what costs."""
 
     def __init__(self) -> None:
         self._buffer = mmap.mmap(-1, mmap.PAGESIZE)

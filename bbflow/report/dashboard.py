@@ -27,7 +27,7 @@ REFRESH = """
 
 
 class Dashboard:
-    """Serves a page that is drawn again when somebody looks and it has become old.
+    """Serves a page that is drawn again when it is asked for and has become old.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ ROWS, COLUMNS = 180, 360
 MOST_CELLS = 1 << 20
 """Of more cells every so many-th is shown."""
 Raster = Callable[[Array], Array]
-"""Gives a field of cells, of shape (cells,), as one of shape (ROWS, COLUMNS); NaN where there are none."""
+"""Returns a field of cells, of shape (cells,), as one of shape (ROWS, COLUMNS); NaN where there are none."""
 
 
 def raster_axes() -> tuple[DrawnAxis, DrawnAxis]:

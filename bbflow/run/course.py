@@ -109,7 +109,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """Tell the user."""
+    """Print a message for the user."""
 
     text: str
     """What."""

@@ -85,7 +85,7 @@ def describe_ending(
     left
         What is there.
     continued
-        What it went on from: the output of an earlier run, or the state in it.
+        What it continued: the output of an earlier run, or the state in it.
     """
     lines = [f"results in {place_of(output / RESULTS) or output / RESULTS}"] if left.spans else []
     lines += [_told_stop(course, left)] if course.stopped else []

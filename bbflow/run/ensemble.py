@@ -229,7 +229,7 @@ def _say(text: str) -> None:
 
 @contextmanager
 def told_contact(output: Path, contact: Path) -> Iterator[None]:
-    """Tell members where the nodes are, as long as the ``with`` lasts."""
+    """Publish to members where the nodes are, for as long as the ``with`` lasts."""
     (output / CONTACT).parent.mkdir(parents=True, exist_ok=True)
     write_whole(output / CONTACT, str(contact.resolve()))
     try:

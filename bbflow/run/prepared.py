@@ -30,7 +30,7 @@ class PreparedAnalysis:
         self._told = False
 
     def begin(self, contact: Path) -> "subprocess.Popen[bytes]":
-        """Tell it where the nodes are; one that was killed meanwhile has ended like any other."""
+        """Send it where the nodes are; one that was killed meanwhile has ended like any other."""
         assert self.process.stdin is not None
         self._told = True
         with suppress(BrokenPipeError), self.process.stdin as stdin:

@@ -42,7 +42,7 @@ class StopStream:
         return self._process is not None and self._process.poll() is None
 
     def tell(self, why: str) -> None:
-        """Write the step; whoever reads the stream gets it."""
+        """Write the step for the stream's readers."""
         assert self._process is not None
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):

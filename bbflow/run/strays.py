@@ -91,7 +91,7 @@ def describe_left(stray: Stray, contact: Path) -> str:
 
 def _named(stray: Stray) -> str:
     torn = f" and {stray.torn} that are not whole" if stray.torn else ""
-    return f"NOBODY FOLDED, DRAINED OR READ STREAM {stray.name!r}, {stray.steps} steps{torn}"
+    return f"NOTHING FOLDED, DRAINED OR READ STREAM {stray.name!r}, {stray.steps} steps{torn}"
 
 
 class StrayRescue(threading.Thread):

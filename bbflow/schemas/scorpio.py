@@ -160,7 +160,7 @@ class Scorpio:
         known = self._decomps.get(name)
         if known is None:
             self._decomps[name] = PointMap.keep(landed.folder, name, lengths, places)
-        # Compared, not digested anew: that took 7 ms of each step with 2 MiB of map, more than the step's fold.
+        # Compared, not digested again: that took 7 ms of each step with 2 MiB of map, more than the step's fold.
         elif not known.is_same(lengths, places):
             raise StreamError(
                 f"decomposition {name} has other points than it had: statistics of its fields can't continue"

@@ -18,7 +18,7 @@ class _Passing:
 
 
 class FluidGate:
-    """Lets flows run as the newest decision says.
+    """Makes flows run as the newest decision says.
 
     Real transfers are chunks of `CHUNK_S`: one that is under way when a decision comes still ends. So a decision holds
     for flows that much later, and one that may only end in time stops that much earlier.

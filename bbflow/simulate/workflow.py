@@ -78,7 +78,7 @@ class Stages(Protocol):
 
 
 class _Directly:
-    """Nobody: a task may run when its makers are over; only what tasks make lies on the BB."""
+    """Without a planner: a task may run when its makers are over; only what tasks make lies on the BB."""
 
     held_bytes = 0
 

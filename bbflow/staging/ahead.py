@@ -158,7 +158,7 @@ def _unlike(size: int, other: int) -> str:
 
 
 class _Rehearsal:
-    """Lets the waves of a workflow end one after the other, and notes what `Waves` wants done meanwhile."""
+    """Ends the waves of a workflow one after another, and notes what `Waves` wants done meanwhile."""
 
     def __init__(self, tasks: Mapping[str, Task], levels: Mapping[str, int], waves: Waves, lookahead: int) -> None:
         self._tasks = tasks

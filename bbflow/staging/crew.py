@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from bbflow.stores.urls import is_local
 
 FIRST_FILES = 4
-"""In the first batch from a server, of which nothing is known: it may be slow."""
+"""In the first batch from a server, while nothing is known of it: it may be slow."""
 MOST_FILES = 64
 """In a batch: what is known of them is told after the batch."""
 

@@ -1,4 +1,4 @@
-"""What is asked of the fetchers, and what becomes of it."""
+"""Requests to the fetchers, and their outcomes."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -36,7 +36,7 @@ class Closed(Exception):  # noqa: N818 - it is a signal, not an error
 
 
 class Gate:
-    """Lets chunks pass, as the newest decision says.
+    """Makes chunks pass, wait or slow down, as the newest decision says.
 
     Parameters
     ----------

@@ -79,12 +79,12 @@ class Policy(ABC):
 
 @dataclass(frozen=True)
 class NoAction(Policy):
-    """Transfers take no notice of anybody (Eley, section III-A)."""
+    """Transfers ignore other applications (Eley, section III-A)."""
 
     needs_phases: ClassVar[bool] = False
 
     def choose(self, situation: Situation) -> Decision:
-        """Let everything pass."""
+        """Never delay a transfer."""
         return Decision()
 
 

@@ -52,7 +52,7 @@ def copy_batch(files: Sequence[File], sources: Sources, shelf: SmallPlaces, gate
 
 
 def copy_whole(file: File, sources: Sources, shelf: SmallPlaces) -> Receipt | None:
-    """Copy a small file of which nothing is there yet; None if anything isn't as it should be.
+    """Copy a small file that isn't there yet, not even in part; None if anything isn't as it should be.
 
     Its content and its version come from one read, so it is a copy of one version without asking twice.
     """

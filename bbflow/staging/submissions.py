@@ -32,7 +32,7 @@ class Submission:
 
 
 class Submissions:
-    """Lets tasks be planned in program order, but for those that must wait for an answer.
+    """Plans tasks in program order, except those that must wait for an answer.
 
     Whoever shares a file with one that waits and makes it, or makes what that one uses, waits too: the order of a
     file's makers and users is the program's. Each event costs as much as it alters, since there may be 100,000 tasks.

@@ -130,7 +130,7 @@ class Transfer:
         return Note(self._file.url, facts.size_bytes, facts.version or "")
 
     def _copy(self, facts: Facts) -> None:
-        """Carry on with the partial file, or begin it, until it is whole and checked."""
+        """Continue the partial file, or begin it, until it is whole and checked."""
         partial = self._shelf.partial(self._file.url)
         if not (facts.resumable and self._is_same(facts)):
             partial.unlink(missing_ok=True)

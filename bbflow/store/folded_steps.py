@@ -1,4 +1,4 @@
-"""Steps of which a rank has folded the values: they are committed with the step that has the states."""
+"""Steps whose values a rank has folded: they are committed with the step that has the states."""
 
 from msgspec import UnsetType
 

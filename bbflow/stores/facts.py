@@ -47,7 +47,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What somebody who writes, moves or removes a file believes to be there: anything else is left as it is."""
+    """What a caller that writes, moves or removes a file believes to be there: anything else is left as it is."""
 
     facts: tuple[int, str] | None
     """Its size in bytes and its version, empty if the store tells none; None if there is no file."""
@@ -72,7 +72,7 @@ class Arriving:
     file: Any
     """Takes its bytes."""
     facts: Facts | None = None
-    """What it is once it is there; None if the store doesn't tell. Who asks later may be told of somebody else's."""
+    """What it is once it is there; None if the store doesn't tell. A later look may find another program's."""
 
     def write(self, content: bytes | bytearray | memoryview) -> None:
         """Add bytes."""
@@ -96,7 +96,7 @@ class Listed:
     is_usable: bool = True
     """Whether its name is a path; else it, or what is below it if it ends with ``/``, is only told of."""
     is_directory: bool = False
-    """Whether it is a directory, of which a listing tells where it is asked to."""
+    """Whether it is a directory; listings have these only if asked to."""
 
 
 class Reader(Protocol):
@@ -149,7 +149,7 @@ class PlainStore(Protocol):
         """Remove directories that have a file's name, if no file is below; return whether there were any."""
 
     def tree(self, url: str, *, directories: bool = False) -> Iterator[Listed]:
-        """List all files below a directory; and the directories, if asked to, of which empty ones count."""
+        """List all files below a directory; and the directories, also empty ones, if asked to."""
 
     def weakness(self, url: str) -> str:
         """Return what the store lacks to check a file in the instant in which it is changed; or ""."""
@@ -180,7 +180,7 @@ def may_be_moved(before: tuple[int, str], found: Facts) -> bool:
 
 
 def conflict(url: str) -> ConflictError:
-    """Make the error that somebody else's file is where one was to be written or removed."""
+    """Make the error that another program's file is where one was to be written or removed."""
     return ConflictError(f"{url} was written by somebody else meanwhile, and stays as it is")
 
 

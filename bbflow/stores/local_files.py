@@ -69,7 +69,7 @@ class LocalFiles:
         """Read a small file; None if it is larger, or changes meanwhile."""
         path = path_of(url)
         with _refusals(url):
-            # A pipe in the place of a file must not hold anybody up.
+            # A pipe in the place of a file must not block.
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
             try:
                 facts = _facts(url, os.fstat(descriptor))
@@ -108,7 +108,7 @@ class LocalFiles:
 
     def _place(self, aside: str, path: str, over: Expected, url: str) -> tuple[Facts, os.stat_result | None]:
         """Put a file in place of just `over`, which is aside then; return what it is, and what that was."""
-        descriptor = os.open(aside, os.O_PATH)  # by its name it may be somebody else's as soon as it is there
+        descriptor = os.open(aside, os.O_PATH)  # by its name it may be another program's as soon as it is there
         try:
             before = self._swap(aside, path, over, url, os.fstat(descriptor))
             return _facts(url, os.fstat(descriptor)), before
@@ -129,7 +129,7 @@ class LocalFiles:
             raise conflict(url) from None
         if before is None or _is_same(before, os.stat(aside)):
             return before
-        # What came out is what somebody put there since it was looked at: it goes back.
+        # What came out was put there since it was looked at, by another program: it goes back.
         with suppress(FileNotFoundError):  # removed by somebody meanwhile
             renamed(aside, path, EXCHANGE)
             if not _is_same(ours, os.stat(aside)):

@@ -70,7 +70,7 @@ class Sources:
         return self._store(url).children(url)
 
     def tree(self, url: str, *, directories: bool = False) -> Iterator[Listed]:
-        """List all files below a directory; and the directories, if asked to, of which empty ones count."""
+        """List all files below a directory; and the directories, also empty ones, if asked to."""
         return self._store(url).tree(url, directories=directories)
 
     def remove(self, url: str, known: Expected | None = None) -> None:

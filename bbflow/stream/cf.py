@@ -125,7 +125,7 @@ class StreamAttributes:
         return None if found is None else str(found)
 
     def grid(self, variable: str, shape: Sequence[int]) -> tuple[int, ...]:
-        """Return the shape of a variable's field, of which its blocks may have the points in an order of their own."""
+        """Return the shape of a variable's field, whose points its blocks may have in another order."""
         own = self.maps.get(variable)
         return tuple(shape) if own is None else own.shape
 

@@ -135,7 +135,7 @@ class Layout:
     """
 
     forms: tuple[BlockForm, ...]
-    """All blocks of all ranks, each rank's one behind the other."""
+    """All blocks of all ranks, rank by rank."""
     number: int
     """Its own in this process; never given twice."""
     singles: tuple[int, ...]

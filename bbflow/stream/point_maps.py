@@ -23,9 +23,9 @@ class PointMap:
     shape: tuple[int, ...]
     """Of the grid."""
     points: int
-    """How many values a step has, one behind the other."""
+    """How many values a step has, one after another."""
     digest: str
-    """Tells it from others."""
+    """Identifies it."""
     file: str
     """Has the places: for each value its index in the grid, row by row, or -1 if it has none."""
 

@@ -108,7 +108,7 @@ class Pipeline:
     # What others may call while it runs
 
     def stop(self) -> None:
-        """Make `run` end without publishing; another pipeline can carry on. Safe in any thread."""
+        """Make `run` end without publishing; another pipeline can take over. Safe in any thread."""
         self._inbox.stop()
         self._run_context.consumers.wait_no_more()
 

@@ -112,7 +112,7 @@ class StepArray(BackendArray):
 
 
 class _OwnNamedVariable(xr.Variable):
-    """Gives its Dask array a name of its own: the same file shows other steps when it is opened again."""
+    """Names its Dask array uniquely: the same file shows other steps when it is opened again."""
 
     __slots__ = ()
 

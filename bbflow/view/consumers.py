@@ -48,7 +48,7 @@ class Consumers(Closable):
     owner
         Whose analysis it is.
     take_over
-        Whether it may be somebody else's until now.
+        Whether it may have had another owner until now.
     returning
         Waits for a node whose agent is killed later; without it that is an error at once.
 
@@ -57,7 +57,7 @@ class Consumers(Closable):
     NodeError
         If a node doesn't answer.
     StreamError
-        If it is somebody else's.
+        If it has another owner.
     """
 
     def __init__(
@@ -246,7 +246,7 @@ class Consumers(Closable):
                 continue
 
     def let_fold(self, plan: RankPlan | None) -> None:
-        """Tell the nodes what ranks may fold themselves.
+        """Send the nodes what ranks may fold themselves.
 
         Raises
         ------
@@ -329,7 +329,7 @@ class Consumers(Closable):
             return False
 
     def wait_no_more(self) -> None:
-        """Let a node that is waited for be an error at once; safe in any thread."""
+        """Make waiting for a node an error at once; safe in any thread."""
         if self.returning is not None:
             self.returning.end()
 

@@ -63,7 +63,7 @@ class WholeFields:
 
 
 class Judging:
-    """Says for which steps a condition holds.
+    """Finds the steps for which a condition holds.
 
     Parameters
     ----------

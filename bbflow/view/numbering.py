@@ -15,7 +15,7 @@ AHEAD = b"bbflow-ahead:"
 
 
 class Numbering:
-    """Says up to which landed step a consumer is done, and keeps with its checkpoint where the numbers continue.
+    """Knows up to which landed step a consumer is done, and keeps with its checkpoint where the numbers continue.
 
     A landed step is done with its last frame. A checkpoint may lie within one: then the agents are told the one before,
     and the next analysis gets all frames of it again; those up to the checkpoint's own step don't count again.

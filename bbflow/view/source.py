@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Source:
-    """Gives the values of one dataset's variables.
+    """Reads the values of one dataset's variables.
 
     It can be pickled; in another process each array that it gives holds the steps that it needs for itself.
 

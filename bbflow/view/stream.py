@@ -146,7 +146,7 @@ class StreamStanding:
     lacks_ranks: bool
     """Whether ranks that were announced are on no node that is known."""
     frontier: int
-    """Highest step that is settled on all nodes; none is while ranks are lacking of which no node is lost."""
+    """Highest step that is settled on all nodes; none is while ranks lack whose nodes aren't lost."""
     status: str
     """expected, open, closed or aborted; the first aborted rank aborts the stream."""
 
@@ -191,7 +191,7 @@ class StreamView:
         self._standing: StreamStanding | None = None
         """Found when it is asked for: with a thousand nodes each look at all takes longer than the news of one."""
         self._hindmost: set[str] = set()
-        """Nodes that hold the frontier back: it is found again once all of them have gone on."""
+        """Nodes that hold the frontier back: it is found again once all of them have moved on."""
         self._known_whole: set[int] = set()
         self._known_room: dict[int, int] = {}
 
@@ -300,7 +300,7 @@ class StreamView:
 
     @property
     def frontier(self) -> int:
-        """Highest step that is settled on all nodes; none is where ranks are lacking of which no node is lost."""
+        """Highest step that is settled on all nodes; none is where ranks lack whose nodes aren't lost."""
         return self._now().frontier
 
     @property
@@ -348,7 +348,7 @@ class StreamView:
         return sorted([*complete, *torn])[:most], torn
 
     def torn_after(self, cursor: int, complete: Sequence[int], through: int) -> list[int]:
-        """Numbers of the settled steps above `cursor` of which a node that we know has lost its part, oldest first.
+        """Numbers of the settled steps above `cursor` whose part a known node has lost, oldest first.
 
         Parameters
         ----------
@@ -363,7 +363,7 @@ class StreamView:
         return sorted({*settled}.difference(self.discarded, complete))
 
     def held_after(self, cursor: int) -> list[int]:
-        """Numbers of the settled steps above `cursor` of which some node still holds a part, oldest first."""
+        """Numbers of the settled steps above `cursor` that some node still holds a part of, oldest first."""
         held = {number for view in self.taking_part.values() for number in view.steps}
         return sorted(number for number in held - self.discarded if cursor < number <= self.frontier)
 

@@ -17,7 +17,7 @@ SOURCES = ("variable", "attribute", "file")
 
 
 class StepTimes:
-    """Gives the times of a stream's steps.
+    """Finds the times of a stream's steps.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ def told_by(parts: Parts, variable: str) -> ToldTime | None:
 
 @kept_by_layout
 def singles_of(layout: Layout, variable: str) -> tuple[tuple[int, str], ...]:
-    """Return which of a step's values are of a variable, the last one that each rank has Put, and of which types."""
+    """Return a step's values of a variable, the last one that each rank has Put, and their types."""
     forms = ((number, layout.forms[at]) for number, at in enumerate(layout.singles))
     last = {form.rank: (number, form.type) for number, form in forms if form.name == variable}
     return tuple(own for _, own in sorted(last.items()))

@@ -64,7 +64,7 @@ class StreamWatch(threading.Thread):
     news
         Gets ``(node name, News or error)``.
     after
-        Last step that is known already, for nodes of which one is.
+        Last step that is known already, by node.
     extremes
         Whether the blocks' minima and maxima are wanted.
     rest_s

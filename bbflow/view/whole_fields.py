@@ -87,7 +87,7 @@ class FieldReader:
         fill: Any,
         spread: PointMap | None = None,
     ) -> list[list[Array]]:
-        """Return a field of steps that lie alike, each as arrays of bytes, which are the field one behind the other.
+        """Return a field of steps that lie alike, each as arrays of bytes, which joined are the field.
 
         Parameters
         ----------

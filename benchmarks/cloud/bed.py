@@ -147,7 +147,7 @@ def come_up(condition: Callable[[], object], what: str) -> None:
 
 
 def _limit_streams(hosts: Hosts, bytes_per_s: float) -> None:
-    """Give each stream to and from the server a rate of its own; two that share their port's last bits share it."""
+    """Shape each stream to and from the server to a rate of its own; two that share their port's last bits share it."""
     for host, device, port in ((STORE, "eth0", "dport"), ("bridge", STORE, "sport")):
         lines = [f"qdisc add dev {device} root handle 1: htb default {STREAMS + 1:x}"]
         lines += [f"class add dev {device} parent 1: classid 1:{STREAMS + 1:x} htb rate 10gbit"]

@@ -47,7 +47,7 @@ class Client:
         )  # fmt: skip
 
     def begin(self, action: str, *arguments: Any) -> None:
-        """Tell it what to do."""
+        """Send it a command."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps([action, *arguments]) + "\n")
         self._process.stdin.flush()
@@ -62,7 +62,7 @@ class Client:
         return said["answer"]
 
     def ask(self, action: str, *arguments: Any) -> Any:
-        """Tell it what to do, and wait for the answer."""
+        """Send it a command, and wait for the answer."""
         self.begin(action, *arguments)
         return self.end()
 
@@ -81,7 +81,7 @@ def at_once(clients: Sequence[Client], asked: Sequence[tuple[Any, ...]]) -> list
 
 
 Mount = Callable[[str], AbstractContextManager[Client]]
-"""Gives a client on a compute node."""
+"""Returns a client on a compute node."""
 System = Callable[[Bed], AbstractContextManager[Mount]]
 """Starts the servers of a file system, if it has any."""
 

@@ -21,7 +21,7 @@ class Decomposition:
     shape: tuple[int, ...]
     """Of the variable."""
     boxes: Callable[[int], Sequence[Box]]
-    """Gives a rank's blocks."""
+    """Returns a rank's blocks."""
 
 
 def e3sm(ranks: int, levels: int = 1) -> Decomposition:

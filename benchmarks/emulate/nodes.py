@@ -18,7 +18,7 @@ from bbflow.net.peers import Endpoint
 from bbflow.store.node import NodeStore
 
 LOOK_S = 1.0
-"""How often a node that nobody asks looks whether it is to end, at the least."""
+"""How often a node that isn't asked anything looks whether it is to end, at the least."""
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ def make_half_duplex(hosts: Hosts, rate_bits_per_s: int = CAP_BITS_PER_S) -> Non
 
 
 def set_rate(hosts: Hosts, rate_bits_per_s: int) -> None:
-    """Give the storage host's link another rate; it must be half-duplex already."""
+    """Set the storage host's link to another rate; it must be half-duplex already."""
     rate = f"htb rate {rate_bits_per_s}bit burst 256k cburst 256k"
     hosts.run("storage", f"tc class change dev both parent 1: classid 1:1 {rate}")
 

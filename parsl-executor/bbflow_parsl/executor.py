@@ -22,7 +22,7 @@ from bbflow_parsl.workers import nodes_of, slots_of, with_more_workers, workers_
 
 
 class BurstBufferMixin(ParslExecutor):
-    """Gives an executor a burst buffer: ``class Threads(BurstBufferMixin, ThreadPoolExecutor): pass``.
+    """Adds a burst buffer to an executor: ``class Threads(BurstBufferMixin, ThreadPoolExecutor): pass``.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Whether catalogs and properties that somebody wrote by hand would stage through a burst buffer."""
+"""Whether catalogs and properties written by hand would stage through a burst buffer."""
 
 from collections.abc import Iterator
 from pathlib import Path

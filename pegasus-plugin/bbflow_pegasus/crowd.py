@@ -102,7 +102,7 @@ class Together(Policy):
     policy: Policy
     """For all of them together."""
     place: Callable[[], Turn]
-    """Gives the job's place."""
+    """Returns the job's place."""
 
     def choose(self, situation: Situation) -> Decision:
         """Decide as for one job with the rate and the load of all, and take a share, when it is the job's turn."""

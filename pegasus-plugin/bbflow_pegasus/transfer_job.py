@@ -176,7 +176,7 @@ class TransferJob:
 
 
 def _note(diary: Diary, crowd: Crowd, decision: Decision) -> None:
-    """Note a decision: who waits for its turn is not held for anybody's I/O phase."""
+    """Note a decision: a job that waits for its turn isn't held for an I/O phase."""
     diary.decided(decision if crowd.place().after is None else Decision())
 
 

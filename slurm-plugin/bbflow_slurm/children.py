@@ -48,7 +48,7 @@ class FailedError(BbflowError):
 
 
 class GivenUpError(BbflowError):
-    """A child was ended, since somebody wanted that or its time was over."""
+    """A child was ended, on request or since its time was over."""
 
 
 def ask(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from bbflow.errors import ConfigError
 
 NOBODY = 65534
-"""Who reads a script of which Slurm doesn't say whose it is, where no user is called nobody."""
+"""Who reads a script whose owner Slurm doesn't name, where no user is called nobody."""
 
 
 @dataclass(frozen=True, slots=True)

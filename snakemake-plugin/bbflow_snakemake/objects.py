@@ -46,7 +46,7 @@ class StorageObject(StorageObjectRead, StorageObjectWrite, StorageObjectGlob, St
             cache.mtime[key] = Mtime(storage=file.changed_s)
             if file.size_bytes is not None:
                 cache.size[key] = file.size_bytes
-        for name in directories:  # whose times and sizes are asked for, if anybody wants them
+        for name in directories:  # their times and sizes are asked for only if they are wanted
             cache.exists_in_storage[self.cache_key(local_suffix(f"{parent_of(self.query)}/{name}"))] = True
         known.add(parent)
 

@@ -15,7 +15,7 @@ ADMISSION_S = 2.0
 """How long we wait for the sizes of new jobs' inputs while others compute; they may hold their room."""
 _POLL_S = 0.01
 _WORKERS = ("_cores", "_nodes")
-"""Resources of which each running job has some."""
+"""Resources that each running job has some of."""
 
 
 @dataclass(eq=False, slots=True)

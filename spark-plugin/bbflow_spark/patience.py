@@ -21,7 +21,7 @@ class Look:
 
 
 class Patience:
-    """Says whether waiting for a block is still better than reading the source.
+    """Judges whether waiting for a block is still better than reading the source.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ from bbflow_spark.program import SparkProgram
 PLAN_S = 2.0
 """A task may ask before its stage's plan has come; after this time it reads by itself."""
 LOOK_S = 0.5
-"""How often whoever waits looks whether waiting still helps."""
+"""How often a waiting task looks whether waiting still helps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class ReadPlace:
 
 
 Answering = Generator[None, None, ReadPlace]
-"""Continues about twice a second while somebody must wait; ends with the answer."""
+"""Yields about twice a second while a task must wait; ends with the answer."""
 
 
 class Prefetcher:
@@ -67,7 +67,7 @@ class Prefetcher:
         self._closed = False
 
     def close(self) -> None:
-        """End all transfers; whoever asks reads the source."""
+        """End all transfers; tasks that ask then read the source."""
         with self._changed:
             self._closed = True
             stager, self._stager = self._stager, None
@@ -129,7 +129,7 @@ class Prefetcher:
     # What tasks ask
 
     def ask(self, question: StageQuestion) -> Answering:
-        """Tell a task where to read."""
+        """Reply to a task where to read."""
         began_s = time.time()
         self._await_plan(question.key[:3])
         with self._changed:

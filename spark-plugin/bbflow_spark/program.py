@@ -112,7 +112,7 @@ class SparkProgram:
         return _at(partition.blocks, question) if partition else None
 
     def others(self, question: StageQuestion) -> list[PlannedBlock]:
-        """Return blocks of other partitions in which somebody wants to read."""
+        """Return blocks of other partitions that tasks want to read in."""
         file = self._files.get(question.url)
         if file is None:
             return []

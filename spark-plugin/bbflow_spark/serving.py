@@ -83,7 +83,7 @@ class _Server(socketserver.ThreadingTCPServer):
             peer.close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore it: whoever has gone has gone."""
+        """Ignore it: the client has gone."""
 
 
 class _Peer(socketserver.StreamRequestHandler):

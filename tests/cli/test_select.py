@@ -147,7 +147,7 @@ def test_what_goes_to_another_stream_is_named_if_nobody_folds_it(bbflow, tmp_pat
     command = [sys.executable, "-m", "bbflow", "run", "analysis.yml", "--no-report", "--", sys.executable, "model.py"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 3, done.stdout + done.stderr
-    assert "NOBODY FOLDED, DRAINED OR READ STREAM 'again', 40 steps" in done.stdout
+    assert "NOTHING FOLDED, DRAINED OR READ STREAM 'again', 40 steps" in done.stdout
     with xr.open_zarr(tmp_path / "out/results.zarr") as results:
         assert results.steps_month.values.tolist() == [31, 9]
 

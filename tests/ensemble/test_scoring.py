@@ -422,7 +422,7 @@ def test_a_reference_s_times_in_a_span_are_averaged_for_means_alone(tmp_path):
     begin, end, last = (grid.instant(number, grid.clock) for number in (0.0, 1.0, 2.0))
     np.testing.assert_allclose(of_means.at(begin, end), values[:4].mean(0).reshape(-1))
     np.testing.assert_array_equal(of_others.at(begin, begin), values[0].reshape(-1))
-    with pytest.raises(ConfigError, match="has 4 times in a span of which the members' field is no mean"):
+    with pytest.raises(ConfigError, match="has 4 times in a span that the members' field isn't the mean of"):
         of_others.at(begin, end)
     with pytest.raises(ConfigError, match="has 3 times of the span from 2001-01-02 00:00:00, of 4: it goes from"):
         of_means.at(end, last)

@@ -478,5 +478,5 @@ def test_names_of_runs_that_cdo_lets_go_on_into_the_next_year_are_refused(name, 
     write(tmp_path / "in.nc", values, "mm", np.arange(88.0, 488.0))
     theirs = cdo(f"etccdi_{name} {tmp_path / 'in.nc'} {'K.nc' if name == 'wsdi' else ''}", tmp_path / "out.nc")
     assert (theirs == [[0], [6]]).all()
-    with pytest.raises(ConfigError, match="end with the year; CDO's go on into the next one"):
+    with pytest.raises(ConfigError, match="end with the year; CDO's continue into the next one"):
         parse_diagnostics({"v": [f"etccdi_{name}"]}, ["run"])

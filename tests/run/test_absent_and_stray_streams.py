@@ -160,7 +160,7 @@ write("empty", [])
     assert results.attrs["bbflow_status"] == "complete"
     for name, place, values in (("a", "a", [3]), ("b/1", "b_x2F_1", [1, 2]), ("late", "late", [4, 5])):
         store = tmp_path / "out" / "unfolded" / place / "raw.zarr"
-        assert f"NOBODY FOLDED, DRAINED OR READ STREAM {name!r}, {len(values)} steps: they are in {store}" in said
+        assert f"NOTHING FOLDED, DRAINED OR READ STREAM {name!r}, {len(values)} steps: they are in {store}" in said
         np.testing.assert_array_equal(xr.open_zarr(store).x.values, np.repeat([values], 3, 0).T)
     assert "STREAM 'short', 0 steps and 1 that are not whole: there was nothing to rescue" in said
     assert "empty" not in said
@@ -264,7 +264,7 @@ except Exception:
     command = [BIN / "bbflow", "run", tmp_path / "a.yml", "--no-report", "--", sys.executable, "-c", MODEL + ignores]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False, cwd=tmp_path)
     said = done.stdout + done.stderr
-    if "NOBODY FOLDED" in said:  # the analysis had ended, and the second file is a stream of its own
+    if "NOTHING FOLDED" in said:  # the analysis had ended, and the second file is a stream of its own
         assert done.returncode == INCOMPLETE, said
         return
     assert done.returncode == INCOMPLETE, said

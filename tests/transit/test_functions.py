@@ -284,7 +284,7 @@ def test_a_simulation_that_reads_what_it_is_asked_ends_by_itself(tmp_path):
     assert code == STOPPED, said
     assert "the pressure has settled; the simulation, which reads that, is asked to end" in said
     assert "asked after step" in said
-    assert "NOBODY FOLDED" not in said
+    assert "NOTHING FOLDED" not in said
     with xr.open_zarr(tmp_path / "out" / "results.zarr") as results:
         assert results.attrs["bbflow_status"] == "complete"
 

@@ -278,7 +278,7 @@ def test_what_is_in_the_bucket_already_is_refused_before(endpoint, tmp_path):
         check_copy(parse_config({"stream": "s", "operators": {"tas": ["mean"]}, "output": "s3://nowhere/x"}))
     check_output(config("first", "other"), overwrite=True)
     assert not [item for page in objects_in(endpoint).list("first") for item in page]
-    with pytest.raises(ConfigError, match=r"first/results.zarr isn't there any more, of which .*work has the rest"):
+    with pytest.raises(ConfigError, match=r"first/results.zarr is gone; .*work has the rest of it"):
         check_output(config("first"))
 
 

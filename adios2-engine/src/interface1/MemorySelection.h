@@ -8,7 +8,7 @@
 namespace bbflow
 {
 
-/** Lets memory be as large as what is selected again: ADIOS2 2.9's public class can't. */
+/** Resets a memory selection to what is selected: ADIOS2 2.9's public class can't. */
 template <class T>
 void ForgetMemorySelection(adios2::Variable<T> variable)
 {

@@ -5,7 +5,7 @@
 namespace bbflow
 {
 
-/** Lets memory be as large as what is selected again. */
+/** Resets a memory selection to what is selected. */
 template <class T>
 void ForgetMemorySelection(adios2::Variable<T> variable)
 {

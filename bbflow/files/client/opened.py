@@ -349,7 +349,7 @@ class OpenFile:
             self._leave(dirty=self._dirty)
 
     def _leave(self, *, dirty: bool) -> None:
-        """Tell the master that this is closed, and free the room of what was not committed."""
+        """Report to the master that this is closed, and free the room of what was not committed."""
         for name, size in self.charged().items():
             self._session.return_room(name, size)
         self._charged = {}

@@ -1,4 +1,4 @@
-"""Pieces that come from the shared storage: in chunks, those first that somebody waits for."""
+"""Pieces that come from the shared storage, in chunks: awaited ones first."""
 
 import errno
 import itertools
@@ -47,7 +47,7 @@ class Fill:
 
 
 class Fills:
-    """Fetches pieces with a few threads for what somebody waits for, and as many for the rest, which the gate may hold.
+    """Fetches pieces with a few threads for awaited ones, and as many for the rest, which the gate may hold.
 
     Parameters
     ----------

@@ -269,7 +269,7 @@ class IoNode:
                 (self._uploads if isinstance(told, UploadCommand) else self._workers).submit(self._execute, told)
 
     def _watch_room(self) -> None:
-        """Tell the master whenever streams want more of the node, or less."""
+        """Report to the master whenever streams want more of the node, or less."""
         while not self.is_over:
             time.sleep(LOOK_S)
             with self._sending, suppress(Gone, OSError):  # no descriptor may be free

@@ -34,7 +34,7 @@ PART = 5000
 
 
 def _ignore(reason: str) -> None:
-    """Whoever doesn't wait for an attempt needn't be told of it."""
+    """Do nothing: not every caller wants to know of failed attempts."""
 
 
 class Storage:
@@ -168,7 +168,7 @@ class Storage:
         return at == facts.size_bytes
 
     def _put_aside(self, url: str, facts: Facts) -> None:
-        """Keep what may be somebody else's under a name that says so."""
+        """Keep what may be another program's under a name that says so."""
         aside = conflict_name(url.rpartition("/")[2], time.time())
         known = Expected((facts.size_bytes, facts.version or ""))
         self._store.move(url, f"{url.rpartition('/')[0]}/{aside}", known, Expected(None))

@@ -143,7 +143,7 @@ class Core:
             ))  # fmt: skip
 
     def _cut(self, inode: Inode) -> Inode:
-        """Return how long the pieces of a file are to be that has none: whoever opens it divides by that."""
+        """Return a file with a length of pieces, if it has none yet: clients that open it divide by that."""
         is_uncut = inode.kind == FILE and not inode.piece_bytes
         return replace(inode, piece_bytes=self.options.piece_bytes) if is_uncut else inode
 
@@ -267,7 +267,7 @@ class Core:
             found[2](answer)
 
     def fail_commands(self, node: str, *, but: Callable[[int, Command | None], bool]) -> None:
-        """Answer the commands of an IOnode that is away, but for those of which this holds: task and command."""
+        """Answer the commands of an IOnode that is away, except those that `but` holds for."""
         given = [(task, command) for task, (name, command, _) in self._commands.items() if name == node]
         for task in [task for task, command in given if not but(task, command)]:
             _, _, then = self._commands.pop(task)

@@ -159,7 +159,7 @@ class Database:
         ]
 
     def records(self) -> Iterator[Stored]:
-        """Go through all else that is so: clients, what they were answered, their locks; what becomes of objects."""
+        """Iterate over all else that holds: clients, their replies and locks, and objects' fate."""
         for session in self._connection.execute("SELECT session, uid, gid FROM sessions"):
             yield SessionRecord(*session)
         for reply in self._connection.execute("SELECT session, slot, number, reply FROM replies"):

@@ -34,7 +34,7 @@ MAKING_ROOM = (RoomEvent, TransferredEvent, ClosedEvent, FilledEvent, AnyNodeEve
 
 
 class Shrinking:
-    """Lets files go until what lies on a node fits what it may hold, which is less once streams want its room.
+    """Evicts files until what lies on a node fits what it may hold, which is less once streams want its room.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """The namespace as all parts of a master see it: inodes, their names, and the ways from one to the other. No I/O.
 
-Nothing here changes anything: that is what `Namespace` is for, of which this is the part that is read.
+Nothing here changes anything: this is the read-only part of `Namespace`, which does.
 """
 
 import errno

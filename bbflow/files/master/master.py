@@ -116,7 +116,7 @@ class Master:
 
     @property
     def is_over(self) -> bool:
-        """Whether somebody has asked for its end, and for that of its IOnodes."""
+        """Whether a client has asked it and its IOnodes to end."""
         return self._overview.is_over
 
     def graft(self, masters: Mapping[str, int]) -> None:

@@ -176,7 +176,7 @@ class FileOpening:
         return {name: size}
 
     def truncated(self, call: AnyCall, inode: Inode, size: int) -> Inode:
-        """Return a file cut off, or going on with zeros; no bytes are moved.
+        """Return a file cut off, or extended with zeros; no bytes are moved.
 
         Raises
         ------
@@ -292,7 +292,7 @@ class FileOpening:
             node = self._core.nodes.get(name)
             if node is not None and node.peer is not None:
                 self._core.command(name, DiscardCommand(version=handle.version, cut=grown), lambda _: None)
-        # Nobody may append there before it is cut off; and who wrote it may write on.
+        # No one may append there before it is cut off, while whoever wrote it may continue.
         return [InodeRecord(replace(inode, is_cut=True))] if grown and inode.parent else []
 
     def end(self, session: Session) -> list[Inode]:

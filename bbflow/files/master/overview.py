@@ -63,7 +63,7 @@ class Overview:
         self._core, self._filling, self._prefetching, self._scanning = core, filling, prefetching, scanning
         self._write_back, self._replicas = write_back, replicas
         self.is_over = False
-        """Whether somebody has asked for the end of it all."""
+        """Whether a client has asked all servers to end."""
         self.requests: Answers = {
             StatfsRequest: self._statfs,
             OverviewRequest: self._status,
@@ -187,7 +187,7 @@ class Overview:
         )
 
     def _writing(self, start: Inode) -> Iterator[Writing]:
-        """Go through what somebody has open for writing below an inode, or as itself."""
+        """Iterate over what is open for writing below an inode, or is the inode itself."""
         core, image = self._core, self._core.image
         path = image.path(start)
         for handle in image.handles.values():

@@ -1,4 +1,4 @@
-"""Files that come from the shared storage before anybody reads them: in waves, as inputs of tasks in `bbflow stage`."""
+"""Files that come from the shared storage before they are read: in waves, as inputs of tasks in `bbflow stage`."""
 
 import errno
 from collections import deque
@@ -38,7 +38,7 @@ class Prefetch:
 
 
 class Prefetching:
-    """Lets files come, and stay until somebody has read them.
+    """Prefetches files, and keeps them until they have been read.
 
     A file that was open and is closed counts as read, and a task as final when all of its files do. What is prefetched
     and not yet read goes for somebody who waits for room, after everything else; never for another prefetch.

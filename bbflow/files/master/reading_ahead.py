@@ -1,4 +1,4 @@
-"""Files of a directory that are opened one after another: the next ones come before anybody asks for them."""
+"""Files of a directory that are opened one after another: the next ones come before they are asked for."""
 
 from bisect import bisect_left
 from collections import OrderedDict
@@ -51,9 +51,9 @@ class ReadRun:
 
 
 class ReadingAhead:
-    """Lets files come that follow, by name, those that were just opened: twice as many with each one, up to a bound.
+    """Prefetches files that follow, by name, those just opened: twice as many with each one, up to a bound.
 
-    Nobody waits for them: they give way as what is prefetched does.
+    No program waits for them: they give way as what is prefetched does.
 
     Parameters
     ----------

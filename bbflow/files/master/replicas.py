@@ -1,4 +1,4 @@
-"""Pieces on several nodes, and what becomes of files whose node is gone."""
+"""Pieces on several nodes, and the fate of files whose node is gone."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -27,7 +27,7 @@ class Replicas:
     def __init__(self, core: Core, let_go: Callable[[Inode], None]) -> None:
         self._core, self._let_go = core, let_go
         self.thin: dict[int, None] = {}
-        """Files of which a copy is missing."""
+        """Files that lack a copy."""
 
     def copy(self, handle: Handle, pieces: Iterable[tuple[int, Piece]], then: Callable[[], None]) -> None:
         """Copy pieces to their further nodes, and call back; a node that has failed has its copy later.
@@ -94,7 +94,7 @@ class Replicas:
         return inode.ino in self.thin or inode.replicas < self._core.options.replicas
 
     def _widen(self, inode: Inode) -> None:
-        """Add nodes to a file of which each node of its ring has all pieces."""
+        """Add nodes to a file whose ring's nodes each have all pieces."""
         if inode.replicas < len(inode.ring) or self._core.image.writer(inode.ino) is not None:
             return
         up = sorted(node.name for node in self._core.nodes.values() if node.peer is not None)

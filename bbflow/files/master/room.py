@@ -116,7 +116,7 @@ def choose_ring(nodes: Iterable[Node], turn: int, near: str = "") -> tuple[str, 
 
 
 def delta(before: Mapping[str, Mapping[str, int]], after: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """Give, for each node, the bytes that a new version adds to what is there."""
+    """Return, for each node, the bytes that a new version adds to what is there."""
     added: dict[str, int] = {}
     for node, keys in after.items():
         there = before.get(node, {})

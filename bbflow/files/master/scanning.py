@@ -242,7 +242,7 @@ class Scanning:
         self.changes.add(inos=(inode.ino,))
 
     def _remove_gone(self, directory: int, seen: set[str], began_s: float) -> None:
-        """Remove files whose objects somebody has removed: the storage is the truth of what it has had."""
+        """Remove files whose objects were removed: the storage is the truth of what it has had."""
         image = self._core.image
         for inode in [image.inodes[ino] for ino in image.entries(directory).values()]:
             if inode.kind != FILE or inode.state not in ("clean", "cold") or image.seen_s(inode.ino) >= began_s:

@@ -72,11 +72,11 @@ class WriteBack:
         self._flushed: set[int] = set()
         self._unsure: set[str] = set()
         self.losses: dict[int, str] = {}
-        """Files whose bytes were in the storage only, where somebody has overwritten or removed them."""
+        """Files whose bytes were in the storage only, and were overwritten or removed there."""
         self.weakness = ""
         """What the storage can't check in the instant in which it changes."""
         self.changes = Changes()
-        """What clients must forget after a file has given way to somebody else's."""
+        """What clients must forget after a file has given way to another program's."""
         self._uploading: dict[int, tuple[str, int]] = {}
         self.inherited = InheritedFiles(core, self._inherited)
         """What the master before this one has begun."""
@@ -130,7 +130,7 @@ class WriteBack:
         return inode, [InodeRecord(inode), *below]
 
     def _at_path(self, inode: Inode, path: str) -> tuple[Inode, list[Record]]:
-        """Return a file as its path has it: never written back, or else to be, and what becomes of its object."""
+        """Return a file as its path has it: never written back, or else to be, and its object's fate."""
         is_free = not inode.stored_path or self._core.is_in_memory(inode)  # else its object is all that there is
         is_scratch = is_free and self._core.is_scratch(path)
         if is_scratch == inode.scratch:
@@ -170,7 +170,7 @@ class WriteBack:
         self._core.happened(StorageEvent())
 
     def flush(self, inodes: Iterable[Inode]) -> None:
-        """Write back now what these files are, also those that somebody still writes."""
+        """Write back now what these files are, also those that are still being written."""
         self._flushed.update(inode.ino for inode in inodes)
         self.hurry()
 
@@ -270,7 +270,7 @@ class WriteBack:
         core, path = self._core, self._core.image.path(inode)
         node = next((n for n in inode.ring if n in core.nodes and core.nodes[n].peer is not None), core.a_node()) or ""
         transfer = ObjectTransfer(path, node, task=core.number(), ino=inode.ino, version=inode.version)
-        # Nobody's handle: the pieces of this version stay until they have arrived, whatever becomes of the file.
+        # A handle of its own keeps this version's pieces until they have arrived, whatever becomes of the file.
         opened = Handle(core.number(), "", inode.ino, 0, inode.pieces, inode.striping)
         # Stored before the IOnode hears of it: the next master must know who may still be at work on the object.
         core.commit(TransferRecord(transfer), HandleRecord(opened))
@@ -319,7 +319,7 @@ class WriteBack:
         return path in self._unsure or (path in doomed and doomed[path] is None)
 
     def _give_way(self, ino: int, path: str) -> None:
-        """Rename a file so that it says so: somebody else has written an object by its own name, which stays."""
+        """Rename a file so that it says so: another program has written an object by its name, which stays."""
         core, inode = self._core, self._core.image.inodes.get(ino)
         self.failures.pop(path, None)
         self._unsure.discard(path)
@@ -422,7 +422,7 @@ class WriteBack:
                 return
             now = core.image.inodes.get(inode.ino)
             if answer.errno in (errno.ENOENT, CHANGED) and now is not None:
-                self._write_anew(now, answer)  # somebody has removed the object, or overwritten it
+                self._write_anew(now, answer)  # another program has removed the object, or overwritten it
             elif answer.errno != errno.EEXIST:
                 self._half_moved[inode.ino] = path
 
@@ -442,7 +442,7 @@ class WriteBack:
         core.happened(TransferredEvent())
 
     def _write_anew(self, inode: Inode, answer: CommandAnswer) -> None:
-        """Continue with a file whose object isn't any more what it was: what is there now is somebody else's."""
+        """Continue with a file whose object is no longer what it was: what is there now is another program's."""
         core, path = self._core, inode.stored_path
         self._look_anew(path)
         self.failures.pop(core.image.path(inode) if inode.parent else path, None)

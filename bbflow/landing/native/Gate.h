@@ -35,7 +35,7 @@ public:
     /** What a thread waits for before it calls Progress; -1 if it must not wait. */
     int Descriptor();
 
-    /** Lets the provider do what the rank asks for. */
+    /** Drives the provider's progress, which the rank's requests may need. */
     void Progress();
 
 private:

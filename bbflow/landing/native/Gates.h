@@ -9,7 +9,7 @@
 namespace bbflow
 {
 
-/** All gates of a node, and the thread that lets their providers go on: those that are software
+/** All gates of a node, and the thread that drives their providers: those that are software
  * receive with it, and all of them take in who connects. */
 class Gates
 {

@@ -23,7 +23,7 @@ size_t BytesOf(const DirectoryEntry &entry)
     return FUSE_DIRENT_ALIGN(FUSE_NAME_OFFSET + entry.Name.size());
 }
 
-/** Gives an entry in the kernel's form. */
+/** Returns an entry in the kernel's form. */
 std::string Encode(const DirectoryEntry &entry, const uint64_t next)
 {
     std::string bytes;

@@ -8,7 +8,7 @@
 namespace bbflow
 {
 
-/** Tells threads that they are to end, also while they wait. */
+/** Ends threads, also while they wait. */
 class Ending
 {
 public:

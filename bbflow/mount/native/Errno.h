@@ -20,7 +20,7 @@ private:
     int m_Number;
 };
 
-/** Gives the result of a system call.
+/** Returns the result of a system call.
  *  @throws Errno if it failed */
 template <class T>
 T Checked(const T result)

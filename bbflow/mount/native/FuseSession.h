@@ -38,7 +38,7 @@ public:
     /** Serves until the file system is unmounted and nothing is open in it any more. */
     void Run();
 
-    /** Lets `Run` end as soon as nothing is open and no call waits, though the kernel may not be
+    /** Makes `Run` end as soon as nothing is open and no call waits, though the kernel may not be
      * done with it. */
     void EndWhenUnused();
 

@@ -17,7 +17,7 @@ namespace
 constexpr mode_t OthersWrite = S_IWGRP | S_IWOTH;
 constexpr int DirectoryFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 
-/** Gives -1, and closes the descriptor, if it isn't of a directory that is this user's alone. */
+/** Returns -1, and closes the descriptor, if it isn't of a directory that is this user's alone. */
 int OwnOrClosed(const int directory)
 {
     struct stat found = {};

@@ -24,10 +24,10 @@ public:
 
     bool IsHeld() const { return m_Descriptor >= 0; }
 
-    /** Gives a directory in this one, of which the same must hold. */
+    /** Returns a directory in this one, of which the same must hold. */
     HeldDirectory Below(const std::string &name) const;
 
-    /** Gives a path to what has a name in this very directory, as long as it is held. */
+    /** Returns a path to what has a name in this very directory, as long as it is held. */
     std::string PathOf(const std::string &name) const;
 
     /** Opens a regular file of this user's with one name.
@@ -42,7 +42,7 @@ private:
     int m_Descriptor = -1;
 };
 
-/** Opens a directory as a place (O_PATH), where no name in its path is a link: nobody who can write
+/** Opens a directory as a place (O_PATH), where no name in its path is a link: no one who can write
  *  on the way can have root take another one. @throws Errno */
 int OpenPlace(const std::string &path);
 

@@ -18,7 +18,7 @@ class PieceFile
 public:
     virtual ~PieceFile() = default;
 
-    /** Gives how many bytes came: fewer at the piece's end. */
+    /** Returns how many bytes came: fewer at the piece's end. */
     virtual size_t Read(const Caller &caller, char *target, size_t most, uint64_t offset) = 0;
     virtual void Write(const Caller &caller, std::string_view bytes, uint64_t offset) = 0;
 
@@ -51,7 +51,7 @@ public:
     void WaitUntilReady(const Caller &caller, const std::string &key, uint64_t offset,
                         uint64_t bytes);
 
-    /** Does something over a connection; once more over a new one if an idle one was broken. */
+    /** Does something over a connection; again over a new one if an idle one was broken. */
     size_t Over(const std::function<size_t(Channel &)> &work);
 
     /** Sends a request, and waits until it is done. */

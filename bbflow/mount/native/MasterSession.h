@@ -51,10 +51,10 @@ public:
      *  @throws std::runtime_error if there is no such master, or it refuses */
     MasterSession(MountedContact contact, uint64_t number, LinkListener listener, Ending &ending);
 
-    /** Says that it is over, if the master is there. */
+    /** Ends the session, if the master is there. */
     void End();
 
-    /** Gives a connection that is joined to the session, which comes back for it if need be.
+    /** Returns a connection that is joined to the session, which comes back for it if need be.
      *  @param epoch counts the times that the session came up
      *  @throws std::runtime_error if the master is away, or doesn't know the session */
     std::unique_ptr<Channel> Take(uint64_t &epoch);
@@ -65,7 +65,7 @@ public:
     /** Takes down that a connection of this epoch broke; 0 for whichever it is. */
     void Lose(uint64_t epoch);
 
-    /** Lets this connection be the one on which the master says what to forget. */
+    /** Makes this connection the one on which the master sends what to forget. */
     void ListenOn(Channel &channel);
 
     /** Sends a request and waits for its reply.
@@ -73,7 +73,7 @@ public:
      *  @throws Errno what the master refuses by; EINTR if it is no longer waited for */
     Value Exchange(Channel &channel, const Value &request, const Caller *caller) const;
 
-    /** Lets what is kept count for another lease from when a request was sent. */
+    /** Extends what is kept by another lease from when a request was sent. */
     void Renew(const Value &reply, Clock::time_point sent);
 
     /** Gives a request a slot that no other one has now, and a number there. */

@@ -18,7 +18,7 @@ namespace
 /** How often a mount is looked for whose path changes. */
 constexpr int DetachTries = 10;
 
-/** Gives a path as it is: the table has blanks and line breaks as octal numbers. */
+/** Returns a path as it is: the table has blanks and line breaks as octal numbers. */
 std::string Plain(const std::string &escaped)
 {
     std::string plain;

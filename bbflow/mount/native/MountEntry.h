@@ -28,10 +28,10 @@ struct MountEntry
     bool IsBbflow() const { return Type == "fuse.bbflow"; }
 };
 
-/** Gives the mount that an open directory is in; nothing without /proc. */
+/** Returns the mount that an open directory is in; nothing without /proc. */
 std::optional<MountEntry> EntryOf(int directory);
 
-/** Gives a mount as it is now; nothing if the tree hasn't it any more. */
+/** Returns a mount as it is now; nothing if the tree hasn't it any more. */
 std::optional<MountEntry> EntryNow(const MountEntry &entry);
 
 /** Takes a mount out of the tree, as root, wherever its directory has been moved to.

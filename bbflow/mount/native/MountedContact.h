@@ -17,7 +17,7 @@ public:
     {
     }
 
-    /** Gives what it has now. @throws std::runtime_error as the constructor
+    /** Returns what it has now. @throws std::runtime_error as the constructor
      *  @throws Refused if it has another key */
     Contact Read() const
     {

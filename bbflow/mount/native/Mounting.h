@@ -35,7 +35,7 @@ public:
     /** Whether this process's tree of files has it still; another namespace's may have a copy. */
     bool IsInTree() const;
 
-    /** Lets the kernel read so far ahead of a program, as far as it lets this user: by itself it
+    /** Makes the kernel read so far ahead of a program, as far as this user may: by itself it
      *  reads 128 KiB, less than a request over a network should have. */
     void ReadAhead(size_t bytes) const;
 

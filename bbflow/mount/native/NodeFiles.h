@@ -24,7 +24,7 @@ public:
     /** How long the kernel may keep what it was told of a file, and the names that lead there, in
      *  seconds: whatever changes it elsewhere takes it back from the kernel first. */
     double KeptSecs(const FileId id) { return VolumeOf(id).Link().KernelSecs(); }
-    /** Lets those who have a file open read what others have made of it since. */
+    /** Makes a file's open handles read what others have made of it since. */
     void LookAgain(const Caller &caller, FileId id);
     Entry Lookup(const Caller &caller, FileId parent, const std::string &name);
     /** The kernel forgets lookups of a file. */

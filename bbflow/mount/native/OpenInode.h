@@ -37,9 +37,9 @@ public:
      *  @return the handle */
     int64_t TakeOpened(const Value &reply, bool isForWriting, bool isTruncated);
 
-    /** Opens it for writing once more, if it is: the handle is shared, the master isn't asked.
+    /** Opens it for writing again, if it is: the handle is shared, the master isn't asked.
      *  Waits for a program that is just asking it: else this one's own question would wait there
-     *  until nobody here writes any more.
+     *  until no one here writes any more.
      *  @return the handle; if there is none, whoever calls is to ask, and to say when that is over
      *  @throws Errno EBUSY if that is the answer again and again */
     std::optional<int64_t> ShareWriting(const Caller &caller);
@@ -55,7 +55,7 @@ public:
      *  after it asks for the next thing. */
     void WaitForClosing();
 
-    /** Opens it for reading once more, if what is open is what the master has.
+    /** Opens it for reading again, if what is open is what the master has.
      *  @param latest what the master says of it
      *  @return the handle */
     std::optional<int64_t> ShareReading(const Attr &latest);

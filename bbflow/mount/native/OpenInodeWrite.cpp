@@ -31,7 +31,7 @@ OpenInode::WriteMode OpenInode::ModeOf(const Piece &piece, const uint64_t offset
 {
     if (piece.Version == m_Map.Version)
     {
-        // Nobody else reads a version before it is committed.
+        // No one else reads a version before it is committed.
         return WriteMode::InPlace;
     }
     const bool isReplaced = offset == 0 && bytes >= piece.Bytes;

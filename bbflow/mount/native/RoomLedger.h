@@ -51,7 +51,7 @@ private:
     std::map<std::string, Account> m_Accounts;
 };
 
-/** Gives the bytes of the whole pages that this many bytes take. */
+/** Returns the bytes of the whole pages that this many bytes take. */
 constexpr uint64_t PagesOf(const uint64_t bytes) { return (bytes + 4095) / 4096 * 4096; }
 
 } // end namespace bbflow

@@ -26,7 +26,7 @@ public:
         m_Seen.erase(id);
     }
 
-    /** Gives what is left of a directory that its master doesn't know any more. */
+    /** Returns what is left of a directory that its master doesn't know any more. */
     std::optional<struct stat> Removed(const FileId id)
     {
         const std::lock_guard<std::mutex> lock(m_Mutex);

@@ -51,7 +51,7 @@ Wakefulness::~Wakefulness()
 void Wakefulness::Wake()
 {
     {
-        const std::lock_guard<std::mutex> lock(m_Mutex); // the thread waits, or looks once more
+        const std::lock_guard<std::mutex> lock(m_Mutex); // the thread waits, or looks again
     }
     m_Changed.notify_one();
 }

@@ -40,7 +40,7 @@ ELSEWHERE: Mapping[str, str] = {
          "intlevel3d", "intlevelx3d"),
         _HEIGHTS,
     ),
-    **{name: f"{own}, whose runs end with the year; CDO's go on into the next one and count there"
+    **{name: f"{own}, whose runs end with the year; CDO's continue into the next one and count there"
        for name, own in CROSSING.items()},
     **dict.fromkeys(("dtr", "eca_dtr"), "of shorter steps or daily extremes: DTR"),
     **{f"remap{how}": _REMAP.format(f"remap{how}") for how in ("con", "nn", "bil", "dis", "bic", "laf")},

@@ -43,7 +43,7 @@ def make_weights(method: str, source: Mesh, target: Mesh) -> Weights:
 def _nearest(source: Mesh, target: Mesh) -> Weights:
     """Take the centre that is nearest on the sphere; of several that are equally near, the first, as CDO does.
 
-    Points without a place, as ocean models have them on land, are nobody's neighbours.
+    Points without a place, as ocean models have them on land, are no point's neighbours.
     """
     (here, places), (there, wanted) = (_placed(mesh) for mesh in (source, target))
     _, found = _neighbours(places, wanted, 1)

@@ -197,7 +197,7 @@ class Draft:
     grid: Grid
     """The variable's."""
     variables: Callable[[str], Array]
-    """Gives fields of the stream."""
+    """Returns fields of the stream."""
     tracks: tuple[Track, ...]
     """By the first of the axes."""
     shifted: Mapping[str, Array]

@@ -24,7 +24,7 @@ def month(value: Any) -> int:
 
 
 def weekday(value: Any) -> int:
-    """Read the name of a weekday, of which three letters are enough; 0 for Monday."""
+    """Read the name of a weekday, or its first three letters; 0 for Monday."""
     word = str(value).lower()
     for number, name in enumerate(WEEKDAYS):
         if len(word) >= 3 and name.startswith(word):

@@ -1,4 +1,4 @@
-"""Units of time axes, '<unit> since <date>': a checked grammar, of which nothing is left unread.
+"""Units of time axes, '<unit> since <date>': a checked grammar that leaves nothing unread.
 
 The CF conventions (1.12, section 4.4) take UDUNITS' grammar; beside it are read dates with slashes, as CDO and GrADS
 write them, and the names of zones that stand for Greenwich's time. cftime's own parser drops what it doesn't know.

@@ -15,7 +15,7 @@ NESTED_METHODS = ("mean", "minimum", "maximum", "sum")
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Says which steps' statistics go together.
+    """Groups the steps whose statistics go together.
 
     Three sorts: a partition of time (a month); a running window, which ends with each unit span (a day) and takes
     in the n last ones; a climatology, whose keys come again every year or day.

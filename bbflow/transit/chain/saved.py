@@ -347,14 +347,14 @@ def _read(file: Any, path: Path) -> SavedState:
     _, version, header_bytes, data_bytes, header_check, data_check = PREFIX.unpack(prefix)
     if version != VERSION:
         raise ConfigError(
-            f"{path} is a state of version {version}, but this bbflow reads version {VERSION}: go on from it with the "
-            "bbflow that wrote it"
+            f"{path} is a state of version {version}, but this bbflow reads version {VERSION}: continue from it with "
+            "the bbflow that wrote it"
         )
     begin = -(-(PREFIX.size + header_bytes) // PAGE_BYTES) * PAGE_BYTES
     _check_length(path, os.fstat(file.fileno()).st_size, begin + data_bytes)
     header = file.read(header_bytes)
     if zlib.crc32(header) != header_check or _checksum(file, begin) != data_check:
-        raise DamagedError(f"{path} is damaged: its checksum is wrong; take a copy, or go on from an earlier state")
+        raise DamagedError(f"{path} is damaged: its checksum is wrong; take a copy, or continue from an earlier state")
     told: Header = msgpack_decoder(Header).decode(header)
     return told.state(path, begin)
 
@@ -362,6 +362,6 @@ def _read(file: Any, path: Path) -> SavedState:
 def _check_length(path: Path, length: int, expected: int) -> None:
     if length != expected:
         raise DamagedError(
-            f"{path} is damaged: it has {length} bytes, but should have {expected}; take a copy, or go on from an "
+            f"{path} is damaged: it has {length} bytes, but should have {expected}; take a copy, or continue from an "
             "earlier state"
         )

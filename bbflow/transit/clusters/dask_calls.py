@@ -43,7 +43,7 @@ Answer = tuple[bool, Any]
 
 
 class CalledWorker(WorkerPlugin):
-    """Lets a worker be called, by all analyses that use it."""
+    """Makes a worker callable, by all analyses that use it."""
 
     name = "bbflow_call"
     """Of the operation, too."""
@@ -171,7 +171,7 @@ class CalledTask:
         return None
 
     def release(self) -> None:
-        """Do nothing: nobody does a call again."""
+        """Do nothing: a call isn't repeated."""
 
 
 class WorkerCalls:
@@ -248,7 +248,7 @@ class WorkerCalls:
             self._rests_until_s = time.monotonic() + min(self._again_s * 2.0 ** (self._losses - 1), LONGEST_S)
 
     def give_up_without(self, workers: Collection[str]) -> None:
-        """Give up calls with workers that the scheduler has no more, as it gives up their tasks: they may just hang."""
+        """Abandon calls of workers that the scheduler no longer has, as it does their tasks: they may just hang."""
         known, now_s = set(workers), time.monotonic()
         for answers, addresses in list(self._running.items()):
             if addresses <= known:
@@ -257,6 +257,6 @@ class WorkerCalls:
                 answers.cancel()
 
     def give_up(self) -> None:
-        """Give up all calls."""
+        """Abandon all calls."""
         for answers in list(self._running):
             answers.cancel()

@@ -123,7 +123,7 @@ class DaskTask:
     @staticmethod
     @contextmanager
     def _fetching(tasks: "Sequence[DaskTask]") -> Iterator[None]:
-        """Let the hosts of tasks that have ended be watched once more."""
+        """Watch the hosts of tasks that have ended again."""
         for task in tasks:
             task._fetched[task.future] = task._host
         try:

@@ -55,7 +55,7 @@ class TaskBatch(Generic[B]):
     beside
         Whether they run beside the folds, as `Cluster.submit` has it.
     again
-        Gives one of the works once more if it isn't known what becomes of it; without that no worker is called.
+        Gives one of the works again if it isn't known what becomes of it; without that no worker is called.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class TaskBatch(Generic[B]):
         self._found: dict[int, Any] = {}
         self._left = list(range(len(works)))
         self.tasks = self._submit(calls=again is not None)
-        """For each of the works of which nothing has come yet what is to come of it."""
+        """The future of each of the works that hasn't ended yet."""
 
     def _submit(self, *, calls: bool = False) -> Sequence[SubmittedTask[Any]]:
         self._has_ended = False

@@ -117,7 +117,7 @@ def check_output(config: Config, *, overwrite: bool = False) -> None:
 
 
 def _nothing_needed(dimension: str) -> float:
-    """Say that nothing is needed here any more."""
+    """Declare that nothing is needed here any more."""
     return math.inf
 
 
@@ -237,7 +237,7 @@ class Copying:
         with ThreadPoolExecutor(AT_ONCE, "copy-files") as pool:
             list(pool.map(lambda path: self._copy_chunks(store, path, known), _chunks(store)))
             list(pool.map(lambda item: self._put(item[0], item[1]), arrays.items()))
-        # Last, as in the run's own store: whoever reads the bucket sees whole commits.
+        # Last, as in the run's own store: readers of the bucket see whole commits.
         self._put(store / METADATA, root)
         known.root, known.left_bytes = root, _bytes_in(store)
 

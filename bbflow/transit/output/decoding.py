@@ -10,7 +10,7 @@ from bbflow.stores.moved import readable
 DATES = CFDatetimeCoder(time_unit="us")
 """Takes dates of all years: nanoseconds, xarray's default, end with 2262, and it warns of later ones."""
 STANDARD = ("standard", "gregorian", "proleptic_gregorian")
-"""Calendars of which xarray has a value for a missing date."""
+"""Calendars for which xarray has a missing date's value."""
 
 
 def open_results(path: Path) -> xr.Dataset:

@@ -59,7 +59,7 @@ class ResultField:
 
     @property
     def stored_shape(self) -> tuple[int, ...]:
-        """Its shape in stores, of which `dims` are the dimensions."""
+        """Its shape in stores, along `dims`."""
         return self.shape if self.map is None else self.map.shape
 
 
@@ -212,7 +212,7 @@ def _placed(
 
 
 def _still_there(diagnostic: Diagnostic, placement: Placement, attributes: StreamAttributes) -> list[str]:
-    """Return the variable's auxiliary coordinates of which the result has all dimensions as the stream has them."""
+    """Return the variable's auxiliary coordinates whose dimensions the result has all, as the stream has them."""
     own = str(_attributes(diagnostic, attributes).get("coordinates", "")).split()
     sizes = zip(placement.dims, placement.shape, strict=True)
     whole = {dim for dim, size in sizes if not _is_own(dim, size, placement, attributes)}

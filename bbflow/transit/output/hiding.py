@@ -81,7 +81,7 @@ class Others:
                     f"{self._url}/{name} is there from an earlier run: give another output, or --overwrite"
                 )
             if root is None and own is not None and any(map(is_moved, (output / name).rglob("c.*"))):
-                raise ConfigError(f"{self._url}/{name} isn't there any more, of which {output} has the rest")
+                raise ConfigError(f"{self._url}/{name} is gone; {output} has the rest of it")
 
     def _names(self) -> Iterator[str]:
         """Go through the paths that stores of ours have."""

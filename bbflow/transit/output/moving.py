@@ -75,7 +75,7 @@ def has_arrived(sources: Sources, url: str, size_bytes: int, digest: str, part_b
 
 
 class Settled:
-    """Tells of a store's files which may go, as a root's metadata show it.
+    """Decides which of a store's files may go, as a root's metadata show it.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def _split(name: str) -> tuple[str, int]:
 def give_up(path: Path, changed_ns: int, size_bytes: int, stub_bytes: int) -> bool:
     """Leave the stub of a file; false if it isn't the one that was copied any more.
 
-    Whoever puts another file in its place meanwhile keeps that one: it is the old file that is cut.
+    A program that puts another file in its place meanwhile keeps that one: it is the old file that is cut.
     """
     descriptor = os.open(path, os.O_RDWR)
     try:

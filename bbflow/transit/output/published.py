@@ -30,7 +30,7 @@ def write_published(results: Path, publication: PublicationConfig) -> tuple[Path
     Returns
     -------
     tuple of Path
-        The files; none for a result of which there is nothing yet.
+        The files; none for a result that isn't there yet.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def _plainly_named(own: xr.Dataset, result: str) -> xr.Dataset:
 
 
 def _name_places(own: xr.Dataset) -> None:
-    """Let latitudes and longitudes say that they are some, where the program has told only their units."""
+    """Mark latitudes and longitudes as such, where the program has told only their units."""
     bounds = {array.attrs.get("bounds") for array in own.variables.values()}
     for name, array in own.variables.items():
         kind = kind_of(str(name), array.attrs)

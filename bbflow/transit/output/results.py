@@ -195,7 +195,7 @@ class Results:
         self._store.write(stored, 0, values)
 
     def add_mesh(self, name: str, topology: Mapping[str, Any]) -> None:
-        """Write the variable that says of which others a mesh of UGRID is made."""
+        """Write the variable that names those that make up a UGRID mesh."""
         named = {key: " ".join(map(stored_name, str(topology[key]).split())) for key in PARTS if key in topology}
         self.add_coordinate(name, np.zeros(1, "i4"), attributes={**topology, **named})
 
@@ -283,7 +283,7 @@ class Results:
             for _, following in groupby(enumerate(own), key=lambda item: item[1].index - item[0]):
                 self._write_axis([span for _, span in following])
         # Copies take the places of what readers see before the commit shows what is new: after a crash between the two
-        # each file is whole, and what was written once more is there without what is new.
+        # each file is whole, and what was written again is there without what is new.
         for path, chunks in self._aside.items():
             assert chunks.aside is not None
             chunks.aside.replace(path)

@@ -1,6 +1,6 @@
 """Files of many spans of a result: each span, and each chunk that it is cut into, has its place there from the start.
 
-Spans of a small result lie one behind the other in a chunk. Of results that are cut a file is a shard of Zarr 3 whose
+Spans of a small result lie one after another in a chunk. Of results that are cut a file is a shard of Zarr 3 whose
 index stands at its begin; chunks aren't compressed, so all have one size, and where one lies follows from its place in
 the array. So tasks write spans side by side, in any order, and again after a crash: the same bytes to the same
 places. Readers look at a span when the array's shape takes it in.
@@ -32,7 +32,7 @@ PACKED_BYTES, MOST_PACKED = 32 << 10, 512
 """Spans of a small result share a file of up to so many bytes, so many at most: some file systems take a tenth of a
 millisecond or more to make one."""
 MOST_CHUNKS = 1 << 14
-"""Chunks in a file: whoever reads one of them reads the index of all."""
+"""Chunks in a file: reading one of them needs the index of all."""
 
 
 def tiled_storage(

@@ -75,7 +75,7 @@ def _conf(words: Sequence[str]) -> Path:
 
 
 def _explain(words: Sequence[str]) -> None:
-    """Explain what is wrong with the burst buffer's site, of which Pegasus's own messages say nothing."""
+    """Explain what is wrong with the burst buffer's site, since Pegasus's own messages don't."""
     files = Files.beside(_conf(words).absolute())
     for fault in site_faults(files) if files.sites.exists() else ():
         print(f"bbflow-pegasus: {fault}", file=sys.stderr)

@@ -38,7 +38,7 @@ class Bundle:
 
 @dataclass(frozen=True, slots=True)
 class TransferLayout:
-    """What becomes of a workflow's transfers."""
+    """How a workflow's transfers are changed."""
 
     waves: tuple[PlannedWave, ...]
     """In the order in which they come."""

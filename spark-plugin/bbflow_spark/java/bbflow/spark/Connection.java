@@ -93,7 +93,7 @@ final class Connection implements Closeable {
         accepted(hear());
     }
 
-    /** Gives what a line says, if nobody on the way has changed it. */
+    /** Returns what a line says, if it wasn't changed on the way. */
     private String opened(String line) throws IOException {
         int space = Math.max(line.indexOf(' '), 0);
         String text = line.substring(Math.min(space + 1, line.length()));
