@@ -12,7 +12,7 @@ namespace bbflow
 class SpanMemory
 {
 public:
-    /** Takes note of a span that ADIOS2 is about to give to the program.
+    /** Backs a span that ADIOS2 is about to give to the program with memory.
      *  @param span the public one: nothing but a pointer to the core's
      *  @return the memory; null if that can't be had */
     template <class Span>

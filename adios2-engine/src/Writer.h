@@ -38,7 +38,7 @@ public:
     void Put(const adios2::Variable<T> &variable, const T *values, const Selection &selection,
              When when);
 
-    /** Lets a span of the program stand for memory, whose values land as those of a deferred Put.
+    /** Backs a span of the program with memory, whose values land as those of a deferred Put.
      *  @param fill what it has at first; null if that counts for nothing
      *  @throws std::invalid_argument if spans can't be had */
     template <class T>

@@ -8,7 +8,8 @@
 namespace bbflow
 {
 
-/** Resets a memory selection to what is selected: ADIOS2 2.9's public class can't. */
+/** Forgets a memory selection: memory is as large as what is selected. ADIOS2 2.9's public class
+ * can't. */
 template <class T>
 void ForgetMemorySelection(adios2::Variable<T> variable)
 {

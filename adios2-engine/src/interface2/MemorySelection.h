@@ -5,7 +5,7 @@
 namespace bbflow
 {
 
-/** Resets a memory selection to what is selected. */
+/** Forgets a memory selection: memory is as large as what is selected. */
 template <class T>
 void ForgetMemorySelection(adios2::Variable<T> variable)
 {
