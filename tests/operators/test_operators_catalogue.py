@@ -7,7 +7,7 @@ import pytest
 import yaml
 from laws import folded, layout_of
 
-from bbflow.operators import Filter, parse_operators
+from bbflow.operators import Filter, StateLayout, parse_operators
 from bbflow.operators.catalogue import KINDS
 from bbflow.operators.file_fields import AREA_SHARE
 from bbflow.operators.steps import Steps
@@ -37,6 +37,31 @@ def test_the_example_of_every_operator_is_valid_and_gives_results(kind):
 def test_every_operator_is_on_the_page_of_operators():
     page = (Path(__file__).parents[2] / "docs" / "operators.md").read_text()
     assert [name for name in KINDS if not re.search(rf"[`{{ ]{name}[`:]", page)] == []
+
+
+def bytes_told():
+    """Yield operator, its parameters and the bytes of a point, from the tables of the page of operators."""
+    column = None
+    for line in (Path(__file__).parents[2] / "docs" / "operators.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if "bytes per point" in cells:
+            column = cells.index("bytes per point")
+        elif column is None or not line.startswith("|"):
+            column = None
+        for given in re.findall(r"`([^`]+)`", cells[0]) if column is not None else ():
+            name, _, parameters = given.partition(": ")
+            if name in KINDS:
+                yield name, yaml.safe_load(parameters or "{}"), cells[column]
+
+
+@pytest.mark.parametrize(("name", "parameters", "told"), list(bytes_told()))
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_a_state_takes_what_the_page_says(name, parameters, told, dtype):
+    example = yaml.safe_load(KINDS[name].example)
+    given = example[name] if isinstance(example, dict) else {}
+    operators = parse_operators([{name: given | parameters}])
+    few, many = (StateLayout.of(operators, dtype=np.dtype(dtype), points=points).nbytes for points in (4096, 8192))
+    assert (many - few) / 4096 == sum(int(dtype[1]) if part == "V" else int(part) for part in told.split(" + "))
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
