@@ -1,5 +1,5 @@
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -198,6 +198,24 @@ def test_the_documentation_names_every_key():
     for section in (NodesConfig, WorkersConfig, TimeConfig, RawConfig, ResultsConfig):
         for key in fields(section):
             assert re.search(rf"`(\w+: )?{key.name}`", page), f"{key.name} of {section.__name__}"
+
+
+DEFAULT = re.compile(r"^\| `(\w+)(?:: (\w+))?` \| `([^`|]+)` \|", re.MULTILINE)
+NEEDS = {"variable": {"by": "time"}, "land_states_every": {"on": "rank"}, "device_memory": {"on": "device"}}
+
+
+def defaults_told():
+    """Return section, key and default of each row that gives one; `work` is of outputs in a bucket alone."""
+    table = (ROOT / "docs" / "configuration.md").read_text().partition("## Diagnostics")[0]
+    return [row for row in DEFAULT.findall(table) if row[0] != "work"]
+
+
+@pytest.mark.parametrize(("section", "key", "default"), defaults_told())
+def test_what_the_documentation_calls_the_default_changes_nothing(section, key, default):
+    beside = NEEDS.get(key, {})
+    told = {section: beside | {key: yaml.safe_load(default)} if key else yaml.safe_load(default)}
+    given, silent = parse_config(SMALL | told), parse_config(SMALL | ({section: beside} if key else {}))
+    assert replace(given, content={}) == replace(silent, content={})
 
 
 def test_the_examples_of_the_documentation_can_be_read(tmp_path, monkeypatch):
