@@ -118,6 +118,7 @@ class Shard:
 
     def _make(self) -> None:
         """Make the file with an empty index, unless someone else has just done so."""
+        # All ones are how Zarr's sharding codec says that a chunk is missing: steps to come read as fill values.
         empty = b"\xff" * self._entries * ENTRY_BYTES
         make_once(self._path, [empty + bytes(self._header - len(empty))])
 

@@ -203,6 +203,7 @@ class MomentFiles:
         replaced = path.with_name(REPLACED)
         try:
             if path.parent == self._directories[0]:
+                # A second name keeps the pages when the rename below takes the first.
                 os.link(path, replaced)
         except FileNotFoundError:
             pass

@@ -157,6 +157,7 @@ def _note(directory: Path, new: Sequence[str], header: str, taken: Path | None) 
     if first and _is_in_the_way(directory / MARK):
         raise ConfigError(f"{directory / MARK} is no mark of this user's: move it, or give another directory")
     if first or new:
+        # Before anything is made: a crash leaves names of what isn't there, never files that no mark names.
         with open(directory / MARK, "a", opener=_unlinked) as file:
             file.write("".join(f"{line}\n" for line in (*first, *new)))
 

@@ -32,6 +32,7 @@ def dying_process(peer: socket.socket) -> int | None:
     credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     pid = struct.unpack("3i", credentials)[0]
     try:
+        # If the peer is long gone the number may be another process', which isn't exiting; from here on it is held.
         process = os.pidfd_open(pid)
     except OSError:
         return None

@@ -174,6 +174,7 @@ def checked(descriptor: int, path: Path) -> int:
         said = "is no regular file"
     elif found.st_uid != os.geteuid():
         said = f"belongs to user {found.st_uid}"
+    # A hard link to any file of ours can be laid here by whoever may write here, and needs no right to the file.
     elif found.st_nlink != 1:
         said = f"has {found.st_nlink} names"
     if said is None:

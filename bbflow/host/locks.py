@@ -39,6 +39,7 @@ def lock(path: str | Path, shared: bool = False, wait: bool = True, create: bool
     """
     descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | (os.O_CREAT if create else 0), 0o600)
     try:
+        # Not fcntl's locks: those are gone as soon as the process closes any descriptor of the file.
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
         os.close(descriptor)

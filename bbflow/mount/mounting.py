@@ -84,6 +84,7 @@ def is_dead(directory: Path) -> bool:
 
 def is_mounted(directory: Path) -> bool:
     """Whether a directory is a mount of this program."""
+    # The kernel writes blanks and backslashes of paths as octal numbers there.
     place = os.fsencode(directory.absolute()).replace(b"\\", b"\\134").replace(b" ", b"\\040").decode()
     with open("/proc/self/mounts") as mounts:
         return any(line.split()[1:3] == [place, "fuse.bbflow"] for line in mounts)

@@ -192,6 +192,7 @@ class NodeConnection(Closable):
     def interrupt(self) -> None:
         """Make a request that another thread waits for fail at once."""
         with suppress(OSError):
+            # Not close(): the other thread still waits on the descriptor, whose number would be free for another file.
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
@@ -219,6 +220,7 @@ def _connect_tcp(node: NodeAddress, standstill_s: int) -> socket.socket:
     host, port = split_address(node.tcp)
     connection = socket.create_connection((host, port), TIMEOUT_S)
     tune(connection)
+    # Keepalive only probes idle connections: without this what is sent to a lost host is repeated for 15 minutes.
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * standstill_s)
     if not node.tls:
         return connection

@@ -29,6 +29,7 @@ def listen_unix(path: Path) -> socket.socket:
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         try:
+            # The name outlives its process: only a refused connection tells that no one listens there.
             probe.connect(str(path))
             raise NodeError(f"another agent serves {path.parent}: stop it first")
         except (FileNotFoundError, ConnectionRefusedError):
@@ -58,6 +59,7 @@ def listen_tcp(address: str) -> socket.socket:
     try:
         (family, _, _, _, target), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         listener = socket.socket(family, socket.SOCK_STREAM)
+        # An agent that is started again gets its port back while connections of the one before are in TIME_WAIT.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(target)
     except OSError as error:
@@ -112,6 +114,7 @@ def is_loopback(address: str) -> bool:
 
 def tune(peer: socket.socket) -> None:
     """Make a TCP connection answer fast, and notice when the other host is gone."""
+    # Requests and replies are small and wait for each other: Nagle's algorithm would add 40 ms to some.
     peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, SILENCE_S // (PROBES + 1))

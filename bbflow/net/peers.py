@@ -378,6 +378,7 @@ class PeerServer(ABC):
         self._stuck.pop(peer, None)
         self._remote.discard(peer)
         self._selector.unregister(link.socket)
+        # Before the socket is closed, which names the process.
         dying = dying_process(link.socket) if by_itself else None
         link.socket.close()
         if dying is None:

@@ -54,6 +54,7 @@ def keep(parent: int, told: int, command: list[str]) -> int:
         How it ended, as `subprocess` says it.
     """
     waited_for = {PARENT_GONE, signal.SIGCHLD, *FORWARDED}
+    # Blocked, and taken by sigtimedwait: none is lost between a look and the wait, and none interrupts anything else.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, waited_for)
     libc = ctypes.CDLL(None)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -63,9 +64,11 @@ def keep(parent: int, told: int, command: list[str]) -> int:
         for number in ENDING:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        # fork(2) clears it: without this the program would outlive a keeper that is killed.
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
     try:
+        # The reader waits for its end, so no child may keep it open.
         os.set_inheritable(told, False)
         program = subprocess.Popen(command, preexec_fn=prepare)
     except OSError as error:
@@ -76,6 +79,7 @@ def keep(parent: int, told: int, command: list[str]) -> int:
     look_s = FIRST_LOOK_S
     while program.poll() is None:
         info = signal.sigtimedwait(waited_for, look_s)
+        # The parent may have died before prctl: then no signal comes, but this process has another parent.
         if os.getppid() != parent or (info and info.si_signo == PARENT_GONE):
             launchers |= _launchers()
             _end_all(program)
@@ -113,6 +117,7 @@ def _end_all(program: "subprocess.Popen[bytes]") -> None:
     while any(_descendants()):
         if time.monotonic() > end_s:
             for pid in _descendants():
+                # All again in each round: what is about to die may still fork.
                 _send(pid, signal.SIGKILL)
         time.sleep(0.02)
         program.poll()
@@ -209,6 +214,7 @@ def _fnv(text: str) -> int:
 def end_like(code: int) -> None:
     """End as the program has."""
     if code < 0:
+        # The program's own core file, if it has left one, isn't replaced by one of this process.
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         with suppress(OSError, ValueError):
             signal.signal(-code, signal.SIG_DFL)

@@ -171,6 +171,7 @@ class Stager(Closable):
             future = self._futures[key] = Future()
             settled = self._plan(self._submissions.add(Submission(task, self._submitted, unknown)))
             self._submitted += 1
+        # Without the lock: a probe that answers at once takes it.
         self._probes.ask(sorted(unknown))
         self._settle(settled)
         return future
@@ -257,6 +258,7 @@ class Stager(Closable):
                 return
             self._closed = True
             futures = list(self._futures.items())
+        # The gate first: transfers that it holds end, and the threads below can be waited for.
         self.gate.close()
         self._watch.close()
         self._probes.close()

@@ -51,6 +51,7 @@ class Index:
         CapacityError
             If the storage below is full; nothing of the record stays.
         """
+        # No fsync: what the system has outlives the agent, and a host that crashes loses the pool anyhow.
         frame = encode(record)
         try:
             written = os.write(self._descriptor, frame)

@@ -76,6 +76,7 @@ class Offers:
             return False
         self._standing.remove(name)
         try:
+            # The link's end decides: if its rank has renamed it meanwhile, the room is the rank's.
             (self._directory / name).unlink()
         except FileNotFoundError:
             return False

@@ -48,6 +48,7 @@ def empty_pool(path: Path, capacity: int) -> None:
         If no file of the file system can be that long.
     """
     with _opened(path, capacity, os.O_CREAT) as descriptor:
+        # To nothing first, which gives the pages back.
         os.ftruncate(descriptor, 0)
         os.ftruncate(descriptor, capacity)
 
@@ -88,6 +89,7 @@ def make_pages(descriptor: int, offset: int, size: int) -> None:
         If there is no room for them.
     """
     os.posix_fallocate(descriptor, offset, size)
+    # Only now, when room is certain: writes alone could run out of it half-way.
     at, end = offset, offset + (size if _is_in_memory(descriptor) else 0)
     while at < end:
         at += os.pwrite(descriptor, ZEROS[: min(len(ZEROS), end - at)], at)
@@ -148,6 +150,7 @@ def map_pool(path: str) -> mmap.mmap:
     known = _pools.get(path)
     if known is not None and known[0] == os.stat(path).st_ino:
         return known[1]
+    # One thread maps, the others find its mapping: a second one would map all pages once more.
     with _mapping, open(path, "rb") as file:
         status = os.fstat(file.fileno())
         known = _pools.get(path)

@@ -306,6 +306,7 @@ def _join(parent: Path, prefix: str, settings: NodeSettings) -> tuple[Path, int]
             continue  # it was removed in this moment, as none was left
         assert alive is not None
         try:
+            # The lock counts only if its file still has the name: a sweeper may have removed it in between.
             if os.path.samestat(os.fstat(alive), os.stat(directory / sweeping.ALIVE)):
                 break
         except FileNotFoundError:
@@ -322,6 +323,7 @@ def _join(parent: Path, prefix: str, settings: NodeSettings) -> tuple[Path, int]
 def lock_once(path: Path) -> bool:
     """Make a file; return whether it is the first time."""
     try:
+        # O_EXCL: of all processes of the node one makes it.
         os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
         return False

@@ -126,6 +126,7 @@ class NodeFiles:
     def _hold(self, name: str) -> int:
         descriptor = lock(self.entry(name) / HOLD, shared=True)
         assert descriptor is not None
+        # Its time of change is when the entry was used last, for all processes.
         os.utime(descriptor)
         return descriptor
 
@@ -150,6 +151,7 @@ class NodeFiles:
 
     def _remove(self, victims: list[tuple[str, int]]) -> None:
         for name, descriptor in victims:
+            # Removed while its lock is held: no one can begin to use it half-way.
             shutil.rmtree(self.entry(name), ignore_errors=True)
             os.close(descriptor)
 

@@ -36,6 +36,7 @@ class Outputs:
         self._directory = directory
         self._capacity_bytes = capacity_bytes
         self._stage_out = stage_out
+        # Futures call back in the thread that settles them, which may hold it already.
         self._lock = threading.RLock()
         self._latest: dict[str, Place] = {}
         self._known: list[Place] = []

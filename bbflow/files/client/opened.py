@@ -115,6 +115,7 @@ class OpenFile:
         if self.writes:
             raise OSError(errno.EIO, f"{self.path}: a piece is gone while it is open for writing ({missing})")
         told = self._session.call(OpenFileRequest(ino=self.ino, wait_s=0), OpenFileReply)
+        # A reader has one version from open to close, and no bytes of two.
         if told.attr.version != self.read_version:
             self._session.tell(CloseFileRequest(handle=told.handle))
             raise OSError(errno.EIO, f"{self.path}: what was opened is gone, there is a newer version: open it again")
@@ -203,7 +204,9 @@ class OpenFile:
         name, end = self._ring[index % len(self._ring)], begin + len(content)
         appends = version and version == committed[0] and self._is_extensible(index) and begin >= committed[1]
         new = version if appends else self._version
+        # Room before bytes: the node never has more than it may.
         self._charge(index, new, max(end, count))
+        # An earlier writer that died may have left bytes behind the committed end, which this one mustn't make count.
         if appends and count == committed[1]:
             self._cut(name, key_of(new, index), count)
         elif version not in (0, new):
@@ -307,6 +310,7 @@ class OpenFile:
         pieces: Pieces = tuple(self._pieces.get(index, (0, 0)) for index in range(count))
         asked = CommitFileRequest(handle=self._handle, size=self.size, pieces=pieces, sync=sync)
         told = self._session.call(asked, CommitReply)
+        # Only after the commit, which may fail: then all of it is still charged.
         self._give_unspent_back(pieces)
         self._version, self._may_append = told.version, told.append
         self.read_version = told.attr.version

@@ -72,6 +72,7 @@ class ClientSession:
         except BaseException:
             caller.close()
             raise
+        # What the master doesn't know any more went with a session that had ended: such files may not commit.
         lost = {number for number, _ in self._open()} - set(told.handles)
         for number in lost:
             self.open_files.pop(number).lose()
@@ -118,6 +119,7 @@ class ClientSession:
             If it is refused; EIO if the master doesn't come back.
         """
         with self._lock:
+            # One request at a time: the session has one slot, for which the master keeps one reply.
             self._number, self._is_asking = self._number + 1, True
             try:
                 reply = self._ask(replace(asked, slot=0, number=self._number), kind)
@@ -226,6 +228,7 @@ class ClientSession:
         try:
             return Caller(address_of(self.node(name), self.key))
         except NodeError as error:
+            # It may be back at another address: the next look asks the master.
             self._nodes.pop(name, None)
             raise OSError(errno.EHOSTDOWN, str(error)) from None
 
@@ -272,6 +275,7 @@ class ClientSession:
         """End the session."""
         with self._lock:
             for _, file in self._open():
+                # First of all, so that no other thread commits through a session that is over.
                 file.lose()
             with suppress(Gone, OSError):  # it ends by itself
                 self._caller.call(ByeRequest(), FileReply)
