@@ -202,6 +202,8 @@ class Analysis:
             raise
         self._outcome: Outcome | None = None
         self._error: BaseException | None = None
+        # A daemon: a program that ends without `stop` isn't held up, and the next analysis continues from the
+        # checkpoints.
         self._thread = threading.Thread(target=self._run, name="bbflow-analysis", daemon=True)
         self._thread.start()
 

@@ -62,6 +62,7 @@ def run(options: argparse.Namespace) -> int:
     from bbflow.run.strays import names_on
     from bbflow.transit.clusters.local_cluster import local_cluster
 
+    # And once that is over, no later search looks at it either.
     gc.freeze()
     gc.enable()
     asked: dict[str, Any] = {"output_held": options.output_held, "take_over": options.take_over, "lost": options.lost}

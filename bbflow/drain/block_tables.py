@@ -19,6 +19,7 @@ from bbflow.zarr_store.stored_names import stored_name
 Array = np.ndarray[Any, Any]
 TYPE, KIND = f"{OWN}type", f"{OWN}kind"
 """Attributes of a table: ADIOS2's names of its type, and of the kind of its variable."""
+# A chunk is rewritten for each block that is added: small enough for that, and large enough to read many at once.
 BLOCKS_PER_CHUNK = 1 << 12
 LEAST_POINTS, MOST_POINTS = 1 << 16, 1 << 22
 """Of a chunk of values, which is rewritten when values are added to it."""

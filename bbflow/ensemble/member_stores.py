@@ -65,6 +65,7 @@ class MemberStore:
             found = (self._path / METADATA).stat()
         except FileNotFoundError:
             return False
+        # Each commit is a rename: another inode, even within one tick of the clock.
         if self._seen == (found.st_ino, found.st_mtime_ns):
             return False
         store = GrowingZarr(self._path)
@@ -157,6 +158,7 @@ class MemberStore:
         for result, own in self._results.items():
             if own == window:
                 chunks = self._store.chunks(result)
+                # From the newest backwards, so that the first one that is missing ends the search.
                 for index in range(before - 1, -1, -1):
                     try:
                         os.unlink(chunks.path(index))

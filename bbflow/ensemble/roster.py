@@ -220,6 +220,7 @@ class MemberRoster:
 
 def _is_there(pid: int) -> bool:
     try:
+        # Signal 0 asks only; PermissionError says that another user's process has the number.
         os.kill(pid, 0)
     except ProcessLookupError:
         return False

@@ -106,6 +106,7 @@ class Companions:
             process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
             while process.poll() is None and not self._closing.is_set():
                 time.sleep(PAUSE_S)
+            # The end of its input is how a companion learns that the node ends, also if that is killed.
             if process.stdin is not None:
                 process.stdin.close()
             # A signal ends a server with 0, too; one that was asked to keep nothing has removed its directory's mark.

@@ -96,6 +96,7 @@ class Pieces:
             os.ftruncate(target, 0)
             at = 0
             while at < size:
+                # By the kernel, which shares blocks where the file system can.
                 count = os.copy_file_range(source, target, min(size - at, COPY_BYTES), at, at)
                 if not count:
                     break

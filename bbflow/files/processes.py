@@ -109,6 +109,7 @@ def run_ionode(
     log(f"bbflow files ionode {settings.name}: ready in {settings.directory}")
     if with_parent:
         threading.Thread(target=_until_end_of_input, args=(os.getpid(),), daemon=True).start()
+    # Waited for, not handled: a handler would run between any two lines of a thread that holds locks.
     signal.sigwait({signal.SIGTERM, signal.SIGINT})
     giving_way.close()
     if node.is_over:

@@ -8,6 +8,7 @@ _PR_SET_DUMPABLE = 4
 
 def keep_from_dumps() -> None:
     """Keep this process from dumps and from its user's other processes; what it starts by exec dumps as before."""
+    # Besides dumps this forbids ptrace and /proc/PID/mem to other processes of the user.
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 

@@ -25,6 +25,7 @@ def until(look: Callable[[], T], patience_s: float, poll_s: float = 0.02) -> T:
         What was seen last: not true if the time is up.
     """
     end_s = time.monotonic() + patience_s
+    # Looked at once at least, however little time there is.
     while not (seen := look()) and time.monotonic() < end_s:
         time.sleep(poll_s)
     return seen

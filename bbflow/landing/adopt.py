@@ -44,6 +44,7 @@ def adopt(store: NodeStore, directory: Path) -> int:
         layouts = Layouts()
         for record in list(replay(path)):
             _take(store, record, path, layouts)
+        # Last, when all of it is in the index.
         path.rename(path.with_suffix(path.suffix + ADOPTED))
     return len(paths)
 

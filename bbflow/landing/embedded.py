@@ -135,6 +135,7 @@ class EmbeddedNodes(Closable):
             _close_input(self._processes[name])
             left = RESTARTS if time.monotonic() - began_s > STEADY_S else left - 1
             with self._lock:
+                # Under the lock, else an agent could be started after all others were told to end.
                 if self._closing:
                     return
                 self._processes[name] = self._spawn(name)

@@ -166,6 +166,7 @@ class FabricReads:
         if not handle:
             raise FabricError(_told(why))
         self._handle = handle
+        # Also at the interpreter's end, when `__del__` may not find the library any more.
         self._close = weakref.finalize(self, library.bbflow_gates_leave, handle)
 
     def read(self, target: memoryview, shown: bytes) -> None:

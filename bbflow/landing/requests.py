@@ -22,6 +22,7 @@ from bbflow.reading.wire_types import (
 )
 from bbflow.store.entries import FoldedSteps
 
+# Bounds on what one message may make a node keep.
 MOST_CONSUMERS = 64
 LONGEST_WHY = 4096
 MOST_PROVIDERS = 16

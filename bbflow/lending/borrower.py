@@ -155,6 +155,7 @@ def start_lender(exchange: Exchange, shelves: Shelves) -> None:
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        # It outlives the worker, whose process group may be killed as a whole.
         start_new_session=True,
         cwd="/",
         env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},

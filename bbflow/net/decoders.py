@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+# msgspec shows other threads what it derives from a struct before that is complete: some crashed.
 _MAKING = threading.Lock()
 
 

@@ -12,6 +12,7 @@ from bbflow.operators.family import Family, StateField
 from bbflow.operators.library import TYPES
 from bbflow.operators.steps import Array, DType, Views
 
+# A cache line, and the widest vector that the kernel loads.
 ALIGNMENT_BYTES = 64
 MERGED_BYTES = 1 << 20
 """About how much of a family's state is merged at a time, so that temporaries stay in the cache."""

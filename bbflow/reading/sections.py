@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from bbflow.errors import ConfigError, nearest
 
 T = TypeVar("T")
+# A value that fills the screen hides what is wrong with it.
 MOST_SHOWN = 80
 NOWHERE: Mapping[str, str] = {}
 FLAGS = {"yes": True, "on": True, "no": False, "off": False}

@@ -67,6 +67,7 @@ class Dashboard:
 
     async def page(self) -> str:
         """Return a page that is no older than it may be."""
+        # Several browsers get one drawing.
         async with self._lock:
             if time.monotonic() - self._drawn_s > self._every_s:
                 drawn = await asyncio.get_running_loop().run_in_executor(self._thread, self._draw)

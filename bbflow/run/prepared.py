@@ -47,6 +47,7 @@ class PreparedAnalysis:
         if self._told or self.process.stdin is None:
             return
         with suppress(ProcessLookupError):
+            # The group: its workers would outlive it.
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.stdin.close()
         self.process.wait()

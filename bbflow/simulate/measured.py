@@ -13,6 +13,7 @@ from bbflow.simulate.scenario import Scenario, parse_scenario
 
 Event = Mapping[str, Any]
 TASK, TRANSFER = "ran", "transfer"
+# Durations that are divided by aren't 0.
 LEAST_S = 1e-9
 
 

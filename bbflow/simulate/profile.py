@@ -11,7 +11,9 @@ from bbflow.events import EVENTS_FILE, read_events
 from bbflow.simulate.scenario import Content, Scenario, parse_scenario
 
 Event = dict[str, Any]
+# As good as no limit, where events tell nothing of a link.
 WIDE_BYTES_PER_S = 1e12
+# Durations that are divided by aren't 0.
 LEAST_S = 1e-9
 
 

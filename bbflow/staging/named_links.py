@@ -108,6 +108,7 @@ def link_tree(directory: Path, names: Mapping[str, str], places: Mapping[str, Pa
         except FileExistsError:
             if not _is_ours(directory, link):
                 raise ConfigError(f"{link} is there and isn't ours: move it away, or stage elsewhere") from None
+            # By a rename: programs that look meanwhile find the old target or the new one, never none.
             with replacing(Path(link)) as temporary:
                 temporary.symlink_to(target)
     return tree

@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Sequence
 
+# A page: memory is allocated, mapped and registered by whole ones.
 ALIGNMENT_BYTES = 4096
 
 Extent = tuple[int, int]

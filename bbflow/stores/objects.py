@@ -65,6 +65,7 @@ _NO_KEY = re.compile(r"[\x00-\x1f\x7f]|(^|/)\.{0,2}(/|$)")
 """What is in no key that obstore takes: control characters, and names that are empty or mean a directory."""
 MOST_PARTS = 10_000
 """S3 takes no more of one upload."""
+# S3 takes no parts below 5 MiB but the last.
 LEAST_PART_BYTES = 10 << 20
 IN_MEMORY_BYTES = 12 * LEAST_PART_BYTES
 LONGEST_S = IN_MEMORY_BYTES // 200_000

@@ -291,6 +291,7 @@ def _of_columns(*columns: tuple[Any, ...]) -> Layout:
     return Layout.of(tuple(map(BlockForm, *columns)) if columns else ())
 
 
+# Weak: a stream whose layout changes with each step would otherwise keep all of them.
 _LAYOUTS: "WeakValueDictionary[tuple[BlockForm, ...], Layout]" = WeakValueDictionary()
 _INTERNING = threading.Lock()
 _NUMBERS = itertools.count()

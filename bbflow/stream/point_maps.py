@@ -53,6 +53,7 @@ class PointMap:
             temporary = folder / f".map-{digest}.part"
             with temporary.open("wb") as new:
                 np.save(new, own)
+            # Named by its content: whoever writes it at the same time renames the same bytes.
             temporary.rename(file)
         return cls(name, shape, own.size, digest, str(file))
 

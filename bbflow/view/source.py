@@ -44,6 +44,7 @@ class Source:
         weakref.finalize(self, forget_pools, self._pools)
 
     def __getstate__(self) -> dict[str, Any]:
+        # Where it is unpickled other steps may be pinned: the opener's lease holds them for as long as it lives.
         return vars(self) | {"_lease": None, "_pools": set()}
 
     def close(self) -> None:

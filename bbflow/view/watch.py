@@ -206,6 +206,7 @@ class StreamWatch(threading.Thread):
         self._leave(watched)
         if watched.gone is None:
             watched.gone, watched.until_s = error, self._returning.until_s()
+        # Beside this thread: the other nodes' news don't wait for one that is away.
         threading.Thread(target=self._await, args=(watched,), name=f"await-{watched.name}", daemon=True).start()
 
     def _await(self, watched: _Watched) -> None:

@@ -259,6 +259,7 @@ class GrowingZarr:
         _replace(self._root, f'{root[:-1]}, "consolidated_metadata": {inside}}}')
         self._shown |= longer
         if self._is_new:
+            # A new store appears whole: its directory is made under another name.
             self._root.rename(self.path)
             self._root, self._is_new = self.path, False
             self._chunks = {}

@@ -57,6 +57,7 @@ class StagedFile(DataFuture):  # type: ignore[misc,unused-ignore]
 
 def when_all_done(futures: list[Future[Any]], then: Callable[[], None]) -> None:
     """Call `then` once when every future is done, at once if all are; in the thread that finished the last."""
+    # One more than there are: none calls `then` while callbacks are still being added.
     left = len(futures) + 1
     lock = threading.Lock()
 

@@ -37,6 +37,7 @@ def remove_if_dead(directory: str, wait: bool) -> None:
     except OSError:
         return  # it is gone, or not ours, or being made right now
     try:
+        # Each process that uses the directory has a shared lock: an exclusive one means that all are gone.
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except OSError:
         return

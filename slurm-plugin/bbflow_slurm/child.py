@@ -70,6 +70,7 @@ def _confine(parent: int, *, may_gain: bool) -> None:
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     calls = [(PR_SET_PDEATHSIG, signal.SIGKILL), (PR_SET_DUMPABLE, 0)]
     for call, value in calls if may_gain else [*calls, (PR_SET_NO_NEW_PRIVS, 1)]:
+        # prctl is variadic: what isn't given as a long has undefined upper bits.
         if prctl(call, ctypes.c_ulong(value), *[ctypes.c_ulong(0)] * 3):
             raise SystemExit(f"bbflow-slurm: prctl {call}: {os.strerror(ctypes.get_errno())}")
     if os.getppid() != parent:  # it ended before this would have been noticed

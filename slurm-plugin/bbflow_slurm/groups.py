@@ -66,6 +66,7 @@ class ControlGroup:
         if not self.path.exists():
             return False
         had = self._has_any()
+        # All at once by the kernel: processes that fork faster than they are killed one by one can't get away.
         (self.path / "cgroup.kill").write_text("1")
         if not until(lambda: not self._has_any(), _GONE_S, _POLL_S):
             raise NodeError(f"processes in {self.path} don't end: look for a file system that doesn't answer")

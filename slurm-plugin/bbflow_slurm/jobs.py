@@ -104,6 +104,7 @@ class JobSpace:
         """
         self._site.directory.mkdir(mode=0o711, parents=True, exist_ok=True)
         with HeldDirectory.at(self._site.directory) as jobs:
+            # mkdir(2) takes the umask off; users pass through to their own, and can't list others'.
             os.fchmod(jobs.descriptor, 0o711)
             with suppress(FileExistsError):
                 jobs.make_directory(RECORDS)
@@ -181,6 +182,7 @@ class JobSpace:
             held = self._held()
             with held as (jobs, records):
                 if records.facts(self._record) is not None:
+                    # Before the lock is waited for, so that whoever copies sees it and lets go.
                     records.write(self._ending, b"")
                     with self._locked(records, end_s):
                         self._remove(jobs, records)

@@ -116,6 +116,7 @@ class JobStream:
                 if self.is_over:
                     return  # a host that begins later sees that
                 now = 0
+            # Only whether it changes counts: hosts' clocks differ.
             if now != seen:
                 seen, seen_s = now, time.monotonic()
             if time.monotonic() - seen_s > (lost_s if seen else START_S):

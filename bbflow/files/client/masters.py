@@ -48,6 +48,7 @@ class Masters(Closable):
     def _read_masters(self) -> None:
         """Learn which masters there are, whenever the contact file was rewritten."""
         with suppress(FileNotFoundError):
+            # Each request looks: to read the file each time would cost more than the request.
             changed_ns = self._contact.stat().st_mtime_ns
             if changed_ns == self._read_ns:
                 return

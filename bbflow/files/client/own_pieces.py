@@ -34,6 +34,7 @@ def hold_pieces(told: IonodeTold, key: str) -> HeldDirectory | None:
     with suppress(ConfigError, NodeError, OSError), HeldDirectory.at(Path(told.directory)) as above:
         if above.is_shared:
             return None
+        # By the held descriptor: the path could lead elsewhere by now.
         within = replace(told, socket=f"/proc/self/fd/{above.descriptor}/{SOCKET_NAME}")
         Caller(address_of(within, key)).close()
         pieces = above.directory("pieces")

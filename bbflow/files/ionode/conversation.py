@@ -54,6 +54,7 @@ class Conversation(Closable):
                 self._socket = tls.wrap_socket(peer, server_side=True)
             self._shake_hands(NodeHandshake(key, identity))
             self._deadline_s = math.inf
+            # From here on a client may be silent for as long as it likes.
             self._socket.settimeout(None)
         except TimeoutError:
             self._socket.close()

@@ -11,6 +11,7 @@ from bbflow.files.ionode.conversation import Conversation
 from bbflow.host.log import log
 from bbflow.net.handshake import TIMEOUT_S
 
+# Strangers that connect and stay silent may not take all threads.
 MOST_UNPROVEN = 128
 SHORTEST_S = 0.5
 """How long a peer may take to prove itself while half as many others are at it."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from bbflow.files.ionode.storage import Storage, errno_of
 from bbflow.files.pieces import Pieces, write_all
 
+# What is awaited overtakes the rest after a chunk at most.
 CHUNK_BYTES = 8 << 20
 Chunks = queue.PriorityQueue[tuple[int, int, str, int]]
 """Order, number of the request, piece and chunk."""
@@ -69,6 +70,7 @@ class Fills:
         self._waited_for: Chunks = queue.PriorityQueue()
         self._ahead: Chunks = queue.PriorityQueue()
         for number in range(count):
+            # Two kinds of threads: those for what can wait may all be held by the gate.
             for chunks, passage in ((self._waited_for, _at_once), (self._ahead, gate)):
                 name = f"bbflow-fill-{number}"
                 threading.Thread(target=self._run, args=(chunks, passage), name=name, daemon=True).start()

@@ -258,6 +258,7 @@ class IoNode:
             elif isinstance(told, EndCommand):
                 self.is_over = True
                 self._tell(told, CommandAnswer())
+                # The main thread waits for signals alone (sigwait).
                 os.kill(os.getpid(), signal.SIGTERM)
             elif type(told) in self._transfers.quick:
                 self._tell(told, self._transfers.quick[type(told)](told))

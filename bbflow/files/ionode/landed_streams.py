@@ -115,6 +115,7 @@ class StreamStore:
 
         with self._lock:
             before = self._looks.get(stream)
+        # Without the lock: it asks nodes, and one that hangs would hold up readers of all streams.
         keys = ZarrKeys(self._contact, stream, before=before)
         with self._lock:
             self._looks[stream] = keys

@@ -12,6 +12,7 @@ from bbflow.files.master.records import Handle, Hidden, Lock, ObjectTransfer
 from bbflow.files.names import check_name, split_path
 from bbflow.files.wire import Attr, Seen
 
+# Inode numbers of several masters don't meet: the upper 16 bits are the master's.
 MASTER_SHIFT = 48
 NOTHING: Mapping[str, int] = {}
 

@@ -39,6 +39,7 @@ from bbflow.files.requests import (
     UnlinkRequest,
 )
 
+# More entries of a directory would hold up all other requests, and make a frame of megabytes.
 MAX_ENTRIES = 10_000
 MAX_TARGET_BYTES = 4095
 """As symlink(2) takes it: a path with its zero byte has 4096."""

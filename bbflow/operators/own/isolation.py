@@ -39,6 +39,7 @@ class Child:
         """
         with self._lock:
             try:
+                # One call at a time: request and reply share two pipes.
                 send(self._process.stdin, work)
                 is_fine, value = pickle.load(self._process.stdout)  # type: ignore[arg-type]
             except (EOFError, OSError, pickle.UnpicklingError):

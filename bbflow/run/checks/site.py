@@ -209,6 +209,8 @@ def _writing(storage: Path, effort: Effort) -> float:
         began_s = time.perf_counter()
         while written < effort.stored_bytes and time.perf_counter() - began_s < effort.longest_s:
             written += file.write(block)
+            # Now and then, not at the end alone: the page cache would take all at memory's speed, and the limit never
+            # end it.
             if written % (64 * MESSAGE_BYTES) == 0:
                 os.fsync(file.fileno())
         os.fsync(file.fileno())

@@ -297,9 +297,11 @@ class StateWriter:
             size, check = self.state.data_bytes, zlib.crc32(self._header)
             file.seek(0)
             file.write(PREFIX.pack(MAGIC, VERSION, len(self._header), size, check, checked) + self._header)
+            # On the disk before it has its name: once the nodes are gone nothing else has what it holds.
             file.flush()
             os.fsync(file.fileno())
         self.state.path.rename(self._target)
+        # The rename itself is on the disk only with the directory.
         directory = os.open(self._target.parent, os.O_RDONLY)
         try:
             os.fsync(directory)

@@ -135,6 +135,7 @@ class ThreadCluster(Closable):
 
 def _after(count: int, done: Callable[[], None]) -> Callable[[], None]:
     """Return what calls a function when it is called for so many times; now, if that is never."""
+    # Tasks end in several threads; only one of them may see the last.
     counting, left = threading.Lock(), count
 
     def count_one() -> None:

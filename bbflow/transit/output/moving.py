@@ -134,6 +134,7 @@ def give_up(path: Path, changed_ns: int, size_bytes: int, stub_bytes: int) -> bo
     descriptor = os.open(path, os.O_RDWR)
     try:
         status = os.fstat(descriptor)
+        # By the descriptor, which is the file that is cut. One with two names is another step's too (`dedup`).
         if (status.st_mtime_ns, status.st_size, status.st_nlink) != (changed_ns, size_bytes, 1):
             return False
         os.ftruncate(descriptor, stub_bytes)

@@ -41,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; 1 if a file couldn't be transferred, as Pegasus expects it."""
+    # HTCondor removes jobs by SIGTERM, which would end Python without its `finally` clauses.
     signal.signal(signal.SIGTERM, _stop)
     conduct = conduct_of(os.environ)
     entries = read_entries(_read(options.file))
