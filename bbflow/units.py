@@ -92,6 +92,7 @@ def format_bytes(size: float) -> str:
     """Write a number of bytes with a binary unit and three digits, such as ``1.50 GiB``."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(size) < 1024:
+            # From 999.5 on `.3g` would write 1e+03.
             return f"{size:.0f} {unit}" if unit == "B" or abs(size) >= 999.5 else f"{size:.3g} {unit}"
         size /= 1024
     return f"{size:.3g} TiB"

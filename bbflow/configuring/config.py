@@ -203,6 +203,7 @@ def _parameter(value: Any) -> str:
     """Read one as an engine takes it, a text."""
     if isinstance(value, bool):
         return "yes" if value else "no"
+    # No floats: of 1.10 YAML leaves 1.1.
     return str(value) if isinstance(value, int) else text(value)
 
 

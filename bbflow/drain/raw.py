@@ -94,6 +94,7 @@ class RawStore:
             if time is not None:
                 described = attributes.of(time[0]) | dict(time[1]) | _called(time[0])
                 self._store.create(self._axis, (self._axis,), (0,), "f8", described, (512,))
+            # An attribute whose variable comes later isn't the stream's.
             self._store.commit(**attributes.of_stream_by_now | {"Conventions": CF_VERSION})
         elif (axis := self._store.metadata(STEP)["dimension_names"][0]) != self._axis:
             raise ConfigError(f"{path} has its steps along {axis!r}, not {self._axis!r}: give another output")

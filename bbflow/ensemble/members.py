@@ -46,6 +46,7 @@ def read_members(value: Any) -> tuple[tuple[str, ...], tuple[float, ...]]:
     for name in names:
         if not NAME.fullmatch(name):
             raise ConfigError(f"member {name!r} must be a word of letters, digits, _ and -: a directory is called so")
+    # Counted, not compared with each other: 10,000 members took seconds.
     if twice := sorted(name for name, times in Counter(names).items() if times > 1):
         raise ConfigError(f"member {twice[0]!r} is there twice: each has a name of its own")
     if not names:

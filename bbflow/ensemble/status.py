@@ -97,6 +97,7 @@ def _why(member: Member) -> str:
 def is_kept_here(output: Path) -> bool:
     """Whether the process that keeps the ensemble, or did so last, is one of this host."""
     try:
+        # A file of its own, not what the lock's has: that can't be replaced, and writing it would follow a link.
         return (output / HOST).read_text() == socket.gethostname()
     except OSError:
         return False

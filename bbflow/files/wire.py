@@ -13,6 +13,7 @@ Seen = tuple[Whole, str] | None
 """Size and version of an object, as the shared storage told them; None for no object."""
 Sizes = dict[str, Whole]
 """Numbers by name."""
+# Checked while it is decoded: it becomes a file's name.
 PieceKey = Annotated[str, Meta(pattern=r"^[1-9a-f][0-9a-f]{0,15}\.(?:0|[1-9a-f][0-9a-f]{0,11})\Z")]
 """Name of a piece's file: its version and its number."""
 Keys = tuple[tuple[PieceKey, Whole], ...]

@@ -197,6 +197,7 @@ def add_master(path: Path, subtree: str, address: NodeAddress, number: int | Non
 
     _change(path, add)
     if given is None:
+        # Else it would keep a number that another master can be given.
         raise NodeError(f"{path} was removed while the master of {subtree} started: start it again")
     return given
 

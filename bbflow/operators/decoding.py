@@ -119,6 +119,7 @@ def decoded(values: Array, encoding: Encoding) -> tuple[Array, Array | None]:
     outside = _is_outside(values, *valid_of(encoding, dtype))
     if encoding.is_packed:
         made = values.astype("f8")
+        # In place: a batch's values needn't be there three times.
         made *= encoding.scale
         made += encoding.offset
         np.copyto(made, np.nan, where=_is_any(values, fills) | outside)

@@ -36,6 +36,7 @@ def frozen(value: Any) -> Any:
     if kind is dict:
         return FrozenMap({key: frozen(item) for key, item in value.items()})
     if kind is tuple or kind is list:
+        # Plain values, which most are, aren't asked: with a thousand nodes that took as long as a batch's news.
         found = tuple([item if type(item) in _PLAIN else frozen(item) for item in value])
         return value if kind is tuple and all(map(is_, found, value)) else found
     if isinstance(value, np.ndarray) and value.flags.writeable:

@@ -31,6 +31,7 @@ KEPT = 16
 """Ended phases of an application that stay on the board."""
 KEPT_S = 86_400.0
 """How long they stay after an application's last phase, as soon as any application's phase ends."""
+# RecursionError: JSON nested deeply. Anyone may write to the board, and one file must not end all that read it.
 _NONE = ValueError, KeyError, TypeError, OverflowError, RecursionError
 """What reading a text raises that is no announcement: one nested too deeply, or a time that no float holds, too."""
 _MOST_BYTES = 1 << 16

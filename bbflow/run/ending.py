@@ -61,6 +61,7 @@ def why_stop(output: Path) -> str:
     """Return why a user's function wants the simulation to end; empty if none does."""
     path = output / STOP_FILE
     # By its mark: a user's own file of that name is no wish to stop.
+    # A user's own file of that name is no wish to stop.
     return path.read_text() if is_ours(output, path) and path.exists() else ""
 
 

@@ -120,6 +120,7 @@ class Scorpio:
         puts: list[Put] = []
         for name in sorted(name for name in blocks if name.startswith(VAR)):
             puts += self._puts(landed, name.removeprefix(VAR), blocks)
+        # A step without frames is one step, or what it has would be lost without a word.
         frames = sorted({put.frame for put in puts if put.frame >= 0}) or [-1] * bool(puts)
         self._learn_fills(landed, blocks)
         found: list[Parts] = []

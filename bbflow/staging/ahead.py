@@ -154,6 +154,7 @@ def _sized(task: Task) -> Task:
 def _unlike(size: int, other: int) -> str:
     """Write a size so that it can be told from another one."""
     text = format_bytes(size)
+    # Rounded, both could read the same, and the message would contradict itself.
     return f"{size} B" if text == format_bytes(other) else text
 
 

@@ -140,6 +140,7 @@ class Gate:
             with self._changed:
                 self._in_flight -= 1
                 self._rate = next_rate(self._rate, size_bytes, elapsed_s, self._latency_s)
+                # The shortest so far: a slow start is no latency.
                 self._latency_s = min(self._latency_s, elapsed_s)
                 self._changed.notify_all()
 

@@ -104,6 +104,7 @@ class ObjectStore:
         self._obstore, self._timeout_s = obstore, timeout_s
         self._options = _credentials() | {OPTIONS[key]: value for key, value in options.items()}
         endpoint = self._options.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT")
+        # obstore panics at some, which no `except` catches.
         if endpoint and not _ENDPOINT.fullmatch(endpoint):
             raise ConfigError(f"{endpoint!r} is no endpoint of S3: write AWS_ENDPOINT_URL like http://127.0.0.1:9000")
         self._buckets: dict[tuple[str, bool], Any] = {}

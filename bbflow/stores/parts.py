@@ -89,6 +89,7 @@ class Upload:
             for wait_s in self._waits_s:
                 with suppress(OSError):
                     return self._put(number, content)
+                # A server that refuses one of thousands of parts for a moment must not cost the whole upload.
                 time.sleep(wait_s)
             return self._put(number, content)
         except Exception as error:

@@ -72,6 +72,7 @@ class Pipeline:
         folds: bool = True,
         lost: Collection[str] = (),
     ) -> None:
+        # Dask's workers may have been started in other directories.
         config = config.anywhere()
         self._config, self._folds = config, folds
         check_policy(config.raw)

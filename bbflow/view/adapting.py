@@ -170,6 +170,7 @@ class Adapting:
             self._numbering.begin(self._seen, self._seen)
         if self._folder is None:
             self._folder = Path(mkdtemp(prefix="bbflow-"))
+            # Maps that no output keeps go with who has read them.
             finalize(self, rmtree, self._folder, ignore_errors=True)
         file = self._folder / MEMORY_FILE
         if file.exists():

@@ -215,6 +215,7 @@ def _range(at: int | slice, size: int) -> range:
 
 def _extent(at: range) -> slice:
     """Return the shortest slice that holds a range; `min` and `max` would go through it."""
+    # By its ends: counting through a slice of a long dimension took longer than to read it.
     return slice(min(at[0], at[-1]), max(at[0], at[-1]) + 1) if at else slice(0, 0)
 
 

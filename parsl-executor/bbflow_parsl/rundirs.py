@@ -42,6 +42,7 @@ class RunDirectory:
 
     def remove(self) -> None:
         """Remove it with all that is in it."""
+        # Another directory may have taken the name since.
         if is_marked(self._lock, str(self.path)):
             shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)

@@ -85,6 +85,7 @@ def parse_script(lines: Iterable[str], pool: Pool | None = None) -> Wishes:
             continue
         signs += len(line)
         try:
+            # Before a line is taken apart: to split a long one kept Slurm's controller waiting.
             if signs > MOST_SIGNS:
                 raise ConfigError(f"lines {MARK} may have {MOST_SIGNS} signs together: name files by a pattern")
             text = line.split(None, 1)[1].strip() if len(line.split(None, 1)) > 1 else ""

@@ -204,6 +204,7 @@ def _look(stager: Stager, key: PartitionKey) -> Look:
 
 def _restricts(decision: Decision) -> bool:
     """Whether transfers hardly move now for the sake of others; a phase predicted for later doesn't count."""
+    # A phase that is predicted for later restricts nothing yet: a transfer that is stuck is found meanwhile.
     is_near = decision.stop_s is not None and time.time() > decision.stop_s - LOOK_S
     return decision.hold or is_near or decision.bytes_per_s is not None
 

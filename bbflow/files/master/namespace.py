@@ -144,6 +144,7 @@ class Namespace(Image):
 
     def _see_place(self, file: Inode) -> None:
         """Note whether an object is to be moved to the name of its file, behind those that are to be moved before."""
+        # Its directory may have got back the name that the object still has: then there is nothing to move.
         self._misplaced.pop(file.ino, None)
         if file.stored_path != self.path(file):
             self._misplaced[file.ino] = None

@@ -165,6 +165,7 @@ class Scanning:
             self._core.commit(HideRecord(name, Hidden(directory, "its name is no path")))
             return
         own = (image.doomed, image.busy, image.vanished, image.stored)
+        # Of what goes by the name, not of all objects: a bucket may have millions.
         is_above = name.endswith("/") and any(path.startswith(name) for path in chain(*own))
         if is_above or any(name in paths for paths in own):
             return

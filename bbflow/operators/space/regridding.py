@@ -271,6 +271,7 @@ def _remapped(
 ) -> Remapped:
     coordinates, coordinate_dims = _coordinates(before, target, on_target, after)
     told = move.area_min is not None or move.fraction
+    # Never nothing at all: a point without any weight would be filled by a division of zeros.
     least = max((move.area_min or 0.0) * ROUNDED, ANY) if told else least_of(weights)
     done = (
         before.cell_methods if before else "",

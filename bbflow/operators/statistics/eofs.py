@@ -20,6 +20,7 @@ from bbflow.operators.operator import Axis, Operator, OperatorKind
 from bbflow.operators.steps import Array, DType, Steps, Views
 from bbflow.reading.sections import Parameter, flag, one_of, positive
 
+# As float64: cast to float32 it overflows.
 LARGEST = np.float64(1e140)
 """The squares of larger values, summed, are infinite: a single one would leave no mode of any point."""
 

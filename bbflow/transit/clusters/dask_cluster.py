@@ -46,6 +46,7 @@ COUNT_EVERY_S = 5.0
 PATIENT = {"distributed.deploy.lost-worker-timeout": "1000 days"}
 """Else Dask gives up a worker for good that isn't there 15 s after an earlier one has died: on a busy host one that is
 killed again is being started just then."""
+# Dask's warning says what its users can do, and ours can't.
 UNWARNED = {"distributed.admin.large-graph-warning-threshold": "1PiB"}
 """Dask warns of large tasks, and says how its users would avoid them: the plan of many blocks is sent once."""
 GONE = "Dask's scheduler is gone: start one again ('bbflow dask scheduler'), with workers"

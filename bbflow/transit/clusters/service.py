@@ -71,6 +71,7 @@ def serve_worker(
 
 def _serve(command: Any, name: str, words: Sequence[str]) -> None:
     """Be a program of Dask's, whose own files go with it."""
+    # Dask would leave them behind, in memory, one directory each time.
     with scratch() as directory, dask.config.set({"temporary-directory": str(directory)}):
         command.main(words, prog_name=name, standalone_mode=False)
 

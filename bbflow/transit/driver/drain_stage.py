@@ -115,6 +115,7 @@ class DrainStage(PacedStage):
 
     def _submit(self, batch: DrainBatch) -> None:
         """Submit a batch for writing; each share of the files waits until the batch before has written its part."""
+        # Dask keeps what a task follows for as long as the task: an endless chain would keep every batch.
         self._chained = 1 if self.idle else self._chained + 1
         works = [((work,), self._hosts[work.share]) for work in batch.works]
         before = self._before()
@@ -155,6 +156,7 @@ class DrainStage(PacedStage):
     def _count(self, tasks: TaskBatch[DrainBatch], total: Drained) -> None:
         # The store shows the steps first: a node whose cursor is past them may free the only other copy.
         self.draining.take(tasks.batch)
+        # To all nodes, also those that no rank lands on: an analysis that takes over starts from the lowest cursor.
         self.run.consumers.commit(DRAIN, self.draining.cursor, self.run.nodes, no_checkpoint)
         if tasks.batch.numbers:
             self.log_batch(

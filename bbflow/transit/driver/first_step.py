@@ -92,6 +92,7 @@ def own_names(config: Config, clock: Clock) -> frozenset[str]:
     """Return the names of axes in the stores, and of what counts along them, which nothing of a stream's can have."""
     windows = {window.name for item in config.diagnostics.values() for window in item.windows}
     own = ("time_{}", "time_{}_bnds", "steps_{}", "missing_{}")
+    # The stores' own: a coordinate of the stream that is called so would make a store that can't be opened.
     axes = {form.format(name) for name in windows for form in own}
     return frozenset(axes | ({STEP} if clock.by_steps else {STEP, config.time.variable}))
 
