@@ -106,6 +106,7 @@ std::unique_ptr<OpenStream> KeptStreams::Take(const Parameters &parameters)
         const std::lock_guard<std::mutex> guard(Lock);
         LeaveParents();
         EndAllAtExit();
+        // An empty slot says that someone has it: below, Open waits for nodes without the lock.
         const auto [slot, isNew] = Kept.try_emplace(key);
         if (!isNew && !slot->second)
         {

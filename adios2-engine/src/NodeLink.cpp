@@ -176,6 +176,7 @@ void NodeLink::UsePool(const Value &reply, const bool isShared)
 
 bool NodeLink::TakeOffer() const
 {
+    // The agent withdraws an offer by removing the link: of the two calls one succeeds.
     return rename(m_Offer.c_str(), (m_Offer + ".taken").c_str()) == 0;
 }
 

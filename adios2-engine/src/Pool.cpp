@@ -62,7 +62,7 @@ Pool::Pool(const std::string &path, const size_t capacity) : m_Capacity(capacity
 
 Pool::~Pool()
 {
-    m_Registered.clear();
+    m_Registered.clear(); // before the unmap: a driver still writes into registered memory
     munmap(m_Begin, m_Capacity);
 }
 

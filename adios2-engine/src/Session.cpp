@@ -111,6 +111,7 @@ void Session::AddExtents(const Value &reply)
 {
     for (const auto &[offset, size] : Arena::ReadExtents(reply))
     {
+        // This process writes there: an agent's mistake must not become one in its memory.
         if (offset > m_Link.Capacity() || size > m_Link.Capacity() - offset)
         {
             throw std::runtime_error("bbflow: the agent gave an extent outside of its pool");
@@ -185,6 +186,7 @@ void Session::PutFromDevice(const When when)
     }
     catch (const std::runtime_error &)
     {
+        // The program may Put it again from other memory; a step with half a block can't land.
         m_Step.Blocks.pop_back();
         throw;
     }

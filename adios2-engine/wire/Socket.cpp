@@ -72,6 +72,7 @@ int Connect(const int descriptor, const sockaddr *address, const socklen_t size,
     const int left = deadline ? std::max(MillisecondsUntil(deadline), 1) : StandstillSecs * 1000;
     LimitSending(descriptor, left);
     int error = connect(descriptor, address, size) == 0 ? 0 : errno;
+    // What connect(2) says when SO_SNDTIMEO has passed.
     if (error == EINPROGRESS || error == EAGAIN)
     {
         error = ETIMEDOUT;
@@ -172,6 +173,8 @@ void Socket::Send(const std::string_view head, const std::string_view tail)
         msghdr message{};
         message.msg_iov = parts.data() + first;
         message.msg_iovlen = parts.size() - first;
+        // Without MSG_NOSIGNAL an agent's end would kill the program, which is not ours, by
+        // SIGPIPE.
         ssize_t sent = sendmsg(m_Descriptor, &message, MSG_NOSIGNAL);
         if (sent < 0 && errno == EAGAIN && (IsOver(standstill) || IsHostSilent(m_Descriptor)))
         {
@@ -205,6 +208,7 @@ size_t Socket::Receive(char *target, const size_t most, const Deadline &deadline
         pollfd waiting{m_Descriptor, POLLIN, 0};
         const int left = MillisecondsUntil(deadline);
         const int look = LookSecs * 1000;
+        // In short waits, since nothing wakes the last one when the host goes silent.
         const int ready = poll(&waiting, 1, left < 0 ? look : std::min(left, look));
         if (ready == 0 && IsHostSilent(m_Descriptor))
         {
