@@ -36,7 +36,7 @@ class Calling:
     next: int
     """The step, or the span, that comes next."""
     judging: Judging | None = None
-    """Says which steps it is called with, if a condition does."""
+    """Chooses the steps that it is called with, if a condition does."""
     tasks: TaskBatch[Call] | None = None
     """The call that runs."""
     error: str = ""
@@ -82,7 +82,7 @@ class CallStage:
         self._spans: list[Calling] = []
         for function in run.config.functions:
             answers = Answers(run.config.output, function.name)
-            # What the last span has come to may have been shown once more just before an analysis was killed.
+            # What the last span has come to may have been shown again just before an analysis was killed.
             first = answers.through + 1 if function.of else max(answers.through, 0)
             calling = Calling(function, answers, first, error=answers.error, kept=set(answers.kept))
             (self._steps if function.of else self._spans).append(calling)
@@ -189,7 +189,7 @@ class CallStage:
         calling.tasks = TaskBatch(self._run.cluster, call, call_function, [((call,), host)], self._run.wake)
 
     def take(self, seen: Seen) -> None:
-        """Commit calls that are done; functions of spans are called once more with those that were shown again."""
+        """Commit calls that are done; functions of spans are called again with those that were shown again."""
         for window, index in seen.shown:
             for calling in self._spans:
                 if calling.function.window == window:

@@ -89,7 +89,7 @@ class DrainStage(PacedStage):
 
     @property
     def _decided(self) -> int:
-        """The last step of which it is known whether it is kept: `before` steps hold back those that come before."""
+        """The last step that is known to be kept or not: `before` steps hold back those that come before."""
         view, choosing = self.run.view, self.draining.choosing
         if choosing is None:
             return view.frontier
@@ -123,7 +123,7 @@ class DrainStage(PacedStage):
             ((*arguments, *before.get(work.share, ())), host)
             for work, (arguments, host) in zip(batch.works, works, strict=True)
         ]
-        # What is submitted anew follows nothing: all before it is written then.
+        # What is submitted again follows nothing: all before it is written then.
         beside = gives_way(self.run.config.raw)
         tasks = TaskBatch(self.run.cluster, batch, self._task, chained, self.run.wake, lambda: works, beside=beside)
         self._begun.append(tasks)

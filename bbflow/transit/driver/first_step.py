@@ -103,7 +103,7 @@ def check_variables(config: Config, names: Iterable[str]) -> dict[str, str]:
     Returns
     -------
     dict
-        Diagnostics of which it lacks a variable while it has those of others, each with a line that says which.
+        Diagnostics that lack a variable there while others have all of theirs, each with a line that says which.
 
     Raises
     ------

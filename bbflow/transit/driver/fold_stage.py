@@ -228,7 +228,7 @@ class FoldStage(PacedStage):
         return FoldSite(directories, self.run.cluster.threads, encodings)
 
     def _begin(self, batch: Batch, works: Callable[[], Sequence[Work]]) -> None:
-        """Submit tasks; once more, with users' code kept away from the workers, if they have killed some."""
+        """Submit tasks; again, with users' code kept away from the workers, if they have killed some."""
 
         def guarded() -> Sequence[Work]:
             self.folding.isolate()
@@ -260,7 +260,7 @@ class FoldStage(PacedStage):
         self._plans.update(zip(new, self.run.cluster.submit_all(keep_plan, works, lambda: None), strict=True))
 
     def _guarded(self, act: Callable[[Kept], T]) -> T:
-        """Do something with what is kept; once more, with users' code kept away from the workers, if one is killed."""
+        """Do something with what is kept; again, with users' code kept away from the workers, if one is killed."""
         try:
             return act(self.folding.kept)
         except WorkerKilledError:  # perhaps by a user's code
@@ -320,7 +320,7 @@ class FoldStage(PacedStage):
             self._publish_rows()
 
     def _show(self) -> None:
-        """Show the spans that were published beside batches, one of which may still be folded."""
+        """Show the spans that were published beside batches, while one may still be folded."""
         begun, ended = self._publication, self._ended
         assert begun is not None
         self._publication, self._ended = None, []
@@ -346,7 +346,7 @@ class FoldStage(PacedStage):
             self._keep_safe()
 
     def _await_batch(self) -> None:
-        """Wait for the tasks of the batch that is folded, which are submitted once more if they kill their workers."""
+        """Wait for the tasks of the batch that is folded, which are submitted again if they kill their workers."""
         while self._tasks is not None and self._tasks.results() is None:
             time.sleep(AWAIT_S)
 
@@ -357,7 +357,7 @@ class FoldStage(PacedStage):
         return reduced
 
     def save(self, attributes: StreamAttributes, clock: Clock, *, complete: bool) -> None:
-        """Save the states for a run that goes on; without that the results are as good."""
+        """Save the states for a run that continues this one; the results don't depend on it."""
         try:
             self.folding.fail(
                 self._guarded(lambda kept: self.publishing.save(kept, attributes, clock, complete=complete))
@@ -368,7 +368,7 @@ class FoldStage(PacedStage):
     def _publish_rows(self) -> None:
         files = self.publishing.publish_rows(self.folding.states.take_rows(), self.folding.number)
         if files:
-            # They go once no checkpoint names them any more: an analysis that carries on takes its rows from there.
+            # They go once no checkpoint names them any more: an analysis that takes over has its rows from there.
             self._commit()
             for file in files:
                 file.unlink(missing_ok=True)

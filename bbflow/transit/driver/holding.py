@@ -33,7 +33,7 @@ def hold_fields(
 ) -> dict[str, Diagnostic]:
     """Hold what diagnostics need of files.
 
-    What is held stays: an analysis that carries on after a crash doesn't look at the files again.
+    What is held stays: an analysis that takes over after a crash doesn't look at the files again.
 
     Returns
     -------

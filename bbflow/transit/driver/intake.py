@@ -91,7 +91,7 @@ class Intake:
         Raises
         ------
         StreamError
-            If nobody has opened the stream in time, or a step isn't as its schema has it.
+            If no program has opened the stream in time, or a step isn't as its schema has it.
         BbflowError
             What a node's watcher has failed with.
         """
@@ -104,7 +104,7 @@ class Intake:
         self._forsaken.look()
         if self.view.status == "expected" and time.monotonic() > self._deadline_s:
             raise StreamError(
-                f"nobody opened stream {self._config.stream!r} within {self._config.open_timeout_s:.0f} "
+                f"no program opened stream {self._config.stream!r} within {self._config.open_timeout_s:.0f} "
                 "s: check the engine's XML (Stream, else the IO's name) and BBFLOW_CONTACT"
             )
 

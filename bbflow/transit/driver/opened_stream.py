@@ -27,7 +27,7 @@ CLOCK_FILE = "clock"
 """Beside the fields that were read: units and calendar, for an analysis that sees no step any more."""
 
 OF_EARLIER_JOB = {"bbflow_status": "running", "bbflow_failure": "", "bbflow_left_out": None, "bbflow_stopped": None}
-"""What a store that a job goes on with says no more."""
+"""What a store that a later job continues no longer says."""
 
 
 class ClockRecord(Written, frozen=True, kw_only=True):
@@ -47,7 +47,7 @@ class OpenedStream:
     adapting
         Knows the maps of points.
     saved
-        The state of the run that this one goes on from.
+        The state of the run that this one continues.
     folding, publishing
         What is folded, and its store.
     stages
@@ -141,7 +141,7 @@ class OpenedStream:
         parts = {} if number is None else parts_of(run.view, number)
         if new:
             for why in check_variables(config, (block.name for _, block in blocks)).values():
-                print(f"bbflow: {why}: the others go on", file=sys.stderr, flush=True)
+                print(f"bbflow: {why}: the others continue", file=sys.stderr, flush=True)
         clock = self._make_clock(parts)
         self._reserved = own_names(config, clock)
         landed_in = next((part.landed_in for part in parts.values()), -1)

@@ -33,7 +33,7 @@ _BLOCKS = msgspec.msgpack.Decoder(list[Block])
 class StreamArrays:
     """Whole variables of one step: coordinates, masks and weights.
 
-    What was read is kept in files, since an analysis that carries on after a crash doesn't see the first step again.
+    What was read is kept in files, since an analysis that takes over after a crash doesn't see the first step again.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ class StreamArrays:
         return values
 
     def known_fixed(self) -> list[str] | None:
-        """Return the variables of which an analysis before this one has found that they are fixed; None if none has."""
+        """Return the variables that an earlier analysis has found to be fixed; None if none has looked."""
         try:
             return msgspec.json.decode((self.directory / FIXED_FILE).read_bytes(), type=list[str])
         except FileNotFoundError:

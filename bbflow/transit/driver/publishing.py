@@ -210,7 +210,7 @@ class Publishing:
         return self._run.cluster.submit(function, *arguments, host=host, done=done, beside=beside)
 
     def save(self, kept: Kept, attributes: StreamAttributes, clock: Clock, *, complete: bool) -> dict[str, str]:
-        """Save the states for a run that goes on; gives what failed in users' operators."""
+        """Save the states for a run that continues this one; return what failed in users' operators."""
         assert self.results is not None
         saving = Saving(kept, self.fields, self._run.nodes, self.submit, self._lanes + ASIDE_THREADS)
         path = self._run.config.output / STATE_FILE

@@ -21,7 +21,7 @@ from bbflow.view.times import StepTimes, told_by
 
 
 class RankFolding:
-    """Tells the ranks of a stream what they may fold.
+    """Sends the ranks of a stream what they may fold.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class RankFolding:
         seen
             What is known of the stream.
         steady
-            Arrays of which the first steps' values count.
+            Arrays whose first steps' values count.
         """
         run, last, passed = self._run, batch.laid[-1], batch.passed
         pattern, parts = last.pattern, last.parts

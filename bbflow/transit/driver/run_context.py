@@ -48,9 +48,9 @@ class Seen:
     clock: Clock
     """The stream's calendar."""
     time_of: Callable[[int, Parts], float | None]
-    """Gives the time of a step, in the stream's units, from its number and what there is of it."""
+    """Returns the time of a step, in the stream's units, from its number and what there is of it."""
     shown: Sequence[tuple[str, int]] = ()
-    """Spans of results that were shown since the last look, perhaps once more: window, and place on its axis."""
+    """Spans of results that were shown since the last look, perhaps again: window, and place on its axis."""
     drained: float = -1
     """All is drained up to this step."""
     is_plain: bool = True

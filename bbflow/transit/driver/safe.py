@@ -115,7 +115,7 @@ class SafeCopies:
             ),
             attributes=attributes,
         )
-        # Last: until here the copy in the other place counts, and nobody has written into it.
+        # Last: until here the copy in the other place counts, and nothing was written into it.
         write_whole(self._directory / LATEST, pack(written))
         self._kept_s = self._clock()
         return sum(map(len, files.values()))

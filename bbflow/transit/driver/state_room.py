@@ -38,7 +38,7 @@ def check_room(
     )  # fmt: skip
     asked = {node: _ask_free(first, node) for node in found}
     free = dict(zip(asked, take([*asked.values()]), strict=True))
-    # Nobody knows how long users' operators take.
+    # How long users' operators take isn't known.
     has_users = any(item.is_users for diagnostic in diagnostics for item in diagnostic.operators)
     most_spans = 1 if has_users else config.workers.batch_steps
     return room_for(found, config.nodes.state_capacity, free, "nodes: state_capacity", most_spans)

@@ -74,7 +74,7 @@ class StreamFields:
         placements: Mapping[str, Placement],
         clock: Clock,
     ) -> dict[str, ResultField]:
-        """Return what some blocks tell of the fields of which all variables are among them, by the diagnostic's key."""
+        """Return what some blocks tell of the fields whose variables are all among them, by the diagnostic's key."""
         self.forms |= blocks
         return {
             name: field_of(diagnostic, blocks, attributes, placements, clock)

@@ -241,7 +241,7 @@ class Cutter:
         return time, spacing, date, error_s / clock.unit_s if clock.unit_s else 0.0
 
     def _refused(self, number: int, time: float, passed: Passed, common: Checkpoint, *, is_date: bool) -> list[str]:
-        """Return why a step is left out; nothing if a run that goes on from another one writes its last steps again."""
+        """Return why a step is left out; nothing if a run that continues another one writes its last steps again."""
         if self._config.time.late == "error":
             raise StreamError(too_late(number, time, is_date=is_date))
         if is_date and common.offset is None:

@@ -43,7 +43,7 @@ class Folding:
     cursors
         For each node, how far it is folded and the checkpoint stored with that.
     before
-        What an earlier run has left, if this one goes on from it.
+        What an earlier run has left, if this one continues it.
     settled
         What this run has kept of diagnostics before their blocks moved, if its checkpoints name it (`settled_files`).
     rosters
@@ -83,7 +83,7 @@ class Folding:
         self._rosters: dict[str, Roster] = {}
         self._attempts = count()
         self._stepwise: frozenset[str] = frozenset()
-        """Diagnostics of which values have come and gone in some of the blocks that are joined."""
+        """Diagnostics whose values have come and gone in some of the blocks that are joined."""
         self._stayed: tuple[list[Pattern], int] | None = None
 
     @property
@@ -100,7 +100,7 @@ class Folding:
     def has_all(self) -> bool:
         """Whether the results have all steps whose times can be used, or the configuration wants no others.
 
-        A run of which no step's time can be used has nothing, which nobody wants, unless the run before had them all.
+        A run without a usable time has nothing, which can't be what is wanted, unless the run before had all steps.
         """
         has_some = self._lacking.steps <= self.cursor or self.common.timeline.numbers.is_restarted
         return not self._lacking.steps or (self._skips_late and has_some)
@@ -124,7 +124,7 @@ class Folding:
 
     @property
     def _lacking(self) -> Untimely:
-        """What the results lack, which is all if nothing is later than the run before: times may have begun anew."""
+        """What the results lack, which is all if nothing is later than the run before: times may have started over."""
         common = self.common
         if common.offset is None and self.late and not (common.untimely.steps or common.losses):
             last = common.timeline.numbers.last
@@ -155,7 +155,7 @@ class Folding:
         return not is_joined and not any(like.last_step > self.common.last_number for like in self.states.likes)
 
     def lose(self, names: Collection[str], safe: Iterable[Row], nodes: Sequence[str]) -> None:
-        """Go on without some nodes, from what was copied of their states."""
+        """Continue without some nodes, from what was copied of their states."""
         losses, adopted = self.common.losses.lose(names, safe, {key for key, _, _ in self.states}, nodes)
         self.common = structs.replace(self.common, losses=losses)
         for table in States.of(adopted):
@@ -281,7 +281,7 @@ class Folding:
         return works
 
     def again(self, work: LaneWork) -> LaneWork:
-        """Return work that is given to another task, since nobody knows whether the first one is or will be done."""
+        """Return work that is given to another task, since it isn't known whether the first one is or will be done."""
         return replace(work, attempt=next(self._attempts))
 
     def joins_on(self, node: str) -> bool:

@@ -78,7 +78,7 @@ def first_checkpoint(windows: Windows, interval: float | None, before: Before | 
     interval
         Time between two steps, if it is configured.
     before
-        What an earlier run has left, if this one goes on from it.
+        What an earlier run has left, if this one continues it.
     """
     if before is None:
         return Checkpoint(timeline=Timeline(numbers=Passed(interval)).of(windows), offset=0)
@@ -89,7 +89,7 @@ def first_checkpoint(windows: Windows, interval: float | None, before: Before | 
 def common_of(checkpoints: Checkpoints, cursor: int, first: Checkpoint, windows: Windows) -> Checkpoint:
     """Return what holds of all nodes together at the lowest of their cursors; `first` if none has told of that.
 
-    After a crash nodes may be at different steps. Folding goes on from the lowest one, and what is known of all nodes
+    After a crash nodes may be at different steps. Folding continues from the lowest one, and what is known of all nodes
     together must be as it was there; each shard knows by itself how far it is.
     """
     common, errors = first, dict(first.errors)

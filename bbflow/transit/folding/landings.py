@@ -27,16 +27,16 @@ def whole_landings(view: StreamView, cursor: int, most: int, before: float) -> t
 
 
 Landing = tuple[int, Keys | None]
-"""Next step of a landing that goes on, and the spans of all its steps, None if these are left out."""
+"""Next step of an unfinished landing, and the spans of all its steps, None if these are left out."""
 
 
 def next_landing(landing: Landing | None, number: int, parts: Parts, keys: Keys | None) -> Landing | None:
-    """Return the landing that goes on after a step, if one does: what ranks have folded together can't be parted.
+    """Return the landing that continues after a step, if one does: what ranks have folded together can't be parted.
 
     Parameters
     ----------
     landing
-        The one that goes on before it.
+        The one that continues before it.
     number, parts
         The step, and what there is of it.
     keys

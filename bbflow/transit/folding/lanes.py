@@ -93,7 +93,7 @@ class Lanes:
         return self._labels[lane]
 
     def is_own(self, path: str) -> bool:
-        """Whether a file is of this analysis, and not of one that it carries on."""
+        """Whether a file is of this analysis, and not of one that it continues."""
         return os.path.basename(path).startswith(f"{self.run}-{self.epoch}-")
 
     def let_go(self, keys: Iterable[ShardKey]) -> None:

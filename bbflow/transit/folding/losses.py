@@ -34,7 +34,7 @@ class Attendance(msgspec.Struct, frozen=True):
         ----------
         steps
             Their numbers, the diagnostics whose variables aren't in them, and diagnostic to which points of its field
-            are in them, without those of which that isn't known.
+            are in them, without those that it isn't known of.
         """
         absent, other, known = Counter(self.absent), Counter(self.other), dict(self.points)
         count, last = self.steps, self.last
@@ -56,7 +56,7 @@ class Attendance(msgspec.Struct, frozen=True):
         Parameters
         ----------
         unasked
-            Those of which nobody needs to hear.
+            Those that needn't be reported.
         """
         seldom: dict[int, list[str]] = {}
         for name in sorted(self.absent.keys() - set(unasked)):
@@ -126,7 +126,7 @@ class Untimely:
     """The first one, and what is wrong with its time."""
 
     def with_more(self, told: Sequence[str]) -> "Untimely":
-        """Count further ones, of which it is told what is wrong."""
+        """Count further ones, each with what is wrong."""
         return Untimely(self.steps + len(told), self.first or next(iter(told), ""))
 
     def described(self, of: int, *, wanted: bool) -> str:
@@ -170,7 +170,7 @@ class Losses(msgspec.Struct, frozen=True):
     def lose(
         self, names: Collection[str], safe: Iterable[Row], known: Collection[ShardKey], nodes: Sequence[str]
     ) -> tuple["Losses", list[Row]]:
-        """Return it without some more nodes, and the states that go on in place of theirs.
+        """Return it without some more nodes, and the states that continue in place of theirs.
 
         Parameters
         ----------
@@ -194,7 +194,7 @@ class Losses(msgspec.Struct, frozen=True):
     def after(
         self, steps: Iterable[tuple[int, Mapping[str, Sequence[Region | None]]]], torn: Sequence[int]
     ) -> "Losses":
-        """Return it after some more steps, with which points may go on.
+        """Return it after some more steps, with which points may continue.
 
         Parameters
         ----------
@@ -216,6 +216,6 @@ def _goes_on(part: Loss, there: Mapping[str, Sequence[Region | None]]) -> bool:
 
 
 def _free_key(key: ShardKey, known: Collection[ShardKey], nodes: Sequence[str]) -> ShardKey | None:
-    """Return the key under which a state goes on; None if every node that is left has one of its own."""
+    """Return the key under which a state continues; None if every node that is left has one of its own."""
     keys = (replace(key, node=node) for node in sorted(nodes))
     return next((other for other in keys if other not in known), None)

@@ -117,7 +117,7 @@ def publish_fields(works: Sequence[FieldWork], *others: Handed) -> PublishReceip
 
 
 Stack = Sequence[Sequence[tuple[FieldWork, LyingStates]]]
-"""For each span of a window some fields, of which the same is computed, and whose states lie alike."""
+"""For each span of a window some fields with the same statistics, whose states lie alike."""
 
 
 def stacked(works: Sequence[FieldWork]) -> tuple[list[Stack], list[FieldWork]]:

@@ -37,9 +37,9 @@ class FoldedArrays:
     variables: tuple[FoldedRow, ...] = ()
     """As `RankPlan.variables`."""
     wanted: tuple[str, ...] = ()
-    """Further variables of which something is computed."""
+    """Further variables that something is computed of."""
     steady: tuple[str, ...] = ()
-    """Arrays of which the first steps' values count."""
+    """Arrays whose first steps' values count."""
     most: float = math.inf
     """So many steps may land together."""
     why_not: str = ""
@@ -71,11 +71,11 @@ def folded_arrays(
     capacity
         Bytes of the smallest pool.
     used
-        Variables of which something is computed, also in other steps.
+        Variables that something is computed of, also in other steps.
     most
         As `most_together` says.
     steady
-        Arrays of which the first steps' values count.
+        Arrays whose first steps' values count.
     """
     kept = _kept(plans, encodings)
     if kept is None:
@@ -131,7 +131,7 @@ def most_together(layouts: Sequence[Layout], capacity: int, seen_by: Set[str], *
     ranks = {form.rank for layout in layouts for form in layout.forms}
     may = ranks if is_all else {form.rank for layout in layouts for form in layout.forms if form.name in seen_by}
     if len(ranks) == 1 or (not is_all and may == ranks):
-        return math.inf  # nobody holds steps meanwhile
+        return math.inf  # no rank holds steps meanwhile
     sizes = [sum(align(form.bytes) for form in layout.forms if form.rank in may) for layout in layouts]
     return max(capacity // 2 // most, 1) if (most := max(sizes)) else math.inf
 
@@ -211,7 +211,7 @@ def _bins(edges: tuple[float, ...] = ()) -> FoldedBins | None:
 
 @dataclass(frozen=True, slots=True)
 class StepsToCome:
-    """The steps after one, if they go on as those before."""
+    """The steps after one, if they continue as those before."""
 
     number: int
     """The one."""

@@ -83,9 +83,9 @@ def _finished(placement: Placement, placed: Sequence[tuple[Local, Array]]) -> tu
 
 
 def uneven(partials: Sequence[PartialSteps]) -> frozenset[str]:
-    """Return the diagnostics of which some blocks have the steps and others their mean: these can't be joined.
+    """Return the diagnostics that some blocks have the steps of and others their mean: these can't be joined.
 
-    Those of which ranks have folded blocks can: all are brought to their mean.
+    Those whose blocks ranks have folded can: all are brought to their mean.
     """
     folded = {part.key.diagnostic for part in partials if part.is_folded}
     lengths: dict[str, set[int]] = {}

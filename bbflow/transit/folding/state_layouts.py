@@ -63,7 +63,7 @@ class _Carrying(Family):
         self.transform.apply(views, steps)
 
     def combine(self, left: Views, right: Views) -> dict[str, Array]:
-        raise BbflowError("two blocks of one point can't both carry on its sum: let the ranks' blocks not overlap")
+        raise BbflowError("two blocks of one point can't both continue its sum: let the ranks' blocks not overlap")
 
 
 def by_region(state_layout: StateLayout, state: Any, count: tuple[int, ...]) -> Mapping[tuple[str, str], Array]:

@@ -94,7 +94,7 @@ class LaneTurn(NamedTuple):
 def begun(directory: str, lane: str, turn: LaneTurn, counted: Collection[str]) -> Iterator[bool]:
     """Fold a batch of a lane, after removing what dead processes have left of earlier ones.
 
-    Gives False if a later turn has begun, in whatever process: then nobody waits for this one any more.
+    Returns False if a later turn has begun, in whatever process: then this one isn't awaited any more.
 
     Parameters
     ----------

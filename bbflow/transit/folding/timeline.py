@@ -51,7 +51,7 @@ class Closing:
 
     @property
     def key(self) -> SpanKey:
-        """Which span of which window."""
+        """The window, and which of its spans."""
         return self.window.name, self.keys
 
     def ends_inner(self, diagnostic: Diagnostic) -> bool:
@@ -67,7 +67,7 @@ class Closing:
 
 
 FEW = 3
-"""Steps of which the first two may have a gap between them."""
+"""Among this many first steps, a gap may be taken for the interval."""
 UNEVEN = 0.12
 """Steps whose lengths differ by more than this part may be of any length."""
 
@@ -101,7 +101,7 @@ class Passed(NamedTuple):
     length: float | None = None
     """Time between the last two steps."""
     is_restarted: bool = False
-    """Whether times went back since the last step, as after a restart: what comes may be that step once more."""
+    """Whether times went back since the last step, as after a restart: what comes may be that step again."""
 
     def is_late(self, time: float, spacing: float) -> bool:
         """Whether a step isn't later than the last one; one whose time is no number, or infinite, is late."""
@@ -245,7 +245,7 @@ class Timeline(msgspec.Struct, frozen=True):
         return Timeline({name: self.spans.get(name, ()) for name in names}, current, self.numbers)
 
     def going_on(self, configured: float | None) -> "Timeline":
-        """Return the same for a run that goes on from it; an interval that is configured stays."""
+        """Return the same for a run that continues from it; an interval that is configured stays."""
         interval = self.numbers.interval if configured is None else configured
         return msgspec.structs.replace(self, numbers=self.numbers._replace(interval=interval, is_restarted=True))
 
@@ -271,7 +271,7 @@ class Timeline(msgspec.Struct, frozen=True):
         if self.current is None:
             return []
         ended = {name for name, key in self.current.items() if keys is None or keys[name] != key}
-        # A climatology's spans go on next year, until the stream ends.
+        # A climatology's spans continue next year, until the stream ends.
         return self._closings(windows, ended, recurring=keys is None)
 
     def open(self, windows: Windows) -> list[Closing]:

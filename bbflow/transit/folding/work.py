@@ -43,7 +43,7 @@ class LaneWork(Frozen):
     threads: int = 1
     """How many may fold the lane's blocks side by side."""
     stepwise: frozenset[str] = frozenset()
-    """Diagnostics of which what blocks contribute is joined step by step, and not of the steps' mean."""
+    """Diagnostics whose blocks' contributions are joined step by step, not as the steps' mean."""
     attempt: int = 0
     """Larger than that of each task before: one that is given up isn't begun after that in its place (`LaneTurn`)."""
 

@@ -1,4 +1,4 @@
-"""What an analysis writes for one that carries on: typed, and with a version that says whether it can be read."""
+"""What an analysis writes for one that takes over: typed, and with a version that says whether it can be read."""
 
 from typing import Any, TypeVar
 
@@ -63,8 +63,8 @@ def unpack(packed: bytes, kind: type[W], name: str) -> W:
         raise DamagedError(f"{name} is damaged: {error}") from None
     if version != VERSION:
         raise ConfigError(
-            f"{name} is of version {version}, but this bbflow reads version {VERSION}: carry on with the bbflow that "
-            "began the run, or begin anew in another output"
+            f"{name} is of version {version}, but this bbflow reads version {VERSION}: continue with the bbflow that "
+            "began the run, or start again in another output"
         )
     try:
         written: W = msgpack_decoder(kind).decode(packed)
