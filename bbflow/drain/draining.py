@@ -117,6 +117,7 @@ class Draining:
         self.cursor = min(cursors.values(), default=-1)
         """Every step up to this one is drained, or not kept."""
         self._begun: deque[DrainBatch] = deque()
+        # Looked at once for all steps that lie alike.
         self._chosen = lru_cache(maxsize=16)(self._choose)
         self._to_tables: set[str] = set()
         """Variables that go into tables from now on, since they have changed their shape."""
@@ -231,6 +232,7 @@ class Draining:
         assert self._store is not None
         fitting = self._fitting(steps, changes)
         through = steps[len(fitting)].number - 1 if len(fitting) < len(steps) else through
+        # After a crash the cursor may be behind what the store has.
         new = [step for step in fitting if step.number not in self._there]
         chosen = [self._chosen(layouts_of(step.parts)) for step in new]
         left_out = self._store.left_out

@@ -119,6 +119,7 @@ class Agent:
         if isinstance(asked, DropRequest):
             self._writing.forget_dropped()
         is_partial = isinstance(asked, CommitRequest) and self._writing.is_partial(peer, asked.step)
+        # Watchers see whole steps alone: a commit that others must complete would wake them for nothing.
         if not is_partial and not isinstance(asked, QUIET):
             self._change += 1
         replies = ([(peer, reply)] if reply is not None else []) + self._settle()
@@ -143,6 +144,7 @@ class Agent:
         waiting = Waiting(peer, asked, self._writing.alike(peer, asked))
         is_first = not self._waiting.has_alike(waiting)
         self._waiting.add(waiting)
+        # Behind one like it, it waits for the same.
         return self._settle() if is_first else []
 
     def _ask(self, peer: int, asked: Request) -> Struct | None:

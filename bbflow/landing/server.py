@@ -73,6 +73,7 @@ class Server(PeerServer):
             self._agent.landed(peer, item.offset, intact=item.intact)
         elif isinstance(item, DataRequest):
             self._agent.check_target(peer, item.offset, item.bytes)
+            # Only now: what follows goes straight into the pool.
             link.expect(item.offset, item.bytes, item.check)
         elif isinstance(item, LandedRequest):
             self._agent.check_target(peer, item.offset, item.bytes)
@@ -85,11 +86,13 @@ class Server(PeerServer):
         if tried == 1:
             log(f"bbflow node {self._name}: {error}; until then it waits")
         ends = [] if self._stop_at_eof is None else [self._stop_at_eof]
+        # It serves no one meanwhile, so it looks for its parent's end by itself.
         is_told_to_end = self.interrupted or any(select.select(ends, [], [], RETRY_S))
         return tried < RETRIES and not is_told_to_end
 
     def close(self) -> None:
         """Close all connections, so that the pool isn't written any more."""
+        # First: by libfabric peers write without a socket of ours.
         self._gates.close()
         super().close()
 
@@ -134,6 +137,7 @@ def serve(
     finally:
         store.close()
         held = sum(len(stream.steps) for stream in store.streams.values())
+        # A signal may be followed by another agent on the directory; a request to end, or the parent's end, isn't.
         is_needed = with_parent or held or any(stream.status == "open" for stream in store.streams.values())
         if is_needed and not is_told_to_end:
             log(f"bbflow node {name}: {held} steps stay in {directory}")

@@ -224,6 +224,7 @@ class Writers:
 
     def offer(self, rank: int, step: int, size: int) -> Offer | None:
         """Grant a rank room for a step that it has not begun; None if there is none at once, or nothing is sure yet."""
+        # With the other policies what becomes of a step is decided when it begins, for all ranks.
         if self._terms[rank].policy != "Block" or step in self._stream.discarded:
             return None
         try:
@@ -259,6 +260,7 @@ class Writers:
         policy = self._terms[rank].policy
         is_full = False
         if policy != "Block":
+            # Files may still leave the room: a stream's first steps aren't dropped for that.
             if not self._store.has_pool and self._clock() < self._terms[rank].opened_s + POOL_PATIENCE_S:
                 return False
             needs = self._needs_before(rank, step)
@@ -267,6 +269,7 @@ class Writers:
             is_full = not (self._store.has_pool and make_room_for_step(self._store, self._stream, needs))
         if is_full and policy == "Discard" and step not in self._stream.discarded:
             self._store.record(DiscardRecord(stream=self._name, step=step))
+        # Whole steps are asked for no more.
         self._spills = {number: spills for number, spills in self._spills.items() if number > self._stream.last}
         self._spills[step] = is_full and policy == "Spill"
         return True
@@ -320,6 +323,7 @@ class Writers:
         try:
             self._grant(rank, step, [extent])
         except CapacityError:
+            # What the index doesn't have, an agent that is started again would give to another rank.
             self._store.extents.give_back([extent])
             raise
         return RoomReply(extents=[extent])
@@ -427,6 +431,7 @@ class Writers:
         self._check_alive()
         if self._ranks[rank].settled + 1 != step:
             raise ProtocolError(f"rank {rank} skipped step {step}, which is not its open step")
+        # For all ranks: no step is shown with a part missing.
         if step not in self._stream.discarded:
             self._store.record(DiscardRecord(stream=self._name, step=step))
         self._store.record(_empty_commit(self._name, rank, step))

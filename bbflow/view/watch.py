@@ -96,6 +96,7 @@ class StreamWatch(threading.Thread):
         super().__init__(name="watch", daemon=True)
         self._watched: list[_Watched] = []
         self._back: queue.SimpleQueue[tuple[_Watched, NodeClient | BbflowError]] = queue.SimpleQueue()
+        # The pair wakes the selector: `stop`, and threads that have waited for nodes.
         self._selector, (self._woken, self._wakes) = selectors.DefaultSelector(), socket.socketpair()
         try:
             for node in nodes:

@@ -74,6 +74,7 @@ class CalledWorker(WorkerPlugin):
         async with nullcontext() if beside else self._folding:
             try:
                 kept = [self._worker.data[tuple(key) if isinstance(key, list) else key] for key in keys]
+            # The scheduler has moved or lost what it needs: a task fetches that by itself.
             except KeyError:
                 return None
             return await asyncio.get_running_loop().run_in_executor(executor, partial(_called, packed, kept))
@@ -152,6 +153,7 @@ class CalledTask:
             packed = None
         if packed is None:
             raise CallLostError("a Dask worker that was called is gone, or has not what it needs")
+        # Here, not in the client's loop, which all calls share.
         is_well, found = pickle.loads(packed)
         if not is_well:
             raise found
@@ -238,6 +240,7 @@ class WorkerCalls:
             done(lost)
 
         tasks = dict(zip(order, (CalledTask(answers, at) for at in range(len(calls))), strict=True))
+        # Last: if all have answered already, it is called at once.
         answers.add_done_callback(end)
         return [tasks[at] for at in range(len(calls))]
 
@@ -250,6 +253,7 @@ class WorkerCalls:
     def give_up_without(self, workers: Collection[str]) -> None:
         """Abandon calls of workers that the scheduler no longer has, as it does their tasks: they may just hang."""
         known, now_s = set(workers), time.monotonic()
+        # A copy: calls end in the loop's thread meanwhile.
         for answers, addresses in list(self._running.items()):
             if addresses <= known:
                 self._missed_s.pop(answers, None)

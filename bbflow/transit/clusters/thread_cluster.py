@@ -80,6 +80,7 @@ class ThreadCluster(Closable):
         work = (task, function, arguments, done)
         if beside:
             self._beside.put(work)
+            # One thread more if none is idle: what runs beside folds may wait for what comes after it.
             if not self._beside_idle.acquire(blocking=False):
                 self._beside_serving.append(self._start(self._serve_beside))
         else:

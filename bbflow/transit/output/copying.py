@@ -256,6 +256,7 @@ class Copying:
                     left -= len(part)
                     if self._moves:
                         digest.update(part)
+        # What was written just now may change again within one tick of the clock: it is copied again then.
         if status.st_mtime_ns + 1e9 * self._times.settled_s < read_ns and not left:
             known.files[name] = (*now, digest.value)
         else:
