@@ -167,6 +167,7 @@ class WriterConnections:
         name, rank = asked.stream, asked.rank
         stream = self._store.streams.get(name)
         is_over = stream is not None and stream.status in ENDED and not stream.steps and not stream.consumers
+        # A stream that has ended, and of which nothing is needed any more, makes way for one of its name.
         if is_over and not asked.resume:
             self._store.record(DropRecord(stream=name))
         writers = self.of(name) or Writers(self._store, name, self._clock)
@@ -176,6 +177,7 @@ class WriterConnections:
         offer = self._offers.new_name() if asked.transport == "shm" else ""
         gate, why_none = self._open_gate(asked.fabric)
         told = self._plan_of(name)
+        # A plan counts from some step on: a rank that is still far from it is told later.
         is_due = progress.settled + 2 >= told.since
         transport = "fabric" if gate else asked.transport
         self._peers[peer] = WriterPeer(name, writers, rank, transport, offer, gate, told.number if is_due else 0)
@@ -324,6 +326,7 @@ class WriterConnections:
     def _commit(self, peer: int, asked: CommitRequest) -> None:
         writer = self._peer(peer)
         if writer.bad:
+            # It should have asked which these are, and sent them again.
             raise ProtocolError(f"rank {writer.rank} committed a step of which bytes came in damaged")
         writer.revoke()
         writer.writers.commit(writer.rank, asked)

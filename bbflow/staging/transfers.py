@@ -104,6 +104,7 @@ class Transfer:
                 return Receipt(path, facts.size_bytes, self._transferred_bytes)
             path.unlink()
         self._copy(facts)
+        # Asked again: a copy of a source that changes meanwhile may have bytes of two versions.
         if self._facts() != facts:
             self._shelf.partial(url).unlink()
             self._progress = 0
@@ -134,10 +135,12 @@ class Transfer:
         partial = self._shelf.partial(self._file.url)
         if not (facts.resumable and self._is_same(facts)):
             partial.unlink(missing_ok=True)
+            # Before the first byte: nothing else tells a later life that a partial file is ours, and of which version.
             self._shelf.write_note(self._note(facts))
         checks = [Checking(self._file.checksum), Checking(facts.checksum)]
         with partial.open("ab") as copy, self._sources.open(self._file.url, facts) as source:
             for check in checks:
+                # What an earlier life has copied counts, too.
                 check.take_file(partial)
             while copy.tell() < facts.size_bytes:
                 content = self._read(source, copy.tell(), facts.size_bytes)

@@ -80,6 +80,7 @@ class NodeStore:
         """What was recorded, in the order in which it was."""
         self._pool: memoryview | None = None
         if known is None:
+            # After the pool, which an index promises.
             self.index.append(self._format())
         self._compact_bytes = compact_bytes
         self._compact_above_bytes = max(compact_bytes, GROWTH * self.index.size_bytes)
@@ -92,6 +93,7 @@ class NodeStore:
 
     def _make_pool(self, capacity: int, *, is_shared: bool) -> None:
         pool = self.directory / "pool"
+        # Without an index nothing says what lies in it.
         pool.unlink(missing_ok=True)
         try:
             check_free(pool, capacity) if is_shared else create_pool(pool, capacity)

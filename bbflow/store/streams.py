@@ -153,6 +153,7 @@ class Stream:
     def _open(self, record: OpenRecord) -> None:
         if self.status == "expected":
             self.status, self.last = "open", record.settled
+        # A rank of a lost node brings further steps of a stream whose own ranks here have closed it.
         elif self.status == "closed" and record.moved_from:
             self.status = "open"
         self.writers, self.announced = record.writers, record.local_writers
@@ -197,6 +198,7 @@ class Stream:
 
     def _due(self, step: int) -> int:
         """How many ranks bring a part of a step."""
+        # Ranks that moved here bring parts from their first step here on.
         return self.announced + sum(self.ranks[rank].first <= step for rank in self.moved)
 
     def _commit(self, record: CommitRecord) -> list[Extent]:

@@ -198,6 +198,7 @@ class WriteBack:
         for ino, path in list(self._half_moved.items()):
             if not self.failures.rests(path):
                 yield partial(self._move_again, ino, path)
+        # Lists, here and below: what begins changes what is gone through.
         for ino in list(islice(image.misplaced, WINDOW)):
             if ino not in image.dirty and self._may_go_to(inode := image.inodes[ino]):
                 yield partial(self._move, inode, image.path(inode))
