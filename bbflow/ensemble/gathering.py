@@ -173,6 +173,7 @@ class EnsembleFold:
         if self._analysis.ensemble.lost == "out":
             self._take_out()
         given, taken = self._gather()
+        # The oldest first: they can be shown, and their states freed, the soonest.
         for name in sorted(given, key=lambda name: given[name][0].begin):
             ledger, contributions = given[name]
             if not self._refuses(ledger, contributions):
@@ -180,6 +181,7 @@ class EnsembleFold:
         for followed, window, through in taken:
             followed.store.next[window] = through
             if not self._analysis.ensemble.keep and not self._is_truth(followed.store.member):
+                # Only here, when all that was given is folded and its ledgers are on the file system.
                 followed.store.let_go(window, through)
         for name, followed in self._members.items():
             self._forget(name, followed)
@@ -240,6 +242,7 @@ class EnsembleFold:
             more |= {"bbflow_left_out_members": left_out} if left_out else {}
             more |= {"bbflow_without_scores": unscored} if unscored else {}
             self._store.commit(bbflow_status="complete" if complete else "incomplete", **more)
+        # After the store's commit: until then another process could still finish it.
         self.moments.clear()
         self.places.clear()
         return complete

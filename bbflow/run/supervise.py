@@ -250,6 +250,7 @@ class Supervisor:
         if part is Part.RESCUE and answered and self._forgotten:
             self._due = None
             self._take(StreamForgotten())
+        # Begun before its nodes answer, an analysis would only fail, and count as an attempt.
         elif late_s >= 0 and (answered or self._least_silence_s() > self._node_back_s):
             self._due = None
             for name in sorted(self._silent.keys() - self._lost):

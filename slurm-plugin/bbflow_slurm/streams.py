@@ -102,6 +102,7 @@ class JobStream:
             yield
         finally:
             ending.set()
+            # Before `done`: nothing says that the host lives after that.
             saying.join()
             with suppress(FileNotFoundError):
                 (self.folder / "done").touch()
@@ -155,6 +156,7 @@ class JobStream:
         ConfigError
             If something does.
         """
+        # The kernel's lock: it ends with the process, also where that is killed.
         descriptor = lock(self.folder / f"{host}.lock", wait=False)
         if descriptor is None:
             raise ConfigError(f"something runs on {host} for job {self.job} already")

@@ -348,6 +348,7 @@ class DaskCluster(Closable):
             addresses.append(min(sorted(there), key=taken.__getitem__))
             taken[addresses[-1]] += 1
         shares = {host: -(-count // self.processes(host)) for host, count in Counter(host for _, host in works).items()}
+        # Else workers would stand idle while one does what several could: Dask moves results where tasks go.
         is_even = all(taken[own] <= shares[host] for own, (_, host) in zip(addresses, works, strict=True))
         return addresses if is_even else None
 
@@ -369,6 +370,7 @@ class DaskCluster(Closable):
             for at in lost:
                 for item in works[at][0]:
                     if isinstance(item, DaskTask):
+                        # They may have gone with a worker: the scheduler is asked again.
                         item.places = None
             done()
 

@@ -216,6 +216,7 @@ class Tiles(SpanFiles):
             first, count = self._first(index), self.cut.pieces
             with self._opened(index) as descriptor:
                 known = np.frombuffer(os.pread(descriptor, count * ENTRY_BYTES, first * ENTRY_BYTES), "<u8")
+                # A chunk of several spans is shown with the first: what isn't written yet reads as missing.
                 if (known == NOTHING).any():
                     filled = np.full(self.rows * prod(self.cut.chunk), self.fill, self.stored).view("u1")
                     for piece in range(count):
