@@ -84,7 +84,7 @@ def _user_s() -> float:
 
 
 def read_events(output: Path) -> Iterator[dict[str, Any]]:
-    """Go through the events of a run; a torn last line is left out."""
+    """Iterate over the events of a run; a torn last line is left out."""
     path = output / EVENTS_FILE
     if not path.exists():
         return

@@ -182,7 +182,7 @@ def _window_of(names: Collection[str], results: Mapping[str, str]) -> str:
 
 
 def check_arguments(origin: Origin, arguments: Mapping[str, Any]) -> None:
-    """See that a function can be called with a Dataset and some arguments.
+    """Check that a function can be called with a Dataset and some arguments.
 
     Raises
     ------
@@ -191,7 +191,7 @@ def check_arguments(origin: Origin, arguments: Mapping[str, Any]) -> None:
     """
     function = origin.load()
     if not callable(function):
-        raise ConfigError(f"{origin} is no function")
+        raise ConfigError(f"{origin} isn't a function")
     try:
         inspect.signature(function).bind(None, **arguments)
     except TypeError as error:
@@ -243,12 +243,12 @@ def _found(dataset: Any) -> Found:
 
 
 def _check_names(dataset: Any) -> None:
-    """See that names can be those of files and of dimensions, wherever the store is taken to."""
+    """Check that names can be those of files and of dimensions, wherever the store is taken to."""
     for name in {*dataset.variables, *dataset.dims}:
         if not isinstance(name, str) or not is_unicode(name):
             raise OperatorError(f"{name!r} can't be the name of a variable or a dimension: it's no text")
         if not name or stored_name(name) != name or name.startswith("_"):
-            raise OperatorError(f"{name!r} can't be the name of a variable in its store: name it otherwise")
+            raise OperatorError(f"{name!r} can't be the name of a variable in its store: give it another")
 
 
 def _rows_of(dataset: Any, own_axes: Collection[str]) -> str | None:
@@ -292,7 +292,7 @@ def _filled(name: str, values: Array, told: dict[str, Any]) -> tuple[Array, dict
 
 
 def _check_readable(name: str, variable: Any) -> None:
-    """See that attributes such as units of dates are none that readers stumble over."""
+    """Check that attributes such as units of dates are none that readers stumble over."""
     import xarray as xr
 
     try:
@@ -306,7 +306,7 @@ def _check_readable(name: str, variable: Any) -> None:
 def _texts(name: str, values: Array) -> Array:
     for item in values.flat:
         if not isinstance(item, str):
-            raise OperatorError(f"{name} has {item!r:.80} among its values, which is no text: give texts, or numbers")
+            raise OperatorError(f"{name} has {item!r:.80} among its values, which isn't text: give texts, or numbers")
         if not is_unicode(item):
             raise OperatorError(f"{name} has the text {item!r:.80}, which isn't Unicode")
     return values

@@ -220,7 +220,7 @@ def ask(contact: Path | None, noted: Sequence[NotedEvents]) -> Iterator[Sample]:
     Raises
     ------
     ConfigError
-        If it is no contact file.
+        If it isn't a contact file.
     """
     if contact is not None:
         yield from _nodes(contact)

@@ -29,7 +29,7 @@ def parse_bytes(text: str | int) -> int:
     Raises
     ------
     ConfigError
-        If the text is no size, is not positive, or is above `MOST_BYTES`.
+        If the text isn't a size, is not positive, or is above `MOST_BYTES`.
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?\s*", str(text), re.IGNORECASE)
     if match is None:
@@ -49,7 +49,7 @@ def parse_seconds(value: object) -> float:
     Raises
     ------
     ConfigError
-        If it is no number of seconds, 0 or more.
+        If it isn't a number of seconds, 0 or more.
     """
     with suppress(ValueError):
         seconds = float(str(value))

@@ -14,7 +14,7 @@ def strict(text):
 
 
 def _refuse(word):
-    raise ValueError(f"{word} is no JSON")
+    raise ValueError(f"{word} isn't JSON")
 
 
 def _once(pairs):

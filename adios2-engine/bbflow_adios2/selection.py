@@ -83,7 +83,7 @@ def read_selections(path: Path) -> list[Selection]:
     except ElementTree.ParseError as error:
         raise ConfigError(f"{path} is not valid XML: {error}") from None
     if root.tag != "adios-config":
-        raise ConfigError(f"{path} is no XML of ADIOS2: it begins with <{root.tag}>, not with <adios-config>")
+        raise ConfigError(f"{path} isn't an XML of ADIOS2: it begins with <{root.tag}>, not with <adios-config>")
     return [_selection(io) for io in root.iter("io")]
 
 

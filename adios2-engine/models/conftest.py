@@ -111,7 +111,7 @@ def checkout(request):
         if not told:
             pytest.skip(f"no checkout is named: make models-suite {name.upper()}=path")
         path = Path(told).resolve()
-        assert (path / within).exists(), f"{path} is no checkout for {name.upper()}: it has no {within}"
+        assert (path / within).exists(), f"{path} isn't a checkout for {name.upper()}: it has no {within}"
         return path
 
     return find

@@ -119,7 +119,7 @@ def _line(entry: DirectoryEntry) -> str:
 
 
 def _walk(client: FilesClient, path: str) -> Iterator[DirectoryEntry]:
-    """Go through what is at a path and below it, directories before what is in them."""
+    """Iterate over what is at a path and below it, directories before what is in them."""
     entry = client.stat(path)
     yield entry
     if entry.kind == "d":
@@ -129,7 +129,7 @@ def _walk(client: FilesClient, path: str) -> Iterator[DirectoryEntry]:
 
 def _get(client: FilesClient, options: argparse.Namespace) -> int:
     if len(options.paths) > 1 and not options.target.is_dir():
-        raise ConfigError(f"{options.target} is no directory: several files need one")
+        raise ConfigError(f"{options.target} isn't a directory: several files need one")
     for path in options.paths:
         target = options.target / basename(path.rstrip("/")) if options.target.is_dir() else options.target
         root = path.rstrip("/")
@@ -147,7 +147,7 @@ def _put(client: FilesClient, options: argparse.Namespace) -> int:
     target = options.target
     is_directory = target.endswith("/") or (client.exists(target) and client.stat(target).kind == "d")
     if len(options.sources) > 1 and not is_directory:
-        raise ConfigError(f"{target} is no directory: several files need one, named with a slash at its end")
+        raise ConfigError(f"{target} isn't a directory: several files need one, named with a slash at its end")
     if is_directory:
         client.mkdir(target, parents=True)
     for source in options.sources:

@@ -66,7 +66,7 @@ def _add_keeping_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def check_words(declare: Callable[[argparse.ArgumentParser], None], name: str, words: Sequence[str]) -> None:
-    """See that a server could be started with such options.
+    """Check that a server could be started with such options.
 
     Raises
     ------

@@ -109,7 +109,7 @@ def shown_progress(total: int) -> Progress:
 
 
 def as_json(scenario: Scenario, results: Sequence[Result]) -> Mapping[str, object]:
-    """Return everything that was found, for another program; what is no number is null."""
+    """Return everything that was found, for another program; what isn't a number is null."""
     rows = [
         {"knobs": dict(result.knobs), "way": result.way}
         | {key: None if math.isnan(value) else value for key, value in result.figures.items()}

@@ -24,7 +24,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the command."""
     url = noted_place(options.work)
     if url is None:
-        raise ConfigError(f"{options.work} is no work directory of a run with an output in a bucket")
+        raise ConfigError(f"{options.work} isn't a work directory of a run with an output in a bucket")
     with locked_output(options.work):
         errors = Copying(options.work, url, moves=True).finish()
     for error in errors:

@@ -262,11 +262,11 @@ def _parse_raw(content: Any) -> RawConfig:
 
 
 def _check_asked(raw: RawConfig, functions: Sequence[UserFunction]) -> None:
-    """See that the function that asks for steps is one that is called with them."""
+    """Check that the function that asks for steps is one that is called with them."""
     names = [function.name for function in functions if function.of]
     if raw.asked_by is not None and raw.asked_by not in names:
         told = nearest(raw.asked_by, names) if names else "there is none under 'functions'"
-        raise ConfigError(f"raw: asked_by: {raw.asked_by!r} is no function of steps (with 'of'); {told}")
+        raise ConfigError(f"raw: asked_by: {raw.asked_by!r} isn't a function of steps (with 'of'); {told}")
 
 
 def _chunks(value: Any) -> str | dict[str, int]:

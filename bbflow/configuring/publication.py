@@ -142,7 +142,7 @@ def _branding(name: str, suffix: str, where: str) -> dict[str, str]:
 
 
 def _check_files(publication: PublicationConfig) -> None:
-    """See that all names can be made, and no two are one."""
+    """Check that all names can be made, and no two are one."""
     names: dict[str, str] = {}
     try:
         wanted = [name for _, name, _, _ in Formatter().parse(publication.file) if name is not None]

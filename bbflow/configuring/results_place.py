@@ -59,5 +59,5 @@ def continued_place(value: Any) -> Path:
 
 def _url(value: Any) -> str:
     if not re.fullmatch(r"[a-z0-9]+://[^\s?#]+", text(value)):
-        raise ConfigError(f"{value!r} is no place for results: write it like s3://bucket/run1")
+        raise ConfigError(f"{value!r} isn't a place for results: write it like s3://bucket/run1")
     return text(value)

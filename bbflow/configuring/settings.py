@@ -87,7 +87,7 @@ class LandingLimit:
     """How many steps of a rank land together at most."""
 
     steps: int = 64
-    """So many."""
+    """Their number."""
     seconds: float = math.inf
     """And as many as the program writes in this time."""
 

@@ -125,12 +125,12 @@ def _in_units(time: TimeConfig, interval: float | timedelta | None) -> float | N
 def _date(value: Any) -> str:
     """Read a date; YAML gives one without quotes as a date or a time of Python's."""
     if read_date(str(value)) is None:
-        raise ConfigError(f"{value!r} is no date: write it as 2000-01-01 or 2000-01-01T06:00:00")
+        raise ConfigError(f"{value!r} isn't a date: write it as 2000-01-01 or 2000-01-01T06:00:00")
     return str(value)
 
 
 def _check_clock(time: TimeConfig) -> None:
-    """See that calendar and units can be read; a stream may tell the calendar that has the units' date."""
+    """Check that calendar and units can be read; a stream may tell the calendar that has the units' date."""
     units = time.units or "days since 2000-01-01"
     if time.start is not None:
         clock = Clock.of(time.units or SECONDS_SINCE, time.calendar or "standard")

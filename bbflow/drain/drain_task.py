@@ -175,7 +175,7 @@ class _Making:
         self.repeated_bytes = 0
 
     def pieces(self) -> Iterator[tuple[int, File, ShardChunks]]:
-        """Go through what is written at once: the place of its first step in a file, the file, and the chunks."""
+        """Iterate over what is written at once: the place of its first step in a file, the file, and the chunks."""
         length = max(PIECE_BYTES // max(self._step_bytes, 1), 1)
         for index, rows in self._work.rows(self._form).items():
             file = self._form.file(self._work.store, index)

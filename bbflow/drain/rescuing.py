@@ -166,7 +166,7 @@ class Rescue:
             self._consumers.close()
 
     def _check_all_is_there(self) -> None:
-        """See that what has landed is what was written, before the nodes forget it.
+        """Check that what has landed is what was written, before the nodes forget it.
 
         Raises
         ------

@@ -107,7 +107,7 @@ class CommonGrid(msgspec.Struct, frozen=True, kw_only=True):
         return cls(member=member, units=clock.units, calendar=clock.calendar, fields=fields, coordinates=coordinates)
 
     def check(self, other: "CommonGrid") -> None:
-        """See that another member's store has the same.
+        """Check that another member's store has the same.
 
         Raises
         ------

@@ -261,7 +261,7 @@ def _scores(content: Any, ensemble: EnsembleConfig) -> ScoresConfig:
 def _regions(value: Any) -> dict[str, Space]:
     """Read names of regions and what they select, such as {tropics: {lat: [-30, 30]}}."""
     if not isinstance(value, Mapping) or not value:
-        raise ConfigError(f"{value!r} is no map of names to regions, such as {{tropics: {{lat: [-30, 30]}}}}")
+        raise ConfigError(f"{value!r} isn't a map of names to regions, such as {{tropics: {{lat: [-30, 30]}}}}")
     found = {}
     for name, limits in value.items():
         if not NAME.fullmatch(str(name)):
@@ -326,7 +326,7 @@ def standard_error(views: Views) -> Array:
 
 
 def _check_times(fields: list[AcrossField]) -> None:
-    """See that windows of one name are one, and no two results have one name."""
+    """Check that windows of one name are one, and no two results have one name."""
     known: dict[str, Window] = {}
     inner: dict[str, Window] = {}
     names: set[str] = set()

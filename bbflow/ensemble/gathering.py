@@ -326,7 +326,7 @@ class EnsembleFold:
         return self.roster.members((name,))[name]
 
     def _take_grid(self, name: str, followed: Followed) -> None:
-        """See that a member fits the others; the first one says what they must have."""
+        """Check that a member fits the others; the first one says what they must have."""
         own = followed.store.grid
         assert own is not None
         if self._grid is None:

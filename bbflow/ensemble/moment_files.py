@@ -179,7 +179,7 @@ class MomentFiles:
                 before.unlink()
 
     def of(self, window: str) -> Iterator[Ledger]:
-        """Go through a window's moments in the order of time."""
+        """Iterate over a window's moments in the order of time."""
         return (self.ledgers[name] for name in sorted(self.ledgers) if self.ledgers[name].window == window)
 
     def clear(self) -> None:
@@ -254,7 +254,7 @@ def _read(path: Path) -> Moment:
     with naming(str(path)), path.open("rb") as file:
         head = file.read(16)
         if head[:8] != MAGIC:
-            raise DamagedError(f"{path} is no moment of an ensemble: it is damaged")
+            raise DamagedError(f"{path} isn't a moment of an ensemble: it is damaged")
         length = int.from_bytes(head[8:], "little")
         try:
             ledger: Ledger = msgpack_decoder(Ledger).decode(file.read(length))

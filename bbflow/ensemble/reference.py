@@ -42,7 +42,7 @@ def open_reference(path: Path, variable: str) -> "tuple[xr.Dataset, xr.DataArray
 
 
 def check_references(analysis: EnsembleAnalysis) -> None:
-    """See that all that members are scored against is there.
+    """Check that all that members are scored against is there.
 
     Raises
     ------

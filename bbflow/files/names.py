@@ -23,11 +23,11 @@ def check_name(name: str) -> str:
         EINVAL, EILSEQ or ENAMETOOLONG.
     """
     if not name or "/" in name or "\0" in name or name in (".", ".."):
-        raise OSError(errno.EINVAL, f"{name!r} is no name for a file")
+        raise OSError(errno.EINVAL, f"{name!r} isn't a name for a file")
     try:
         size_bytes = len(name.encode())
     except UnicodeEncodeError:
-        raise OSError(errno.EILSEQ, f"{name!r} is no UTF-8, so no object could have this name") from None
+        raise OSError(errno.EILSEQ, f"{name!r} isn't UTF-8, so no object could have this name") from None
     if size_bytes > MAX_NAME_BYTES:
         raise OSError(errno.ENAMETOOLONG, f"a name of {size_bytes} bytes: {MAX_NAME_BYTES} are the most")
     return name

@@ -56,4 +56,4 @@ class Options:
         if self.replicas < 1 or self.piece_bytes < 1:
             raise ConfigError("each file needs 1 replica or more, and pieces of 1 byte or more")
         if self.subtree != "/" + "/".join(split_path(self.subtree)):
-            raise ConfigError(f"{self.subtree!r} is no subtree: write it like /a or /a/b")
+            raise ConfigError(f"{self.subtree!r} isn't a subtree: write it like /a or /a/b")

@@ -38,10 +38,10 @@ class Pieces:
         Raises
         ------
         OSError
-            EINVAL if this is no piece file's name.
+            EINVAL if this isn't a piece file's name.
         """
         if not KEY.fullmatch(key):
-            raise OSError(errno.EINVAL, f"{key!r} is no piece")
+            raise OSError(errno.EINVAL, f"{key!r} isn't a piece")
         return self._pieces / key
 
     def inventory(self) -> list[tuple[str, int]]:
@@ -50,7 +50,7 @@ class Pieces:
         return [(key, size) for key, size in there if not (self._unfinished / key).exists()]
 
     def sizes(self, keys: Iterable[str]) -> Iterator[tuple[str, int]]:
-        """Go through those of some piece files that are there, with their bytes."""
+        """Iterate over those of some piece files that are there, with their bytes."""
         for key in keys:
             with suppress(FileNotFoundError):
                 yield key, os.stat(self.path(key)).st_size

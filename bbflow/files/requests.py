@@ -140,7 +140,7 @@ class SymlinkRequest(EntryRequest, frozen=True, tag_field="op", tag="symlink", k
 
 
 class UnlinkRequest(EntryRequest, frozen=True, tag_field="op", tag="unlink", kw_only=True):
-    """Remove what is no directory."""
+    """Remove what isn't a directory."""
 
 
 class RmdirRequest(EntryRequest, frozen=True, tag_field="op", tag="rmdir", kw_only=True):

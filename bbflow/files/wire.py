@@ -36,6 +36,6 @@ class Attr(Struct, frozen=True, kw_only=True, omit_defaults=True):
     nlink: Whole
     version: Whole
     state: str
-    """Where a file's bytes are; empty for what is no file."""
+    """Where a file's bytes are; empty for what isn't a file."""
     master: Whole = 0
     """Number of the master where it continues; 0 for this one."""

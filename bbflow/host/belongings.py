@@ -92,12 +92,12 @@ def is_ours(directory: Path, path: Path) -> bool:
 
 
 def belongings(directory: Path) -> Iterator[Path]:
-    """Go through the files in a directory that are ours; without a mark there are none."""
+    """Iterate over the files in a directory that are ours; without a mark there are none."""
     return (path for path in _found(directory, _split(_patterns(directory))) if not _is_directory(path))
 
 
 def foreign(directory: Path) -> Iterator[Path]:
-    """Go through what isn't ours in a directory that we made, or in those that we made in a shared one."""
+    """Iterate over what isn't ours in a directory that we made, or in those that we made in a shared one."""
     yield from _foreign(directory, _split(_patterns(directory)))
 
 
@@ -155,7 +155,7 @@ def _note(directory: Path, new: Sequence[str], header: str, taken: Path | None) 
         raise ConfigError(f"{taken} is in the way, and bbflow didn't make it: move it, or give another directory")
     first = [] if is_marked(directory) else [f"{header}{directory.stat().st_ino}"]
     if first and _is_in_the_way(directory / MARK):
-        raise ConfigError(f"{directory / MARK} is no mark of this user's: move it, or give another directory")
+        raise ConfigError(f"{directory / MARK} isn't a mark of this user's: move it, or give another directory")
     if first or new:
         # Before anything is made: a crash leaves names of what isn't there, never files that no mark names.
         with open(directory / MARK, "a", opener=_unlinked) as file:
@@ -214,7 +214,7 @@ def _matches(parts: Sequence[str], pattern: Sequence[str], *, begin: bool = Fals
 
 
 def _in_the_way(directory: Path, new: Sequence[Pattern]) -> Iterator[Path]:
-    """Go through what has the name of something new, or of its outermost directory, and isn't ours."""
+    """Iterate over what has the name of something new, or of its outermost directory, and isn't ours."""
     known = _split(_patterns(directory))
     for path in _entries(directory):
         is_known = any(_matches((path.name,), pattern, begin=True) for pattern in known)
@@ -226,7 +226,7 @@ def _in_the_way(directory: Path, new: Sequence[Pattern]) -> Iterator[Path]:
 
 
 def _found(directory: Path, patterns: Sequence[Pattern], above: tuple[str, ...] = ()) -> Iterator[Path]:
-    """Go through what matches, what is in a directory before itself; those that may hold it are given too."""
+    """Iterate over what matches, what is in a directory before itself; those that may hold it are given too."""
     for path in _entries(directory):
         parts = (*above, path.name)
         if parts == (MARK,):

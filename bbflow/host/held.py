@@ -62,7 +62,7 @@ class HeldDirectory(Closable):
 
     @classmethod
     def at(cls, path: Path) -> Self:
-        """Hold the directory that has a path now; its own name is no link."""
+        """Hold the directory that has a path now; its own name isn't a link."""
         return cls(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC), path)
 
     def directory(self, name: str) -> Self:
@@ -144,7 +144,7 @@ def open_regular(path: Path, most_bytes: int) -> int:
     Raises
     ------
     ConfigError
-        If it can't be opened, is no regular file, or larger.
+        If it can't be opened, isn't a regular file, or larger.
     """
     try:
         # O_NONBLOCK: a FIFO would wait for its writer, a device for whatever it is
@@ -156,7 +156,7 @@ def open_regular(path: Path, most_bytes: int) -> int:
         return descriptor
     os.close(descriptor)
     if not stat.S_ISREG(found.st_mode):
-        raise ConfigError(f"{path} is no regular file")
+        raise ConfigError(f"{path} isn't a regular file")
     raise ConfigError(f"{path} has {found.st_size} bytes, and may have {most_bytes}")
 
 
@@ -171,7 +171,7 @@ def checked(descriptor: int, path: Path) -> int:
     found = os.fstat(descriptor)
     said = None
     if not stat.S_ISREG(found.st_mode):
-        said = "is no regular file"
+        said = "isn't a regular file"
     elif found.st_uid != os.geteuid():
         said = f"belongs to user {found.st_uid}"
     # A hard link to any file of ours can be laid here by whoever may write here, and needs no right to the file.
@@ -237,5 +237,5 @@ def _opened(above: int, name: str) -> int:
 
 def _one(name: str) -> str:
     if "/" in name or name in ("", ".", ".."):
-        raise ConfigError(f"{name!r} is no single name")
+        raise ConfigError(f"{name!r} isn't a single name")
     return name

@@ -202,7 +202,7 @@ class Analysing:
         return DropReply()
 
     def check(self, asked: WatchRequest) -> None:
-        """See that an analysis which watches is the stream's; who names none may be anybody.
+        """Check that an analysis which watches is the stream's; who names none may be anybody.
 
         Raises
         ------

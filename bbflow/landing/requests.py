@@ -27,7 +27,7 @@ MOST_CONSUMERS = 64
 LONGEST_WHY = 4096
 MOST_PROVIDERS = 16
 MOST_STEPS = 1 << 16
-"""So many are pinned by one request."""
+"""How many are pinned by one request, at most."""
 
 # Writers.
 

@@ -12,7 +12,7 @@ from bbflow.landing.requests import RoomRequest
 from bbflow.net.verdicts import RefusedReply
 
 Answers = dict[type, Callable[[int, Any], Struct | None]]
-"""What answers each kind of request of a peer; None is no reply."""
+"""What answers each kind of request of a peer; None for no reply."""
 RoomAnswer = RoomReply | RefusedReply
 
 
@@ -57,7 +57,7 @@ class Queues:
     def answer(
         self, attempt: Callable[[Waiting], RoomAnswer | None], *, each: bool = False
     ) -> list[tuple[int, RoomAnswer]]:
-        """Go through the requests, oldest first among those that are alike.
+        """Iterate over the requests, oldest first among those that are alike.
 
         Parameters
         ----------

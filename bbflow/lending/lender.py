@@ -78,7 +78,7 @@ class LendingServer(PeerServer):
         return self._next_s - time.monotonic()
 
     def _do_due(self) -> None:
-        """See whether the last worker has left."""
+        """Check whether the last worker has left."""
         self._next_s = time.monotonic() + TICK_S
         try:
             alive = lock(Path(self._shelves.directory, self._shelves.alive), wait=False, create=False)

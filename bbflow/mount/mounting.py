@@ -156,7 +156,7 @@ def unmount(directory: Path) -> None:
         If the directory is no such mount, or this user may not.
     """
     if not is_mounted(directory):
-        raise NodeError(f"{directory} is no mount of bbflow")
+        raise NodeError(f"{directory} isn't a mount of bbflow")
     as_root = [str(PROGRAM), "--unmount", str(directory.absolute())]  # umount(8) may be led elsewhere meanwhile
     words = as_root if os.geteuid() == 0 else ["fusermount3", "-u", "-z", "--", str(directory)]
     try:

@@ -40,5 +40,5 @@ def checked_certificate(path: Path) -> Path:
     """
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
-        raise ConfigError(f"the key in {path} is no secret, its mode is {mode:o}: remove it and start Dask again")
+        raise ConfigError(f"the key in {path} isn't a secret, its mode is {mode:o}: remove it and start Dask again")
     return path

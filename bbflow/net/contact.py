@@ -92,7 +92,7 @@ def read_contact(path: Path) -> tuple[NodeAddress, ...]:
     NodeError
         If there is no such file, or no node in it.
     ConfigError
-        If it is no contact file of this version.
+        If it isn't a contact file of this version.
     """
     nodes = _read_there(path, "").nodes
     if not nodes:
@@ -108,7 +108,7 @@ def read_masters(path: Path) -> tuple[MasterAddress, ...]:
     NodeError
         If there is no such file, or no master in it.
     ConfigError
-        If it is no contact file of this version.
+        If it isn't a contact file of this version.
     """
     masters = _read_there(path, "--files ").masters
     if not masters:
@@ -282,7 +282,7 @@ def remove_scheduler_file(path: Path) -> None:
     except (OSError, ValueError, KeyError, TypeError):
         is_one = False
     if not is_one:
-        raise ConfigError(f"{path} is there, and is no scheduler file of Dask: give another --scheduler-file")
+        raise ConfigError(f"{path} is there, and isn't a scheduler file of Dask: give another --scheduler-file")
     path.unlink(missing_ok=True)
 
 

@@ -89,7 +89,7 @@ def encode(message: msgspec.Struct | msgspec.Raw | Mapping[str, Any], seal: Seal
 def parser(kind: Any, what: str) -> Callable[[bytes], Any]:
     """Return what takes messages or records of some kinds in out of their frames.
 
-    It raises a `ProtocolError` for what the format doesn't know, and a `DamagedError` for what is no MessagePack.
+    It raises a `ProtocolError` for what the format doesn't know, and a `DamagedError` for what isn't MessagePack.
 
     Parameters
     ----------

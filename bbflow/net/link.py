@@ -96,14 +96,14 @@ class Link:
         return is_intact(self._reader.seal, self._pool()[offset : offset + size], check)
 
     def receive(self) -> Iterator[Any]:
-        """Go through what has come in.
+        """Iterate over what has come in.
 
         Raises
         ------
         GoneError
             If the peer is not there any more.
         ProtocolError
-            If it sent something that is no frame.
+            If it sent something that isn't a frame.
         """
         budget_bytes, is_drained = self._turn_bytes, False
         while budget_bytes > 0 and not self.is_choked:

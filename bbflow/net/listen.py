@@ -13,7 +13,7 @@ BACKLOG = 1024
 SILENCE_S = 20
 """How long a host may acknowledge nothing before it counts as gone; that of a process that is stopped does."""
 PROBES = 3
-"""So many, and the idle time before them, are that long."""
+"""Probes that may go unanswered: with the idle time before them they take that long."""
 _TCP_INFO = struct.Struct("8B13I")
 """The beginning of what Linux tells of a connection (linux/tcp.h)."""
 _PROBES, _UNACKED, _LAST_DATA, _LAST_ACK = 3, 12, 19, 20
@@ -51,7 +51,7 @@ def listen_tcp(address: str) -> socket.socket:
     Raises
     ------
     ConfigError
-        If this is no address.
+        If this isn't an address.
     NodeError
         If it is not one of this host, or in use.
     """
@@ -74,13 +74,13 @@ def split_address(address: str) -> tuple[str, int]:
     Raises
     ------
     ConfigError
-        If this is no address.
+        If this isn't an address.
     """
     host, port = address, "0"
     if address.startswith("[") or address.count(":") == 1:
         host, _, port = address.rpartition(":") if not address.endswith("]") else (address, "", "0")
     if not host or not port.isdecimal() or int(port) > 65535:
-        raise ConfigError(f"{address!r} is no address: give HOST, HOST:PORT or [IPV6]:PORT")
+        raise ConfigError(f"{address!r} isn't an address: give HOST, HOST:PORT or [IPV6]:PORT")
     return host.strip("[]"), int(port)
 
 

@@ -92,7 +92,7 @@ def parse_condition(text: str) -> Condition:
         If it isn't one, or has no statistic and no single value.
     """
     if not isinstance(text, str) or not text.strip():
-        raise ConfigError(f"{text!r} is no condition: write one such as 'max(pr) > 1e-3'")
+        raise ConfigError(f"{text!r} isn't a condition: write one such as 'max(pr) > 1e-3'")
     quoted = re.sub(r"`([^`\"'\\]*)`", r'"\1"', text.strip())
     try:
         tree = ast.parse(quoted, mode="eval")

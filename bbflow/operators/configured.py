@@ -68,7 +68,7 @@ def parse_diagnostics(content: Any, windows: list[Any]) -> dict[str, Diagnostic]
     diagnostics: dict[str, Diagnostic] = {}
     for name, chosen in content.items():
         if isinstance(name, bool):
-            raise ConfigError(f"operators: {name} is no variable's name: quote it")
+            raise ConfigError(f"operators: {name} isn't a variable's name: quote it")
         parts = chosen if isinstance(chosen, Mapping) else {"operators": chosen}
         try:
             check_keys(parts, KEYS, elsewhere=OF_SPACE)
@@ -85,7 +85,7 @@ def parse_diagnostics(content: Any, windows: list[Any]) -> dict[str, Diagnostic]
 
 
 def _check_windows(diagnostics: Iterable[Diagnostic]) -> None:
-    """See that windows of one name are the same: their results share an axis."""
+    """Check that windows of one name are the same: their results share an axis."""
     known: dict[str, Window] = {}
     for item in diagnostics:
         for window in (*item.windows, *item.inner_windows):
@@ -97,7 +97,7 @@ def _check_windows(diagnostics: Iterable[Diagnostic]) -> None:
 
 
 def _check_results(diagnostics: Iterable[Diagnostic]) -> None:
-    """See that no two things in the results have one name."""
+    """Check that no two things in the results have one name."""
     taken: dict[str, Any] = {}
     for item in diagnostics:
         for name, what in _written(item):
@@ -180,7 +180,7 @@ def _parse_space(item: Any) -> Space:
     for part in item if isinstance(item, list | tuple) else [item]:
         word = str(part).partition(",")[0].strip()
         if word not in SPACE_KEYS:
-            check_elsewhere(word, "space")
+            check_elsewhere(word, "a space")
     return parse_space(item)
 
 
@@ -240,7 +240,7 @@ def _parse_then(text: Any, fields: Mapping[str, BesideSteps]) -> Expression:
 
 
 def _check_fields(diagnostic: Diagnostic) -> None:
-    """See that each field is used, and beside something of the stream."""
+    """Check that each field is used, and beside something of the stream."""
     used = diagnostic.fields_of_steps.keys() | diagnostic.fields_after.keys()
     for name in diagnostic.fields:
         if name not in used:

@@ -44,7 +44,7 @@ class Diagnostic(Frozen):
     space: Space | None = None
     """Which points, or what is computed of them."""
     transforms: tuple[Transform, ...] = ()
-    """Go through the steps in order."""
+    """Iterate over the steps in order."""
     each: Each | None = None
     """Makes few steps of many, such as the maximum of each day."""
     then: Expression | None = None

@@ -142,7 +142,7 @@ class FileField:
         return np.ascontiguousarray(np.broadcast_to(part, count)).reshape(-1)
 
     def check_calendar(self, calendar: str) -> None:
-        """See that there is a row for each step that may come.
+        """Check that there is a row for each step that may come.
 
         Raises
         ------
@@ -208,7 +208,7 @@ class FileField:
     def _check_places(
         self, data: "xr.Dataset", own: list[str], dims: tuple[str, ...], coordinates: Mapping[str, Array]
     ) -> None:
-        """See that points lie where those of the other field do, as far as both tell."""
+        """Check that points lie where those of the other field do, as far as both tell."""
         for mine, theirs in zip(own, dims, strict=True):
             if mine in data.variables and theirs in coordinates and data[mine].dtype.kind in "iuf":
                 left, right = np.asarray(data[mine].values, "f8"), np.asarray(coordinates[theirs], "f8")

@@ -33,7 +33,7 @@ KEPT_S = 86_400.0
 """How long they stay after an application's last phase, as soon as any application's phase ends."""
 # RecursionError: JSON nested deeply. Anyone may write to the board, and one file must not end all that read it.
 _NONE = ValueError, KeyError, TypeError, OverflowError, RecursionError
-"""What reading a text raises that is no announcement: one nested too deeply, or a time that no float holds, too."""
+"""What reading a text raises that isn't an announcement: one nested too deeply, or a time that no float holds, too."""
 _MOST_BYTES = 1 << 16
 """What a file on the board may have: whoever may write there may put anything there, a pipe too."""
 
@@ -131,7 +131,9 @@ class Board:
         if not (application and file_system and 0 < lease_s < math.inf):
             raise ConfigError(f"a phase needs an application, a file system and a lease above 0 s, not {lease_s}")
         if printable(application) != application:
-            raise ConfigError(f"the application {application!r} has what can't be printed: name it otherwise")
+            raise ConfigError(
+                f"the application {application!r} has characters that can't be printed: give it another name"
+            )
         now_s = self._clock()
         readable = re.sub(r"[^\w.-]", "_", application)[:64]
         token = f"{readable}-{socket.gethostname()[:64]}-{uuid.uuid4().hex[:12]}"
@@ -218,7 +220,7 @@ class Board:
 
     def _path(self, token: str) -> Path:
         if Path(token).name != token or not token:
-            raise ConfigError(f"{token!r} is no phase: give what 'begin' printed")
+            raise ConfigError(f"{token!r} isn't a phase: give what 'begin' printed")
         return self.directory / (token + _ENDING)
 
     def _write(self, announcement: Announcement) -> None:

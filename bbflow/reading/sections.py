@@ -1,6 +1,6 @@
 """Reading what people write: maps into records, and plain values. Whatever is configured is read by one set of rules.
 
-Each reader returns the value or raises a `ConfigError`. A boolean is no number, a text that is a number is one (1e5
+Each reader returns the value or raises a `ConfigError`. A boolean isn't a number, a text that is a number is one (1e5
 without a dot is a text in YAML 1.1), and a whole number may be written as 1e6.
 """
 
@@ -56,7 +56,7 @@ def check_keys(
     may_be_empty: bool = False,
     elsewhere: Mapping[str, str] = NOWHERE,
 ) -> None:
-    """See that a map has no other keys than some, and each of them a value: who leaves that out has forgotten it.
+    """Check that a map has no other keys than some, and each of them a value: who leaves that out has forgotten it.
 
     Parameters
     ----------

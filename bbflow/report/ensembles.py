@@ -89,7 +89,7 @@ def _names_of_scores(store: Path) -> list[str]:
 
 
 def spread_skill_maps(store: Path, undrawn: list[str]) -> Iterator[Statistic]:
-    """Go through the maps of spread over error, of means over all times, where there are maps of both.
+    """Iterate over the maps of spread over error, of means over all times, where there are maps of both.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def _spread_skill_map(store: Path, own: str) -> Statistic:
 
 
 def _plumes(statistics: Sequence[Statistic]) -> Iterator[tuple[str, Mapping[str, Statistic]]]:
-    """Go through the variables and windows that have a mean and a spread."""
+    """Iterate over the variables and windows that have a mean and a spread."""
     for variable, window in dict.fromkeys((item.variable, item.window) for item in statistics):
         own = {item.operator: item for item in statistics if (item.variable, item.window) == (variable, window)}
         if {"mean", "std"} <= own.keys() and len(own["mean"].labels) > 1:

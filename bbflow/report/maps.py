@@ -151,7 +151,7 @@ def _draw_panel(axes: Axes, item: Statistic, display: Display, limits: Array) ->
 
 
 def _check_drawable(axis: DrawnAxis) -> None:
-    """See that a coordinate is one: a fill value among latitudes would make a map of nothing else.
+    """Check that a coordinate is one: a fill value among latitudes would make a map of nothing else.
 
     Raises
     ------

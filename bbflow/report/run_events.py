@@ -95,7 +95,7 @@ def read_events(path: Path) -> Events | None:
 
 
 def parse_events(lines: Iterable[str]) -> Events:
-    """Make events of the lines of a file; a line that is no event is counted, never an error."""
+    """Make events of the lines of a file; a line that isn't an event is counted, never an error."""
     kinds: dict[str, list[EventSpan]] = {"landed": [], "fold": [], "drain": [], "publish": []}
     end: SpanEnd | None = None
     unreadable = 0

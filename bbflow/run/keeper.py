@@ -138,7 +138,7 @@ def _send(pid: int, number: signal.Signals) -> None:
 
 
 def _processes() -> Iterator[tuple[int, tuple[int, str]]]:
-    """Go through all processes: parent and state."""
+    """Iterate over all processes: parent and state."""
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
             with open(f"/proc/{name}/stat") as file:

@@ -67,7 +67,7 @@ def run_member(analysis: EnsembleAnalysis, member: str, command: Sequence[str], 
 
 
 def check_member(analysis: EnsembleAnalysis, member: str) -> None:
-    """See that there is such a member.
+    """Check that there is such a member.
 
     Raises
     ------

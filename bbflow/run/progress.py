@@ -155,7 +155,7 @@ class ProgressLine:
     Parameters
     ----------
     console
-        Where to; standard error by default. If that is no terminal, a plain line appears every few
+        Where to; standard error by default. If that isn't a terminal, a plain line appears every few
         seconds, when something has changed.
     clock
         Gives seconds that never run backwards.

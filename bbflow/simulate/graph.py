@@ -113,7 +113,7 @@ def _reads(name: str, text: str, made: Mapping[str, Sequence[File]]) -> dict[str
     for word in filter(None, (each.strip() for each in text.split(","))):
         other, _, count = word.partition(":")
         if other not in made:
-            raise ConfigError(f"levels.{name}.reads: {other!r} is no level before this one; {nearest(other, made)}")
+            raise ConfigError(f"levels.{name}.reads: {other!r} isn't a level before this one; {nearest(other, made)}")
         most = len(made[other])
         if count != ALL and (not count.isdecimal() or not 0 < int(count) <= most):
             raise ConfigError(

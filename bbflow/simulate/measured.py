@@ -45,7 +45,7 @@ def measured(scenario: Scenario, directory: Path) -> Scenario:
         If the scenario is of another kind, or no task noted itself.
     """
     if not isinstance(scenario.setting, CloudScenario):
-        raise ConfigError(f"{scenario.name} is no cloud: name cloudbb, or --profile {directory} without a scenario")
+        raise ConfigError(f"{scenario.name} isn't a cloud: name cloudbb, or --profile {directory} without a scenario")
     profile, assumed = profile_of_events(list(read_events(directory)), directory)
     known = {key: scenario.content["profile"][key] for key in ("cloud_bytes_per_s", "price_per_s")}
     content = {

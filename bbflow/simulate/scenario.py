@@ -266,7 +266,7 @@ def _ways(content: Content, name: str) -> tuple[str, ...]:
 
 
 def checked_ways(kind: str, ways: Sequence[str]) -> tuple[str, ...]:
-    """See that all policies, or ways of steps, exist.
+    """Check that all policies, or ways of steps, exist.
 
     Raises
     ------
@@ -290,5 +290,5 @@ def _whole(value: Any, where: str, least: int) -> int:
 def _seconds(value: Any, where: str) -> float:
     seconds = float(read_as(number, value, where))
     if seconds < 0:
-        raise ConfigError(f"{where}: {value!r} is no number of seconds from 0")
+        raise ConfigError(f"{where}: {value!r} isn't a number of seconds from 0")
     return seconds

@@ -99,7 +99,7 @@ def _read(path: Path) -> _Trace:
         if version == VERSION:
             return msgspec.json.decode(content, type=_Trace)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is no trace in WfFormat {VERSION}: {error}") from None
+        raise ConfigError(f"{path} isn't a trace in WfFormat {VERSION}: {error}") from None
     raise ConfigError(
         f"{path} is in WfFormat {version[:20]!r}, but {VERSION} is read: turn it into that with WfCommons' "
         "wfcommons-migrate-instance.py"
@@ -107,7 +107,7 @@ def _read(path: Path) -> _Trace:
 
 
 def _check_ids(path: Path, given: _Specification, compute_s: Mapping[str, float]) -> None:
-    """See that each name stands for one thing that is there."""
+    """Check that each name stands for one thing that is there."""
     keys = [task.id for task in given.tasks]
     makers = [made for task in given.tasks for made in task.output_files]
     for what, names in (("tasks", keys), ("makers of file", makers), ("files", [file.id for file in given.files])):

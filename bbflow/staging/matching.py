@@ -152,7 +152,7 @@ def _usable(files: Iterable[Listed]) -> Iterator[Listed]:
         if file.is_usable:
             yield file
         else:
-            print(f"bbflow: {file.url!r} is left out: its name is no path", file=sys.stderr, flush=True)
+            print(f"bbflow: {file.url!r} is left out: its name isn't a path", file=sys.stderr, flush=True)
 
 
 def _fits(names: list[str], segments: list[str]) -> bool:

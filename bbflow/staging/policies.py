@@ -290,7 +290,7 @@ def _own_kind(name: str) -> type[Policy]:
     is_policy = isinstance(kind, type) and issubclass(kind, Policy) and _is_dataclass_itself(kind)
     if not is_policy or any(_has_no_default(item) for item in dataclasses.fields(kind)):
         raise ConfigError(
-            f"{name} is no delay policy: it must be a dataclass that inherits from bbflow.staging.Policy, with a "
+            f"{name} isn't a delay policy: it must be a dataclass that inherits from bbflow.staging.Policy, with a "
             "default for each of its settings"
         )
     return kind
@@ -330,7 +330,7 @@ def _number(text: str, kind: type, where: str) -> float | int:
     try:
         number: float | int = kind(text)
     except ValueError:
-        raise ConfigError(f"{where}: {text!r} is no {'whole number' if kind is int else 'number'}") from None
+        raise ConfigError(f"{where}: {text!r} isn't a {'whole number' if kind is int else 'number'}") from None
     if math.isnan(number) or number < (1 if kind is int else 0):
         raise ConfigError(f"{where}: {text} is out of range; it must be {'1' if kind is int else '0'} or more")
     return number

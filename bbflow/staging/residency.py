@@ -207,7 +207,7 @@ class Residency:
         return None if short_bytes > 0 else chosen
 
     def _in_order(self, also_wanted: bool) -> Iterator[str]:
-        """Go through what may go, first what is missed least."""
+        """Iterate over what may go, first what is missed least."""
         yield from (url for url in self._idle if url not in self._expected)
         yield from (url for url in reversed(self._expected) if url in self._idle)
         if also_wanted:

@@ -140,7 +140,7 @@ class Shelf:
         self._note_path(_identity(url)).unlink(missing_ok=True)
 
     def found(self) -> Iterator[File]:
-        """Go through the whole and partial copies of an earlier life; what its tasks made is removed."""
+        """Iterate over the whole and partial copies of an earlier life; what its tasks made is removed."""
         for path in sorted((self.directory / "notes").glob("*.json")):
             note = read_note(path)
             if note is None or _identity(note.url) != path.stem:

@@ -136,7 +136,7 @@ def _step(item: Any, where: str) -> PlanStep:
 def _seconds(value: Any, where: str) -> float | None:
     if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf):
         return value
-    raise ConfigError(f"{where}: compute_s {value!r} is no number of seconds from 0")
+    raise ConfigError(f"{where}: compute_s {value!r} isn't a number of seconds from 0")
 
 
 def _file(item: Any, where: str) -> File:

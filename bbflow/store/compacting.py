@@ -17,7 +17,7 @@ from bbflow.stream.layouts import NO_BLOCKS, Known
 
 
 def records_of(stream: Stream) -> Iterator[OfStream]:
-    """Go through the records of what a stream is now."""
+    """Iterate over the records of what a stream is now."""
     known = Known()
     for step in stream.steps.values():
         yield StepRecord(stream=stream.name, step=step.number, ranks=step.ranks, **step.told(known))
@@ -60,7 +60,7 @@ def _state_of(stream: Stream) -> StateRecord:
 
 
 def _open_parts(stream: Stream) -> Iterator[OfStream]:
-    """Go through the records of what ranks have committed of steps that aren't whole, each rank's in their order."""
+    """Iterate over the records of what ranks have committed of steps that aren't whole, each rank's in their order."""
     for step, parts in sorted(stream.parts.items()):
         for rank, part in parts.items():
             yield GrantRecord(stream=stream.name, rank=rank, step=step, extents=tuple(extents_of(part)))

@@ -245,7 +245,7 @@ def check_sources(content: Content) -> None:
     Raises
     ------
     ProtocolError
-        If one does, or it is no table.
+        If one does, or it isn't a table.
     """
     is_table = len(content.sources) % 8 == 0
     if not is_table or any(place < 0 or place % PAGE_BYTES for place in memoryview(content.sources).cast("q")):

@@ -10,7 +10,7 @@ from bbflow.store.entries import Record, parse_record
 
 
 def replay(path: Path) -> Iterator[Record]:
-    """Go through the records of an index and cut off a torn tail.
+    """Iterate over the records of an index and cut off a torn tail.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ from bbflow.stream.records import Step, check_fits
 
 ENDED = ("closed", "aborted")
 MOST_REFUSED = 8
-"""So many refusals are kept; the first ones say why the others came."""
+"""How many refusals are kept; the first ones say why the others came."""
 
 
 @dataclass(slots=True)

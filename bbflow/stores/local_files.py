@@ -256,7 +256,7 @@ def _facts(url: str, found: os.stat_result) -> Facts:
     if stat.S_ISDIR(found.st_mode):
         raise DirectorySourceError(f"{url} is a directory: name the files in it")
     if not stat.S_ISREG(found.st_mode):
-        raise SourceError(f"{url} is no regular file: it has no size, so no room can be kept for it")
+        raise SourceError(f"{url} isn't a regular file: it has no size, so no room can be kept for it")
     return Facts(found.st_size, _version(found), changed_s=found.st_mtime)
 
 

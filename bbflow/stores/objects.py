@@ -86,7 +86,7 @@ class ObjectStore:
     Raises
     ------
     ConfigError
-        If an option isn't known, or the endpoint is no URL.
+        If an option isn't known, or the endpoint isn't a URL.
     MissingToolError
         If obstore isn't installed.
     """
@@ -106,7 +106,9 @@ class ObjectStore:
         endpoint = self._options.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT")
         # obstore panics at some, which no `except` catches.
         if endpoint and not _ENDPOINT.fullmatch(endpoint):
-            raise ConfigError(f"{endpoint!r} is no endpoint of S3: write AWS_ENDPOINT_URL like http://127.0.0.1:9000")
+            raise ConfigError(
+                f"{endpoint!r} isn't an endpoint of S3: write AWS_ENDPOINT_URL like http://127.0.0.1:9000"
+            )
         self._buckets: dict[tuple[str, bool], Any] = {}
         self._weak: dict[str, str] = {}
 
@@ -405,7 +407,7 @@ class ObjectStore:
         return found
 
     def _sizes_below(self, prefix: str, wanted: list[str]) -> dict[str, int]:
-        """Go through a listing while it has more of what is wanted than asking would have brought."""
+        """Iterate over a listing while it has more of what is wanted than asking would have brought."""
         bucket, key = self._open(prefix, needs_key=False)
         unknown, found = set(wanted), dict[str, int]()
         before = f"{key}/{wanted[0].rpartition('/')[2][:-1]}".strip("/")

@@ -9,7 +9,7 @@ from bbflow.stores.urls import decode
 def listed_names(page: str, url: str) -> tuple[list[str], list[str]]:
     """Read a page.
 
-    What sorts it, leads above it, to another server, or to no server at all, as ``mailto:`` does, is no part of it.
+    What sorts it, leads above it, to another server, or to no server at all, as ``mailto:`` does, isn't a part of it.
 
     Parameters
     ----------

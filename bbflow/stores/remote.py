@@ -251,7 +251,7 @@ def _directory(url: str) -> str:
 
 
 def _usable(url: str, names: list[str], directories: list[str]) -> tuple[list[Listed], list[str]]:
-    """Report what a page lists; what is no name is reported as a file that can't be used."""
+    """Report what a page lists; what isn't a name is reported as a file that can't be used."""
     odd = [f"{name}/" for name in directories if not is_name(name)]
     files = [Listed(below(url, name), name, None, is_usable=is_name(name.removesuffix("/"))) for name in [*names, *odd]]
     return files, [name for name in directories if is_name(name)]

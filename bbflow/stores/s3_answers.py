@@ -28,7 +28,7 @@ def answer(words: str) -> tuple[int, str] | None:
 
 def refusal(url: str, status: int, reason: str) -> Exception:
     """Return the error for what a server refused; one that may pass is an `OSError`."""
-    if status in (401, 403):  # what ends a writer gives is no PermissionDeniedError
+    if status in (401, 403):  # what ends a writer gives isn't a PermissionDeniedError
         return forbidden(url)
     if status == 416:
         return ChangedSourceError(f"{url} has become shorter than it was: refresh it with 'bbflow files refresh'")

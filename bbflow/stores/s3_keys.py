@@ -1,4 +1,4 @@
-"""Lists of S3's keys as they are: obstore gives no list that has a key which is no path, such as ``a//b``."""
+"""Lists of S3's keys as they are: obstore gives no list that has a key which isn't a path, such as ``a//b``."""
 
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ TIMEOUT_S = 60
 def list_keys(
     sign: Callable[[dict[str, str]], str], prefix: str, *, delimiter: str = "", after: str = ""
 ) -> Iterator[tuple[list[dict[str, Any]], list[str]]]:
-    """Go through what is in a bucket, 1,000 keys a request (Amazon S3 API Reference, "ListObjectsV2").
+    """Iterate over what is in a bucket, 1,000 keys a request (Amazon S3 API Reference, "ListObjectsV2").
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ HTTP = ("http://", "https://")
 """In such URLs names are percent-encoded, ``?`` begins a query and ``#`` a fragment; in all others a name is itself."""
 _ELSEWHERE = re.compile(r"(?!file:|local:)[a-z][a-z0-9+.-]*(://|::)|data:", re.IGNORECASE)
 _NO_NAME = re.compile(r"[\x00-\x1f\x7f/]|^\.{0,2}$")
-"""What a server may tell that is no name of a file."""
+"""What a server may tell that isn't a name of a file."""
 _RANGE = re.compile(r"bytes=(\d+)-(\d+)::(?=.)")
 
 

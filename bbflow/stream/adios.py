@@ -8,7 +8,7 @@ from bbflow.errors import MissingToolError
 
 
 def check_adios2(what: str) -> None:
-    """See that ADIOS2's package is there, without importing it.
+    """Check that ADIOS2's package is there, without importing it.
 
     Raises
     ------

@@ -197,5 +197,5 @@ def _number(text: str | float, clock: Clock) -> float:
     """Return the number of a date that is told as text."""
     date = read_date(str(text))
     if date is None:
-        raise ConfigError(f"{str(text)[:60]!r} is no date, such as 2018-06-17T06:00:00 or 2018-06-17_06:00:00")
+        raise ConfigError(f"{str(text)[:60]!r} isn't a date, such as 2018-06-17T06:00:00 or 2018-06-17_06:00:00")
     return date.number(clock)

@@ -63,7 +63,7 @@ class ZarrKeys:
             (self._axis,) = dataset.encoding["unlimited_dims"]
             own = {stored_name(str(name)): variable for name, variable in dataset.variables.items()}
             self._variables = self._lasting | own
-            # As xarray stores a coordinate that is no dimension's.
+            # As xarray stores a coordinate that isn't a dimension's.
             self._attributes = {**dataset.attrs, "coordinates": STEP}
             self._keep_numbers()
         self.metadata = self._described(self._attributes)
@@ -118,7 +118,7 @@ class ZarrKeys:
         )
 
     def chunks(self) -> Iterator[tuple[str, int]]:
-        """Go through the keys that hold values, with their bytes."""
+        """Iterate over the keys that hold values, with their bytes."""
         for name, variable in self._variables.items():
             chunk = self._chunk(variable)
             ranges = [

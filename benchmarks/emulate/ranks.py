@@ -91,7 +91,7 @@ class EmulatedRank(NodeConnection):
             pool[at : at + block.nbytes] = block.tobytes()
 
     def _blocks(self) -> Iterator[tuple[int, Box, int]]:
-        """Go through its blocks: variable, start and count, and first byte in the extent."""
+        """Iterate over its blocks: variable, start and count, and first byte in the extent."""
         for variable in self._variables:
             for box, place in zip(self._boxes, self._places, strict=True):
                 yield variable, box, variable * self._variable_bytes + place

@@ -82,7 +82,7 @@ with site.load(site.htex()):
 
 
 def started_by(pid, root):
-    """Return a run's processes; its pilot is no child of it any more, but has the run's directory in its words."""
+    """Return a run's processes; its pilot isn't a child of it any more, but has the run's directory in its words."""
     named = [each for each in psutil.process_iter(["cmdline"]) if str(root) in " ".join(each.info["cmdline"] or ())]
     own = [each for each in named if each.pid != pid]
     return [*own, *(child for each in (*own, psutil.Process(pid)) for child in children_of(each))]

@@ -29,7 +29,7 @@ class Catalog:
     Raises
     ------
     ConfigError
-        If it is no catalog of this kind.
+        If it isn't a catalog of this kind.
     MissingToolError
         If ruamel.yaml isn't installed.
     """
@@ -41,7 +41,7 @@ class Catalog:
         self._content = _load(self._yaml, path, text)
         entries = self._content.get(kind, []) if isinstance(self._content, dict) else None
         if not isinstance(entries, list):
-            raise ConfigError(f"{path} is no catalog of Pegasus 5: it has no list {kind!r}")
+            raise ConfigError(f"{path} isn't a catalog of Pegasus 5: it has no list {kind!r}")
 
     @property
     def text(self) -> str:

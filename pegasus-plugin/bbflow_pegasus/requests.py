@@ -53,12 +53,12 @@ def read_entries(text: str) -> list[dict[str, Any]]:
     Raises
     ------
     ConfigError
-        If it is no JSON list of objects.
+        If it isn't JSON list of objects.
     """
     try:
         entries = json.loads(text)
     except ValueError as error:
-        raise ConfigError(f"the transfer list is no JSON: {error}") from None
+        raise ConfigError(f"the transfer list isn't JSON: {error}") from None
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise ConfigError("the transfer list must be a JSON list of objects, as Pegasus writes it")
     return entries

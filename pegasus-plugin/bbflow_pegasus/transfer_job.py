@@ -186,7 +186,7 @@ def staged(attempts: Iterable[Attempt]) -> set[str]:
 
 
 def check_room(requests: Sequence[Request]) -> None:
-    """See that files whose size is known can fit, before the first of them is copied.
+    """Check that files whose size is known can fit, before the first of them is copied.
 
     Raises
     ------

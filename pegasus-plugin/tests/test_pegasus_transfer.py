@@ -405,4 +405,4 @@ def test_a_list_that_is_none_is_one_line(job, tmp_path):
     path.write_text("{")
     code, said = job.run("--file", str(path))
     assert (code, len(said.splitlines())) == (1, 1)
-    assert "the transfer list is no JSON" in said
+    assert "the transfer list isn't JSON" in said

@@ -82,12 +82,12 @@ class JobSpace:
     Raises
     ------
     ConfigError
-        If that is no number.
+        If that isn't a number.
     """
 
     def __init__(self, site: Site, job: str) -> None:
         if not re.fullmatch("[0-9]{1,12}", job):
-            raise ConfigError(f"{job!r} is no job's number")
+            raise ConfigError(f"{job!r} isn't a job's number")
         self._site, self._job = site, job
         self.path = site.directory / job
         """The job's directory."""

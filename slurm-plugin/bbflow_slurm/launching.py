@@ -39,13 +39,13 @@ class StreamPart:
     Raises
     ------
     ConfigError
-        If that is no host's name.
+        If that isn't a host's name.
     """
 
     def __init__(self, site: Site, job: str, host: str, owner: Owner) -> None:
         self._path = JobSpace(site, job).path
         if not is_host(host):
-            raise ConfigError(f"{host!r} is no host's name")
+            raise ConfigError(f"{host!r} isn't a host's name")
         self._owner, self._end_s, self._name = owner, site.end_s, f"{job}-{host}"
         self._facts = {"directory": str(self._path), "job": job, "host": host}
 

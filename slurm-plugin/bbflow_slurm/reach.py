@@ -41,7 +41,7 @@ class Reach:
         self._known: set[Address] = set()
 
     def check(self, url: str) -> None:
-        """See that a URL may be used.
+        """Check that a URL may be used.
 
         Raises
         ------

@@ -15,7 +15,7 @@ SCRIPT = """#!/bin/bash
 #BB_LUA stage_in source=/pfs/in/*.nc dest=in
 #BB_LUA   stage_in source='s3://bucket/a file' dest=deep/one
 #BB_LUA stage_out source=out dest=/pfs/out
-#BB_LUAX what is no line of ours
+#BB_LUAX what isn't a line of ours
 srun ./model
 """
 

@@ -178,4 +178,4 @@ def test_the_catalogues_site_is_right():
 @pytest.mark.parametrize("job", ["", "7x", "../7", "-1"])
 def test_a_job_is_a_number(controller, job, capsys):
     assert main(["--config", str(controller.config), "teardown", "--", job]) == 1
-    assert "is no job's number" in capsys.readouterr().err
+    assert "isn't a job's number" in capsys.readouterr().err

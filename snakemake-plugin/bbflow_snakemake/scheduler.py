@@ -134,13 +134,13 @@ def _wait_for_room(coming: Sequence[_Coming]) -> None:
 
 
 def single_jobs(job: Any) -> Iterator[Any]:
-    """Go through the jobs of a group, or the one job."""
+    """Iterate over the jobs of a group, or the one job."""
     jobs = getattr(job, "jobs", None)
     yield from [job] if jobs is None else jobs() if callable(jobs) else jobs
 
 
 def stored_inputs(job: Any) -> Iterator[StorageObject]:
-    """Go through those inputs of a job that are ours, and that it wants to have retrieved."""
+    """Iterate over those inputs of a job that are ours, and that it wants to have retrieved."""
     for file in job.input:
         found = file.flags.get("storage_object")
         if isinstance(found, StorageObject) and found.retrieve:
@@ -155,7 +155,7 @@ def slots_of(jobs: Sequence[Any], available: Mapping[str, int | str]) -> int:
 
 
 def fitting(jobs: Iterable[Any], available: Mapping[str, int | str]) -> Iterator[Any]:
-    """Go through jobs that fit, together with those before them."""
+    """Iterate over jobs that fit, together with those before them."""
     left = {name: count for name, count in available.items() if isinstance(count, int)}
     for job in jobs:
         wanted = {name: job.scheduler_resources.get(name, 0) for name in left}

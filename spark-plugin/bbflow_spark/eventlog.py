@@ -125,7 +125,7 @@ def read_log(log: Path) -> SparkApplication:
             case "SparkListenerTaskEnd":
                 failed += 1
     if "started_s" not in told:
-        raise ConfigError(f"{log} is no event log of Spark, or a compressed one: set spark.eventLog.compress=false")
+        raise ConfigError(f"{log} isn't an event log of Spark, or a compressed one: set spark.eventLog.compress=false")
     ended = [_stage(info, tuple(tasks.get(number, ()))) for (number, _), info in stages.items()]
     in_order = tuple(sorted(ended, key=lambda stage: stage.started_s))
     return SparkApplication(stages=in_order, failed_tasks=failed, **{"ended_s": None} | told)

@@ -171,9 +171,9 @@ class _Peer(socketserver.StreamRequestHandler):
         try:
             message = json.loads(line)
         except ValueError:
-            raise ProtocolError("a line that is no JSON") from None
+            raise ProtocolError("a line that isn't JSON") from None
         if not isinstance(message, dict):
-            raise ProtocolError("a line that is no message")
+            raise ProtocolError("a line that isn't a message")
         return message
 
     def _say(self, message: dict[str, Any]) -> None:
@@ -185,7 +185,7 @@ def _handshake(line: bytes) -> HelloMessage | ProveMessage:
     try:
         said: HelloMessage | ProveMessage = _HANDSHAKES.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ProtocolError(f"a line that is no handshake: {error}") from None
+        raise ProtocolError(f"a line that isn't a handshake: {error}") from None
     return said
 
 

@@ -65,7 +65,7 @@ def test_no_nodes_at_all_are_refused(tmp_path, capsys, words):
         (["--files-options=--lease nan"], "'nan' must be a number of seconds, 0 or more"),
         (["--files-options=--piece none"], "'none' is not a size"),
         (["--files-policy", "full-dely"], "did you mean 'full-delay'?"),
-        (["--subtree", "a/"], "'a/' is no subtree: write it like /a"),
+        (["--subtree", "a/"], "'a/' isn't a subtree: write it like /a"),
     ],
 )
 def test_options_that_no_server_of_files_takes_are_refused_at_once(tmp_path, capsys, words, says):

@@ -76,7 +76,7 @@ def test_a_client_that_cannot_be_used_is_refused_in_one_line(tmp_path):
             client.close()
         with pytest.raises(ConfigError, match=r"client: .* is closed: give one that is open"):
             buffer.analyse(config, client=client)
-        with pytest.raises(ConfigError, match=r"is no dask\.distributed\.Client"):
+        with pytest.raises(ConfigError, match=r"isn't a dask\.distributed\.Client"):
             buffer.analyse(config, client="tcp://127.0.0.1:1")
         with pytest.raises(ConfigError, match="both a scheduler and a client"):
             buffer.analyse(config, "tcp://127.0.0.1:1", client=client)

@@ -125,5 +125,5 @@ def test_a_function_that_fails_is_said_once_and_costs_nothing(tmp_path, function
 
 
 def test_what_is_no_function_is_refused_before_anything_starts(tmp_path):
-    with pytest.raises(ConfigError, match=r"decide: os:sep is no function"):
+    with pytest.raises(ConfigError, match=r"decide: os:sep isn't a function"):
         analysis_in(tmp_path, 2, decide="os:sep")

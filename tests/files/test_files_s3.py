@@ -94,7 +94,7 @@ def test_an_object_whose_name_is_no_path_is_told_of_and_keeps_no_other_from_bein
     assert [client.read("/d/g"), client.read("/h")] == [b"d/g", b"h"]
     client.refresh("/")
     assert [entry.path for entry in client.entries("/d")] == ["/d/g"]
-    assert client.status()[0].unread == ((repr(odd)[1:-1], "the object is left out, since its name is no path"),)
+    assert client.status()[0].unread == ((repr(odd)[1:-1], "the object is left out, since its name isn't a path"),)
     client.rename("/d", "/e")
     assert client.flush(wait_s=60).left == 0
 
@@ -111,7 +111,7 @@ def test_objects_that_cannot_be_shown_are_named_and_no_file_takes_their_place(se
     client.write("/new", b"new")
     client.mkdir("/d/both", parents=True)
     client.write("/d/both/inside", b"new")
-    client.rename("/d/both", "/both")  # a directory is no object
+    client.rename("/d/both", "/both")  # a directory isn't an object
     client.rename("/both", "/other")
     attempts = [
         lambda: client.write("/both", b"new"),

@@ -84,7 +84,7 @@ def test_the_command_line_names_what_it_cannot_copy(servers, tmp_path, capfd):
     client.write("/b", b"b")
     copies = ["--contact", str(servers.contact)]
     assert main(["files", "get", *copies, "/a", "/b", str(tmp_path / "out")]) == os.EX_USAGE
-    assert f"{tmp_path / 'out'} is no directory: several files need one" in capfd.readouterr().err
+    assert f"{tmp_path / 'out'} isn't a directory: several files need one" in capfd.readouterr().err
     assert main(["files", "get", *copies, "/a", "/b", str(tmp_path)]) == 0
     assert [(tmp_path / name).read_bytes() for name in "ab"] == [b"a", b"b"]
     assert main(["files", "put", *copies, str(tmp_path / "none"), "/c"]) == 1
@@ -115,7 +115,7 @@ def test_a_name_of_a_masters_leads_nowhere_but_to_where_it_is_copied(servers, tm
 
     monkeypatch.setattr(ClientSession, "call", lying)
     assert main(["files", "get", "--contact", str(servers.contact), "/d", str(tmp_path / "out")]) == 1
-    assert "is no name for a file" in capfd.readouterr().err
+    assert "isn't a name for a file" in capfd.readouterr().err
     assert not (tmp_path / "a").exists()
 
 

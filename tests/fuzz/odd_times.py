@@ -24,7 +24,7 @@ WRITTEN = {
 """Units as programs write them, and as cftime reads them."""
 UNIT_S = {"days": 86400.0, "hours": 3600.0, "minutes": 60.0, "seconds": 1.0, "h": 3600.0}
 FAR = 1e20
-"""Beyond that a time is no date."""
+"""Beyond that a time isn't a date."""
 TEXT_UNITS = "seconds since 1970-01-01"
 """In which an analysis has dates that are told as text."""
 
@@ -40,7 +40,7 @@ class Times:
     changes: dict[int, dict[str, Any]] = field(default_factory=dict)
     """Step to the attributes that change with it."""
     dates: tuple[cftime.datetime | None, ...] | None = None
-    """Of each step, None where its time is no date; None if nobody can read the units."""
+    """Of each step, None where its time isn't a date; None if nobody can read the units."""
     error_s: float = 1e-3
     """By how much what is told may be off."""
 
@@ -70,7 +70,7 @@ class Axis:
 
 
 def draw_axis(dice: random.Random, steps: int) -> Axis | None:
-    """Draw what tells the time; sometimes a step has a time that is no date, or not a later one, or none has one."""
+    """Draw what tells the time; sometimes a step has a time that isn't a date, or not a later one, or none has one."""
     kind = dice.choice(("number", "number", "array", "text", "none"))
     if kind == "none":
         return None

@@ -31,7 +31,7 @@ class Truth:
     values: dict[str, list[Array | None]]
     """Numbers of each variable in each step, decoded by CF, in float64 or complex; holes are NaN."""
     dates: list[Any] | None
-    """Of each step, None where its time is no date; None if nothing tells the time."""
+    """Of each step, None where its time isn't a date; None if nothing tells the time."""
 
     @property
     def accepted(self) -> list[int]:

@@ -130,12 +130,12 @@ def test_a_mark_that_another_user_leaves_where_all_may_write_removes_nothing(tmp
     clear(shared)
     assert (shared / "pool").exists()
     assert (shared / "mine/a").exists()
-    with pytest.raises(ConfigError, match="no mark of this user's"):
+    with pytest.raises(ConfigError, match="isn't a mark of this user's"):
         claim(shared, "more")
 
 
 def test_a_pipe_in_a_marks_place_holds_nobody_up(tmp_path):
     os.mkfifo(tmp_path / MARK)
     clear(tmp_path)
-    with pytest.raises(ConfigError, match="no mark of this user's"):
+    with pytest.raises(ConfigError, match="isn't a mark of this user's"):
         claim(tmp_path, "pool")

@@ -21,5 +21,5 @@ def test_all_who_need_a_certificate_at_once_get_the_same(tmp_path):
 def test_a_certificate_that_others_can_read_is_refused(tmp_path):
     path = ensure_certificate(tmp_path / "contact.json")
     path.chmod(0o640)
-    with pytest.raises(ConfigError, match="is no secret, its mode is 640"):
+    with pytest.raises(ConfigError, match="isn't a secret, its mode is 640"):
         ensure_certificate(tmp_path / "contact.json")

@@ -55,8 +55,8 @@ def test_a_condition_knows_its_variables():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "no condition"),
-        (3, "no condition"),
+        ("", "isn't a condition"),
+        (3, "isn't a condition"),
         ("max(pr) >", "not understood"),
         ("maximum(pr) > 1", "unknown function"),
         ("max(3) > 1", "has no variable"),

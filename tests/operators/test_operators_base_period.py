@@ -164,7 +164,7 @@ def test_a_base_period_that_is_not_all_there_has_no_percentiles():
     [
         ({"TX90p": {"base": [2003, 2003]}}, "no others for the bootstrap"),
         ({"TX90p": {"base": [2003, 2005], "years": [2004, 2006]}}, "don't hold the base period"),
-        ({"TX90p": {"base": 2003}}, "no period"),
+        ({"TX90p": {"base": 2003}}, "isn't a period"),
         ({"TX90p": {"base": [2003, 2005], "window": "month"}}, "window"),
         ({"TX90p": {"years": [2003, 2005]}}, "needs base"),
         ({"SU": {"base": [2003, 2005]}}, "no base period"),

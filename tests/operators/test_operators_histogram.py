@@ -149,7 +149,7 @@ def test_even_edges_take_one_comparison_and_all_edges_are_found():
         ({"edges": [1, 1]}, "greater than the one before"),
         ({"edges": [1, 2], "bins": 3}, "leave out"),
         ({"range": [2, 1]}, "smaller one first"),
-        ({"range": 5}, "no list"),
+        ({"range": 5}, "isn't a list"),
         ({"bins": 1}, "at least 2 bins"),
     ],
 )

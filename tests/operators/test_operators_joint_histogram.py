@@ -53,7 +53,7 @@ def test_even_bins_are_numpys():
         ({}, "either by 'edges'"), ({"bins": [2, 2]}, "either by 'edges'"), ({"edges": [[0, 1]]}, "must be two"),
         ({"edges": [[0, 1], [1, 0]]}, "greater than"), ({"edges": [[0, 1], [0, 1]], "bins": [1, 1]}, "leave out"),
         ({"bins": [200, 200], "range": [[0, 1], [0, 1]]}, "more than 10000"),
-        ({"bins": [2, 2], "range": [[1, 0], [0, 1]]}, "is no range"),
+        ({"bins": [2, 2], "range": [[1, 0], [0, 1]]}, "isn't a range"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said(said, message):

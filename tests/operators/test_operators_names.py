@@ -192,11 +192,11 @@ def test_every_statistic_of_cdo_over_time_has_a_name():
 @pytest.mark.parametrize(
     ("content", "hint"),
     [
-        (["ml2hl,100"], "'ml2hl' is no operator: space: {levels: {to"),
+        (["ml2hl,100"], "'ml2hl' isn't an operator: space: {levels: {to"),
         (["intlevelx"], "height: zg"),
         (["ml2plx"], "space: {levels: {to: [85000, 50000], pressure: {a: hyam, b: hybm, surface: ps}, above: linear"),
         ({"operators": ["mean"], "space": "ap2pl"}, "space: {levels: {to: [85000, 50000], pressure: {field: pfull"),
-        ({"operators": ["mean"], "space": ["fldmean", "ml2hl,100"]}, "'ml2hl' is no space: space: {levels: {to"),
+        ({"operators": ["mean"], "space": ["fldmean", "ml2hl,100"]}, "'ml2hl' isn't a space: space: {levels: {to"),
         ({"operators": ["mean"], "space": "zonskew"}, "no third and fourth moments over space"),
         (["dtr"], "DTR"),
         (["remapcon,r360x180"], "space: {remapcon: r360x180}"),

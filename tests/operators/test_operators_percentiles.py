@@ -191,9 +191,9 @@ def test_names_tell_the_percentage():
     ("parameters", "message"),
     [
         ({"q": 101}, "0 to 100"),
-        ({"q": []}, "no list of different percentages"),
-        ({"q": [5, 5.0]}, "no list of different percentages"),
-        ({"q": 5, "error": 0}, "no bound"),
+        ({"q": []}, "isn't a list of different percentages"),
+        ({"q": [5, 5.0]}, "isn't a list of different percentages"),
+        ({"q": 5, "error": 0}, "isn't a bound"),
         ({"q": 5, "steps": 0}, "whole number from 1"),
         ({}, "needs 'q'"),
     ],

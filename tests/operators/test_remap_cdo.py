@@ -1,4 +1,4 @@
-"""What CDO's `remap` makes of a field with a file of weights; CDO is no dependency: without it these are skipped."""
+"""What CDO's `remap` makes of a field with a file of weights; CDO isn't a dependency: without it these are skipped."""
 
 import itertools
 import os

@@ -175,7 +175,7 @@ def test_a_file_that_is_written_is_what_cdo_takes_and_what_is_read_again(tmp_pat
 
 @pytest.mark.parametrize(("words", "says"), [
     (["r36x18", "r0x10"], "has no points"),
-    (["r36x18", "hp12"], "12 is no power of two"),
+    (["r36x18", "hp12"], "12 isn't a power of two"),
     (["r36x18", "hpz20"], "from 0 to 13"),
     (["nothing.nc", "r36x18"], "neither a file .* nor a grid's name: r360x180"),
 ])  # fmt: skip

@@ -209,7 +209,7 @@ def test_a_truncated_file_and_none_are_told_in_a_line(tmp_path):
         placed(str(path))
     with pytest.raises(ConfigError, match=r"can't read the weights .*No such file"):
         placed(str(tmp_path / "nothing.nc"))
-    with pytest.raises(ConfigError, match=r"No such file.*, and that is no name of a grid: these are r360x180"):
+    with pytest.raises(ConfigError, match=r"No such file.*, and that isn't a name of a grid: these are r360x180"):
         placed(str(tmp_path / "n32"))
 
 
@@ -249,7 +249,7 @@ def test_headers_that_end_early_and_empty_files_are_told_in_a_line(tmp_path):
 
 
 @pytest.mark.parametrize(("item", "says"), [
-    ({"remapnn": "hp12"}, "12 is no power of two"),
+    ({"remapnn": "hp12"}, "12 isn't a power of two"),
     ({"healpix": 20}, "from 0 to 13"),
     ({"remapcon": "r0x10"}, "has no points"),
 ])  # fmt: skip

@@ -1,4 +1,4 @@
-"""Spaces give what CDO's operators give; CDO is no dependency, and its tests are skipped where it is missing."""
+"""Spaces give what CDO's operators give; CDO isn't a dependency, and its tests are skipped where it is missing."""
 
 import shutil
 import subprocess

@@ -131,7 +131,7 @@ def test_names_that_another_user_has_announced_are_printed_without_effect(tmp_pa
     shown = capsys.readouterr().out
     assert r"[/x]\x1b[2J\ud800:boom:\n" in shown
     assert "[red]" in shown
-    with pytest.raises(ConfigError, match="what can't be printed"):
+    with pytest.raises(ConfigError, match="characters that can't be printed"):
         Board(tmp_path).begin("a\nb")
 
 
@@ -166,7 +166,7 @@ def test_a_shell_script_announces_by_begin_and_end_and_run(tmp_path):
     assert "ice-model" in shown
     assert bbflow("run", "ice-model", "--", "false", check=False).returncode == 1
     assert Board(tmp_path).read() == []
-    assert "is no phase" in bbflow("end", "../x", check=False).stderr
+    assert "isn't a phase" in bbflow("end", "../x", check=False).stderr
 
 
 @pytest.mark.parametrize("compiler", ["cc -std=c99 -D_POSIX_C_SOURCE=200809L -x c", "g++ -std=c++17 -x c++"])

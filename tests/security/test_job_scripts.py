@@ -195,7 +195,7 @@ def test_an_input_that_is_no_file_is_refused_at_once(site, make):
     site.write(f"stage_in source={site.home}/in dest=in")
     site.set_up()
     assert site.stage_in() == 1
-    assert "no regular file" in site.said
+    assert "isn't a regular file" in site.said
 
 
 def test_a_program_without_standard_streams_copies_what_the_script_says(site):
@@ -484,14 +484,14 @@ def test_hosts_processes_end_though_the_user_has_removed_all_that_says_there_is_
 @pytest.mark.parametrize("job", ["٣", "7/../8", "7\n", "-7", "7" * 13, ""])
 def test_a_jobs_number_has_plain_digits_only(site, job):
     assert site.run("teardown", "--", job) == 1
-    assert "is no job's number" in site.said
+    assert "isn't a job's number" in site.said
 
 
 @pytest.mark.parametrize("host", ["../c1", "c1/..", ".", "-c1", "c 1", "c1\n"])
 def test_a_hosts_name_is_part_of_no_other_path(site, host):
     words = ["host-end", "7", f"--host={host}", "--uid", str(site.user.uid), "--gid", str(site.user.gid)]
     assert site.run(*words) == 1
-    assert "is no host's name" in site.said
+    assert "isn't a host's name" in site.said
 
 
 def test_a_set_user_id_program_takes_no_library_from_its_user(users, place):

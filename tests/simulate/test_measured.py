@@ -77,7 +77,7 @@ def test_events_without_tasks_are_one_clear_error(tmp_path):
 
 
 def test_a_profile_belongs_to_a_cloud(tmp_path):
-    with pytest.raises(ConfigError, match="testbed is no cloud"):
+    with pytest.raises(ConfigError, match="testbed isn't a cloud"):
         measured(load_scenario(find("testbed")), written(tmp_path, RUN))
 
 

@@ -109,7 +109,7 @@ def test_the_command_takes_a_trace_with_ways_and_variations(written, capsys):
             "parent 'nobody' of task 'a' isn't there",
         ),
         ({"runtimes": {"add": 1}}, "didn't run: it has no runtimeInSeconds"),
-        ({"runtimes": RUNTIMES | {"add": -1}}, "no trace in WfFormat 1.5: .* >= 0"),
+        ({"runtimes": RUNTIMES | {"add": -1}}, "isn't a trace in WfFormat 1.5: .* >= 0"),
         ({"sizes": {}}, "the file .* has no size"),
         (
             {"tasks": [{"id": "a", "parents": ["b"]}, {"id": "b", "parents": ["a"]}], "runtimes": {"a": 1, "b": 1}},
@@ -126,7 +126,7 @@ def test_what_is_no_trace_is_one_clear_error(tmp_path):
     with pytest.raises(ConfigError, match=r"can't read the trace .*none.json"):
         graph_of_trace(tmp_path / "none.json")
     (tmp_path / "text.json").write_text("kind: workflow")
-    with pytest.raises(ConfigError, match="no trace in WfFormat"):
+    with pytest.raises(ConfigError, match="isn't a trace in WfFormat"):
         graph_of_trace(tmp_path / "text.json")
     with pytest.raises(ConfigError, match="a trace needs one of kind 'workflow'"):
         with_trace(load_scenario(find("testbed")), tmp_path / "text.json")

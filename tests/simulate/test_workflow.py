@@ -128,7 +128,7 @@ def test_a_plan_that_can_be_staged_can_be_simulated(tmp_path):
     [
         ([{"task": "a", "inputs": ["/x"]}], "compute_s"),
         ([{"task": "a", "inputs": ["/x"], "compute_s": 1}], "/x has no size"),
-        ([{"task": "a", "inputs": [{"url": "/x", "size": 1}], "compute_s": -1}], "no number of seconds"),
+        ([{"task": "a", "inputs": [{"url": "/x", "size": 1}], "compute_s": -1}], "isn't a number of seconds"),
         (
             [
                 {"task": "a", "inputs": [{"url": "/m", "size": 1}], "compute_s": 1},
@@ -148,7 +148,7 @@ def test_a_plan_that_cant_be_simulated_is_one_clear_error(tmp_path, steps, told)
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"levels": {"a": {"tasks": 1, "compute_s": 1, "reads": "z:1"}}}, "'z' is no level before"),
+        ({"levels": {"a": {"tasks": 1, "compute_s": 1, "reads": "z:1"}}}, "'z' isn't a level before"),
         ({"levels": LEVELS | {"fit": LEVELS["fit"] | {"reads": "project:9"}}}, "1 to 8 files"),
         ({"levels": None}, "one of the section 'levels', workflow.plan and workflow.trace"),
         ({"levels": {"a": {"tasks": 0, "compute_s": 1}}}, "levels.a: tasks: 0 is not a whole number from 1"),

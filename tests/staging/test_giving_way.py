@@ -76,7 +76,7 @@ class Broken(Policy):
     ("text", "message"),
     [
         ("nowhere:Pace", "can't load nowhere:Pace"),
-        ("bbflow.staging:Gate", "is no delay policy"),
+        ("bbflow.staging:Gate", "isn't a delay policy"),
         (f"{__name__}:Broken", "must be a dataclass"),
         ("bbflow.staging:Share", "a default for each of its settings"),
         ("half-pace", "unknown delay policy 'half-pace'"),

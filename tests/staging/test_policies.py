@@ -132,9 +132,9 @@ def test_there_is_time_if_nothing_is_to_be_transferred():
         ("full-dely", "did you mean 'full-delay'"),
         ("partial-delay:limitt=1", "did you mean 'limit'"),
         ("scale-down:fetchers=0", "must be 1 or more"),
-        ("scale-down:fetchers=1.5", "no whole number"),
+        ("scale-down:fetchers=1.5", "isn't a whole number"),
         ("auto:limit=nan", "out of range"),
-        ("auto:limit=x", "'x' is no number"),
+        ("auto:limit=x", "'x' isn't a number"),
     ],
 )
 def test_an_unknown_policy_or_setting_is_an_error_that_names_it(text, words):

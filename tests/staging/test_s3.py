@@ -153,9 +153,9 @@ def test_a_server_that_fails_while_it_lists_is_one_clear_error(options):
 )
 def test_an_endpoint_that_is_no_url_is_one_clear_error(endpoint, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
-    with pytest.raises(ConfigError, match="is no endpoint of S3: write AWS_ENDPOINT_URL like"):
+    with pytest.raises(ConfigError, match="isn't an endpoint of S3: write AWS_ENDPOINT_URL like"):
         Sources().facts("s3://bucket/f")
-    with pytest.raises(ConfigError, match="is no endpoint of S3"):
+    with pytest.raises(ConfigError, match="isn't an endpoint of S3"):
         Sources({"s3": {"endpoint_url": endpoint}})
 
 

@@ -109,7 +109,7 @@ def test_what_is_not_simple_goes_the_long_way(make, as_file, shelf):
 def test_a_pipe_holds_nobody_up(tmp_path, shelf):
     os.mkfifo(tmp_path / "pipe")
     assert copy_whole(File(str(tmp_path / "pipe"), 0), Sources(), shelf) is None
-    with pytest.raises(SourceError, match="no regular file"):
+    with pytest.raises(SourceError, match="isn't a regular file"):
         Sources().facts(str(tmp_path / "pipe"))
 
 

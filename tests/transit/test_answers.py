@@ -128,9 +128,9 @@ def unlimited(dataset, *names):
         (one(1.0, {"scale_factor": "much"}), "m has an attribute 'scale_factor' that can't be 'much'"),
         (one(1, {"_FillValue": 2**70}), "m of type int64 can't have the _FillValue"),
         (one(1.0, {"units": "days since whenever"}), "m can't be read with its attributes: "),
-        (one(np.array([1, "a"], object)), "m has 1 among its values, which is no text"),
-        (one(np.array(["a", np.nan], object)), "m has nan among its values, which is no text"),
-        (one(np.array([b"a"])), "m has b'a' among its values, which is no text"),
+        (one(np.array([1, "a"], object)), "m has 1 among its values, which isn't text"),
+        (one(np.array(["a", np.nan], object)), "m has nan among its values, which isn't text"),
+        (one(np.array([b"a"])), "m has b'a' among its values, which isn't text"),
         (one("a\ud800"), r"m has the text 'a\ud800', which isn't Unicode"),
         (one(np.longdouble(1)), "m is of type float128, which no store has"),
         (one(1.0).rename(m="x" * 300), "can't be the name of a variable in its store"),
@@ -161,7 +161,7 @@ def test_an_axis_of_time_that_an_answer_has_itself_is_the_stores(names, tmp_path
 def test_a_span_has_two_bounds_whatever_the_answer_calls_so(tmp_path):
     place = lambda index: AxisPlace(index + 0.5, UNITS, bounds=(float(index), index + 1.0))  # noqa: E731
     _, said = published(tmp_path / "three", one(np.zeros(3), dims="bnds"), place=place)
-    assert "'m' has a dimension 'bnds', which is of 2 in its store" in said
+    assert "'m' has a dimension 'bnds', which has the length 2 in its store" in said
     store, said = published(tmp_path / "two", one(np.zeros(2), dims="bnds"), place=place)
     assert not said
     assert store["m"].shape == (1, 2)

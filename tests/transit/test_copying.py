@@ -192,7 +192,7 @@ def test_a_copy_that_can_not_be_is_said(endpoint, tmp_path):
     check_copy(Config("s", {}, copy_to="s3://bucket/nothing/yet"))
     assert not keys(endpoint, "nothing")
     content = {"stream": "s", "operators": {"tas": ["mean"]}, "copy_to": "bucket/run"}
-    with pytest.raises(ConfigError, match="copy_to: 'bucket/run' is no place for results"):
+    with pytest.raises(ConfigError, match="copy_to: 'bucket/run' isn't a place for results"):
         parse_config(content)
     store = GrowingZarr(tmp_path / "results.zarr")
     store.commit(history="run")

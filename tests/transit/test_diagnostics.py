@@ -218,7 +218,7 @@ def test_a_step_whose_time_is_no_date_is_left_out_and_said(tmp_path, late):
     assert results.attrs["bbflow_status"] == ("complete" if late == "skip" else "incomplete")
     (said,) = outcome.errors
     assert "5 of 7 steps were left out" in said
-    assert "the first is step 0, whose time nan is no date" in said
+    assert "the first is step 0, whose time nan is not a date" in said
     assert ("let the program write" in said) is (late == "incomplete")
     assert results.attrs["bbflow_left_out"] == [said]
     with xr.open_zarr(tmp_path / "out" / "raw.zarr") as raw:

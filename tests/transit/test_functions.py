@@ -155,7 +155,7 @@ def test_a_function_that_fails_is_named_and_everything_else_is_whole(tas, tmp_pa
         "first ('float32', (1, 8))",
         "function dies (called:dies) failed in step 0: its process was killed by SIGABRT",
         "function fails (called:fails) failed in step 40: ValueError: no more of this (called.py, line 33)",
-        "function holds_bytes (called:holds_bytes) failed in step 0: name has b'a' among its values, which is no text: "
+        "function holds_bytes (called:holds_bytes) failed in step 0: name has b'a' among its values, which isn't text: "
         "give texts, or numbers",
         "function interrupts (called:interrupts) failed in step 0: KeyboardInterrupt: one two (called.py, line 43)",
         "function turns (called:turns) failed in step 3: it gave 'tas' the dimensions ('time', 'lon', 'lat'), at first "
@@ -205,7 +205,7 @@ def test_steps_are_asked_for_by_a_function_of_steps(tmp_path):
     streams.look_in(str(tmp_path))
     functions = {"warm": {"call": "called:warm_days", "results": "tas_run_mean"}}
     content = {"stream": "fields", "operators": {"tas": ["mean"]}, "functions": functions, "raw": {"asked_by": "warm"}}
-    with pytest.raises(ConfigError, match="raw: asked_by: 'warm' is no function of steps"):
+    with pytest.raises(ConfigError, match="raw: asked_by: 'warm' isn't a function of steps"):
         parse_config(content)
 
 

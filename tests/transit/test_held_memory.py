@@ -11,6 +11,6 @@ def test_a_run_of_p90_a_histogram_and_50_variables_holds_no_more_than_it_said():
     with tempfile.TemporaryDirectory() as name:  # a socket's path must be short
         found = held(Path(name), list(chain(*CASES.values())), points=1 << 13, steps=40)
     assert found.memory <= found.said_memory
-    assert found.memory > found.said_memory / 2, "what was said is no bound"
+    assert found.memory > found.said_memory / 2, "what was said isn't a bound"
     assert found.processes <= found.said_processes
     assert found.states > 1 << 26

@@ -198,8 +198,8 @@ def damaged(content, how):
         ("longer", DamagedError, "is damaged: it has"),
         ("changed", DamagedError, "is damaged: its checksum"),
         ("header", DamagedError, "is damaged: its checksum"),
-        ("foreign", ConfigError, "is no state of bbflow"),
-        ("empty", ConfigError, "is no state of bbflow"),
+        ("foreign", ConfigError, "isn't a state of bbflow"),
+        ("empty", ConfigError, "isn't a state of bbflow"),
         ("version", ConfigError, "is a state of version 3, but this bbflow reads version 2"),
     ],
 )

@@ -289,7 +289,7 @@ def test_what_is_in_the_bucket_already_is_refused_before(endpoint, tmp_path):
         ({"netcdf": True}, "netcdf: such files aren't written into a bucket"),
         ({"raw": {"dedup": True}}, "raw: dedup compares with steps that have gone to the bucket"),
         ({"output": "out", "work": "w"}, "'work' is for an output in a bucket"),
-        ({"output": "s3://b x"}, "is no place for results"),
+        ({"output": "s3://b x"}, "isn't a place for results"),
     ],
 )
 def test_what_an_output_in_a_bucket_can_not_have_is_refused(keys, why):

@@ -249,9 +249,9 @@ def test_a_variable_of_several_texts_is_refused_with_the_way_to_count_steps():
 
 
 def test_text_that_is_no_date_is_refused_and_says_which():
-    with pytest.raises(ConfigError, match="step 0: its time is told by its variable: 'noon' is no date"):
+    with pytest.raises(ConfigError, match="step 0: its time is told by its variable: 'noon' isn't a date"):
         times_of({}, steps_of({}, value="noon", kind="string"))
-    with pytest.raises(ConfigError, match=r"'2001-02-29' is no date of the calendar 'noleap' .* set time: calendar"):
+    with pytest.raises(ConfigError, match=r"'2001-02-29' isn't a date of the calendar 'noleap' .* set time: calendar"):
         times_of({"calendar": "noleap"}, steps_of({}, value="2001-02-29", kind="string"))
 
 
@@ -286,8 +286,8 @@ def test_a_file_with_two_dates_in_its_name_tells_none():
     [
         ({"start": "2000-01-01"}, "time: start needs an interval too"),
         ({"start": "2000-01-01", "interval": 6}, "time: interval: 6 has no unit: write it as 6h"),
-        ({"start": "soon", "interval": "6h"}, "time: start: 'soon' is no date"),
-        ({"start": "2001-02-29", "interval": "6h", "calendar": "noleap"}, "no date of the calendar 'noleap'"),
+        ({"start": "soon", "interval": "6h"}, "time: start: 'soon' isn't a date"),
+        ({"start": "2001-02-29", "interval": "6h", "calendar": "noleap"}, "isn't a date of the calendar 'noleap'"),
         ({"start": "2000-01-01", "interval": "6h", "variable": "t"}, "variable and start would both tell the time"),
         ({"by": "file", "attribute": "date"}, "attribute and by: file would both tell the time"),
         ({"interval": "6h"}, "time: interval: it must be a number in the stream's units, or set time: units too"),

@@ -32,7 +32,7 @@ def measure(mosaic: Path, truth: Truth) -> Flatness:
     """Compare a mosaic with the truth.
 
     The background is what is left when the known stars are taken away; a tile's is the median over its outline,
-    which neither noise nor a star's edge moves. What all tiles have in common is no part of it, as no difference of
+    which neither noise nor a star's edge moves. What all tiles have in common isn't a part of it, as no difference of
     tiles knows it: a constant, and where backgrounds have slopes, a plane.
 
     Parameters

@@ -84,7 +84,7 @@ class Masters(Closable):
         Raises
         ------
         OSError
-            If it is no path.
+            If it isn't a path.
         """
         whole = "/" + "/".join(split_path(path))
         with suppress(NodeError):  # who is known is used while the others are being started again

@@ -126,7 +126,7 @@ class OpenFile:
         self._take_striping(told)
 
     def _ranges(self, offset: int, size: int) -> Iterator[tuple[int, int, int]]:
-        """Go through the pieces of a range: number, begin in the piece, bytes."""
+        """Iterate over the pieces of a range: number, begin in the piece, bytes."""
         end = offset + size
         while offset < end:
             index, begin = divmod(offset, self._piece_bytes)

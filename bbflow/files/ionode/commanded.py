@@ -170,7 +170,7 @@ class Transfers:
         answer(CommandAnswer(facts=facts, weakness=self._storage.weakness(command.path)))
 
     def _content(self, command: UploadCommand) -> Iterator[bytes]:
-        """Go through the bytes of a version, holes included."""
+        """Iterate over the bytes of a version, holes included."""
         size, piece_bytes = command.size, command.piece_bytes
         pieces, index = command.pieces, 0
         if piece_bytes <= 0 < size:
@@ -238,7 +238,7 @@ class _StoppedError(SourceError):
 
 
 def zeros(size: int) -> Iterator[bytes]:
-    """Go through this many zeros."""
+    """Iterate over this many zeros."""
     for at in range(0, size, MOST_BYTES):
         yield bytes(min(MOST_BYTES, size - at))
 

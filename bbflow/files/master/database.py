@@ -110,7 +110,7 @@ class Database:
                 raise NodeError(f"another master has {path} open: end it, or give another directory") from None
             if _code(error) in NO_ROOM:
                 raise self._full(error) from None
-            raise ConfigError(f"{path} is no database of a master ({error}): give another directory") from None
+            raise ConfigError(f"{path} isn't a database of a master ({error}): give another directory") from None
         self._connection.execute("PRAGMA wal_autocheckpoint=4000")
 
     def _begin_epoch(self) -> int:
@@ -145,7 +145,7 @@ class Database:
             self._connection.execute("INSERT INTO master VALUES (?, ?)", (subtree, number))
 
     def inodes(self) -> Iterator[Inode]:
-        """Go through all inodes."""
+        """Iterate over all inodes."""
         for row in self._connection.execute("SELECT ino, parent, name, record FROM inodes"):
             yield unpack(*row)
 

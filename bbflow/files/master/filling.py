@@ -181,7 +181,7 @@ class Filling:
         self._core.commit(InodeRecord(replace(inode, pieces=(), ring=(), filling=False)))
 
     def evictable(self) -> Iterator[Inode]:
-        """Go through what may go now, in no order."""
+        """Iterate over what may go now, in no order."""
         return (inode for inode in self._core.image.inodes.values() if self._may_go(inode))
 
     def _may_go(self, inode: Inode) -> bool:

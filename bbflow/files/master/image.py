@@ -117,11 +117,11 @@ class Image:
         """
         inode = self.get(ino)
         if inode.kind != DIRECTORY:
-            raise OSError(errno.ELOOP if inode.kind == LINK else errno.ENOTDIR, f"{inode.name!r} is no directory")
+            raise OSError(errno.ELOOP if inode.kind == LINK else errno.ENOTDIR, f"{inode.name!r} isn't a directory")
         return inode
 
     def entries(self, ino: int) -> Mapping[str, int]:
-        """Return a directory's names; none for what is no directory."""
+        """Return a directory's names; none for what isn't a directory."""
         return self._entries.get(ino, NOTHING)
 
     def child(self, directory: int, name: str) -> Inode | None:
@@ -241,7 +241,7 @@ class Image:
         return inode
 
     def below(self, inode: Inode) -> Iterator[Inode]:
-        """Go through an inode and all that is below it, parents first."""
+        """Iterate over an inode and all that is below it, parents first."""
         waiting = [inode]
         while waiting:
             inode = waiting.pop()
@@ -249,7 +249,7 @@ class Image:
             waiting += [self._inodes[ino] for ino in self.entries(inode.ino).values()]
 
     def files_below(self, inode: Inode, path: str) -> Iterator[tuple[Inode, str]]:
-        """Go through the files that an inode is, or has below it, and the paths that they have if it has this one."""
+        """Iterate over the files that an inode is, or has below it, and the paths that they have if it has this one."""
         waiting = [(inode, path)]
         while waiting:
             inode, path = waiting.pop()

@@ -182,12 +182,12 @@ class Master:
 
     def _may_hold(self, peer: int, told: CapacityNotice) -> None:
         if peer not in self._fleet.by_peer:
-            raise ProtocolError("the capacity of what is no IOnode")
+            raise ProtocolError("the capacity of what isn't an IOnode")
         self._shrinking.may_hold(self._fleet.by_peer[peer], told.bytes)
 
     def _answered(self, peer: int, answer: CommandAnswer) -> None:
         if peer not in self._fleet.by_peer:
-            raise ProtocolError("an answer of what is no IOnode")
+            raise ProtocolError("an answer of what isn't an IOnode")
         self.core.answered(answer)
 
     def _ask(self, peer: int, asked: Asked) -> None:

@@ -136,7 +136,7 @@ def renamed(
 
 def _check_empty(image: Image, inode: Inode) -> None:
     if inode.kind != DIRECTORY:
-        raise NotADirectoryError(errno.ENOTDIR, f"{inode.name!r} is no directory")
+        raise NotADirectoryError(errno.ENOTDIR, f"{inode.name!r} isn't a directory")
     if image.entries(inode.ino):
         raise OSError(errno.ENOTEMPTY, f"{inode.name!r} isn't empty")
     if inode.master:

@@ -123,7 +123,7 @@ class Naming:
     def _readlink(self, call: Call[ReadlinkRequest]) -> ReadlinkReply:
         inode = self._core.image.get(call.asked.ino)
         if inode.kind != LINK:
-            raise OSError(errno.EINVAL, f"{inode.name!r} is no symbolic link")
+            raise OSError(errno.EINVAL, f"{inode.name!r} isn't a symbolic link")
         return ReadlinkReply(target=inode.target)
 
     def _place(self, call: Call[EntryRequest]) -> tuple[Inode, str]:
@@ -312,7 +312,7 @@ class Naming:
 
     def _truncated(self, call: AnyCall, inode: Inode, size: int) -> Inode:
         if inode.kind != FILE:
-            raise OSError(errno.EISDIR if inode.kind == DIRECTORY else errno.EINVAL, f"{inode.name!r} is no file")
+            raise OSError(errno.EISDIR if inode.kind == DIRECTORY else errno.EINVAL, f"{inode.name!r} isn't a file")
         if size < 0:
             raise OSError(errno.EINVAL, f"a size of {size}")
         check_access(inode, call.who, WRITE)

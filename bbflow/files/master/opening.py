@@ -70,7 +70,7 @@ class FileOpening:
     def _open(self, call: Call[OpenFileRequest]) -> OpenFileReply:
         inode = self._core.image.get(call.asked.ino)
         if inode.kind != FILE:
-            raise OSError(errno.EISDIR if inode.kind == DIRECTORY else errno.EINVAL, f"{inode.name!r} is no file")
+            raise OSError(errno.EISDIR if inode.kind == DIRECTORY else errno.EINVAL, f"{inode.name!r} isn't a file")
         if call.asked.write:
             check_access(inode, call.who, WRITE)
             return self._open_to_write(call, inode, truncate=call.asked.truncate)
@@ -215,7 +215,7 @@ class FileOpening:
         if asked.exclusive:
             raise FileExistsError(errno.EEXIST, f"there is a {name!r} already")
         if there.kind != FILE:
-            raise OSError(errno.EISDIR if there.kind == DIRECTORY else errno.ELOOP, f"{name!r} is no file")
+            raise OSError(errno.EISDIR if there.kind == DIRECTORY else errno.ELOOP, f"{name!r} isn't a file")
         check_access(there, call.who, WRITE)
         return replace(self._open_to_write(call, there, truncate=asked.truncate), created=False)
 

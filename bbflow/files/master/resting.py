@@ -41,7 +41,7 @@ class Resting:
         return inode.dirty_ns / 1e9 + self._after_s
 
     def rested(self) -> Iterator[int]:
-        """Go through those that have rested, the oldest first; they may end meanwhile."""
+        """Iterate over those that have rested, the oldest first; they may end meanwhile."""
         looked_s = self._looked_s = self._clock()
         if not any(self._due_s(ino) <= looked_s for ino in islice(self._image.dirty, 1)):
             return iter(())  # so it is after nearly every change: the others needn't be gone through

@@ -162,7 +162,7 @@ class Scanning:
         """Record that an object, or all below a name, can't be shown, unless it is one that goes, or moves."""
         image, names = self._core.image, name.removesuffix("/").split("/")
         if not all(map(self._is_name, names)):
-            self._core.commit(HideRecord(name, Hidden(directory, "its name is no path")))
+            self._core.commit(HideRecord(name, Hidden(directory, "its name isn't a path")))
             return
         own = (image.doomed, image.busy, image.vanished, image.stored)
         # Of what goes by the name, not of all objects: a bucket may have millions.
@@ -182,7 +182,7 @@ class Scanning:
             self._core.commit(HideRecord(name, Hidden(directory, reason)))
 
     def _directory(self, start: int, names: list[str]) -> Inode | None:
-        """Return a directory below another, made if need be; None if a name is no name, or a file has it."""
+        """Return a directory below another, made if need be; None if a name isn't a name, or a file has it."""
         core = self._core
         for name in names:
             child = core.image.child(start, name)

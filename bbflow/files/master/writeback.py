@@ -192,7 +192,7 @@ class WriteBack:
             self._break_cycle()
 
     def _next(self) -> Iterator[Callable[[], None]]:
-        """Go through what may begin; what is further back than `WINDOW` is looked at when its turn comes."""
+        """Iterate over what may begin; what is further back than `WINDOW` is looked at when its turn comes."""
         image = self._core.image
         # Moves first: they free paths that uploads wait for. Deletions last: an upload to a doomed path replaces it.
         for ino, path in list(self._half_moved.items()):

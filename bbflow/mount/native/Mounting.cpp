@@ -273,7 +273,7 @@ void UnmountAt(const std::string &directory)
         const std::optional<MountEntry> entry = EntryAt(directory);
         if (!entry || !entry->IsBbflow())
         {
-            throw std::runtime_error("bbflow: " + directory + " is no mount of bbflow");
+            throw std::runtime_error("bbflow: " + directory + " isn't a mount of bbflow");
         }
         DetachEntry(*entry);
     }

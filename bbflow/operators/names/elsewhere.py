@@ -117,7 +117,7 @@ def check_elsewhere(word: str, what: str) -> None:
     word
         The name.
     what
-        What it was taken for: operator or space.
+        What it was taken for: an operator or a space.
 
     Raises
     ------
@@ -125,9 +125,9 @@ def check_elsewhere(word: str, what: str) -> None:
         If it is such a name.
     """
     if word in ELSEWHERE:
-        raise ConfigError(f"{word!r} is no {what}: {ELSEWHERE[word]}")
+        raise ConfigError(f"{word!r} isn't {what}: {ELSEWHERE[word]}")
     if word in LACKING:
         raise ConfigError(f"{word!r} can't be had here: {LACKING[word]}")
     for tool, names in OTHER_TOOLS.items():
         if word in names:
-            raise ConfigError(f"{word!r} is no {what}; for {tool}'s write {names[word]}")
+            raise ConfigError(f"{word!r} isn't {what}; for {tool}'s write {names[word]}")

@@ -73,7 +73,7 @@ def kind_of(name: str, origin: Origin) -> OperatorKind:
     if has_functions(found):
         return _functions_kind(name, origin, found)
     raise ConfigError(
-        f"{origin} is no operator: it must have the functions {', '.join(NAMES)}, or be an OperatorKind, or a Family "
+        f"{origin} isn't an operator: it must have the functions {', '.join(NAMES)}, or be an OperatorKind or a Family "
         "with 'finalize'"
     )
 

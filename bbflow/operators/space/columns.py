@@ -72,7 +72,7 @@ class Column(Frozen):
 
     @property
     def is_one(self) -> bool:
-        """Whether one value is made of a column, which is no dimension then."""
+        """Whether one value is made of a column, which isn't a dimension then."""
         return self.levels.make in (MEAN, INTEGRAL)
 
     @property

@@ -6,7 +6,7 @@ from bbflow.errors import ConfigError
 
 
 def check_installed(package: str, what: str, extra: str = "remap") -> None:
-    """See that an optional package is there.
+    """Check that an optional package is there.
 
     Raises
     ------

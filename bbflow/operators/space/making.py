@@ -62,7 +62,7 @@ def _by_distance(source: Mesh, target: Mesh) -> Weights:
 EQUALLY_NEAR = 1e-12
 """Distances on the unit sphere that differ by less are the same."""
 MORE = 8
-"""So many more neighbours are looked at where some are equally near."""
+"""How many more neighbours are looked at where some are equally near."""
 
 
 def _neighbours(places: Array, wanted: Array, count: int) -> tuple[Array, Array]:

@@ -109,7 +109,7 @@ def on_sphere(lat: Array, lon: Array) -> Array:
 
 
 def sized(mesh: Mesh, shape: tuple[int, ...], name: str) -> None:
-    """See that weights are of a grid of some shape.
+    """Check that weights are of a grid of some shape.
 
     Raises
     ------

@@ -28,7 +28,7 @@ def version_of(path: Path, what: str) -> Version:
     try:
         status = path.stat()
     except OSError as error:
-        named = "" if path.suffix else ", and that is no name of a grid: these are r360x180, n32, hp512 and hpz9"
+        named = "" if path.suffix else ", and that isn't a name of a grid: these are r360x180, n32, hp512 and hpz9"
         raise ConfigError(f"can't read {what} {path}: {error.strerror}{named}") from None
     return path, status.st_mtime_ns, status.st_size
 

@@ -73,7 +73,7 @@ def parse_space(item: Any) -> Space:
 
 
 def _check_pairs(moves: tuple[Move, ...]) -> None:
-    """See that a covariance or correlation is of the stream's own fields, or of points selected from them."""
+    """Check that a covariance or correlation is of the stream's own fields, or of points selected from them."""
     at = [place for place, move in enumerate(moves) if isinstance(move, Reduce) and move.other is not None]
     before = moves[: at[-1]] if at else ()
     if any(not isinstance(move, Box | Points | Select | SelectIndex | Mask) for move in before):

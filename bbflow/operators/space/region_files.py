@@ -138,7 +138,7 @@ PLAIN = ("", "EPSG:4326", "OGC:CRS84")
 
 
 def _check_degrees(path: Path, system: str, bounds: Array) -> None:
-    """See that places are degrees from the equator and Greenwich, on whichever datum: these differ by metres."""
+    """Check that places are degrees from the equator and Greenwich, on whichever datum: these differ by metres."""
     within = np.abs(bounds[[1, 3]]).max() <= 90 + ON_EDGE and np.abs(bounds[[0, 2]]).max() <= 720
     plain, name = system in PLAIN, system[:40] or "no system that it tells"
     if within and not plain:
@@ -180,7 +180,7 @@ def _parts(shape: Any, mesh: Mesh, cells: str) -> Shares:
     total = np.zeros(mesh.size)
     for numbers, boxes in _cells_near(shape, mesh):
         total[numbers] += _shares_in(shape, boxes)
-    if mesh.edges is None:  # around a pole a cell is no polygon of latitudes and longitudes
+    if mesh.edges is None:  # around a pole a cell isn't a polygon of latitudes and longitudes
         around = _is_around_pole(mesh)
         total[around] = _centres_in(shape, mesh)[around]
     kept = np.flatnonzero(total > ON_EDGE)

@@ -324,7 +324,7 @@ class Remapped(Placement):
         )
 
     def _check_whole(self, inner: Local, start: tuple[int, ...], count: tuple[int, ...]) -> None:
-        """See that a block has all that is reduced before it is remapped; selections may have gaps."""
+        """Check that a block has all that is reduced before it is remapped; selections may have gaps."""
         if not inner.complete and self.before is not None and not self.before.is_selection:
             raise ConfigError(
                 f"the block at {start} of shape {count} has only a part of what is reduced before 'remap': let each "

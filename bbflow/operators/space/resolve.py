@@ -223,7 +223,7 @@ class Draft:
         return cls(grid, variables, tracks, {}, cells_of(grid))
 
     def with_column(self, column: Column, grid: Grid) -> "Draft":
-        """Return the same after something was made of the columns of a grid; one value of a column is no dimension."""
+        """Return the same after something was made of a grid's columns; one value of a column isn't a dimension."""
         gone = (column.axis,) if column.is_one else None
         tracks = tuple(replace(track, factor=REDUCED) if track.axes == gone else track for track in self.tracks)
         return replace(self, tracks=tracks, column=column, made_units=column.own_units(grid))

@@ -57,7 +57,7 @@ def target_of(text: str, directory: str = "") -> Mesh:
 
 
 def check_named(text: str) -> None:
-    """See that a grid of which a text `is_named` can be had.
+    """Check that a grid of which a text `is_named` can be had.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def check_named(text: str) -> None:
     elif found := HEALPIX_NSIDE.fullmatch(text):
         nside = int(found[1])
         if nside < 1 or nside & (nside - 1):
-            raise ConfigError(f"{text!r}: {nside} is no power of two, and only such grids have a nested order")
+            raise ConfigError(f"{text!r}: {nside} isn't a power of two, and only such grids have a nested order")
     if (zoom := _zoom(text)) is not None and zoom > MOST_ZOOM:
         raise ConfigError(f"HEALPix of zoom {zoom} isn't to be had: from 0 to {MOST_ZOOM}")
 

@@ -159,7 +159,7 @@ BYTES_OF_PART = 18
 
 
 def check_method(name: str, method: str, wanted: str) -> None:
-    """See that weights are of the method that a remap wants, if it wants one and they tell theirs.
+    """Check that weights are of the method that a remap wants, if it wants one and they tell theirs.
 
     Raises
     ------

@@ -283,14 +283,14 @@ def _joint_quantile(rest: Array, others: list[Array], most: int, q: float) -> Ar
 def _years(value: Any) -> tuple[int, int]:
     read = tuple(whole_number(item) for item in as_list(value, "years"))
     if len(read) != 2 or not read[0] <= read[1]:
-        raise ConfigError(f"{value!r} is no period: give its first and its last year, such as [1961, 1990]")
+        raise ConfigError(f"{value!r} isn't a period: give its first and its last year, such as [1961, 1990]")
     return read[0], read[1]
 
 
 def _percent(value: Any) -> float:
     read = float(number(value))
     if not 0 < read < 100:
-        raise ConfigError(f"{value!r} is no percentage between 0 and 100")
+        raise ConfigError(f"{value!r} isn't a percentage between 0 and 100")
     return read
 
 

@@ -96,7 +96,7 @@ def _make(bins: int | None, edges: tuple[float, ...] | None, **given: tuple[floa
 def numbers(value: Any) -> tuple[float, ...]:
     """Read a list of numbers."""
     if not isinstance(value, list | tuple):
-        raise ConfigError(f"{value!r} is no list of numbers")
+        raise ConfigError(f"{value!r} isn't a list of numbers")
     return tuple(float(number(item)) for item in value)
 
 
@@ -105,7 +105,7 @@ def _limits(value: Any) -> tuple[float, ...] | None:
         return None
     read = numbers(value)
     if len(read) != 2 or not read[0] < read[1]:
-        raise ConfigError(f"{value!r} is no range: give its two ends, the smaller one first, or auto")
+        raise ConfigError(f"{value!r} isn't a range: give its two ends, the smaller one first, or auto")
     return read
 
 

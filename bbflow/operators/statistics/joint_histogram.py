@@ -123,7 +123,7 @@ def _edges(value: Any) -> Edges:
 def _ranges(value: Any) -> Edges:
     for own in (pair := _edges(value)):
         if len(own) != 2 or not own[0] < own[1]:
-            raise ConfigError(f"{list(own)!r} is no range: give its two ends, the smaller one first")
+            raise ConfigError(f"{list(own)!r} isn't a range: give its two ends, the smaller one first")
     return pair
 
 

@@ -53,21 +53,21 @@ def rank_error(views: Views, *, sketch: Sketch) -> Array:
 def _percent(value: Any) -> float:
     read = number(value)
     if not 0 <= read <= 100:
-        raise ConfigError(f"{value!r} is no percentage: give numbers from 0 to 100")
+        raise ConfigError(f"{value!r} isn't a percentage: give numbers from 0 to 100")
     return read
 
 
 def _percents(value: Any) -> tuple[float, ...]:
     read = tuple(_percent(item) for item in (value if isinstance(value, list | tuple) else [value]))
     if not read or len(set(read)) < len(read):
-        raise ConfigError(f"{value!r} is no list of different percentages, such as [10, 50, 90]")
+        raise ConfigError(f"{value!r} isn't a list of different percentages, such as [10, 50, 90]")
     return read
 
 
 def _error(value: Any) -> float:
     read = number(value)
     if not 0 < read <= 50:
-        raise ConfigError(f"{value!r} is no bound: give a percentage above 0 and not above 50")
+        raise ConfigError(f"{value!r} isn't a bound: give a percentage above 0 and not above 50")
     return read
 
 

@@ -133,7 +133,7 @@ class Clock:
         try:
             return self._whole(value, _date(*self._reckoning, value))
         except OverflowError:
-            raise ConfigError(f"{value:g} {self.units} is no date: let the program write each step's time") from None
+            raise ConfigError(f"{value:g} {self.units} isn't a date: let the program write each step's time") from None
 
     def find_date(self, value: float) -> cftime.datetime | None:
         """Return the date that a number stands for; None if it is missing, or 290,000 years off, as fill values are."""
@@ -260,7 +260,7 @@ PANDAS_CALENDARS, PANDAS_YEARS = ("standard", "gregorian", "proleptic_gregorian"
 
 
 def shows_gaps(times: Array, attributes: Mapping[str, Any]) -> bool:
-    """Whether readers see that a NaN among times is no date: xarray has the reference date there, where it uses cftime.
+    """Whether readers see that a NaN among times isn't a date: xarray with cftime has the reference date there.
 
     Parameters
     ----------

@@ -51,7 +51,7 @@ class DateText:
             return clock.number(cftime.datetime(*self.day, calendar=clock.calendar) + self.after)
         except ValueError as error:
             raise ConfigError(
-                f"{self.text!r} is no date of the calendar {clock.calendar!r} ({error}): set time: calendar"
+                f"{self.text!r} isn't a date of the calendar {clock.calendar!r} ({error}): set time: calendar"
             ) from None
 
 

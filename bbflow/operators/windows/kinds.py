@@ -128,7 +128,9 @@ def _make_running(**units: int | None) -> Window:
         raise ConfigError(f"a running window needs one of {', '.join(units)}, but got {len(given)} of them")
     ((unit, count),) = given.items()
     if count == 1:
-        raise ConfigError(f"a running window of 1 is no running window: take 'steps: 1' or {unit.removesuffix('s')!r}")
+        raise ConfigError(
+            f"a running window of 1 isn't a running window: take 'steps: 1' or {unit.removesuffix('s')!r}"
+        )
     return Window(f"running{count}{unit.removesuffix('s')}", UNITS[unit](), count)
 
 

@@ -19,7 +19,7 @@ def month(value: Any) -> int:
         return value
     word = str(value).lower()
     if word[:3] not in MONTHS or not word.isalpha():
-        raise ConfigError(f"{value!r} is no month; {nearest(word, MONTHS)}")
+        raise ConfigError(f"{value!r} isn't a month; {nearest(word, MONTHS)}")
     return MONTHS.index(word[:3]) + 1
 
 
@@ -29,13 +29,13 @@ def weekday(value: Any) -> int:
     for number, name in enumerate(WEEKDAYS):
         if len(word) >= 3 and name.startswith(word):
             return number
-    raise ConfigError(f"{value!r} is no weekday; {nearest(word, WEEKDAYS)}")
+    raise ConfigError(f"{value!r} isn't a weekday; {nearest(word, WEEKDAYS)}")
 
 
 def year(value: Any) -> int:
     """Read a year."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ConfigError(f"{value!r} is no year: write a whole number")
+        raise ConfigError(f"{value!r} isn't a year: write a whole number")
     return value
 
 
@@ -44,7 +44,7 @@ def date(value: Any) -> tuple[int, int, int]:
     found = re.fullmatch(r"(\d{4})-(\d{2})-(\d{2})", str(value))
     numbers = tuple(map(int, found.groups())) if found else (0, 0, 0)
     if numbers[0] < 1 or not 1 <= numbers[1] <= 12 or not 1 <= numbers[2] <= 28:
-        raise ConfigError(f"{value!r} is no date: write year-month-day, with a day up to 28, such as 2000-01-01")
+        raise ConfigError(f"{value!r} isn't a date: write year-month-day, with a day up to 28, such as 2000-01-01")
     return numbers[0], numbers[1], numbers[2]
 
 
@@ -73,7 +73,7 @@ def _season(value: Any) -> tuple[int, ...]:
     if isinstance(value, str):
         return _season_of_letters(value)
     if not isinstance(value, Sequence) or not value:
-        raise ConfigError(f"{value!r} is no season: write its letters (JJAS) or a list of its months")
+        raise ConfigError(f"{value!r} isn't a season: write its letters (JJAS) or a list of its months")
     months = tuple(month(item) for item in value)
     if any(later != earlier % len(MONTHS) + 1 for earlier, later in pairwise(months)):
         raise ConfigError(f"{list(months)} are not consecutive months: December is followed by January")

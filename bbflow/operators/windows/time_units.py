@@ -85,7 +85,7 @@ def read_units(units: str) -> tuple[str, str, Reference]:
     reference = _reference(found[2])
     if reference is None:
         raise ConfigError(
-            f"time units {units!r}: {found[2]!r} is no reference date: write year-month-day and perhaps "
+            f"time units {units!r}: {found[2]!r} isn't a reference date: write year-month-day and perhaps "
             "hour:minute:second with a zone, such as 2000-01-01 06:00:00 -3:00"
         )
     return FULL[UNIT_SECONDS[unit]] if unit in UNIT_SECONDS else unit, found[2], reference

@@ -21,7 +21,7 @@ from bbflow.transit.output.copying import check_copy
 
 
 def check_before(config: Config) -> list[Finding]:
-    """See that the drain's policy is known, and that the run can continue from the one before it."""
+    """Check that the drain's policy is known, and that the run can continue from the one before it."""
     try:
         check_policy(config.raw)
         check_copy(config)
@@ -36,7 +36,7 @@ def check_before(config: Config) -> list[Finding]:
 
 
 def check_engine() -> list[Finding]:
-    """See that the engine's library is there."""
+    """Check that the engine's library is there."""
     try:
         return [Finding(FINE, "engine", str(bbflow_adios2.library_path()))]
     except FileNotFoundError as error:
@@ -44,7 +44,7 @@ def check_engine() -> list[Finding]:
 
 
 def check_xml(xml: Path, config: Config) -> list[Finding]:
-    """See that an XML selects the engine, with parameters that it knows, for the configuration's stream."""
+    """Check that an XML selects the engine, with parameters that it knows, for the configuration's stream."""
     try:
         found = problems(read_selections(xml), config.stream)
     except ConfigError as error:
@@ -55,13 +55,13 @@ def check_xml(xml: Path, config: Config) -> list[Finding]:
 
 
 def check_select(config: Config) -> list[Finding]:
-    """See that rules which select from outside set parameters that the engine knows."""
+    """Check that rules which select from outside set parameters that the engine knows."""
     unknown = [text for rule in config.select for text in unknown_parameters(rule.parameters)]
     return [Finding(WRONG, "select", text) for text in unknown]
 
 
 def check_run(config: Config, contact: Path | None, scheduler: str | None) -> list[Finding]:
-    """See that memory, nodes, Dask and windows are what a run needs."""
+    """Check that memory, nodes, Dask and windows are what a run needs."""
     found = [*_check_time(config), *check_weights(config)]
     nodes: Sequence[NodeAddress] = ()
     if contact is None:

@@ -15,7 +15,7 @@ MILLION = 10**6
 def check_ensemble(
     analysis: EnsembleAnalysis, like: Sequence[Footprint] | None, times: int | None
 ) -> Iterator[Finding]:
-    """See that references are there, and say what the states of open times come to.
+    """Check that references are there, and say what the states of open times come to.
 
     Parameters
     ----------

@@ -137,7 +137,7 @@ def _run(*words: str, within_s: float = LOAD_S) -> subprocess.CompletedProcess[s
 
 
 def check_memory(directory: Path = Path("/dev/shm")) -> Finding:
-    """See that blocks can land in shared memory."""
+    """Check that blocks can land in shared memory."""
     if not os.access(directory, os.W_OK):
         return Finding(WRONG, "shared memory", f"{directory} can't be written: set nodes: {{directory: …}} to a tmpfs")
     status = os.statvfs(directory)
@@ -149,7 +149,7 @@ def check_memory(directory: Path = Path("/dev/shm")) -> Finding:
 
 
 def check_mount(device: Path = Path("/dev/fuse")) -> Finding:
-    """See that `bbflow mount` can work: it is only for programs that open files themselves."""
+    """Check that `bbflow mount` can work: it is only for programs that open files themselves."""
     spec = importlib.util.find_spec("bbflow.mount")
     assert spec is not None
     assert spec.origin is not None
@@ -164,7 +164,7 @@ def check_mount(device: Path = Path("/dev/fuse")) -> Finding:
 
 
 def check_tls() -> Finding:
-    """See that an engine can speak TLS, which nodes with a certificate want."""
+    """Check that an engine can speak TLS, which nodes with a certificate want."""
     try:
         ctypes.CDLL("libssl.so.3")
     except OSError:

@@ -111,7 +111,7 @@ def _findings(config: Config, step: SeenStep, path: Path, folder: Path, states: 
 
 
 def _check_blocks(diagnostic: Diagnostic, step: SeenStep, placement: Placement | None) -> None:
-    """See that blocks can be folded as they lie: with whole columns, and with each point once."""
+    """Check that blocks can be folded as they lie: with whole columns, and with each point once."""
     forms = forms_by_name({NODE: [block for _, block in step.placed]})
     keys = regions(diagnostic, forms, None if placement is None else placement.column)
     check_apart(0, keys)
@@ -206,7 +206,7 @@ def _of_netcdf(path: Path, time: str) -> SeenStep:
     try:
         file = netCDF4.Dataset(path)
     except OSError as error:
-        raise ConfigError(f"it is no NetCDF file: {error}") from None
+        raise ConfigError(f"it isn't a NetCDF file: {error}") from None
     file.set_auto_maskandscale(False)
     records = {time} | {name for name, dim in file.dimensions.items() if dim.isunlimited()}
     names = {str(dtype): name for name, dtype in DTYPES.items() if name not in ("char", "long double")}

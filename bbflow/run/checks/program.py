@@ -113,7 +113,7 @@ def _executable(word: str) -> Path | None:
 
 
 def check_program(command: Sequence[str]) -> list[Finding]:
-    """See whether the engine can get into a program, and the library that selects it, before a job waits for it.
+    """Check whether the engine can get into a program, and the library that selects it, before a job waits for it.
 
     Parameters
     ----------

@@ -138,9 +138,11 @@ class Answers:
         along = {TIME, BOUNDS, STEP, ROW_SIZE} | {f"{found.rows}_{name}" for name in ("time", "step")}
         for name, item in {**found.variables, **found.coordinates}.items():
             if name in along:
-                raise OperatorError(f"{name!r} can't be the name of a variable in its store: name it otherwise")
+                raise OperatorError(f"{name!r} can't be the name of a variable in its store: give it another")
             if place.bounds is not None and dict(zip(item.dims, item.values.shape, strict=True)).get("bnds", 2) != 2:
-                raise OperatorError(f"{name!r} has a dimension 'bnds', which is of 2 in its store: name it otherwise")
+                raise OperatorError(
+                    f"{name!r} has a dimension 'bnds', which has the length 2 in its store: give it another name"
+                )
         bounds = {} if place.bounds is None else {"bounds": BOUNDS}
         self._axis(TIME, "f8", dict(place.attributes) | bounds | {"axis": "T"})
         if place.bounds is not None:
@@ -173,7 +175,7 @@ class Answers:
         self._store.create(name, (TIME,), (0,), dtype, attributes, (TIMES_PER_CHUNK,))
 
     def _check(self, found: Found) -> None:
-        """See that what is found is like what the store has: one that differs has no place in it."""
+        """Check that what is found is like what the store has: one that differs has no place in it."""
         for name, item in {**found.variables, **found.coordinates}.items():
             if name not in self._store:
                 raise OperatorError(f"it gave a variable {name!r} that it didn't give at first")
@@ -198,7 +200,7 @@ class Answers:
 
 
 def _check_attributes(name: str, known: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """See that attributes say the same as at first. Those by which numbers are read can neither come nor go."""
+    """Check that attributes say the same as at first. Those by which numbers are read can neither come nor go."""
     for key in sorted({*known} | {*now}):
         first, own = known.get(key), now.get(key)
         comes_late = first is None and key not in READ_BY - {"units"}

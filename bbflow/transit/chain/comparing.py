@@ -55,7 +55,7 @@ def _told(operator: Operator) -> str:
 
 
 def check_diagnostics(saved: SavedState, diagnostics: Mapping[str, Diagnostic]) -> None:
-    """See that a state is of the diagnostics of a configuration.
+    """Check that a state is of the diagnostics of a configuration.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def check_diagnostics(saved: SavedState, diagnostics: Mapping[str, Diagnostic]) 
 
 
 def check_states(first: SavedState, other: SavedState) -> None:
-    """See that two states can be merged.
+    """Check that two states can be merged.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def check_states(first: SavedState, other: SavedState) -> None:
 
 
 def check_clock(saved: SavedState, clock: Clock, where: str) -> None:
-    """See that times mean the same: states keep numbers on the stream's time axis."""
+    """Check that times mean the same: states keep numbers on the stream's time axis."""
     for what, own, other in (
         ("calendar", same_calendar(saved.clock.calendar), same_calendar(clock.calendar)),
         ("time units", saved.clock.units, clock.units),
@@ -103,7 +103,7 @@ def going_on(saved: SavedState, clock: Clock) -> Clock:
 
 
 def check_field(saved: SavedState, key: str, field: ResultField, where: str) -> None:
-    """See that a field is of the same shape and type."""
+    """Check that a field is of the same shape and type."""
     own = saved.fields[key].field
     for what, left, right in (("shape", own.shape, field.shape), ("type", own.dtype, field.dtype)):
         if left != right:

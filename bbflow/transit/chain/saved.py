@@ -344,7 +344,7 @@ def read_state(path: Path) -> SavedState:
 def _read(file: Any, path: Path) -> SavedState:
     prefix = file.read(PREFIX.size)
     if prefix[: len(MAGIC)] != MAGIC:
-        raise ConfigError(f"{path} is no state of bbflow: give the {STATE_FILE} of an output directory")
+        raise ConfigError(f"{path} isn't a state of bbflow: give the {STATE_FILE} of an output directory")
     _check_length(path, len(prefix), PREFIX.size)
     _, version, header_bytes, data_bytes, header_check, data_check = PREFIX.unpack(prefix)
     if version != VERSION:

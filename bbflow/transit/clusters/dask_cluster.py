@@ -500,7 +500,7 @@ def users_cluster(client: Client) -> DaskCluster:
         If its workers can't import bbflow.
     """
     if not isinstance(client, Client):
-        raise ConfigError(f"client: {client!r} is no dask.distributed.Client")
+        raise ConfigError(f"client: {client!r} isn't a dask.distributed.Client")
     if client.asynchronous or client.status != "running":
         state = "asynchronous" if client.asynchronous else client.status
         raise ConfigError(f"client: {client!r} is {state}: give one that is open and synchronous")

@@ -86,7 +86,7 @@ def _resolved(host: str) -> str:
     try:
         return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
     except OSError as error:
-        raise ConfigError(f"{host!r} is no address of a host ({error.strerror}): give another --listen") from None
+        raise ConfigError(f"{host!r} isn't an address of a host ({error.strerror}): give another --listen") from None
 
 
 def shut_down(certificate: Path, scheduler_file: Path) -> None:

@@ -105,7 +105,7 @@ class DrainStage(PacedStage):
         return last if is_last else last - self.run.config.raw.before
 
     def _check_room(self, number: int) -> None:
-        """See that the pools hold the steps that wait for later ones, and as many besides."""
+        """Check that the pools hold the steps that wait for later ones, and as many besides."""
         before, size = self.run.config.raw.before, self.run.view.room_of(number)
         if before and 2 * (before + 1) * size > self.run.capacity:
             raise ConfigError(

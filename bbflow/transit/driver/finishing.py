@@ -162,7 +162,7 @@ def forget_stream(run: Running, outcome: Outcome, unaware: Collection[str], copy
 
 
 def check_writers(config: Config) -> None:
-    """See that there is what writes what is asked for besides the stores.
+    """Check that there is what writes what is asked for besides the stores.
 
     Raises
     ------

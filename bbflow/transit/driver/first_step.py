@@ -121,7 +121,7 @@ def check_variables(config: Config, names: Iterable[str]) -> dict[str, str]:
         if name.startswith(OWN) and (config.raw.variables is None or name in config.raw.variables):
             raise ConfigError(
                 f"raw: stream {config.stream!r} has a variable {name!r}, but names that begin with {OWN} are for what "
-                "bbflow adds: name it otherwise, or list the other variables"
+                "bbflow adds: give it another name, or list the other variables"
             )
     diagnostics = config.diagnostics.items()
     lacking = {

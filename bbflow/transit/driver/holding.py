@@ -123,7 +123,7 @@ def _placed_grid(placement: Placement, stream: GridOf) -> GridOf:
 
 
 def _check_units(diagnostic: Diagnostic, attributes: StreamAttributes) -> None:
-    """See that what an expression adds, subtracts or compares is in the same units, where both tell theirs."""
+    """Check that what an expression adds, subtracts or compares is in the same units, where both tell theirs."""
     for expression in (diagnostic.of, *diagnostic.others.values()):
         told = {name: str(attributes.of(name).get("units", "")) for name in expression.variables}
         told |= {name: item.units for name, item in diagnostic.fields.items()}

@@ -132,7 +132,7 @@ class Intake:
             self._consumers.numbering.let_go(cursor)
 
     def check_found(self) -> None:
-        """See that a schema has found steps in what has landed.
+        """Check that a schema has found steps in what has landed.
 
         Raises
         ------

@@ -178,7 +178,7 @@ def place_diagnostics(
 
 
 def check_weights(placed: Mapping[str, Placement], arrays: StreamArrays) -> None:
-    """See that weights are those with which an analysis before this one has folded the stream's first steps.
+    """Check that weights are those with which an analysis before this one has folded the stream's first steps.
 
     Raises
     ------
@@ -254,7 +254,7 @@ def _of_mesh(
 
 
 def _check_reach(column: Column, arrays: StreamArrays, attributes: StreamAttributes) -> None:
-    """See that columns reach some of the levels in the first step, by what its ranks tell of their coordinates.
+    """Check that columns reach some of the levels in the first step, by what its ranks tell of their coordinates.
 
     Raises
     ------

@@ -7,7 +7,7 @@ from bbflow.drain.drain_task import Drained, DrainWork, drain_steps
 
 
 def check_policy(raw: RawConfig) -> None:
-    """See that there is such a policy.
+    """Check that there is such a policy.
 
     Raises
     ------

@@ -22,7 +22,7 @@ from bbflow.view.layout import PlacedBlock
 def check_room(
     first: FirstStep, config: Config, placements: Mapping[str, Placement], attributes: StreamAttributes, fixed: Fixed
 ) -> StateRoom:
-    """See that the states have room on each node.
+    """Check that the states have room on each node.
 
     Raises
     ------

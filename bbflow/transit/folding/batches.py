@@ -246,7 +246,7 @@ class Cutter:
             raise StreamError(too_late(number, time, is_date=is_date))
         if is_date and common.offset is None:
             return []
-        return [f"step {number}, whose time {time:g} {f'follows {passed.last:g}' if is_date else 'is no date'}"]
+        return [f"step {number}, whose time {time:g} {f'follows {passed.last:g}' if is_date else 'is not a date'}"]
 
     def _weights(
         self,

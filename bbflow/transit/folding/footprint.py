@@ -99,7 +99,7 @@ def room_for(
     where: str,
     most_spans: int = 1,
 ) -> StateRoom:
-    """See that the states of all nodes have room, and say what further room there is good for.
+    """Check that the states of all nodes have room, and say what further room there is good for.
 
     Parameters
     ----------

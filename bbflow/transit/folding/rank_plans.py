@@ -41,7 +41,7 @@ class FoldedArrays:
     steady: tuple[str, ...] = ()
     """Arrays whose first steps' values count."""
     most: float = math.inf
-    """So many steps may land together."""
+    """How many steps may land together."""
     why_not: str = ""
     """Why they can't; empty if they can."""
 
@@ -144,7 +144,7 @@ class StepPace(NamedTuple):
     committed_s: float = 0.0
     """When (seconds since the epoch)."""
     steps: int = 1
-    """So many were timed."""
+    """How many were timed."""
     step_s: float = 0.0
     """What each of them took."""
 

@@ -37,7 +37,7 @@ def forms_by_name(forms: Mapping[str, Sequence[Form]]) -> dict[str, list[PlacedF
 def check_types(
     number: int, names: Collection[str], forms: Mapping[str, Sequence[PlacedForm]], known: dict[str, str]
 ) -> None:
-    """See that each of some variables has the type that it had in the steps before, and note it in `known`.
+    """Check that each of some variables has the type that it had in the steps before, and note it in `known`.
 
     Raises
     ------
@@ -172,7 +172,7 @@ def _of_surface(name: str | None) -> str:
 
 
 def check_foldable(form: Form) -> None:
-    """See that a variable's block can be folded.
+    """Check that a variable's block can be folded.
 
     Raises
     ------

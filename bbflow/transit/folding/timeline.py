@@ -104,7 +104,7 @@ class Passed(NamedTuple):
     """Whether times went back since the last step, as after a restart: what comes may be that step again."""
 
     def is_late(self, time: float, spacing: float) -> bool:
-        """Whether a step isn't later than the last one; one whose time is no number, or infinite, is late."""
+        """Whether a step isn't later than the last one; one whose time isn't a number, or infinite, is late."""
         if self.last is None or not math.isfinite(time):
             return not math.isfinite(time)
         interval = self.longest if self.is_uneven else self.interval
@@ -190,8 +190,8 @@ class Passed(NamedTuple):
 
 
 def too_late(number: int, time: float, *, is_date: bool) -> str:
-    """Return the message about a step whose time isn't after the one before, or is no date."""
-    why = "isn't later than the step before" if is_date else "is no date"
+    """Return the message about a step whose time isn't after the one before, or isn't a date."""
+    why = "isn't later than the step before" if is_date else "isn't a date"
     return (
         f"step {number} has the time {time:g}, which {why}: let the simulation write ascending times, or set time: "
         "late: skip to leave such steps out"

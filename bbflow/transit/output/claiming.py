@@ -94,7 +94,7 @@ def locked_output(output: Path) -> AbstractContextManager[None]:
 
 
 def clear_output(output: Path, *, overwrite: bool) -> None:
-    """See that nothing of an earlier run is in the way; its events alone, if nothing came of it, aren't.
+    """Check that nothing of an earlier run is in the way; its events alone, if nothing came of it, aren't.
 
     Parameters
     ----------

@@ -65,7 +65,7 @@ class _Known:
 
 
 def check_copy(config: Config) -> None:
-    """See that a place for the copy can be written, by an empty file, and that nothing is in the way there.
+    """Check that a place for the copy can be written, by an empty file, and that nothing is in the way there.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def check_copy(config: Config) -> None:
 
 
 def check_output(config: Config, *, overwrite: bool = False) -> None:
-    """See that nothing of an earlier run is in the bucket that is a run's output, or remove it.
+    """Check that nothing of an earlier run is in the bucket that is a run's output, or remove it.
 
     Parameters
     ----------
@@ -305,7 +305,7 @@ def _bytes_in(store: Path) -> int:
 
 
 def _chunks(store: Path) -> Iterator[Path]:
-    """Go through the files of a store that are no metadata, and not being written under another name."""
+    """Iterate over the files of a store that are no metadata, and not being written under another name."""
     for folder, _, names in os.walk(store):
         for name in names:
             if name not in (METADATA, TEMPORARY) and not is_beside(name):

@@ -114,7 +114,7 @@ def field_of(
 
 
 def _check_order(diagnostic: Diagnostic, like: str, attributes: StreamAttributes) -> None:
-    """See that variables which are taken together have their dimensions in one order: squares would fit in any."""
+    """Check that variables which are taken together have their dimensions in one order: squares would fit in any."""
     dims = attributes.told_dimensions(like)
     for name in diagnostic.variables:
         own = attributes.told_dimensions(name)
@@ -126,7 +126,7 @@ def _check_order(diagnostic: Diagnostic, like: str, attributes: StreamAttributes
 
 
 def _check_rows(name: str, like: Block | BlockForm, attributes: StreamAttributes, placement: Placement | None) -> None:
-    """See that rows which are other things in each step are only taken all together."""
+    """Check that rows which are other things in each step are only taken all together."""
     rows = attributes.unordered(like.name)
     if rows is None:
         return
@@ -158,7 +158,7 @@ def _map_of(diagnostic: Diagnostic, attributes: StreamAttributes) -> PointMap | 
 
 
 def check_shape(known: ResultField, now: ResultField) -> None:
-    """See that a field has kept its shape: states are of one.
+    """Check that a field has kept its shape: states are of one.
 
     Raises
     ------
@@ -329,7 +329,7 @@ def _is_own(dim: str, size: int, placement: Placement, attributes: StreamAttribu
 
 
 def _check_units(diagnostic: Diagnostic, attributes: StreamAttributes) -> None:
-    """See that an index gets what its thresholds are for; a variable that says nothing is taken to be right."""
+    """Check that an index gets what its thresholds are for; a variable that says nothing is taken to be right."""
     if diagnostic.units is None or not diagnostic.of.is_plain:
         return
     variable = diagnostic.of_variables[0]

@@ -52,7 +52,7 @@ class Others:
         self._done = True
 
     def check(self, name: str) -> None:
-        """See that a store, whose path in an output is given, has nothing in its way.
+        """Check that a store, whose path in an output is given, has nothing in its way.
 
         Raises
         ------
@@ -66,7 +66,7 @@ class Others:
             )
 
     def refuse(self, output: Path) -> None:
-        """See that all stores are those of an output, and that what has moved from there is there.
+        """Check that all stores are those of an output, and that what has moved from there is there.
 
         Raises
         ------
@@ -84,7 +84,7 @@ class Others:
                 raise ConfigError(f"{self._url}/{name} is gone; {output} has the rest of it")
 
     def _names(self) -> Iterator[str]:
-        """Go through the paths that stores of ours have."""
+        """Iterate over the paths that stores of ours have."""
         yield from sorted(STORES)
         for folder in (FUNCTIONS_DIRECTORY, PYRAMIDS_DIRECTORY):
             try:

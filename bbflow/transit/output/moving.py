@@ -103,7 +103,7 @@ class Settled:
 
 
 def _growing(members: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Go through the arrays along an axis that grows, whose files are each of one index, shards, or results'."""
+    """Iterate over the arrays along an axis that grows, whose files are each of one index, shards, or results'."""
     for path, node in members.items():
         if node["node_type"] != "array" or not node["shape"] or not node.get("dimension_names"):
             continue

@@ -22,7 +22,7 @@ DEFLATE = {"zlib": True, "complevel": 1, "shuffle": True}
 
 
 def check_netcdf() -> None:
-    """See that NetCDF can be written.
+    """Check that NetCDF can be written.
 
     Raises
     ------

@@ -77,7 +77,7 @@ def limits_from(properties: Mapping[str, str]) -> Limits:
     Raises
     ------
     ConfigError
-        If one is missing or is no number.
+        If one is missing or isn't a number.
     """
     for name in ("capacity", "slots"):
         if not properties.get(PREFIX + name):

@@ -120,7 +120,7 @@ def _removed(planned: Planned, jobs: Mapping[str, Ran]) -> dict[str, float]:
 
 
 def _urls(entry: Mapping[str, Any]) -> Iterator[str]:
-    """Go through the names by which transfers may have noted a file's sources: as they stand, and decoded."""
+    """Iterate over the names by which transfers may have noted a file's sources: as they stand, and decoded."""
     for each in entry["src_urls"]:
         url = str(each["url"])
         plain = os.path.normpath(url.removeprefix("file://")) if url.startswith("file://") else url

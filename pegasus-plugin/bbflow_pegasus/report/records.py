@@ -86,7 +86,7 @@ def _last_runs(rows: list[tuple[str, str, float | None, float | None, int | None
 
 
 def _events(folder: Path) -> Iterator[dict[str, Any]]:
-    """Go through the events of all transfer jobs; fetchers get numbers of their own, job by job."""
+    """Iterate over the events of all transfer jobs; fetchers get numbers of their own, job by job."""
     first = 0
     for job in sorted(path.parent for path in folder.glob("*/events.jsonl")):
         most = first
