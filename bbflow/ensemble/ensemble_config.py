@@ -343,5 +343,5 @@ def _check_times(fields: list[AcrossField]) -> None:
             for operator in item.operators:
                 name = f"{item.name}_{window.name}_{operator.name}"
                 if name in names:
-                    raise ConfigError(f"operators of {item.key}: the result {name} is there twice: take one out")
+                    raise ConfigError(f"operators of {item.key}: the result {name} is given twice: take one out")
                 names.add(name)

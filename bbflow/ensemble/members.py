@@ -34,7 +34,7 @@ def read_members(value: Any) -> tuple[tuple[str, ...], tuple[float, ...]]:
     Raises
     ------
     ConfigError
-        If it is none of these, or a name is there twice.
+        If it is none of these, or a name is given twice.
     """
     if isinstance(value, Mapping):
         names, weights = tuple(map(str, value)), tuple(float(number(item)) for item in value.values())
@@ -48,7 +48,7 @@ def read_members(value: Any) -> tuple[tuple[str, ...], tuple[float, ...]]:
             raise ConfigError(f"member {name!r} must be a word of letters, digits, _ and -: a directory is called so")
     # Counted, not compared with each other: 10,000 members took seconds.
     if twice := sorted(name for name, times in Counter(names).items() if times > 1):
-        raise ConfigError(f"member {twice[0]!r} is there twice: each has a name of its own")
+        raise ConfigError(f"member {twice[0]!r} is given twice: each has a name of its own")
     if not names:
         raise ConfigError("there are no members: give their number, or their names")
     return names, weights
@@ -82,7 +82,7 @@ def read_starts(value: Any) -> tuple[str, ...]:
     Raises
     ------
     ConfigError
-        If a date can't be read, or is there twice.
+        If a date can't be read, or is given twice.
     """
     if isinstance(value, Mapping):
         check_keys(value, ("from", "to", "every"))

@@ -103,7 +103,7 @@ def _check_results(diagnostics: Iterable[Diagnostic]) -> None:
         for name, what in _written(item):
             if taken.setdefault(stored_name(name), what) != what:
                 raise ConfigError(
-                    f"operators of {item.name}: the result {name} is there twice, or something else in the results has "
+                    f"operators of {item.name}: the result {name} is given twice, or something else in the results has "
                     "its name: take one out, or give it a 'name'"
                 )
 

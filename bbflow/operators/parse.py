@@ -38,7 +38,7 @@ def parse_operators(items: Sequence[Any]) -> tuple[Operator | Filter, ...]:
     Raises
     ------
     ConfigError
-        If a name or parameter is unknown, missing, wrong, or there twice.
+        If a name or parameter is unknown, missing, wrong, or given twice.
     """
     made = [(item, operator) for item in items for operator in _parse(item)]
     operators = tuple(operator for _, operator in made)
@@ -47,7 +47,7 @@ def parse_operators(items: Sequence[Any]) -> tuple[Operator | Filter, ...]:
         if operator.name in known:
             written = " and ".join(repr(own) for own in (known[operator.name], item))
             raise ConfigError(
-                f"operator {operator.name!r} is there twice, by {written}: take one out, or give them a 'name'"
+                f"operator {operator.name!r} is given twice, by {written}: take one out, or give them a 'name'"
             )
         known[operator.name] = item
     if not operators:

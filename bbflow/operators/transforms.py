@@ -403,13 +403,13 @@ def parse_transforms(items: Sequence[Any]) -> tuple[Transform, ...]:
     Raises
     ------
     ConfigError
-        If a name or parameter is unknown or wrong, or a transform is there twice.
+        If a name or parameter is unknown or wrong, or a transform is given twice.
     """
     transforms = tuple(_parse(item) for item in items)
     names = [transform.name for transform in transforms]
     for name in names:
         if names.count(name) > 1:
-            raise ConfigError(f"transform {name!r} is there twice: take one out")
+            raise ConfigError(f"transform {name!r} is given twice: take one out")
     return transforms
 
 

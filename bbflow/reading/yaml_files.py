@@ -43,7 +43,7 @@ class _Reader(_Loader):  # type: ignore[misc]  # either of two
             first = seen.setdefault(key.value, key)
             if first is not key:
                 lines = f"lines {first.start_mark.line + 1} and {key.start_mark.line + 1}"
-                raise yaml.constructor.ConstructorError(None, None, f"the key {key.value!r} is there twice, in {lines}")
+                raise yaml.constructor.ConstructorError(None, None, f"the key {key.value!r} is given twice, in {lines}")
         return super().construct_mapping(node, deep)  # type: ignore[no-any-return]
 
     def construct_yaml_int(self, node: Any) -> int:

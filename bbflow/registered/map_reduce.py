@@ -50,7 +50,7 @@ def register(registration: Registration) -> RegistrationOutcome:
     if not registration.output.parent.is_dir():
         raise ConfigError(f"there is no folder {registration.output.parent} for the output: make it")
     if registration.output.exists():
-        raise ConfigError(f"{registration.output} is there already: move it, or give another --output")
+        raise ConfigError(f"{registration.output} exists already: move it, or give another --output")
     return _register_mpi(registration) if registration.mpi else _register_parallel(registration)
 
 

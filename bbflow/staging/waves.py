@@ -109,7 +109,7 @@ class Waves:
             If a task of this name is there and not final.
         """
         if task.key in self._tasks:
-            raise ConfigError(f"task {task.key!r} is there already: give each task a name of its own")
+            raise ConfigError(f"task {task.key!r} exists already: give each task a name of its own")
         progress = _Progress(task, self._added if order is None else order)
         self._added = max(self._added, progress.order + 1)
         self._tasks[task.key] = progress

@@ -69,15 +69,15 @@ def test_a_stream_and_its_operators_are_enough():
         ({"operators": {"t": {"of": "tas", "each": "day", "operators": ["max"]}}}, "such as {day: max}"),
         ({"operators": {"t": {"of": "tas", "each": {"clim_month": "max"}, "operators": ["max"]}}}, "is a climatology"),
         ({"operators": {"t": {"of": "tas", "then": "pr > 1", "operators": ["max"]}}}, "then: 'pr' is not known here"),
-        ({"operators": {"tas": ["mean", "monmean"]}}, "is there twice"),
+        ({"operators": {"tas": ["mean", "monmean"]}}, "is given twice"),
         ({"nodes": {"capacity": 1}}, "capacity: 1 is less than a page of 4096 bytes"),
         (
             {"operators": {"tas": ["mean", {"filter": {"above": 3, "name": "month_mean"}}]}},
-            "tas_month_mean is there twice",
+            "tas_month_mean is given twice",
         ),
-        ({"operators": {"time": [{"mean": {"name": "bnds"}}]}}, "time_month_bnds is there twice"),
+        ({"operators": {"time": [{"mean": {"name": "bnds"}}]}}, "time_month_bnds is given twice"),
         ({"operators": {"steps": {"of": "a", "operators": [{"filter": {"above": 1, "name": "run"}}]}}}, "steps_run is"),
-        ({"operators": {"a": ["median"], "a_x2F_b": ["mean"], "a/b": ["mean"]}}, "a/b_month_mean is there twice"),
+        ({"operators": {"a": ["median"], "a_x2F_b": ["mean"], "a/b": ["mean"]}}, "a/b_month_mean is given twice"),
         (
             {
                 "operators": {

@@ -128,7 +128,7 @@ def test_members_are_a_number_names_a_range_or_directories(tmp_path):
         assert read_members("runs/m*") == (("m01", "m02"), ())
         with pytest.raises(ConfigError, match="no directory is like 'runs/x"):
             read_members("runs/x*")
-    for wrong, message in ((["a", "a"], "there twice"), ({"a": 0}, "weight 0"), (["a.b"], "must be a word")):
+    for wrong, message in ((["a", "a"], "given twice"), ({"a": 0}, "weight 0"), (["a.b"], "must be a word")):
         with pytest.raises(ConfigError, match=message):
             read_members(wrong)
 

@@ -200,7 +200,7 @@ def test_every_statistic_of_cdo_over_time_has_a_name():
         ({"operators": ["mean"], "space": "zonskew"}, "no third and fourth moments over space"),
         (["dtr"], "DTR"),
         (["remapcon,r360x180"], "space: {remapcon: r360x180}"),
-        (["mean", {"mean": {"min_count": 3}}], "is there twice, by 'mean' and {'mean': {'min_count': 3}}"),
+        (["mean", {"mean": {"min_count": 3}}], "is given twice, by 'mean' and {'mean': {'min_count': 3}}"),
         ({"operators": ["mean"], "area_min": 0.5}, "belongs into 'space', inside a remap"),
         ({"operators": ["mean"], "mask": "land > 0"}, "belongs into 'space', as space: {mask"),
     ],

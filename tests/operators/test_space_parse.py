@@ -89,7 +89,7 @@ def test_what_is_wrong_is_refused_with_what_would_be_right(item, says):
     (["zonmean", {"box": {"lon": [0, 20]}}], "'lon' is reduced already"),
     (["zonmean", {"mask": "land"}], "comes after the mean"),
     ([{"points": [[0, 0]]}, {"box": {"lat": [0, 9]}}], "has become a list of points"),
-    ({"mean": ["lat", "latitude"]}, "there twice"),
+    ({"mean": ["lat", "latitude"]}, "given twice"),
     ({"sum": ["lon"], "weights": "area"}, "has no area"),
     ({"mask": "land"}, "no variable 'land'"),
     ({"mask": "odd"}, "'odd' has the shape"),

@@ -70,7 +70,7 @@ def test_a_key_that_comes_twice_is_refused_with_both_lines(tmp_path, name):
     text, load = TWICE[name]
     (tmp_path / name).write_text(text)
     lines = LINES.get(name, "1 and 4")
-    with pytest.raises(ConfigError, match=rf"{name} is not valid YAML: the key '\w+' is there twice, in lines {lines}"):
+    with pytest.raises(ConfigError, match=rf"{name} is not valid YAML: the key '\w+' is given twice, in lines {lines}"):
         load(tmp_path / name)
 
 
@@ -119,6 +119,6 @@ def test_the_command_line_reads_paths_as_the_configuration_does(monkeypatch, tmp
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "run.yml").write_text("stream: s\nstream: s\n")
     assert main(["check", "~/run.yml"]) == os.EX_USAGE
-    assert f"{tmp_path}/run.yml is not valid YAML: the key 'stream' is there twice" in capsys.readouterr().err
+    assert f"{tmp_path}/run.yml is not valid YAML: the key 'stream' is given twice" in capsys.readouterr().err
     assert main(["check", "~nobody-of-this-name/run.yml"]) == os.EX_USAGE
     assert "begins with a home directory that isn't there" in capsys.readouterr().err

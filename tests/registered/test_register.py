@@ -287,7 +287,7 @@ def test_a_function_that_is_not_there_is_told_at_once(one_ended, functions, tmp_
 def test_an_output_that_is_there_is_left_as_it_is(functions, tmp_path):
     output = tmp_path / "sums"
     output.write_text("theirs")
-    with pytest.raises(ConfigError, match="sums is there already: move it"):
+    with pytest.raises(ConfigError, match="sums exists already: move it"):
         register(Registration(tmp_path / "contact", "model", Function(functions, "map_total"), output))
     assert output.read_text() == "theirs"
 

@@ -209,7 +209,7 @@ def test_a_task_may_not_overwrite_what_another_reads():
 def test_two_tasks_of_one_name_are_refused():
     waves = Waves(slots=1, capacity_bytes=10)
     waves.add(task("same", "a"))
-    with pytest.raises(ConfigError, match="'same' is there already"):
+    with pytest.raises(ConfigError, match="'same' exists already"):
         waves.add(task("same", "b"))
 
 

@@ -228,14 +228,14 @@ def made_of(move: Whole, grid: Grid) -> Made:
     Raises
     ------
     ConfigError
-        If a dimension isn't there, or is there twice.
+        If a dimension isn't there, or is given twice.
     """
     kinds = {name: common_kind(name) for name in grid.there(move.dims)}
     cells = cells_of(grid) if {LAT, LON} <= {*kinds.values()} else None
     others = [name for name, kind in kinds.items() if cells is None or kind not in (LAT, LON)]
     axes = (*(() if cells is None else cells.axes), *(grid.axis(name) for name in others))
     if len(set(axes)) < len(axes):
-        raise ConfigError(f"{move.key}: a dimension of {', '.join(move.dims)} is there twice")
+        raise ConfigError(f"{move.key}: a dimension of {', '.join(move.dims)} is given twice")
     names = "".join(f"{grid.dims[axis]}: " for axis in axes)
     if isinstance(move, SpacePercentile):
         method = "median" if move.q is None else f"mean (percentile {move.q:g})"

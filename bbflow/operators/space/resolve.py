@@ -262,7 +262,7 @@ class Draft:
         Raises
         ------
         ConfigError
-            If there are none, or one is there twice.
+            If there are none, or one is given twice.
         """
         track = self.tracks[place]
         if not len(chosen):
@@ -406,7 +406,7 @@ def _reduce(draft: Draft, move: Reduce) -> Draft:
         move = replace(move, dims=draft.grid.there(move.dims))
     places = [draft.find(name) for name in move.dims]
     if len(set(places)) < len(places):
-        raise ConfigError(f"{move.how}: a dimension of {', '.join(move.dims)} is there twice")
+        raise ConfigError(f"{move.how}: a dimension of {', '.join(move.dims)} is given twice")
     weights = _chosen_weights(draft, move, places)
     if weights == given == "area" and draft.has("area"):
         raise ConfigError(

@@ -30,7 +30,7 @@ def parse_windows(items: Sequence[Any]) -> tuple[Window, ...]:
     Raises
     ------
     ConfigError
-        If there is none, or a name or parameter is unknown, wrong, or there twice.
+        If there is none, or a name or parameter is unknown, wrong, or given twice.
     """
     if not items:
         raise ConfigError(f"no windows are given; valid are {', '.join(KINDS)}")
@@ -38,7 +38,7 @@ def parse_windows(items: Sequence[Any]) -> tuple[Window, ...]:
     names = [window.name for window in windows]
     for name in names:
         if names.count(name) > 1:
-            raise ConfigError(f"window {name!r} is there twice: take one out, or give them a 'name'")
+            raise ConfigError(f"window {name!r} is given twice: take one out, or give them a 'name'")
     return tuple(sorted(windows, key=lambda window: -window.level))
 
 
