@@ -28,6 +28,8 @@ class Pieces:
         self._pieces, self._unfinished = directory / "pieces", directory / "unfinished"
         for path in (self._pieces, self._unfinished):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # A mark tells of a piece whose bytes hadn't all come: the piece goes first, or a kill here would leave it
+        # unmarked.
         for mark in [path for path in self._unfinished.iterdir() if KEY.fullmatch(path.name)]:
             (self._pieces / mark.name).unlink(missing_ok=True)
             mark.unlink()

@@ -207,6 +207,7 @@ def _number(subtree: str, masters: Iterable[MasterAddress]) -> int:
     known = {master.subtree: master.number for master in masters}
     if subtree == "/" or subtree in known:
         return known.get(subtree, 0)
+    # By the name: the inode numbers made of it stay when the contact file is written afresh.
     number = zlib.crc32(subtree.encode()) % MOST_MASTERS
     while number in {0, *known.values()}:  # 0 is for all that no other master has
         number = (number + 1) % MOST_MASTERS

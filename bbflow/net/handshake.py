@@ -123,6 +123,7 @@ class NodeHandshake:
 
     def _verdict(self, proof: str, peer_nonce: str) -> WelcomeReply | RefusedReply:
         expected = prove(self._key, "peer", peer_nonce, self._nonce)
+        # In constant time: how long a comparison takes would tell a stranger how far a guess is right.
         if not hmac.compare_digest(proof.encode(), expected.encode()):
             return RefusedReply(error="the peer doesn't know the contact file's key")
         self.done = True
@@ -163,6 +164,7 @@ def shake_hands(
             raise NodeError("who answers there doesn't know the contact file's key: the file is of other nodes")
         say(ProveMessage(proof=prove(key, "peer", nonce, hello.nonce)))
         if seal is not None:
+            # Before the answer, which the node seals already.
             seal(*seals(key, nonce, hello.nonce))
         _accepted(hear())
     except ProtocolError as error:

@@ -39,6 +39,7 @@ class Mac:
 
     def _tag(self, kind: int, content: bytes | memoryview) -> bytes:
         nonce = _NONCE.pack(kind, self._numbers[kind])
+        # Counted on both sides, never sent: what is repeated, left out or out of order doesn't fit.
         self._numbers[kind] += 1
         return self._cipher.encrypt(nonce, b"", content)
 

@@ -130,6 +130,7 @@ class Board:
         """Return what `begin` would announce; `renew` announces it."""
         if not (application and file_system and 0 < lease_s < math.inf):
             raise ConfigError(f"a phase needs an application, a file system and a lease above 0 s, not {lease_s}")
+        # Others print it, on terminals and into logs.
         if printable(application) != application:
             raise ConfigError(
                 f"the application {application!r} has characters that can't be printed: give it another name"
@@ -156,6 +157,7 @@ class Board:
         item, now_s = self._announcement(token), self._clock()
         if not self._remove(token):
             return False
+        # One whose lease was over has ended at a time that no one knows.
         if item is not None and item.phase.began_s <= now_s <= item.expires_s:
             self._keep(token, replace(item.phase, ended_s=now_s))
         return True

@@ -40,6 +40,7 @@ def load(library: str, symbol: str) -> Any:
 def main(library: str, symbol: str, intermediate: str) -> None:
     """Serve until standard input ends."""
     replies = os.fdopen(os.dup(1), "w")
+    # What the user's code prints must not get among the replies.
     os.dup2(2, 1)
     try:
         function = load(library, symbol)
@@ -47,6 +48,7 @@ def main(library: str, symbol: str, intermediate: str) -> None:
         print(json.dumps(str(error)), file=replies, flush=True)
         return
     function.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    # O_APPEND: what the function writes comes after all that there is, wherever it seeks.
     target = os.open(intermediate, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     print(json.dumps(None), file=replies, flush=True)
     gathering = Gathering()

@@ -189,6 +189,7 @@ class Gate:
             if wait_s == 0:
                 pace = self._decision.bytes_per_s
                 if pace is not None:
+                    # Counted from when it begins: time that passed without chunks isn't made up for.
                     self._next_s = max(self._next_s, self._clock()) + size_bytes / pace
                 return
             self.waiting += 1

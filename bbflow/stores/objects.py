@@ -177,6 +177,7 @@ class ObjectStore:
             except MissingSourceError as error:  # what was to be replaced has gone
                 raise conflict(url) from error
         except BaseException:
+            # S3 keeps, and bills, parts of an upload that is neither joined nor dropped.
             upload.drop()
             raise
 
@@ -201,6 +202,7 @@ class ObjectStore:
         """Try, once for each bucket, whether its server heeds conditions, and say so if it doesn't."""
         bucket = bucket_of(url)
         if bucket not in self._weak:
+            # Random, so that it is no one's object, and hidden, so that listings leave it out.
             trial = beside(Path(f"{os.urandom(8).hex()}.bbflow-conditions"))
             try:
                 self._weak[bucket] = self._try_conditions(below(url.rpartition("/")[0], trial.name))

@@ -99,6 +99,7 @@ class Fills:
             if fill is None:
                 return
             for chunk in sorted(fill.missing & wanted - fill.taken):
+                # It may be in the other queue too: who comes first takes it.
                 self._waited_for.put((WAITED_FOR, next(self._order), key, chunk))
             while fill.missing & wanted and fill.error is None and self._fills.get(key) is fill:
                 self._changed.wait()
@@ -135,6 +136,7 @@ class Fills:
         at = chunk * CHUNK_BYTES
         error: OSError | None = None
         try:
+            # Without the lock: it may take minutes.
             content = self._storage.read(fill.path, fill.offset + at, min(CHUNK_BYTES, fill.size - at), fill.facts)
             with self._changed:
                 if self._fills.get(fill.key) is fill:
