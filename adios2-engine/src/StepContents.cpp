@@ -42,7 +42,7 @@ void ReadPart(const size_t node, const StepPart &part, Add add)
     }
 }
 
-/** Gives the blocks their places one behind the other along the joined dimension. */
+/** Gives the blocks their places one after another along the joined dimension. */
 void Join(StoredVariable &variable)
 {
     const auto joined = std::find(variable.Shape.begin(), variable.Shape.end(), adios2::JoinedDim);

@@ -164,7 +164,7 @@ public class WaveRefiner extends Cluster {
         return job;
     }
 
-    /** Lets Pegasus bundle the results of a wave's jobs; it takes the wave for a level of the workflow. */
+    /** Has Pegasus bundle the results of a wave's jobs; it takes the wave for a level of the workflow. */
     private void stageOut(int wave, List<String> jobs) {
         resetStageOutMaps();
         for (String name : jobs) {
@@ -200,7 +200,7 @@ public class WaveRefiner extends Cluster {
         return job;
     }
 
-    /** Says all that is known of the workflow: one thing a line, its parts with tabs between them. */
+    /** Tells all that is known of the workflow: one thing a line, its parts with tabs between them. */
     private List<String> question() {
         List<String> lines = new ArrayList<>();
         if (mPOptions.getJobnamePrefix() != null) {

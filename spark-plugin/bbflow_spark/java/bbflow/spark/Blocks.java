@@ -52,7 +52,7 @@ final class Blocks {
                     .put("url", url);
         }
 
-        /** Gives where the bytes from a position on are; null for the source, as far as anybody knows. */
+        /** Returns where the bytes from a position on are; null for the source, as far as anybody knows. */
         JsonNode at(long position) {
             return prefetcher.say(message.deepCopy().put("at", position));
         }

@@ -41,7 +41,7 @@ final class Connection implements Closeable {
         }
     }
 
-    /** Says something and gives the reply; lines that only tell that the prefetcher lives are passed over. */
+    /** Sends a message and returns the reply; lines that only tell that the prefetcher lives are passed over. */
     JsonNode exchange(ObjectNode message) throws IOException {
         say(message);
         return hear();

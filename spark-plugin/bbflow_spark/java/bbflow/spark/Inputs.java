@@ -42,7 +42,7 @@ final class Inputs {
         this.spark = spark;
     }
 
-    /** Gives the parts in the order in which they are read. */
+    /** Returns the parts in the order in which they are read. */
     List<Range> of(RDD<?> rdd, int index) {
         List<Range> found = new ArrayList<>();
         collect(rdd, index, found);
@@ -75,7 +75,7 @@ final class Inputs {
         }
     }
 
-    /** Gives what a partition of a data source reads: several parts in Spark 4.0, one at most in later ones. */
+    /** Returns what a partition of a data source reads: several parts in Spark 4.0, one at most in later ones. */
     private static Iterable<?> parts(DataSourceRDDPartition partition) {
         for (Method method : DataSourceRDDPartition.class.getMethods()) {
             if (method.getName().matches("inputPartitions?")) {

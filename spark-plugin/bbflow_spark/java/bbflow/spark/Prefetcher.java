@@ -24,12 +24,12 @@ final class Prefetcher {
         this.path = path;
     }
 
-    /** Gives the one behind a contact file, for tasks; null if none is configured. */
+    /** Returns the one behind a contact file, for tasks; null if none is configured. */
     static Prefetcher of(String path) {
         return isNone(path) ? null : BY_CONTACT.computeIfAbsent(path, Prefetcher::new);
     }
 
-    /** Gives the one behind a contact file, for a driver: when its connections end, its application has ended. */
+    /** Returns the one behind a contact file, for a driver: when its connections end, its application has ended. */
     static Prefetcher forDriver(String path) {
         return isNone(path) ? null : new Prefetcher(path);
     }
@@ -38,7 +38,7 @@ final class Prefetcher {
         return path == null || path.isEmpty();
     }
 
-    /** Says something and gives the reply; null if the prefetcher is dead, refuses or is silent. */
+    /** Sends a message and returns the reply; null if the prefetcher is dead, refuses or is silent. */
     JsonNode say(ObjectNode message) {
         if (System.nanoTime() - notBefore < 0) {
             return null;

@@ -27,7 +27,7 @@ public final class RemoteBlocks extends FilterFileSystem {
         super.initialize(name, conf);
     }
 
-    /** Gives a configuration in which the scheme has its own class. */
+    /** Returns a configuration in which the scheme has its own class. */
     private Configuration own(Configuration conf) {
         String property = "fs." + scheme + ".impl";
         String original = conf.get(String.format(SOURCE, scheme), new Configuration().get(property));

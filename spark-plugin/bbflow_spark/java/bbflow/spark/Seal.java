@@ -19,7 +19,7 @@ final class Seal {
         key = new SecretKeySpec(hmac(drawn, Connection.bytes("bbflow " + Connection.VERSION + " " + side + "\u0001")), "AES");
     }
 
-    /** Gives the tag of the next line, which only who has the key can make, and for this line only. */
+    /** Returns the tag of the next line, which only who has the key can make, and for this line only. */
     String next(byte[] text) throws GeneralSecurityException {
         byte[] nonce = ByteBuffer.allocate(12).order(ByteOrder.LITTLE_ENDIAN).putInt(0).putLong(number++).array();
         Cipher cipher = Cipher.getInstance("AES/GCM/NoPadding");

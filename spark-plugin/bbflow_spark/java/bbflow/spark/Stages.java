@@ -98,7 +98,7 @@ final class Stages extends SparkListener {
         return Math.max(1, (all == 0 ? spark.defaultParallelism() : all) / conf.getInt("spark.task.cpus", 1));
     }
 
-    /** Gives a stage of the scheduler, which other threads alter: a look that fails is tried again. */
+    /** Returns a stage of the scheduler, which other threads alter: a look that fails is tried again. */
     private Stage stage(int id) {
         for (int left = TRIES; ; left--) {
             try {

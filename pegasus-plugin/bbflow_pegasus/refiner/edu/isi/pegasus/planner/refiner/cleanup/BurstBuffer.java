@@ -71,7 +71,7 @@ public class BurstBuffer extends InPlace {
     @Override
     protected void reduceDependency(GraphNode node) {}
 
-    /** Lets Pegasus's own jobs leave files alone. */
+    /** Keeps Pegasus's own jobs from removing files. */
     private static void leave(Collection<?> files, Set<String> ours) {
         for (Object each : files) {
             PegasusFile file = (PegasusFile) each;
@@ -92,7 +92,7 @@ public class BurstBuffer extends InPlace {
         throw new IllegalStateException(name + " waits for no job");
     }
 
-    /** Gives the job itself, or one whose results it copies out. */
+    /** Returns the job itself, or one whose results it copies out. */
     private static Job user(GraphNode node, Layout layout) {
         boolean stagesOut = layout.waves.stream().noneMatch(wave -> wave.contains(node.getID()));
         return stagesOut ? user(node.getParents().iterator().next(), layout) : (Job) node.getContent();
