@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def overview_table(entries: Iterable[ListedName]) -> Table:
-    """Tabulate what there is, by section."""
+    """Tabulate all names, by section."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
     for name in ("name", "what it is", "example"):
         table.add_column(name, overflow="fold")

@@ -1,4 +1,4 @@
-"""Options that all commands have that stage files: how many at once, how far ahead, and for whom they give way."""
+"""Options of all commands that stage files: how many at once, how far ahead, and what they give way to."""
 
 import argparse
 from collections.abc import Mapping

@@ -34,7 +34,7 @@ class TimeConfig:
     calendar: str | None = None
     """CF calendar; by default the attribute ``<variable>/calendar``."""
     interval: float | None = None
-    """Time between two steps, in those units, by which gaps are counted; by default the smallest one seen."""
+    """Time between two steps, in those units, for counting gaps; by default the smallest one seen."""
     late: str = "incomplete"
     """What becomes of a step that isn't later than the one before: it is left out, and the results are incomplete;
     skip leaves it out and has them complete; or error."""

@@ -167,7 +167,7 @@ class _Table:
         return cls(str(group.attrs[NAME]), str(group.attrs[KIND]), values.attrs, values, columns)
 
     def describe(self, io: Any) -> None:
-        """Define the variable's attributes, and say what becomes of it that it wasn't."""
+        """Define the variable's attributes, and say how it differs from what it was."""
         _describe_variable(io, self.name, self.attributes)
         if self._is_long:
             log(f"bbflow: {self.name} is long double, and is written again as double")

@@ -48,7 +48,7 @@ ORDERED = frozenset(
     ("first", "last", "instant", "argmin", "argmax", "trend", "detrended_std", "detrended_var", "harmonics",
      "longest_spell", "spell_count", "spell_steps")
 )  # fmt: skip
-"""Operators that go by the order, or the times, of what they fold."""
+"""Operators that depend on the order, or the times, of what they fold."""
 SOBOL = "sobol"
 """What stands among the operators for Sobol' indices."""
 NOT_HERE = ("functions", "publication", "netcdf", "copy_to", "work", "continue", "results", "fold")
@@ -284,7 +284,7 @@ def _inner_window(each: Any) -> Any:
 
 
 def _inner_operator(each: Mapping[str, Any]) -> Any:
-    """Return what is made of each span, of what `_inner_window` has read."""
+    """Return the statistics of each span, as `_inner_window` has read them."""
     return each["operator"] if "operator" in each else next(iter(each.values()))
 
 

@@ -31,7 +31,7 @@ def fitting(name: str, source: Grid, target: Grid, method: str) -> Fit:
     source, target
         The grids of the reference and of the members.
     method
-        con, bil, nn or dis, by which it is remapped if its grid is another; empty if it mustn't be.
+        con, bil, nn or dis: how it is remapped if its grid differs; empty if it mustn't be.
 
     Raises
     ------

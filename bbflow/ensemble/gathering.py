@@ -211,7 +211,7 @@ class EnsembleFold:
             self._asks = False
 
     def _decided_on(self) -> dict[str, Followed]:
-        """Return all but the truth: what there is of it is needed for the scores, however few members are enough."""
+        """Return all but the truth: the scores need all of it, however few members are enough."""
         return {name: followed for name, followed in self._members.items() if not self._is_truth(name)}
 
     @property

@@ -121,7 +121,7 @@ class MomentFiles:
         self._note(ledger, path)
 
     def _note(self, ledger: Ledger, path: Path) -> None:
-        # Of closed ones only the file knows who is in them: there are many by and by.
+        # Of closed ones only the file knows which members are in them: in time there are many.
         self.ledgers[ledger.name] = msgspec.structs.replace(ledger, members={}) if ledger.closed else ledger
         self._places[ledger.name] = path
         self._bytes.pop(ledger.name, None)

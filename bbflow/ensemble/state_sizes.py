@@ -67,7 +67,7 @@ def tell_room(analysis: EnsembleAnalysis, sizes: Mapping[str, tuple[int, str]], 
 
 
 def _less(analysis: EnsembleAnalysis) -> str:
-    """Return what makes the states smaller, of what the configuration has."""
+    """Return which of the configuration's choices would make the states smaller."""
     families = [family for field in analysis.fields for item in field.keeping for family in item.families]
     ways = ["windows first (each)"] if any(field.inner.name == STEP for field in analysis.fields) else []
     ways.append("a coarser grid (space)")

@@ -161,7 +161,7 @@ class EnsembleStore:
         values: Array,
         attributes: Mapping[str, Any],
     ) -> None:
-        """Make the array of a window of which one moment has such values; of forecasts the starts are its second dim.
+        """Make a window's array, from one moment's values; for forecasts the starts are its second dimension.
 
         What is small has one chunk for all starts of a lead time.
         """

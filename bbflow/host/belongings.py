@@ -109,7 +109,7 @@ def clear(directory: Path, *patterns: str) -> None:
     directory
         Which.
     patterns
-        Only this, of what is noted; by default all.
+        Which of the noted ones; by default all.
     """
     known = _patterns(directory)
     for path in _found(directory, _split([pattern for pattern in known if not patterns or pattern in patterns])):

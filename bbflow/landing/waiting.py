@@ -69,7 +69,7 @@ class Queues:
         Returns
         -------
         list of (int, RoomReply or RefusedReply)
-            Replies and for whom they are; these don't wait any more.
+            Replies and the peers that they are for, which no longer wait.
         """
         replies: list[tuple[int, RoomAnswer]] = []
         for queue in self._queues.values():

@@ -31,7 +31,7 @@ def _is_plain(block: Array) -> bool:
 
 
 def side_by_side(blocks: Sequence[Array]) -> Array:
-    """Return the values of some blocks, one behind the other; of one alone it is no copy."""
+    """Return the values of some blocks, one after another; a single one isn't copied."""
     return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
 
 

@@ -156,7 +156,7 @@ def _stop_stream(config: Config, contact: Path) -> AbstractContextManager[StopSt
 
 
 def _tell_strays(strays: Strays, course: Course) -> bool:
-    """Print what becomes of unclaimed streams; false if there are none."""
+    """Print the fate of unclaimed streams; false if there are none."""
     lines = strays.end(course)
     for line in lines:
         print(f"bbflow: {line}", flush=True)

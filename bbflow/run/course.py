@@ -1,4 +1,4 @@
-"""The course of a run: what becomes of the analysis when it ends, while the simulation continues.
+"""The course of a run: what follows when the analysis ends while the simulation continues.
 
 Events go in, the next course and actions come out; no process and no clock.
 """

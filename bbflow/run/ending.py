@@ -1,4 +1,4 @@
-"""The end of a run in words: what there is, what is missing, and how to get it."""
+"""The end of a run in words: what it has made, what is missing, and how to get it."""
 
 import shlex
 from collections.abc import Collection, Sequence

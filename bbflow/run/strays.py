@@ -80,7 +80,7 @@ def statuses_of(contact: Path) -> list[StatusReply]:
 
 
 def describe_left(stray: Stray, contact: Path) -> str:
-    """Return what there is of a stream on nodes that stay, and what to do with it."""
+    """Return what nodes that stay still hold of a stream, and what to do with it."""
     words = [stray.name, "--contact", str(contact)]
     return (
         f"{_named(stray)}: it stays on the BB nodes; fold it with a configuration that names it ('bbflow fold'), write "
@@ -181,7 +181,7 @@ class Strays:
                 self._begin(stray)
 
     def end(self, course: Course) -> list[str]:
-        """Rescue all that there are, now that the program has ended, and say what becomes of each.
+        """Rescue them all, now that the program has ended, and say where each has gone.
 
         Parameters
         ----------

@@ -87,7 +87,7 @@ class Schema(Protocol):
         through
             The last landed step that counts.
         told
-            The attributes that the program tells as such; it names them as these are to be named.
+            The program's attributes; it renames them as they are to be named.
         """
 
     def steps(self, landed: LandedStep) -> Sequence[Parts]:
@@ -124,5 +124,5 @@ class Stateless:
         """Take nothing."""
 
     def found(self, through: int, told: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return nothing: all attributes are told as such."""
+        """Return nothing: all attributes are written as attributes."""
         return {}

@@ -79,7 +79,7 @@ class Scorpio:
         return VAR + name if name in self._kept else name
 
     def attributes(self, name: str, value: Any) -> Sequence[tuple[str, Any]]:
-        """Return an attribute without SCORPIO's prefix; names of dimensions as such, its other notes not at all."""
+        """Return an attribute without SCORPIO's prefix: names of dimensions, but none of its other notes."""
         if name.startswith(GLOBAL):
             return [(name.removeprefix(GLOBAL), value)]
         if name.startswith(VAR):

@@ -46,7 +46,7 @@ class SchemaTests(ABC):
             assert not self.make().recognises(others, {"time/units": "days since 2000-01-01"})
 
     def test_it_recognises_its_streams_when_their_steps_are_gone(self) -> None:
-        """Attributes are left then, if there are any, by which an analysis that begins again continues as before."""
+        """Attributes are left then, if there are any, for an analysis that is started again to continue as before."""
         assert not self.attributes() or self.make().recognises(set(), self.attributes())
 
     def test_blocks_stay_where_they_are(self) -> None:

@@ -95,7 +95,7 @@ def link_tree(directory: Path, names: Mapping[str, str], places: Mapping[str, Pa
     Raises
     ------
     ConfigError
-        If something else has such a path.
+        If something else is at such a path.
     """
     tree = directory / TREE
     unlink_gone(directory)

@@ -73,7 +73,7 @@ class Stager(Closable):
     lookahead
         Waves whose files may lie ahead of the one that computes.
     oversize
-        ``error`` or ``direct``: what becomes of a task whose files can't fit.
+        ``error`` or ``direct``: how a task is treated whose files can't fit.
     options
         Protocol to what its fsspec file system is given.
     retry

@@ -62,7 +62,7 @@ def archived(url: str, error: Exception) -> SourceError | None:
 
 
 def absence(words: str) -> str | None:
-    """Name who is missing of those whom a request needs, and what to do; None if it failed for something else."""
+    """Return what a request lacks, keys or an answer, and what to do; None if it failed for another reason."""
     if _ROLES in words:
         return "no keys, and no role of this host: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
     found = _NO_ANSWER.search(words)

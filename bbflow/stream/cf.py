@@ -58,7 +58,7 @@ class StreamAttributes:
     sizes: Mapping[str, int] = field(default_factory=dict)
     """Lengths of dimensions: a variable that would give one another length has a dimension of its own there."""
     variables: Collection[str] | None = None
-    """The stream's, by which attributes of other paths are told from theirs; None: those without a slash are global."""
+    """The stream's, to tell their attributes from those of other paths; None: those without a slash are global."""
     maps: Mapping[str, PointMap] = field(default_factory=dict)
     """Variable to where its points lie, if its blocks have them in an order of their own."""
 

@@ -40,7 +40,7 @@ F = TypeVar("F", bound=HasPlace)
 
 
 def seen(placed: Sequence[tuple[W, F]]) -> list[tuple[W, F]]:
-    """Return what there is to see of a variable's blocks in one step, in the order in which each covers the others.
+    """Return the visible parts of a variable's blocks in one step, in the order in which each covers the others.
 
     Parameters
     ----------

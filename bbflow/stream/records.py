@@ -199,7 +199,7 @@ class Step:
 
     @classmethod
     def of(cls, number: int, layout: Layout, content: Content, **more: Any) -> "Step":
-        """Make a step, or a rank's part of one, of what a message or a record says of it.
+        """Make a step, or a rank's part of one, from a message or a record.
 
         Parameters
         ----------

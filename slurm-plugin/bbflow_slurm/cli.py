@@ -97,7 +97,7 @@ def _space(options: argparse.Namespace) -> "JobSpace":
 
 
 def _pools(options: argparse.Namespace) -> None:
-    """Report what there is to give away."""
+    """Report the room that may be given away."""
     print(json.dumps(_site(options).pools))
 
 

@@ -1,4 +1,4 @@
-"""What a site says once: where the burst buffer is, how much of it Slurm gives away, and whom transfers give way to."""
+"""What a site says once: where the burst buffer is, how much of it Slurm gives away, and what transfers give way to."""
 
 import os
 from collections.abc import Callable, Mapping

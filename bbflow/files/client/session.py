@@ -264,7 +264,7 @@ class ClientSession:
             self.room[node] = self.room.get(node, 0) + size
 
     def surplus(self, keep: int) -> dict[str, int]:
-        """Return what there is of room above some bytes, which is no longer this session's."""
+        """Return the room above some bytes, which is no longer this session's."""
         with self._lock:
             given = {node: size - keep for node, size in self.room.items() if size > keep}
             for node, size in given.items():

@@ -415,7 +415,7 @@ class Master:
 
 
 def _who(session: Session, asked: Asked) -> Credentials:
-    """For whom a request is: only root's sessions speak for others."""
+    """Return the user that a request is for: only root's sessions speak for others."""
     if session.who.uid != 0 or asked.uid is None:
         return session.who
     return _credentials(asked.uid, session.who.gid if asked.gid is None else asked.gid, asked.groups)

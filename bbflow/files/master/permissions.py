@@ -11,7 +11,7 @@ STICKY, SETUID, SETGID = 0o1000, 0o4000, 0o2000
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """For whom a request is made."""
+    """The user that a request is made for."""
 
     uid: int
     """User."""
@@ -26,7 +26,7 @@ class Credentials:
 
 
 SYSTEM = Credentials(0, 0)
-"""As whom a master makes directories by itself."""
+"""The user as which a master makes directories by itself."""
 
 
 def check_access(inode: Inode, who: Credentials, want: int) -> None:

@@ -42,7 +42,7 @@ class Session:
     name: str
     """A secret of master and client."""
     who: Credentials
-    """As whom it acts."""
+    """The user as which it acts."""
     host: str = ""
     """Where it runs."""
     peers: set[int] = field(default_factory=set)

@@ -91,7 +91,7 @@ class Regions:
     """What of a cell counts: 'share', that in the polygon, or 'centre', all if that is; empty for share if it's known.
     """
     weights: str = ""
-    """'none' or the stream's variable, by which cells are weighed; empty for their areas."""
+    """'none', or the stream's variable that weighs cells; empty for their areas."""
     how: str = "mean"
     """mean or sum."""
 

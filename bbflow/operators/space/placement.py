@@ -228,7 +228,7 @@ class StripLocal(Local):
         return result.swapaxes(0, 1).reshape(count, reduction.components, -1)
 
     def _reduce(self, reduction: Reduction, values: Array, fill: Array | None, result: Array) -> None:
-        """Add the components of some steps: their axis is the first one, a strip of which all is kept."""
+        """Add the components of some steps: their axis is the first one, a strip that is kept whole."""
         count = result.shape[1]
         kept = Strip((0,), (slice(0, count),), slice(0, count), 1, 0, count, None)
         blocks = values.reshape(count, *self.block)

@@ -67,7 +67,7 @@ class Reduction(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Weighted(Reduction):
-    """Means and sums: the weighted sum, and the sum of the weights, of what is valid."""
+    """Means and sums: the weighted sum of valid values, and the sum of their weights."""
 
     mean: bool
     """Whether the one is divided by the other."""
@@ -303,7 +303,7 @@ REDUCTIONS: Mapping[str, Reduction] = {
     "correlation": Covariance(scaled=True),
     "select": HIGHEST,
 }
-"""By name; 'select' is what becomes of places that are not reduced: at most one block has each."""
+"""By name; 'select' keeps places that are not reduced: at most one block has each."""
 
 
 def _any_in_step(found: Array) -> Array:

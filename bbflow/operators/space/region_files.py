@@ -134,7 +134,7 @@ def _polygons(path: Path, _changed: int, _size: int, names: str) -> tuple[list[s
 
 
 PLAIN = ("", "EPSG:4326", "OGC:CRS84")
-"""Systems of degrees of which nothing must be looked up; a file without any tells by its numbers."""
+"""Systems of degrees that needn't be looked up; a file without any tells by its numbers."""
 
 
 def _check_degrees(path: Path, system: str, bounds: Array) -> None:

@@ -17,7 +17,7 @@ WHAT = "a file of regions"
 NAMES = ("name", "names", "NAME", "Name", "abbrev", "abbrevs", "Acronym")
 """Properties of polygons, and variables of masks, that have the names where none is told."""
 DIGITS = 3
-"""Of degrees, by which points are put in order: those of float32 and float64 come to the same."""
+"""Of degrees, for putting points in order: those of float32 and float64 come out the same."""
 ROUNDED = 1e-8
 """Shares above 1 by less than this are 1."""
 Shares = tuple[Array, Array]

@@ -21,7 +21,7 @@ PARTS = ("node_coordinates", "face_node_connectivity", "edge_node_connectivity",
 
 
 def topology_of(told: Told, there: Collection[str]) -> dict[str, Any]:
-    """Return what a mesh of which some variables are there tells; nothing if these don't make one.
+    """Return what a mesh tells, some of whose variables are there; nothing if these don't make one.
 
     Parameters
     ----------

@@ -200,7 +200,7 @@ def _beside_us(clock: Clock, first: float | None) -> int:
 
 
 def dated(times: Sequence[float], attributes: Mapping[str, Any], missing: tuple[float, ...] = ()) -> Array:
-    """Return times with NaN for those that stand for no date: readers can't open an axis that has such a number.
+    """Return times with NaN for those without a date: readers can't open an axis that has such a number.
 
     Parameters
     ----------

@@ -93,7 +93,7 @@ class SavedState:
     data_bytes: int
     """Length of the data."""
     variables: tuple[str, ...] = ()
-    """The stream's, by which attributes of other paths are told from theirs."""
+    """The stream's, to tell their attributes from those of other paths."""
     complete: bool = True
     """Whether its results lack nothing."""
     path: Path = Path()

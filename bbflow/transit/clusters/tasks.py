@@ -55,7 +55,7 @@ class TaskBatch(Generic[B]):
     beside
         Whether they run beside the folds, as `Cluster.submit` has it.
     again
-        Gives one of the works again if it isn't known what becomes of it; without that no worker is called.
+        Returns one of the works again if its outcome isn't known; without that no worker is called.
     """
 
     def __init__(

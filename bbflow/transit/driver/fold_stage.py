@@ -169,7 +169,7 @@ class FoldStage(PacedStage):
             self._publication = self.publishing.begin(self._ended)
 
     def _knows_fixed(self, attributes: StreamAttributes) -> bool:
-        """Whether it is known which fields are fixed; then what the states take is compared with what there is."""
+        """Whether it is known which fields are fixed; then what the states take is compared with the room."""
         first = self._fields.first
         if first is None:
             return True

@@ -86,7 +86,7 @@ class Intake:
         self._watch.start()
 
     def take(self, wait_s: float) -> None:
-        """Wait for news so long, and take in what there is.
+        """Wait for news for a while, and take them in.
 
         Raises
         ------

@@ -48,7 +48,7 @@ class Seen:
     clock: Clock
     """The stream's calendar."""
     time_of: Callable[[int, Parts], float | None]
-    """Returns the time of a step, in the stream's units, from its number and what there is of it."""
+    """Returns the time of a step, in the stream's units, from its number and its parts."""
     shown: Sequence[tuple[str, int]] = ()
     """Spans of results that were shown since the last look, perhaps again: window, and place on its axis."""
     drained: float = -1

@@ -51,7 +51,7 @@ class DriverStage(Protocol):
         """Commit what is done."""
 
     def begin(self, seen: Seen) -> None:
-        """Begin what there is to do, if it is time for it."""
+        """Begin what is to be done, if it is time for it."""
 
     def finish(self, seen: Seen) -> StageReport:
         """End, once the stream has and all is idle, and the results of the fold are complete."""

@@ -156,7 +156,7 @@ class StreamFields:
 
 
 class SteadyCoordinates:
-    """Coordinates, masks and weights stay as the first step has them, by which fields are placed; if not, that is said.
+    """Coordinates, masks and weights, which place fields, stay as the first step has them; if not, that is said.
 
     It looks at one step of each batch: what changes with time is another in most of them.
 

@@ -107,7 +107,7 @@ class Batch:
         )
 
     def add(self, number: int, passed: Passed, keys: Keys, pattern: Pattern, parts: Parts, **weights: float) -> None:
-        """Take a step that fits, by which some time has passed."""
+        """Take a step that fits, after which some time has passed."""
         assert passed.last is not None
         if not self.spans or pattern is not self.spans[-1].steps[-1].pattern:
             self.places.update(pattern.places)
@@ -118,7 +118,7 @@ class Batch:
         self.leave_out(number, passed)
 
     def leave_out(self, number: int, passed: Passed) -> None:
-        """Be past a step, by which some time has passed."""
+        """Pass a step without taking it, after which some time has passed."""
         self.passed, self.through = passed, number
         if self.spans:
             self.spans[-1].passed = passed

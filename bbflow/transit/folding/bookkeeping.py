@@ -307,7 +307,7 @@ class Folding:
         return bool(found)
 
     def _inherited(self, planned: Sequence[tuple[FoldPlan, PlannedSteps]]) -> dict[ShardKey, Inherited]:
-        """Return what new shards begin with, of what was kept of their points before."""
+        """Return what new shards begin with: what was kept of their points before."""
         planned = [(plan, steps) for plan, steps in planned if self.origins and not self.states.has_all(plan.roster)]
         begun: dict[ShardKey, Row] = {}
         for plan, steps in planned:

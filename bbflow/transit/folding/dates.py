@@ -50,7 +50,7 @@ def next_time(
     Parameters
     ----------
     later
-        Of each step that comes, what tells its time, and what there is of it.
+        For each step that comes, what tells its time, and its parts.
     passed
         What has passed before them.
     times, clock

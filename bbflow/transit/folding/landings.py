@@ -38,7 +38,7 @@ def next_landing(landing: Landing | None, number: int, parts: Parts, keys: Keys 
     landing
         The one that continues before it.
     number, parts
-        The step, and what there is of it.
+        The step, and its parts.
     keys
         The spans that it is in; None if it is left out.
 

@@ -62,7 +62,7 @@ def weights_of(steps: Sequence[LaidStep]) -> dict[str, tuple[float, ...]]:
 
 
 def parts_of(view: StreamView, number: int) -> Parts:
-    """Return what there is of a step on the nodes that take part."""
+    """Return the parts of a step on the nodes that take part."""
     nodes = view.taking_part.items()
     return {name: part for name, node in nodes if (part := node.steps.get(number)) is not None}
 
@@ -106,7 +106,7 @@ class Patterns:
         Parameters
         ----------
         number, parts
-            The step, and what there is of it.
+            The step, and its parts.
         whole
             Whether all ranks' parts of it are there.
 

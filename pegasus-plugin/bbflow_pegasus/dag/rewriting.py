@@ -1,7 +1,7 @@
 """A planned DAG gets waves, and loses them again.
 
 Files of jobs that are new, or do something else, go to a directory of their own. Where jobs' checksums come from, which
-jobs there are and who waits for whom is changed in Pegasus's own files; what it wrote is kept in that directory.
+jobs there are and which wait for which is changed in Pegasus's own files; what it wrote is kept in that directory.
 """
 
 import os
