@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
         more, states = check_like(config, options.like)
         found += more
     if ensemble is not None:
-        from bbflow.run.checks.ensembles import check_ensemble
+        from bbflow.run.checks.ensemble_findings import check_ensemble
 
         found += check_ensemble(ensemble, states, options.times)
     return _print(found)

@@ -170,7 +170,7 @@ def _status(options: argparse.Namespace, analysis: "EnsembleAnalysis") -> int:
 
 
 def _report(options: argparse.Namespace, analysis: "EnsembleAnalysis") -> int:
-    from bbflow.report.ensembles import write_ensemble_report
+    from bbflow.report.ensemble_report import write_ensemble_report
 
     print(write_ensemble_report(analysis.output))
     return 0

@@ -30,7 +30,7 @@ from bbflow.landing.requests import (
     WatchRequest,
 )
 from bbflow.landing.shown import Shown
-from bbflow.landing.waiting import Answers, Queues, RoomAnswer, Waiting
+from bbflow.landing.waiting_requests import Answers, Queues, RoomAnswer, Waiting
 from bbflow.landing.writers import Clock
 from bbflow.net.verdicts import DoneReply, RefusedReply
 from bbflow.store.node import NodeStore

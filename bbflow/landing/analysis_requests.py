@@ -8,7 +8,7 @@ from bbflow.errors import StreamError
 from bbflow.landing.replies import AttachReply, DropReply
 from bbflow.landing.requests import AttachRequest, DoneRequest, DropRequest, PlanRequest, WatchRequest
 from bbflow.landing.shown import Shown, ShownStep
-from bbflow.landing.waiting import Answers
+from bbflow.landing.waiting_requests import Answers
 from bbflow.net.frames import pack
 from bbflow.net.verdicts import DoneReply
 from bbflow.reading.rank_plan import NO_PLAN, RankPlan, ToldPlan

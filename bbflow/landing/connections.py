@@ -23,7 +23,7 @@ from bbflow.landing.requests import (
     SkipRequest,
     SyncRequest,
 )
-from bbflow.landing.waiting import Answers
+from bbflow.landing.waiting_requests import Answers
 from bbflow.landing.writers import Clock, Writers
 from bbflow.net.verdicts import DoneReply
 from bbflow.reading.rank_plan import ToldPlan

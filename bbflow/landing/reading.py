@@ -7,7 +7,7 @@ from bbflow.host.log import log
 from bbflow.landing.fabric import FabricGate, FabricGates
 from bbflow.landing.replies import FabricReply, JoinReply, PinReply
 from bbflow.landing.requests import FabricRequest, GetRequest, JoinRequest, PassRequest, PinRequest, UnpinRequest
-from bbflow.landing.waiting import Answers
+from bbflow.landing.waiting_requests import Answers
 from bbflow.net.verdicts import DoneReply, PoolPart
 from bbflow.store.node import NodeStore
 from bbflow.store.ranks import Hold

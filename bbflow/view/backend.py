@@ -16,8 +16,8 @@ from bbflow.operators.decoding import fills_of
 from bbflow.operators.windows.calendars import dated, readable
 from bbflow.stream.cf import OWN, STEP, StreamAttributes
 from bbflow.view.layout import Field, Series, by_dimension, lay_out
-from bbflow.view.opening import Opening, stream_names
 from bbflow.view.source import Source
+from bbflow.view.stream_opening import Opening, stream_names
 
 Array = np.ndarray[Any, Any]
 OPENED = "bbflow_opened"

@@ -13,8 +13,8 @@ import xarray as xr
 from bbflow.stream.attributes import in_json
 from bbflow.stream.cf import STEP
 from bbflow.view.backend import dataset_of
-from bbflow.view.opening import Opening
 from bbflow.view.source import Source
+from bbflow.view.stream_opening import Opening
 from bbflow.zarr_store.stored_names import stored_name
 
 Array = np.ndarray[Any, Any]

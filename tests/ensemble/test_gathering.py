@@ -16,7 +16,7 @@ from bbflow.ensemble.state_sizes import states_for, tell_room
 from bbflow.ensemble.status import write_status
 from bbflow.errors import ConfigError
 from bbflow.operators.windows.calendars import Clock
-from bbflow.report.ensembles import spread_skill_maps, write_ensemble_report
+from bbflow.report.ensemble_report import spread_skill_maps, write_ensemble_report
 from bbflow.units import format_bytes
 
 OPERATORS = ["mean", "std", "min", "max", {"percentiles": {"q": [10, 50]}}]

@@ -23,8 +23,8 @@ from bbflow.landing.replies import AttachReply
 from bbflow.landing.requests import AttachRequest, DropRequest
 from bbflow.transit.output.decoding import open_results
 from bbflow.view.lease import Lease
-from bbflow.view.opening import Opening
 from bbflow.view.returning import Returning
+from bbflow.view.stream_opening import Opening
 from bbflow.view.watch import StreamWatch
 from testsupport.ranks import field
 from testsupport.waiting import until

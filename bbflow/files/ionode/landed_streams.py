@@ -106,7 +106,7 @@ class StreamStore:
         return stream, key
 
     def _streams(self) -> list[str]:
-        from bbflow.view.opening import stream_names  # late: IOnodes without streams need nothing of xarray
+        from bbflow.view.stream_opening import stream_names  # late: IOnodes without streams need nothing of xarray
 
         return stream_names(self._contact)
 

@@ -1,6 +1,6 @@
 """Requests that wait for room."""
 
-from bbflow.landing.waiting import Queues, Waiting
+from bbflow.landing.waiting_requests import Queues, Waiting
 
 
 def queues_of(*requests):
