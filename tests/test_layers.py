@@ -120,6 +120,11 @@ def test_the_fold_knows_nothing_of_what_outlives_its_run():
     assert not any(name.startswith("bbflow.transit.chain.") for name in folding)
 
 
+def test_what_tests_share_knows_no_benchmark():
+    shared = {name for path in (ROOT / "testsupport").glob("*.py") for name in imports_of(path)}
+    assert not [name for name in shared if name.partition(".")[0] == "benchmarks"]
+
+
 def test_dask_is_imported_where_the_cluster_is():
     """Stages know tasks and hosts; `api.py` names the type of a client that is given to it."""
     own = {"dask_calls", "dask_cluster", "dask_settings", "no_http", "security", "service"}
