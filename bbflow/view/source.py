@@ -44,7 +44,7 @@ class Source:
         weakref.finalize(self, forget_pools, self._pools)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Where it is unpickled other steps may be pinned: the opener's lease holds them for as long as it lives.
+        # Connections can't be pickled: the opener's lease holds the steps for as long as that lives.
         return vars(self) | {"_lease": None, "_pools": set()}
 
     def close(self) -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterator, Mapping
 from graphlib import TopologicalSorter
 
-# Sets of ancestors are bits of integers: as many jobs at a time bound their memory.
 BLOCK_JOBS = 4096
 
 
