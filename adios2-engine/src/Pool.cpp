@@ -28,6 +28,7 @@ std::map<std::string, std::weak_ptr<Pool>> Shared; // by path, guarded by Lock
 std::shared_ptr<Pool> Pool::Share(const std::string &path, const size_t capacity)
 {
     const std::lock_guard<std::mutex> guard(Lock);
+    // A node that was started afresh has another file by that name.
     std::shared_ptr<Pool> pool = Shared[path].lock();
     if (!pool || pool->Capacity() != capacity || !pool->IsAt(path))
     {

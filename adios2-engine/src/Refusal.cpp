@@ -67,6 +67,7 @@ void TellRun(const std::string &stream, std::string why)
         ' ');
     const std::string line = "refused\t" + stream + "\t" + why + "\n";
     const char *path = std::getenv("BBFLOW_OPENS");
+    // One write to the end for a line: all ranks of the host share the file.
     const int file = path == nullptr ? -1 : open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
     if (file >= 0)
     {

@@ -236,6 +236,7 @@ extern "C"
             }
             engine = known->second;
         }
+        // Without the lock: an Open may wait for other ranks of this process.
         void *made = engine.Make(io, name, mode, comm);
         const std::lock_guard<std::mutex> guard(Lock);
         Made[made] = engine.Unmake;

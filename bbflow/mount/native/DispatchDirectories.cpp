@@ -65,6 +65,7 @@ void Dispatch::OpenDirectory(const Request &request, Reply &reply)
     Listing found = m_Files.List(request.By, id);
     std::move(found.begin(), found.end(), std::back_inserter(*listing));
     fuse_open_out out{};
+    // The kernel has it until it releases the handle.
     out.fh = reinterpret_cast<uint64_t>(listing.release());
     ++m_Open;
     reply.SendStruct(out);

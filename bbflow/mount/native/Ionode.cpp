@@ -171,6 +171,7 @@ size_t Ionode::Over(const std::function<size_t(Channel &)> &work)
         }
         catch (const Errno &error)
         {
+            // After an interrupt its reply is still to come, and would be taken for the next one's.
             if (error.Number() != EINTR)
             {
                 GiveBack(std::move(channel));

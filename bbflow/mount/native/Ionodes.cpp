@@ -60,6 +60,7 @@ std::shared_ptr<Ionode> Ionodes::At(const std::string &name)
         throw Errno(EHOSTDOWN);
     }
     const auto found = m_Known.find(name);
+    // Pieces that this host holds can be read without their node's program.
     if (!found->second.IsUp && !found->second.Link->IsHeld())
     {
         throw Errno(EHOSTDOWN);

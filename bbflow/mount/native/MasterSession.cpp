@@ -221,6 +221,7 @@ void MasterSession::ListenOn(Channel &channel)
 void MasterSession::GiveBack(std::unique_ptr<Channel> channel, const uint64_t epoch)
 {
     const std::lock_guard<std::mutex> lock(m_Mutex);
+    // One of a session that was lost meanwhile may have a reply to come.
     if (m_IsUp && epoch == m_Epoch)
     {
         m_Idle.push_back(std::move(channel));
@@ -230,6 +231,7 @@ void MasterSession::GiveBack(std::unique_ptr<Channel> channel, const uint64_t ep
 void MasterSession::Lose(const uint64_t epoch)
 {
     const std::lock_guard<std::mutex> lock(m_Mutex);
+    // Many calls see the same break: the first ends the session, and no other one its successor.
     if (epoch == m_Epoch || epoch == 0)
     {
         m_IsUp = false;

@@ -90,6 +90,7 @@ public:
     {
         Word(m_Params.sq_off.array) = 0;
         uint32_t &tail = Word(m_Params.sq_off.tail);
+        // Last: from now on the kernel may read the entry.
         __atomic_store_n(&tail, tail + 1, __ATOMIC_RELEASE);
     }
 
