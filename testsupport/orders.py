@@ -15,7 +15,7 @@ class Programs:
         self._all, self._background = [], set()
 
     def start(self, program, *, is_background=False):
-        """Start one; those in the background come last, and may wait for ever."""
+        """Start one; those in the background come last, and may wait forever."""
         if is_background:
             self._background.add(len(self._all))
         self._all.append([program, None])

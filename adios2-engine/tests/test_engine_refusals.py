@@ -58,7 +58,7 @@ def test_a_refusal_that_the_program_ignores_is_the_stream_s(node, tmp_path, code
 
 
 def test_each_step_is_refused_that_a_rank_begins_without_one_that_never_opened_the_stream(node, tmp_path):
-    """Nothing waits for ever: an earlier one's answer was waited for once more."""
+    """Nothing waits forever: the answer to an earlier one was waited for again."""
     code = "for _ in range(2):\n    with refused:\n        step(engine)\n        sys.exit('was not refused')"
     config = write_config(tmp_path, OpenTimeoutSecs="0.5", Writers="2", Rank="0")
     write(node.contact, IGNORING + code + "\nengine.close()", config)

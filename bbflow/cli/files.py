@@ -194,7 +194,7 @@ def _flush(client: FilesClient, options: argparse.Namespace) -> int:
     print(f"{told.written} files written back, {told.left} are left")
     conflicts = [path for status in client.status() for path in status.conflicts]
     refusals.tell(
-        (path, "is kept beside what somebody else has written: see 'bbflow files status'") for path in conflicts
+        (path, "is kept beside what someone else has written: see 'bbflow files status'") for path in conflicts
     )
     return int(bool(told.left or told.writing or conflicts))
 
@@ -263,6 +263,6 @@ def _tell(status: OverviewReply) -> None:
     for path in status.lost:
         _say(f"  LOST: {path}")
     for path in status.conflicts:
-        _say(f"  CONFLICT: {path}: somebody else has written the shared storage's; rename or remove one of them")
+        _say(f"  CONFLICT: {path}: someone else has written the shared storage's; rename or remove one of them")
     if status.weakness:
         _say(f"  what others write in the same instant may be overwritten: {status.weakness}")

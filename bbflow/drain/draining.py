@@ -44,7 +44,7 @@ class Chosen:
     tabled: Mapping[str, Sequence[tuple[str, int]]]
     """Variables whose blocks go into a table: for each its node, and its place in the node's layout."""
     axes: Mapping[str, Sequence[tuple[str, int]]]
-    """Coordinates, which the store has once: their blocks likewise, to be compared with it."""
+    """Coordinates, which the store has once: their blocks are here too, to be compared with it."""
     bare: Sequence[tuple[str, int]]
     """Blocks of integers that have no value that stands for missing ones."""
     reshaped: frozenset[str]
@@ -117,7 +117,7 @@ class Draining:
         self.cursor = min(cursors.values(), default=-1)
         """Every step up to this one is drained, or not kept."""
         self._begun: deque[DrainBatch] = deque()
-        # Looked at once for all steps that lie alike.
+        # Looked at once for all steps with the same layout.
         self._chosen = lru_cache(maxsize=16)(self._choose)
         self._to_tables: set[str] = set()
         """Variables that go into tables from now on, since they have changed their shape."""

@@ -49,7 +49,7 @@ class EnsembleConfig:
     on_failure: str = "wait"
     """What a member is whose program fails: waited for (wait), or lost at once (lost)."""
     lost_after_s: float | None = None
-    """A member that has begun, and whose program doesn't run, is lost after so many seconds; None: when somebody says
+    """A member that has begun, and whose program doesn't run, is lost after so many seconds; None: when someone says
     so."""
     lost: str = "stays"
     """What becomes of what a lost member gave: it stays, or is taken out, for which members' fields are kept."""

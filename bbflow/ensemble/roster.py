@@ -193,7 +193,7 @@ class MemberRoster:
         try:
             os.link(temporary, path)  # of two that start at once, one gets the number
         except FileExistsError:
-            raise ConfigError(f"member {member} was started by somebody else at the same moment") from None
+            raise ConfigError(f"member {member} was started by someone else at the same moment") from None
         finally:
             temporary.unlink()
         return attempt

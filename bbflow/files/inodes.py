@@ -62,7 +62,7 @@ class Inode(Struct, frozen=True, array_like=True, gc=False):
     gid: int
     """Its group."""
     atime_ns: int
-    """Last access as somebody set it; reading doesn't change it."""
+    """Last access as someone set it; reading doesn't change it."""
     mtime_ns: int
     """Last change of its bytes, or of a directory's names."""
     ctime_ns: int

@@ -9,7 +9,7 @@ MAX_NAME_BYTES = 255
 """As in local file systems: a mount shows these names to the kernel."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 CONFLICT = ".bbflow-conflict-"
-"""Marks what is kept beside what somebody else has written in the shared storage."""
+"""Marks what is kept beside what someone else has written in the shared storage."""
 STREAMS_URL = "bbflow-streams:"
 """Begins the URL of a contact file's streams as a shared storage."""
 

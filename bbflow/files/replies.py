@@ -60,7 +60,7 @@ class NodesReply(FileReply, frozen=True, kw_only=True):
 
 
 class ForgetNotice(Struct, frozen=True, tag_field="op", tag="forget", kw_only=True):
-    """No reply: what a client must forget before somebody else's change is answered."""
+    """No reply: what a client must forget before someone else's change is answered."""
 
     seq: Whole
     inos: tuple[Whole, ...]
@@ -239,11 +239,11 @@ class OverviewReply(FileReply, frozen=True, kw_only=True):
     unread: tuple[tuple[str, str], ...]
     """Not read: path and why."""
     lost: tuple[str, ...]
-    """Paths of files whose bytes went with their node, or with what somebody did to their object."""
+    """Paths of files whose bytes went with their node, or with what someone did to their object."""
     writing: tuple[Writing, ...] = ()
     """Files that are open for writing."""
     conflicts: tuple[str, ...] = ()
-    """Paths of files that are kept beside what somebody else has written in the shared storage."""
+    """Paths of files that are kept beside what someone else has written in the shared storage."""
     weakness: str = ""
     """What the shared storage can't check in the instant in which it changes; empty if it can."""
     replicas: Count = 1

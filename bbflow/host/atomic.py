@@ -51,7 +51,7 @@ def _replacing(path: str) -> Iterator[str]:
 
 
 def _made(path: str, mode: int) -> int:
-    """Open a new file: what has its name, of a dead process or of somebody who lays a link there, goes first."""
+    """Open a new file: what has its name, of a dead process or of someone who lays a link there, goes first."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     try:
         return os.open(path, flags, mode)

@@ -52,7 +52,7 @@ def check_own(directory: Path) -> None:
     ConfigError
         If it belongs to another user, or all may write into it.
     """
-    # a link of somebody else's may lead to a directory of our own now, and to another one later
+    # a link of someone else's may lead to a directory of our own now, and to another one later
     if directory.lstat().st_uid not in (os.geteuid(), 0) or directory.stat().st_uid != os.geteuid():
         raise ConfigError(f"{directory} belongs to another user: give another directory")
     if directory.stat().st_mode & stat.S_IWOTH:
@@ -113,7 +113,7 @@ def clear(directory: Path, *patterns: str) -> None:
     """
     known = _patterns(directory)
     for path in _found(directory, _split([pattern for pattern in known if not patterns or pattern in patterns])):
-        with suppress(OSError):  # a directory that isn't empty, or somebody was faster
+        with suppress(OSError):  # a directory that isn't empty, or someone was faster
             path.rmdir() if _is_directory(path) else path.unlink()
 
 
@@ -121,7 +121,7 @@ def remove(directory: Path) -> None:
     """Remove a directory that we made, but for what others have put into it; without a mark nothing is removed."""
     if is_made(directory):
         clear(directory)
-        with suppress(OSError):  # somebody was faster
+        with suppress(OSError):  # someone was faster
             if [path.name for path in directory.iterdir()] == [MARK]:
                 (directory / MARK).unlink()
                 directory.rmdir()

@@ -166,7 +166,7 @@ def checked(descriptor: int, path: Path) -> int:
     Raises
     ------
     ConfigError
-        If it isn't: somebody else has put it there.
+        If it isn't: someone else has put it there.
     """
     found = os.fstat(descriptor)
     said = None

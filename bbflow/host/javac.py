@@ -1,7 +1,7 @@
 """Java of ours, compiled against what is installed on this machine, once.
 
 It uses classes of its host that have no promise of binary compatibility. Compiled here, a host that has become
-different is found out by the compiler, before anything runs, and not by a missing method amid a run.
+different is found out by the compiler, before anything runs, and not by a missing method during a run.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Who gets room in the pool now: capacity stays hard, and no rank waits for another for ever.
+"""Who gets room in the pool now: capacity stays hard, and no rank waits for another forever.
 
 What may be taken is decided by pure functions of extents and ranks; `find_room` takes it from a node's store, and
 evicts.

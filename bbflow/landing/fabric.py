@@ -184,7 +184,7 @@ class FabricReads:
         FabricError
             If it fails; nothing else can be read then.
         NodeError
-            If the node is gone; likewise.
+            If the node is gone; nothing else can be read then, either.
         """
         why, is_gone = ctypes.create_string_buffer(TEXT_BYTES), ctypes.c_bool()
         own = (ctypes.c_char * len(target)).from_buffer(target)

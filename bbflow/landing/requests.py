@@ -153,7 +153,7 @@ class AttachRequest(Struct, frozen=True, tag_field="op", tag="attach", kw_only=T
 
 
 class WatchRequest(Struct, frozen=True, tag_field="op", tag="watch", kw_only=True):
-    """Somebody wants to hear of a stream's next change."""
+    """Someone wants to hear of a stream's next change."""
 
     stream: Name
     after: Settled
@@ -204,7 +204,7 @@ class GiveUpRequest(Struct, frozen=True, tag_field="op", tag="give_up", kw_only=
 
 
 class StatusRequest(Struct, frozen=True, tag_field="op", tag="status", kw_only=True):
-    """Somebody asks how the node stands."""
+    """Someone asks how the node stands."""
 
 
 class StopRequest(Struct, frozen=True, tag_field="op", tag="stop", kw_only=True):

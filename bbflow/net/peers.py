@@ -163,7 +163,7 @@ class PeerServer(ABC):
         """Send what is to be sent once all that came together is taken in."""
 
     def _let_in(self, peer: int, link: Link) -> None:  # noqa: B027 - most have nothing to do
-        """Take in that somebody has connected, who must still prove themselves."""
+        """Take in that someone has connected, who must still prove themselves."""
 
     # How it serves.
 

@@ -189,7 +189,7 @@ class Board:
         try:
             return parse_announcement(token, _text(self._path(token)))
         except (ConfigError, UnicodeDecodeError):
-            return None  # it has ended in this moment, or is somebody's rubbish
+            return None  # it has ended in this moment, or is someone's rubbish
 
     def _remove(self, token: str) -> bool:
         try:

@@ -20,7 +20,7 @@ Settled = Annotated[int, Meta(ge=-1, le=MAX_INTEGER)]
 LONGEST_S = 1e9
 """The longest wait that may be asked for, 30 years: far beyond, the clock's and the kernel's types overflow."""
 Span = Annotated[float, Meta(ge=-LONGEST_S, le=LONGEST_S)]
-"""How long (seconds); where that means something, below 0 is for ever."""
+"""How long (seconds); where that means something, below 0 is forever."""
 Seconds = Annotated[float, Meta(ge=0, le=LONGEST_S)]
 """How long (seconds)."""
 Moment = Annotated[float, Meta(ge=-1e11, le=1e11)]

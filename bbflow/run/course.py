@@ -71,7 +71,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class SimulationEnded:
-    """The simulation has ended: what waits for room now waits in vain."""
+    """The simulation has ended: what still waits for room will get none."""
 
     code: int = 0
     """Its exit code; below 0 the signal that killed it."""
@@ -84,7 +84,7 @@ class Interrupted:
 
 @dataclass(frozen=True, slots=True)
 class StreamForgotten:
-    """The nodes have forgotten the stream before a rescue was started, which would wait for ever for it."""
+    """The nodes have forgotten the stream before a rescue was started, which would wait forever for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ class Course:
                 done = replace(self, part=Part.NONE)  # the analysis came to its end before the user's second word did
                 return replace(done, keeping=KeepsRun.RESULTS, failure="") if self.interrupts else done, ()
             case Ended(code, forgotten=True) if self.part is Part.FINISH and code in DONE:
-                # The analysis before it had come to its end: a rescue would wait for ever for a stream that is gone.
+                # The analysis before it had come to its end: a rescue would wait forever for a stream that is gone.
                 return replace(self, part=Part.NONE, keeping=KeepsRun.RESULTS, failure=""), ()
             case Ended(code) if self.part is Part.FINISH and (code in DONE or not _is_passing(code)):
                 return replace(self, part=Part.RESCUE, fruitless=0, errors=0, step=-1), (Start(Part.RESCUE),)
@@ -231,7 +231,7 @@ class Course:
 
     def _may_pass(self, code: int) -> bool:
         # While the simulation waits for room, there is nothing better to do than to try again: without a rescue it
-        # would wait for ever, and who reads what is said can mend the cause.
+        # would wait forever, and who reads what is said can mend the cause.
         patient = code == os.EX_IOERR or self.part is Part.RESCUE
         passes = _is_passing(code) and self.fruitless <= TRIES and self.errors < ERRORS
         return (patient and not self.simulation_ended) or passes

@@ -131,7 +131,7 @@ class MemberRun:
             except (BbflowError, OSError) as error:
                 self._verdict = Verdict(attempt=self._attempt, complete=False, why=str(error), refused=True)
                 return
-            except Exception as error:  # whatever it is: without a verdict the ensemble would wait for ever
+            except Exception as error:  # whatever it is: without a verdict the ensemble would wait forever
                 traceback.print_exc()
                 why = f"its analysis failed, see {LOG}: {one_line(f'{type(error).__name__}: {error}')}"
                 self._verdict = Verdict(attempt=self._attempt, complete=False, why=why, refused=True)

@@ -183,7 +183,7 @@ def _launchers() -> dict[int, int]:
 
 
 def _segments(launchers: dict[int, int]) -> list[str]:
-    """Find what the jobs of some launchers have left; what carries no name of theirs is somebody else's."""
+    """Find what the jobs of some launchers have left; what carries no name of theirs is someone else's."""
     ours = {world for pid, began_s in launchers.items() for world in worlds(pid, began_s)}
     found = []
     with suppress(OSError), os.scandir(MEMORY) as entries:

@@ -133,7 +133,7 @@ class StrayRescue(threading.Thread):
 class Strays:
     """Looks for such streams while a run lasts. From nodes that go with it they are rescued.
 
-    That is done at the end, or when their ranks wait for room in vain.
+    That is done at the end, or when their ranks wait for room that never comes.
 
     Parameters
     ----------

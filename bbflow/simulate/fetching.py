@@ -109,7 +109,7 @@ class SimulatedFetchers:
             now_bytes = self._gate.passed_bytes
             if now_bytes > passed_bytes or not self.diary.remaining_bytes:
                 passed_bytes, passed_s = now_bytes, self._world.now_s
-            # A policy that never lets a transfer pass would simulate for ever.
+            # A policy that never lets a transfer pass would simulate forever.
             elif self._world.now_s - passed_s > STARVED_S:
                 raise StandstillError(
                     f"nothing was transferred for {STARVED_S:g} s: {self._gate.decision.reason or 'no fetcher runs'}; "

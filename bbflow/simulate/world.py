@@ -22,7 +22,7 @@ _DONE_S = 1e-9
 
 
 class StandstillError(BbflowError):
-    """Nothing in a scenario can continue: a policy lets nothing pass, or a room is too small for ever."""
+    """Nothing in a scenario can continue: a policy lets nothing pass, or a room is too small forever."""
 
 
 class Signal:
@@ -194,7 +194,7 @@ class World:
                 self._end_flows()
             elif self._flows or until:
                 raise StandstillError(
-                    f"after {self.now_s:.1f} s nothing moves: {len(self._flows)} transfers wait for ever; "
+                    f"after {self.now_s:.1f} s nothing moves: {len(self._flows)} transfers wait forever; "
                     "a policy that lets nothing pass, or too little room, does this"
                 )
             else:

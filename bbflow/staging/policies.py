@@ -17,7 +17,7 @@ from bbflow.staging.own import find_own, installed, is_own, remake
 
 MAX_DELAY_S = 600.0
 LEAST_PACE_BYTES_PER_S = 64 << 10
-"""A pace is never below this: a transfer that stands still for ever helps no one."""
+"""A pace is never below this: a transfer that stands still forever helps no one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,7 +110,7 @@ class Shelf:
         return any(os.path.lexists(f"{self._base}/{part}/{identity}") for part in ("files", "partial"))
 
     def put(self, note: Note, content: bytes) -> Path:
-        """Publish a small file that nothing is there of: in one go, by as few system calls as can be."""
+        """Publish a small file that nothing is there of: with as few system calls as possible."""
         self.write_note(note)
         identity = _identity(note.url)
         partial, folder = f"{self._base}/partial/{identity}", f"{self._base}/files/{identity}"

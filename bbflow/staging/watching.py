@@ -201,7 +201,7 @@ class Watch:
             pass
 
     def _keep(self) -> bool:
-        """Look once; a user's own policy may raise anything, and transfers must not wait for ever for it."""
+        """Look once; a user's own policy may raise anything, and transfers must not wait forever for it."""
         try:
             self.step()
         except Exception as error:

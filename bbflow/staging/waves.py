@@ -175,7 +175,7 @@ class Waves:
         """Admit tasks, in program order, as long as there are places and room."""
         actions: list[Action] = []
         while self._queue and self._active < self._window:
-            # Never past the head: small tasks that overtake would keep a large one waiting for ever.
+            # Never past the head: small tasks that overtake would keep a large one waiting forever.
             head = self._queue[0][-1]
             situation = self._situation(head)
             if situation == self._stuck:
@@ -207,7 +207,7 @@ class Waves:
         if self._unknown(head.task):
             return self._refuse(head, self._size_error(head.task))
         # A task gets room for all of its files at once, or for none: two tasks that each hold half of what they need,
-        # and wait for the other half, would wait for ever.
+        # and wait for the other half, would wait forever.
         replaced = self._replaced(head.task)
         urls = {file.url for file in (*head.task.inputs, *head.task.outputs)}
         need_bytes = total_bytes(self._new_files(head.task, replaced)) - sum(

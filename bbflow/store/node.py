@@ -88,7 +88,7 @@ class NodeStore:
         """Room that ranks of this host may take before they ask."""
         for offer in self.offers.take_back_all():
             self._restore(offer)
-        # Last: it leaves all to files unless somebody holds room.
+        # Last: it leaves all to files unless someone holds room.
         self._shared = None if room is None else SharedPool(directory / "pool", self.extents, room)
 
     def _make_pool(self, capacity: int, *, is_shared: bool) -> None:

@@ -116,7 +116,7 @@ class PlainStore(Protocol):
         """Open a file for reading in chunks."""
 
     def whole(self, url: str, most_bytes: int) -> tuple[Facts, bytes] | None:
-        """Read a small file in one go, with facts of just this content; None if that can't be had."""
+        """Read a small file at once, with facts of just this content; None if that can't be had."""
 
     def create(self, url: str, size_bytes: int, over: Expected | None = None) -> AbstractContextManager[Any]:
         """Open a file of this many bytes for writing; it appears whole when the ``with`` ends well, else never.
@@ -181,12 +181,12 @@ def may_be_moved(before: tuple[int, str], found: Facts) -> bool:
 
 def conflict(url: str) -> ConflictError:
     """Make the error that another program's file is where one was to be written or removed."""
-    return ConflictError(f"{url} was written by somebody else meanwhile, and stays as it is")
+    return ConflictError(f"{url} was written by someone else meanwhile, and stays as it is")
 
 
 def changed(url: str) -> ChangedSourceError:
     """Make the error that a file isn't what was to be moved."""
-    return ChangedSourceError(f"{url} was written by somebody else meanwhile, and stays there")
+    return ChangedSourceError(f"{url} was written by someone else meanwhile, and stays there")
 
 
 def missing(url: str) -> SourceError:

@@ -130,7 +130,7 @@ class LocalFiles:
         if before is None or _is_same(before, os.stat(aside)):
             return before
         # What came out was put there since it was looked at, by another program: it goes back.
-        with suppress(FileNotFoundError):  # removed by somebody meanwhile
+        with suppress(FileNotFoundError):  # removed by someone meanwhile
             renamed(aside, path, EXCHANGE)
             if not _is_same(ours, os.stat(aside)):
                 renamed(aside, path, EXCHANGE)  # that is newer still, and was written over it

@@ -371,9 +371,9 @@ class ObjectStore:
             try:
                 self._check(url, known)
             except SourceError:
-                self.remove(to)  # it may be of what somebody else has written
+                self.remove(to)  # it may be of what someone else has written
                 raise
-        with suppress(ConflictError):  # somebody has written another one since, which stays
+        with suppress(ConflictError):  # someone has written another one since, which stays
             self.remove(url, known)
         return made
 

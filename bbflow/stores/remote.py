@@ -153,7 +153,7 @@ class RemoteFiles:
             system.mv(old, new)
 
     def clear(self, url: str) -> bool:
-        """Do nothing: few of these stores tell directories that somebody has made from those that are only names."""
+        """Do nothing: few of these stores tell directories that someone has made from those that are only names."""
         return False
 
     def sizes(self, urls: list[str]) -> dict[str, int]:

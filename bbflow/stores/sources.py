@@ -54,7 +54,7 @@ class Sources:
         return opened if part is None else shifted(opened, part.start)
 
     def whole(self, url: str, most_bytes: int) -> tuple[Facts, bytes] | None:
-        """Read a small file in one go, with facts of just this content; None if that can't be had."""
+        """Read a small file at once, with facts of just this content; None if that can't be had."""
         return self._store(url).whole(url, most_bytes) if split_range(url)[1] is None else None
 
     def create(self, url: str, size_bytes: int = 0, over: Expected | None = None) -> AbstractContextManager[Any]:

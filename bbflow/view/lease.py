@@ -52,7 +52,7 @@ class Lease:
         self._clients: dict[str, NodeClient] = {}
         self._pins: dict[str, set[int]] = {}
         self._by_tcp: set[str] = set()
-        # The dictionary, not this object, which would live for ever; nodes release the steps of connections that end.
+        # The dictionary, not this object, which would live forever; nodes release the steps of connections that end.
         weakref.finalize(self, _close_all, self._clients)
 
     def pin(self, node: str, steps: Iterable[int]) -> set[int]:

@@ -25,7 +25,7 @@ class Returning:
     back_s
         How long one may take (seconds).
     is_silent
-        Whether somebody else says who is waited for.
+        Whether someone else says who is waited for.
     """
 
     def __init__(self, contact: Path, back_s: float, *, is_silent: bool = False) -> None:

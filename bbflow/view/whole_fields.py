@@ -1,4 +1,4 @@
-"""Whole fields of steps, as bytes: where they lie is found once for all steps that lie alike."""
+"""Whole fields of steps, as bytes: where they lie is found once for all steps with the same layout."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -92,7 +92,7 @@ class GrowingZarr:
             Their shape: as long as the array along all but the first dimension; or 1 along the second one too, for
             `write_cell`. By default one chunk for each index of the first.
         storage
-            Other entries of its metadata, such as for chunks that somebody else writes in other files.
+            Other entries of its metadata, such as for chunks that someone else writes in other files.
         """
         for parent in PurePosixPath(name).parents:
             if str(parent) != "." and str(parent) not in self:

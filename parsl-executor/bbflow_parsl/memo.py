@@ -46,6 +46,6 @@ def id_of_file(file: File, output_ref: bool = False) -> bytes:
 
 
 def register() -> None:
-    """Teach Parsl's memoiser about Files, unless somebody has done so."""
+    """Teach Parsl's memoiser about Files, unless someone has done so."""
     if id_for_memo.dispatch(File) is id_for_memo.dispatch(object):
         id_for_memo.register(File)(id_of_file)

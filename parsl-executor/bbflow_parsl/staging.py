@@ -153,7 +153,7 @@ class BurstBufferStaging(BurstBufferProvider):
             task = TaskStaging(f"parsl-{record['id']}", files, others, self._stager, self.outputs, self._versions)
             task.start(record["app_fu"])
         except Exception as error:
-            # Parsl ignores what a callback raises, and would wait for ever.
+            # Parsl ignores what a callback raises, and would wait forever.
             logger.exception("%s can't be planned", future.file_obj.url)
             for file in files:
                 if not file.arrival.done():

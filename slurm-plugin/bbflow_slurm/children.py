@@ -40,7 +40,7 @@ class ChildLimits:
     memory_bytes: int | None = None
     """Data that it has in memory; None for no bound."""
     file_bytes: int | None = None
-    """The largest file that it may write; likewise."""
+    """The largest file that it may write; None for no bound."""
 
 
 class FailedError(BbflowError):

@@ -1,4 +1,4 @@
-"""What is killed amid a run costs time, and never the right result."""
+"""What is killed during a run costs time, and never changes the result."""
 
 import os
 import signal

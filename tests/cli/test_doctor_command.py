@@ -46,7 +46,7 @@ def test_an_adios2_without_its_library_for_cxx_is_told_what_is_missing(foreign, 
 
 
 def test_an_engine_that_is_not_loaded_in_time_does_not_end_the_command(foreign, tmp_path):
-    os.mkfifo(tmp_path / "libbbflow_engine_2.99.so")  # nobody writes: to open it takes for ever
+    os.mkfifo(tmp_path / "libbbflow_engine_2.99.so")  # nobody writes: to open it takes forever
     (found,) = [item for item in installation.check_engines(foreign[1], load_s=1) if "2.99" in item.text]
     assert found.kind == WRONG
     assert "no answer in 1 s: try again" in found.text

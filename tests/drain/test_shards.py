@@ -169,7 +169,7 @@ def test_no_value_is_rounded_to_what_stands_for_a_missing_one():
     np.testing.assert_array_equal(rounded(values, 3, [])[1:3], np.array([-1024, -1024], "f4"))
 
 
-def test_an_array_that_somebody_wrote_otherwise_is_refused(tmp_path):
+def test_an_array_that_someone_wrote_otherwise_is_refused(tmp_path):
     array = zarr.open_group(tmp_path).create_array("v", shape=(2, *SHAPE), chunks=(1, *SHAPE), dtype="f4")
     with pytest.raises(ConfigError, match="give another output"):
         form_of(BLOCK, RawConfig(), array.metadata.to_dict(), np.nan)

@@ -41,9 +41,9 @@ def test_the_bucket_is_the_namespace_and_gets_plain_objects(servers, bucket):
     assert bytes(obstore.get(bucket, "run/out.dat").bytes()) == content
     client.unlink("/out.dat")
     client.flush(wait_s=100)
-    obstore.put(bucket, "run/later", b"by somebody else")
+    obstore.put(bucket, "run/later", b"by someone else")
     client.refresh("/")
-    assert client.read("/later") == b"by somebody else"
+    assert client.read("/later") == b"by someone else"
     assert [entry.path for entry in client.entries("/")] == ["/later", "/moved"]
 
 

@@ -184,7 +184,7 @@ def test_a_node_that_is_lost_has_no_room(bench):
     assert (room["capacity"], room["free"]) == (0, 0)
 
 
-def test_a_commit_of_somebody_elses_pieces_is_refused(bench):
+def test_a_commit_of_someone_elses_pieces_is_refused(bench):
     bench.enter(ONE)
     made = bench.say(ONE, "create", parent=bench.root, name="f", mode=0o600, exclusive=True)
     with pytest.raises(ProtocolError, match="isn't its own"):

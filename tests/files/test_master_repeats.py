@@ -93,7 +93,7 @@ def test_what_was_done_is_not_refused(lossy, lose, op):
     assert lossy.names() == there
 
 
-def test_a_name_that_somebody_made_anew_is_not_removed(lossy, lose):
+def test_a_name_that_someone_made_anew_is_not_removed(lossy, lose):
     lossy.make("d")
     assert lossy.once(1, "rmdir", parent=lossy.root, name="d")["ok"]
     lose()

@@ -38,7 +38,7 @@ class Played(Recorded):
                     self.open.append([message["handle"], message.get("version", 0), message["pieces"]])
 
     def put(self, name, size):
-        """Let somebody else write an object."""
+        """Let someone else write an object."""
         self.made += 1
         self.objects[name] = (size, f"e{self.made}")
         return [size, f"e{self.made}"]
@@ -260,7 +260,7 @@ def test_a_look_that_is_under_way_does_not_bring_back_what_was_kept_beside(tmp_p
     bench.database.close()
 
 
-def test_what_somebody_writes_while_a_look_is_under_way_is_seen_by_the_next(tmp_path):
+def test_what_someone_writes_while_a_look_is_under_way_is_seen_by_the_next(tmp_path):
     """A file gives way to it, and the look that began before can't have seen it."""
     bench = Played(tmp_path)
     written(bench, "b")
@@ -268,7 +268,7 @@ def test_what_somebody_writes_while_a_look_is_under_way_is_seen_by_the_next(tmp_
     facts = bench.put("b", 7)
     (upload,) = bench.commands
     bench.commands.clear()
-    bench.say(NODE, "task", task=upload["task"], errno=errno.ENOTUNIQ, error="somebody else's is there")
+    bench.say(NODE, "task", task=upload["task"], errno=errno.ENOTUNIQ, error="someone else's is there")
     end_look()
     bench.say(ONE, "lookup", parent=bench.root, name="b")
     bench.answer_all()

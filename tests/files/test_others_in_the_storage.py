@@ -1,4 +1,4 @@
-"""Two clients and somebody who writes to the storage itself: nothing that anybody wrote is lost without being named."""
+"""Two clients and someone who writes to the storage itself: nothing that anybody wrote is lost without being named."""
 
 import os
 import random
@@ -20,7 +20,7 @@ NAMES = ["a", "b", "d/c", "d/e"]
 
 
 class Directory:
-    """A storage, and somebody who writes there to what no client knows, and sees what that takes the place of."""
+    """A storage, and someone who writes there to what no client knows, and sees what that takes the place of."""
 
     def __init__(self, base):
         self.base, self.url = base, None
@@ -96,7 +96,7 @@ class Bucket:
 
 
 class Crowd:
-    """Acts at random, and notes which contents somebody meant to overwrite or to remove: all others must be there."""
+    """Acts at random, and notes which contents someone meant to overwrite or to remove: all others must be there."""
 
     def __init__(self, servers, storage, seed):
         self.dice, self.storage = random.Random(seed), storage
@@ -243,14 +243,14 @@ def test_a_rename_takes_no_bytes_of_others_and_what_was_only_there_is_named_as_l
     client.stat("two/gone")
     assert client.read("one/kept") == b"v1"
     for name in names:
-        (servers.storage / name).write_bytes(b"somebody's new")
+        (servers.storage / name).write_bytes(b"someone's new")
         client.rename(name, f"{name}-moved")
     assert client.flush(wait_s=60).left == 0
     assert client.read("one/kept-moved") == (servers.storage / "one/kept-moved").read_bytes() == b"v1"
     (status,) = client.status()
     assert status.lost == ("two/gone-moved",)
-    assert ("two/gone-moved", True) in [(path, "somebody else" in why) for path, why in status.unread]
-    assert client.read("one/kept") == client.read("two/gone") == b"somebody's new"
+    assert ("two/gone-moved", True) in [(path, "someone else" in why) for path, why in status.unread]
+    assert client.read("one/kept") == client.read("two/gone") == b"someone's new"
     (servers.storage / "two/gone-moved").write_bytes(b"theirs")
     client.refresh("/")
     why = "the object is left out, since a file whose bytes are lost has the name 'two/gone-moved'"

@@ -1,4 +1,4 @@
-"""Files that the shared storage has, while somebody writes them anew or goes on from them."""
+"""Files that the shared storage has, while someone writes them anew or goes on from them."""
 
 import errno
 
@@ -66,14 +66,14 @@ def test_what_is_written_anew_counts_also_when_its_master_was_started_again(serv
 def test_what_others_put_into_the_storage_meanwhile_takes_no_bytes_from_who_goes_on_from_them(servers, client, mode):
     file = client.open("/f", mode)
     assert client.read("/f") == OLD
-    (servers.storage / "f").write_bytes(b"by somebody else")
+    (servers.storage / "f").write_bytes(b"by someone else")
     client.refresh("/")
     file.pwrite(b"more", len(OLD))
     file.close()
     assert client.flush(wait_s=60).left == 0
     (ours,) = client.status()[0].conflicts
     assert client.read(f"/{ours}") == (servers.storage / ours).read_bytes() == OLD + b"more"
-    assert client.read("/f") == (servers.storage / "f").read_bytes() == b"by somebody else"
+    assert client.read("/f") == (servers.storage / "f").read_bytes() == b"by someone else"
 
 
 def test_a_file_that_was_overwritten_on_its_way_to_memory_is_written_back(killed):  # noqa: F811

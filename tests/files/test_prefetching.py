@@ -86,7 +86,7 @@ def test_what_nobody_waits_for_gives_way_to_other_applications(servers, tmp_path
     with io_phase("ocean-model", tmp_path / "phases"):
         client = servers.start(node=("--policy", "full-delay", "--phases", str(tmp_path / "phases")))
         assert client.prefetch(["/"]) == 2
-        assert client.read("/b") == FILE  # somebody waits for it
+        assert client.read("/b") == FILE  # someone waits for it
         assert client.status()[0].prefetching == 1
     until(lambda: client.status()[0].prefetching == 0, "the other file")
 

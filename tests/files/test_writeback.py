@@ -75,7 +75,7 @@ def test_a_move_that_was_not_done_does_not_keep_the_file_from_another_name(bench
     assert (flushed(bench)["left"], flushed(bench)["failed"]) == (0, [])
 
 
-def test_a_file_whose_object_somebody_has_removed_is_written_back_under_its_other_name(bench):
+def test_a_file_whose_object_someone_has_removed_is_written_back_under_its_other_name(bench):
     uploaded(bench, "f")
     assert bench.rename("f", "g")
     bench.answer(bench.command("move"), ok=False, errno=errno.ENOENT, error="f isn't there")

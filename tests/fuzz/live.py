@@ -54,7 +54,7 @@ AGENTS = [
 
 
 class Peer:
-    """A client of a server whose loop turns only when somebody waits for it."""
+    """A client of a server whose loop turns only when someone waits for it."""
 
     def __init__(self, server):
         self.server, self.reader, self.seal = server, FrameReader(), CHECKSUM

@@ -54,7 +54,7 @@ def test_what_was_taken_stays(bench, offered):
     assert bench.begin(1, 0, 8) is None
 
 
-def test_nothing_is_offered_while_somebody_waits(bench, offered):
+def test_nothing_is_offered_while_someone_waits(bench, offered):
     bench.open(stream="b", peer=1)
     bench.land(0, 8, rank=1)
     assert bench.begin(1, 1, 10) is None

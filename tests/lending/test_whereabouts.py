@@ -57,7 +57,7 @@ class World:
             assert now.count(None) <= 1, "a source is asked once at a time"
             assert all(now.count(each) <= MOST_LOANS for each in self.having[name])
             if name in self.waiting.values():
-                assert now, "who waits, waits for somebody"
+                assert now, "who waits, waits for someone"
                 assert not self.having[name] or all(now.count(each) == MOST_LOANS for each in self.having[name])
 
 

@@ -1,4 +1,4 @@
-"""Max-min fairness: nothing is overfull, and nobody could get more without taking it from somebody who has less."""
+"""Max-min fairness: nothing is overfull, and nobody could get more without taking it from someone who has less."""
 
 import numpy as np
 from hypothesis import given

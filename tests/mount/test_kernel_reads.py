@@ -82,7 +82,7 @@ def test_an_idle_reader_keeps_nobody_from_reading_and_writing_a_file(pair):
         reader.close()
 
 
-def test_a_database_that_somebody_looks_at_can_be_written(pair):
+def test_a_database_that_someone_looks_at_can_be_written(pair):
     one, _ = pair
     with closing(sqlite3.connect(one / "db")) as first:
         first.execute("create table t (a)")
@@ -100,7 +100,7 @@ def test_a_database_that_somebody_looks_at_can_be_written(pair):
 
 
 @pytest.mark.parametrize("size", [0, 3, 1_000_000])
-def test_an_object_that_somebody_has_made_shorter_is_never_read_with_zeros(servers, mounts, size):
+def test_an_object_that_someone_has_made_shorter_is_never_read_with_zeros(servers, mounts, size):
     servers.start()
     servers.storage.mkdir(exist_ok=True)
     (servers.storage / "f").write_bytes(b"x" * 5_000_000)
@@ -139,7 +139,7 @@ def test_a_file_that_gets_shorter_while_it_is_open_ends_there_or_is_refused(pair
                 assert not os.pread(reader.fileno(), 500_000, 0).strip(b"ab")
 
 
-def test_readers_of_an_object_that_others_replace_get_what_somebody_wrote(servers, mounts):
+def test_readers_of_an_object_that_others_replace_get_what_someone_wrote(servers, mounts):
     client = servers.start()
     servers.storage.mkdir(exist_ok=True)
     part, target = servers.directory / "part", servers.storage / "f"

@@ -78,7 +78,7 @@ async def as_dask(address, certificate, protocol):
 
 
 async def patient(attempt):
-    """Bound an attempt: Dask waits for ever for the rest of what an answer in another protocol seems to announce."""
+    """Bound an attempt: Dask waits forever for the rest of what an answer in another protocol seems to announce."""
     return await asyncio.wait_for(attempt, PATIENCE_S)
 
 

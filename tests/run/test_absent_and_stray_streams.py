@@ -99,7 +99,7 @@ def test_a_stream_that_was_done_with_between_two_looks_has_been_opened():
         assert (supervisor._opened, supervisor._forgotten) == (True, True)
 
 
-def test_streams_that_somebody_folds_drains_or_reads_are_no_strays():
+def test_streams_that_someone_folds_drains_or_reads_are_no_strays():
     taken = {
         "folded": status(consumers={"fold": 0}),
         "read": status(unclaimed=0, held=2),
@@ -186,7 +186,7 @@ def test_why_a_run_s_only_open_was_refused_is_said_where_the_program_does_not_lo
 
 
 def test_a_run_that_is_interrupted_before_its_program_has_opened_anything_ends(tmp_path):
-    """Its analysis would wait for the stream for ever."""
+    """Its analysis would wait for the stream forever."""
     write_config(tmp_path)
     command = [sys.executable, "-m", "bbflow", "run", "analysis.yml", "--no-report", "--"]
     command += ["sleep", "300"]

@@ -229,7 +229,7 @@ def test_what_only_root_may_read_is_no_input_and_no_analysis(site):
 
 
 def test_a_directory_of_any_depth_and_mode_is_removed_and_nothing_that_it_names(site, users):
-    """As a user leaves it who wants a teardown to fail, or to remove something of somebody else's."""
+    """As a user leaves it who wants a teardown to fail, or to remove something of someone else's."""
     job = site.set_up()
     (site.place / "kept").mkdir()
     (site.place / "kept" / "file").write_text("root's")

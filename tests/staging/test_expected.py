@@ -75,17 +75,17 @@ def test_a_file_is_written_where_nothing_is_and_over_what_is_known(place):
 
 
 @pytest.mark.parametrize("size", [3, 11 << 20])
-def test_what_somebody_has_written_is_not_overwritten(place, size):
+def test_what_someone_has_written_is_not_overwritten(place, size):
     known = place.put("a", b"one", NOTHING)
     place.put("a", b"theirs")
     for over in (NOTHING, known):
-        with pytest.raises(ConflictError, match="a was written by somebody else"):
+        with pytest.raises(ConflictError, match="a was written by someone else"):
             place.put("a", bytes(size), over)
     assert place.content("a") == b"theirs"
     assert place.names() == ["a"]
 
 
-def test_what_somebody_has_written_is_not_removed(place):
+def test_what_someone_has_written_is_not_removed(place):
     known = place.put("a", b"one", NOTHING)
     place.put("a", b"theirs")
     with pytest.raises(ConflictError):
@@ -97,7 +97,7 @@ def test_what_somebody_has_written_is_not_removed(place):
 
 
 class Late:
-    """What is expected, which somebody changes just after it was looked at."""
+    """What is expected, which someone changes just after it was looked at."""
 
     def __init__(self, expected, change):
         self.facts, self._expected, self._change = expected.facts, expected, change
@@ -169,7 +169,7 @@ def test_a_move_takes_no_bytes_of_others_and_replaces_none(place):
 
 @pytest.mark.parametrize("size", [3, 11 << 20])
 def test_what_is_told_of_a_file_that_was_written_or_moved_is_of_its_own_bytes(place, size):
-    """Not of what others have written there by the time that somebody asks."""
+    """Not of what others have written there by the time that someone asks."""
     with place.sources.create(place.url("a"), size, NOTHING) as target:
         target.write(bytes(size))
     moved = place.sources.move(place.url("a"), place.url("b"), place.known("a"), NOTHING)

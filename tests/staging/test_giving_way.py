@@ -53,7 +53,7 @@ def test_a_fitted_capacity_is_finite_and_above_zero_whatever_the_noise(alone_s, 
     assert 0 < fit_interference(samples).capacity_bytes_per_s < 1e12
 
 
-def test_time_in_which_somebody_is_in_a_phase_is_no_time_for_transfers():
+def test_time_in_which_someone_is_in_a_phase_is_no_time_for_transfers():
     keys = {"phases": (Phase("a", "pfs", 100.0),), "phase_s": 2.0, "remaining_bytes": 100, "peak_bytes_per_s": 10.0}
     assert has_time(situation(**keys, deadline_s=112.0))
     assert not has_time(situation(**keys, deadline_s=112.0, free_share=0.5))

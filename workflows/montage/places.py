@@ -18,7 +18,7 @@ from bbflow.stores.sources import Sources, local_path
 Place = str | os.PathLike[str]
 TILES = "tile*.fits"
 RETRY = Retry(attempts=5)
-"""About two seconds: somebody waits for it."""
+"""About two seconds: someone waits for it."""
 
 
 def is_remote(place: Place) -> bool:

@@ -81,7 +81,7 @@ def make_mosaic(
     region
         Header template of the mosaic.
     output
-        Directory of the mosaic, or a URL likewise; intermediate files are in ``work`` below it.
+        Directory of the mosaic, or its URL; intermediate files are in ``work`` below it.
     tool
         mProject or mProjectPP.
     levels_only

@@ -87,7 +87,7 @@ class FilesClient(Masters):
         path
             From the root.
         wait_s
-            How long to wait for a file that isn't there yet, or not closed yet; -1 for ever.
+            How long to wait for a file that isn't there yet, or not closed yet; -1 forever.
 
         Raises
         ------
@@ -146,7 +146,7 @@ class FilesClient(Masters):
         Raises
         ------
         OSError
-            ENOENT, EEXIST, EACCES, EBUSY (somebody else writes it), EIO (it is lost) and others.
+            ENOENT, EEXIST, EACCES, EBUSY (someone else writes it), EIO (it is lost) and others.
         """
         plain = mode.replace("b", "")
         if plain not in ("r", "w", "x", "a", "r+"):
@@ -252,7 +252,7 @@ class FilesClient(Masters):
         path
             A file or a directory.
         wait_s
-            How long to wait at most; -1 for ever.
+            How long to wait at most; -1 forever.
 
         Returns
         -------
@@ -277,7 +277,7 @@ class FilesClient(Masters):
         return sum(reply.bytes for reply in self.each(path, EvictReply, lambda below: EvictRequest(path=below)))
 
     def prefetch(self, tasks: Iterable[str | Iterable[str]], slots: int = 0, lookahead: int = 1) -> int:
-        """Bring files into memory, in this order, to stay until somebody has read them; return how many.
+        """Bring files into memory, in this order, to stay until someone has read them; return how many.
 
         Parameters
         ----------
@@ -330,7 +330,7 @@ class FilesClient(Masters):
         Raises
         ------
         OSError
-            EBUSY if files are left that the shared storage doesn't have, or that somebody writes.
+            EBUSY if files are left that the shared storage doesn't have, or that someone writes.
         """
         sessions = list(reversed(list(self.masters())))
         deadline_s = time.monotonic() + (FLUSH_S if wait_s is None else wait_s)

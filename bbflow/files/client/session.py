@@ -64,7 +64,7 @@ class ClientSession:
 
     def _enter(self, master: MasterAddress) -> Caller:
         if master.address.key != self.key:
-            # the one key is not lent to addresses that somebody wrote with another one
+            # the one key is not lent to addresses that someone wrote with another one
             raise NodeError(f"the contact file has another key than when the session with {self.subtree!r} began")
         caller = Caller(master.address)
         try:

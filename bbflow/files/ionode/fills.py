@@ -124,7 +124,7 @@ class Fills:
                         self._fetch(fill, chunk)
 
     def _take(self, fill: Fill, chunk: int) -> bool:
-        """Take a chunk, unless it isn't needed any more, or somebody who waits for it was faster."""
+        """Take a chunk, unless it isn't needed any more, or someone who waits for it was faster."""
         with self._changed:
             is_needed = self._fills.get(fill.key) is fill and fill.error is None
             if not is_needed or chunk not in fill.missing - fill.taken:

@@ -203,7 +203,7 @@ class IoNode:
     # The master.
 
     def follow(self) -> None:
-        """Do what the master commands, for ever; it may go and come back."""
+        """Do what the master commands, forever; it may go and come back."""
         while True:
             try:
                 with Caller(self._master()) as master:

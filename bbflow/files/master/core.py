@@ -311,7 +311,7 @@ class Core:
         return bool(inode.ring) and is_there and not inode.filling and not inode.lost
 
     def drop(self, keys: Iterable[str]) -> None:
-        """Remove piece files wherever they are, unless somebody needs them; their room is free when they are gone."""
+        """Remove piece files wherever they are, unless someone needs them; their room is free when they are gone."""
         unneeded = [key for key in keys if key not in self.image.pins]
         for node in self.nodes.values():
             if there := [key for key in unneeded if key in node.placed]:

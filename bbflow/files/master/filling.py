@@ -42,7 +42,7 @@ class Filling:
         return self._held
 
     def hold(self, inos: Iterable[int]) -> None:
-        """Keep prefetched files until somebody has read them."""
+        """Keep prefetched files until someone has read them."""
         self._held.update(inos)
 
     def let_loose(self, ino: int) -> None:
@@ -73,7 +73,7 @@ class Filling:
         return True
 
     def _check_failed(self, call: AnyCall, inode: Inode) -> None:
-        """Don't try for ever what failed while this request waited for it."""
+        """Don't try forever what failed while this request waited for it."""
         waited_for = call.blocked.event if call.blocked is not None else None
         if waited_for in (FillBegunEvent(inode.ino), FilledEvent(inode.ino)) and inode.ino in self.failed:
             raise OSError(errno.EIO, f"{inode.name!r} didn't come from the shared storage: {self.failed[inode.ino]}")
@@ -100,7 +100,7 @@ class Filling:
         inode
             The file; its bytes are in the shared storage only.
         urgent
-            Whether somebody waits for it: else what was prefetched before and not read yet stays.
+            Whether someone waits for it: else what was prefetched before and not read yet stays.
         near
             A host whose node comes first, if that is an option.
 
@@ -209,7 +209,7 @@ class Filling:
             Inodes that stay.
         """
         missing = max(size, node.capacity // EVICT_SHARE) - node.free_bytes - node.leaving_bytes
-        if missing <= 0 or size > node.capacity:  # streams have the rest: what went would be in vain
+        if missing <= 0 or size > node.capacity:  # streams have the rest: evicting files would not help
             return
         there = (inode for inode in self.evictable() if node.name in inode.ring and inode.ino not in spare)
         candidates = sorted(there, key=lambda inode: (inode.ino in self._held, self._core.image.used(inode.ino)))

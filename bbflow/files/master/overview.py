@@ -170,7 +170,7 @@ class Overview:
         if not call.begun:
             call.begun = len(left)
             self._write_back.flush(left)
-            # Somebody waits: what the storage has refused is tried at once, not when its rest is over.
+            # Someone waits: what the storage has refused is tried at once, not when its rest is over.
             if left:
                 self._write_back.failures.try_again()
         if left or (start.ino == image.root_ino and (image.doomed or image.busy)):

@@ -41,7 +41,7 @@ class Prefetching:
     """Prefetches files, and keeps them until they have been read.
 
     A file that was open and is closed counts as read, and a task as final when all of its files do. What is prefetched
-    and not yet read goes for somebody who waits for room, after everything else; never for another prefetch.
+    and not yet read goes for someone who waits for room, after everything else; never for another prefetch.
 
     Parameters
     ----------

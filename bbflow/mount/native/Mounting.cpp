@@ -225,7 +225,7 @@ Mounting::Mounting(const MountOptions &options) : m_Directory(options.Directory)
     if (m_Entry && !m_Entry->IsBbflow())
     {
         close(m_Device); // its mount is dead by that
-        Throw("somebody has moved the directory while it was mounted on: " + m_Directory, ESTALE);
+        Throw("someone has moved the directory while it was mounted on: " + m_Directory, ESTALE);
     }
 }
 

@@ -86,7 +86,7 @@ UNTRUSTED: ContextVar[str] = ContextVar("UNTRUSTED", default="")
 
 @contextmanager
 def naming_no_code(where: str) -> Iterator[None]:
-    """Take no name in what is read meanwhile for code: somebody else may have written it there.
+    """Take no name in what is read meanwhile for code: someone else may have written it there.
 
     Parameters
     ----------

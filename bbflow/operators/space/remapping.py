@@ -371,4 +371,4 @@ class Remapped(Placement):
 
 
 KNOWN: WeakKeyDictionary[Weights, dict[tuple[tuple[int, ...], ...], Links]] = WeakKeyDictionary()
-"""Links by the regions that they are of, as long as somebody needs the weights."""
+"""Links by the regions that they are of, as long as someone needs the weights."""

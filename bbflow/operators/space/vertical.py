@@ -28,7 +28,7 @@ LENGTHS = {
     "km": ("km", "kilometer", "kilometers", "kilometre", "kilometres"),
     "dam": ("dam", "gpdm"),
 }
-"""Units of height, likewise."""
+"""Units of height, and how else they are written, in small letters."""
 LARGEST_PLAIN = 1.0
 """A first coefficient that is nowhere larger may be a plain number: CESM's and E3SM's are at most 0.3."""
 

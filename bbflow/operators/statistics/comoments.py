@@ -84,7 +84,7 @@ class CoMoments(Family):
         """Add the sums of both sides, the right ones rebased on the left shifts.
 
         A right pair (x, y) is (x + a, y + b) about the left shifts, a and b being the right shifts less the left
-        ones; so with n right pairs the sum of x y becomes xy + a y + b x + n a b, and those of squares likewise.
+        ones; so with n right pairs the sum of x y becomes xy + a y + b x + n a b, and those of squares in the same way.
         """
         empty, count = left["count"] == 0, right["count"]
         merged = {"count": left["count"] + count}

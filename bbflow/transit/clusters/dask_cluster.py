@@ -173,7 +173,7 @@ class DaskCluster(Closable):
     client
         Of their scheduler.
     is_own
-        Whether it is closed with this; somebody else's stays as it is.
+        Whether it is closed with this; someone else's stays as it is.
     look_s
         How often its workers are looked at.
     """
@@ -241,7 +241,7 @@ class DaskCluster(Closable):
 
         A task that has ended is begun again there if its worker went before its result was fetched.
 
-        So none waits for ever: who asks for their results gets a `NodeError`.
+        So none waits forever: who asks for their results gets a `NodeError`.
         """
         missed_s: dict[str, float] = {}
         while not self._closed.wait(self._look_s):

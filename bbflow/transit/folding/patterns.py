@@ -1,4 +1,4 @@
-"""Patterns: where the blocks of a step lie in the fields, found once for all steps that lie alike."""
+"""Patterns: where the blocks of a step lie in the fields, found once for all steps with the same layout."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

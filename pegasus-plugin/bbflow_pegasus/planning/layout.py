@@ -1,7 +1,7 @@
 """The jobs and edges that make waves of a planned workflow. Pure.
 
 Order comes from edges alone: a transfer that waited would hold a slot of its category, and two such would block each
-other for ever. A no-op job, the gate of a wave, waits for all that must be over before the wave's files come, and only
+other forever. A no-op job, the gate of a wave, waits for all that must be over before the wave's files come, and only
 stage-in jobs wait for it. Those of the wave ahead needn't be over, or the link would rest while the next ones start:
 they begin beside them, and let them go first as long as they run; those of the wave before it must be. A job that
 stages nothing, but makes files of a known size, needs room too: it waits for the newest gate that waits for removed

@@ -52,7 +52,7 @@ def make_report(where: SubmitDir) -> str:
     planned = read_planned(where, parse_dag(where.dag.read_text()), site)
     held = holdings(planned, records)
     if not held:
-        why = "as yet" if planned.stage_ins else "and nothing will; was it planned with --staging-site?"
+        why = "so far" if planned.stage_ins else "and nothing will; was it planned with --staging-site?"
         raise ConfigError(f"{where.path}: nothing came to site {site!r}, {why}")
     first = plain(held, planned, records)
     start_s = min(ran.started_s for ran in records.jobs.values())
