@@ -229,7 +229,7 @@ def _found(dataset: Any) -> Found:
     for name in own_axes:
         if dataset.sizes[name] != 1:
             raise OperatorError(
-                f"it gave a dimension {name!r} of length {dataset.sizes[name]}: an answer is of one time; "
+                f"it gave a dimension {name!r} of length {dataset.sizes[name]}: an answer has one time; "
                 "name the dimension otherwise"
             )
     rows = _rows_of(dataset, own_axes)
@@ -274,7 +274,7 @@ def _encoded(name: str, variable: Any, rows: str | None) -> FoundVariable:
     if values.dtype.kind in "OUS":
         values = _texts(name, values.astype(object))
     elif values.dtype.kind not in "iufc" or values.dtype.itemsize > (16 if values.dtype.kind == "c" else 8):
-        raise OperatorError(f"{name} is of type {values.dtype}, which no store has")
+        raise OperatorError(f"{name} has type {values.dtype}, which no store has")
     values, told = _filled(name, values, _attributes(name, made.attrs))
     _check_readable(name, xr.Variable(made.dims, values, told))
     return FoundVariable(tuple(map(str, made.dims)), values, told)

@@ -309,7 +309,7 @@ def _operators(items: list[Any], ensemble: EnsembleConfig) -> tuple[Operator, ..
     for operator in operators:
         if not isinstance(operator, Filter) and operator.family.gathers:
             raise ConfigError(
-                f"{operator.name!r} is of one member's whole fields: give it to that member's own analysis"
+                f"{operator.name!r} takes one member's whole fields: give it to that member's own analysis"
             )
         if isinstance(operator, Filter) or not operator.family.commutes or operator.family.dates:
             raise ConfigError(f"{operator.name!r} means nothing across members, which have no order")

@@ -100,7 +100,7 @@ def _product(name: str, source: Mesh, target: Mesh, method: str) -> Fit:
         return lambda planes: planes
     if not method:
         own, theirs = (" x ".join(map(str, mesh.shape)) for mesh in (source, target))
-        what = f"is of {own} points, the members' of {theirs}"
+        what = f"has {own} points, the members' has {theirs}"
         if apart:
             what = f"has the same size, but {apart} of {source.size} points lie elsewhere"
         raise ConfigError(f"the grid of {name} {what}: remap: con, bil, nn or dis puts it onto theirs")

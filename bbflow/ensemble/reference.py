@@ -158,7 +158,7 @@ class ScoreReference:
             date = self._grid.clock.date(self._grid.number(begin))
             raise ConfigError(
                 f"scores: {self._name} has {len(own)} times of the span from {date}, of {wanted}: it goes from "
-                f"{self.period}; if its times lie unevenly, make one time for each span of it first"
+                f"{self.period}; if its times are unevenly spaced, make one time for each span of it first"
             )
         try:
             values: xr.DataArray = self._values.isel({self._time: own}).mean(self._time)

@@ -100,7 +100,7 @@ class Reading:
         begins = kept.layout.offsets(kept.sources)
         inside = (begins <= offset) & (offset + size <= begins + kept.layout.lengths.tolist())
         if size <= 0 or not inside.any():
-            raise StreamError(f"{size} bytes at {offset} lie in no block of step {step}")
+            raise StreamError(f"{size} bytes at {offset} are in no block of step {step}")
         return PoolPart(offset, size, _key_for(reader.gate, offset, size) if asked.by_key else b"")
 
     def _open_gate(self, peer: int, asked: FabricRequest) -> FabricReply:

@@ -283,7 +283,7 @@ def remove_scheduler_file(path: Path) -> None:
     except (OSError, ValueError, KeyError, TypeError):
         is_one = False
     if not is_one:
-        raise ConfigError(f"{path} is there, and isn't a scheduler file of Dask: give another --scheduler-file")
+        raise ConfigError(f"{path} exists, but isn't a Dask scheduler file: give another --scheduler-file")
     path.unlink(missing_ok=True)
 
 

@@ -161,7 +161,7 @@ def shake_hands(
         say(HelloMessage(versions=(VERSION, VERSION), nonce=nonce))
         hello = _parse_hello(_accepted(hear()))
         if not hmac.compare_digest(hello.proof.encode(), prove(key, "node", nonce, hello.nonce).encode()):
-            raise NodeError("who answers there doesn't know the contact file's key: the file is of other nodes")
+            raise NodeError("who answers there doesn't know the contact file's key: the file belongs to other nodes")
         say(ProveMessage(proof=prove(key, "peer", nonce, hello.nonce)))
         if seal is not None:
             # Before the answer, which the node seals already.

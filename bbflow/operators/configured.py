@@ -141,7 +141,7 @@ def _parse(key: str, name: str, parts: Mapping[str, Any], windows: list[Any]) ->
         fields = {**fields, AREA_SHARE: AreaField()}
     if space is not None and space.other is not None:
         if inputs := [text for item in chosen for text in item.inputs]:
-            raise ConfigError(f"with: {inputs[0]}: the space is of two fields already: put it under another name")
+            raise ConfigError(f"with: {inputs[0]}: the space takes two fields already: put it under another name")
         of = paired(of, space.other)
     diagnostic = Diagnostic(
         key,
@@ -166,7 +166,7 @@ def _parse(key: str, name: str, parts: Mapping[str, Any], windows: list[Any]) ->
     parts_of_run = [window.name for window in diagnostic.windows if not isinstance(window.spans, Run)]
     if whole and parts_of_run:
         raise ConfigError(
-            f"{whole[0]} is of all days of its years, not of those of each {parts_of_run[0]}: write windows: [run]"
+            f"{whole[0]} takes all days of its years, not those of each {parts_of_run[0]}: write windows: [run]"
         )
     if filters and diagnostic.each:
         raise ConfigError("a filter keeps single steps, but 'each' makes one of many: put it under another name")

@@ -197,7 +197,7 @@ class FileField:
             if not fits or (set(own) <= set(dims) and tuple(own) != dims[len(dims) - len(own) :]):
                 told = ", ".join(f"{dim}: {values.sizes[dim]}" for dim in own)
                 raise ConfigError(
-                    f"{self} is of the grid ({told}), but the field that it goes with of "
+                    f"{self} is on the grid ({told}), but the field that it goes with of "
                     f"({', '.join(f'{dim}: {size}' for dim, size in zip(dims, shape, strict=True))})"
                 )
             self._check_places(data, own, dims[len(dims) - len(own) :], coordinates)

@@ -21,7 +21,7 @@ def as_blocks(blocks: Sequence[Array], dtype: DType, points: int) -> list[Array]
         if block.dtype != dtype or block.size != points:
             raise StreamError(
                 f"block {position} of the batch has {block.size} values of type {block.dtype}, but the fold "
-                f"is of {points} values of type {dtype}: a variable's type and decomposition can't change"
+                f"has {points} values of type {dtype}: a variable's type and decomposition can't change"
             )
     return [block if _is_plain(block) else np.require(block, requirements=["C", "A"]).reshape(-1) for block in blocks]
 

@@ -63,7 +63,7 @@ def _parse(item: Any) -> tuple[Operator | Filter, ...]:
     if word not in KINDS:
         check_elsewhere(word, "an operator")
     if name in NAMES and name not in KINDS:
-        raise ConfigError(f"{name!r} says more than an operator, which has no place here: {NAMES[name].summary}")
+        raise ConfigError(f"{name!r} says more than an operator, which is not allowed here: {NAMES[name].summary}")
     return make_operators(find_kind(name, FILTER, *NAMES), parameters)
 
 

@@ -355,7 +355,7 @@ def test_a_reference_of_a_finer_grid_is_remapped_by_areas(tmp_path):
     lat, lon = np.arange(-75.0, 90, 30), np.arange(-22.5, 337, 45)
     reference = stored(tmp_path / "truth.zarr", fine, lat=lat, lon=lon)
     _, said, _, _ = scored(tmp_path / "as it is", reference=reference)
-    assert "is of 6 x 8 points, the members' of 3 x 4: remap" in said[0]
+    assert "has 6 x 8 points, the members' has 3 x 4: remap" in said[0]
     complete, said, store, own = scored(tmp_path / "remapped", reference=reference, remap="con")
     assert (complete, said) == (True, [])
     weights = np.diff(np.sin(np.deg2rad(np.arange(-90, 91, 30))))
@@ -482,7 +482,7 @@ def test_what_goes_by_the_times_of_steps_is_refused_across_members(tmp_path, ite
 
 
 def test_modes_of_fields_are_refused_across_members_and_it_is_said_where_they_are(tmp_path):
-    with pytest.raises(ConfigError, match="'eof' is of one member's whole fields: give it to that member's own"):
+    with pytest.raises(ConfigError, match="'eof' takes one member's whole fields: give it to that member's own"):
         analysis_in(tmp_path, 2, {"tas": {"operators": [{"eof": {"modes": 2}}]}})
 
 

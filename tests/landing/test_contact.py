@@ -122,7 +122,7 @@ def test_a_file_that_is_no_scheduler_file_stays(tmp_path, text):
     path = tmp_path / "scheduler.json"
     remove_scheduler_file(path)
     path.write_text(text)
-    with pytest.raises(ConfigError, match="isn't a scheduler file of Dask"):
+    with pytest.raises(ConfigError, match="isn't a Dask scheduler file"):
         remove_scheduler_file(path)
     assert path.read_text() == text
     path.write_text('{"type": "Scheduler", "address": "tls://127.0.0.1:1"}')

@@ -180,7 +180,7 @@ def test_what_a_base_period_can_not_be_is_refused(item, why):
 @pytest.mark.parametrize("window", ["month", "year", {"steps": 360}])
 def test_a_base_period_is_of_the_whole_run_and_of_no_other_window(window):
     parts = {"each": {"day": "max"}, "operators": [{"beyond_base": {"base": [2003, 2005]}}]}
-    with pytest.raises(ConfigError, match=r"beyond_base is of all days of its years.*windows: \[run\]"):
+    with pytest.raises(ConfigError, match=r"beyond_base takes all days of its years.*windows: \[run\]"):
         parse_diagnostics({"tas": parts}, [window])
     assert parse_diagnostics({"tas": parts}, ["run"])
 

@@ -122,5 +122,5 @@ def test_no_second_pair_goes_with_one_over_space():
     content = {
         "u": {"space": {"covariance": {"with": "v", "over": "lon"}}, "operators": [{"covariance": {"with": "w"}}]}
     }
-    with pytest.raises(ConfigError, match="the space is of two fields already"):
+    with pytest.raises(ConfigError, match="the space takes two fields already"):
         parse_diagnostics(content, ["run"])

@@ -132,14 +132,14 @@ def unlimited(dataset, *names):
         (one(np.array(["a", np.nan], object)), "m has nan among its values, which isn't text"),
         (one(np.array([b"a"])), "m has b'a' among its values, which isn't text"),
         (one("a\ud800"), r"m has the text 'a\ud800', which isn't Unicode"),
-        (one(np.longdouble(1)), "m is of type float128, which no store has"),
+        (one(np.longdouble(1)), "m has type float128, which no store has"),
         (one(1.0).rename(m="x" * 300), "can't be the name of a variable in its store"),
         (one(1.0).rename(m="a/b"), "'a/b' can't be the name of a variable in its store"),
         (one(1.0).rename(m="two\nlines"), r"'two\nlines' can't be the name of a variable in its store"),
         (one(1.0).rename(m=1), "1 can't be the name of a variable or a dimension: it's no text"),
         (one(1.0).rename(m="\ud800"), r"'\ud800' can't be the name of a variable or a dimension"),
         (unlimited(one(1.0), "r"), "no variable has the unlimited dimension 'r'"),
-        (one(np.zeros(3), dims="time"), "it gave a dimension 'time' of length 3: an answer is of one time"),
+        (one(np.zeros(3), dims="time"), "it gave a dimension 'time' of length 3: an answer has one time"),
     ],
 )
 def test_an_answer_that_no_store_has_is_refused_in_one_line(given, why, tmp_path):

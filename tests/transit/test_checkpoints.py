@@ -23,12 +23,12 @@ def test_what_another_version_wrote_is_refused_by_its_name(tmp_path):
     config = {"stream": "fields", "output": str(tmp_path), "windows": ["run"], "operators": {"x": ["mean"]}}
     written = pack(Checkpoint(version=VERSION + 1, last_number=7))
     with pytest.raises(
-        ConfigError, match=f"the checkpoint on BB node bb0 is of version {VERSION + 1}, but this bbflow reads version"
+        ConfigError, match=f"the checkpoint on BB node bb0 has version {VERSION + 1}, but this bbflow reads version"
     ):
         carried_on(parse_config(config), {"bb0": (3, written), "bb1": (-1, b"")})
     (tmp_path / ".safe").mkdir()
     (tmp_path / ".safe/latest").write_bytes(written)
-    with pytest.raises(ConfigError, match=rf"\.safe/latest is of version {VERSION + 1}, but this bbflow reads version"):
+    with pytest.raises(ConfigError, match=rf"\.safe/latest has version {VERSION + 1}, but this bbflow reads version"):
         read_safe_copy(tmp_path)
 
 

@@ -240,7 +240,7 @@ def test_an_operator_on_a_string_is_refused(buffer, tmp_path):
 
 @pytest.mark.parametrize("type_", ["double complex", "long double"])
 def test_an_operator_on_numbers_that_can_not_be_folded_is_refused_by_their_name(type_):
-    with pytest.raises(ConfigError, match=f"q is of type {type_}: operators need real numbers"):
+    with pytest.raises(ConfigError, match=f"q has type {type_}: operators need real numbers"):
         check_foldable(BlockForm("q", type_, "GlobalArray", (3,), (0,), (3,), 48))
 
 

@@ -134,7 +134,7 @@ engine.close()
     config = {"stream": "model", "output": str(tmp_path / "out"), "time": "steps", "operators": {"x": ["mean"]}}
     with start_nodes(1, "1MiB") as nodes, nodes.analyse(config | {"windows": ["run"]}) as analysis:
         write(nodes.contact, code, write_config(tmp_path))
-        with pytest.raises(StreamError, match="x is of type double in step 2, but was float"):
+        with pytest.raises(StreamError, match="x has type double in step 2, but was float"):
             analysis.wait(100)
 
 

@@ -172,7 +172,7 @@ def test_a_key_ends_with_the_reader_s_next_request(big_node, tmp_path, elsewhere
         client.request(PinRequest(steps=(0,)), PinReply)
         with pytest.raises(FabricError):
             client._reads.read(target, key)
-    with holding(big_node, PROVIDER) as client, pytest.raises(StreamError, match="lie in no block"):
+    with holding(big_node, PROVIDER) as client, pytest.raises(StreamError, match="are in no block"):
         shown_to(client, block, block.bytes + 8)
 
 

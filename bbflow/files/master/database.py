@@ -120,7 +120,7 @@ class Database:
             return 1
         version, epoch = row
         if version != VERSION:
-            raise ConfigError(f"{self._path} is of version {version}, not {VERSION}: give another directory")
+            raise ConfigError(f"{self._path} has version {version}, not {VERSION}: give another directory")
         self._connection.execute("UPDATE format SET epoch = ?", (epoch + 1,))
         return int(epoch) + 1
 

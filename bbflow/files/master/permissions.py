@@ -94,7 +94,7 @@ def check_chown(inode: Inode, who: Credentials, owner: int, group: int) -> None:
     if who.uid == 0:
         return
     if who.uid != inode.uid or owner != inode.uid or not (group == inode.gid or who.is_in(group)):
-        raise PermissionError(errno.EPERM, f"only root gives {inode.name!r} to another user or group")
+        raise PermissionError(errno.EPERM, f"only root can give {inode.name!r} to another user or group")
 
 
 def mode_after_chmod(inode: Inode, who: Credentials, mode: int) -> int:

@@ -63,7 +63,7 @@ class Scanning:
             away = OSError(errno.EHOSTDOWN, "no IOnode is up, which could look at the shared storage")
             call.wait(AnyNodeEvent(), away, self._core.options.node_loss_s, self._core.clock())
         error_s, text = self._errors.get(directory.ino, (0.0, ""))
-        error = OSError(errno.EIO, f"the shared storage doesn't tell what is in {directory.name or '/'!r}: {text}")
+        error = OSError(errno.EIO, f"the shared storage can't list {directory.name or '/'!r}: {text}")
         if error_s >= call.began_s:
             raise error
         goes_below = self._looking.get(directory.ino)

@@ -207,7 +207,7 @@ class GuardedFormula:
 
 def _checked(result: Array, shape: tuple[int, ...]) -> Array:
     if result.shape != shape or result.dtype.kind not in "biuf":
-        raise OperatorError(f"its result is of shape {result.shape} and type {result.dtype}, not {shape} numbers")
+        raise OperatorError(f"its result has shape {result.shape} and type {result.dtype}, not {shape} numbers")
     return result
 
 

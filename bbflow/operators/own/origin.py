@@ -111,7 +111,7 @@ def check_may_name(text: str) -> None:
     if where := UNTRUSTED.get():
         raise ConfigError(
             f"{where} needs the operator {text!r}, whose code isn't looked for by a name in a file: give --operators "
-            "DIRECTORY, where its module lies, if you trust that directory and the file"
+            "DIRECTORY, where its module is, if you trust that directory and the file"
         )
 
 
@@ -130,7 +130,7 @@ def _load(origin: Origin) -> Any:
             found = _member(found, name)
     except (Exception, SystemExit) as error:  # whatever a user's module raises at its import
         raise ConfigError(
-            f"can't load {origin} ({type(error).__name__}: {error}): a module of your own must lie beside the "
+            f"can't load {origin} ({type(error).__name__}: {error}): a module of your own must be beside the "
             "configuration file, on PYTHONPATH, or be installed, for every worker"
         ) from error
     return found

@@ -61,7 +61,7 @@ def parse_levels(content: Mapping[Any, Any]) -> Levels:
     coordinate = _coordinate(kinds[0], content[kinds[0]]) if kinds else None
     for key in ("log", "above", "below"):
         if key in content and make != TO:
-            raise ConfigError(f"{key!r} says nothing here: it belongs to 'to'")
+            raise ConfigError(f"{key!r} has no effect here: it belongs to 'to'")
     levels = Levels(
         make,
         _targets(content["to"]) if make == TO else (),
@@ -108,7 +108,7 @@ def _coordinate(kind: str, value: Any) -> LevelCoordinate:
         raise ConfigError(f"{kind}: name a, b and surface ({kind} is a + b * surface), or the field that has it")
     reference = value.get("reference")
     if "reference" in value and not is_hybrid:
-        raise ConfigError(f"{kind}: 'reference' says nothing here: it multiplies 'a'")
+        raise ConfigError(f"{kind}: 'reference' has no effect here: it multiplies 'a'")
     is_name = isinstance(reference, str) and not _is_number(reference)
     return LevelCoordinate(
         kind,

@@ -77,7 +77,7 @@ def _check_pairs(moves: tuple[Move, ...]) -> None:
     at = [place for place, move in enumerate(moves) if isinstance(move, Reduce) and move.other is not None]
     before = moves[: at[-1]] if at else ()
     if any(not isinstance(move, Box | Points | Select | SelectIndex | Mask) for move in before):
-        raise ConfigError("a covariance or correlation is of two fields as they are: only selections come before it")
+        raise ConfigError("a covariance or correlation takes two fields as they are: only selections come before it")
 
 
 def _parse(item: Any) -> tuple[Move, ...]:
@@ -108,7 +108,7 @@ def _with_pyramid(item: Mapping[str, Any]) -> Mapping[str, Any]:
     """Put a pyramid beside a remap into it."""
     words = [key for key in item if key in REMAPS or key == "healpix"]
     if len(words) != 1:
-        raise ConfigError("pyramid says nothing here: it belongs to healpix or a remap in the same map")
+        raise ConfigError("pyramid has no effect here: it belongs to healpix or a remap in the same map")
     (word,) = words
     short = "zoom" if word == "healpix" else "grid" if is_named(str(item[word])) else "weights"
     own = item[word] if isinstance(item[word], Mapping) else {short: item[word]}
@@ -131,7 +131,7 @@ def _reduction(item: Mapping[str, Any]) -> tuple[Move, ...]:
     if not found or ("how" in item and found != ["coarsen"]):
         lost = [key for key in OPTIONS if key in item]
         if lost:
-            raise ConfigError(f"{lost[-1]!r} says nothing here: it belongs to {'coarsen' if found else 'mean or sum'}")
+            raise ConfigError(f"{lost[-1]!r} has no effect here: it belongs to {'coarsen' if found else 'mean or sum'}")
         return ()
     (key,) = found
     if key in WHOLES:
@@ -163,7 +163,7 @@ def _of_pair(key: str, item: Mapping[str, Any]) -> Reduce:
 def _whole(key: str, item: Mapping[str, Any]) -> Move:
     """Read what needs the whole of a field."""
     if lost := [option for option in OPTIONS if option in item]:
-        raise ConfigError(f"{lost[0]!r} says nothing here: {key} has no such option")
+        raise ConfigError(f"{lost[0]!r} has no effect here: {key} has no such option")
     if key == "percentile":
         own = _map(item[key], "a percentile")
         check_keys(own, ("q", "over"))

@@ -49,7 +49,7 @@ def check_types(
             before = known.setdefault(name, kind)
             if kind != before:
                 raise StreamError(
-                    f"{name} is of type {kind} in step {number}, but was {before} before: statistics are of one "
+                    f"{name} has type {kind} in step {number}, but was {before} before: statistics are of one "
                     "type; let the program keep it, or give the other another name"
                 )
 
@@ -186,7 +186,7 @@ def check_foldable(form: Form) -> None:
         )
     if form.dtype not in TYPES:
         raise ConfigError(
-            f"{form.name} is of type {form.type}: operators need real numbers of at most 8 bytes; take it out of "
+            f"{form.name} has type {form.type}: operators need real numbers of at most 8 bytes; take it out of "
             "'operators'"
         )
 

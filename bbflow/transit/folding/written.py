@@ -63,7 +63,7 @@ def unpack(packed: bytes, kind: type[W], name: str) -> W:
         raise DamagedError(f"{name} is damaged: {error}") from None
     if version != VERSION:
         raise ConfigError(
-            f"{name} is of version {version}, but this bbflow reads version {VERSION}: continue with the bbflow that "
+            f"{name} has version {version}, but this bbflow reads version {VERSION}: continue with the bbflow that "
             "began the run, or start again in another output"
         )
     try:
