@@ -66,10 +66,10 @@ def test_what_is_written_for_other_tools_is_there(told):
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("ymonsub", "no operator: of: tas - clim"),
+        ("ymonsub", "isn't an operator: of: tas - clim"),
         ("smooth9", "can't be had here"),
-        ("clmMonTLL", "no operator; for NCL's write ymonmean"),
-        ("climate_statistics", "no operator; for ESMValTool's write timmean, timstd1"),
+        ("clmMonTLL", "isn't an operator; for NCL's write ymonmean"),
+        ("climate_statistics", "isn't an operator; for ESMValTool's write timmean, timstd1"),
     ],
 )
 def test_what_isnt_by_name_is_told_where_it_is_written(name, told):

@@ -184,7 +184,7 @@ def test_a_field_of_another_grid_is_refused(files):
         land.isel(lat=slice(None, None, -1)).to_netcdf(files / "turned.nc")
         land.isel(lon=slice(5)).to_netcdf(files / "less.nc")
     refused(files, str(files / "turned.nc"), "point 0 along lat is at 60, but the stream's at -60")
-    refused(files, str(files / "less.nc"), r"of the grid \(lat: 4, lon: 5\)")
+    refused(files, str(files / "less.nc"), r"is on the grid \(lat: 4, lon: 5\)")
 
 
 def test_days_of_another_calendar_are_refused(files):
