@@ -12,6 +12,7 @@ from bbflow.operators.space import parse_space
 from bbflow.operators.space.regridding import place_space
 from bbflow.operators.windows import parse_windows
 from bbflow.stream.cf import Encoding
+from bbflow.stream.layouts import BlockForm, Layout
 from bbflow.transit.folding.batches import Batch
 from bbflow.transit.folding.bookkeeping import Folding
 from bbflow.transit.folding.patterns import Pattern
@@ -117,8 +118,13 @@ def test_blocks_of_which_some_have_a_mean_are_joined_step_by_step_from_then_on(t
 
 def joined(steps):
     """A batch of some steps, and what the only block of a field has contributed to their global means."""
-    part = PartialSteps(ShardKey("a", "tas", (0,), (4,)), steps, np.ones((len(steps), 2, 1)))
-    batch, pattern = Batch(-1, Passed()), Pattern({}, {}, {}, shapes={"tas": (4,)})
+    key, form = (
+        ShardKey("a", "tas", (0,), (4,)),
+        BlockForm("tas", "double", "GlobalArray", (4,), (0,), (4,), 0, 0, 0, 32),
+    )
+    part = PartialSteps(key, steps, np.ones((len(steps), 2, 1)))
+    layouts, regions = {"a": Layout.of((form,))}, {"tas": {key: {"tas": ("a", 0)}}}
+    batch, pattern = Batch(-1, Passed()), Pattern(layouts, regions, {}, shapes={"tas": (4,)})
     for step in steps:
         batch.add(step, batch.passed.after(float(step)), keys_of(5), pattern, {})
     return batch, [FoldReceipt("", (), (part,), 0, 0.0, 0.0)]

@@ -1,5 +1,7 @@
 """Blocks that move to other nodes and change shape while a stream goes on: results are those of blocks that stay."""
 
+import shutil
+
 import numpy as np
 import pytest
 import streams
@@ -73,3 +75,28 @@ def test_what_blocks_of_several_ranks_make_goes_on_when_they_move(fields, stayed
     streams.store(tmp_path, fields, HOURS, ATTRIBUTES, steady=("lat", "lon"), moves=(3, 50))
     moved = streams.analyse(tmp_path, config, ranks=2, nodes=2)
     np.testing.assert_allclose(moved.global_month_mean, stayed[0].global_month_mean, rtol=1e-12)
+
+
+def test_extremes_of_the_field_go_on_when_fewer_or_more_ranks_have_its_blocks(fields, tmp_path):
+    """One rank's block has all of it, those of two are joined: values are of the variable's type in both."""
+    half, space = STEPS // 2 + 1, {"max": ["lat", "lon"]}
+    operators = {
+        "warmest": {"of": "tas", "space": space, "operators": ["max", "mean"]},
+        "days": {"of": "tas", "space": space, "each": {"day": "max"}, "operators": ["mean"]},
+    }
+    config = CONFIG | {"windows": ["run"], "operators": operators, "output": str(tmp_path / "out")}
+    for ranks in ((1, 2), (2, 1)):
+        for first, last, count in zip((0, half), (half, STEPS), ranks, strict=True):
+            own = {name: values[first:last] if len(values) == STEPS else values for name, values in fields.items()}
+            streams.store(tmp_path, own, HOURS[first:last], ATTRIBUTES, steady=("lat", "lon"))
+            results = streams.analyse(
+                tmp_path, config | ({"continue": str(tmp_path / "out")} if first else {}), ranks=count
+            )
+        steps = np.nanmax(fields["tas"], axis=(1, 2))
+        assert results.warmest_run_max.dtype == np.float32
+        np.testing.assert_array_equal(results.warmest_run_max, [steps.max()])
+        np.testing.assert_allclose(results.warmest_run_mean, [steps.mean(dtype="f8")], rtol=1e-12)
+        np.testing.assert_allclose(
+            results.days_run_mean, [steps.reshape(-1, 4).max(axis=1).mean(dtype="f8")], rtol=1e-12
+        )
+        shutil.rmtree(tmp_path / "out")

@@ -14,7 +14,7 @@ from bbflow.transit.clusters.tasks import take
 from bbflow.transit.driver.first_step import FirstStep
 from bbflow.transit.folding.fixed import Fixed
 from bbflow.transit.folding.footprint import Footprint, StateRoom, footprint, free_bytes, room_for
-from bbflow.transit.folding.lanes import transformed_dtype
+from bbflow.transit.folding.lanes import field_dtype
 from bbflow.transit.folding.regions import PlacedForm, forms_by_name, regions
 from bbflow.view.layout import PlacedBlock
 
@@ -92,7 +92,8 @@ def _dtype(
     if not blocks.keys() >= set(diagnostic.variables):
         return None
     dtypes = {name: decoded_dtype(attributes.encoding(name), blocks[name].dtype) for name in diagnostic.of_variables}
-    return transformed_dtype(diagnostic, dtypes, max(dtypes, key=lambda name: len(blocks[name].shape)), placement)
+    like = max(dtypes, key=lambda name: len(blocks[name].shape))
+    return diagnostic.transformed_dtype(field_dtype(diagnostic, dtypes, like, placement))
 
 
 def _forms(placed: Sequence[PlacedBlock]) -> dict[str, list[PlacedForm]]:

@@ -323,8 +323,11 @@ class Folding:
         node, local = min(site.directories), partial(self.planning.local, shapes=batch.shapes)
         partials = [part for item in receipts for part in item.partials]
         laid = {step.number + batch.offset: step for step in batch.laid}
-        joined = dict(join_partials(partials, self.patterns.placements, local, laid, self.config.diagnostics))
-        plans = tuple(self.planning.joined_plan(ShardKey(node, name, (), ()), site) for name in joined)
+        dtypes = {
+            name: self.planning.dtype(name, batch.patterns, site) for name in {own.key.diagnostic for own in partials}
+        }
+        joined = dict(join_partials(partials, self.patterns.placements, local, laid, self.config.diagnostics, dtypes))
+        plans = tuple(self.planning.joined_plan(ShardKey(node, name, (), ()), site, dtypes[name]) for name in joined)
         span = SpanWork(tuple(joined.values()), batch.spans[0].keys)
         return self._lane_works({(node, JOINED): (plans, [span])}, site, frozenset(), holds=holds)[node, JOINED]
 

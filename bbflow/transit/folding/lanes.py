@@ -110,10 +110,8 @@ def state_sizes(diagnostic: Diagnostic, dtype: DType, count: tuple[int, ...]) ->
     return {level: state_layout_of(diagnostic, level, dtype, count).nbytes for level in levels}
 
 
-def transformed_dtype(
-    diagnostic: Diagnostic, dtypes: Mapping[str, DType], like: str, placement: Placement | None
-) -> DType:
-    """Return the type of a field's values after its transforms.
+def field_dtype(diagnostic: Diagnostic, dtypes: Mapping[str, DType], like: str, placement: Placement | None) -> DType:
+    """Return the type of a field's values, before its transforms.
 
     Parameters
     ----------
@@ -127,4 +125,4 @@ def transformed_dtype(
         Where the field lies, if it has a `space`.
     """
     dtype = dtypes[like] if diagnostic.of.is_plain else diagnostic.of_dtype(dtypes)
-    return diagnostic.transformed_dtype(dtype if placement is None else placement.dtype(dtype))
+    return dtype if placement is None else placement.dtype(dtype)

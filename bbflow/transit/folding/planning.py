@@ -10,11 +10,11 @@ from bbflow.operators.decoding import decoded_dtype
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.frozen import FrozenMap
 from bbflow.operators.space.placement import Local, Placement
-from bbflow.operators.steps import Array
+from bbflow.operators.steps import Array, DType
 from bbflow.stream.cf import Encoding
 from bbflow.stream.records import BlockForm, Layout
 from bbflow.transit.folding.fixed import HELD, at_place
-from bbflow.transit.folding.lanes import JOINED, Lanes, NodeLane, state_sizes, transformed_dtype
+from bbflow.transit.folding.lanes import JOINED, Lanes, NodeLane, field_dtype, state_sizes
 from bbflow.transit.folding.patterns import Pattern, Shapes
 from bbflow.transit.folding.plans import Directories, FoldPlan, PlannedShard
 from bbflow.transit.folding.shards import Extent, Place, Region, ShardKey
@@ -86,11 +86,17 @@ class Planning:
             known = self._plans[pattern] = site, self._make(pattern, site)
         return known[1]
 
-    def joined_plan(self, key: ShardKey, site: FoldSite) -> FoldPlan:
+    def dtype(self, key: str, patterns: Iterable[Pattern], site: FoldSite) -> DType:
+        """Return the type of a field's values before its transforms, which is the same in all steps that have it."""
+        found = ((pattern, places) for pattern in patterns for places in pattern.regions[key].values())
+        pattern, places = next(found)
+        return self._dtype(pattern, key, places, site.encodings)
+
+    def joined_plan(self, key: ShardKey, site: FoldSite, dtype: DType) -> FoldPlan:
         """Return the plan of a field that ranks' blocks are joined into: its steps' values go with the task."""
         diagnostic, count = self._diagnostics[key.diagnostic], self._placements[key.diagnostic].shape
-        dtype = diagnostic.transformed_dtype(np.dtype("f8"))
-        extents = _extents([self._lanes.places(key, JOINED, state_sizes(diagnostic, dtype, count))])
+        sizes = state_sizes(diagnostic, diagnostic.transformed_dtype(dtype), count)
+        extents = _extents([self._lanes.places(key, JOINED, sizes)])
         region, label = ((0,) * len(count), count), self._lanes.label((key.node, JOINED))
         return FoldPlan(
             key.node, site.directories[key.node], Layout.of(()), {}, {}, {key.diagnostic: diagnostic}, {},
@@ -142,12 +148,18 @@ class Planning:
 
     def _sizes(self, pattern: Pattern, shard: PlannedShard, encodings: Mapping[str, Encoding]) -> dict[str, int]:
         """Return the bytes of one state of each level."""
-        forms = {name: _form(pattern, place) for name, place in shard.places.items()}
         diagnostic = self._diagnostics[shard.key.diagnostic]
+        dtype = self._dtype(pattern, diagnostic.key, shard.places, encodings)
+        return state_sizes(diagnostic, diagnostic.transformed_dtype(dtype), shard.region[1])
+
+    def _dtype(
+        self, pattern: Pattern, key: str, places: Mapping[str, Place], encodings: Mapping[str, Encoding]
+    ) -> DType:
+        forms = {name: _form(pattern, place) for name, place in places.items()}
+        diagnostic = self._diagnostics[key]
         like = max(diagnostic.of_variables, key=lambda name: len(forms[name].shape))
         dtypes = {name: decoded_dtype(encodings[name], form.dtype) for name, form in forms.items()}
-        dtype = transformed_dtype(diagnostic, dtypes, like, self._placements.get(diagnostic.key))
-        return state_sizes(diagnostic, dtype, shard.region[1])
+        return field_dtype(diagnostic, dtypes, like, self._placements.get(key))
 
     def _plan(self, pattern: Pattern, site: FoldSite, lane: NodeLane, shards: Sequence[PlannedShard]) -> FoldPlan:
         node, _ = lane

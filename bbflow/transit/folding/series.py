@@ -8,7 +8,7 @@ import numpy as np
 from bbflow.errors import BbflowError, StreamError
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space.placement import Local, Placement
-from bbflow.operators.steps import Array
+from bbflow.operators.steps import Array, DType
 from bbflow.transit.folding.patterns import LaidStep, weights_of
 from bbflow.transit.folding.plans import PlannedSteps, come_and_go
 from bbflow.transit.folding.shards import ShardKey
@@ -24,6 +24,7 @@ def join_partials(
     local: Callable[[ShardKey], Local | None],
     laid: Mapping[int, LaidStep],
     diagnostics: Mapping[str, Diagnostic],
+    dtypes: Mapping[str, DType],
 ) -> Iterator[tuple[str, PlannedSteps]]:
     """Join the contributions to each field.
 
@@ -39,6 +40,9 @@ def join_partials(
         The batch's steps by their numbers, counted through a chain of jobs.
     diagnostics
         What is computed, by its key.
+    dtypes
+        Diagnostic to the type of its field's values: the one that they have where a block has all of them, since
+        a state goes on when blocks are divided in another way.
 
     Yields
     ------
@@ -64,9 +68,9 @@ def join_partials(
                 f"{name}: some ranks have no block of it in some of the steps {numbers[0]} to {numbers[-1]}"
             )
         known = [(own, part) for part in parts if (own := local(part.key)) is not None]
-        joined = _finished(placements[name], [(own, part.values) for own, part in known])
+        joined = _finished(placements[name], [(own, part.values) for own, part in known], dtypes[name])
         others = {
-            text: _finished(placements[name], [(own, part.others[text]) for own, part in known])
+            text: _finished(placements[name], [(own, part.others[text]) for own, part in known], np.dtype("f8"))
             for text in parts[0].others
         }
         steps, each = [laid[number] for number in numbers], len(numbers) // len(joined)
@@ -78,8 +82,9 @@ def join_partials(
         )
 
 
-def _finished(placement: Placement, placed: Sequence[tuple[Local, Array]]) -> tuple[Array, ...]:
-    return tuple(map(np.ascontiguousarray, placement.finish(placement.assemble(len(placed[0][1]), placed))))
+def _finished(placement: Placement, placed: Sequence[tuple[Local, Array]], dtype: DType) -> tuple[Array, ...]:
+    values = placement.finish(placement.assemble(len(placed[0][1]), placed))
+    return tuple(np.ascontiguousarray(own, dtype) for own in values)
 
 
 def uneven(partials: Sequence[PartialSteps]) -> frozenset[str]:
