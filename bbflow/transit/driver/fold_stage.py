@@ -43,6 +43,7 @@ from bbflow.transit.folding.written import pack
 from bbflow.transit.outcome import Outcome, StageReport
 from bbflow.transit.output.claiming import KEPT_FILE, ROWS_DIRECTORY, SCRATCH
 from bbflow.transit.output.copying import RESULTS
+from bbflow.transit.output.fields import ResultField
 from bbflow.transit.output.results import Published
 from bbflow.view.consumers import FOLD
 from bbflow.view.times import told_by
@@ -128,9 +129,9 @@ class FoldStage(PacedStage):
         self._learn(arrays.blocks, attributes, clock)
         self._fields.open(arrays, told, results)
         self._files.remove_stale()
-        if self._saved is not None:
-            for name, field in self.publishing.fields.items():
-                check_field(self._saved, name, field, "this run")
+        if self._saved is not None:  # what no step has had so far may be published as well
+            saved = {name: own.field for name, own in self._saved.fields.items()}
+            self.publishing.know({name: field for name, field in saved.items() if name not in self.publishing.fields})
 
     def begin(self, seen: Seen) -> None:
         """Submit the next batch, if there is one and none runs.
@@ -150,9 +151,12 @@ class FoldStage(PacedStage):
         ended = self.folding.closing(batch.spans[0].keys) if batch.spans else ()
         ended = [closing for closing in ended if not self.folding.was_published(closing)]
         moved = self.folding.moved(batch)
-        if is_pending and (ended or moved or not self._room.ahead):
+        behind = self.folding.behind(batch.spans[0].keys) if batch.spans else ()
+        if is_pending and (ended or moved or behind or not self._room.ahead):
             return
         self._next = None
+        if behind:
+            self._settle(behind, attributes, clock)
         if moved:
             self.publish(ended)
             self._settle(moved, attributes, clock)
@@ -160,8 +164,7 @@ class FoldStage(PacedStage):
             self._publish_rows()
             self._ended = [EndedSpans(ended, self.folding.kept)]
         for pattern in batch.patterns:
-            told = self._fields.told_by(pattern.layouts, attributes, self.folding.patterns.placements, clock)
-            self.publishing.know(told)
+            self._know(self._fields.told_by(pattern.layouts, attributes, self.folding.patterns.placements, clock))
         if self.run.config.fold.on != "node" and batch.steps[-1:] == (batch.through,):
             self._ranks.look(self.folding, batch, self._site(attributes), seen, self._fields.coordinates.arrays)
         self._begin_folding(batch, attributes)
@@ -268,7 +271,13 @@ class FoldStage(PacedStage):
             return act(self.folding.kept)
 
     def _learn(self, blocks: Mapping[str, Block | BlockForm], attributes: StreamAttributes, clock: Clock) -> None:
-        self.publishing.know(self._fields.described(blocks, attributes, self.folding.patterns.placements, clock))
+        self._know(self._fields.described(blocks, attributes, self.folding.patterns.placements, clock))
+
+    def _know(self, fields: Mapping[str, ResultField]) -> None:
+        if self._saved is not None:
+            for name, field in fields.items():
+                check_field(self._saved, name, field, "this run")
+        self.publishing.know(fields)
 
     def take(self, seen: Seen) -> None:
         """Commit the batch if its tasks are done."""
@@ -374,7 +383,7 @@ class FoldStage(PacedStage):
                 file.unlink(missing_ok=True)
 
     def _settle(self, keys: Sequence[str], attributes: StreamAttributes, clock: Clock) -> None:
-        """Move diagnostics that need a point's steps in their order to where their blocks lie now."""
+        """Move diagnostics that need a point's steps in their order to where their blocks, and spans, are now."""
         self._publish_rows()
         saved, errors = self._guarded(lambda kept: self.publishing.settle(keys, kept, attributes, clock))
         self.folding.fail(errors)
@@ -411,6 +420,8 @@ class FoldStage(PacedStage):
         if seen is not None and late is not None:
             self._learn(self._fields.forms, late, seen.clock)
             self.publishing.describe()
+            if behind := self.folding.behind(None):
+                self._settle(behind, seen.attributes, seen.clock)
             self.publish(self.folding.closing(None))
         results = self.publishing.results
         is_empty = folds and results is None and self._saved is None and bool(self.run.config.diagnostics)

@@ -24,7 +24,7 @@ from bbflow.transit.folding.planning import FoldSite, Planning
 from bbflow.transit.folding.plans import FoldPlan, PlannedSteps
 from bbflow.transit.folding.series import join_partials, uneven
 from bbflow.transit.folding.shards import Region, Row, ShardKey, ShardState, overlapping
-from bbflow.transit.folding.slots import Keys
+from bbflow.transit.folding.slots import Keys, is_behind
 from bbflow.transit.folding.tables import Roster, States
 from bbflow.transit.folding.timeline import Closing, Windows
 from bbflow.transit.folding.work import FoldReceipt, LaneWork, SpanWork
@@ -147,12 +147,42 @@ class Folding:
     def _takes_spans(self, pattern: Pattern) -> bool:
         """Whether a task may fold several spans of steps that lie so.
 
-        Not if blocks are joined between the nodes' tasks, or if some shards are ahead of the cursor: what these had
-        when a span ended is gone.
+        Not if blocks are joined between the nodes' tasks, if some shards are ahead of the cursor: what these had when
+        a span ended is gone, or if some that have an `each` have no block in the steps (`behind`).
         """
+        if any(self._lacks_shards(pattern, key) for key, item in self.config.diagnostics.items() if item.each):
+            return False
         keys = (key for name in self.patterns.placements for key in pattern.regions[name])
         is_joined = any(self.planning.is_joined(key, pattern.shapes) for key in keys)
         return not is_joined and not any(like.last_step > self.common.last_number for like in self.states.likes)
+
+    def _lacks_shards(self, pattern: Pattern, key: str) -> bool:
+        known = sum(own.count for table in self.states.tables for own in table.fields if own.is_of(key))
+        return key in pattern.absent or known > len(pattern.regions[key])
+
+    def behind(self, keys: Keys | None) -> list[str]:
+        """Return the diagnostics whose `each` must be handed on before a step with some spans, or the stream's end.
+
+        Shards that have no block in a step aren't folded, and stay in the spans of their last one. What `each` makes
+        belongs to the span that has the last step of its own, so they must get there before either of these ends.
+        """
+        current = self.common.timeline.current
+        if current is None:
+            return []
+        return [
+            key
+            for key, item in self.config.diagnostics.items()
+            if item.each is not None
+            and any(is_behind(item.each.window, item.windows, own, current, keys) for own in self._last_keys(key))
+        ]
+
+    def _last_keys(self, key: str) -> Iterator[Keys]:
+        """Yield the spans of the last steps that a diagnostic's shards have, and that nothing has followed so far."""
+        own = [own for table in self.states.tables for own in table.fields if own.is_of(key)]
+        yield from (alike.like.keys for alike in own if alike.like.keys is not None)
+        rest = self.origins.of(key, [region for alike in own for region in alike.roster.regions])
+        if rest is not None and rest.free(*rest.region).any():
+            yield rest.keys
 
     def lose(self, names: Collection[str], safe: Iterable[Row], nodes: Sequence[str]) -> None:
         """Continue without some nodes, from what was copied of their states."""

@@ -84,6 +84,26 @@ def slots_of(level: str, window: Window, keys: Iterable[WindowKey]) -> tuple[Sta
     return tuple(StateSlot(level, window.name, key) for key in keys)
 
 
+def is_behind(each: Window, windows: Sequence[Window], last: Keys, current: Keys, following: Keys | None) -> bool:
+    """Whether a state's `each` must be handed on to the current spans before these end, or count nowhere.
+
+    Parameters
+    ----------
+    each, windows
+        Those of the `each`, and of the statistics.
+    last, current
+        Spans of the last step that the state has, and that the stream has.
+    following
+        Those of the next step; None at the stream's end.
+    """
+    inner, outer = each.name, [window.name for window in windows]
+    ends = following is None or following[inner] != current[inner]
+    if last[inner] == current[inner]:
+        return ends and any(last[name] != current[name] for name in outer)
+    # What has ended by now is part of the spans that end together with one of its kind (`Closing.inner`).
+    return following is not None and not ends and any(last[name] == current[name] != following[name] for name in outer)
+
+
 def whole_units(window: Window, keys: Iterable[WindowKey], current: WindowKey) -> list[WindowKey] | None:
     """Return the units of the span that ends with the current one, oldest first; None if some are missing.
 

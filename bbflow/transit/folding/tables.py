@@ -363,6 +363,10 @@ class States:
                     roster = shards if own.all() else shards.chosen(own)
                     yield States(roster, (replace(item, at=None),))
 
+    def is_of(self, diagnostic: str) -> bool:
+        """Whether these, as those of `fields`, are of a diagnostic."""
+        return self.roster.diagnostics[0] == diagnostic
+
     @property
     def like(self) -> ShardState:
         """What all have in common, where all have a state and are alike, as those of `fields`."""
