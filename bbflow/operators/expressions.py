@@ -13,6 +13,7 @@ from functools import lru_cache
 import numpy as np
 
 from bbflow.errors import ConfigError, nearest
+from bbflow.host.parsing import PARSING
 from bbflow.operators import evaluation
 from bbflow.operators.kernel_arrays import side_by_side
 from bbflow.operators.steps import Array, DType, Steps
@@ -165,7 +166,7 @@ def _tree(text: str) -> ast.expr:
     if "\\" in quoted or "#" in quoted or "`" in quoted:
         raise ConfigError(f"expression {text!r}: names in backticks can't have quotes, and nothing may have \\ or #")
     try:
-        with warnings.catch_warnings():
+        with PARSING, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(quoted, mode="eval").body
     except SyntaxError as error:

@@ -13,6 +13,7 @@ import cftime  # type: ignore[import-untyped]
 import numpy as np
 
 from bbflow.errors import ConfigError, nearest
+from bbflow.host.parsing import load_array
 from bbflow.operators.own.origin import beside
 from bbflow.operators.space.netcdf_files import opened, version_of
 from bbflow.operators.steps import Array, DType
@@ -234,8 +235,7 @@ class FileField:
 @lru_cache(maxsize=64)
 def _mapped(path: Path, _changed: int, _size: int) -> Array:
     """Map held values; each process keeps the mapping."""
-    values: Array = np.load(path, mmap_mode="r")
-    return values
+    return load_array(path, "r")
 
 
 @lru_cache(maxsize=64)

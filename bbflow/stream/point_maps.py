@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from bbflow.errors import StreamError
+from bbflow.host.parsing import load_array
 
 Array = np.ndarray[Any, Any]
 
@@ -94,5 +95,4 @@ class PointMap:
 
 @lru_cache(maxsize=8)
 def _places(file: str) -> Array:
-    places: Array = np.load(file, mmap_mode="r")
-    return places
+    return load_array(file, "r")

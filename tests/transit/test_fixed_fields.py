@@ -1,11 +1,17 @@
 """A field that the first step alone has is held for all that need it beside others, as masks and weights are."""
 
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import xarray as xr
 
 from bbflow import start_nodes
 from bbflow.errors import ConfigError
+from bbflow.stream.records import BlockForm
+from bbflow.transit.folding.fixed import FixedField
+from bbflow.transit.folding.shards import ShardKey
 from bbflow.view.consumers import Consumers
 from testsupport.programs import part, run_program, write_program
 
@@ -150,3 +156,18 @@ def test_a_pool_without_room_for_a_second_step_is_not_waited_for(tmp_path):
     ran = run_program(tmp_path, ranks, {"operators": {"product": OPERATORS["product"]}}, capacity="1536KiB")
     assert not ran.outcome.complete
     assert "'product': in 1 of 6 steps only" in ran.told
+
+
+def test_a_held_field_is_mapped_once_in_a_process(tmp_path):
+    np.save(tmp_path / "land.npy", LAND)
+    held = FixedField(
+        BlockForm("land", "double", "GlobalArray", SHAPE, (0, 0), SHAPE, 0, 0, 0, 8), f"{tmp_path}/land.npy"
+    )
+    keys = [ShardKey("a", "x", (row, 0), (1, 6)) for row in range(4)]
+    with ThreadPoolExecutor(4) as threads:
+        rows = list(threads.map(lambda key: held.part(key, None, 6), keys))
+    np.testing.assert_array_equal(rows, LAND)
+    (tmp_path / "land.npy").unlink()
+    np.testing.assert_array_equal(held.part(keys[1], None, 6), LAND[1])
+    with pytest.raises(FileNotFoundError):  # what is sent to another process is its name
+        pickle.loads(pickle.dumps(held)).part(keys[1], None, 6)

@@ -9,6 +9,7 @@ import numpy as np
 
 from bbflow.errors import ConfigError, nearest
 from bbflow.host.atomic import replacing, write_whole
+from bbflow.host.parsing import load_array
 from bbflow.operators.decoding import without_missing
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space.columns import Column
@@ -108,8 +109,7 @@ class StreamArrays:
             [whole] = self.first.whole([name])
             with replacing(file) as temporary, temporary.open("wb") as new:
                 np.save(new, whole)
-        values: Array = np.load(file)
-        return values
+        return load_array(file)
 
     def known_fixed(self) -> list[str] | None:
         """Return the variables that an earlier analysis has found to be fixed; None if none has looked."""

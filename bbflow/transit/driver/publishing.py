@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from bbflow.host.parsing import load_array
 from bbflow.operators.filter import Filter
 from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.cf import StreamAttributes
@@ -264,7 +265,7 @@ def _join_rows(parts: Sequence[tuple[Region, Path]]) -> tuple[Array, list[Array]
     """Join files of rows in the order of steps and return their global indices by dimension."""
     rows, places = [], []
     for (start, count), path in parts:
-        loaded = np.load(path)
+        loaded = load_array(path)
         local = np.unravel_index(loaded["index"], count) if count else ()
         places.append([at + first for at, first in zip(local, start, strict=True)])
         rows.append(loaded)

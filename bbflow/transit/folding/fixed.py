@@ -1,10 +1,12 @@
 """Fixed fields: what the first step alone has, and later steps' expressions need; they are held as masks are."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
+from bbflow.host.parsing import PARSING, load_array
 from bbflow.operators.space.placement import Local
 from bbflow.operators.steps import Array
 from bbflow.stream.records import BlockForm
@@ -22,10 +24,23 @@ class FixedField:
     """Its type and its shape: a block that is all of it."""
     path: str
     """The file with its values as the first step has them (`StreamArrays`)."""
+    _mapped: list[Array] = field(default_factory=list, init=False, repr=False, compare=False)
+    """The values, once a shard has needed them: mapped as long as there is a plan that has this."""
+
+    def __reduce__(self) -> tuple[type["FixedField"], tuple[Any, ...]]:
+        return FixedField, (self.form, self.path)
+
+    @property
+    def values(self) -> Array:
+        """All values; of the form's shape."""
+        with PARSING:
+            if not self._mapped:
+                self._mapped.append(load_array(self.path, "r"))
+        return self._mapped[0]
 
     def part(self, key: ShardKey, local: Local | None, points: int) -> Array:
         """Return what a shard needs of it, of shape (points,), or of (columns,) if it has no levels."""
-        values: Array = np.load(self.path, mmap_mode="r")
+        values = self.values
         if not values.shape:
             return np.full(points, values[()])
         region = tuple(slice(at, at + size) for at, size in zip(key.start, key.count, strict=True))
