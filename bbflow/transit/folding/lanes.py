@@ -39,7 +39,6 @@ class Lanes:
         self.epoch = f"{time.time_ns() if epoch_ns is None else epoch_ns:016x}"
         """Comes next in the names of this analysis' files."""
         self._known: dict[ShardKey, tuple[NodeLane, Mapping[str, Extent]]] = {}
-        self._stays: dict[ShardKey, int] = {}
         self._free: dict[tuple[NodeLane, str], Extents] = {}
         self._labels: dict[NodeLane, str] = {}
         self._count = 1
@@ -57,10 +56,6 @@ class Lanes:
         """Return the lane that a shard began in, and the places of its states there; None if it is new."""
         known = self._known.get(key)
         return None if known is None else (known[0][1], known[1])
-
-    def stay(self, key: ShardKey, lane: int) -> int:
-        """Return the lane of a shard without states: the first one that it was in, as a batch's steps may lie apart."""
-        return self._stays.setdefault(key, lane)
 
     def places(self, key: ShardKey, lane: int, sizes: Mapping[str, int]) -> Mapping[str, Extent]:
         """Return the places of a shard's states in files of each level: the same as long as it isn't let go of.

@@ -52,6 +52,7 @@ class Planning:
     ) -> None:
         self._diagnostics, self._placements, self._lanes = diagnostics, placements, lanes
         self._fitted: dict[str, tuple[Placement, dict[ShardKey, Local | None]]] = {}
+        """Diagnostic to its space for the newest shape of its variable, and what blocks have of it."""
         self._plans: WeakKeyDictionary[Pattern, tuple[FoldSite, dict[NodeLane, FoldPlan]]] = WeakKeyDictionary()
 
     def local(self, key: ShardKey, shapes: Shapes) -> Local | None:
@@ -104,7 +105,19 @@ class Planning:
             np.empty((1, 0), "i8"), {}, (), (),
         )  # fmt: skip
 
+    def _forget_moved(self, pattern: Pattern) -> None:
+        """Forget what blocks have of their fields that no batch can name any more: each move leaves some behind."""
+        living = {key for own in (pattern, *self._plans) for name in self._fitted for key in own.regions[name]}
+        for name, (placement, known) in self._fitted.items():
+            self._fitted[name] = placement, {key: own for key, own in known.items() if key in living}
+
+    def _joined_lanes(self) -> dict[ShardKey, int]:
+        """Return the lanes of shards without states: a shard is in one lane, as steps of a batch may lie apart."""
+        plans = (own.items() for _, own in self._plans.values())
+        return {shard.key: lane for own in plans for (_, lane), plan in own for shard in plan.joined}
+
     def _make(self, pattern: Pattern, site: FoldSite) -> dict[NodeLane, FoldPlan]:
+        self._forget_moved(pattern)
         by_node: dict[str, list[PlannedShard]] = {}
         for own in pattern.regions.values():
             for key, places in own.items():
@@ -132,11 +145,12 @@ class Planning:
         loads = [0] * count
         lanes: list[list[PlannedShard]] = [[] for _ in range(count)]
         known_sizes: dict[tuple[object, ...], dict[str, int]] = {}
+        joined = self._joined_lanes()
         for size, shard in sorted(zip(sizes, shards, strict=True), key=lambda own: -own[0]):
             known = self._lanes.find(shard.key)
             lane, extents = (loads.index(min(loads)), None) if known is None else known
             keeps_states = shard.local is None or shard.local.complete  # else its steps are joined with others'
-            lane = lane if keeps_states else self._lanes.stay(shard.key, lane)
+            lane = lane if keeps_states else joined.get(shard.key, lane)
             loads[lane] += size
             if keeps_states and extents is None:
                 kind = shard.key.diagnostic, shard.region[1], *shard.places  # a variable has one type in a step
