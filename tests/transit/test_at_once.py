@@ -47,16 +47,18 @@ def chain(folder, placed):
     ids=["batches", "shards that stay behind, and a crash", "moves", "two jobs", "two jobs, and moves"],
 )
 def test_a_lane_at_once_is_bit_for_bit_what_shard_by_shard_is(tmp_path, monkeypatch, run):
-    at_once, rows_at_once = shards.statistics(run(tmp_path / "at_once")), rows_below(tmp_path / "at_once")
+    found = {"as they lie": (shards.statistics(run(tmp_path / "lie")), rows_below(tmp_path / "lie"))}
     monkeypatch.setattr(kernel_table, "is_plain", lambda diagnostic: False)
+    found["prepared"] = shards.statistics(run(tmp_path / "prepared")), rows_below(tmp_path / "prepared")
+    monkeypatch.setattr(kernel_table, "_in_kernel", lambda layout: None)
     monkeypatch.setattr(kernel, "fold_many", None)
-    one_by_one = shards.statistics(run(tmp_path / "one_by_one"))
-    assert at_once.keys() == one_by_one.keys()
-    for place, result in one_by_one.items():
-        np.testing.assert_array_equal(at_once[place], result, err_msg=str(place))
-    rows = rows_below(tmp_path / "one_by_one")
+    one_by_one, rows = shards.statistics(run(tmp_path / "one_by_one")), rows_below(tmp_path / "one_by_one")
     assert len({name.partition(".")[0] for name in rows}) == 3
-    assert rows == rows_at_once
+    for how, (results, own_rows) in found.items():
+        assert results.keys() == one_by_one.keys()
+        for place, result in one_by_one.items():
+            np.testing.assert_array_equal(results[place], result, err_msg=f"{how} {place}")
+        assert own_rows == rows
 
 
 def rows_below(folder):

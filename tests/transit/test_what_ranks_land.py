@@ -126,10 +126,10 @@ HISTOGRAMS = {
 
 @pytest.mark.parametrize("at_once", [True, False], ids=["all at once", "steps shard by shard"])
 def test_histograms_have_the_same_counts(tmp_path, monkeypatch, at_once):
-    row, found = kernel_table._row, {}
+    block, found = kernel_table._block, {}
     if not at_once:
         monkeypatch.setattr(
-            kernel_table, "_row", lambda of, form, *more: row(of, form, *more) if form.folded else (None, [])
+            kernel_table, "_block", lambda of, form, *more: block(of, form, *more) if form.folded else None
         )
     for on in ("rank", "node"):
         outcome, found[on], landed = run(tmp_path / on, on, moves=130, grows=201, operators=HISTOGRAMS)

@@ -25,7 +25,7 @@ from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.chain.comparing import meaning_of
 from bbflow.transit.chain.saved import SavedArray, SavedField, SavedState, StateWriter
 from bbflow.transit.clusters.tasks import take
-from bbflow.transit.folding.alike_fold import AlikeShards, OneByOne
+from bbflow.transit.folding.alike_fold import AlikeFold, AlikeShards
 from bbflow.transit.folding.finish import Partial
 from bbflow.transit.folding.inherited import Inherited, map_part, place_of, remainder
 from bbflow.transit.folding.kept import Kept
@@ -213,7 +213,7 @@ def _advanced(work: SaveWork, region: Region, state: ShardState) -> Iterator[Map
     places, lane = np.array([[max(sizes.get(level, 0), 1) for level in LEVELS]]), uuid4().hex
     alone = AlikeShards(state, roster, np.arange(1), places, work.directory, lane)
     try:
-        yield OneByOne(alone, work.diagnostic, work.target.keys).advance()
+        yield AlikeFold(alone, {work.diagnostic.key: work.diagnostic}, work.target.keys).advance()
     finally:
         forget(work.directory, lane)
 

@@ -1,16 +1,16 @@
 """The fold of shards that are alike: which files their next states go to, what they begin with, what spans come to.
 
-Two derive from it: `AtOnce` has the kernel take all blocks of a lane as they lie, in few calls, without Python work for
-each; `OneByOne` goes through shard after shard, for transforms, expressions, points and levels, and families in Python.
+A shard's steps are prepared: blocks lie where they can be folded, or expressions, points and transforms make arrays of
+them. Then they are folded: the kernel takes all shards in one call, and what is made in calls of some MiB. What has a
+family that is folded in Python, or filters of what is made, goes shard by shard in tiles.
 """
 
-import mmap
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,29 +18,29 @@ from bbflow.errors import BbflowError, ConfigError, naming
 from bbflow.host.atomic import replacing
 from bbflow.operators import kernel
 from bbflow.operators.diagnostic import Diagnostic
-from bbflow.operators.filter import Extremes, gather_rows, in_order
+from bbflow.operators.filter import Extremes, Filter, gather_rows, in_order
 from bbflow.operators.fold import HasTiles, fold_tiles
-from bbflow.operators.state import StateLayout
-from bbflow.operators.steps import Array, DType, Steps
+from bbflow.operators.steps import Array, Steps
 from bbflow.operators.windows.window import Window
 from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.inner import inner_step
 from bbflow.transit.folding.inputs import (
-    Inputs,
     MappedSteps,
+    Part,
     ShardSteps,
     ends_of,
     extremes_of,
     open_inputs,
     shard_inputs,
 )
-from bbflow.transit.folding.kernel_table import TYPE_NAMES, KernelTable, table_of
-from bbflow.transit.folding.plans import PlannedShard
+from bbflow.transit.folding.kernel_table import StateTable, table_of
 from bbflow.transit.folding.shards import LABEL, Extent, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, CARRIED, INNER, LEVELS, OUTER, Keys, StateSlot, plan_roll
-from bbflow.transit.folding.state_layouts import state_layout_of
-from bbflow.transit.folding.states import free_file, map_file, map_target, pages_of
-from bbflow.transit.folding.tables import Member, Roster
+from bbflow.transit.folding.states import free_file, map_source, map_target, pages_of
+from bbflow.transit.folding.tables import Member, Roster, groups
+
+MADE_BYTES = 4 << 20
+"""About how many bytes of values are made before they are folded; a shard that exceeds it goes tile by tile."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,28 +69,56 @@ class AlikeShards:
         """Return the places of their states of a level."""
         return list(zip(self.offsets(level).tolist(), self.sizes[:, LEVELS.index(level)].tolist(), strict=True))
 
-    def room_of(self, level: str, count: tuple[int, ...]) -> int:
-        """Return the bytes of the smallest place of a level's states of regions of a shape."""
-        if len(self.rows) == 1:
-            return int(self.sizes[0, LEVELS.index(level)])
-        rows = self.roster.rows[self.rows]
-        own = (rows["field_dims"] == len(count)) & (rows["shape"][:, : len(count)] == count).all(axis=1)
-        return int(self.sizes[own, LEVELS.index(level)].min())
-
 
 Record = tuple[ShardState, Array]
 """What some states have in common, and the positions of the shards that have it."""
+Rows = Mapping[str, Array]
+"""Filter name to what passed."""
 
 
-class AlikeFold(ABC):
+def address_of(file: memoryview) -> int:
+    """Return where a file that is mapped begins in memory, as long as this view of it is there."""
+    return np.frombuffer(file, np.uint8).ctypes.data
+
+
+class Sides(NamedTuple):
+    """Files that are mapped: with the states of a slot as they are, and for the next ones."""
+
+    source: memoryview | None
+    """None if there are none: then they begin."""
+    target: memoryview
+    """As large."""
+    addresses: tuple[int, int]
+    """Where both are in memory, as long as they are there; 0 for none."""
+
+    @classmethod
+    def of(cls, source: memoryview | None, target: memoryview) -> "Sides":
+        """Find where two files are in memory."""
+        return cls(source, target, (0 if source is None else address_of(source), address_of(target)))
+
+
+class PreparedSteps(NamedTuple):
+    """Steps of shards that were prepared: of one, or of some of a diagnostic that have as many points."""
+
+    at: Array
+    """Which shards."""
+    steps: HasTiles
+    """Of several step by step, one by one; then any part of the points is one of each."""
+    extremes: Sequence[Extremes]
+    """For each step smallest and largest value of one shard, or None."""
+    filters: Sequence[Filter] = ()
+    """What is kept of one shard's steps as it is."""
+
+
+class AlikeFold:
     """Takes a batch into the states of shards that are alike.
 
     Parameters
     ----------
     shards
         The shards, with what counts of their states.
-    diagnostic
-        What is computed; where there are several, one of them: all have the same windows.
+    diagnostics
+        What is computed, by its key: all that these shards are of have the same windows and levels, and one type.
     keys
         The spans that the batch is in.
     sources
@@ -104,24 +132,25 @@ class AlikeFold(ABC):
     def __init__(
         self,
         shards: AlikeShards,
-        diagnostic: Diagnostic,
+        diagnostics: Mapping[str, Diagnostic],
         keys: Keys,
         sources: Sequence[MappedSteps] = (),
         rows: Sequence[Array] = (),
         threads: int = 1,
     ) -> None:
-        self._shards, self._diagnostic, self._keys = shards, diagnostic, keys
+        self._shards, self._diagnostics, self._keys = shards, diagnostics, keys
         self._sources, self._in_plans, self._threads = sources, rows, threads
         self.bytes = 0
         """Bytes of the blocks."""
         self._like = shards.like
-        self._kept: list[mmap.mmap | Array] = []
-        """What the kernel has addresses of."""
+        self._of = shards.roster.rows["diagnostic"][shards.rows]
+        self._kept: list[Array] = []
+        """What filters have addresses of."""
         self._files = dict(shards.like.files)
         # What counts, which is only read until a receipt says otherwise, and what the stored checkpoint names: from
         # there an analysis that takes over goes on, whatever becomes of this task.
         self._taken = {*shards.like.paths, *shards.like.held}
-        self._layouts: dict[tuple[str, DType, tuple[int, ...]], StateLayout] = {}
+        self._tables: dict[str, StateTable] = {}
         self._pages: dict[str, list[Extent]] = {}
 
     def fold(self, inherited: Inherited | None, *, holds: bool) -> list[Record]:
@@ -130,7 +159,7 @@ class AlikeFold(ABC):
         Parameters
         ----------
         inherited
-            What an earlier run has left, if the shards begin with it.
+            What an earlier run has left, if the shards begin with it: all are of one diagnostic then.
         holds
             Whether the stored checkpoint stays meanwhile (`ShardState.next_held`).
 
@@ -139,21 +168,21 @@ class AlikeFold(ABC):
         ConfigError
             If the values are of another type than those before.
         """
+        dtype = self._sources[0].plan.dtypes[self._diagnostic(0).key]
+        before = self._like.dtype if inherited is None else inherited.dtype
+        if before and np.dtype(before) != dtype:
+            raise ConfigError(
+                f"{self._diagnostic(0).name}: the values are of type {dtype}, but were of type {np.dtype(before)} in "
+                "the run before: its statistics can't go on; take it out of 'operators'"
+            )
         if inherited is not None:
             self._inherit(inherited)
-        dtype = self._values_dtype()
-        if self._like.dtype and np.dtype(self._like.dtype) != dtype:
-            raise ConfigError(
-                f"{self._diagnostic.name}: the values are of type {dtype}, but were of type "
-                f"{np.dtype(self._like.dtype)} in the run before: its statistics can't go on; take it out of "
-                "'operators'"
-            )
         self._like = replace(self._like, dtype=dtype.str)
         self._close_spans()
-        before = self._files.get(BASE[OUTER])
+        base = self._files.get(BASE[OUTER])
         folded = self._fold_steps()
         if self._folded.any():
-            self._merge_ranks(before)
+            self._merge_ranks(base)
         first, last, time = ends_of(self._sources)
         state = replace(
             self._like, last_step=last, last_time=time, keys=self._keys, files=self._files,
@@ -167,21 +196,8 @@ class AlikeFold(ABC):
         self._close_spans()
         return self._files
 
-    @abstractmethod
-    def _values_dtype(self) -> DType:
-        """Return the type of the values that are folded."""
-
-    @abstractmethod
-    def _fold_steps(self) -> list[tuple[tuple[str, ...], Array]]:
-        """Take the steps into the open states; gives files of rows that passed filters, and which shards have them."""
-
-    @abstractmethod
-    def _merge(self, level: str, current: StatePlace, base: StatePlace, slot: StateSlot) -> None:
-        """Merge states of a level into those of a slot that come next."""
-
-    @abstractmethod
-    def _end_inner(self) -> None:
-        """Take what `each` makes of its span as a step of the statistics."""
+    def _diagnostic(self, at: int) -> Diagnostic:
+        return self._diagnostics[self._shards.roster.diagnostics[self._of[at]]]
 
     @cached_property
     def _members(self) -> list[Member]:
@@ -189,101 +205,47 @@ class AlikeFold(ABC):
         return self._shards.roster.members(self._shards.rows)
 
     @cached_property
-    def _planned(self) -> list[list[PlannedShard]]:
-        """The shards, as each plan has them."""
-        parts = zip(self._sources, self._in_plans, strict=True)
-        return [list(own.plan.shards(rows)) for own, rows in parts]
-
-    @cached_property
     def _folded(self) -> Array:
         """Of each shard in each plan whether its rank has folded it (`BlockForm.folded`); of shape (shards, plans)."""
         parts = zip(self._sources, self._in_plans, strict=True)
-        return np.stack([table_of(own.plan).rows["folded"][rows] for own, rows in parts], axis=1)
+        return np.stack([table_of(own.plan).blocks["folded"][rows] for own, rows in parts], axis=1)
 
-    def _inputs(self, at: int) -> Inputs | None:
-        """Return one shard's steps as they lie, but for those that its rank has folded; None if it has folded all."""
-        parts = zip(self._sources, self._planned, self._folded[at], strict=True)
-        return shard_inputs([(own, shards[at]) for own, shards, folded in parts if not folded], self._keys)
+    def _table(self, level: str) -> StateTable:
+        """Return where the shards' states of a level lie."""
+        if level not in self._tables:
+            self._tables[level] = self._make_table(level)
+        return self._tables[level]
 
-    def _merge_ranks(self, before: StatePlace | None) -> None:
-        """Merge what ranks have folded into the states, step by step, after the steps that they have not.
+    def _make_table(self, level: str) -> StateTable:
+        if self._sources:
+            return table_of(self._sources[0].plan).states[level].chosen(self._in_plans[0])
+        roster = self._shards.roster.chosen(self._shards.rows)
+        dtypes = dict.fromkeys(roster.diagnostics, np.dtype(self._like.dtype))
+        return StateTable.of(level, roster, self._diagnostics, dtypes, self._shards.sizes)
 
-        Blocks before states: sums of both differ by rounding alone, whatever comes first.
-        """
-        if (self._folded < 0).all(axis=1).any():
-            raise BbflowError("a batch ends among steps that its ranks have folded together")
-        target = self._address(self._files[BASE[OUTER]])
-        left = np.where((self._folded == 0).any(axis=1), target, 0 if before is None else self._address(before))
-        for source, rows, folded in zip(self._sources, self._in_plans, self._folded.T, strict=True):
-            own = np.flatnonzero(folded > 0)
-            table, into = table_of(source.plan).chosen(rows[own]), np.full(len(own), target)
-            for code in set(table.rows["types"].tolist()):
-                self._check_type(np.dtype(TYPE_NAMES[code]))
-            for blocks in source.blocks(table.rows["form"]).T if len(own) else ():
-                table.merge_blocks(left[own], blocks, into, self._threads)
-                left[own] = target
-            self.bytes += int(table.rows["bytes"].sum()) * len(source.steps.numbers)
-
-    def _check_type(self, dtype: DType) -> None:
-        if dtype != np.dtype(self._like.dtype):
-            raise BbflowError(
-                f"{self._diagnostic.name}: some blocks have values of type {self._like.dtype}, others of type "
-                f"{dtype}: let all ranks write one type"
-            )
-
-    def _address(self, place: StatePlace) -> int:
-        """Return where states begin to lie that are at some place: nobody may map the file anew while this is there."""
-        mapping = map_file(place.path)
-        self._kept.append(mapping)
-        return np.frombuffer(mapping, np.uint8).ctypes.data + place.offset
-
-    def _keep_rows(self, at: int, inputs: Inputs, rows: Mapping[str, Array]) -> tuple[str, ...]:
-        """Write a shard's rows that passed to files whose names a repeated task gives again, with `LABEL` in them."""
-        kept, directory = [], self._sources[0].plan.directories.rows
-        key = self._members[at][0]
-        first, last = inputs.numbers[0], inputs.numbers[-1]
-        for name, passed in rows.items():
-            if len(passed):
-                path = f"{directory}/{name}.{key.node}.{LABEL}.{first:010d}-{last:010d}.npy"
-                file = Path(path.replace(LABEL, key.label))
-                with naming(str(file)), replacing(file) as temporary, temporary.open("wb") as new:
-                    np.save(new, _with_time(passed, inputs))
-                kept.append(path)
-        return tuple(kept)
+    def _views(self, level: str, at: int, file: memoryview) -> dict[str, dict[str, Array]]:
+        """Return one's state in a file."""
+        table = self._table(level)
+        return table.layout(at).views(table.state(at, file))
 
     def _inherit(self, inherited: Inherited) -> None:
         """Begin with the regions' part of what an earlier run has left."""
         regions = [region for _, region, _ in self._members]
         for slot in inherited.offsets:
-            for count in {count for _, count in regions}:
-                self._layout_of(slot.level, np.dtype(inherited.dtype), count)
-            inherited.cut(
-                self._diagnostic, slot, regions, self._target(slot), self._shards.offsets(slot.level).tolist()
-            )
+            firsts = self._table(slot.level).begins.tolist()
+            inherited.cut(self._diagnostic(0), slot, regions, self._target(slot), firsts)
         self._like = inherited.begun(self._like, self._files)
-
-    def _layout_of(self, level: str, dtype: DType, count: tuple[int, ...]) -> StateLayout:
-        """Return the layout of a level's states of regions of a shape, which must fit into their places."""
-        if (level, dtype, count) not in self._layouts:
-            layout = state_layout_of(self._diagnostic, level, dtype, count)
-            room = self._shards.room_of(level, count)
-            if layout.nbytes > room:
-                raise BbflowError(
-                    f"{self._diagnostic.name}: a state of {layout.nbytes} bytes has a place of {room} bytes"
-                )
-            self._layouts[level, dtype, count] = layout
-        return self._layouts[level, dtype, count]
 
     def _close_spans(self) -> None:
         """Hand on what the spans that end came to, and let the base start anew."""
-        old, each = self._like.keys, self._diagnostic.each
+        old, own = self._like.keys, self._diagnostic(0)
         if old is None or old == self._keys:
             return
-        if each is not None:
-            if old[each.window.name] != self._keys[each.window.name]:
+        if own.each is not None:
+            if old[own.each.window.name] != self._keys[own.each.window.name]:
                 self._end_inner()
-            self._roll(INNER, (each.window,), old)
-        self._roll(OUTER, self._diagnostic.windows, old)
+            self._roll(INNER, (own.each.window,), old)
+        self._roll(OUTER, own.windows, old)
 
     def _roll(self, level: str, windows: Sequence[Window], old: Keys) -> None:
         if all(old[window.name] == self._keys[window.name] for window in windows):
@@ -296,11 +258,22 @@ class AlikeFold(ABC):
             if current is None:
                 self._files[slot] = base  # a state is never written to, so several slots may have it
             else:
-                self._merge(level, current, base, slot)
+                self._merge(level, map_source(current), map_source(base), self._target(slot))
         for slot in dropped:
             self._files.pop(slot, None)
 
-    def _target(self, slot: StateSlot) -> mmap.mmap:
+    def _merge(self, level: str, left: memoryview, right: memoryview, target: memoryview) -> None:
+        """Merge states of a level."""
+        table = self._table(level)
+        own = np.flatnonzero(table.in_kernel)
+        if len(own):
+            begins = address_of(left), address_of(right), address_of(target)
+            table.chosen(own).merge(*begins, self._threads)
+        for at in np.flatnonzero(~table.in_kernel).tolist():
+            first, second, merged = (table.state(at, side) for side in (left, right, target))
+            table.layout(at).merge([first, second], merged)
+
+    def _target(self, slot: StateSlot) -> memoryview:
         """Map the file that gets a slot's next states."""
         shards = self._shards
         path = free_file(shards.directory, shards.lane, slot.level, self._taken)
@@ -308,86 +281,70 @@ class AlikeFold(ABC):
         self._files[slot] = StatePlace(path, 0)
         if slot.level not in self._pages:
             self._pages[slot.level] = pages_of(shards.extents(slot.level))
-        return map_target(path, self._pages[slot.level])
+        return memoryview(map_target(path, self._pages[slot.level]))
 
-
-def _with_time(rows: Array, inputs: Inputs) -> Array:
-    times = dict(zip(inputs.numbers, inputs.times, strict=True))
-    timed = np.empty(len(rows), [*rows.dtype.descr, ("time", "f8")])
-    for name in rows.dtype.names or ():
-        timed[name] = rows[name]
-    timed["time"] = [times[step] for step in rows["step"].tolist()]
-    return timed
-
-
-class AtOnce(AlikeFold):
-    """Folds all blocks of some shards that a table knows in one call; as `AlikeFold`."""
-
-    @cached_property
-    def _table(self) -> KernelTable:
-        return table_of(self._sources[0].plan).chosen(self._in_plans[0])
-
-    def _values_dtype(self) -> DType:
-        return np.dtype(TYPE_NAMES[int(self._table.rows["types"][0])])
-
-    def _merge(self, level: str, current: StatePlace, base: StatePlace, slot: StateSlot) -> None:
-        left, right = self._begins(current), self._begins(base)
-        self._target(slot)
-        self._table.merge(left, right, self._begins(self._files[slot]), self._threads)
-
-    def _begins(self, place: StatePlace | None) -> Array:
-        """Return for each shard where a file is mapped that has its state; 0 for none."""
-        return np.full(len(self._shards.rows), 0 if place is None else self._address(place))
-
-    def _end_inner(self) -> None:
-        raise AssertionError("the kernel takes no 'each'")
+    def _next(self, slot: StateSlot) -> Sides:
+        place = self._files.get(slot)
+        return Sides.of(None if place is None else map_source(place), self._target(slot))
 
     def _fold_steps(self) -> list[tuple[tuple[str, ...], Array]]:
-        source = self._begins(self._files.get(BASE[OUTER]))
-        self._target(BASE[OUTER])
+        """Take the steps into the open states; gives files of rows that passed filters, and which shards have them."""
+        level = OUTER if self._diagnostic(0).each is None else INNER
+        carried = self._next(BASE[CARRIED]) if self._diagnostic(0).transforms else None
+        sides, lies = self._next(BASE[level]), self._lies
+        passed = self._fold_blocks(sides, np.flatnonzero(lies)) if lies.any() else {}
+        if not lies.all():
+            passed |= self._fold_made(level, sides, self._prepared(level, np.flatnonzero(~lies), carried))
+        files: dict[tuple[str, ...], list[int]] = {}
+        for at, row in enumerate(self._shards.rows.tolist() if passed else ()):
+            files.setdefault(self._keep_rows(at, passed[at]) if at in passed else (), []).append(row)
+        return [(own, np.array(rows)) for own, rows in files.items()] or [((), self._shards.rows)]
+
+    @cached_property
+    def _lies(self) -> Array:
+        """Whether the kernel can take all blocks of a shard as they lie; bool of shape (shards,)."""
+        parts = zip(self._sources, self._in_plans, strict=True)
+        lies = [table_of(own.plan).blocks["form"][rows] >= 0 for own, rows in parts]
+        return lies[0] if len(lies) == 1 else np.logical_and.reduce(lies)
+
+    def _fold_blocks(self, sides: Sides, at: Array) -> dict[int, Rows]:
+        """Take the blocks of some shards as they lie; gives what passed filters."""
         parts = list[tuple[Array, Array]]()
-        for own, rows, folded in zip(self._sources, self._in_plans, self._folded.T, strict=True):
-            told, are_steps = table_of(own.plan).rows[rows], folded == 0
+        for own, rows, folded in zip(self._sources, self._in_plans, self._folded[at].T, strict=True):
+            told, are_steps = table_of(own.plan).blocks[rows[at]], folded == 0
             parts.append((own.blocks(told["form"]), np.repeat(are_steps[:, None], len(own.steps.numbers), axis=1)))
             self.bytes += int(told["bytes"][are_steps].sum()) * len(own.steps.numbers)
         blocks, are_steps = (np.concatenate(own, axis=1) for own in zip(*parts, strict=True))
-        if not (counts := are_steps.sum(axis=1)).any():
-            return [((), self._shards.rows)]
+        counts = are_steps.sum(axis=1)
         if not are_steps.all():  # those that are states come last
             blocks = np.take_along_axis(blocks, (~are_steps).argsort(axis=1, kind="stable"), 1)
-        return self._with_rows(self._fold_blocks(source, blocks, counts))
+        if not (some := np.flatnonzero(counts)).size:
+            return {}
+        at, blocks = (at, blocks) if len(some) == len(at) else (at[some], blocks[some])
+        fills = table_of(self._sources[0].plan).blocks["fill"][self._in_plans[0][at]]
+        table, begins = self._table(OUTER).chosen(at), blocks.shape[1] * np.arange(len(at))
+        tasks = _tasks(table, sides, blocks.reshape(-1), begins, counts[some], fills)
+        named, filters = self._filters(at, tasks)
+        return self._gathered(named, self._call(table, sides, tasks, filters))
 
-    def _fold_blocks(self, source: Array, blocks: Array, counts: Array) -> dict[int, dict[str, Array]]:
-        """Take the first blocks of each shard into its state, as many as it has; gives what passed filters."""
-        blocks, table, target = np.ascontiguousarray(blocks), self._table, self._begins(self._files[BASE[OUTER]])
-        tasks = np.zeros(len(blocks), kernel.TASK)
-        tasks["source"], tasks["target"] = table.fields(source), table.fields(target)
-        tasks["blocks"] = blocks.ctypes.data + 8 * blocks.shape[1] * np.arange(len(blocks))
-        tasks["steps"], tasks["points"], tasks["fill"] = counts, table.rows["points"], table.rows["fills"]
-        named, filters = self._filters(tasks)
-        own = np.flatnonzero(counts > 0)
-        if len(own) < len(blocks):  # the ranks of the others have folded all
-            table = table.chosen(own)
-        families = table.tasks(left=source[own], target=target[own])
-        return self._gathered(
-            named, kernel.fold_many(table.rows["types"], tasks[own], families, self._threads, filters)
-        )
+    def _call(self, table: StateTable, sides: Sides, tasks: Array, filters: Array = kernel.NO_FILTERS) -> list[Array]:
+        left, target = sides.addresses
+        families = table.tasks(left=left, target=target)
+        return kernel.fold_many(table.rows["type"], tasks, families, self._threads, filters)
 
-    def _filters(self, tasks: Array) -> tuple[list[tuple[int, str]], Array]:
-        """Point tasks to their shards' filters; gives the shard and the name of each of these, and their table."""
+    def _filters(self, shards: Array, tasks: Array) -> tuple[list[tuple[int, str]], Array]:
+        """Point some shards' tasks to their filters; gives the shard and the name of each of these, and their table."""
         plan = self._sources[0].plan
         if not plan.filtered:
             return [], kernel.NO_FILTERS
-        codes, dtype = plan.roster.rows["diagnostic"][self._in_plans[0]], self._values_dtype()
-        named, parts = list[tuple[int, str]](), list[Array]()
-        for code, key in enumerate(plan.roster.diagnostics):
-            limits = {item.name: own for item in plan.diagnostics[key].filters if (own := item.interval(dtype))}
+        named, parts, dtype = list[tuple[int, str]](), list[Array](), np.dtype(self._like.dtype)
+        for code in np.unique(self._of[shards]).tolist():
+            filters = self._diagnostics[self._shards.roster.diagnostics[code]].filters
+            limits = {item.name: own for item in filters if (own := item.interval(dtype))}
             if not limits:
                 continue
-            at = np.flatnonzero(codes == code)
-            if not len(at):
-                continue
-            least, most = np.moveaxis(self._extremes(at), -1, 0)
+            at = np.flatnonzero(self._of[shards] == code)
+            least, most = np.moveaxis(self._extremes(shards[at]), -1, 0)
             part = np.zeros((len(at), len(limits)), kernel.FILTER)
             for row, (lowest, highest) in zip(part.T, limits.values(), strict=True):
                 skip = ((least <= most) & ((most < lowest) | (least > highest))).astype("u1")
@@ -396,7 +353,7 @@ class AtOnce(AlikeFold):
                 self._kept += [lowest, highest, skip]
             tasks["filters"][at] = sum(map(np.size, parts)) + len(limits) * np.arange(len(at))
             tasks["filter_count"][at] = len(limits)
-            named += [(shard, name) for shard in at.tolist() for name in limits]
+            named += [(shard, name) for shard in shards[at].tolist() for name in limits]
             parts.append(part.reshape(-1))
         table = np.concatenate(parts) if parts else np.zeros(0, kernel.FILTER)
         tasks["filters"] = np.where(tasks["filter_count"], table.ctypes.data + table.itemsize * tasks["filters"], 0)
@@ -409,119 +366,177 @@ class AtOnce(AlikeFold):
         """
         found = []
         for source, rows in zip(self._sources, self._in_plans, strict=True):
-            forms = table_of(source.plan).rows["form"][rows[at]]
+            forms = table_of(source.plan).blocks["form"][rows[at]]
             found += [source.extremes(forms, step) for step in range(len(source.steps.numbers))]
         return np.stack(found, axis=1)
 
-    def _gathered(self, named: Sequence[tuple[int, str]], found: Sequence[Array]) -> dict[int, dict[str, Array]]:
+    def _gathered(self, named: Sequence[tuple[int, str]], found: Sequence[Array]) -> dict[int, Rows]:
         """Return the rows of what passed, by shard and filter."""
         rows: dict[int, dict[str, Array]] = {}
         for (at, name), passed in zip(named, found, strict=True):
-            if len(passed) and (inputs := self._inputs(at)) is not None:
+            if len(passed):
+                inputs = shard_inputs(self._parts(np.array([at])), self._keys)
                 (values,) = inputs.variables.values()
                 steps = Steps(values, None, numbers=np.asarray(inputs.numbers, "i8"))
                 rows.setdefault(at, {})[name] = in_order([gather_rows(steps, passed)], values[0].dtype)
-        return rows
+        return dict(rows)
 
-    def _with_rows(self, passed: Mapping[int, Mapping[str, Array]]) -> list[tuple[tuple[str, ...], Array]]:
-        """Write the rows that passed; gives their files, and which shards have them."""
-        found: dict[tuple[str, ...], list[int]] = {}
-        for at, row in enumerate(self._shards.rows.tolist() if passed else ()):
-            inputs = self._inputs(at) if at in passed else None
-            files = () if inputs is None else self._keep_rows(at, inputs, passed[at])
-            found.setdefault(files, []).append(row)
-        return [(files, np.array(own)) for files, own in found.items()] or [((), self._shards.rows)]
+    def _parts(self, at: Array) -> list[Part]:
+        """Return some shards' steps as they lie, but for those that their ranks have folded: of all the same ones."""
+        parts = zip(self._sources, self._in_plans, self._folded[at[0]].tolist(), strict=True)
+        return [(own, list(own.plan.shards(rows[at]))) for own, rows, folded in parts if not folded]
 
+    def _prepared(self, level: str, at: Array, carried: Sides | None) -> Iterator[PreparedSteps]:
+        """Prepare some shards' steps: those of a diagnostic together whose values are made one by one anyway."""
+        table = self._table(level)
+        for (_, *folded), own in groups(np.column_stack([table.rows["layout"][at], self._folded[at]])):
+            if not all(folded):
+                alike = at[own]
+                most, parts = self._most(level, alike[0]), self._parts(alike)
+                for first in range(0, len(alike), most):
+                    some = slice(first, first + most)
+                    yield self._prepare(level, alike[some], [(steps, own[some]) for steps, own in parts], carried)
 
-class OneByOne(AlikeFold):
-    """Folds shards of one diagnostic, one after the other.
+    def _most(self, level: str, at: int) -> int:
+        """Return how many shards like one are prepared at a time."""
+        diagnostic, table = self._diagnostic(at), self._table(level)
+        alone = diagnostic.space or diagnostic.transforms or diagnostic.filters or _goes_after(diagnostic)
+        if alone or not table.in_kernel[at]:
+            return 1
+        steps, layout = sum(len(own.steps.numbers) for own in self._sources), table.layout(at)
+        return max(MADE_BYTES // (steps * layout.points * layout.dtype.itemsize), 1)
 
-    Parameters
-    ----------
-    shards, diagnostic, keys, sources, rows
-        As for `AlikeFold`.
-    """
+    def _prepare(self, level: str, at: Array, parts: Sequence[Part], carried: Sides | None) -> PreparedSteps:
+        diagnostic, states, after = self._diagnostic(at[0]), None, None
+        inputs, one = shard_inputs(parts, self._keys), parts[0][1][0]
+        self.bytes += inputs.bytes
+        if carried is not None:
+            before = None if carried.source is None else self._views(CARRIED, at[0], carried.source)
+            states = before, self._views(CARRIED, at[0], carried.target)
+        if _goes_after(diagnostic):
+            after = diagnostic.parts_after(self._keys, *one.region)
+        steps = ShardSteps(
+            open_inputs(inputs, diagnostic, one.local), diagnostic, self._table(level).layout(at[0]).dtype, states,
+            self._keys, self._begun(diagnostic), after,
+            np.array(inputs.weights[diagnostic.weights] if diagnostic.weights else ()),
+        )  # fmt: skip
+        return PreparedSteps(at, steps.told, extremes_of(inputs, diagnostic, one.local), diagnostic.filters)
 
-    _opened: tuple[Inputs, ShardSteps] | None = None
-    """The first shard's steps, which are opened before the others'."""
-
-    @cached_property
-    def _carried(self) -> list[tuple[Any, Any]]:
-        return self._next(BASE[CARRIED]) if self._diagnostic.transforms else []
-
-    def _values_dtype(self) -> DType:
-        self._opened = self._open(0)
-        if self._opened is None:
-            row = table_of(self._sources[0].plan).rows[self._in_plans[0][0]]
-            return np.dtype(TYPE_NAMES[int(row["types"])])
-        return self._opened[1].dtype
-
-    def _fold_steps(self) -> list[tuple[tuple[str, ...], Array]]:
-        level = OUTER if self._diagnostic.each is None else INNER
-        states, found = self._next(BASE[level]), dict[tuple[str, ...], list[int]]()
-        for at, row in enumerate(self._shards.rows.tolist()):
-            opened, self._opened = self._opened or self._open(at), None
-            files: tuple[str, ...] = ()
-            if opened is not None:
-                inputs, steps = opened
-                self._check_type(steps.dtype)
-                extremes = extremes_of(inputs, self._diagnostic, self._planned[0][at].local)
-                rows = self._fold_one(level, at, states[at], steps.told, extremes)
-                self.bytes += inputs.bytes
-                files = self._keep_rows(at, inputs, rows)
-            found.setdefault(files, []).append(row)
-        return [(files, np.array(own)) for files, own in found.items()]
-
-    def _fold_one(
-        self, level: str, at: int, state: tuple[Any, Any], steps: HasTiles, extremes: Sequence[Extremes]
-    ) -> dict[str, Array]:
-        return fold_tiles(self._layout(level, at), *state, steps, extremes, self._diagnostic.filters)
-
-    def _open(self, at: int) -> tuple[Inputs, ShardSteps] | None:
-        """Return a shard's steps, but for those that its rank has folded; None if it has folded all."""
-        if (inputs := self._inputs(at)) is None:
-            return None
-        diagnostic, carried, after = self._diagnostic, None, None
-        if self._carried:
-            layout, (source, target) = self._layout(CARRIED, at), self._carried[at]
-            carried = None if source is None else layout.views(source), layout.views(target)
-        if diagnostic.each is None and (diagnostic.then is not None or diagnostic.fields_after):
-            after = diagnostic.parts_after(self._keys, *self._members[at][1])
-        weights = np.array(inputs.weights[diagnostic.weights] if diagnostic.weights else ())
-        opened = open_inputs(inputs, diagnostic, self._planned[0][at].local)
-        return inputs, ShardSteps(opened, diagnostic, carried, self._keys, self._begun, after, weights)
-
-    @property
-    def _begun(self) -> frozenset[int]:
-        """The transforms for which a span has begun since the step before."""
-        old, windows = self._like.keys, [item.window for item in self._diagnostic.transforms]
+    def _begun(self, diagnostic: Diagnostic) -> frozenset[int]:
+        """Return the transforms for which a span has begun since the step before."""
+        old, windows = self._like.keys, [item.window for item in diagnostic.transforms]
         named = {at: window.name for at, window in enumerate(windows) if window is not None}
         return frozenset(at for at, name in named.items() if old is not None and old.get(name) != self._keys[name])
 
     def _end_inner(self) -> None:
-        states: list[tuple[Any, Any]] = []
+        """Take what `each` makes of its span as a step of the statistics."""
+        made = self._inner_steps()
+        if (first := next(made, None)) is not None:
+            self._fold_made(OUTER, self._next(BASE[OUTER]), chain([first], made))
+
+    def _inner_steps(self) -> Iterator[PreparedSteps]:
         for at, (key, region, offsets) in enumerate(self._members):
-            step = inner_step(self._diagnostic, region, self._like.seen(key, offsets))
+            step = inner_step(self._diagnostics[key.diagnostic], region, self._like.seen(key, offsets))
             if step is None:  # then there is none of any: they are alike
                 return
-            states = states or self._next(BASE[OUTER])
-            self._fold_one(OUTER, at, states[at], step, [None])
+            yield PreparedSteps(np.array([at]), step, [None])
 
-    def _merge(self, level: str, current: StatePlace, base: StatePlace, slot: StateSlot) -> None:
-        lefts, rights = self._views(level, current), self._views(level, base)
-        for at, (_, target) in enumerate(self._next(slot)):
-            self._layout(level, at).merge([lefts[at], rights[at]], target)
+    def _fold_made(self, level: str, sides: Sides, made: Iterable[PreparedSteps]) -> dict[int, Rows]:
+        """Take prepared steps into states of a level; gives what passed filters."""
+        table, passed = self._table(level), dict[int, Rows]()
+        in_kernel = table.in_kernel.tolist()
+        waiting, size = list[tuple[Array, Steps]](), 0
+        for at, steps, extremes, filters in made:
+            layout = table.layout(at[0])
+            nbytes = len(at) * len(extremes) * layout.points * layout.dtype.itemsize
+            if in_kernel[at[0]] and not filters and (isinstance(steps, Steps) or nbytes <= MADE_BYTES):
+                waiting.append((at, steps if isinstance(steps, Steps) else steps.part(slice(None))))
+                size += nbytes
+                if size >= MADE_BYTES:
+                    self._fold_arrays(level, sides, waiting)
+                    waiting, size = [], 0
+            else:
+                states = None if sides.source is None else table.state(at[0], sides.source)
+                target = table.state(at[0], sides.target)
+                passed[int(at[0])] = fold_tiles(layout, states, target, steps, extremes, filters)
+        if waiting:
+            self._fold_arrays(level, sides, waiting)
+        return {at: rows for at, rows in passed.items() if any(map(len, rows.values()))}
 
-    def _next(self, slot: StateSlot) -> list[tuple[Any, Any]]:
-        """Map the states of a slot as they are, None if there are none, and the places that get the next ones."""
-        place = self._files.get(slot)
-        sources = [None] * len(self._members) if place is None else self._views(slot.level, place)
-        whole, extents = memoryview(self._target(slot)), self._shards.extents(slot.level)
-        return list(zip(sources, [whole[first : first + size] for first, size in extents], strict=True))
+    def _fold_arrays(self, level: str, sides: Sides, made: Sequence[tuple[Array, Steps]]) -> None:
+        """Take arrays of some shards into their states, in one call of the kernel."""
+        lain, counts, fills = list[int](), list[int](), list[int]()
+        for at, steps in made:
+            blocks, shards = [block.ctypes.data for block in steps.values], len(at)
+            lain += chain.from_iterable(blocks[number::shards] for number in range(shards))
+            counts += [len(blocks) // shards] * shards
+            fills += [0 if steps.fill is None else steps.fill.ctypes.data] * shards
+        table, addresses = self._table(level).chosen(np.concatenate([at for at, _ in made])), np.array(lain, "u8")
+        self._call(table, sides, _tasks(table, sides, addresses, np.cumsum([0, *counts[:-1]]), counts, fills))
 
-    def _views(self, level: str, place: StatePlace) -> list[Any]:
-        whole = memoryview(map_file(place.path))
-        return [whole[place.offset + first :] for first in self._shards.offsets(level).tolist()]
+    def _merge_ranks(self, before: StatePlace | None) -> None:
+        """Merge what ranks have folded into the states, step by step, after the steps that they have not.
 
-    def _layout(self, level: str, at: int) -> StateLayout:
-        return self._layout_of(level, np.dtype(self._like.dtype or "f8"), self._members[at][1][1])
+        Blocks before states: sums of both differ by rounding alone, whatever comes first.
+        """
+        if (self._folded < 0).all(axis=1).any():
+            raise BbflowError("a batch ends among steps that its ranks have folded together")
+        sides = Sides.of(None if before is None else map_source(before), map_source(self._files[BASE[OUTER]]))
+        source, target = sides.addresses
+        left = np.where((self._folded == 0).any(axis=1), target, source)
+        for steps, rows, folded in zip(self._sources, self._in_plans, self._folded.T, strict=True):
+            own = np.flatnonzero(folded > 0)
+            told, table = table_of(steps.plan).blocks[rows[own]], self._table(OUTER).chosen(own)
+            for blocks in steps.blocks(told["form"]).T if len(own) else ():
+                table.merge_blocks(left[own], blocks, told, target, self._threads)
+                left[own] = target
+            self.bytes += int(told["bytes"].sum()) * len(steps.steps.numbers)
+
+    def _keep_rows(self, at: int, rows: Rows) -> tuple[str, ...]:
+        """Write a shard's rows that passed to files whose names a repeated task gives again, with `LABEL` in them."""
+        kept, directory = [], self._sources[0].plan.directories.rows
+        own = [source.steps for source, folded in zip(self._sources, self._folded[at], strict=True) if not folded]
+        times = {number: time for steps in own for number, time in zip(steps.numbers, steps.times, strict=True)}
+        key, first, last = self._members[at][0], own[0].numbers[0], own[-1].numbers[-1]
+        for name, passed in rows.items():
+            if len(passed):
+                path = f"{directory}/{name}.{key.node}.{LABEL}.{first:010d}-{last:010d}.npy"
+                file = Path(path.replace(LABEL, key.label))
+                with naming(str(file)), replacing(file) as temporary, temporary.open("wb") as new:
+                    np.save(new, _with_time(passed, times))
+                kept.append(path)
+        return tuple(kept)
+
+
+def _tasks(table: StateTable, sides: Sides, addresses: Array, begins: Array, counts: Any, fills: Any) -> Array:
+    """Return what the kernel folds into the states of a table.
+
+    Parameters
+    ----------
+    table, sides
+        The states.
+    addresses
+        Of all blocks.
+    begins, counts
+        With which of them each shard begins, and how many it has.
+    fills
+        For each the address of the value that stands for 'missing', 0 for none.
+    """
+    tasks = np.zeros(len(begins), kernel.TASK)
+    tasks["source"], tasks["target"] = map(table.fields, sides.addresses)
+    tasks["blocks"] = addresses.ctypes.data + addresses.itemsize * begins
+    tasks["steps"], tasks["points"], tasks["fill"] = counts, table.rows["points"], fills
+    return tasks
+
+
+def _goes_after(diagnostic: Diagnostic) -> bool:
+    """Whether an expression, or fields beside the statistics, come to the steps themselves."""
+    return diagnostic.each is None and (diagnostic.then is not None or bool(diagnostic.fields_after))
+
+
+def _with_time(rows: Array, times: Mapping[int, float]) -> Array:
+    timed = np.empty(len(rows), [*rows.dtype.descr, ("time", "f8")])
+    for name in rows.dtype.names or ():
+        timed[name] = rows[name]
+    timed["time"] = [times[step] for step in rows["step"].tolist()]
+    return timed

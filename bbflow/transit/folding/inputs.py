@@ -1,7 +1,7 @@
-"""What a shard folds: the blocks where they lie, or what is made of them: expressions, points, transforms."""
+"""What shards fold: the blocks where they lie, or what is made of them: expressions, points, transforms."""
 
 import mmap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -33,7 +33,7 @@ from bbflow.transit.folding.slots import Keys
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Some steps of one region."""
+    """Some steps of one region; or of some of one diagnostic that have as many points: then step by step one by one."""
 
     numbers: tuple[int, ...]
     """The steps' numbers, oldest first."""
@@ -42,7 +42,7 @@ class Inputs:
     encodings: Mapping[str, Encoding]
     """Variable to how its values are written."""
     variables: Mapping[str, tuple[Array, ...]] = field(default_factory=dict)
-    """Variable to its values in each step, of shape (points,); none if there are arrays."""
+    """Variable to its values in each step and region, of shape (points,); none if there are arrays."""
     arrays: tuple[Array, ...] = ()
     """For each step the field's values, of shape (points,), where they were made elsewhere."""
     others: Mapping[str, tuple[Array, ...]] = field(default_factory=dict)
@@ -55,10 +55,10 @@ class Inputs:
     """How much each step counts, by what diagnostics weigh them."""
 
     @classmethod
-    def joined(cls, parts: "Sequence[Inputs]") -> "Inputs | None":
-        """Return several parts as one, in their order; None if there are none."""
-        if len(parts) < 2:
-            return parts[0] if parts else None
+    def joined(cls, parts: "Sequence[Inputs]") -> "Inputs":
+        """Return several parts as one, in their order; one at least."""
+        if len(parts) == 1:
+            return parts[0]
         return cls(
             tuple(chain.from_iterable(part.numbers for part in parts)),
             tuple(chain.from_iterable(part.times for part in parts)),
@@ -80,6 +80,8 @@ class ShardSteps:
     """The field, or the variables that it is an expression of."""
     diagnostic: Diagnostic
     """What is computed."""
+    dtype: DType
+    """Type of the values that the statistics are of."""
     carried: tuple[Mapping[str, Views] | None, Mapping[str, Views]] | None = None
     """For each transform what it carries so far, None before the first step, and where that goes; None for none."""
     keys: Keys = field(default_factory=dict)
@@ -92,23 +94,25 @@ class ShardSteps:
     """How much each step counts; of shape (steps,), or none where all count alike."""
 
     @property
-    def dtype(self) -> DType:
-        """Type of the values after the transforms."""
-        dtype: DType = self._transformed(slice(0, 1)).values[0].dtype
-        return dtype
-
-    @property
     def told(self) -> HasTiles:
         """The field where it lies, if nothing is to be made of it; else this."""
         is_made = self.carried is not None or self.after is not None or self.weights.size
-        return self.source if isinstance(self.source, Steps) and not is_made else self
+        return self._checked(self.source) if isinstance(self.source, Steps) and not is_made else self
 
     def part(self, points: slice) -> Steps:
         """Make some of the points; a second time gives the same."""
         steps = self._transformed(points)
         if self.after is not None:
             steps = then(self.diagnostic.then, steps, {name: own[points] for name, own in self.after.items()})
-        return replace(steps, weights=self.weights) if self.weights.size else steps
+        return self._checked(replace(steps, weights=self.weights) if self.weights.size else steps)
+
+    def _checked(self, steps: Steps) -> Steps:
+        if (dtype := steps.values[0].dtype) != self.dtype:
+            raise BbflowError(
+                f"{self.diagnostic.name}: some blocks have values of type {self.dtype}, others of type {dtype}: let "
+                "all ranks write one type"
+            )
+        return steps
 
     def _transformed(self, points: slice) -> Steps:
         steps = self.source.part(points) if isinstance(self.source, Steps) else self._evaluated(self.source, points)
@@ -287,24 +291,25 @@ class MappedSteps:
         steps = self.steps.after(number)
         return self if steps is self.steps else MappedSteps(self.plan, steps)
 
-    def inputs(self, shard: PlannedShard, keys: Keys) -> Inputs:
-        """Return what a shard folds of the steps, which are in some spans."""
+    def inputs(self, shards: Sequence[PlannedShard], keys: Keys) -> Inputs:
+        """Return what shards fold of the steps, which are in some spans."""
         numbers, times, weights = self.steps.numbers, self.steps.times, self.steps.weights
         if self.steps.arrays:
             return Inputs(numbers, times, {}, arrays=self.steps.arrays, others=self.steps.others, weights=weights)
-        diagnostic = self.plan.diagnostics[shard.key.diagnostic]
+        diagnostic = self.plan.diagnostics[shards[0].key.diagnostic]
         names, files = diagnostic.variables, diagnostic.fields_of_steps
-        region = shard.key.start, shard.key.count
-        parts = {name: item.steps(keys, times, *region) for name, item in files.items()}
+        values = {name: _step_by_step([self._values(own, own.places[name]) for own in shards]) for name in names}
+        for name, item in files.items():
+            values[name] = _step_by_step([item.steps(keys, times, own.key.start, own.key.count) for own in shards])
         apart = self.plan.singles.keys() | self.plan.fixed.keys()
-        forms = [self.plan.layout.forms[place[1]] for place in shard.places.values() if place not in apart]
+        places = [place for own in shards for place in own.places.values() if place not in apart]
         return Inputs(
             numbers,
             times,
             {name: self.plan.encodings[name] for name in names} | dict.fromkeys(files, Encoding()),
-            {name: tuple(self._values(shard, shard.places[name])) for name in names} | parts,
-            extremes=self._extremes(shard.places[names[0]]),
-            bytes=sum(form.bytes for form in forms) * len(numbers),
+            values,
+            extremes=self._extremes(shards[0].places[names[0]]) if diagnostic.filters else (),
+            bytes=sum([self.plan.layout.forms[at].bytes for _, at in places]) * len(numbers),
             weights=weights,
         )
 
@@ -347,23 +352,28 @@ class MappedSteps:
         return tuple((least, most) if least <= most else None for least, most in told)
 
 
+def _step_by_step(shards: Sequence[Iterable[Array]]) -> tuple[Array, ...]:
+    """Return the values of some shards' steps: all shards' of the first step, then of the next one."""
+    return tuple(chain.from_iterable(zip(*shards, strict=True)))
+
+
 def ends_of(steps: Sequence[MappedSteps]) -> tuple[int, int, float]:
     """Return the number of the first of some steps, in their order, and of the last one, and this one's time."""
     last = steps[-1].steps
     return steps[0].steps.numbers[0], last.numbers[-1], last.times[-1]
 
 
-Part = tuple[MappedSteps, PlannedShard]
-"""Steps that lie alike, and how a shard lies there."""
+Part = tuple[MappedSteps, Sequence[PlannedShard]]
+"""Steps that lie alike, and how shards lie there."""
 
 
-def shard_inputs(parts: Sequence[Part], keys: Keys) -> Inputs | None:
-    """Return what a shard folds: its blocks, or means where ranks have folded these.
+def shard_inputs(parts: Sequence[Part], keys: Keys) -> Inputs:
+    """Return what shards fold: their blocks, or means where ranks have folded these, of one shard then.
 
     Parameters
     ----------
     parts
-        The steps, in their order; none give None.
+        The steps, in their order.
     keys
         The spans that they are in.
 
@@ -373,12 +383,12 @@ def shard_inputs(parts: Sequence[Part], keys: Keys) -> Inputs | None:
         If values come and go among the steps of a mean, or the mean isn't enough for the diagnostic.
     """
     if not has_means(parts):
-        return Inputs.joined([own.inputs(shard, keys) for own, shard in parts])
+        return Inputs.joined([own.inputs(shards, keys) for own, shards in parts])
     found, waiting = list[Inputs](), list[MappedSteps]()
-    for own, shard in parts:
+    for own, (shard,) in parts:
         form = _folded_form(own, shard)
         if form is None:
-            found.append(_widened(own.inputs(shard, keys)))
+            found.append(_widened(own.inputs([shard], keys)))
         elif form.waits:
             waiting.append(own)
         else:
@@ -390,8 +400,8 @@ def shard_inputs(parts: Sequence[Part], keys: Keys) -> Inputs | None:
 
 
 def has_means(parts: Sequence[Part]) -> bool:
-    """Whether ranks have folded a shard's block in some of the steps."""
-    return any(own.plan.layout.has_folded and _folded_form(own, shard) is not None for own, shard in parts)
+    """Whether ranks have folded a shard's block in some of the steps; then it is alone."""
+    return any(own.plan.layout.has_folded and _folded_form(own, shards[0]) is not None for own, shards in parts)
 
 
 def _folded_form(own: MappedSteps, shard: PlannedShard) -> BlockForm | None:

@@ -1,4 +1,4 @@
-"""What the kernel must know of a plan's shards to take their blocks, or ranks' states, as they lie: found once."""
+"""What the kernel must know of a plan's shards to take their blocks, and their states, as they lie: found once."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,72 +8,239 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from bbflow.errors import StreamError
+from bbflow.errors import BbflowError, StreamError
 from bbflow.operators import library
 from bbflow.operators.decoding import fills_of, is_bare
 from bbflow.operators.diagnostic import Diagnostic
-from bbflow.operators.family import Family
 from bbflow.operators.library import FAMILY_TASK, FIELDS, TYPES
+from bbflow.operators.state import StateLayout
 from bbflow.operators.statistics.bins import Bins
 from bbflow.operators.statistics.moments import Moments
-from bbflow.operators.steps import Array
+from bbflow.operators.steps import Array, DType
+from bbflow.operators.windows.window import Window
 from bbflow.stream.cf import Encoding
 from bbflow.stream.folded import COUNTS, MEAN, folded_of, state_places
 from bbflow.stream.layouts import BlockForm
 from bbflow.transit.folding.plans import FoldPlan, lacking
-from bbflow.transit.folding.slots import OUTER
-from bbflow.transit.folding.state_layouts import state_layout_of
+from bbflow.transit.folding.slots import LEVELS, OUTER
+from bbflow.transit.folding.state_layouts import state_layout_of, states_of
+from bbflow.transit.folding.tables import Roster, groups
 
-TYPE_NAMES = [dtype.str for dtype in TYPES]
+PYTHON = -1
+"""Stands for the type of states that the kernel can't fold: they have a family that is folded in Python."""
 
-ROW = np.dtype(
-    [
-        *((name, "i8") for name in ("form", "types", "points", "bytes", "fills", "folded")),
-        ("fields", "i8", len(FIELDS)),
-        ("states", "i8", len(FIELDS)),
-    ]
-)
-"""What the kernel must know of a shard.
+STATE_ROW = np.dtype([*((name, "i8") for name in ("layout", "type", "points")), ("fields", "i8", len(FIELDS))])
+"""A shard's state of a level.
 
-Which form its block is, -1 if the kernel can't take it as it lies; code of the values' type; values and bytes of a
-block; address of the value that stands for 'missing', 0 for none; whether its rank has folded it (`BlockForm.folded`);
-first byte of each of the kernel's fields in files of the lane, and in a block that is a state, -1 for none.
+Which of the table's layouts it has, and points; code of the values' type, or `PYTHON`; first byte of each of the
+kernel's fields in files of the lane, -1 for none.
 """
-
-
-FAMILY_ROW = np.dtype([("row", "i8"), ("family", "u8"), ("begin", "i8"), ("counts", "i8"), ("state", "i8")])
+FAMILY_ROW = np.dtype([("row", "i8"), ("family", "u8"), ("begin", "i8"), ("first", "i8")])
 """What a shard's state has besides the kernel's fields.
 
 The shard's row; address of what is the same for all states of a kind (`library.FAMILY`); where the state begins in
-files of the lane; and where a histogram's counts lie in a state there, and in a block that is one.
+files of the lane; and where the family's first field begins in it.
+"""
+BLOCK_ROW = np.dtype(
+    [*((name, "i8") for name in ("form", "bytes", "fill", "folded", "counts")), ("fields", "i8", len(FIELDS))]
+)
+"""A shard's block.
+
+Which form it is, -1 if the kernel can't take it as it lies, but what is made of it; its bytes; address of the value
+that stands for 'missing', 0 for none; and whether its rank has folded it (`BlockForm.folded`): then where a histogram's
+counts lie in it, and each of the kernel's fields, -1 for none.
 """
 
 
 @dataclass(frozen=True, slots=True)
-class KernelTable:
-    """What the kernel must know of a plan's shards.
-
-    It takes those of variables themselves, with operators that are made of moments and extremes, percentiles and
-    histograms, and no transforms, `each`, `then` or `space`.
-    """
+class StateTable:
+    """Where some shards' states of a level lie, and how the kernel takes moments, extremes, percentiles, histograms."""
 
     rows: Array
-    """A `ROW` for each of the roster's."""
+    """A `STATE_ROW` for each shard."""
+    begins: Array
+    """First byte of each one's states in files of the lane."""
     families: Array
     """`FAMILY_ROW` by row."""
+    layouts: tuple[StateLayout, ...]
+    """How states lie: one for each diagnostic and shape."""
     kept: tuple[Array, ...]
     """What addresses point to."""
 
     @classmethod
-    def of(cls, plan: FoldPlan) -> "KernelTable":
-        """Make the table of a plan."""
-        rows = np.zeros(len(plan.roster), ROW)
-        kept, families = list[Array](), list[tuple[int, int, int, int, int]]()
+    def of(
+        cls,
+        level: str,
+        roster: Roster,
+        diagnostics: Mapping[str, Diagnostic],
+        dtypes: Mapping[str, DType],
+        sizes: Array,
+    ) -> "StateTable":
+        """Make the table of some shards.
+
+        Parameters
+        ----------
+        level
+            Which states.
+        roster
+            The shards; those without such states have no layout.
+        diagnostics, dtypes
+            What is computed, and the type of the values after the transforms, by diagnostic.
+        sizes
+            Bytes of the states' places in files of `LEVELS`; of shape (shards, levels).
+
+        Raises
+        ------
+        BbflowError
+            If a place is too small.
+        """
+        rows, begins = np.zeros(len(roster), STATE_ROW), roster.offsets(level)
+        kept, layouts, families = list[Array](), list[StateLayout](), list[tuple[int, int, int, int]]()
+        rows["layout"], rows["type"] = -1, PYTHON
+        of = np.column_stack([roster.rows[name] for name in ("diagnostic", "field_dims", "shape")])
+        for (code, dims, *shape), own in groups(of):
+            diagnostic = diagnostics[roster.diagnostics[code]]
+            if level != OUTER and level not in states_of(diagnostic):
+                continue
+            layout = state_layout_of(diagnostic, level, dtypes[roster.diagnostics[code]], tuple(shape[:dims]))
+            if layout.nbytes > (room := int(sizes[own, LEVELS.index(level)].min())):
+                raise BbflowError(f"{diagnostic.name}: a state of {layout.nbytes} bytes has a place of {room} bytes")
+            rows["layout"][own], rows["points"][own] = len(layouts), layout.points
+            layouts.append(layout)
+            if (told := _in_kernel(layout)) is not None:
+                fields, further = told
+                rows["type"][own] = TYPES[layout.dtype]
+                rows["fields"][own] = np.where(fields < 0, -1, begins[own, None] + fields)
+                at = list(zip(own.tolist(), begins[own].tolist(), strict=True))
+                families += [(row, item.ctypes.data, begin, first) for row, begin in at for item, first in further]
+                kept += [item for item, _ in further]
+        return cls(rows, begins, np.array(sorted(families), FAMILY_ROW), tuple(layouts), tuple(kept))
+
+    @property
+    def in_kernel(self) -> Array:
+        """Whether the kernel folds and merges each one's states; bool of shape (shards,)."""
+        in_kernel: Array = np.not_equal(self.rows["type"], PYTHON)
+        return in_kernel
+
+    def layout(self, at: int) -> StateLayout:
+        """Return how the state of one lies."""
+        return self.layouts[int(self.rows["layout"][at])]
+
+    def state(self, at: int, file: memoryview) -> memoryview:
+        """Return the bytes of one's state in a file."""
+        begin = int(self.begins[at])
+        return file[begin : begin + self.layout(at).nbytes]
+
+    def chosen(self, rows: Array) -> "StateTable":
+        """Return what is known of some of the shards."""
+        if len(rows) == len(self.rows) and (rows[1:] > rows[:-1]).all():
+            return self
+        families = self.families
+        if len(families):
+            places = np.full(len(self.rows), -1)
+            places[rows] = np.arange(len(rows))
+            at = places[families["row"]]
+            families, at = families[at >= 0], at[at >= 0]
+            families["row"] = at
+            families = families[np.argsort(at, kind="stable")]
+        return StateTable(self.rows[rows], self.begins[rows], families, self.layouts, self.kept)
+
+    def fields(self, files: Array | int) -> Array:
+        """Return where the kernel's fields are in states of files that are mapped at these addresses; 0 for none."""
+        fields = self.rows["fields"]
+        if isinstance(files, int):
+            return np.where(fields < 0, 0, fields + files) if files else np.zeros_like(fields)
+        return np.where((fields < 0) | (files == 0)[:, None], 0, fields + files[:, None])
+
+    def tasks(self, **sides: Array | int) -> Array:
+        """Return tasks of what states have besides, of `FAMILY_TASK`; as `fields`."""
+        tasks = np.zeros(len(self.families), FAMILY_TASK)
+        tasks["task"], tasks["family"] = self.families["row"], self.families["family"]
+        for side, files in sides.items():
+            own = files if isinstance(files, int) else files[self.families["row"]]
+            tasks[side] = np.where(own == 0, 0, own + self.families["begin"])
+        return tasks
+
+    def merge(self, left: int, right: int, target: int, threads: int) -> None:
+        """Merge the shards' states that are in files which are mapped at these addresses."""
+        tasks = self.tasks(left=left, right=right, target=target)
+        self._merge(self.fields(left), self.fields(right), self.fields(target), tasks, threads)
+
+    def merge_blocks(self, left: Array, blocks: Array, told: Array, target: int, threads: int) -> None:
+        """Merge blocks that are states into states in files, or copy them where no left one is.
+
+        The target may be the left side: ranks have no families that are merged in another way than by adding.
+
+        Parameters
+        ----------
+        left
+            Where the file with each one's state is mapped, 0 for none.
+        blocks, told
+            The blocks' addresses, and `BLOCK_ROW` of each.
+        target
+            Where the file is mapped that gets the states.
+        threads
+            How many may merge.
+        """
+        tasks, of, firsts = self.tasks(left=left, target=target), self.families["row"], self.families["first"]
+        tasks["right"] = blocks[of] + told["counts"][of] - firsts
+        nothing = np.zeros(int(told["bytes"].max()), "u1")  # as many bytes as counts have at most
+        tasks["left"] = np.where(tasks["left"] == 0, nothing.ctypes.data - firsts, tasks["left"])
+        right = np.where(told["fields"] < 0, 0, blocks[:, None] + told["fields"])
+        self._merge(self.fields(left), right, self.fields(target), tasks, threads)
+
+    def _merge(self, left: Array, right: Array, target: Array, families: Array, threads: int) -> None:
+        tasks = np.zeros(len(self.rows), library.MERGE_TASK)
+        tasks["left"], tasks["right"], tasks["target"], tasks["points"] = left, right, target, self.rows["points"]
+        library.merge_many(self.rows["type"], tasks, families, threads)
+
+
+def _in_kernel(layout: StateLayout) -> tuple[Array, list[tuple[Array, int]]] | None:
+    """Return where the kernel's fields lie in a state, -1 for none, and what it has besides, each with its first byte.
+
+    None if the kernel can't fold all of it.
+    """
+    fields, families = np.full(len(FIELDS), -1), list[tuple[Array, int]]()
+    for family in layout.families:
+        places = {field: offset for (name, field), offset in layout.places.items() if name == family.name}
+        if isinstance(family, Moments) and not family.is_weighted:
+            fields[:] = [places.get(name, -1) for name in FIELDS]
+        elif family.in_kernel is not None:
+            families.append((family.in_kernel.told([*places.values()]), next(iter(places.values()))))
+        else:
+            return None
+    return fields, families
+
+
+@dataclass(frozen=True, slots=True)
+class PlanTable:
+    """What the kernel must know of a plan's shards."""
+
+    blocks: Array
+    """A `BLOCK_ROW` for each of the roster's; of variables alone, without transforms, `each`, `then` or `space`."""
+    states: Mapping[str, StateTable]
+    """Their states, by level."""
+    sorts: Array
+    """Numbers that only shards have in common whose states may be alike: of the same windows, levels and type."""
+    kept: tuple[Array, ...]
+    """What addresses point to."""
+
+    @classmethod
+    def of(cls, plan: FoldPlan) -> "PlanTable":
+        """Make the table of a plan.
+
+        Raises
+        ------
+        StreamError
+            If ranks have folded what is wanted step by step.
+        """
+        told = plan.roster, plan.diagnostics, plan.dtypes, plan.sizes
+        states = {level: StateTable.of(level, *told) for level in LEVELS}
+        rows, kept = np.zeros(len(plan.roster), BLOCK_ROW), list[Array]()
         rows["form"] = -1
         forms = np.array([at if node == plan.node else -1 for node, at in plan.places], "i8")
         for code, key in enumerate(plan.roster.diagnostics):
-            diagnostic = plan.diagnostics[key]
-            own = np.flatnonzero(plan.roster.rows["diagnostic"] == code)
+            diagnostic, own = plan.diagnostics[key], np.flatnonzero(plan.roster.rows["diagnostic"] == code)
             if diagnostic.is_of_means:
                 continue
             if not is_plain(diagnostic):
@@ -82,76 +249,34 @@ class KernelTable:
             at = forms[plan.blocks[own, 0]]
             own, at = own[at >= 0], at[at >= 0]
             for form, alike in _kinds([plan.layout.forms[number] for number in at.tolist()]):
-                row, further = _row(diagnostic, form, plan.encodings[form.name], kept)
-                if row is not None:
-                    rows[own[alike]] = row
+                layout = states[OUTER].layout(own[alike[0]])
+                block = _block(diagnostic, form, layout, plan.encodings[form.name], kept)
+                if block is not None:
+                    rows[own[alike]] = block
                     rows["form"][own[alike]] = at[alike]
-                    shards = own[alike].tolist()
-                    families += [(shard, item.ctypes.data, 0, *counts) for shard in shards for item, counts in further]
-                elif form.folded:
-                    raise StreamError(lacking(diagnostic, form, ["the steps themselves"]))
-        begins = plan.extents(OUTER)[:, 0]
-        rows["fields"] = np.where(rows["fields"] < 0, -1, begins[:, None] + rows["fields"])
-        told = np.array(sorted(families), FAMILY_ROW)
-        told["begin"] = begins[told["row"]]
-        return cls(rows, told, tuple(kept))
-
-    def chosen(self, rows: Array) -> "KernelTable":
-        """Return what is known of some of the shards."""
-        if len(rows) == len(self.rows) and (rows[1:] > rows[:-1]).all():
-            return self
-        places = np.full(len(self.rows), -1)
-        places[rows] = np.arange(len(rows))
-        at = places[self.families["row"]]
-        families, at = self.families[at >= 0], at[at >= 0]
-        families["row"] = at
-        return KernelTable(self.rows[rows], families[np.argsort(at, kind="stable")], self.kept)
-
-    def fields(self, begins: Array) -> Array:
-        """Return where the kernel's fields are in states of files that are mapped at these addresses; 0 for none."""
-        fields = self.rows["fields"]
-        return np.where((fields < 0) | (begins == 0)[:, None], 0, fields + begins[:, None])
-
-    def tasks(self, **sides: Array) -> Array:
-        """Return tasks of what states have besides, of `FAMILY_TASK`; as `fields`."""
-        tasks = np.zeros(len(self.families), FAMILY_TASK)
-        tasks["task"], tasks["family"] = self.families["row"], self.families["family"]
-        for side, begins in sides.items():
-            own = begins[self.families["row"]]
-            tasks[side] = np.where(own == 0, 0, own + self.families["begin"])
-        return tasks
-
-    def merge(self, left: Array, right: Array, target: Array, threads: int) -> None:
-        """Merge the shards' states that are in files which are mapped at these addresses."""
-        tasks = self.tasks(left=left, right=right, target=target)
-        self._merge(self.fields(left), self.fields(right), self.fields(target), tasks, threads)
-
-    def merge_blocks(self, left: Array, blocks: Array, target: Array, threads: int) -> None:
-        """Merge blocks that are states, at these addresses, into states in files, or copy them where no left one is.
-
-        The target may be the left side: ranks have no families that are merged in another way than by adding.
-        """
-        tasks, states = self.tasks(left=left, target=target), self.rows["states"]
-        tasks["right"] = blocks[self.families["row"]] + self.families["state"] - self.families["counts"]
-        nothing = np.zeros(int(self.rows["bytes"].max()), "u1")  # as many bytes as counts have at most
-        tasks["left"][tasks["left"] == 0] = nothing.ctypes.data - self.families["counts"][tasks["left"] == 0]
-        right = np.where(states < 0, 0, blocks[:, None] + states)
-        self._merge(self.fields(left), right, self.fields(target), tasks, threads)
-
-    def _merge(self, left: Array, right: Array, target: Array, families: Array, threads: int) -> None:
-        tasks = np.zeros(len(self.rows), library.MERGE_TASK)
-        tasks["left"], tasks["right"], tasks["target"], tasks["points"] = left, right, target, self.rows["points"]
-        library.merge_many(self.rows["types"], tasks, families, threads)
+        return cls(rows, states, _sorts(plan), tuple(kept))
 
 
-_tables: WeakKeyDictionary[FoldPlan, KernelTable] = WeakKeyDictionary()
+_tables: WeakKeyDictionary[FoldPlan, PlanTable] = WeakKeyDictionary()
 
 
-def table_of(plan: FoldPlan) -> KernelTable:
+def table_of(plan: FoldPlan) -> PlanTable:
     """Return the table of a plan, made once."""
     if plan not in _tables:
-        _tables[plan] = KernelTable.of(plan)
+        _tables[plan] = PlanTable.of(plan)
     return _tables[plan]
+
+
+def _sorts(plan: FoldPlan) -> Array:
+    known: dict[tuple[tuple[Window, ...], Window | None, bool, DType], int] = {}
+    numbers = []
+    for key in plan.roster.diagnostics:
+        own = plan.diagnostics[key]
+        inner = None if own.each is None else own.each.window
+        mark = own.windows, inner, bool(own.transforms), plan.dtypes[key]
+        numbers.append(known.setdefault(mark, len(known)))
+    sorts: Array = np.array(numbers, "i8")[plan.roster.rows["diagnostic"]]
+    return sorts
 
 
 def _kinds(forms: Sequence[BlockForm]) -> Iterator[tuple[BlockForm, Array]]:
@@ -170,51 +295,37 @@ def _check_blocks(plan: FoldPlan, diagnostic: Diagnostic, forms: Array, shards: 
             raise StreamError(lacking(diagnostic, plan.layout.forms[at], ["the steps themselves"]))
 
 
-def _row(
-    diagnostic: Diagnostic, form: BlockForm, encoding: Encoding, kept: list[Array]
-) -> tuple[Any, list[tuple[Array, tuple[int, int]]]]:
-    """Return the row of shards with blocks of a kind, but for where they lie, and what their states have besides.
-
-    The row is None if the kernel can't take these. Of each family it is told where counts lie (`FAMILY_ROW`).
-    """
-    if (form.folded and diagnostic.filters) or not is_whole(form) or not is_bare(encoding, form.dtype):
-        return None, []
-    state_layout = state_layout_of(diagnostic, OUTER, form.dtype, form.count)
-    fields, families = (-1,) * len(FIELDS), list[tuple[Array, tuple[int, int]]]()
-    for family in state_layout.families:
-        places = {field: offset for (name, field), offset in state_layout.places.items() if name == family.name}
-        if isinstance(family, Moments) and not family.is_weighted:
-            fields = tuple(places.get(name, -1) for name in FIELDS)
-        elif isinstance(family, Bins) or (family.in_kernel is not None and not form.folded):
-            assert family.in_kernel is not None
-            families.append((family.in_kernel.told([*places.values()]), _counts(diagnostic, form, family, places)))
-        else:
-            return None, []
+def _block(diagnostic: Diagnostic, form: BlockForm, layout: StateLayout, encoding: Encoding, kept: list[Array]) -> Any:
+    """Return the row of blocks of a kind, but for where they lie; None if the kernel can't take them as they lie."""
+    told, lies = _in_kernel(layout), is_whole(form) and is_bare(encoding, form.dtype)
+    can_be = not diagnostic.filters and all(isinstance(family, Moments | Bins) for family in layout.families)
+    if form.folded and not (told and lies and can_be):
+        raise StreamError(lacking(diagnostic, form, ["the steps themselves"]))
+    if told is None or not lies:
+        return None
     fill = next(iter(fills_of(encoding, form.dtype)), np.empty(0))
-    kept += [fill, *(item for item, _ in families)]
-    points, address = prod(form.count), fill.ctypes.data if fill.size else 0
-    states = _states(diagnostic, form, fields) if form.folded > 0 else (-1,) * len(FIELDS)
-    told = 0, TYPES[form.dtype], points, form.bytes, address, form.folded, fields, states
-    return np.array(told, ROW), families
+    kept.append(fill)
+    counts, fields = -1, np.full(len(FIELDS), -1)
+    if form.folded > 0:
+        counts, fields = _state(diagnostic, form, layout, told[0])
+    return np.array((0, form.bytes, fill.ctypes.data if fill.size else 0, form.folded, counts, fields), BLOCK_ROW)
 
 
-def _counts(diagnostic: Diagnostic, form: BlockForm, family: Family, places: Mapping[str, int]) -> tuple[int, int]:
-    """Return where a histogram's counts lie in a state of ours, and in a block that is one; nowhere if it isn't."""
-    if form.folded <= 0:
-        return 0, 0
-    assert isinstance(family, Bins)
-    if folded_of(0, family.edges) != form.folded & ~((1 << len(FIELDS)) - 1):
-        raise StreamError(lacking(diagnostic, form, ["a histogram with these edges"]))
+def _state(diagnostic: Diagnostic, form: BlockForm, layout: StateLayout, fields: Array) -> tuple[int, Array]:
+    """Return where a block that is a state has a histogram's counts, and the kernel's fields that a state of ours has.
+
+    Raises
+    ------
+    StreamError
+        If it lacks something.
+    """
     own, _ = state_places(form.folded, form.dtype.itemsize, prod(form.count))
-    return places[COUNTS], own[COUNTS]
-
-
-def _states(diagnostic: Diagnostic, form: BlockForm, fields: Sequence[int]) -> tuple[int, ...]:
-    """Return where a block that is a state has the kernel's fields."""
-    places, _ = state_places(form.folded, form.dtype.itemsize, prod(form.count))
-    if absent := [name for name, place in zip(FIELDS, fields, strict=True) if place >= 0 and name not in places]:
+    for family in layout.families:
+        if isinstance(family, Bins) and folded_of(0, family.edges) != form.folded & ~((1 << len(FIELDS)) - 1):
+            raise StreamError(lacking(diagnostic, form, ["a histogram with these edges"]))
+    if absent := [name for name, place in zip(FIELDS, fields.tolist(), strict=True) if place >= 0 and name not in own]:
         raise StreamError(lacking(diagnostic, form, absent))
-    return tuple(places.get(name, -1) for name in FIELDS)
+    return own.get(COUNTS, -1), np.array([own.get(name, -1) for name in FIELDS])
 
 
 def is_plain(diagnostic: Diagnostic) -> bool:

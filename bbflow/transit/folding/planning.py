@@ -96,12 +96,12 @@ class Planning:
     def joined_plan(self, key: ShardKey, site: FoldSite, dtype: DType) -> FoldPlan:
         """Return the plan of a field that ranks' blocks are joined into: its steps' values go with the task."""
         diagnostic, count = self._diagnostics[key.diagnostic], self._placements[key.diagnostic].shape
-        sizes = state_sizes(diagnostic, diagnostic.transformed_dtype(dtype), count)
-        extents = _extents([self._lanes.places(key, JOINED, sizes)])
+        transformed = diagnostic.transformed_dtype(dtype)
+        extents = _extents([self._lanes.places(key, JOINED, state_sizes(diagnostic, transformed, count))])
         region, label = ((0,) * len(count), count), self._lanes.label((key.node, JOINED))
         return FoldPlan(
             key.node, site.directories[key.node], Layout.of(()), {}, {}, {key.diagnostic: diagnostic}, {},
-            Roster.of([key], [region], extents[..., 0]), label, extents[..., 1], (),
+            {key.diagnostic: transformed}, Roster.of([key], [region], extents[..., 0]), label, extents[..., 1], (),
             np.empty((1, 0), "i8"), {}, (), (),
         )  # fmt: skip
 
@@ -144,7 +144,7 @@ class Planning:
         ]
         loads = [0] * count
         lanes: list[list[PlannedShard]] = [[] for _ in range(count)]
-        known_sizes: dict[tuple[object, ...], dict[str, int]] = {}
+        known_sizes: dict[tuple[str, tuple[int, ...]], dict[str, int]] = {}
         joined = self._joined_lanes()
         for size, shard in sorted(zip(sizes, shards, strict=True), key=lambda own: -own[0]):
             known = self._lanes.find(shard.key)
@@ -153,18 +153,18 @@ class Planning:
             lane = lane if keeps_states else joined.get(shard.key, lane)
             loads[lane] += size
             if keeps_states and extents is None:
-                kind = shard.key.diagnostic, shard.region[1], *shard.places  # a variable has one type in a step
+                kind = shard.key.diagnostic, shard.region[1]
                 if kind not in known_sizes:
-                    known_sizes[kind] = self._sizes(pattern, shard, encodings)
+                    dtype = self._transformed_dtype(pattern, shard, encodings)
+                    known_sizes[kind] = state_sizes(self._diagnostics[shard.key.diagnostic], dtype, shard.region[1])
                 extents = self._lanes.places(shard.key, lane, known_sizes[kind])
             lanes[lane].append(PlannedShard(*shard[:4], extents if keeps_states else None))
         return lanes
 
-    def _sizes(self, pattern: Pattern, shard: PlannedShard, encodings: Mapping[str, Encoding]) -> dict[str, int]:
-        """Return the bytes of one state of each level."""
-        diagnostic = self._diagnostics[shard.key.diagnostic]
-        dtype = self._dtype(pattern, diagnostic.key, shard.places, encodings)
-        return state_sizes(diagnostic, diagnostic.transformed_dtype(dtype), shard.region[1])
+    def _transformed_dtype(self, pattern: Pattern, shard: PlannedShard, encodings: Mapping[str, Encoding]) -> DType:
+        """Return the type of a field's values after its transforms: one for all shards, as each variable is of one."""
+        key = shard.key.diagnostic
+        return self._diagnostics[key].transformed_dtype(self._dtype(pattern, key, shard.places, encodings))
 
     def _dtype(
         self, pattern: Pattern, key: str, places: Mapping[str, Place], encodings: Mapping[str, Encoding]
@@ -181,6 +181,7 @@ class Planning:
         places = dict.fromkeys(place for shard in shards for place in shard.places.values())
         wanted = (shard for shard in shards if diagnostics[shard.key.diagnostic].filters)
         own = [shard for shard in shards if shard.extents is not None]
+        alike = {shard.key.diagnostic: shard for shard in own}
         extents = _extents([shard.extents for shard in shards if shard.extents is not None])
         return FoldPlan(
             node,
@@ -190,6 +191,7 @@ class Planning:
             {place: at_place(place, pattern.fixed) for place in places if place[0] == HELD},
             diagnostics,
             {name: site.encodings[name] for item in diagnostics.values() for name in item.variables},
+            {key: self._transformed_dtype(pattern, shard, site.encodings) for key, shard in alike.items()},
             Roster.of([shard.key for shard in own], [shard.region for shard in own], extents[..., 0]),
             self._lanes.label(lane) if own else "",
             extents[..., 1],

@@ -10,7 +10,7 @@ import numpy as np
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.frozen import Frozen
 from bbflow.operators.space.placement import Local
-from bbflow.operators.steps import Array
+from bbflow.operators.steps import Array, DType
 from bbflow.stream.cf import Encoding
 from bbflow.stream.records import BlockForm, Layout
 from bbflow.transit.folding.fixed import FixedField
@@ -66,6 +66,8 @@ class FoldPlan(Frozen):
     """What is computed, by its key."""
     encodings: Mapping[str, Encoding]
     """Variable to how its values are written."""
+    dtypes: Mapping[str, DType]
+    """Type of each one's values after the transforms."""
     roster: Roster
     """The lane's shards that have states of their own."""
     lane: str

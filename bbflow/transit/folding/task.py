@@ -4,90 +4,35 @@ Shards are sorted by what their states have in common; each sort is folded by wh
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from weakref import WeakKeyDictionary
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
-from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.library import load
 from bbflow.operators.own.guard import collecting
 from bbflow.operators.steps import Array
-from bbflow.operators.windows.window import Window
 from bbflow.store.pool import map_pool
-from bbflow.transit.folding.alike_fold import AlikeShards, AtOnce, OneByOne, Record
+from bbflow.transit.folding.alike_fold import AlikeFold, AlikeShards, Record
 from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.inputs import MappedSteps, has_means, other_partials, partials, shard_inputs
 from bbflow.transit.folding.kernel_table import table_of
 from bbflow.transit.folding.plans import FoldPlan, PlannedShard
 from bbflow.transit.folding.shards import Region, ShardKey, ShardState
-from bbflow.transit.folding.slots import LEVELS, Keys
+from bbflow.transit.folding.slots import Keys
 from bbflow.transit.folding.states import LaneTurn, begun
 from bbflow.transit.folding.tables import Roster, gather, groups
 from bbflow.transit.folding.work import FoldReceipt, LaneWork, PartialSteps, SpanReceipt
 
 
-@dataclass(frozen=True, slots=True)
-class LaneSorts:
-    """Which of a lane's shards are folded together: found once for all batches of steps that lie alike."""
-
-    diagnostics: Mapping[str, Diagnostic]
-    """What is computed, by its key."""
-    rows: Sequence[Array]
-    """Of each plan, where the shards stand in its roster; -1 for nowhere."""
-    sizes: Array
-    """Bytes of the places of their states; as `FoldPlan.sizes`."""
-    sorts: Array
-    """What only shards of one sort have in common: they are folded together if their states are alike."""
-
-    @classmethod
-    def of(cls, plans: Sequence[FoldPlan], roster: Roster) -> "LaneSorts":
-        """Find them for shards that have blocks by some plans."""
-        diagnostics = {key: item for plan in plans for key, item in plan.diagnostics.items()}
-        rows = [_rows_of(plan.roster, roster) for plan in plans]
-        sizes: Array = np.zeros((len(roster), len(LEVELS)), "i8")
-        for plan, own in zip(plans, rows, strict=True):
-            sizes[own >= 0] = plan.sizes[own[own >= 0]]
-        kinds = _kinds(plans, rows, roster, diagnostics)
-        return cls(diagnostics, rows, sizes, np.column_stack([*kinds, *(own >= 0 for own in rows)]))
-
-
-_sorts: WeakKeyDictionary[FoldPlan, LaneSorts] = WeakKeyDictionary()
-
-
-def _sorts_of(plans: Sequence[FoldPlan], roster: Roster) -> LaneSorts:
-    """Return the sorts of a lane; those of the shards of one plan alone are found once."""
-    if len(plans) > 1 or roster is not plans[0].roster:
-        return LaneSorts.of(plans, roster)
-    if plans[0] not in _sorts:
-        _sorts[plans[0]] = LaneSorts.of(plans, roster)
-    return _sorts[plans[0]]
-
-
 def _rows_of(other: Roster, roster: Roster) -> Array:
+    """Return where the shards of a roster stand in another one; -1 for nowhere."""
+    if other is roster:
+        return np.arange(len(roster))
     rows = np.full(len(roster), -1)
     rows[roster.find(other)] = np.arange(len(other))
     return rows
-
-
-def _kinds(
-    plans: Sequence[FoldPlan], rows: Sequence[Array], roster: Roster, diagnostics: Mapping[str, Diagnostic]
-) -> tuple[Array, Array]:
-    """Return for each shard its windows' number and its values' type, if the kernel takes its blocks at once.
-
-    Of the others it is their diagnostic, as a number below 0, and -1: types are what transforms make of them.
-    """
-    at_once, types = np.ones(len(roster), bool), np.full(len(roster), -1)
-    for plan, own in zip(plans, rows, strict=True):
-        there = np.flatnonzero(own >= 0)
-        told = table_of(plan).rows[own[there]]
-        at_once[there] &= (told["form"] >= 0) & ((types[there] < 0) | (types[there] == told["types"]))
-        types[there] = told["types"]
-    known: dict[tuple[Window, ...], int] = {}
-    of = roster.rows["diagnostic"]
-    windows = np.array([known.setdefault(diagnostics[key].windows, len(known)) for key in roster.diagnostics], "i8")
-    return np.where(at_once, windows[of], -1 - of), np.where(at_once, types, -1)
 
 
 class LaneFold:
@@ -107,7 +52,9 @@ class LaneFold:
 
     def __init__(self, work: LaneWork, keys: Keys, steps: Sequence[MappedSteps], roster: Roster) -> None:
         self._work, self._keys, self._steps, self._roster = work, keys, steps, roster
-        self._lane = _sorts_of([own.plan for own in steps], roster)
+        self._rows = [_rows_of(own.plan.roster, roster) for own in steps]
+        own = [item.plan.diagnostics for item in steps]
+        self._diagnostics = own[0] if len(own) == 1 else {key: item for some in own for key, item in some.items()}
         self.bytes = 0
         """Bytes of the blocks that were folded."""
 
@@ -133,10 +80,22 @@ class LaneFold:
         if new.any():
             yield ShardState(), np.flatnonzero(new), None
 
+    @cached_property
+    def _sorts(self) -> Array:
+        """What only shards have in common that may be folded together; of shape (shards, plans)."""
+        parts = zip(self._steps, self._rows, strict=True)
+        return np.stack([np.where(rows < 0, -1, table_of(own.plan).sorts[rows]) for own, rows in parts], axis=1)
+
+    def _sizes(self, at: Array) -> Array:
+        """Return the bytes of the places of some shards' states, as `FoldPlan.sizes`."""
+        own, rows = next(self._of_group(at))
+        sizes: Array = own.plan.sizes[rows[at]]
+        return sizes
+
     def _fold(self, like: ShardState, own: Array, inherited: Inherited | None) -> Iterator[Record]:
         """Fold states that have all in common, those of a sort together."""
         plan = next((steps.plan for steps in self._steps if steps.plan.lane), self._steps[0].plan)
-        for (kind, *_), at in groups(self._lane.sorts[own]):
+        for _, at in groups(self._sorts[own]):
             group = own[at]
             present = [(steps.after(like.last_step), rows[group]) for steps, rows in self._of_group(group)]
             present = [item for item in present if item[0].steps.numbers]
@@ -144,16 +103,15 @@ class LaneFold:
                 yield like, group
                 continue
             sources, rows = zip(*present, strict=True)
-            shards = AlikeShards(like, self._roster, group, self._lane.sizes[group], plan.directories.states, plan.lane)
-            diagnostic = self._lane.diagnostics[self._roster.diagnostics[self._roster.rows["diagnostic"][group[0]]]]
-            folds = AtOnce if kind >= 0 else OneByOne
-            fold = folds(shards, diagnostic, self._keys, sources, rows, self._work.threads)
+            places = self._sizes(group), plan.directories.states, plan.lane
+            shards = AlikeShards(like, self._roster, group, *places)
+            fold = AlikeFold(shards, self._diagnostics, self._keys, sources, rows, self._work.threads)
             yield from fold.fold(inherited, holds=self._work.holds)
             self.bytes += fold.bytes
 
     def _of_group(self, group: Array) -> Iterator[tuple[MappedSteps, Array]]:
         """Yield the steps in which shards of a sort have blocks, with the rows of all shards there."""
-        return ((own, rows) for own, rows in zip(self._steps, self._lane.rows, strict=True) if rows[group[0]] >= 0)
+        return ((own, rows) for own, rows in zip(self._steps, self._rows, strict=True) if rows[group[0]] >= 0)
 
 
 def fold_lane(work: LaneWork, *plans: FoldPlan) -> FoldReceipt | None:
@@ -196,14 +154,13 @@ def _folded(work: LaneWork, plans: Sequence[FoldPlan]) -> FoldReceipt:
 
 def _contributions(work: LaneWork, keys: Keys, steps: Sequence[MappedSteps]) -> Iterator[tuple[PartialSteps, int]]:
     """Yield what blocks contribute to steps that depend on those of other ranks too, and the bytes of the blocks."""
-    found: dict[ShardKey, list[tuple[MappedSteps, PlannedShard]]] = {}
+    found: dict[ShardKey, list[tuple[MappedSteps, list[PlannedShard]]]] = {}
     for own in steps:
         for shard in own.plan.joined:
-            found.setdefault(shard.key, []).append((own, shard))
+            found.setdefault(shard.key, []).append((own, [shard]))
     for key, parts in found.items():
-        plan, local = parts[0][0].plan, parts[0][1].local
+        plan, local = parts[0][0].plan, parts[0][1][0].local
         inputs = shard_inputs(parts, keys)
-        assert inputs is not None
         assert local is not None
         diagnostic, averages = plan.diagnostics[key.diagnostic], key.diagnostic not in work.stepwise
         values = partials(inputs, diagnostic, local, averages=averages)
