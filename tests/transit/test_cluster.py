@@ -1,26 +1,30 @@
 """Dask workers that come later than the analysis, or not at all."""
 
+import gc
+import logging
 import os
 import signal
 import socket
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from itertools import pairwise
 from types import SimpleNamespace
 
 import dask
 import numpy as np
 import pytest
-from distributed import LocalCluster
+from distributed import Client, LocalCluster
 
 from bbflow.configuring.settings import WorkersConfig
 from bbflow.errors import NodeError
 from bbflow.net.certificate import ensure_certificate
 from bbflow.transit.calling.calls import SpanCall
 from bbflow.transit.clusters.cluster import TaskLostError
-from bbflow.transit.clusters.dask_cluster import connected_cluster, dask_here
+from bbflow.transit.clusters.dask_cluster import DaskCluster, connected_cluster, dask_here
 from bbflow.transit.clusters.local_cluster import local_cluster
-from bbflow.transit.clusters.tasks import take
+from bbflow.transit.clusters.tasks import TaskBatch, take
 from bbflow.zarr_store.growing import GrowingZarr
 from testsupport.waiting import until
 
@@ -133,8 +137,9 @@ def test_a_scheduler_without_tls_is_refused_where_there_is_a_certificate(tmp_pat
     with (
         LocalCluster(n_workers=0, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0") as dask,
         pytest.raises(NodeError, match="encryption required"),
+        connected_cluster(dask.scheduler_address, certificate),
     ):
-        connected_cluster(dask.scheduler_address, certificate)
+        pass
 
 
 @pytest.mark.parametrize(("threads", "folding"), [(1, 1), (2, 1), (3, 2)])
@@ -184,3 +189,39 @@ def test_many_tasks_that_are_submitted_at_once_get_what_those_before_have_come_t
         cluster.worker_timeout_s = 0.1  # Dask's; threads know at once
         with pytest.raises(NodeError, match=r"no .*worker runs on elsewhere"):
             cluster.submit_all(divmod, [((1, 2), host), ((1, 2), "elsewhere")], lambda: None)
+
+
+def test_dasks_loggers_are_given_back_as_they_were_with_the_last_of_several_clusters():
+    levels = lambda: [logging.getLogger(name).level for name in ("distributed", "distributed.client")]  # noqa: E731
+    with LocalCluster(n_workers=0, threads_per_worker=1, processes=True, dashboard_address=None) as dask:
+        first, second, before = ExitStack(), ExitStack(), levels()
+        for stack in (first, second):
+            stack.enter_context(connected_cluster(dask.scheduler_address))
+        first.close()
+        assert levels() == [logging.CRITICAL] * 2
+        second.close()
+        assert levels() == before
+
+
+class Batch:
+    """Stands for many steps."""
+
+
+def test_a_batch_is_let_go_of_as_soon_as_its_tasks_have_ended():
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as local,
+        Client(local, set_as_default=False) as client,
+        DaskCluster(client) as cluster,
+    ):
+        host, batch = socket.gethostname(), Batch()
+        held = weakref.ref(batch)
+        gc.collect()
+        gc.disable()
+        try:
+            tasks = TaskBatch(cluster, batch, len, [(("a",), host), (("bc",), host)], lambda: None)
+            until(tasks.results)
+            assert tasks.results() == [1, 2]
+            del batch, tasks
+            until(lambda: held() is None, "it is held until garbage is collected")
+        finally:
+            gc.enable()

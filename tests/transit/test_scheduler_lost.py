@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from contextlib import contextmanager
 
 import bbflow_adios2
@@ -70,14 +71,19 @@ def test_an_analysis_without_its_scheduler_ends_and_says_so_and_the_next_goes_on
 
 
 def test_a_scheduler_that_hangs_ends_who_waits_for_it_and_says_so():
-    with dask() as (scheduler, client), DaskCluster(client, is_own=False, look_s=0.1) as cluster:
+    with dask() as (scheduler, client), DaskCluster(client, look_s=0.1) as cluster:
+        clients = lambda: client.run_on_scheduler(lambda dask_scheduler: sorted(dask_scheduler.clients))  # noqa: E731
+        before = clients()
         scheduler.send_signal(signal.SIGSTOP)
         cluster.silent_s = 1
         try:
             task = cluster.submit(socket.gethostname, host=socket.gethostname(), done=lambda: None)
             with pytest.raises(NodeError, match=r"gone \(the scheduler gives no answer for 1 s"):
                 task.result(PATIENCE_S)
-            with pytest.raises(NodeError, match=r"no Dask scheduler answers at tcp://.* \(it says nothing\)"):
-                connected_cluster(client.scheduler.address, connect_s=0.1)
+            late = connected_cluster(client.scheduler.address, connect_s=0.1)
+            with pytest.raises(NodeError, match=r"no Dask scheduler answers at tcp://.* \(it says nothing\)"), late:
+                pass
         finally:
             scheduler.send_signal(signal.SIGCONT)
+        until(lambda: all(thread.name != "connect-dask" for thread in threading.enumerate()))
+        until(lambda: clients() == before, "who came too late stays")

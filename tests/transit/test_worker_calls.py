@@ -3,20 +3,25 @@
 import os
 import signal
 import socket
+import sys
 import threading
 from collections import Counter
+from contextlib import ExitStack
+from urllib.parse import urlparse
 
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, Scheduler, SpecCluster, Worker
 from distributed.protocol import pickle
 
 from bbflow.configuring.settings import WorkersConfig
 from bbflow.transit.clusters import dask_calls
 from bbflow.transit.clusters.cluster import CallLostError
 from bbflow.transit.clusters.dask_calls import CalledTask, CalledWorker, WorkerCalls
+from bbflow.transit.clusters.dask_cluster import DaskCluster
 from bbflow.transit.clusters.local_cluster import local_cluster
 from bbflow.transit.clusters.tasks import TaskBatch
 from bbflow.transit.folding.states import LaneTurn, begun
+from testsupport.processes import running
 from testsupport.waiting import until
 
 HOST = socket.gethostname()
@@ -36,9 +41,10 @@ def workers():
         LocalCluster(n_workers=12, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0") as dask,
         Client(dask, set_as_default=False) as client,
     ):
+        addresses = sorted(client.nthreads())
         calls = WorkerCalls(client)
-        until(lambda: calls.are_ready)
-        yield client, sorted(client.nthreads())
+        until(lambda: calls.ready(addresses) == {*addresses})
+        yield client, addresses
 
 
 @pytest.fixture
@@ -119,17 +125,28 @@ def test_a_worker_is_called_that_its_scheduler_knows_by_another_address_than_it_
         worker._address = address
 
 
-def test_after_calls_were_lost_none_is_begun_for_a_while(workers, kept):
+def test_only_who_could_not_be_called_is_not_called_for_a_while(workers, kept, monkeypatch):
+    monkeypatch.setattr(dask_calls, "FAN", 1)
     client, addresses = workers
     calls, ended = WorkerCalls(client, again_s=1000), []
-    until(lambda: calls.are_ready)
-    gone = [(addresses[0], False, [("no", 1)], b"")]
-    calls.begin([call(kept, addresses[0], 1)], ended.append)
-    until(lambda: ended == [[]])
-    assert calls.are_ready
-    calls.begin(gone, ended.append)
-    until(lambda: ended == [[], [0]])
-    assert not calls.are_ready
+    until(lambda: calls.ready(addresses) == {*addresses})
+    worker = next(each for each in client.cluster.workers.values() if each.address == addresses[1])
+    serve = worker.handlers.pop(CalledWorker.name)
+    try:
+        calls.begin([call(kept, each, 1) for each in addresses[:3]], ended.append)
+        until(lambda: ended == [[1, 2]])  # the last one was behind it
+    finally:
+        worker.handlers[CalledWorker.name] = serve
+    assert calls.ready(addresses) == {*addresses} - {addresses[1]}
+
+
+def test_who_could_not_be_called_is_told_to_listen_again_and_called_after_a_while(workers, kept):
+    client, addresses = workers
+    calls, ended = WorkerCalls(client, again_s=0), []
+    until(lambda: calls.ready(addresses[:1]))
+    calls.begin([(addresses[0], False, [("no", 1)], b"")], ended.append)
+    until(lambda: ended == [[0]])
+    until(lambda: calls.ready(addresses[:1]) == {addresses[0]})
 
 
 release = threading.Event()
@@ -161,6 +178,74 @@ def test_calls_of_a_worker_that_the_scheduler_has_no_more_are_given_up(workers, 
             stays.result(60)
     finally:
         release.set()
+
+
+def host_of(dask_worker=None):
+    """Return the host of a worker, as if each of its addresses were another's."""
+    return "here" if dask_worker is None else urlparse(dask_worker.address).hostname
+
+
+@pytest.fixture
+def two_hosts(monkeypatch):
+    """Workers of two hosts, by their addresses, and a cluster of them."""
+    monkeypatch.setattr(socket, "gethostname", host_of)
+    hosts = {number: f"127.0.0.{number}" for number in (1, 2)}
+    spec = {number: {"cls": Worker, "options": {"host": host, "nthreads": 2}} for number, host in hosts.items()}
+    scheduler = {"cls": Scheduler, "options": {"host": "127.0.0.1", "port": 0, "dashboard": False}}
+    with (
+        SpecCluster(spec, scheduler=scheduler) as dask,
+        Client(dask, set_as_default=False) as client,
+        DaskCluster(client) as cluster,
+    ):
+        yield dask, cluster
+
+
+def test_the_hosts_whose_workers_answer_are_called_beside_tasks_of_the_others(two_hosts):
+    dask, cluster = two_hosts
+    works = [((text,), f"127.0.0.{1 + at % 2}") for at, text in enumerate(("a", "bc", "def", "ghij"))]
+    submit = lambda done=lambda: None: cluster.submit_all(len, works, done, calls=True)  # noqa: E731
+    until(lambda: {type(task) for task in submit()} == {CalledTask})
+    [silent] = [each for each in dask.workers.values() if urlparse(each.address).hostname == "127.0.0.2"]
+    silent.handlers.pop(CalledWorker.name)
+    for is_mixed in (False, True):
+        batch = TaskBatch(cluster, None, len, works, lambda: None, again=lambda work: work)
+        assert [isinstance(task, CalledTask) for task in batch.tasks] == [True, not is_mixed] * 2
+        until(batch.results)
+        assert batch.results() == [1, 2, 3, 4]
+    ended = []
+    assert [task.result(60) for task in submit(lambda: ended.append(1))] == [1, 2, 3, 4]
+    until(lambda: ended)
+    assert ended == [1]  # once, when calls and tasks had ended
+
+
+BARE_WORKER = """
+import sys
+sys.modules["bbflow"] = None  # as where it isn't installed
+from distributed.cli.dask_worker import main
+main()
+"""
+
+
+def test_a_worker_without_bbflow_can_come_while_others_are_called_and_after_that():
+    with (
+        LocalCluster(n_workers=1, processes=False, protocol="tcp", dashboard_address=None) as dask,
+        Client(dask, set_as_default=False) as client,
+        ExitStack() as stack,
+    ):
+
+        def add_bare():
+            known = set(client.nthreads())
+            words = [sys.executable, "-c", BARE_WORKER, dask.scheduler_address, "--no-nanny", "--no-dashboard"]
+            stack.enter_context(running(words))
+            until(lambda: client.nthreads().keys() - known)
+            [address] = client.nthreads().keys() - known
+            assert client.submit(len, "ab", workers=[address], pure=False).result(60) == 2
+
+        with DaskCluster(client) as cluster:
+            submit = lambda: cluster.submit_all(len, [(("x",), HOST)], lambda: None, calls=True)  # noqa: E731
+            until(lambda: isinstance(submit()[0], CalledTask))
+            add_bare()
+        add_bare()
 
 
 def note(path, number, kept):

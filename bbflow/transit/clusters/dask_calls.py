@@ -1,15 +1,15 @@
 """Calls of Dask's workers past its scheduler, for what is done batch by batch where its plans lie.
 
 A task costs scheduler and client 1.4 ms. A call goes down a tree of workers, and answers come up again together, so
-the driver sends `FAN` messages, however many workers there are. Who isn't reached isn't called: that is a task then,
-with all that Dask does for it. A call whose answer is lost may have been done; tasks may run twice, too.
+the driver sends `FAN` messages, however many workers there are. Who isn't reached isn't called for a while: that is a
+task then, with all that Dask does for it. A call whose answer is lost may have been done; tasks may run twice, too.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence, Set
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 from itertools import chain, groupby, pairwise
 from operator import itemgetter
@@ -30,7 +30,8 @@ FAN = 32
 CONNECT_S = 3.0
 """A worker that doesn't take a connection for so long isn't called: Dask tries for 30 s, even if it is dead."""
 AGAIN_S, LONGEST_S = 60.0, 3600.0
-"""After calls are lost none is begun for so long, twice as long each time: who isn't let through waits `CONNECT_S`."""
+"""Who couldn't be called isn't called for so long, twice as long each time: a batch waits `CONNECT_S` for who isn't let
+through."""
 PATIENCE_S = 60.0
 """How long a worker that the scheduler has no more may take: calls of one that has died end by themselves."""
 BESIDE_THREADS = 4
@@ -40,6 +41,8 @@ Call = tuple[str, bool, Sequence[Any], bytes]
 function with further arguments."""
 Answer = tuple[bool, Any]
 """Whether it has returned, and with what, or what it has raised."""
+BEHIND = b""
+"""The answer to a call that got lost with another worker, or was given up."""
 
 
 class CalledWorker(WorkerPlugin):
@@ -59,6 +62,12 @@ class CalledWorker(WorkerPlugin):
         """Listen no more."""
         worker.handlers.pop(self.name, None)
         self._beside.shutdown(wait=False, cancel_futures=True)
+
+    @classmethod
+    async def listen(cls, dask_worker: Worker) -> None:
+        """Let a worker be called, unless an analysis has done so: to add a plugin again ends what it does."""
+        if cls.name not in dask_worker.plugins:
+            await dask_worker.plugin_add(cls())
 
     async def _serve(self, calls: Sequence[Call]) -> list[bytes | None]:
         """Do what is for this worker, pass on the rest, and return what came of it all, as `spread` does."""
@@ -103,7 +112,7 @@ async def spread(pool: ConnectionPool, calls: Sequence[Call]) -> list[bytes | No
     Returns
     -------
     list
-        A pickled `Answer` for each; None for what wasn't called, or whose answer is lost.
+        A pickled `Answer` for each; None for one whose worker has given none, `BEHIND` if the one before it hasn't.
     """
     workers = [list(own) for _, own in groupby(calls, itemgetter(0))]
     count = min(FAN, len(workers))
@@ -122,7 +131,9 @@ async def _ask(pool: ConnectionPool, calls: Sequence[Call]) -> list[bytes | None
             pool.reuse(calls[0][0], comm)
     except Exception:  # it has died, or can't be reached from here: what is wrong a task will tell
         found = None
-    return [None] * len(calls) if found is None else found  # Dask says None for a worker that doesn't listen yet
+    if found is None:  # which is what Dask says for a worker that doesn't listen
+        return [None if address == calls[0][0] else BEHIND for address, *_ in calls]
+    return found
 
 
 class CalledTask:
@@ -151,7 +162,7 @@ class CalledTask:
             packed = self._answers.result(timeout)[self._at]
         except CancelledError:
             packed = None
-        if packed is None:
+        if not packed:
             raise CallLostError("a Dask worker that was called is gone, or has not what it needs")
         # Here, not in the client's loop, which all calls share.
         is_well, found = pickle.loads(packed)
@@ -184,28 +195,38 @@ class WorkerCalls:
     client
         Whose.
     again_s
-        For how long none is called after calls were lost once.
+        For how long a worker isn't called that couldn't be once.
     patience_s
         For how long the scheduler must have a worker no more until its calls, and those with them, are given up.
     """
 
     def __init__(self, client: Client, *, again_s: float = AGAIN_S, patience_s: float = PATIENCE_S) -> None:
         self._client, self._again_s, self._patience_s = client, again_s, patience_s
-        self._losses, self._rests_until_s = 0, 0.0
-        self._registering: Future[Any] | None = None
+        self._told, self._listening = set[str](), set[str]()
+        self._rests: dict[str, tuple[int, float]] = {}
+        """Worker to how often it couldn't be called, and until when it isn't now."""
         self._running: dict[Future[list[bytes | None]], frozenset[str]] = {}
         self._missed_s: WeakKeyDictionary[Future[list[bytes | None]], float] = WeakKeyDictionary()
 
-    @property
-    def are_ready(self) -> bool:
-        """Whether workers may be called: those that are there, and that come later, are told to listen."""
-        if self._registering is None:
-            plugin = pickle.dumps(CalledWorker())
-            scheduler: Any = self._client.scheduler
-            told = scheduler.register_worker_plugin(plugin=plugin, name=CalledWorker.name, idempotent=True)
-            self._registering = self._in_loop(told)
-        # Whom it hasn't reached isn't called.
-        return self._registering.done() and time.monotonic() >= self._rests_until_s
+    def ready(self, workers: Collection[str]) -> Set[str]:
+        """Return which of some workers may be called now; those that are new are told to listen, and may be later.
+
+        Only they are told, not the scheduler: it would tell all that come later, for good, and those that lack bbflow
+        couldn't start then.
+        """
+        now_s, awake = time.monotonic(), set(workers)
+        awake.difference_update([worker for worker, (_, until_s) in list(self._rests.items()) if until_s > now_s])
+        if new := awake - self._told:
+            self._told |= new
+            self._in_loop(self._tell(sorted(new)))
+        return awake & self._listening
+
+    async def _tell(self, workers: list[str]) -> None:
+        heard: Collection[str] = ()
+        with suppress(Exception):  # what is wrong with scheduler or client a task will tell
+            heard = await self._client.run(CalledWorker.listen, workers=workers, on_error="ignore")
+        self._listening.update(heard)
+        self._rest({*workers}.difference(heard))
 
     def _in_loop(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
         loop: Any = self._client.loop
@@ -233,22 +254,30 @@ class WorkerCalls:
 
         def end(answers: "Future[list[bytes | None]]") -> None:
             del self._running[answers]
-            has_failed = answers.cancelled() or answers.exception() is not None
-            found = [None] * len(calls) if has_failed else answers.result()
-            lost = [at for at, answer in zip(order, found, strict=True) if answer is None]
-            self._rest(bool(lost))
-            done(lost)
+            if answers.cancelled():
+                found: list[bytes | None] = [BEHIND] * len(calls)
+            else:
+                found = [None] * len(calls) if answers.exception() is not None else answers.result()
+            self._judge({calls[at][0]: answer for at, answer in zip(order, found, strict=True) if answer != BEHIND})
+            done([at for at, answer in zip(order, found, strict=True) if not answer])
 
         tasks = dict(zip(order, (CalledTask(answers, at) for at in range(len(calls))), strict=True))
         # Last: if all have answered already, it is called at once.
         answers.add_done_callback(end)
         return [tasks[at] for at in range(len(calls))]
 
-    def _rest(self, has_lost: bool) -> None:
-        """Begin no calls for a while if some were lost: each time a batch would wait for who can't be reached."""
-        self._losses = self._losses + 1 if has_lost else 0
-        if has_lost:
-            self._rests_until_s = time.monotonic() + min(self._again_s * 2.0 ** (self._losses - 1), LONGEST_S)
+    def _judge(self, answers: Mapping[str, bytes | None]) -> None:
+        self._rest(worker for worker, answer in answers.items() if answer is None)
+        for worker in [worker for worker in self._rests if answers.get(worker)]:
+            del self._rests[worker]
+
+    def _rest(self, workers: Iterable[str]) -> None:
+        """Call workers no more for a while; then they are told again."""
+        for worker in workers:
+            times, _ = self._rests.get(worker, (0, 0.0))
+            self._rests[worker] = times + 1, time.monotonic() + min(self._again_s * 2.0**times, LONGEST_S)
+            self._told.discard(worker)
+            self._listening.discard(worker)
 
     def give_up_without(self, workers: Collection[str]) -> None:
         """Abandon calls of workers that the scheduler no longer has, as it does their tasks: they may just hang."""

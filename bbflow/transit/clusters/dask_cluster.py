@@ -9,6 +9,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from bbflow.host.leftovers import scratch
 from bbflow.transit.clusters.aside import yield_to_folds
 from bbflow.transit.clusters.cluster import ASIDE_THREADS, TaskLostError, Work, WorkerKilledError
 from bbflow.transit.clusters.dask_calls import CalledTask, WorkerCalls
-from bbflow.transit.clusters.dask_settings import dask_settings
+from bbflow.transit.clusters.dask_settings import dask_settings, quiet
 from bbflow.transit.clusters.security import security_of
 
 CONNECT_TIMEOUT_S = 30.0
@@ -171,15 +172,13 @@ class DaskCluster(Closable):
     Parameters
     ----------
     client
-        Of their scheduler.
-    is_own
-        Whether it is closed with this; someone else's stays as it is.
+        Of their scheduler; it stays open.
     look_s
         How often its workers are looked at.
     """
 
-    def __init__(self, client: Client, *, is_own: bool = True, look_s: float = COUNT_EVERY_S) -> None:
-        self.client, self._is_own, self._look_s = client, is_own, look_s
+    def __init__(self, client: Client, *, look_s: float = COUNT_EVERY_S) -> None:
+        self.client, self._look_s = client, look_s
         self.worker_timeout_s = WORKER_TIMEOUT_S
         """How long a host may be without a worker."""
         self.silent_s = SILENT_S
@@ -301,8 +300,8 @@ class DaskCluster(Closable):
         calls: bool = False,
     ) -> Sequence[DaskTask | CalledTask]:
         """Run a function with each of some arguments, as `Cluster.submit_all` does: the scheduler gets one graph."""
-        if calls and works and (addresses := self._called(works)):
-            return self._call_all(function, works, addresses, done, beside=beside)
+        if calls and any(addresses := self._called(works)):
+            return self._call_some(function, works, addresses, done, beside=beside)
         if not works:
             done()
         if len(works) < 2:  # of one a graph takes longer
@@ -320,37 +319,55 @@ class DaskCluster(Closable):
         self._watch_until(futures, [host for _, host in works], done)
         return [DaskTask(own, host, self._fetched) for own, (_, host) in zip(futures, works, strict=True)]
 
-    def _called(self, works: Sequence[Work]) -> list[str] | None:
+    def _called(self, works: Sequence[Work]) -> list[str]:
         """Return the worker to call for each of some works: one of its host's that has the tasks' results it needs.
 
-        None if it isn't known for one of them, or if a host has more workers than would be called.
+        Empty for those of a host of which it isn't known for one, or that has more workers than would be called.
         """
         with _failures(self.client):
-            if not self._calls.are_ready:
-                return None
+            ready = self._calls.ready(self._workers())
         needed = [[item for item in arguments if isinstance(item, DaskTask)] for arguments, _ in works]
-        unknown = {task.future: task for tasks in needed for task in tasks if not task.places}
-        if not all(future.status == "finished" for future in unknown):
-            return None
-        if unknown:
-            scheduler: Any = self.client.scheduler
-            keys = [future.key for future in unknown]
-            with _failures(self.client):
-                found = self.client.sync(scheduler.who_has, keys=keys, callback_timeout=self.silent_s)
-            for future, task in unknown.items():
-                task.places = frozenset(found.get(future.key, ()))
-        of_host = {host: self._workers_of(host) for host in {host for _, host in works}}
+        self._find_places({task.future: task for tasks in needed for task in tasks if not task.places})
+        of_host = {host: self._workers_of(host) & ready for host in {host for _, host in works}}
         taken, addresses = Counter[str](), list[str]()
         for tasks, (_, host) in zip(needed, works, strict=True):
             there = of_host[host].intersection(*(task.places or () for task in tasks))
-            if not there:
-                return None
-            addresses.append(min(sorted(there), key=taken.__getitem__))
+            addresses.append(min(sorted(there), key=taken.__getitem__, default=""))
             taken[addresses[-1]] += 1
         shares = {host: -(-count // self.processes(host)) for host, count in Counter(host for _, host in works).items()}
+        told = list(zip(addresses, (host for _, host in works), strict=True))
         # Else workers would stand idle while one does what several could: Dask moves results where tasks go.
-        is_even = all(taken[own] <= shares[host] for own, (_, host) in zip(addresses, works, strict=True))
-        return addresses if is_even else None
+        uneven = {host for address, host in told if not address or taken[address] > shares[host]}
+        return ["" if host in uneven else address for address, host in told]
+
+    def _find_places(self, unknown: "Mapping[Future[Any], DaskTask]") -> None:
+        """Ask where the results of tasks are that have ended."""
+        keys = [future.key for future in unknown if future.status == "finished"]
+        scheduler: Any = self.client.scheduler
+        with _failures(self.client):
+            found = self.client.sync(scheduler.who_has, keys=keys, callback_timeout=self.silent_s) if keys else {}
+        for future, task in unknown.items():
+            task.places = frozenset(found.get(future.key, ()))
+
+    def _call_some(
+        self,
+        function: Callable[..., Any],
+        works: Sequence[Work],
+        addresses: Sequence[str],
+        done: Callable[[], None],
+        *,
+        beside: bool,
+    ) -> Sequence[DaskTask | CalledTask]:
+        """Call workers where their address is known; the rest become tasks."""
+        called = [at for at, address in enumerate(addresses) if address]
+        others = [at for at, address in enumerate(addresses) if not address]
+        left: list[Callable[[], None]] = [done, lambda: None] if others else [done]
+        end: Callable[[], None] = lambda: left.pop()()  # noqa: E731 - what is popped last is called last
+        tasks = self.submit_all(function, [works[at] for at in others], end, beside=beside) if others else ()
+        own = [works[at] for at in called], [addresses[at] for at in called]
+        calls = self._call_all(function, *own, end, beside=beside)
+        found = dict(zip((*others, *called), (*tasks, *calls), strict=True))
+        return [found[at] for at in range(len(works))]
 
     def _call_all(
         self,
@@ -383,17 +400,15 @@ class DaskCluster(Closable):
         Being told of each, in another thread, takes it a tenth of a task.
         """
         self._waiting.update(zip(futures, hosts, strict=True))
-        left = list(futures)
+        self._look_at(list(futures), done)
 
-        def look(_: Any = None) -> None:
-            while left and left[-1].done():
-                self._waiting.pop(left.pop(), None)
-            if left:
-                left[-1].add_done_callback(look)
-            else:
-                done()
-
-        look()
+    def _look_at(self, left: "list[Future[Any]]", done: Callable[[], None], _: Any = None) -> None:
+        while left and left[-1].done():
+            self._waiting.pop(left.pop(), None)
+        if left:  # no closure that has itself: it would keep the batch until garbage is collected
+            left[-1].add_done_callback(partial(self._look_at, left, done))
+        else:
+            done()
 
     def _group_of(self, function: Callable[..., Any]) -> str:
         """Name the group of a function's tasks, which lives as long as one of them does.
@@ -425,8 +440,6 @@ class DaskCluster(Closable):
         self._closed.set()
         self._calls.give_up()
         self._watcher.join()
-        if self._is_own:
-            self.client.close()
 
 
 @contextmanager
@@ -449,19 +462,21 @@ def dask_here(workers: WorkersConfig) -> Iterator[DaskCluster]:
         _start(workers, directory) as local,
         # Results come straight from the workers: each way over the scheduler would hold up the next batch. Nothing but
         # our tasks goes there, whatever else this process computes with Dask.
-        DaskCluster(Client(local, direct_to_workers=True, timeout=LOCAL_TIMEOUT_S, set_as_default=False)) as cluster,
+        Client(local, direct_to_workers=True, timeout=LOCAL_TIMEOUT_S, set_as_default=False) as client,
+        DaskCluster(client) as cluster,
     ):
         yield cluster
 
 
+@contextmanager
 def connected_cluster(
     scheduler: str,
     certificate: Path | None = None,
     *,
     look_s: float = COUNT_EVERY_S,
     connect_s: float = CONNECT_TIMEOUT_S,
-) -> DaskCluster:
-    """Use a cluster that is there.
+) -> Iterator[DaskCluster]:
+    """Use a cluster that is there, until the context ends.
 
     Parameters
     ----------
@@ -479,9 +494,8 @@ def connected_cluster(
     NodeError
         If the scheduler doesn't answer.
     """
-    for name in ("distributed", "distributed.client"):  # what fails comes back with the task, and is said once
-        logging.getLogger(name).setLevel(logging.CRITICAL)
-    return DaskCluster(_connect(scheduler, certificate, connect_s), look_s=look_s)
+    with quiet(), _connect(scheduler, certificate, connect_s) as client, DaskCluster(client, look_s=look_s) as cluster:
+        yield cluster
 
 
 def users_cluster(client: Client) -> DaskCluster:
@@ -505,7 +519,7 @@ def users_cluster(client: Client) -> DaskCluster:
         state = "asynchronous" if client.asynchronous else client.status
         raise ConfigError(f"client: {client!r} is {state}: give one that is open and synchronous")
     try:
-        return DaskCluster(client, is_own=False)
+        return DaskCluster(client)
     except ModuleNotFoundError as error:
         raise NodeError(f"Dask's workers can't import {error.name}: install bbflow in their environment") from None
 
@@ -561,15 +575,23 @@ def _connect(scheduler: str, certificate: Path | None, connect_s: float) -> Clie
 
     def connect() -> None:
         try:
-            found.set_result(Client(**where, timeout=connect_s, security=security, set_as_default=False))
+            client = Client(**where, timeout=connect_s, security=security, set_as_default=False)
         except BaseException as error:
-            found.set_exception(error)
+            with suppress(concurrent.futures.InvalidStateError):
+                found.set_exception(error)
+            return
+        try:
+            found.set_result(client)
+        except concurrent.futures.InvalidStateError:  # nobody waits for it any more
+            client.close()
 
     # Dask waits without limit for a scheduler that takes its connection and says nothing, and for a file.
     threading.Thread(target=connect, name="connect-dask", daemon=True).start()
     try:
         return found.result(connect_s + (WORKER_TIMEOUT_S if is_file else LOCAL_TIMEOUT_S))
     except (OSError, TimeoutError, ValueError, RuntimeError) as error:  # the last: it has no TLS
+        if not found.cancel() and found.exception() is None:
+            found.result().close()  # it has come just now
         why = str(error) or "it says nothing"
         raise NodeError(
             f"no Dask scheduler answers at {scheduler} ({why}): start one with 'bbflow dask scheduler', or leave "

@@ -1,5 +1,9 @@
 """How Dask is set up in a run: closed to others, and quiet where it isn't watched."""
 
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import dask
@@ -23,6 +27,12 @@ QUIET: dict[str, Any] = {
 """What only a dashboard shows, which takes a fiftieth of a core beside the simulation."""
 
 
+LOGGERS = [logging.getLogger(name) for name in ("distributed", "distributed.client")]
+LEVELS: list[list[int]] = []
+"""What the levels of these were when each of those began that keep them quiet now: the first has the user's."""
+QUIETING = threading.Lock()
+
+
 def dask_settings(*, dashboard: bool = False) -> dict[str, Any]:
     """Return the settings of Dask that schedulers and workers are started with.
 
@@ -37,3 +47,18 @@ def dask_settings(*, dashboard: bool = False) -> dict[str, Any]:
         settings[f"distributed.{kind}.http.routes"] = []
         settings[f"distributed.{kind}.preload"] = [*dask.config.get(f"distributed.{kind}.preload"), NO_HTTP]
     return settings
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep Dask from logging what fails, which comes back with the task; its loggers are given back as they were."""
+    with QUIETING:
+        LEVELS.append([logger.level for logger in LOGGERS])
+        for logger in LOGGERS:
+            logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        with QUIETING:
+            for logger, level in zip(LOGGERS, LEVELS.pop(), strict=True):
+                logger.setLevel(level)

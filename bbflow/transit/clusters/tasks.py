@@ -26,7 +26,11 @@ def take(tasks: Sequence[SubmittedTask[Any]]) -> list[Any]:
 
 def results_of(tasks: Sequence[SubmittedTask[Any]]) -> list[Any]:
     """Wait for tasks, and return their results."""
-    return tasks[0].results(tasks) if tasks else []
+    found: dict[int, Any] = {}
+    for kind in {type(task): task for task in tasks}.values():
+        own = [at for at, task in enumerate(tasks) if type(task) is type(kind)]
+        found.update(zip(own, kind.results([tasks[at] for at in own]), strict=True))
+    return [found[at] for at in range(len(tasks))]
 
 
 def let_go(tasks: Iterable[SubmittedTask[Any]]) -> None:
@@ -74,7 +78,7 @@ class TaskBatch(Generic[B]):
         """What they do."""
         self.started_s = time.time()
         """When they were submitted (seconds since the epoch)."""
-        self._cluster, self._function, self._works, self._done = cluster, function, works, done
+        self._cluster, self._function, self._works, self._done = cluster, function, [*works], done
         self._deaths, self._beside = 0, beside
         self._guarded, self._again = guarded, again
         self._has_ended = False
@@ -105,29 +109,37 @@ class TaskBatch(Generic[B]):
         if not (self._has_ended and all(task.done() for task in self.tasks)):
             return None
         try:
-            self._found.update(zip(self._left, results_of(self.tasks), strict=True))
+            if lost := self._take():
+                self._begin_again(lost)
+                return None
             return [self._found[at] for at in range(len(self._works))]
-        except CallLostError:
-            self._begin_again()
-            return None
         except WorkerKilledError as error:
             self._deaths += 1
             if self._deaths >= WORKER_DEATHS:
                 raise NodeError(f"the Dask workers die again and again ({error}): give them more memory") from None
-            self._works = self._works if self._guarded is None else self._guarded()
+            self._works = self._works if self._guarded is None else [*self._guarded()]
             self._found, self._left = {}, list(range(len(self._works)))
             self.tasks = self._submit()
             return None
 
-    def _begin_again(self) -> None:
-        """Submit as tasks what calls are lost for; what the others have come to stays."""
-        assert self._again is not None
-        lost = []
+    def _take(self) -> list[int]:
+        """Take what has come; gives those of the works that calls are lost for."""
+        try:
+            self._found.update(zip(self._left, results_of(self.tasks), strict=True))
+            return []
+        except CallLostError:
+            lost = []
         for at, task in zip(self._left, self.tasks, strict=True):
             try:
                 self._found[at] = task.result()
             except CallLostError:
                 lost.append(at)
-        self._works = [self._again(work) if at in lost else work for at, work in enumerate(self._works)]
-        self._left = lost
+        return lost
+
+    def _begin_again(self, lost: Sequence[int]) -> None:
+        """Submit as tasks what calls are lost for; what the others have come to stays."""
+        assert self._again is not None
+        for at in lost:
+            self._works[at] = self._again(self._works[at])
+        self._left = [*lost]
         self.tasks = self._submit()
