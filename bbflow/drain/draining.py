@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate
 from math import prod
@@ -53,6 +53,18 @@ class Chosen:
     """Those whose blocks differ from each other, or from what the store has of them, and how."""
     whole: frozenset[str]
     """Those whose blocks leave no hole."""
+
+
+@dataclass(slots=True)
+class _Going:
+    """Where blocks go, as far as they were looked at; the names are those of `Chosen`."""
+
+    placeless: dict[str, str] = field(default_factory=dict)
+    tabled: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
+    axes: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
+    bare: list[tuple[str, int]] = field(default_factory=list)
+    placed: dict[str, list[tuple[tuple[str, int], BlockForm]]] = field(default_factory=dict)
+    """Variables that the store may have as an array or a value: where each block is, and its form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,60 +283,52 @@ class Draining:
 
     def _choose(self, layouts: Layouts) -> Chosen:
         assert self._store is not None
-        found: dict[str, tuple[BlockForm, tuple[str, int]]] = {}
-        placeless, unlike = {}, {}
-        tabled: dict[str, list[tuple[str, int]]] = {}
-        axes: dict[str, list[tuple[str, int]]] = {}
-        bare: list[tuple[str, int]] = []
-        placed: dict[str, list[tuple[tuple[str, int], BlockForm]]] = {}
+        going = _Going()
         for node, layout in layouts:
             singles = {at: place for place, at in enumerate(layout.singles)}
             for at, form in enumerate(layout.forms):
-                if form.name == self._time:
-                    continue
-                if self._store.is_coordinate(form.name):
-                    axes.setdefault(form.name, []).append((node, at))
-                    continue
-                if not is_asked_for(form, self._config.raw):
-                    continue
-                is_tabled = self._store.needs_table(form) or form.name in self._to_tables
-                folded = FOLDED if form.folded else ""
-                if (
-                    why := folded
-                    or self._store.why_not(form)
-                    or (self._store.tables.why_not(form) if is_tabled else "")
-                ):
-                    placeless[form.name] = why
-                    continue
-                if is_tabled:
-                    tabled.setdefault(form.name, []).append((node, at))
-                    continue
-                placed.setdefault(form.name, []).append(((node, singles.get(at, -1)), form))
-                if self._store.is_bare(form):
-                    bare.append((node, at))
-                first, _ = found.setdefault(form.name, (form, (node, -1)))
-                if (form.type, form.shape) != (first.type, first.shape):
-                    one, other = (
-                        f"{type_of(each)} of shape {each.shape} from rank {each.rank}" for each in (first, form)
-                    )
-                    unlike[form.name] = f"{one}, and {other}"
-        unlike |= {
-            name: how for name, (form, _) in found.items() if name not in unlike and (how := self._store.admit(form))
-        }
+                self._sort(form, (node, at), (node, singles.get(at, -1)), going)
+        firsts = {name: own[0] for name, own in going.placed.items()}
+        unlike = {name: how for name, own in going.placed.items() if (how := _differ([form for _, form in own]))}
+        for name, (_, form) in firsts.items():
+            if name not in unlike and (how := self._store.admit(form)):
+                unlike[name] = how
         # Of single values the one that counts is kept; of arrays any block tells type and shape.
         kept = {
-            name: (form, seen(placed[name])[0][0] if not form.shape else at)
-            for name, (form, at) in found.items()
+            name: (form, (node, -1) if form.shape else seen(going.placed[name])[0][0])
+            for name, ((node, _), form) in firsts.items()
             if name not in unlike
         }
         whole = frozenset(
             name
             for name, (form, _) in kept.items()
-            if points_of([own for _, own in placed[name]]) >= prod(form.shape) and self._store.is_filled(name)
+            if points_of([own for _, own in going.placed[name]]) >= prod(form.shape) and self._store.is_filled(name)
         )
-        tables = {name: own for name, own in tabled.items() if name not in placeless}
-        reshaped = frozenset(name for name in unlike if self._store.is_reshaped(found[name][0]))
-        return Chosen(kept, placeless, tables, axes, bare, reshaped, unlike, whole)
+        tables = {name: own for name, own in going.tabled.items() if name not in going.placeless}
+        reshaped = frozenset(name for name in unlike if self._store.is_reshaped(firsts[name][1]))
+        return Chosen(kept, going.placeless, tables, going.axes, going.bare, reshaped, unlike, whole)
+
+    def _sort(self, form: BlockForm, at: tuple[str, int], single: tuple[str, int], going: "_Going") -> None:
+        """Say where a block goes: its node and place in the layout there, and its place among the single values."""
+        assert self._store is not None
+        if form.name == self._time:
+            return
+        if self._store.is_coordinate(form.name):
+            going.axes.setdefault(form.name, []).append(at)
+            return
+        if not is_asked_for(form, self._config.raw):
+            return
+        is_tabled = self._store.needs_table(form) or form.name in self._to_tables
+        why = (FOLDED if form.folded else "") or self._store.why_not(form)
+        why = why or (self._store.tables.why_not(form) if is_tabled else "")
+        if why:
+            going.placeless[form.name] = why
+        elif is_tabled:
+            going.tabled.setdefault(form.name, []).append(at)
+        else:
+            going.placed.setdefault(form.name, []).append((single, form))
+            if self._store.is_bare(form):
+                going.bare.append(at)
 
     def _landed(self, number: int, landed: int, node: str, block: Block) -> LandedBlock:
         """Read a block that goes into a table: here, since how long the tables are is known here alone."""
@@ -351,6 +355,16 @@ class Draining:
             self._store.commit(batch.start, batch.numbers, batch.times, batch.values, batch.whole, batch.mixed)
             self._there.update(batch.numbers)
         self.cursor = batch.through
+
+
+def _differ(forms: Sequence[BlockForm]) -> str:
+    """Say how the last of some blocks that is unlike the first differs from it; empty if all are alike."""
+    first = forms[0]
+    for last in reversed(forms):
+        if (last.type, last.shape) != (first.type, first.shape):
+            told = (f"{type_of(each)} of shape {each.shape} from rank {each.rank}" for each in (first, last))
+            return ", and ".join(told)
+    return ""
 
 
 def _planned(

@@ -99,9 +99,7 @@ def conduct(options: RunOptions, name: str, embedded: EmbeddedNodes | None, prep
         strays = Strays(options.file, config, contact, embedded, (stop_stream_of(config.stream),))
         analysis = options.analysis(str(contact))
         others = rescued_stores(config.output / RESCUED_DIRECTORY)
-        rescue = [sys.executable, "-m", "bbflow", "rescue", config.stream, "--contact", str(contact)]
-        rescue += ["--output", str(config.output / RESCUED_DIRECTORY), "--time", written_time(config.time)]
-        rescue += ["--owner", owner, *(["--schema", config.schema] if config.schema else [])]
+        rescue = _rescue_command(config, contact, owner)
         supervisor = Supervisor(
             contact,
             config.stream,
@@ -131,6 +129,12 @@ def conduct(options: RunOptions, name: str, embedded: EmbeddedNodes | None, prep
     for line in describe_held(options.file, config.stream, contact, supervisor.course, strays.held):
         print(f"bbflow: {line}", flush=True)
     return code or (INCOMPLETE if has_strays or was_refused else 0)
+
+
+def _rescue_command(config: Config, contact: Path, owner: str) -> list[str]:
+    rescue = [sys.executable, "-m", "bbflow", "rescue", config.stream, "--contact", str(contact)]
+    rescue += ["--output", str(config.output / RESCUED_DIRECTORY), "--time", written_time(config.time)]
+    return [*rescue, "--owner", owner, *(["--schema", config.schema] if config.schema else [])]
 
 
 def _refused(config: Config, opens: Opens) -> tuple[list[str], bool]:

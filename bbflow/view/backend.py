@@ -141,6 +141,29 @@ def dataset_of(opening: Opening, source: Source, stream: str, time: str, dropped
     _check_names(block.name for blocks in placed for _, block in blocks)
     has_time = any(block.name == time and block.kind == "GlobalValue" for blocks in placed for _, block in blocks)
     axis = time if has_time else STEP
+    _check_meanings(opening, axis, dropped)
+    there = {block.name for _, block in blocks[numbers[-1]]} | {block.name for own in placed for _, block in own}
+    attributes = StreamAttributes(view.attributes_at(numbers[-1]), frozenset({axis}), variables=there)
+    found = lay_out(placed, [opening.landed_in(number) for number in numbers], attributes)
+    steps = xr.Variable((axis,), np.asarray(numbers, np.int64), {"long_name": "step of the simulation"})
+    variables = {name: _variable(name, item, source, axis, attributes) for name, item in found.items()}
+    discarded = [step for step in view.discarded if numbers[0] < step < numbers[-1]]
+    own_attributes = {"bbflow_stream": stream, "bbflow_status": view.status, "bbflow_discarded_steps": len(discarded)}
+    dataset = xr.Dataset({STEP: steps, **variables}, attrs=attributes.of_stream | own_attributes).set_coords(STEP)
+    dataset.encoding["unlimited_dims"] = {axis}
+    dataset.set_close(source.close)
+    return dataset
+
+
+def _check_meanings(opening: Opening, axis: str, dropped: set[str]) -> None:
+    """See that the numbers of all steps are read in one way, as an array of a dataset has one.
+
+    Raises
+    ------
+    StreamError
+        If they aren't.
+    """
+    view, numbers = opening.view, opening.steps
     parts = (view.step(node, number) for number in numbers for node in view.taking_part)
     # One array has one 'units' attribute: steps in others would be read in the last step's.
     units = dict.fromkeys(part.axis for part in parts if part is not None and part.axis != (None, None))
@@ -155,33 +178,22 @@ def dataset_of(opening: Opening, source: Source, stream: str, time: str, dropped
                 f"{change}: open the steps of each by themselves (after=STEP, wait=N), or leave it out with "
                 f"drop_variables={change.variable!r}"
             )
-    there = {block.name for _, block in blocks[numbers[-1]]} | {block.name for own in placed for _, block in own}
-    attributes = StreamAttributes(view.attributes_at(numbers[-1]), frozenset({axis}), variables=there)
-    found = lay_out(placed, [opening.landed_in(number) for number in numbers], attributes)
-    variables: dict[str, xr.Variable] = {
-        STEP: xr.Variable((axis,), np.asarray(numbers, np.int64), {"long_name": "step of the simulation"})
-    }
-    for name, item in found.items():
-        own = attributes.of(name)
-        if name == axis and isinstance(item, Series) and item.values.dtype.kind in "iuf":
-            own = readable(own)
-            times = dated(item.values.tolist(), own, attributes.encoding(name).missing)
-            variables[name] = xr.Variable((axis,), times if np.isnan(times).any() else item.values, own)
-        elif isinstance(item, Series):
-            fill = {} if item.fill is None or item.values.dtype.kind not in "iuf" else {"_FillValue": item.fill}
-            variables[name] = xr.Variable((axis, *item.dims), item.values, own | fill)
-        elif item.dims == (name,):
-            variables[name] = _coordinate(item, source, own)
-        else:
-            fills = [fill.item() for fill in fills_of(attributes.encoding(name), item.dtype)]
-            several = {"missing_value": fills} if len(fills) > 1 else {}
-            variables[name] = _lazy(item, source, axis, own | several, bool(fills))
-    discarded = [step for step in view.discarded if numbers[0] < step < numbers[-1]]
-    own_attributes = {"bbflow_stream": stream, "bbflow_status": view.status, "bbflow_discarded_steps": len(discarded)}
-    dataset = xr.Dataset(variables, attrs=attributes.of_stream | own_attributes).set_coords(STEP)
-    dataset.encoding["unlimited_dims"] = {axis}
-    dataset.set_close(source.close)
-    return dataset
+
+
+def _variable(name: str, item: Field | Series, source: Source, axis: str, attributes: StreamAttributes) -> xr.Variable:
+    own, encoding = attributes.of(name), attributes.encoding(name)
+    if name == axis and isinstance(item, Series) and item.values.dtype.kind in "iuf":
+        own = readable(own)
+        times = dated(item.values.tolist(), own, encoding.missing)
+        return xr.Variable((axis,), times if np.isnan(times).any() else item.values, own)
+    if isinstance(item, Series):
+        fill = {} if item.fill is None or item.values.dtype.kind not in "iuf" else {"_FillValue": item.fill}
+        return xr.Variable((axis, *item.dims), item.values, own | fill)
+    if item.dims == (name,):
+        return _coordinate(item, source, own)
+    fills = [fill.item() for fill in fills_of(encoding, item.dtype)]
+    several = {"missing_value": fills} if len(fills) > 1 else {}
+    return _lazy(item, source, axis, own | several, bool(fills))
 
 
 def _check_names(names: Iterable[str]) -> None:

@@ -85,29 +85,31 @@ class Consumers(Closable):
         self._told: dict[str, dict[str, Landed]] = {}
         self._passed: dict[str, dict[str, int]] = {}
         """Node to consumer to the step up to which the node was told to let go; streams with frames have `_told`."""
-        frames: list[tuple[Landed, str]] = []
         asked = AttachRequest(stream=stream, consumers=tuple(names), owner=owner, take_over=take_over)
-        for node, client in self._clients.items():
-            try:
-                reply = client.request(asked, AttachReply)
-            except StreamError:
-                self.close()
-                raise
-            self.epochs[node] = reply.epoch
-            told = {name: unpacked(*cursor) for name, cursor in reply.cursors.items()}
-            self._passed[node] = {name: step for name, (step, _) in reply.cursors.items()}
-            self.cursors[node] = {name: (step, kept) for name, (step, _, kept) in told.items()}
-            self._told[node] = {
-                name: (reply.cursors[name][0], last) for name, (_, last, _) in told.items() if last is not None
-            }
-            frames += [(landed, name) for name, landed in self._told[node].items()]
-        self._begin(frames)
+        try:
+            for node, client in self._clients.items():
+                self._attached(node, client.request(asked, AttachReply))
+        except BaseException:
+            self.close()
+            raise
+        self._begin()
 
-    def _begin(self, frames: Sequence[tuple[Landed, str]]) -> None:
+    def _attached(self, node: str, reply: AttachReply) -> None:
+        """Take in what a node says of earlier analyses."""
+        self.epochs[node] = reply.epoch
+        told = {name: unpacked(*cursor) for name, cursor in reply.cursors.items()}
+        self._passed[node] = {name: step for name, (step, _) in reply.cursors.items()}
+        self.cursors[node] = {name: (step, kept) for name, (step, _, kept) in told.items()}
+        self._told[node] = {
+            name: (reply.cursors[name][0], last) for name, (_, last, _) in told.items() if last is not None
+        }
+
+    def _begin(self) -> None:
         """Continue where a stream with frames was: after the landed step up to which all its consumers are done.
 
         What any node was told of a consumer holds for all: it is told only after all have the consumer's checkpoint.
         """
+        frames = [(landed, name) for told in self._told.values() for name, landed in told.items()]
         furthest = {name: landed for landed, name in sorted(frames)}
         names = {name for cursors in self.cursors.values() for name in cursors}
         if furthest:

@@ -282,20 +282,7 @@ class WriteBack:
                 return
             self._uploading.pop(inode.ino, None)
             core.commit(TransferredRecord(transfer), ClosedRecord(opened))
-            has_name = bool(core.image.inodes[inode.ino].parent)
-            if answer.errno is not None and not has_name:
-                self.failures.pop(path, None)
-                # What was stopped in time has changed nothing: kept aside, a file that was removed would come back.
-                if answer.errno != STOPPED:
-                    self._unknown(transfer)
-                core.commit(*core.without_name(core.image.inodes[inode.ino]))
-            elif answer.errno == TAKEN:
-                self._give_way(inode.ino, path)
-            elif self.failures.ended(path, answer):
-                self._unknown(transfer)
-            else:
-                self.weakness = answer.weakness
-                self._uploaded(inode.ino, path, inode.version, answer.facts or (0, ""))
+            self._answered(transfer, answer)
 
         command = UploadCommand(
             path=path,
@@ -309,6 +296,24 @@ class WriteBack:
         )
         self._uploading[inode.ino] = (node, transfer.task)
         core.command(node, command, done, transfer.task)
+
+    def _answered(self, transfer: ObjectTransfer, answer: CommandAnswer) -> None:
+        """Do what follows from how an upload has ended."""
+        core, path, ino = self._core, transfer.path, transfer.ino
+        has_name = bool(core.image.inodes[ino].parent)
+        if answer.errno is not None and not has_name:
+            self.failures.pop(path, None)
+            # What was stopped in time has changed nothing: kept aside, a file that was removed would come back.
+            if answer.errno != STOPPED:
+                self._unknown(transfer)
+            core.commit(*core.without_name(core.image.inodes[ino]))
+        elif answer.errno == TAKEN:
+            self._give_way(ino, path)
+        elif self.failures.ended(path, answer):
+            self._unknown(transfer)
+        else:
+            self.weakness = answer.weakness
+            self._uploaded(ino, path, transfer.version, answer.facts or (0, ""))
 
     def _over(self, path: str) -> Seen:
         """Return what a file that gets this path in the storage takes the place of, as far as the master knows."""

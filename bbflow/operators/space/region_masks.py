@@ -41,6 +41,27 @@ def read_masks(path: Path, _changed: int, _size: int, names: str, variable: str)
         If the file can't be read, or has no mask.
     """
     data = load(path, WHAT, decode_times=False)
+    field = data[_mask_of(data, path, variable)]
+    known = {str(name): np.asarray(item.values) for name, item in data.variables.items() if item.dtype.kind in "iuf"}
+    attributes = {str(name): item.attrs for name, item in data.variables.items()}
+    grid = Grid(tuple(map(str, field.dims)), field.shape, known, attributes)
+    axes = horizontal_axes(grid)
+    others = [dim for axis, dim in enumerate(grid.dims) if axis not in axes]
+    if len(others) > 1:
+        told = f"the dimensions {', '.join(others)} beside those of the grid, not one of regions"
+        raise ConfigError(f"{path}: {field.name!r} has {told}")
+    mesh = mesh_of(grid, axes)
+    values = field.transpose(*others, *(grid.dims[axis] for axis in axes)).values.astype("f8").reshape(-1, mesh.size)
+    if others:
+        return _labels(data, others[0], names, len(values)), mesh, values
+    if names:
+        raise ConfigError(f"names: {path}: of {field.name!r} 'flag_values' and 'flag_meanings' name the numbers")
+    labels, shares = _numbered(field, values, path)
+    return labels, mesh, shares
+
+
+def _mask_of(data: Any, path: Path, variable: str) -> str:
+    """Return the name of the variable that is the mask."""
     bounds = {str(item.attrs.get("bounds", "")) for item in data.variables.values()}
     fields = [str(own) for own, item in data.data_vars.items()
               if str(own) not in bounds and item.ndim and item.dtype.kind in "iufb"]  # fmt: skip
@@ -49,37 +70,27 @@ def read_masks(path: Path, _changed: int, _size: int, names: str, variable: str)
     if wanted not in fields:
         told = nearest(variable, fields) if variable else f"say which of {', '.join(likely)} is meant, as 'variable'"
         raise ConfigError(f"{path} has no mask {variable!r}; {told}")
-    field = data[wanted]
-    known = {str(name): np.asarray(item.values) for name, item in data.variables.items() if item.dtype.kind in "iuf"}
-    attributes = {str(name): item.attrs for name, item in data.variables.items()}
-    grid = Grid(tuple(map(str, field.dims)), field.shape, known, attributes)
-    axes = horizontal_axes(grid)
-    others = [dim for axis, dim in enumerate(grid.dims) if axis not in axes]
-    if len(others) > 1:
-        raise ConfigError(
-            f"{path}: {wanted!r} has the dimensions {', '.join(others)} beside those of the grid, not one of regions"
-        )
-    mesh = mesh_of(grid, axes)
-    values = field.transpose(*others, *(grid.dims[axis] for axis in axes)).values.astype("f8").reshape(-1, mesh.size)
-    if others:
-        return _labels(data, others[0], names, len(values)), mesh, values
-    if names:
-        raise ConfigError(f"names: {path}: of {wanted!r} 'flag_values' and 'flag_meanings' name the numbers")
+    return wanted
+
+
+def _numbered(field: Any, values: Array, path: Path) -> tuple[list[str], Array]:
+    """Return the names of the regions that a mask has numbers for, and the share of each cell."""
     numbers = np.atleast_1d(field.attrs.get("flag_values", []))
     if numbers.dtype.kind not in "iuf":
-        raise ConfigError(f"{path}: flag_values of {wanted!r} are {str(numbers[0])!r}: they must be numbers, not text")
+        told = f"flag_values of {field.name!r} are {str(numbers[0])!r}"
+        raise ConfigError(f"{path}: {told}: they must be numbers, not text")
     there = np.unique(values[np.isfinite(values)])
     if not len(numbers) and ((there < 0) | (there > 1)).any():
         numbers = there[there != 0]
     if not len(numbers):
-        return [wanted], mesh, values
+        return [str(field.name)], values
     if (numbers != np.round(numbers)).any():
         raise ConfigError(
-            f"{path}: {wanted!r} goes from {there[0]:g} to {there[-1]:g}: shares lie in 0 to 1, numbers are whole"
+            f"{path}: {field.name!r} goes from {there[0]:g} to {there[-1]:g}: shares lie in 0 to 1, numbers are whole"
         )
     words = str(field.attrs.get("flag_meanings", "")).split()
     labels = words if len(words) == len(numbers) else [f"{number:g}" for number in numbers]
-    return labels, mesh, np.concatenate([values == number for number in numbers]).astype("f8")
+    return labels, np.concatenate([values == number for number in numbers]).astype("f8")
 
 
 def _labels(data: Any, dim: str, names: str, size: int) -> list[str]:

@@ -103,16 +103,7 @@ def reference_of(
     if reference is None:
         reference = _told(coordinate, attributes)
     if isinstance(reference, str):
-        values = np.asarray(variables(reference), "f8")
-        if values.size != 1:
-            raise ConfigError(f"{reference!r} has {values.size} values, but 'reference' is one number")
-        told = _units(reference, attributes, coordinate.kind)
-        if told and surface and told != surface and told not in NUMBERS:
-            raise ConfigError(
-                f"{coordinate.kind}: reference: {reference} is in {told!r}, but {coordinate.surface} in {surface!r}: "
-                f"say reference: NUMBER, in {surface!r}"
-            )
-        return float(values.reshape(()))
+        return _value_of(reference, coordinate, surface, attributes, variables)
     if reference is not None:
         return float(reference)
     if own is not None and own not in NUMBERS:
@@ -127,6 +118,26 @@ def reference_of(
             f"reference: P0, a variable or a number in the units of {coordinate.surface}; 1 if it is in these"
         )
     return 1.0
+
+
+def _value_of(
+    reference: str,
+    coordinate: LevelCoordinate,
+    surface: str | None,
+    attributes: Mapping[str, Mapping[str, Any]],
+    variables: Callable[[str], Array],
+) -> float:
+    """Return the value of the variable that a coefficient is multiplied by, in the units of the surface."""
+    values = np.asarray(variables(reference), "f8")
+    if values.size != 1:
+        raise ConfigError(f"{reference!r} has {values.size} values, but 'reference' is one number")
+    told = _units(reference, attributes, coordinate.kind)
+    if told and surface and told != surface and told not in NUMBERS:
+        raise ConfigError(
+            f"{coordinate.kind}: reference: {reference} is in {told!r}, but {coordinate.surface} in {surface!r}: "
+            f"say reference: NUMBER, in {surface!r}"
+        )
+    return float(values.reshape(()))
 
 
 def _told(coordinate: LevelCoordinate, attributes: Mapping[str, Mapping[str, Any]]) -> str | None:
