@@ -50,6 +50,8 @@ class TimeTelling:
         self._known: dict[str, Any] | None = None
         self._since: int | None = None
         self._source: str | None = None
+        self._silent: Layout | None = None
+        """Steps that lie so tell no time here, as those of most nodes, until attributes say something new."""
         name = time.attribute or time.variable
         self._axis_names = f"{name}/units", f"{name}/calendar"
         self._bounds_name, self._needs_bounds = f"{name}/bounds", needs_bounds
@@ -66,7 +68,7 @@ class TimeTelling:
     def _with_time(self, step: Step) -> Step:
         assert self._known is not None
         for item in step.attributes:
-            self._known[item.name] = meant(item)
+            self._known[item.name], self._silent = meant(item), None
             if item.name == FILE:
                 self._since = step.number if item.since is UNSET else item.since
             if item.name in self._axis_names:
@@ -109,11 +111,14 @@ class TimeTelling:
 
     def _find(self, step: Step) -> ToldTime | None:
         """Return what tells a step's time; all steps have it from one source, the first that there is."""
+        if step.layout is self._silent:
+            return None
         finders = {"variable": self._by_variable, "attribute": self._by_attribute, "file": self._by_name}
         for source in SOURCES if self._source is None else (self._source,):
             if (told := finders[source](step)) is not None:
                 self._source = source
                 return told
+        self._silent = step.layout
         return None
 
     def _by_variable(self, step: Step) -> ToldTime | None:

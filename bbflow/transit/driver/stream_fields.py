@@ -215,8 +215,8 @@ class SteadyCoordinates:
 
     def _compare(self, number: int, wanted: Collection[str]) -> None:
         placed: dict[str, list[tuple[Array, Block]]] = {}
-        for node, part in parts_of(self._run.view, number).items():
-            forms = enumerate(part.layout.forms) if wanted else ()
+        for node, part in parts_of(self._run.view, number).items() if wanted else ():
+            forms = enumerate(part.layout.forms)
             for block in [part.blocks[at] for at, form in forms if form.name in wanted and _has_values(form)]:
                 if block.name in self._values:
                     placed.setdefault(block.name, []).append((self._read(node, part.landed_in, block), block))
