@@ -4,7 +4,6 @@ Small fields and spans whose states lie alike are reduced in one call: for each 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 from mmap import mmap
@@ -72,34 +71,19 @@ def together(diagnostic: Diagnostic, alike: States, slots: list[StateSlot]) -> I
     slots
         Which of their states, the earlier ones first; all of one level.
     """
-    places, roster = places_of(alike.like.files, slots), alike.roster
+    places, roster = tuple(places_of(alike.like.files, slots)), alike.roster
     firsts, offsets = roster.firsts, roster.offsets(slots[0].level)
     for shape, own in groups(roster.shapes):
         state_layout = state_layout_of(diagnostic, slots[0].level, np.dtype(alike.like.dtype), tuple(shape))
-        for run in neighbours(state_layout, tuple(shape), firsts[own], offsets[own]):
-            at = own[run.at]
-            here = [StatePlace(path, first + int(offsets[at])) for path, first in places]
-            states = (gather(state_layout, place, run) if run.length > 1 else map_source(place) for place in here)
-            count = (run.length * shape[0], *shape[1:]) if shape else ()
-            yield Partial(tuple(firsts[at].tolist()), count, alike.like.dtype, tuple(states), roster.node)
+        for run in neighbours(state_layout, tuple(shape), firsts[own]):
+            at = own[run]
+            states = _gathered(LyingStates(state_layout, places, offsets[at]))
+            count = (len(at) * shape[0], *shape[1:]) if shape else ()
+            yield Partial(tuple(firsts[at[0]].tolist()), count, alike.like.dtype, tuple(states), roster.node)
 
 
-@dataclass(frozen=True, slots=True)
-class Neighbours:
-    """Shards whose regions follow each other along the first dimension, at even distances in their files."""
-
-    at: int
-    """Which one is the first."""
-    length: int
-    """How many there are."""
-    stride: int
-    """Bytes from one's states to the next one's; of one alone it means nothing."""
-
-
-def neighbours(
-    state_layout: StateLayout, shape: tuple[int, ...], firsts: Array, offsets: Array
-) -> Iterator[Neighbours]:
-    """Put shards together that follow each other.
+def neighbours(state_layout: StateLayout, shape: tuple[int, ...], firsts: Array) -> Iterator[Array]:
+    """Put shards together whose regions follow each other along the first dimension; gives their positions, in order.
 
     Parameters
     ----------
@@ -109,49 +93,16 @@ def neighbours(
         Of each one's region.
     firsts
         For each the first index of its region; of shape (shards, dimensions).
-    offsets
-        For each the first byte of its states in their files; of shape (shards,).
     """
     if len(firsts) == 1 or not state_layout.commutes or state_layout.nbytes > SMALL_BYTES or not shape:
-        yield from (Neighbours(at, 1, 0) for at in range(len(firsts)))
+        yield from np.arange(len(firsts))[:, np.newaxis]
         return
     most = max(GATHERED_BYTES // max(state_layout.nbytes, 1), 1)
     ordered = np.lexsort((firsts[:, 0], *firsts[:, :0:-1].T))  # by the last key first: the others, then the first one
-    firsts, strides = firsts[ordered], np.diff(offsets[ordered])
-    beside = (np.diff(firsts[:, 0]) == shape[0]) & (firsts[1:, 1:] == firsts[:-1, 1:]).all(axis=1) & (strides > 0)
-    uneven = np.append(False, beside[:-1] & (strides[1:] != strides[:-1]))[: len(strides)]
-    begins = np.flatnonzero(np.append(True, ~beside | uneven)).tolist()
-    for begin, end in zip(begins, [*begins[1:], len(ordered)], strict=True):
-        for at in range(begin, end, most):
-            length = min(most, end - at)
-            yield Neighbours(int(ordered[at]), length, int(strides[at]) if length > 1 else 0)
-
-
-def gather(state_layout: StateLayout, place: StatePlace, run: Neighbours) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """Copy one state of each of some neighbours into a state of all their points.
-
-    Parameters
-    ----------
-    state_layout
-        Of one of their states.
-    place
-        Where the first one's lies.
-    run
-        All of them, two at least.
-    """
-    together = StateLayout(state_layout.families, state_layout.dtype, state_layout.points * run.length)
-    state = np.empty(together.nbytes, np.uint8)
-    mapping, views = map_file(place.path), together.views(state)
-    for (family, name), offset in state_layout.places.items():
-        target = views[family][name]
-        inner = target.shape[:-1]
-        shape = (*inner, state_layout.points)
-        strides = (run.stride, *np.empty(shape, target.dtype).strides)
-        lying: Array = np.ndarray(
-            (run.length, *shape), target.dtype, buffer=mapping, offset=place.offset + offset, strides=strides
-        )
-        target.reshape((*inner, run.length, state_layout.points))[...] = np.moveaxis(lying, 0, -2)
-    return state
+    firsts = firsts[ordered]
+    beside = (np.diff(firsts[:, 0]) == shape[0]) & (firsts[1:, 1:] == firsts[:-1, 1:]).all(axis=1)
+    for run in np.split(ordered, np.flatnonzero(~beside) + 1):
+        yield from np.split(run, range(most, len(run), most))
 
 
 def slots_in(span: Closing, shard: ShardState) -> list[StateSlot]:
@@ -188,7 +139,7 @@ FIELD_BYTES, STACK_BYTES = 1 << 18, 4 << 20
 
 
 class LyingStates(NamedTuple):
-    """What there is of a small field's span: states of parts of it that follow each other along its first dimension."""
+    """What there is of a span: states of parts of a field that follow each other along its first dimension."""
 
     layout: StateLayout
     """Of one part's state."""
@@ -226,6 +177,19 @@ def parts_of_field(diagnostic: Diagnostic, alike: States, shape: tuple[int, ...]
     return (layout, alike.roster.offsets(OUTER)[order]) if is_all and (shape or parts == 1) else None
 
 
+def _gathered(lying: LyingStates) -> Iterator[Any]:
+    """Yield what lies at each place as one state of all parts: mapped if there is one part, else a copy."""
+    layout = lying.layout
+    whole = StateLayout(layout.families, layout.dtype, layout.points * len(lying.offsets))
+    for number, place in enumerate(lying.places):
+        if len(lying.offsets) == 1:
+            yield map_source(StatePlace(place.path, place.offset + int(lying.offsets[0])))
+            continue
+        state = np.empty(whole.nbytes, np.uint8)
+        _stack([[lying]], number, whole, state)
+        yield state
+
+
 def stacked_results(diagnostic: Diagnostic, spans: Sequence[Sequence[LyingStates]]) -> dict[str, Array]:
     """Return the results of some fields' spans by operator, of shape (fields, spans, axis, …, points).
 
@@ -253,8 +217,9 @@ def stacked_results(diagnostic: Diagnostic, spans: Sequence[Sequence[LyingStates
 def _stack(spans: Sequence[Sequence[LyingStates]], number: int, whole: StateLayout, state: Array) -> None:
     """Copy the states at one of their places into a state of all fields and spans."""
     one, views = spans[0][0], whole.views(state)
+    shape = len(spans[0]), len(spans), len(one.offsets), one.layout.points
     own = {
-        (family, name): (begin, views[family][name].reshape((*views[family][name].shape[:-1], *_shape(spans))))
+        (family, name): (begin, views[family][name].reshape((*views[family][name].shape[:-1], *shape)))
         for (family, name), begin in one.layout.places.items()
     }
     for at, fields in enumerate(spans):
@@ -262,8 +227,8 @@ def _stack(spans: Sequence[Sequence[LyingStates]], number: int, whole: StateLayo
             path, offset = fields[first].places[number]
             file, offsets = map_file(path), np.concatenate([field.offsets for field in fields[first:last]]) + offset
             for begin, target in own.values():
-                into = target[..., first:last, at, :]
-                lain = _lain(file, (*into.shape[:-2], one.layout.points), target.dtype, offsets + begin)
+                into = target[..., first:last, at, :, :]
+                lain = _lain(file, (*into.shape[:-3], one.layout.points), target.dtype, offsets + begin)
                 into[...] = np.moveaxis(lain, 0, -2).reshape(into.shape)
 
 
