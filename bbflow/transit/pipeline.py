@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -93,7 +94,9 @@ class Pipeline:
             opened.pop_all()
         self._fold, self._calls = FoldStage(run, self._saved, lost), CallStage(run)
         self._drain = DrainStage(run, self._calls.asking(config.raw.asked_by)) if config.raw.wanted else None
-        self._beside: list[DriverStage] = [*([] if self._drain is None else [self._drain]), self._calls]
+        self._beside: list[DriverStage] = [] if self._drain is None else [self._drain]
+        if config.functions:
+            self._beside.append(self._calls)
         self._stages: list[DriverStage] = [self._fold, *self._beside]
         told = self._fold.folding, self._fold.publishing, self._stages
         self._opened = OpenedStream(run, self._intake.adapting, self._saved, *told)
@@ -161,10 +164,10 @@ class Pipeline:
         return None
 
     def _advance(self) -> None:
-        seen = self._opened.seen()
+        seen = self._opened.seen(self._drained)
         self._fold.take(seen)
         self._fold.begin(seen)
-        seen = self._opened.seen(self._fold.publishing.take_shown(), self._drained)
+        seen = replace(seen, shown=self._fold.publishing.take_shown())
         knows_its_place = self._config.time.start is None or self._fold.folding.common.offset is not None
         for stage in self._beside:
             stage.take(seen)
@@ -172,7 +175,7 @@ class Pipeline:
                 stage.begin(seen)
         self._intake.forget(self._cursor)
         if self._fold.folding.common.timeline.current is not None:
-            self._inbox.answer(lambda: self._fold.live(self._opened.clock))
+            self._inbox.answer(lambda: self._fold.live(seen.clock))
 
     @property
     def _cursor(self) -> int:
@@ -195,11 +198,11 @@ class Pipeline:
         if self._folds:
             self._intake.check_found()
         run, results = self._run_context, self._fold.publishing.results
-        known = self._opened.seen() if self._opened.is_open else None
+        known = self._opened.seen(self._drained) if self._opened.is_open else None
         ending = self._fold.end(known, self._calls.stopped, folds=self._folds)
         told: list[StageReport] = []
         if results is not None:
-            seen = self._opened.seen(self._fold.publishing.take_shown(), self._drained)
+            seen = replace(self._opened.seen(self._drained), shown=self._fold.publishing.take_shown())
             told += [stage.finish(seen) for stage in self._stages]
             uncopied = [] if self._copying is None else self._copying.finish()
             told.append(StageReport(uncopied, not uncopied))

@@ -16,7 +16,7 @@ from bbflow.reading.wire_types import Row
 from bbflow.store.block_values import values_at
 from bbflow.stream.folded import state_places
 from bbflow.stream.layouts import BlockForm, Layout, Layouts
-from bbflow.transit.folding.landings import next_landing, whole_landings
+from bbflow.transit.folding.batches import next_landing, whole_landings
 from bbflow.view.stream import News, StreamView
 from testsupport.peers import ANALYSIS, PAGE, STREAM, shown_step, steps_of
 

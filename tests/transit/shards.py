@@ -20,7 +20,7 @@ from bbflow.transit.chain.saving import Saving
 from bbflow.transit.chain.taking_over import carried_on
 from bbflow.transit.clusters.thread_cluster import ThreadTask
 from bbflow.transit.folding.batches import Batch
-from bbflow.transit.folding.patterns import Pattern
+from bbflow.transit.folding.patterns import LaidStep, Pattern
 from bbflow.transit.folding.planning import FoldSite
 from bbflow.transit.folding.plans import Directories
 from bbflow.transit.folding.regions import forms_by_name, regions
@@ -94,7 +94,8 @@ def run(
         pattern = landed.pattern(folding.config.diagnostics, present)
         batch = Batch(at - 1, folding.common.timeline.numbers, offset)
         for step in range(at, end):
-            batch.add(step, batch.passed.after(hours[step]), keys, pattern, landed.parts(step, pattern))
+            laid = LaidStep(step, hours[step], pattern, landed.parts(step, pattern), {})
+            batch.add(laid, batch.passed.after(hours[step]), keys)
         if moved := folding.moved(batch):
             held = held and held.publish()
             folding = settled(folder, folding, moved, values.shape[1:], saved, torn=torn)

@@ -15,7 +15,7 @@ from bbflow.stream.cf import Encoding
 from bbflow.stream.layouts import BlockForm, Layout
 from bbflow.transit.folding.batches import Batch
 from bbflow.transit.folding.bookkeeping import Folding
-from bbflow.transit.folding.patterns import Pattern
+from bbflow.transit.folding.patterns import LaidStep, Pattern
 from bbflow.transit.folding.planning import FoldSite
 from bbflow.transit.folding.plans import Directories
 from bbflow.transit.folding.shards import ShardKey, ShardState
@@ -126,5 +126,5 @@ def joined(steps):
     layouts, regions = {"a": Layout.of((form,))}, {"tas": {key: {"tas": ("a", 0)}}}
     batch, pattern = Batch(-1, Passed()), Pattern(layouts, regions, {}, shapes={"tas": (4,)})
     for step in steps:
-        batch.add(step, batch.passed.after(float(step)), keys_of(5), pattern, {})
+        batch.add(LaidStep(step, float(step), pattern, {}, {}), batch.passed.after(float(step)), keys_of(5))
     return batch, [FoldReceipt("", (), (part,), 0, 0.0, 0.0)]

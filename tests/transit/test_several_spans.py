@@ -14,6 +14,7 @@ from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.chain.taking_over import carried_on
 from bbflow.transit.folding.batches import Batch
 from bbflow.transit.folding.kept import EndedSpans
+from bbflow.transit.folding.patterns import LaidStep
 from bbflow.transit.folding.publish import FieldWork, publish_fields, reduce_fields, stacked
 from bbflow.transit.folding.states import remove_states
 from bbflow.transit.folding.task import fold_lane
@@ -107,7 +108,8 @@ def published(folder, blocks, most_spans, dies_at=None):
             keys = shards.keys_of(folding, HOURS[at], at)
             if not batch.fits(keys, pattern, most_spans):
                 break
-            batch.add(at, batch.passed.after(HOURS[at]), keys, pattern, landed.parts(at, pattern))
+            laid = LaidStep(at, HOURS[at], pattern, landed.parts(at, pattern), {})
+            batch.add(laid, batch.passed.after(HOURS[at]), keys)
             at += 1
         closings = folding.closing(batch.spans[0].keys)
         ended = [EndedSpans(closings, folding.kept)] if closings else []
@@ -171,7 +173,8 @@ def test_steps_that_lie_otherwise_begin_a_batch_after_another_span(tmp_path):
     batch, keys = Batch(-1, folding.common.timeline.numbers), [{"day": (2000, 1, day)} for day in (1, 2, 3)]
     for step in range(2):
         assert batch.fits(keys[step], one, 2)
-        batch.add(step, batch.passed.after(float(step)), keys[step], one, landed.parts(step, one))
+        laid = LaidStep(step, float(step), one, landed.parts(step, one), {})
+        batch.add(laid, batch.passed.after(float(step)), keys[step])
     assert batch.fits(keys[1], one, 2)
     assert not batch.fits(keys[1], other, 2)
     assert not batch.fits(keys[2], one, 2)

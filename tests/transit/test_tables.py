@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from bbflow.configuring.config import parse_config
 from bbflow.transit.chain.taking_over import carried_on
 from bbflow.transit.folding.batches import Batch
+from bbflow.transit.folding.patterns import LaidStep
 from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, OUTER, StateSlot
 from bbflow.transit.folding.tables import CountedStates, Roster, States
@@ -140,7 +141,8 @@ def folded(folder, parts):
     for steps in ((0, 1), (2, 3)):
         batch, keys = Batch(steps[0] - 1, folding.common.timeline.numbers), shards.keys_of(folding, 0.0, 0)
         for step in steps:
-            batch.add(step, batch.passed.after(float(step)), keys, pattern, landed.parts(step, pattern))
+            laid = LaidStep(step, float(step), pattern, landed.parts(step, pattern), {})
+            batch.add(laid, batch.passed.after(float(step)), keys)
         ((work, plans),) = folding.works(batch, landed.site).values()
         receipt = fold_lane(work, *plans)
         folding.take(batch, [receipt])

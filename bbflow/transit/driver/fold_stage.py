@@ -73,11 +73,14 @@ class FoldStage(PacedStage):
         self._fields = StreamFields(run)
         self._files = StateFiles(run, self.folding)
         self._rosters = RosterFiles(run.config.output)
-        self._ranks = RankFolding(run)
+        self._ranks = None if run.config.fold.on == "node" else RankFolding(run)
         self._safe = SafeCopies(run.config.output, run.config.safe_every_s)
         self.publishing = Publishing(run)
-        self._rows_directory = self.run.config.output / ROWS_DIRECTORY
-        self._rows_directory.mkdir(parents=True, exist_ok=True)
+        rows = self.run.config.output / ROWS_DIRECTORY
+        rows.mkdir(parents=True, exist_ok=True)
+        self._directories = {
+            name: Directories(node.pool, node.state_directory, str(rows)) for name, node in run.nodes.items()
+        }
         self._tasks: TaskBatch[Batch] | None = None
         self._taken: Sequence[SubmittedTask[FoldReceipt]] = ()
         """The last batch's tasks, until the next ones are submitted: Dask's client says at most one thing in 10 ms, and
@@ -165,7 +168,7 @@ class FoldStage(PacedStage):
             self._ended = [EndedSpans(ended, self.folding.kept)]
         for pattern in batch.patterns:
             self._know(self._fields.told_by(pattern.layouts, attributes, self.folding.patterns.placements, clock))
-        if self.run.config.fold.on != "node" and batch.steps[-1:] == (batch.through,):
+        if self._ranks is not None and batch.steps[-1:] == (batch.through,):
             self._ranks.look(self.folding, batch, self._site(attributes), seen, self._fields.coordinates.arrays)
         self._begin_folding(batch, attributes)
         if self._ended and not is_pending and len(batch.spans) == 1:
@@ -223,12 +226,8 @@ class FoldStage(PacedStage):
         self._begin(batch, lambda: self._lane_works(batch, site, holds=holds))
 
     def _site(self, attributes: StreamAttributes) -> FoldSite:
-        rows = str(self._rows_directory)
-        directories = {
-            name: Directories(node.pool, node.state_directory, rows) for name, node in self.run.nodes.items()
-        }
         encodings = {name: attributes.encoding(name) for name in self._fields.folded}
-        return FoldSite(directories, self.run.cluster.threads, encodings)
+        return FoldSite(self._directories, self.run.cluster.threads, encodings)
 
     def _begin(self, batch: Batch, works: Callable[[], Sequence[Work]]) -> None:
         """Submit tasks; again, with users' code kept away from the workers, if they have killed some."""
@@ -287,11 +286,12 @@ class FoldStage(PacedStage):
         if self._tasks is None or receipts is None:
             return
         batch = self._tasks.batch
-        if self.folding.splits(receipts):
+        is_joined = any(receipt.partials for receipt in receipts)
+        if is_joined and self.folding.splits(receipts):
             self._begin_folding(batch, seen.attributes)
             return
         self._receipts += receipts
-        if any(receipt.partials for receipt in receipts):
+        if is_joined:
             site = self._site(seen.attributes)
             self._begin(batch, lambda: self._series_works(batch, receipts, site))
             return
@@ -300,11 +300,11 @@ class FoldStage(PacedStage):
         size = sum(receipt.bytes for receipt in self._receipts)
         landed = [number for number in self.run.view.steps_after(self.folding.cursor) if number <= batch.through]
         ended = self.folding.take(batch, self._receipts)
-        self._fields.coordinates.look(
-            landed, each=self._ranks.has_told
-        )  # those left out, too: a restart may write another mask
+        # Those left out, too: a restart may write another mask.
+        self._fields.coordinates.look(landed, each=self._ranks is not None and self._ranks.has_told)
         self._taken, self._tasks, self._receipts = self._tasks.tasks, None, []
-        self._ranks.take(batch)
+        if self._ranks is not None:
+            self._ranks.take(batch)
         if batch.steps:
             self.log_batch("fold", batch.steps, started_s, ended_s, size)
         if len(batch.spans) > 1 and (ended or self._ended):
@@ -438,7 +438,7 @@ class FoldStage(PacedStage):
     def finish(self, seen: Seen) -> StageReport:
         """Complete the pyramids, once all results are there, and say which coordinates have changed."""
         self.publishing.complete_pyramids()
-        if self.run.config.fold.on != "node":
+        if self._ranks is not None:
             self._ranks.conclude()
         return StageReport(self._fields.coordinates.changes)
 

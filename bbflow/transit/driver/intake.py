@@ -10,8 +10,8 @@ from bbflow.events import EventLog
 from bbflow.net.contact import NodeAddress
 from bbflow.transit.driver.first_step import asks_for_extremes, read_as
 from bbflow.transit.driver.inbox import Inbox
-from bbflow.transit.driver.pace import rest_s
 from bbflow.transit.driver.safe import read_safe_copy
+from bbflow.transit.driver.stage import NODE_S
 from bbflow.transit.folding.patterns import parts_of
 from bbflow.transit.output.claiming import FIELDS_DIRECTORY
 from bbflow.view.adapting import Adapting
@@ -20,6 +20,11 @@ from bbflow.view.consumers import Consumers
 from bbflow.view.forsaken import LOST_PATIENCE_S, PATIENCE_S, Forsaken
 from bbflow.view.stream import StreamView
 from bbflow.view.watch import StreamWatch
+
+REST_S = 0.02
+"""A node that has told of steps isn't asked for further ones sooner than this (seconds)."""
+MANY = 100
+"""On more nodes than that it isn't for half of what a step may wait: news cost the driver as much as batches."""
 
 
 class Intake:
@@ -79,7 +84,7 @@ class Intake:
             self._inbox.queue,
             self._seen,
             extremes=asks_for_extremes(self._config),
-            rest_s=rest_s(len(self._nodes)),
+            rest_s=REST_S if len(self._nodes) <= MANY else NODE_S * len(self._nodes) / 2,
             epochs=self._consumers.epochs,
             returning=self._consumers.returning,
         )

@@ -77,20 +77,15 @@ class OpenedStream:
         return self._clock is not None
 
     @property
-    def clock(self) -> Clock:
-        """The stream's calendar; it must be open."""
-        assert self._clock is not None
-        return self._clock
-
-    @property
-    def attributes(self) -> StreamAttributes:
+    def _attributes(self) -> StreamAttributes:
         """The stream's, as far as they are known."""
         told = self._run.view.attributes
         return StreamAttributes(told, self._reserved, self._sizes, self._variables, self._adapting.maps)
 
-    def seen(self, shown: tuple[tuple[str, int], ...] = (), drained: float = -1) -> Seen:
-        """Return what stages are told."""
-        return Seen(self.attributes, self.clock, self._time_of, shown, drained, self._adapting.is_plain)
+    def seen(self, drained: float) -> Seen:
+        """Return what stages are told of the stream, which must be open, and of how far it is drained."""
+        assert self._clock is not None
+        return Seen(self._attributes, self._clock, self._time_of, drained=drained, is_plain=self._adapting.is_plain)
 
     def open_after(self, cursor: int, *, folds: bool) -> bool:
         """Open the stores when the first step is there; False before that.
@@ -148,7 +143,7 @@ class OpenedStream:
         first = FirstStep(landed_in, blocks, run.contact, config.stream, run.nodes, run.cluster)
         arrays = StreamArrays(config.output / FIELDS_DIRECTORY, first)
         self._variables = frozenset(arrays.blocks)
-        attributes = self.attributes.agreeing(arrays.shapes)
+        attributes = self._attributes.agreeing(arrays.shapes)
         self._sizes = attributes.sizes
         if self._saved is not None:
             check_clock(self._saved, clock, "this run")
@@ -175,7 +170,7 @@ class OpenedStream:
             if not parts:
                 return clock
         else:
-            clock = make_clock(config, self.attributes, told_by(parts, config.time.variable))
+            clock = make_clock(config, self._attributes, told_by(parts, config.time.variable))
             if self._saved is not None and config.time.start is None and config.time.interval is None:
                 clock = going_on(self._saved, clock)
         if parts:

@@ -2,8 +2,10 @@
 
 import math
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Sequence, Set
 
+from bbflow.operators.windows.calendars import Clock
+from bbflow.stream.records import Layout
 from bbflow.transit.driver.run_context import Running, Seen
 from bbflow.transit.folding.batches import Batch
 from bbflow.transit.folding.bookkeeping import Folding
@@ -17,6 +19,7 @@ from bbflow.transit.folding.rank_plans import (
     plan_of,
     why_no_times,
 )
+from bbflow.transit.folding.timeline import Passed
 from bbflow.view.times import StepTimes, told_by
 
 
@@ -35,6 +38,7 @@ class RankFolding:
         self._next = 0
         """Before this step has been folded there is nothing to tell."""
         self._pace = StepPace()
+        self._used = {name for item in run.config.diagnostics.values() for name in item.variables}
         self._said = ""
         self._taken, self._folded, self._before = 0, 0, 0
         """Steps that were taken, those of them that ranks had folded, and the others before the first of these."""
@@ -57,8 +61,7 @@ class RankFolding:
         steady
             Arrays whose first steps' values count.
         """
-        run, last, passed = self._run, batch.laid[-1], batch.passed
-        pattern, parts = last.pattern, last.parts
+        run, pattern, passed = self._run, batch.laid[-1].pattern, batch.passed
         layouts = [*pattern.layouts.values()]
         is_mixed = any(layout.has_folded for layout in layouts)
         # Ranks may fold by an earlier analysis' plan; arrays are found in a step that landed as it is, after that.
@@ -69,29 +72,16 @@ class RankFolding:
             passed = passed._replace(interval=1.0)
         if passed.interval is None:
             return  # the second step tells
-        told = None if is_counted else told_by(parts, run.config.time.variable)
-        is_number = told is not None and told.source == "variable" and not isinstance(told.value, str)
-        why = why_no_times(passed) if seen.is_plain else "its steps are taken by a schema"
-        why = why or ("" if is_counted or is_number else "no number in each step tells the time")
         time = "" if is_counted else run.config.time.variable
-        span = batch.spans[-1]
-        in_span = folding.common.timeline.steps_in(span.keys) + len(span.steps)
-        steps = StepsToCome(
-            batch.through, batch.through + batch.offset, passed, seen.clock, folding.windows.all, in_span
-        )
-        self._pace = self._pace.at(batch.through, max(part.committed_s for part in parts.values()))
-        used = {name for item in run.config.diagnostics.values() for name in item.variables}
-        if is_mixed and self._arrays is not None:
-            most = self._arrays.most
-        else:
-            has_all = used <= {form.name for layout in layouts for form in layout.forms}
-            most = most_together(layouts, run.capacity, {time, *steady}, is_all=not has_all)
-        every = int(min(self._pace.together(run.config.fold.land_states_every), most))
+        most = self._most_together(layouts, {time, *steady}, is_mixed=is_mixed)
+        every = int(min(self._pace_at(batch).together(run.config.fold.land_states_every), most))
+        why = self._why_no_times(batch, passed, seen, is_counted=is_counted)
+        steps = _steps_to_come(folding, batch, passed, seen.clock)
         ends = [] if why else steps.ends(every)
         if ends and not is_mixed:
             plans = [*folding.planning.plans(pattern, site).values()]
             self._arrays = folded_arrays(
-                plans, layouts, site.encodings, steps.longest(ends), run.capacity, used, most, steady
+                plans, layouts, site.encodings, steps.longest(ends), run.capacity, self._used, most, steady
             )  # fmt: skip
         if not ends or self._arrays is None or self._arrays.why_not:
             self._next = batch.through + every
@@ -104,6 +94,27 @@ class RankFolding:
         # Renewed halfway: past a plan's last end ranks land their steps as they are.
         self._next = batch.through + every if is_timed else (batch.through + ends[-1]) // 2
         self._said, self.has_told = "", True
+
+    def _most_together(self, layouts: Sequence[Layout], beside: Set[str], *, is_mixed: bool) -> float:
+        """Return how many steps ranks may fold together, by the room that they take."""
+        if is_mixed and self._arrays is not None:
+            return self._arrays.most
+        has_all = self._used <= {form.name for layout in layouts for form in layout.forms}
+        return most_together(layouts, self._run.capacity, beside, is_all=not has_all)
+
+    def _pace_at(self, batch: Batch) -> StepPace:
+        """Return how fast steps come, by the last one of a batch."""
+        committed_s = max(part.committed_s for part in batch.laid[-1].parts.values())
+        self._pace = self._pace.at(batch.through, committed_s)
+        return self._pace
+
+    def _why_no_times(self, batch: Batch, passed: Passed, seen: Seen, *, is_counted: bool) -> str:
+        """Return why ranks can't know the times of the next steps; empty if they can."""
+        if not seen.is_plain:
+            return "its steps are taken by a schema"
+        told = None if is_counted else told_by(batch.laid[-1].parts, self._run.config.time.variable)
+        is_number = told is not None and told.source == "variable" and not isinstance(told.value, str)
+        return why_no_times(passed) or ("" if is_counted or is_number else "no number in each step tells the time")
 
     def take(self, batch: Batch) -> None:
         """Count what ranks have folded of a batch."""
@@ -129,3 +140,9 @@ class RankFolding:
             stream = self._run.config.stream
             print(f"bbflow: ranks don't fold stream {stream!r}: {why}; steps land", file=sys.stderr, flush=True)
         self._said = why
+
+
+def _steps_to_come(folding: Folding, batch: Batch, passed: Passed, clock: Clock) -> StepsToCome:
+    span = batch.spans[-1]
+    in_span = folding.common.timeline.steps_in(span.keys) + len(span.steps)
+    return StepsToCome(batch.through, batch.through + batch.offset, passed, clock, folding.windows.all, in_span)
