@@ -66,6 +66,9 @@ class NodeConnection(Closable):
         except (OSError, NodeError) as error:
             self._socket.close()
             raise NodeError(f"BB node {node.name} on {node.host} at {where}: {error}") from None
+        except BaseException:
+            self._socket.close()
+            raise
 
     def request(self, asked: Struct, kind: type[ReplyT], *, within_s: float | None = GRACE_S) -> ReplyT:
         """Send a request and return its reply.
@@ -219,13 +222,14 @@ def _connect_tcp(node: NodeAddress, standstill_s: int) -> socket.socket:
         raise NodeError(f"BB node {node.name} serves its own host {node.host} only: start it with --listen ADDRESS")
     host, port = split_address(node.tcp)
     connection = socket.create_connection((host, port), TIMEOUT_S)
-    tune(connection)
-    # Keepalive only probes idle connections: without this what is sent to a lost host is repeated for 15 minutes.
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * standstill_s)
-    if not node.tls:
-        return connection
     try:
-        return peer_context(node.tls).wrap_socket(connection, server_hostname=host)
+        tune(connection)
+        # Keepalive only probes idle connections: without this what is sent to a lost host is repeated for 15 minutes.
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * standstill_s)
+        return peer_context(node.tls).wrap_socket(connection, server_hostname=host) if node.tls else connection
     except ssl.SSLError as error:
         connection.close()
         raise NodeError(f"BB node {node.name}: its certificate isn't accepted ({error})") from None
+    except BaseException:
+        connection.close()
+        raise

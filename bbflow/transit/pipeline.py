@@ -91,18 +91,18 @@ class Pipeline:
                 consumers.least_capacity(), self._intake.view, log, self._inbox.wake,
             )  # fmt: skip
             self._ended, self._saved = begin(config, consumers, folds=folds)
+            self._fold, self._calls = FoldStage(run, self._saved, lost), CallStage(run)
+            self._drain = DrainStage(run, self._calls.asking(config.raw.asked_by)) if config.raw.wanted else None
+            self._beside: list[DriverStage] = [] if self._drain is None else [self._drain]
+            if config.functions:
+                self._beside.append(self._calls)
+            self._stages: list[DriverStage] = [self._fold, *self._beside]
+            told = self._fold.folding, self._fold.publishing, self._stages
+            self._opened = OpenedStream(run, self._intake.adapting, self._saved, *told)
+            self._copying = None
+            if config.copy_to is not None:
+                self._copying = Copying(config.output, config.copy_to, moves=config.moves, settled=self._settled)
             opened.pop_all()
-        self._fold, self._calls = FoldStage(run, self._saved, lost), CallStage(run)
-        self._drain = DrainStage(run, self._calls.asking(config.raw.asked_by)) if config.raw.wanted else None
-        self._beside: list[DriverStage] = [] if self._drain is None else [self._drain]
-        if config.functions:
-            self._beside.append(self._calls)
-        self._stages: list[DriverStage] = [self._fold, *self._beside]
-        told = self._fold.folding, self._fold.publishing, self._stages
-        self._opened = OpenedStream(run, self._intake.adapting, self._saved, *told)
-        self._copying = None
-        if config.copy_to is not None:
-            self._copying = Copying(config.output, config.copy_to, moves=config.moves, settled=self._settled)
 
     def _settled(self, axis: str) -> float:
         """Return how many spans, along a window's axis, neither pyramids nor functions need; called by any thread."""

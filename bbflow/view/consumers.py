@@ -72,7 +72,7 @@ class Consumers(Closable):
     ) -> None:
         self._stream, self.returning = stream, returning
         """Waits for nodes whose agents are killed."""
-        self._clients = {node.name: NodeClient(node) for node in nodes}
+        self._clients: dict[str, NodeClient] = {}
         self.epochs: dict[str, int] = {}
         """By which number each node knows this analysis."""
         self._plan: RankPlan | None = None
@@ -87,6 +87,8 @@ class Consumers(Closable):
         """Node to consumer to the step up to which the node was told to let go; streams with frames have `_told`."""
         asked = AttachRequest(stream=stream, consumers=tuple(names), owner=owner, take_over=take_over)
         try:
+            for address in nodes:
+                self._clients[address.name] = NodeClient(address)
             for node, client in self._clients.items():
                 self._attached(node, client.request(asked, AttachReply))
         except BaseException:

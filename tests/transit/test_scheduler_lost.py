@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import bbflow_adios2
 import numpy as np
 import pytest
+from dask import config as dask_config
 from distributed import Client
 
 from bbflow import start_nodes
@@ -87,3 +88,13 @@ def test_a_scheduler_that_hangs_ends_who_waits_for_it_and_says_so():
             scheduler.send_signal(signal.SIGCONT)
         until(lambda: all(thread.name != "connect-dask" for thread in threading.enumerate()))
         until(lambda: clients() == before, "who came too late stays")
+
+
+def test_who_asks_a_scheduler_that_has_just_died_is_told_so():
+    with dask() as (scheduler, client), DaskCluster(client, look_s=0) as cluster:
+        assert cluster.threads
+        scheduler.kill()
+        scheduler.wait(PATIENCE_S)
+        quick, told = dask_config.set({"distributed.comm.timeouts.connect": 0.2}), r"scheduler (or workers are|is) gone"
+        with quick, pytest.raises(NodeError, match=told):
+            cluster.threads  # noqa: B018 - it asks

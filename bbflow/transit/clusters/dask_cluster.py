@@ -31,7 +31,7 @@ from bbflow.host.leftovers import scratch
 from bbflow.transit.clusters.aside import yield_to_folds
 from bbflow.transit.clusters.cluster import ASIDE_THREADS, TaskLostError, Work, WorkerKilledError
 from bbflow.transit.clusters.dask_calls import CalledTask, WorkerCalls
-from bbflow.transit.clusters.dask_settings import dask_settings, quiet
+from bbflow.transit.clusters.dask_settings import PATIENT, UNWARNED, dask_settings, quiet
 from bbflow.transit.clusters.security import security_of
 
 CONNECT_TIMEOUT_S = 30.0
@@ -44,23 +44,23 @@ SILENT_S = 60.0
 POLL_S = 0.2
 COUNT_EVERY_S = 5.0
 """How often the scheduler is asked how many threads there are: each time costs a batch some milliseconds."""
-PATIENT = {"distributed.deploy.lost-worker-timeout": "1000 days"}
-"""Else Dask gives up a worker for good that isn't there 15 s after an earlier one has died: on a busy host one that is
-killed again is being started just then."""
-# Dask's warning says what its users can do, and ours can't.
-UNWARNED = {"distributed.admin.large-graph-warning-threshold": "1PiB"}
-"""Dask warns of large tasks, and says how its users would avoid them: the plan of many blocks is sent once."""
+LOSSES: tuple[type[Exception], ...] = (
+    ClosedClientError, CommClosedError, FutureCancelledError, FuturesCancelledError, TimeoutError,
+)  # fmt: skip
+"""What Dask raises when a process of its own dies."""
 GONE = "Dask's scheduler is gone: start one again ('bbflow dask scheduler'), with workers"
 
 
 @contextmanager
-def _failures(client: Client) -> Iterator[None]:
+def _failures(client: Client, *also: type[Exception]) -> Iterator[None]:
     """Make what Dask raises when a process of its own dies an error that may pass.
 
     Parameters
     ----------
     client
         Dask's, which closes when it can't reach its scheduler any more, and has none to ask then.
+    also
+        What else can only be Dask's here: where a task's result is asked for, an `OSError` may be the task's own.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def _failures(client: Client) -> Iterator[None]:
         yield
     except KilledWorker as error:
         raise WorkerKilledError(str(error)) from None
-    except (ClosedClientError, CommClosedError, FutureCancelledError, FuturesCancelledError, TimeoutError) as error:
+    except LOSSES + also as error:
         kind = TaskLostError if isinstance(error, FutureCancelledError) else NodeError
         if client.status != "running":
             raise kind(GONE) from None
@@ -187,8 +187,6 @@ class DaskCluster(Closable):
         self._waiting: dict[Future[Any], str] = {}
         self._fetched: dict[Future[Any], str] = {}
         self._closed = threading.Event()
-        self._watcher = threading.Thread(target=self._watch, name="watch-dask", daemon=True)
-        self._watcher.start()
         self._known: Mapping[str, int] = {}
         self._there: dict[str | None, set[str]] = {}
         """Workers by the host's part of their addresses: a thousand aren't looked through for each of a thousand."""
@@ -196,10 +194,12 @@ class DaskCluster(Closable):
         self._token, self._numbers = uuid.uuid4().hex, count()
         self._groups: dict[str, Future[Any]] = {}
         self._calls = WorkerCalls(client)
+        self._watcher = threading.Thread(target=self._watch, name="watch-dask", daemon=True)
+        self._watcher.start()
 
     def _find_hosts(self) -> dict[str, set[str]]:
         hosts: dict[str, set[str]] = {}
-        with _failures(self.client):
+        with _failures(self.client, OSError):
             found = self.client.run(socket.gethostname, callback_timeout=self.silent_s)
         for address, host in found.items():
             hosts.setdefault(host, set()).add(urlparse(address).hostname or address)
@@ -213,7 +213,7 @@ class DaskCluster(Closable):
     def _workers(self) -> Mapping[str, int]:
         """Return the threads of each worker, by its address, as they were not long ago."""
         if time.monotonic() > self._counted_s + self._look_s:
-            with _failures(self.client):
+            with _failures(self.client, OSError):
                 self._known = self.client.nthreads(callback_timeout=self.silent_s)
             self._there = {}
             for worker in self._known:
@@ -344,7 +344,7 @@ class DaskCluster(Closable):
         """Ask where the results of tasks are that have ended."""
         keys = [future.key for future in unknown if future.status == "finished"]
         scheduler: Any = self.client.scheduler
-        with _failures(self.client):
+        with _failures(self.client, OSError):
             found = self.client.sync(scheduler.who_has, keys=keys, callback_timeout=self.silent_s) if keys else {}
         for future, task in unknown.items():
             task.places = frozenset(found.get(future.key, ()))
@@ -562,7 +562,7 @@ def reached(scheduler: str, certificate: Path | None) -> tuple[str, set[str]]:
     NodeError
         If it doesn't answer.
     """
-    with _connect(scheduler, certificate, CONNECT_TIMEOUT_S) as client, _failures(client):
+    with _connect(scheduler, certificate, CONNECT_TIMEOUT_S) as client, _failures(client, OSError):
         hosts = client.run(socket.gethostname, callback_timeout=SILENT_S)
         return str(client.scheduler.address), set(hosts.values())
 

@@ -25,7 +25,11 @@ QUIET: dict[str, Any] = {
     "distributed.admin.system-monitor.interval": "5s",
 }
 """What only a dashboard shows, which takes a fiftieth of a core beside the simulation."""
-
+PATIENT: dict[str, Any] = {"distributed.deploy.lost-worker-timeout": "1000 days"}
+"""Else Dask gives up a worker for good that isn't there 15 s after an earlier one has died: on a busy host one that is
+killed again is being started just then."""
+UNWARNED: dict[str, Any] = {"distributed.admin.large-graph-warning-threshold": "1PiB"}
+"""Dask warns of large tasks, and says how its users would avoid them: the plan of many blocks is sent once."""
 
 LOGGERS = [logging.getLogger(name) for name in ("distributed", "distributed.client")]
 LEVELS: list[list[int]] = []
