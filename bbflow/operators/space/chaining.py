@@ -19,7 +19,7 @@ from bbflow.operators.space.grid import LAT, LEVEL, LON, Grid, area_weights, com
 from bbflow.operators.space.moves import Cumulate, Gather, SpacePercentile, Wavenumbers, Whole
 from bbflow.operators.space.placement import Local, Placement
 from bbflow.operators.space.weights import Weights
-from bbflow.operators.steps import Array, DType, Steps
+from bbflow.operators.steps import Array, Steps
 
 WAVENUMBER = "wavenumber"
 """Name of the dimension of wavenumbers."""
@@ -333,18 +333,6 @@ class Chained(Placement):
     def own_dims(self) -> frozenset[str]:
         """Return those of both."""
         return self.first.own_dims | self.second.own_dims
-
-    def dtype(self, dtype: DType) -> DType:
-        """Return float64: that is what is joined."""
-        return np.dtype("f8")
-
-    def fits(self, shape: tuple[int, ...]) -> bool:
-        """Whether the shape is the variable's."""
-        return shape == self.source
-
-    def of_shape(self, shape: tuple[int, ...]) -> "Chained":
-        """Return itself."""
-        return self
 
     def local(self, start: tuple[int, ...], count: tuple[int, ...]) -> Local | None:
         """Return what a block has of the first result: never all of the second one."""

@@ -229,15 +229,8 @@ class Grid:
         They are the coordinate's bounds if the stream has them, else midpoints; the outer edges are as far from
         their points as the inner ones, but those of latitude that are beyond 88 degrees are the poles, as in CDO.
         """
-        bounds = self.bounds_of(self.dims[axis], (self.shape[axis],))
-        named = str(self.attributes.get(self.dims[axis], {}).get("bounds", ""))
-        if named in self.coordinates and self.coordinates[named].shape != (self.shape[axis], 2):
-            raise ConfigError(
-                f"{named!r}, the bounds of {self.dims[axis]!r}, has the shape {self.coordinates[named].shape}, not "
-                f"{(self.shape[axis], 2)}: let the program put two edges for each point"
-            )
-        if bounds is not None and self.coordinates[bounds].shape[-1] == 2:
-            return self._bounds(axis, np.asarray(self.coordinates[bounds], "f8") * self.to_degrees(axis))
+        if (bounds := self._edges_told(axis)) is not None:
+            return self._bounds(axis, np.asarray(bounds, "f8") * self.to_degrees(axis))
         values = np.asarray(self.coordinate(axis), "f8")
         if self.kind(axis) == LON:
             values = np.unwrap(values, period=360)
@@ -254,6 +247,10 @@ class Grid:
 
     def has_bounds(self, axis: int) -> bool:
         """Whether the stream has the edges of a dimension's cells."""
+        return self._edges_told(axis) is not None
+
+    def _edges_told(self, axis: int) -> Array | None:
+        """Return the edges of a dimension's cells that the stream has, of shape (size, 2); None for none."""
         bounds = self.bounds_of(self.dims[axis], (self.shape[axis],))
         named = str(self.attributes.get(self.dims[axis], {}).get("bounds", ""))
         if named in self.coordinates and self.coordinates[named].shape != (self.shape[axis], 2):
@@ -261,7 +258,7 @@ class Grid:
                 f"{named!r}, the bounds of {self.dims[axis]!r}, has the shape {self.coordinates[named].shape}, not "
                 f"{(self.shape[axis], 2)}: let the program put two edges for each point"
             )
-        return bounds is not None and self.coordinates[bounds].shape[-1] == 2
+        return self.coordinates[bounds] if bounds and self.coordinates[bounds].shape[-1] == 2 else None
 
     def _bounds(self, axis: int, bounds: Array) -> Array:
         """Return bounds without jumps: those of longitude around their points, of latitude up to the poles."""

@@ -131,21 +131,21 @@ class Placement(ABC):
         """Return the dimensions that are none of the variable's, whatever their names."""
         return frozenset((POINT,))
 
-    @abstractmethod
     def dtype(self, dtype: DType) -> DType:
         """Return the type of the values for the variable's type: its own float type if it is kept, else float64."""
+        return np.dtype("f8")
 
     def may_change(self, axis: int) -> bool:
         """Whether an axis may be of any length: all of it is reduced, and nothing else depends on it."""
         return False
 
-    @abstractmethod
     def fits(self, shape: tuple[int, ...]) -> bool:
         """Whether the variable may have a shape: only what is reduced as a whole may have another length."""
+        return shape == self.source
 
-    @abstractmethod
     def of_shape(self, shape: tuple[int, ...]) -> Self:
         """Return the same space of a variable whose shape has changed to one that `fits`."""
+        return self
 
     @abstractmethod
     def local(self, start: tuple[int, ...], count: tuple[int, ...]) -> Local | None:

@@ -27,9 +27,12 @@ class Reduction(ABC):
     components: int
     """How many numbers are kept for each point."""
 
-    @abstractmethod
+    nothing = 0.0
+    """What each component of no values is."""
+
     def empty(self, shape: tuple[int, ...]) -> Array:
         """Return components of nothing; float64 of shape (k, *shape)."""
+        return np.full((self.components, *shape), self.nothing)
 
     @abstractmethod
     def reduce(self, values: Array, fill: Array | None, factor: Array | None, strips: Sequence[Strip]) -> Array:
@@ -52,13 +55,13 @@ class Reduction(ABC):
             float64, k arrays with one axis for each strip: of the targets that it has.
         """
 
-    @abstractmethod
     def merge(self, left: Array, right: Array) -> Array:
-        """Merge components of different values, each of shape (k, …)."""
+        """Merge components of different values, each of shape (k, …): add them, if nothing else is said."""
+        return np.asarray(left + right)
 
-    @abstractmethod
     def finish(self, parts: Array) -> Array:
-        """Return the values of components along axis -2; NaN where nothing was valid."""
+        """Return the values of components along axis -2, NaN where nothing was valid: the first, if nothing is said."""
+        return np.asarray(parts[..., 0, :])
 
     def dtype(self, dtype: DType) -> DType:
         """Return the type that holds the results of an input's type exactly, as far as they are float64's."""
@@ -72,10 +75,6 @@ class Weighted(Reduction):
     mean: bool
     """Whether the one is divided by the other."""
     components = 2
-
-    def empty(self, shape: tuple[int, ...]) -> Array:
-        """Return zeros."""
-        return np.zeros((2, *shape))
 
     def reduce(self, values: Array, fill: Array | None, factor: Array | None, strips: Sequence[Strip]) -> Array:
         """Return the sums; see `Reduction.reduce`. If nothing is missing, the weights' sum is the places'."""
@@ -91,10 +90,6 @@ class Weighted(Reduction):
             parts[1, lacking] = _contract(weights, strips)
         return parts
 
-    def merge(self, left: Array, right: Array) -> Array:
-        """Add them."""
-        return np.asarray(left + right)
-
     def finish(self, parts: Array) -> Array:
         """Divide them, or give the first where there is any weight."""
         sums, weights = parts[..., 0, :], parts[..., 1, :]
@@ -108,10 +103,7 @@ class Extreme(Reduction):
     largest: bool
     """Which of them."""
     components = 1
-
-    def empty(self, shape: tuple[int, ...]) -> Array:
-        """Return NaN."""
-        return np.full((1, *shape), np.nan)
+    nothing = np.nan
 
     def reduce(self, values: Array, fill: Array | None, factor: Array | None, strips: Sequence[Strip]) -> Array:
         """Return the extremes; see `Reduction.reduce`."""
@@ -137,10 +129,6 @@ class Extreme(Reduction):
         """Return the more extreme ones."""
         return np.asarray(np.fmax(left, right) if self.largest else np.fmin(left, right))
 
-    def finish(self, parts: Array) -> Array:
-        """Return the only component."""
-        return np.asarray(parts[..., 0, :])
-
     def dtype(self, dtype: DType) -> DType:
         """Return the float types themselves, float64 for integers."""
         return np.dtype(dtype) if np.dtype(dtype).kind == "f" else np.dtype("f8")
@@ -159,10 +147,6 @@ class Spread(Reduction):
     of_sample: bool
     """Whether the values are a sample; the whole population if not."""
     components = 4
-
-    def empty(self, shape: tuple[int, ...]) -> Array:
-        """Return zeros."""
-        return np.zeros((4, *shape))
 
     def reduce(self, values: Array, fill: Array | None, factor: Array | None, strips: Sequence[Strip]) -> Array:
         """Return the components; see `Reduction.reduce`. Squares are about each result's own mean, in a second pass."""
@@ -202,10 +186,6 @@ class Covariance(Reduction):
     """Whether it is divided by both standard deviations."""
     components = 6
 
-    def empty(self, shape: tuple[int, ...]) -> Array:
-        """Return zeros."""
-        return np.zeros((6, *shape))
-
     def reduce(self, values: Array, fill: Array | None, factor: Array | None, strips: Sequence[Strip]) -> Array:
         """Return the components; see `Reduction.reduce`. Products are about each result's means, in a second pass."""
         valid = _valid(values, fill, factor)
@@ -243,10 +223,7 @@ class Extent(Reduction):
     """The largest valid value less the smallest."""
 
     components = 2
-
-    def empty(self, shape: tuple[int, ...]) -> Array:
-        """Return NaN."""
-        return np.full((2, *shape), np.nan)
+    nothing = np.nan
 
     def reduce(self, values: Array, fill: Array | None, factor: Array | None, strips: Sequence[Strip]) -> Array:
         """Return both extremes; see `Reduction.reduce`."""
@@ -269,22 +246,10 @@ class ValidCount(Reduction):
 
     components = 1
 
-    def empty(self, shape: tuple[int, ...]) -> Array:
-        """Return zeros."""
-        return np.zeros((1, *shape))
-
     def reduce(self, values: Array, fill: Array | None, factor: Array | None, strips: Sequence[Strip]) -> Array:
         """Return the numbers; see `Reduction.reduce`."""
         bare = [replace(strip, weights=None) for strip in strips]
         return _contract(_valid(values, fill, factor).astype("f8"), bare)[np.newaxis]
-
-    def merge(self, left: Array, right: Array) -> Array:
-        """Add them."""
-        return np.asarray(left + right)
-
-    def finish(self, parts: Array) -> Array:
-        """Return the only component."""
-        return np.asarray(parts[..., 0, :])
 
 
 LOWEST, HIGHEST = Extreme(largest=False), Extreme(largest=True)

@@ -16,7 +16,7 @@ from bbflow.operators.space.meshes import Described
 from bbflow.operators.space.placement import POINT, Local, Placement
 from bbflow.operators.space.pyramids import Pyramid
 from bbflow.operators.space.weights import Weights
-from bbflow.operators.steps import Array, DType, Steps
+from bbflow.operators.steps import Array, Steps
 
 AT_ONCE_BYTES = 1 << 26
 """About how much is made of steps, or of their sums, at a time."""
@@ -266,18 +266,6 @@ class Remapped(Placement):
     def at(self) -> int:
         """Return how many of them come before the target's dimensions."""
         return sum(axis < min(self.axes) for axis in self.planes)
-
-    def dtype(self, dtype: DType) -> DType:
-        """Return float64, in which the sums are."""
-        return np.dtype("f8")
-
-    def fits(self, shape: tuple[int, ...]) -> bool:
-        """Whether the variable may have a shape: only its own, for which the weights are."""
-        return shape == self.source
-
-    def of_shape(self, shape: tuple[int, ...]) -> "Remapped":
-        """Return the same space: no other shape fits."""
-        return self
 
     def local(self, start: tuple[int, ...], count: tuple[int, ...]) -> Local | None:
         """Return what a block has of the result; None if nothing. See `Placement.local`.
