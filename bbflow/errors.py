@@ -114,8 +114,9 @@ def nearest(unknown: object, valid: Iterable[str]) -> str:
         The names that would have been.
     """
     names = sorted(valid)
-    close = difflib.get_close_matches(str(unknown), names, n=1, cutoff=0.5)
-    return f"did you mean {close[0]!r}?" if close else f"valid are {', '.join(names)}"
+    folded = {name.lower(): name for name in reversed(names)}
+    close = difflib.get_close_matches(str(unknown).lower(), folded, n=1, cutoff=0.5)
+    return f"did you mean {folded[close[0]]!r}?" if close else f"valid are {', '.join(names)}"
 
 
 def printable(text: str) -> str:

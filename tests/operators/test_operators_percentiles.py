@@ -13,6 +13,7 @@ from laws import cuts, folded, layout_of, merged
 
 from bbflow.errors import ConfigError
 from bbflow.operators import StateLayout, fold_steps, parse_operators
+from bbflow.operators.statistics.percentiles import MOST_STEPS
 from bbflow.operators.statistics.sketch import Sketch, choose, excess
 
 Q = [0, 10, 33.3, 50, 55, 90, 99.9, 100]
@@ -110,6 +111,15 @@ def test_the_stated_bound_holds_for_every_number_of_steps(error, steps):
     assert ((sketch.excess(seen) + 1) // 2 <= error / 100 * seen).all()
     assert sketch.rows <= steps + 2
     assert not sketch.excess(np.arange(2 * sketch.size)).any()
+
+
+@pytest.mark.parametrize("error", [50, 1, 0.01])
+def test_a_century_of_hours_has_a_sketch_and_more_steps_are_refused(error):
+    (operator,) = parse_operators([{"median": {"error": error, "steps": MOST_STEPS}}])
+    assert operator.family.rows < MOST_STEPS // 10
+    for steps in (MOST_STEPS + 1, 1e30):
+        with pytest.raises(ConfigError, match="are too many: give at most 1000000"):
+            parse_operators([{"percentiles": {"q": [10], "error": error, "steps": steps}}])
 
 
 def test_beyond_its_steps_the_bound_grows_and_the_state_tells_how_far():

@@ -51,6 +51,8 @@ def test_sizes_are_written_with_a_binary_unit(size, text):
 def test_an_unknown_name_gets_the_nearest_or_all():
     assert nearest("maen", ["mean", "max"]) == "did you mean 'mean'?"
     assert nearest("quantile", ["mean", "max"]) == "valid are max, mean"
+    assert nearest("MEAN", ["mean", "max"]) == "did you mean 'mean'?"
+    assert nearest("rx1dya", ["mean", "Rx1day"]) == "did you mean 'Rx1day'?"
 
 
 def test_a_pool_has_a_page_at_least():

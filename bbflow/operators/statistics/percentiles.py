@@ -9,11 +9,13 @@ from bbflow.errors import ConfigError
 from bbflow.operators.operator import Operator, OperatorKind
 from bbflow.operators.statistics.sketch import Sketch, choose
 from bbflow.operators.steps import Array, Views
-from bbflow.reading.sections import Parameter, flag, number, positive
+from bbflow.reading.sections import Parameter, flag, number, positive, shown
 
 ERROR_PERCENT = 1.0
 STEPS = 8784
 """A leap year of hours."""
+MOST_STEPS = 1_000_000
+"""Above a century of hours; the search for a sketch takes time and memory in proportion."""
 
 
 def percentile(views: Views, *, sketch: Sketch, q: float) -> Array:
@@ -71,6 +73,13 @@ def _error(value: Any) -> float:
     return read
 
 
+def _steps(value: Any) -> int:
+    read = positive(value)
+    if read > MOST_STEPS:
+        raise ConfigError(f"{shown(value)} steps are too many: give at most {MOST_STEPS}; beyond them the bound grows")
+    return read
+
+
 def _operator(name: str, q: float, error: float, steps: int, cell_method: str, long_name: str) -> Operator:
     sketch = choose(error / 100, steps)
     return Operator(
@@ -103,7 +112,7 @@ def _make_median(error: float, steps: int) -> tuple[Operator, ...]:
 
 _SKETCH = {
     "error": Parameter(_error, "bound on the error of a rank, in percent of the window's steps", ERROR_PERCENT),
-    "steps": Parameter(positive, "most steps of a window that the bound holds for; beyond them it grows", STEPS),
+    "steps": Parameter(_steps, "most steps of a window that the bound holds for; beyond them it grows", STEPS),
 }
 
 KINDS = (

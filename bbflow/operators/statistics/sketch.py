@@ -193,12 +193,12 @@ def choose(error: float, steps: int) -> Sketch:
         The bound holds for any number of steps up to this one.
     """
     best = Sketch(steps // 2 + 1, 0)  # holds all of them
-    for size in range(steps // 2, 0, -1):
-        runs = np.arange(1, steps // size + 1)
-        for top in range(MOST_TOP):
-            if Sketch(size, top).rows >= best.rows or 1 << top > runs[-1]:
-                break
-            if ((excess(runs, top) + 1) // 2 <= error * size * runs).all():
-                best = Sketch(size, top)
-                break
+    # Two runs make an error of one rank: smaller sizes break the bound there.
+    sizes = np.arange(max(int(0.5 / error), 1), steps // 2 + 1)
+    most_runs = steps // sizes
+    runs = np.arange(1, most_runs.max(initial=0) + 1)
+    for top in range(min(MOST_TOP, len(runs).bit_length())):
+        worst = np.maximum.accumulate((excess(runs, top) + 1) // 2 / runs)
+        fits = sizes[(worst[most_runs - 1] <= error * sizes) & (1 << top <= most_runs)]
+        best = min([best, *(Sketch(size, top) for size in fits[:1].tolist())], key=lambda sketch: sketch.rows)
     return best
