@@ -116,6 +116,17 @@ def test_that_steps_of_several_lengths_count_alike_is_said(tmp_path):
     assert (outcome.complete, results.missing_run.item()) == (True, 0)
 
 
+def test_a_length_that_only_the_next_job_tells_is_said_there(tmp_path):
+    operators, state = {"x": {"operators": ["mean"], "weights": "time"}}, tmp_path / "out" / "state.bbflow"
+    run(tmp_path, program([0.0, 1.0, 2.0]), operators)
+    regular, _ = run(tmp_path, program([3.0, 4.0, 5.0], first=3), operators, **{"continue": str(state)})
+    outcome, results = run(tmp_path, program([9.0, 10.0], first=6), operators, **{"continue": str(state)})
+    (line,) = outcome.errors
+    assert "the last step of the run before counts 1, but this run's first one comes 4 after it" in line
+    assert (regular.errors, outcome.complete) == ((), True)
+    assert float(results.x_run_mean[0, 0]) == np.arange(8).mean()  # one job's fifth step would count 4
+
+
 def test_a_pool_with_room_for_one_step_only_is_refused_where_the_next_one_tells_its_length(tmp_path):
     config = {"stream": "model", "output": str(tmp_path / "out"), "workers": {"processes": 0}, "windows": ["run"]}
     config |= {"operators": {"x": {"operators": ["mean"], "weights": "time"}}}

@@ -18,7 +18,7 @@ from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.layouts import EXTREMES_BYTES
 from bbflow.stream.records import Parts
 from bbflow.transit.folding.checkpoints import Checkpoint
-from bbflow.transit.folding.dates import StepDates, next_time
+from bbflow.transit.folding.dates import StepDates, next_time, weighed_otherwise
 from bbflow.transit.folding.patterns import LaidStep, Pattern, Patterns, parts_of, weights_of
 from bbflow.transit.folding.plans import FoldPlan, PlannedSteps
 from bbflow.transit.folding.shards import Place, ShardKey
@@ -174,6 +174,8 @@ class Cutter:
         self._dates = StepDates()
         self.is_held_back = False
         """Whether a step waits for the next one, which tells its length."""
+        self.joint: list[str] = []
+        """What the run before has taken otherwise, since only this one's first step tells it, in words."""
 
     def next_batch(
         self,
@@ -226,6 +228,9 @@ class Cutter:
             if weights is None:
                 self.is_held_back = True
                 break
+            joins = common.offset is None and not batch.spans
+            if joins and TIME in weights and times.bounds(step.in_chain, laid.parts) is None:
+                self.joint = weighed_otherwise(batch.passed, passed)
             batch.add(laid._replace(weights=weights), passed, step.keys)
             if is_alone and step.ends:
                 break

@@ -80,3 +80,21 @@ def taken_alike(passed: Passed, diagnostics: Iterable[Diagnostic]) -> list[str]:
         f"the steps are from {passed.shortest:g} to {passed.longest:g} long, in the units of their time, but each "
         f"counts alike in {', '.join(names)}: set weights: time to weigh them by their length, or weights: steps"
     ]
+
+
+def weighed_otherwise(before: Passed, after: Passed) -> list[str]:
+    """Return that a run before has weighed its last step by another length than the next run's first one tells.
+
+    Parameters
+    ----------
+    before, after
+        What has passed by the last step of the run before, and by the first one of the run that continues it.
+    """
+    taken = before.length or before.interval
+    if taken is None or after.length is None or abs(after.length - taken) <= after.tolerance:
+        return []
+    return [
+        f"weights: time: the last step of the run before counts {taken:g}, but this run's first one comes "
+        f"{after.length:g} after it, so spans over the join differ from those of one run: let the program write the "
+        "bounds of its time"
+    ]

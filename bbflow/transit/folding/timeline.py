@@ -184,9 +184,14 @@ class Passed(NamedTuple):
         return spacing > shortest * COARSE
 
     @property
+    def tolerance(self) -> float:
+        """By how much two lengths of steps may differ, as their times may be off."""
+        return 2 * max(self.error, ROUNDED * math.ulp(self.last or 0))
+
+    @property
     def differ(self) -> bool:
         """Whether the steps' lengths differ by more than their times may be off."""
-        return self.steps > 2 and self.longest - self.shortest > 2 * max(self.error, ROUNDED * math.ulp(self.last or 0))
+        return self.steps > 2 and self.longest - self.shortest > self.tolerance
 
 
 def too_late(number: int, time: float, *, is_date: bool) -> str:
