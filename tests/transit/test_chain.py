@@ -10,7 +10,9 @@ import xarray as xr
 import yaml
 
 from bbflow.cli import main
+from bbflow.configuring.config import parse_config
 from bbflow.errors import ConfigError
+from bbflow.transit.chain.comparing import check_continued
 from bbflow.transit.chain.saved import read_state
 from bbflow.transit.output.claiming import KEPT_FILE, STATE_FILE
 
@@ -102,6 +104,12 @@ def test_a_stream_of_another_calendar_or_grid_is_refused(first, tmp_path, calend
     write(tmp_path, slice(CUT, CUT + 2), calendar=calendar, shape=shape)
     with pytest.raises(ConfigError, match=f"{says}.* the state|the state .*{says}"):
         streams.analyse(tmp_path, CONFIG | {"continue": str(first / "out")})
+
+
+def test_operators_that_the_run_before_had_not_are_refused_with_what_to_do(first):
+    more = CONFIG | {"operators": CONFIG["operators"] | {"more": {"of": "tas", "operators": ["mean"]}}}
+    with pytest.raises(ConfigError, match=r"operators of more .* take them out, or begin again without 'continue'"):
+        check_continued(parse_config(more | {"stream": "model", "output": "out"}), first / "out")
 
 
 def test_two_runs_of_other_ranks_and_nodes_and_blocks_give_what_one_gives(first, whole):

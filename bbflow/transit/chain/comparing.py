@@ -62,6 +62,11 @@ def check_diagnostics(saved: SavedState, diagnostics: Mapping[str, Diagnostic]) 
     ConfigError
         If not; the message names the first difference.
     """
+    if never := sorted(diagnostics.keys() - saved.fields.keys()):
+        raise ConfigError(
+            f"operators of {never[0]} are in the configuration, but not in the state {saved.path}: they are new, or "
+            "its run had none of their points and said so; take them out, or begin again without 'continue'"
+        )
     _check_names(saved, diagnostics, "the configuration")
     for key, diagnostic in diagnostics.items():
         item = saved.fields[key]
