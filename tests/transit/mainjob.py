@@ -33,7 +33,7 @@ def write_config(directory, **changes):
         },
         "raw": {"variables": ["tas", "ta"], "every": 3},
         "nodes": {"capacity": "8MiB"},
-        "workers": {"processes": 1, "batch_steps": 8},
+        "workers": {"batch_steps": 8},
     } | changes
     path = directory / "analysis.yml"
     path.write_text(yaml.safe_dump(content))

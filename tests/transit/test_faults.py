@@ -1,4 +1,5 @@
 import json
+import os
 import signal
 import sys
 
@@ -11,6 +12,7 @@ import xarray as xr
 import yaml
 from victims import descendants, find, finish, wait_for_folds, worker_of
 
+from bbflow.cli import main
 from bbflow.run.course import INCOMPLETE
 from testsupport.waiting import until
 
@@ -26,6 +28,10 @@ def slow_config(directory, processes=1):
     """Small batches and a small pool: the simulation can't be done before the analysis is."""
     workers = {"processes": processes, "batch_steps": 2}
     return mainjob.write_config(directory, nodes={"capacity": "512KiB"}, workers=workers, raw={"variables": ["tas"]})
+
+
+def config_with_worker(directory):
+    return mainjob.write_config(directory, workers={"processes": 1, "batch_steps": 8})
 
 
 def write_thresholds(folder, limits):
@@ -98,7 +104,7 @@ def test_a_simulation_that_dies_in_a_step_leaves_results_of_the_committed_ones(p
 
 
 def test_an_interrupt_leaves_no_process_and_no_shared_memory(program, tmp_path):
-    process = mainjob.start_run(mainjob.write_config(tmp_path), mainjob.simulation(program, 2, 100_000))
+    process = mainjob.start_run(config_with_worker(tmp_path), mainjob.simulation(program, 2, 100_000))
     wait_for_folds(tmp_path / "out", 5)
     children, seen = descendants(process), mainjob.in_memory(process)
     process.send_signal(signal.SIGINT)
@@ -113,7 +119,7 @@ def test_an_interrupt_leaves_no_process_and_no_shared_memory(program, tmp_path):
 
 @pytest.mark.slow
 def test_a_second_interrupt_at_the_very_end_of_the_analysis_ends_the_run(program, tmp_path):
-    config = mainjob.write_config(tmp_path, workers={"processes": 0})
+    config = mainjob.write_config(tmp_path)
     process = mainjob.start_run(config, mainjob.simulation(program, 1, 100_000))
     wait_for_folds(tmp_path / "out", 2)
     process.send_signal(signal.SIGINT)
@@ -128,7 +134,7 @@ def test_a_killed_run_leaves_no_process_and_no_pool(program, tmp_path):
     xml = tmp_path / "climate.xml"  # the simulation waits no minute for the nodes to come back
     xml.write_text(bbflow_adios2.engine_xml("climate", NodeLossTimeoutSecs="1"))
     command = mainjob.simulation(program, 1, 100_000, config=xml)
-    process = mainjob.start_run(mainjob.write_config(tmp_path), command)
+    process = mainjob.start_run(config_with_worker(tmp_path), command)
     wait_for_folds(tmp_path / "out", 2)
     children, seen = descendants(process), mainjob.in_memory(process)
     process.kill()
@@ -142,16 +148,31 @@ def test_a_killed_run_leaves_no_process_and_no_pool(program, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"operators": {"tass": ["mean"]}}, "did you mean 'tas'?"),
         ({"operators": {"tas": ["maen"]}}, "did you mean 'mean'?"),
         ({"operator": {}}, "did you mean 'operators'?"),
         ({"time": {"calendar": "noleep"}}, "did you mean 'noleap'?"),
-        ({"stream": "weather"}, "never opened stream 'weather'"),
-        ({"nodes": {"capacity": "16KiB"}}, "give the node more capacity"),
         ({"nodes": {"capacity": "900TB"}}, "pools and states need 819 TiB; lower nodes: capacity"),
     ],
 )
-def test_bad_input_gives_one_clear_message(program, tmp_path, changes, words):
+def test_what_can_not_run_is_refused_before_anything_starts(tmp_path, capsys, changes, words):
+    config, before = mainjob.write_config(tmp_path, **changes), psutil.Process().children()
+    code = main(["run", str(config), "--", "touch", str(tmp_path / "started")])
+    said = capsys.readouterr().err
+    assert code not in (0, None), said
+    assert words in said
+    assert "Traceback" not in said
+    assert psutil.Process().children() == before
+    assert os.listdir(tmp_path) == [config.name]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"stream": "weather"}, "never opened stream 'weather'"),
+        ({"nodes": {"capacity": "16KiB"}}, "give the node more capacity"),
+    ],
+)
+def test_what_does_not_fit_the_simulation_gives_one_clear_message(program, tmp_path, changes, words):
     config = mainjob.write_config(tmp_path, **changes)
     code, said, seen = mainjob.watched_run(config, mainjob.simulation(program, 1, 60))
     assert code not in (0, None), said
@@ -178,8 +199,10 @@ def test_the_simulations_exit_code_is_kept(tmp_path, way, kept, words):
 def test_the_simulation_goes_on_when_its_analysis_fails_and_every_step_is_rescued(program, tmp_path, truth):
     wrong = {"operators": {"tass": ["mean"]}, "time": {"variable": "no-such-time"}}
     config = mainjob.write_config(tmp_path, nodes={"count": 2, "capacity": "512KiB"}, **wrong)
-    code, said = mainjob.run(config, mainjob.simulation(program, 2, STEPS))
+    code, said, seen = mainjob.watched_run(config, mainjob.simulation(program, 2, STEPS))
     assert code == INCOMPLETE, said
+    assert "Traceback" not in said
+    assert not mainjob.left_behind(seen)
     assert f"{STEPS} of {STEPS} steps" in said
     assert "THE STATISTICS ARE INCOMPLETE" in said
     assert said.count("did you mean 'tas'?") == 1

@@ -24,7 +24,8 @@ def finished(program, tmp_path_factory):
     told = directory / "contact"  # how long a run lasts is not known, so it tells itself where its nodes were
     command = ["sh", "-c", 'echo "$BBFLOW_CONTACT" > "$0" && exec "$@"', str(told)]
     command += mainjob.simulation(program, 2, STEPS)
-    code, said, seen = mainjob.watched_run(mainjob.write_config(directory), command, draws_report=True)
+    config = mainjob.write_config(directory, workers={"processes": 1, "batch_steps": 8})
+    code, said, seen = mainjob.watched_run(config, command, draws_report=True)
     assert code == 0, said
     nodes = Path(told.read_text()).parent
     assert nodes.parent == Path("/dev/shm")
