@@ -9,6 +9,7 @@ from bbflow.cli import main
 from bbflow.cli.scenarios import CATALOG
 from bbflow.errors import CapacityError, ConfigError
 from bbflow.events import EventLog
+from bbflow.simulate import fetching
 from bbflow.simulate.knob_search import choose, explain
 from bbflow.simulate.profile import scenario_of_events
 from bbflow.simulate.runs import run_once, run_scenario
@@ -114,7 +115,8 @@ def test_an_input_that_cant_fit_is_an_error_with_both_numbers():
         run_once(varied(load_scenario(CATALOG / "abb-8.yml"), "node_capacity_bytes", "1GB"), "abb", 0)
 
 
-def test_a_policy_that_starves_the_job_is_an_error_that_says_by_whom():
+def test_a_policy_that_starves_the_job_is_an_error_that_says_by_whom(monkeypatch):
+    monkeypatch.setattr(fetching, "STARVED_S", 60.0)
     endless = small(application__rank_bytes="1TB", application__phases_before=0, application__pause_s=0)
     with pytest.raises(StandstillError, match=r"I/O phase of hpc; give the policy a shorter max_delay_s"):
         run_once(endless, "full-delay:max_delay_s=1e9", 0)
