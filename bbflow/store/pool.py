@@ -14,6 +14,7 @@ from bbflow.units import format_bytes
 
 TMPFS_MAGIC, STATFS_BYTES = 0x01021994, 256
 ZEROS = memoryview(bytes(1 << 18))
+_LIBC = ctypes.CDLL(None)
 
 
 def create_pool(path: Path, capacity: int) -> None:
@@ -98,7 +99,7 @@ def make_pages(descriptor: int, offset: int, size: int) -> None:
 def _is_in_memory(descriptor: int) -> bool:
     """Whether a file is in tmpfs: statfs(2)."""
     told = ctypes.create_string_buffer(STATFS_BYTES)
-    failed = ctypes.CDLL(None).fstatfs(descriptor, told)
+    failed = _LIBC.fstatfs(descriptor, told)
     return not failed and ctypes.c_long.from_buffer(told).value == TMPFS_MAGIC
 
 
