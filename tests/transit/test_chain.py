@@ -138,7 +138,7 @@ def test_a_run_without_steps_hands_the_state_on(first, tmp_path):
 def write_job(folder, name, part):
     """A job of the command line: a configuration and the stream that it writes."""
     write(folder / name, part)
-    config = {"stream": "fields", "output": str(folder / "out")} | CONFIG
+    config = {"stream": "fields", "output": str(folder / "out"), "nodes": {"capacity": "8MiB"}} | CONFIG
     (folder / f"{name}.yml").write_text(yaml.safe_dump(config | {"workers": {"processes": 0, "threads": 1}}))
     return [str(folder / f"{name}.yml"), "--", sys.executable, str(folder / name / "writer.py"), str(folder / name)]
 
