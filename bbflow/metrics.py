@@ -186,7 +186,8 @@ class NotedEvents:
                 if not line.endswith(b"\n"):
                     break  # it is being written
                 self._read_bytes += len(line)
-                self._count(json.loads(line))
+                with suppress(ValueError, KeyError, TypeError):  # a full file system has torn it
+                    self._count(json.loads(line))
 
     def _count(self, event: Mapping[str, Any]) -> None:
         match event["event"]:

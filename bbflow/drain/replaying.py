@@ -46,9 +46,12 @@ def replay(raw: Path, stream: str, after: int = -1) -> int:
     """
     if not (raw / "zarr.json").exists():
         raise ConfigError(f"there is no store {raw}: give a raw.zarr")
-    group = zarr.open_group(readable(raw), mode="r")
-    arrays: dict[str, Any] = dict(group.arrays())
-    axis = arrays[STEP].metadata.dimension_names[0]
+    try:
+        group = zarr.open_group(readable(raw), mode="r")
+        arrays: dict[str, Any] = dict(group.arrays())
+        axis = arrays[STEP].metadata.dimension_names[0]
+    except (ValueError, KeyError, TypeError, FileNotFoundError):  # as what isn't of Zarr, or not of us, may be
+        raise ConfigError(f"{raw} isn't a raw.zarr: it has no {STEP} that can be read") from None
     numbers = arrays.pop(STEP)[: int(str(group.attrs.get("bbflow_steps", 0)))]
     rows = [row for row, number in enumerate(numbers) if number > after]
     if not rows:

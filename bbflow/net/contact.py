@@ -328,7 +328,9 @@ def _read(path: Path) -> _Content:
             for told in content.get("masters", ())
         )
         return _Content(key, nodes, masters)
-    except (ValueError, KeyError, TypeError) as error:
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not a contact file (no text)") from None
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ConfigError(f"{path} is not a contact file ({error!r})") from None
 
 

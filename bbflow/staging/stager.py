@@ -53,6 +53,10 @@ class StagerState:
     """What transfers may do now."""
 
 
+MOST_FETCHERS = 1024
+"""Each is a thread."""
+
+
 class Stager(Closable):
     """Prefetches the files of tasks to a burst buffer, wave by wave.
 
@@ -105,9 +109,11 @@ class Stager(Closable):
         events: EventLog | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        if fetchers < 1:
-            raise ConfigError(f"staging needs at least one fetcher, not {fetchers}")
         policy = policy or NoAction()
+        most_fetchers = policy.most_fetchers(fetchers)
+        if fetchers < 1 or most_fetchers > MOST_FETCHERS:
+            wrong = fetchers if fetchers < 1 else most_fetchers
+            raise ConfigError(f"staging needs from one to {MOST_FETCHERS} fetchers, not {wrong}")
         self._waves = Waves(slots, capacity_bytes, lookahead, oversize)
         self._shelf = Shelf(directory)
         self._sources = Sources(options)
@@ -125,7 +131,7 @@ class Stager(Closable):
         self._probes = Probes(self._size, self._sources.sizes, self._answered)
         self._uploads = ThreadPoolExecutor(2, "bbflow-stage-out")
         self._fetchers = Fetchers(
-            policy.most_fetchers(fetchers),
+            most_fetchers,
             self._transfer,
             self._copy_batch,
             lambda: self.gate.batch_bytes,

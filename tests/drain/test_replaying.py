@@ -46,3 +46,10 @@ def test_a_store_without_a_step_that_is_wanted_is_an_error(tmp_path):
     store.commit(0, range(3), [np.nan] * 3, {"always": [1, 2, 3]}, ["always"])
     with pytest.raises(ConfigError, match=r"^no step of .*raw.zarr is above 2: there is nothing to write again$"):
         replay(tmp_path / "raw.zarr", "model", after=2)
+
+
+@pytest.mark.parametrize("told", ['{"zarr_format": 3, "node_type": "group"}', "[1]", "{}", "no JSON"])
+def test_what_isnt_a_raw_store_is_an_error(tmp_path, told):
+    (tmp_path / "zarr.json").write_text(told)
+    with pytest.raises(ConfigError, match=r"isn't a raw\.zarr: it has no bbflow_step that can be read"):
+        replay(tmp_path, "model", after=-1)

@@ -102,11 +102,20 @@ def test_a_missing_file_says_how_to_make_one(tmp_path):
         read_contact(tmp_path / "contact.json")
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[1]", "not json", '{"format": "bbflow-contact", "version": 5}'])
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[1]", "not json", "[" * 99999, '{"format": "bbflow-contact", "version": 5}']
+)
 def test_another_file_is_refused(tmp_path, text):
     path = tmp_path / "contact.json"
     path.write_text(text)
     with pytest.raises(ConfigError, match="is not a contact file"):
+        read_contact(path)
+
+
+def test_a_file_of_bytes_is_refused_in_a_short_line(tmp_path):
+    path = tmp_path / "contact.json"
+    path.write_bytes(bytes(range(256)) * 99)
+    with pytest.raises(ConfigError, match=r"is not a contact file \(no text\)$"):
         read_contact(path)
 
 

@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from bbflow.cli import main
-from bbflow.events import EventLog
+from bbflow.events import EVENTS_FILE, EventLog
 from bbflow.metrics import HELP, MetricsServer, NotedEvents, ask, exposition, secret_of
 from bbflow.net.contact import contact_key
 from bbflow.staging import File, Stager
@@ -84,6 +84,8 @@ def test_stagers_tell_what_they_copied_and_only_what_is_new_is_read(tmp_path):
     found = parsed(exposition(noted.samples()))
     assert found["bbflow_stager_transferred_bytes_total", (str(tmp_path),)] == 1000
     assert found["bbflow_stager_tasks_total", (str(tmp_path),)] == 1
+    with (tmp_path / EVENTS_FILE).open("a") as file:  # as a full file system leaves it, and something else
+        file.write('{"event": "fold", "fir\n{"kind": 3}\n[1]\n')
     events.add("hold", kind="pace", reason="", started_s=1.0, ended_s=3.5)
     events.add("fold", first_step=0, last_step=4, started_s=1.0, ended_s=1.5, bytes=10)
     events.close()

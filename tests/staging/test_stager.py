@@ -71,6 +71,14 @@ def test_tasks_find_their_files_and_the_room_is_never_exceeded(make, as_file, st
     assert one.state().staged_bytes == 12 * MiB
 
 
+@pytest.mark.parametrize(
+    ("fetchers", "policy"), [(0, None), (10**9, None), (8, parse_policy("scale-up:fetchers=99999"))]
+)
+def test_no_fetcher_and_more_than_threads_allow_are_refused(tmp_path, fetchers, policy):
+    with pytest.raises(ConfigError, match="needs from one to 1024 fetchers, not"):
+        Stager(tmp_path / "bb", 1 << 20, 1, fetchers=fetchers, policy=policy)
+
+
 def test_sizes_that_are_not_given_are_asked_for_and_the_order_of_the_program_is_kept(make, stager):
     sources = [make(f"f{n}.dat", 1000) for n in range(6)]
     one = stager(capacity_bytes=2000, slots=1)
