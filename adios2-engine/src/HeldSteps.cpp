@@ -340,18 +340,13 @@ void HeldSteps::FoldOnHost(State &state)
     task.Steps = blocks.size();
     task.Points = state.Points;
     task.Fill = state.Variable.Fill.empty() ? nullptr : state.Variable.Fill.data();
-    int status = bbflow_fold(state.Variable.Code, &task);
-    if (state.Variable.Histogram && status == 0)
+    bbflow::Fold(state.Variable.Code, task);
+    if (state.Variable.Histogram)
     {
         const auto counts = reinterpret_cast<int32_t *>(state.Memory.get() + state.Places.Counts);
-        status =
-            bbflow_bins_fold(state.Variable.Code, &state.Variable.Histogram->Table,
-                             state.IsBegun ? counts : nullptr, state.Points, counts, state.Points,
-                             blocks.data(), blocks.size(), state.Points, task.Fill);
-    }
-    if (status != 0)
-    {
-        throw std::bad_alloc();
+        bbflow::FoldBins(state.Variable.Code, state.Variable.Histogram->Table,
+                         {state.IsBegun ? counts : nullptr, state.Points}, {counts, state.Points},
+                         blocks.data(), blocks.size(), state.Points, task.Fill);
     }
 }
 

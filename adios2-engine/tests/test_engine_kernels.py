@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from bbflow.operators.kernel import run
+from bbflow.operators.kernel import fold_state
 from bbflow.operators.library import FIELDS
 from bbflow.operators.statistics.bins import Bins, cell_table
 from bbflow.operators.steps import Steps
@@ -149,7 +149,7 @@ def test_states_of_a_gpu_are_those_of_the_cpu_to_the_bit(kernels, kind, data):
     here = identity(kind, points, names)
     there = {name: np.full_like(array, 7) for name, array in here.items()}  # counts for nothing
     fold_as_gpus(kernels, kind, there, steps, fill, data.draw(st.integers(1, 3)))
-    run(here, here, Steps(steps, fill), [])
+    fold_state(here, here, Steps(steps, fill))
     for name, expected in here.items():
         assert bits(there[name]) == bits(expected), name
 

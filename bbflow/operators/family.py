@@ -1,15 +1,12 @@
 """The contract of operators: what is kept for each point, how steps are folded into it, and how two states merge."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 
 from bbflow.errors import BbflowError
-from bbflow.operators import library
-from bbflow.operators.library import FAMILIES, FAMILY
 from bbflow.operators.steps import Array, DType, Steps, Views
 
 ANY_TYPE: DType = np.dtype("f8")
@@ -27,7 +24,7 @@ class StateField:
     inner: tuple[int, ...] = ()
     """What is kept for each point; empty for one number. The points are the last axis."""
     merge: str | None = None
-    """How the numbers of two states become one: add, min or max (`library.RULES`); None if the family says it."""
+    """How the numbers of two states become one: add, min or max; None if the family says it."""
     empty: float | None = None
     """What it is before anything is folded; None for what `merge` leaves any number as it is with, else 0."""
 
@@ -37,33 +34,31 @@ class StateField:
 
     def clear(self, values: Array) -> None:
         """Set the field to what it is before anything is folded."""
-        values[...] = library.identity(self.merge, values.dtype) if self.empty is None else self.empty
+        values[...] = _identity(self.merge, values.dtype) if self.empty is None else self.empty
+
+    def combine(self, target: Array, left: Array, right: Array) -> None:
+        """Set target = left (+) right by the field's rule, number by number; the target may be either side."""
+        if self.merge == "add":
+            with np.errstate(all="ignore"):
+                np.add(left, right, out=target)
+        else:  # np.minimum would prefer NaN, and choose itself between 0 and -0
+            target[...] = np.where(right < left if self.merge == "min" else right > left, right, left)
 
 
-class KernelFamily(NamedTuple):
-    """What the kernel must know of a family to fold it into many states at once."""
-
-    kind: str
-    """Of `library.FAMILIES`."""
-    size: int = 0
-    """Of a sketch's runs; bins of a grid."""
-    top: int = 0
-    """Of a sketch."""
-    bins: int = 0
-    """Address of what tells bins with given edges from each other, which stays there."""
-
-    def told(self, offsets: Sequence[int]) -> Array:
-        """Return the same of `library.FAMILY`, for fields that lie so many bytes from a state's first one on."""
-        found: Array = np.zeros(1, FAMILY)
-        found["kind"], found["offsets"][0, : len(offsets)] = FAMILIES.index(self.kind), offsets
-        found["size"], found["top"], found["bins"] = self[1:]
-        return found
+def _identity(rule: str | None, dtype: DType) -> float | int:
+    """Return the number that a rule leaves any other as it is with; 0 where there is no rule."""
+    if rule not in ("min", "max"):
+        return 0
+    if dtype.kind == "f":
+        return np.inf if rule == "min" else -np.inf
+    limits = np.iinfo(dtype)
+    return int(limits.max if rule == "min" else limits.min)
 
 
 class Family(ABC):
     """What a group of operators keeps of the steps: an associative merge with an identity.
 
-    Where its fields' rules say how two states merge, the kernel merges them; else the family writes `combine`.
+    Where its fields' rules say how two states merge, no more is needed; else the family writes `combine`.
     Instances are frozen dataclasses: hashable, equal if they keep the same, small when pickled.
     """
 
@@ -80,9 +75,6 @@ class Family(ABC):
 
     own_tiles = False
     """Whether it cuts any number of points into tiles by itself, as the compiled kernels do."""
-
-    in_kernel: KernelFamily | None = None
-    """How the kernel folds it beside moments and extremes; None if it is folded here."""
 
     @property
     @abstractmethod
@@ -126,7 +118,7 @@ class Family(ABC):
         for item in self.fields(ANY_TYPE):
             if item.merge is None:
                 raise BbflowError(f"{self.name}: its field {item.name!r} has no 'merge', and it has no 'combine'")
-            library.merge(item.merge, target[item.name], left[item.name], right[item.name])
+            item.combine(target[item.name], left[item.name], right[item.name])
 
     def join(self, other: Self) -> Self:
         """Return the family that keeps what both keep, where both have one name."""

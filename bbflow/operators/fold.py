@@ -9,6 +9,7 @@ from bbflow.errors import BbflowError
 from bbflow.operators import kernel
 from bbflow.operators.filter import Extremes, Filter, choose_intervals, gather_rows, in_order, row_dtype
 from bbflow.operators.kernel_arrays import as_blocks, as_fill
+from bbflow.operators.kernel_family import KernelFamily
 from bbflow.operators.state import StateLayout, part_of, parts_of
 from bbflow.operators.statistics.moments import Moments
 from bbflow.operators.steps import Array, Steps, Views
@@ -127,21 +128,24 @@ def fold_tiles(
     targets = layout.views(target)
     _check_target(targets)
     found: dict[str, list[Array]] = {item.name: [] for item in filters}
-    # A kernel cuts tiles of its own: it takes all points of steps that are there if it, with the filters, is alone.
-    own_tiles = not layout.families or (len(layout.families) == 1 and layout.families[0].own_tiles)
+    # The kernel cuts tiles of its own, if it notes no rows: it takes all points of steps that are there if it is alone.
+    own_tiles = all(family.own_tiles for family in layout.families) and not (filters and len(layout.families) > 1)
     alone = own_tiles and isinstance(batch, Steps)
     size = layout.points if alone or layout.gathers else tile_points(layout, len(extremes))
     for part in parts_of(layout.points, size):
         tile = batch.part(part)
         moments: tuple[Views, Views | None] = ({}, None)
+        further = list[int]()
         for family in layout.families:
             into = part_of(targets[family.name], part)
             out_of = None if sources is None else part_of(sources[family.name], part)
             if isinstance(family, Moments) and not family.is_weighted:
                 moments = into, out_of
+            elif isinstance(family, KernelFamily):
+                further += family.task(into, out_of)
             else:
                 family.fold_from(into, out_of, tile)
-        passed = kernel.run(*moments, tile, list(intervals.values()))
+        passed = kernel.fold_state(*moments, tile, list(intervals.values()), further)
         for name, places in zip(intervals, passed, strict=True):
             found[name].append(gather_rows(tile, places, part.start))
     return {name: in_order(rows, layout.dtype) for name, rows in found.items()}

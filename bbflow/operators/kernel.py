@@ -1,4 +1,4 @@
-"""The C++ fold kernel through ctypes, which lets other Python threads run meanwhile."""
+"""The fold of the C++ kernel through ctypes, which lets other Python threads run meanwhile."""
 
 import ctypes
 from collections.abc import Sequence
@@ -8,48 +8,28 @@ from functools import cache
 import numpy as np
 
 from bbflow.errors import BbflowError
-from bbflow.operators.library import FAMILY, FAMILY_TASK, FIELDS, TYPES, Pointers, load, pointers
+from bbflow.operators.library import (
+    FAMILY_TASK,
+    FAMILY_WORDS,
+    FIELDS,
+    NO_FAMILIES,
+    addresses,
+    load,
+    type_address,
+)
 from bbflow.operators.steps import Array, Steps, Views
 
 ROW = np.dtype([("step", "i8"), ("index", "i8")])
 """``BbflowRow`` in Rows.h."""
-
-
-class _FilterTask(ctypes.Structure):
-    """``BbflowFilter`` in Fold.h."""
-
-    _fields_ = [
-        ("lowest", ctypes.c_void_p),
-        ("highest", ctypes.c_void_p),
-        ("skip", ctypes.c_void_p),
-        ("rows", ctypes.c_void_p),
-    ]
-
-
-class _Task(ctypes.Structure):
-    """``BbflowTask`` in Fold.h."""
-
-    _fields_ = [
-        ("source", Pointers),
-        ("target", Pointers),
-        ("blocks", ctypes.c_void_p),
-        ("steps", ctypes.c_uint64),
-        ("points", ctypes.c_uint64),
-        ("fill", ctypes.c_void_p),
-        ("filters", ctypes.c_void_p),
-        ("filter_count", ctypes.c_uint64),
-    ]
-
-
 TASK = np.dtype(
     [
         *((name, "u8", len(FIELDS)) for name in ("source", "target")),
         *((name, "u8") for name in ("blocks", "steps", "points", "fill", "filters", "filter_count")),
     ]
 )
-"""The same as `_Task`, for tables of tasks: each pointer is an address, 0 for none."""
-FILTER = np.dtype([(item[0], "u8") for item in _FilterTask._fields_])
-"""The same as `_FilterTask`."""
+"""``BbflowTask`` in Fold.h: each pointer is an address, 0 for none."""
+FILTER = np.dtype([(name, "u8") for name in ("lowest", "highest", "skip", "rows")])
+"""``BbflowFilter`` in Fold.h."""
 NO_FILTERS: Array = np.zeros(0, FILTER)
 
 
@@ -67,13 +47,10 @@ class Interval:
 
 @cache
 def _library() -> ctypes.CDLL:
-    library = load(BbflowTask=_Task, BbflowFilter=_FilterTask, BbflowRow=ROW)
-    load(BbflowTask=TASK, BbflowFilter=FILTER, BbflowFamily=FAMILY, BbflowFamilyTask=FAMILY_TASK)
-    library.bbflow_fold.argtypes = [ctypes.c_int, ctypes.POINTER(_Task)]
-    library.bbflow_fold.restype = ctypes.c_int
+    library = load(BbflowTask=TASK, BbflowFilter=FILTER, BbflowRow=ROW, BbflowFamilyTask=FAMILY_TASK)
     table, count = ctypes.c_void_p, ctypes.c_uint64
-    library.bbflow_fold_many.argtypes = [table, table, count, table, count, ctypes.c_uint32]
-    library.bbflow_fold_many.restype = ctypes.c_int
+    library.bbflow_fold.argtypes = [table, table, count, table, count, ctypes.c_uint32]
+    library.bbflow_fold.restype = ctypes.c_int
     library.bbflow_rows_new.argtypes = []
     library.bbflow_rows_new.restype = ctypes.c_void_p
     library.bbflow_rows_count.argtypes = [ctypes.c_void_p]
@@ -85,63 +62,9 @@ def _library() -> ctypes.CDLL:
     return library
 
 
-def run(target: Views, source: Views | None, steps: Steps, intervals: Sequence[Interval]) -> list[Array]:
-    """Fold and filter a batch of steps in one pass.
-
-    Parameters
-    ----------
-    target, source
-        Accumulators by name; no source stands for the identity, no names for a filter alone.
-    steps
-        The batch: one block for each step, contiguous and aligned.
-    intervals
-        One for each filter.
-
-    Returns
-    -------
-    list of numpy.ndarray
-        For each interval what passed: its position in the batch and its index in the block (`ROW`), ordered
-        by step and then index.
-
-    Raises
-    ------
-    BbflowError
-        If there is no memory for the rows.
-    """
-    blocks, fill = steps.values, steps.fill
-    dtype, points = blocks[0].dtype, blocks[0].size
-    library = _library()
-    addresses = np.array([block.ctypes.data for block in blocks], np.uintp)
-    handles = [library.bbflow_rows_new() for _ in intervals]
-    try:
-        filters = (_FilterTask * len(intervals))(
-            *(
-                _FilterTask(item.lowest.ctypes.data, item.highest.ctypes.data, item.skip.ctypes.data, handle)
-                for item, handle in zip(intervals, handles, strict=True)
-            )
-        )
-        task = _Task(
-            source=pointers(source or {}),
-            target=pointers(target),
-            blocks=addresses.ctypes.data,
-            steps=len(blocks),
-            points=points,
-            fill=None if fill is None else fill.ctypes.data,
-            filters=ctypes.addressof(filters),
-            filter_count=len(intervals),
-        )
-        if not all(handles) or library.bbflow_fold(TYPES[dtype], ctypes.byref(task)) != 0:
-            raise BbflowError(
-                f"no memory for the rows of {len(blocks)} steps of {points} points that pass a filter: "
-                "make its limits narrower, or the batches shorter"
-            )
-        return [_take(library, handle) for handle in handles]
-    finally:
-        for handle in handles:
-            library.bbflow_rows_free(handle)
-
-
-def fold_many(types: Array, tasks: Array, families: Array, threads: int, filters: Array = NO_FILTERS) -> list[Array]:
+def fold(
+    types: Array, tasks: Array, families: Array = NO_FAMILIES, threads: int = 1, filters: Array = NO_FILTERS
+) -> list[Array]:
     """Fold a table of blocks, on some threads.
 
     Parameters
@@ -160,7 +83,8 @@ def fold_many(types: Array, tasks: Array, families: Array, threads: int, filters
     Returns
     -------
     list of numpy.ndarray
-        What passed each filter, as `run` returns it.
+        For each filter what passed: its position in the batch and its index in the block (`ROW`), ordered by step
+        and then index.
 
     Raises
     ------
@@ -168,17 +92,66 @@ def fold_many(types: Array, tasks: Array, families: Array, threads: int, filters
         If there is no memory for it.
     """
     types, tasks = np.ascontiguousarray(types, "i4"), np.ascontiguousarray(tasks, TASK)
-    library, families = _library(), np.ascontiguousarray(families, FAMILY_TASK)
+    families = np.ascontiguousarray(families, FAMILY_TASK)
+    tables = types.ctypes.data, tasks.ctypes.data, len(tasks), families.ctypes.data, len(families)
+    return _fold(tables, threads, filters)
+
+
+def _fold(tables: Sequence[int], threads: int, filters: Array) -> list[Array]:
+    """Fold a table that lies at some addresses."""
+    library = _library()
     handles = [library.bbflow_rows_new() for _ in filters]
     try:
-        filters["rows"] = [handle or 0 for handle in handles]
-        tables = types.ctypes.data, tasks.ctypes.data, len(tasks), families.ctypes.data, len(families)
-        if not all(handles) or library.bbflow_fold_many(*tables, max(threads, 1)) != 0:
-            raise BbflowError(f"no memory to fold {len(tasks)} blocks at once: let the batches be shorter")
+        if handles:
+            filters["rows"] = [handle or 0 for handle in handles]
+        if not all(handles) or library.bbflow_fold(*tables, max(threads, 1)) != 0:
+            raise BbflowError(
+                f"no memory to fold blocks into {tables[2]} states: let the batches be shorter, filters narrower, or "
+                "histograms have fewer bins"
+            )
         return [_take(library, handle) for handle in handles]
     finally:
         for handle in handles:
             library.bbflow_rows_free(handle)
+
+
+def fold_state(
+    target: Views,
+    source: Views | None,
+    steps: Steps,
+    intervals: Sequence[Interval] = (),
+    families: Sequence[int] = (),
+) -> list[Array]:
+    """Fold and filter a batch of steps into one state in one pass.
+
+    Parameters
+    ----------
+    target, source
+        Moments and extremes by name; no source stands for the identity, no names for none.
+    steps
+        The batch: one block for each step, contiguous and aligned.
+    intervals
+        One for each filter.
+    families
+        What the state has besides: the words of `FAMILY_TASK` of each, one after the other.
+
+    Returns
+    -------
+    list of numpy.ndarray
+        As `fold`.
+    """
+    first = steps.values[0]
+    blocks = np.array([block.ctypes.data for block in steps.values], "u8")
+    limits = [(item.lowest.ctypes.data, item.highest.ctypes.data, item.skip.ctypes.data, 0) for item in intervals]
+    filters = np.array(limits, FILTER) if limits else NO_FILTERS
+    words = np.array([
+        *addresses(source or {}), *addresses(target), blocks.ctypes.data, len(blocks), first.size,
+        0 if steps.fill is None else steps.fill.ctypes.data, filters.ctypes.data if limits else 0, len(filters),
+        *families,
+    ], "u8")  # fmt: skip
+    at = words.ctypes.data
+    tables = type_address(first.dtype), at, 1, at + TASK.itemsize, len(families) // FAMILY_WORDS
+    return _fold(tables, 1, filters)
 
 
 def _take(library: ctypes.CDLL, handle: int) -> Array:

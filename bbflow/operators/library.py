@@ -4,10 +4,9 @@ It is loaded once, and checked against what this package takes it to be.
 """
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +20,23 @@ TYPES = {np.dtype(name): code for code, name in enumerate(["i1", "i2", "i4", "i8
 """Its codes of types."""
 FIELDS = ("count", "shift", "first", "second", "min", "max")
 """Moments and extremes in its order: ``BbflowAccumulator`` in Fold.h."""
-Pointers = ctypes.c_void_p * len(FIELDS)
-"""Where a state's fields lie, as the library takes it."""
-RULES = ("add", "min", "max")
-"""``BbflowRule`` in Merge.h."""
 FORMULAS = ("mean", "var", "std", "sum", "min", "max", "range")
 """``BbflowFormula`` in Merge.h."""
 FAMILIES = ("sketches", "edges", "grids")
 """``BbflowFamilyKind`` in Many.h."""
-FAMILY = np.dtype([("kind", "u8"), ("offsets", "u8", 6), *((name, "u8") for name in ("size", "top", "bins"))])
-"""``BbflowFamily`` in Many.h."""
-FAMILY_TASK = np.dtype([(name, "u8") for name in ("task", "family", "left", "right", "target")])
-"""``BbflowFamilyTask`` in Many.h: each pointer is an address, 0 for none."""
+MOST_FIELDS = 6
+"""Of a family: ``BbflowFamilyFields`` in Many.h."""
+PLACES = np.dtype([("fields", "u8", MOST_FIELDS), ("stride", "u8")])
+"""``BbflowPlaces`` in Many.h: each field is an address, 0 for none; the stride is from row to row, in values."""
+FAMILY_TASK = np.dtype(
+    [
+        *((name, "u8") for name in ("task", "kind", "size", "top", "bins")),
+        *((name, PLACES) for name in ("left", "right", "target")),
+    ]
+)
+"""``BbflowFamilyTask`` in Many.h."""
+FAMILY_WORDS = FAMILY_TASK.itemsize // 8
+NO_FAMILIES: Array = np.zeros(0, FAMILY_TASK)
 
 NEEDED = {
     "mean": ("count", "shift", "first"),
@@ -46,7 +50,7 @@ NEEDED = {
 """Formula to the fields that it is of."""
 MERGE_TASK = np.dtype([*((name, "u8", len(FIELDS)) for name in ("left", "right", "target")), ("points", "u8")])
 """``BbflowMergeTask`` in Merge.h: each pointer is an address, 0 for none."""
-LATEST = ("fold_families", "remap_sum")
+LATEST = ("one_fold", "remap_sum")
 """What came to it last."""
 
 
@@ -83,7 +87,7 @@ def load_from(path: Path, **mirrors: Mirror) -> ctypes.CDLL:
     if missing := _said(library, "bbflow_missing_cpu"):
         all_cpus = "build it for all CPUs: BBFLOW_CPU=all pip install -e ."
         raise MissingToolError(f"the fold kernel {path} was built on a host whose CPU has {missing}; {all_cpus}")
-    expected = "; ".join(map(" ".join, (FIELDS, RULES, FORMULAS, FAMILIES, LATEST)))
+    expected = "; ".join(map(" ".join, (FIELDS, FORMULAS, FAMILIES, LATEST)))
     if (found := _said(library, "bbflow_names")) != expected:
         raise MissingToolError(f"the fold kernel {path} has {found!r}, not {expected!r}: {again}")
     structs = dict(struct.split(" ", 1) for struct in _said(library, "bbflow_structs").split("; ") if struct)
@@ -113,71 +117,33 @@ def _said(library: ctypes.CDLL, function: str) -> str:
     return bytes(ask()).decode()
 
 
-def pointers(views: Views) -> "ctypes.Array[ctypes.c_void_p]":
-    """Return where the fields of a state lie that are among some views."""
-    return Pointers(*(views[name].ctypes.data if name in views else None for name in FIELDS))
+def addresses(views: Views) -> list[int]:
+    """Return where the fields of a state lie that are among some views; 0 for those that aren't."""
+    return [views[name].ctypes.data if name in views else 0 for name in FIELDS]
 
 
-class _Numbers(ctypes.Structure):
-    """``BbflowNumbers`` in Merge.h."""
+@cache
+def _code(dtype: np.dtype[Any]) -> tuple[int, Array]:
+    code = np.array([TYPES[dtype]], "i4")
+    return code.ctypes.data, code
 
-    _fields_ = [("first", ctypes.c_void_p), ("stride", ctypes.c_uint64)]
+
+def type_address(dtype: np.dtype[Any]) -> int:
+    """Return where a type's code lies, as a table of one has it."""
+    return _code(dtype)[0]
 
 
 @cache
 def _library() -> ctypes.CDLL:
-    library = load(BbflowMergeTask=MERGE_TASK, BbflowNumbers=_Numbers)
-    numbers, address, size = ctypes.POINTER(_Numbers), ctypes.c_void_p, ctypes.c_uint64
-    library.bbflow_merge.argtypes = [ctypes.c_int, ctypes.c_int, numbers, numbers, numbers, size, size]
-    library.bbflow_merge_moments.argtypes = [ctypes.c_int, Pointers, Pointers, Pointers, size]
-    library.bbflow_merge_many.argtypes = [address, address, size, address, size, ctypes.c_uint32]
-    library.bbflow_finish.argtypes = [ctypes.c_int, ctypes.c_int, Pointers, ctypes.c_double, address, size]
+    library = load(BbflowMergeTask=MERGE_TASK, BbflowPlaces=PLACES, BbflowFamilyTask=FAMILY_TASK)
+    address, size = ctypes.c_void_p, ctypes.c_uint64
+    library.bbflow_merge.argtypes = [address, address, size, address, size, ctypes.c_uint32]
+    library.bbflow_find.argtypes = [ctypes.c_int, address, size, address, address]
+    library.bbflow_finish.argtypes = [ctypes.c_int, ctypes.c_int, address, ctypes.c_double, address, size]
     return library
 
 
-def identity(rule: str | None, dtype: np.dtype[Any]) -> float | int:
-    """Return the number that a rule leaves any other as it is with; 0 where there is no rule."""
-    if rule not in ("min", "max"):
-        return 0
-    if dtype.kind == "f":
-        return np.inf if rule == "min" else -np.inf
-    limits = np.iinfo(dtype)
-    return int(limits.max if rule == "min" else limits.min)
-
-
-def merge(rule: str, target: Array, left: Array, right: Array) -> None:
-    """Set target = left (+) right, number by number; the target may be either side.
-
-    Parameters
-    ----------
-    rule
-        Of `RULES`.
-    target, left, right
-        Of one type and shape (inner, points), points side by side.
-    """
-    rows = prod(target.shape[:-1])
-    sides = (_Numbers(side.ctypes.data, side.strides[-2] if side.ndim > 1 else 0) for side in (left, right, target))
-    _library().bbflow_merge(TYPES[target.dtype], RULES.index(rule), *sides, rows, target.shape[-1])
-
-
-def merge_state(target: Mapping[str, Array], left: Mapping[str, Array], right: Mapping[str, Array]) -> None:
-    """Set target = left (+) right of moments and extremes: fields of one dimension, those of `FIELDS` that are there.
-
-    The target may be either side.
-    """
-    into, other = pointers(target), pointers(right)
-    sides = into if left is target else pointers(left), other, into
-    dtype = next((target[name].dtype for name in ("shift", "min", "max") if name in target), np.dtype("f8"))
-    points = next(iter(target.values())).size
-    if "shift" in target:  # first: it needs the left side's counts
-        _library().bbflow_merge_moments(TYPES[dtype], *sides, points)
-    for rule, name, own in (("add", "count", np.dtype("i4")), ("min", "min", dtype), ("max", "max", dtype)):
-        if name in target:
-            numbers = (_Numbers(side[FIELDS.index(name)], 0) for side in sides)
-            _library().bbflow_merge(TYPES[own], RULES.index(rule), *numbers, 1, points)
-
-
-def merge_many(types: Array, tasks: Array, families: Array, threads: int) -> None:
+def merge(types: Array, tasks: Array, families: Array = NO_FAMILIES, threads: int = 1) -> None:
     """Set target = left (+) right for a table of states, on some threads.
 
     Parameters
@@ -186,10 +152,10 @@ def merge_many(types: Array, tasks: Array, families: Array, threads: int) -> Non
         Of each state's values, by the codes of `TYPES`; of shape (tasks,).
     tasks
         Of `MERGE_TASK` and that shape; where there is no left side the right one is copied. What they point to must
-        stay, and none may write what another reads; the target may be the left side.
+        stay, and none may write what another reads; the target may be either side.
     families
-        What states have besides moments and extremes: of `FAMILY_TASK`, in the order of their tasks; the target is
-        neither side.
+        What states have besides moments and extremes: of `FAMILY_TASK`, in the order of their tasks; the target may be
+        either side, but for sketches.
     threads
         How many.
 
@@ -200,9 +166,54 @@ def merge_many(types: Array, tasks: Array, families: Array, threads: int) -> Non
     """
     types, tasks = np.ascontiguousarray(types, "i4"), np.ascontiguousarray(tasks, MERGE_TASK)
     families = np.ascontiguousarray(families, FAMILY_TASK)
-    tables = types.ctypes.data, tasks.ctypes.data, len(tasks), families.ctypes.data, len(families)
-    if _library().bbflow_merge_many(*tables, max(threads, 1)) != 0:
-        raise BbflowError(f"no memory to merge {len(tasks)} states at once: let the worker have more")
+    _merge((types.ctypes.data, tasks.ctypes.data, len(tasks), families.ctypes.data, len(families)), threads)
+
+
+def _merge(tables: Sequence[int], threads: int) -> None:
+    if _library().bbflow_merge(*tables, max(threads, 1)) != 0:
+        raise BbflowError(f"no memory to merge {tables[2]} states at once: let the worker have more")
+
+
+def merge_state(dtype: np.dtype[Any], words: Sequence[int], family: Sequence[int] = ()) -> None:
+    """Set target = left (+) right of one state.
+
+    Parameters
+    ----------
+    dtype
+        Of its values.
+    words
+        Of `MERGE_TASK`.
+    family
+        Of `FAMILY_TASK`, if the state has one.
+    """
+    table = np.array([*words, *family], "u8")
+    at = table.ctypes.data
+    _merge((type_address(dtype), at, 1, at + MERGE_TASK.itemsize, len(family) // FAMILY_WORDS), 1)
+
+
+def find(dtype: np.dtype[Any], sketches: Sequence[int], weights: Array) -> Array:
+    """Return of each point of sketches the smallest value up to which what is kept weighs at least so much.
+
+    Parameters
+    ----------
+    dtype
+        Of the values.
+    sketches
+        The words of a `FAMILY_TASK` whose target they are.
+    weights
+        At least 1, of shape (points,).
+
+    Raises
+    ------
+    BbflowError
+        If there is no memory for it.
+    """
+    found, wanted = np.empty(weights.shape, dtype), np.ascontiguousarray(weights, "i8")
+    task = np.array(sketches, "u8")
+    where = task.ctypes.data, wanted.size, wanted.ctypes.data, found.ctypes.data
+    if _library().bbflow_find(TYPES[dtype], *where) != 0:
+        raise BbflowError("no memory to look into sketches: a few hundred KiB are needed besides the state")
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +234,6 @@ class Formula:
         dtype = own if kept else np.dtype("f8")
         fits = out is not None and out.dtype == dtype and out.flags.c_contiguous
         result = out if out is not None and fits else np.empty(state["count"].shape, dtype)
-        code = FORMULAS.index(self.name)
-        _library().bbflow_finish(code, TYPES[own], pointers(state), ddof, result.ctypes.data, result.size)
+        fields, code = np.array(addresses(state), "u8"), FORMULAS.index(self.name)
+        _library().bbflow_finish(code, TYPES[own], fields.ctypes.data, ddof, result.ctypes.data, result.size)
         return result

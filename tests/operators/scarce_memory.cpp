@@ -53,7 +53,7 @@ bool FoldsMany()
         work[i].Points = points;
     }
     return IsGoodWhereverMemoryEnds(
-        [&] { return bbflow_fold_many(types, work, tasks, nullptr, 0, 4); },
+        [&] { return bbflow_fold(types, work, tasks, nullptr, 0, 4); },
         [&] { return counts[0].front() == 1 && counts[tasks - 1].back() == 1; });
 }
 
@@ -63,20 +63,19 @@ bool MergesGrids()
     int32_t counts[bins] = {1};
     int64_t origin = 1;
     int32_t exponent = 0, last = 0, below = 1, above = 0;
-    const BbflowGrid state = {counts, 1, &origin, &exponent, &last, &below, &above};
     int32_t sum[bins];
     int64_t firstOf;
     int32_t width, lastOf, belowOf, aboveOf;
-    const BbflowGrid target = {sum, 1, &firstOf, &width, &lastOf, &belowOf, &aboveOf};
-    return IsGoodWhereverMemoryEnds(
-        [&]
-        {
-            sum[0] = belowOf = 1;
-            firstOf = 1;
-            width = lastOf = aboveOf = 0;
-            return bbflow_grid_merge(bins, &target, &state, 1);
-        },
-        [&] { return sum[0] == 2 && belowOf == 2; });
+    const int32_t type = 4;
+    BbflowMergeTask task = {};
+    task.Points = 1;
+    BbflowFamilyTask grids = {};
+    grids.Kind = BbflowGrids;
+    grids.Size = bins;
+    grids.Left = grids.Right = {{counts, &origin, &exponent, &last, &below, &above}, 1};
+    grids.Target = {{sum, &firstOf, &width, &lastOf, &belowOf, &aboveOf}, 1};
+    return IsGoodWhereverMemoryEnds([&] { return bbflow_merge(&type, &task, 1, &grids, 1, 1); },
+                                    [&] { return sum[0] == 2 && belowOf == 2; });
 }
 
 } // end empty namespace

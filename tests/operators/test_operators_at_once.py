@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from bbflow.operators import StateLayout, kernel, library, parse_operators
 from bbflow.operators.fold import fold_steps
+from bbflow.operators.kernel_family import KernelFamily
 
 OPERATORS = {
     "percentiles": {"percentiles": {"q": [10, 50], "error": 10, "steps": 30}},
@@ -29,29 +30,22 @@ class States:
         return memoryview(self.memory)[self.before :]
 
     @property
-    def address(self):
-        return self.memory.ctypes.data + self.before
-
-    @property
     def fields(self):
         views = self.layout.views(self.buffer).get("moments", {})
         return [views[name].ctypes.data if name in views else 0 for name in library.FIELDS]
 
 
-def families_of(layout, kept, **sides):
-    """Tasks for what states have besides moments; `kept` gets what they point to."""
+def families_of(layout, **sides):
+    """Tasks for what states have besides moments."""
     found = []
     for number in range(len(next(iter(sides.values())))):
+        own = {side: states[number] for side, states in sides.items() if states[number] is not None}
+        views = {side: layout.views(state.buffer) for side, state in own.items()}
         for family in layout.families:
-            if family.in_kernel is not None:
-                offsets = [at for (name, _), at in layout.places.items() if name == family.name]
-                kept.append(family.in_kernel.told(offsets))
-                task = np.zeros(1, library.FAMILY_TASK)
-                task["task"], task["family"] = number, kept[-1].ctypes.data
-                for side, states in sides.items():
-                    task[side] = 0 if states[number] is None else states[number].address
-                found.append(task)
-    return np.concatenate([np.zeros(0, library.FAMILY_TASK), *found])
+            if isinstance(family, KernelFamily):
+                _, *words = family.task(**{side: views[side][family.name] for side in own})
+                found += [number, *words]
+    return np.array(found, "u8").view(library.FAMILY_TASK)
 
 
 def folded(layout, blocks, sources, threads, fill):
@@ -65,20 +59,20 @@ def folded(layout, blocks, sources, threads, fill):
         task["target"], task["blocks"] = target.fields, addresses.ctypes.data
         task["steps"], task["points"] = len(own), layout.points
         task["fill"] = 0 if fill is None else fill.ctypes.data
-    families = families_of(layout, kept, left=sources, target=targets)
-    kernel.fold_many(np.full(len(tasks), library.TYPES[layout.dtype]), tasks, families, threads)
+    families = families_of(layout, left=sources, target=targets)
+    kernel.fold(np.full(len(tasks), library.TYPES[layout.dtype]), tasks, families, threads)
     return targets
 
 
 def merged(layout, lefts, rights, threads):
     """The states that pairs of states come to."""
-    kept, targets = [], [States(layout) for _ in lefts]
+    targets = [States(layout) for _ in lefts]
     tasks = np.zeros(len(lefts), library.MERGE_TASK)
     for task, *sides in zip(tasks, lefts, rights, targets, strict=True):
         task["left"], task["right"], task["target"] = (side.fields for side in sides)
     tasks["points"] = layout.points
-    families = families_of(layout, kept, left=lefts, right=rights, target=targets)
-    library.merge_many(np.full(len(tasks), library.TYPES[layout.dtype]), tasks, families, threads)
+    families = families_of(layout, left=lefts, right=rights, target=targets)
+    library.merge(np.full(len(tasks), library.TYPES[layout.dtype]), tasks, families, threads)
     return targets
 
 

@@ -14,7 +14,6 @@ from bbflow.operators.family import Family, StateField
 
 TYPES = ["f4", "f8", "i1", "u2", "i4", "i8", "u8"]
 POINTS = 1037
-NO_FAMILIES = np.zeros(0, library.FAMILY_TASK)
 
 
 def state(dtype, seed, layout):
@@ -111,7 +110,7 @@ def test_a_table_of_states_is_merged_as_one_after_the_other_is(dtype):
         task_of(right=right, target=alone),
         task_of(left=left, right=right, target=some),
     ]
-    library.merge_many(np.full(3, library.TYPES[np.dtype(dtype)]), np.concatenate(tasks), NO_FAMILIES, 2)
+    library.merge(np.full(3, library.TYPES[np.dtype(dtype)]), np.concatenate(tasks), threads=2)
     layout.combine(*buffers, expected := bytearray(layout.nbytes))
     for name, values in layout.views(expected)["moments"].items():
         np.testing.assert_array_equal(both[name], values, name)
@@ -125,18 +124,18 @@ def test_large_states_are_merged_in_pieces():
     target = np.zeros(points, "i4")
     task = task_of(left={"count": left}, right={"count": right}, target={"count": target})
     task["points"] = points
-    library.merge_many(np.zeros(1), task, NO_FAMILIES, 2)
+    library.merge(np.zeros(1), task, threads=2)
     np.testing.assert_array_equal(target, left + 3)
 
 
-@pytest.mark.parametrize("rule", library.RULES)
+@pytest.mark.parametrize("rule", ["add", "min", "max"])
 @pytest.mark.parametrize("dtype", TYPES)
 def test_rows_of_some_points_merge_by_their_rule(rule, dtype):
     random = np.random.default_rng(5)
     left, right = random.integers(0, 60, (2, 3, 100)).astype(dtype)
     target = np.zeros_like(left)
     part = np.s_[:, 7:71]
-    library.merge(rule, target[part], left[part], right[part])
+    StateField("own", None, (3,), merge=rule).combine(target[part], left[part], right[part])
     function = {"add": np.add, "min": np.minimum, "max": np.maximum}[rule]
     np.testing.assert_array_equal(target[part], function(left, right)[part])
     assert not target[:, :7].any()

@@ -8,8 +8,9 @@ import shards
 from test_states_go_on import COLUMNS, HOURS, QUARTERS, ROWS, values
 
 from bbflow.operators import kernel
-from bbflow.operators.library import FAMILY_TASK, TYPES
+from bbflow.operators.library import TYPES
 from bbflow.transit.folding import kernel_table, states
+from bbflow.transit.folding.alike_fold import AlikeFold
 
 CONFIG = {
     "windows": ["day", "month", {"running": {"days": 3}}, "run"],
@@ -51,7 +52,7 @@ def test_a_lane_at_once_is_bit_for_bit_what_shard_by_shard_is(tmp_path, monkeypa
     monkeypatch.setattr(kernel_table, "is_plain", lambda diagnostic: False)
     found["prepared"] = shards.statistics(run(tmp_path / "prepared")), rows_below(tmp_path / "prepared")
     monkeypatch.setattr(kernel_table, "_in_kernel", lambda layout: None)
-    monkeypatch.setattr(kernel, "fold_many", None)
+    monkeypatch.setattr(AlikeFold, "_call", None)
     one_by_one, rows = shards.statistics(run(tmp_path / "one_by_one")), rows_below(tmp_path / "one_by_one")
     assert len({name.partition(".")[0] for name in rows}) == 3
     for how, (results, own_rows) in found.items():
@@ -103,7 +104,7 @@ def test_pieces_of_large_blocks_come_to_what_the_whole_comes_to_on_any_number_of
         task["target"] = [array.ctypes.data for array in target.values()]
         task["target"][1] = 0  # a task that keeps nothing
         task["blocks"], task["steps"], task["points"] = addresses.ctypes.data, len(blocks), points
-        kernel.fold_many(np.full(2, TYPES[np.dtype("f4")]), task, np.zeros(0, FAMILY_TASK), threads)
+        kernel.fold(np.full(2, TYPES[np.dtype("f4")]), task, threads=threads)
         return target
 
     one, three = folded(1), folded(3)

@@ -3,7 +3,6 @@
 #include "Kinds.h"
 
 #include <algorithm>
-#include <new>
 #include <vector>
 
 namespace bbflow
@@ -14,16 +13,6 @@ namespace
 
 constexpr uint64_t BinPoints = 512;
 constexpr uint64_t ByteSteps = 255; ///< this many fit into a byte's count
-
-/** Where a tile's counts are. */
-struct BinTile
-{
-    const int32_t *Source;
-    uint64_t SourceStride;
-    int32_t *Target;
-    uint64_t TargetStride;
-    uint64_t Points;
-};
 
 /** What is counted of some steps of a tile: a byte for each row and point, and a row of missing
  * ones. */
@@ -102,53 +91,43 @@ BBFLOW_CLONES void AddRow(const int32_t *source, const uint8_t *counts, const ui
     }
 }
 
-void AddCounts(const BbflowBins &bins, const BinTile &tile, const BinWork &work)
+/** Adds to a tile what was counted. */
+void AddTile(const BinWork &work, const uint64_t rows, const BinCounts &source,
+             const BinCounts &target, const uint64_t points)
 {
-    for (uint64_t row = 0; row < bins.Rows; ++row)
+    for (uint64_t row = 0; row < rows; ++row)
     {
-        const int32_t *source = tile.Source ? tile.Source + row * tile.SourceStride : nullptr;
-        AddRow(source, work.Counts.data() + row * BinPoints, tile.Points,
-               tile.Target + row * tile.TargetStride);
+        AddRow(source.Counts ? source.Counts + row * source.Stride : nullptr,
+               work.Counts.data() + row * BinPoints, points, target.Counts + row * target.Stride);
     }
 }
 
 } // namespace
 
-} // end namespace bbflow
-
-int bbflow_bins_fold(const int type, const BbflowBins *bins, const int32_t *source,
-                     const uint64_t sourceStride, int32_t *target, const uint64_t targetStride,
-                     const void *const *blocks, const uint64_t steps, const uint64_t points,
-                     const void *fill)
-try
+void FoldBins(const int type, const BbflowBins &bins, const BinCounts &source,
+              const BinCounts &target, const void *const *blocks, const uint64_t steps,
+              const uint64_t points, const void *fill)
 {
-    using namespace bbflow;
-    BinWork work(bins->Rows);
+    BinWork work(bins.Rows);
     for (uint64_t at = 0; at < points; at += BinPoints)
     {
-        BinTile tile{source ? source + at : nullptr, sourceStride, target + at, targetStride,
-                     std::min(BinPoints, points - at)};
+        const uint64_t count = std::min(BinPoints, points - at);
+        const BinCounts to{target.Counts + at, target.Stride};
+        BinCounts from{source.Counts ? source.Counts + at : nullptr, source.Stride};
         for (uint64_t first = 0; first < steps; first += ByteSteps)
         {
             std::fill(work.Counts.begin(), work.Counts.end(), uint8_t(0));
             for (uint64_t k = first; k < std::min(steps, first + ByteSteps); ++k)
             {
-                if (!ToDoubles(type, blocks[k], at, fill, tile.Points, work.Values))
-                {
-                    return 2;
-                }
-                FindCells(*bins, work.Values, tile.Points, work.Rows);
-                FindRows(*bins, work.Values, tile.Points, work.Rows);
-                CountRows(work.Rows, tile.Points, work.Counts.data());
+                ToDoubles(type, blocks[k], at, fill, count, work.Values);
+                FindCells(bins, work.Values, count, work.Rows);
+                FindRows(bins, work.Values, count, work.Rows);
+                CountRows(work.Rows, count, work.Counts.data());
             }
-            AddCounts(*bins, tile, work);
-            tile.Source = tile.Target;
-            tile.SourceStride = targetStride;
+            AddTile(work, bins.Rows, from, to, count);
+            from = to;
         }
     }
-    return 0;
 }
-catch (const std::bad_alloc &)
-{
-    return 1;
-}
+
+} // end namespace bbflow

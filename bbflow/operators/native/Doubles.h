@@ -11,21 +11,17 @@ namespace bbflow
 BBFLOW_FOREACH_FOLD_TYPE(declare)
 #undef declare
 
-/** The same for the type of a code. @return false if there is no such type */
-inline bool ToDoubles(const int type, const void *values, const uint64_t at, const void *fill,
+/** The same for the type of a code. */
+inline void ToDoubles(const int type, const void *values, const uint64_t at, const void *fill,
                       const uint64_t count, double *doubles)
 {
-    switch (type)
-    {
-#define convert(CODE, T)                                                                           \
-    case CODE:                                                                                     \
-        ToDoubles(static_cast<const T *>(values) + at, static_cast<const T *>(fill), count,        \
-                  doubles);                                                                        \
-        return true;
-        BBFLOW_FOREACH_FOLD_TYPE(convert)
-#undef convert
-    }
-    return false;
+    WithType(type,
+             [&](auto own)
+             {
+                 using T = decltype(own);
+                 ToDoubles(static_cast<const T *>(values) + at, static_cast<const T *>(fill), count,
+                           doubles);
+             });
 }
 
 } // end namespace bbflow

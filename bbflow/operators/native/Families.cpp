@@ -1,7 +1,8 @@
 #include "Many.h"
 
 #include <algorithm>
-#include <limits>
+#include <new>
+#include <utility>
 
 namespace bbflow
 {
@@ -9,87 +10,48 @@ namespace bbflow
 namespace
 {
 
-constexpr int CountType = 2; ///< of int32_t
-
-/** Gives a field of the part, of values of a type, in a state. */
+/** Gives a field of the part, of values of a type. */
 template <class T>
-T *Field(const FamilyPart &part, const void *state, const int field)
+T *Field(const Part &part, const BbflowPlaces &state, const int field)
 {
-    const char *begin = static_cast<const char *>(state) + part.Family.Offsets[field];
-    return reinterpret_cast<T *>(const_cast<char *>(begin)) + part.First;
+    return static_cast<T *>(state.Fields[field]) + part.First;
 }
 
 /** The same of the input's type. */
-void *Values(const FamilyPart &part, const void *state, const int field)
+void *Values(const Part &part, const BbflowPlaces &state, const int field)
 {
-    return Field<char>(part, state, field) + part.First * (TypeBytes[part.Type] - 1);
+    return static_cast<char *>(state.Fields[field]) + part.First * TypeBytes[part.Type];
 }
 
-BbflowSketch SketchOf(const FamilyPart &part, const void *state)
+bool IsThere(const BbflowPlaces &state) { return state.Fields[0]; }
+
+Sketch SketchOf(const Part &part, const BbflowPlaces &state)
 {
     return {Field<int32_t>(part, state, 0), Field<int32_t>(part, state, 1), Values(part, state, 2),
-            Values(part, state, 3), part.Of};
+            Values(part, state, 3), state.Stride};
 }
 
-void FillLowest(const int type, void *values, const uint64_t points)
+SketchShape ShapeOf(const Part &part, const BbflowFamilyTask &state)
 {
-    switch (type)
-    {
-#define lowest(CODE, T)                                                                            \
-    case CODE:                                                                                     \
-        std::fill_n(static_cast<T *>(values), points,                                              \
-                    std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity()     \
-                                                         : std::numeric_limits<T>::lowest());      \
-        return;
-        BBFLOW_FOREACH_FOLD_TYPE(lowest)
-#undef lowest
-    }
+    return {part.Points, state.Size, state.Top};
 }
 
-int FoldSketches(const FamilyPart &part, const BbflowFamilyTask &state, const void *const *blocks,
-                 const uint64_t steps, const void *fill)
+BinCounts CountsOf(const Part &part, const BbflowPlaces &state)
 {
-    const BbflowSketchShape shape{part.Points, part.Family.Size, part.Family.Top};
-    const BbflowSketch target = SketchOf(part, state.Target);
-    if (!state.Left)
-    {
-        // Nothing seen, so whatever the rows are, they hold nothing.
-        std::fill_n(target.Seen, part.Points, 0);
-        std::fill_n(target.Count, part.Points, 0);
-        FillLowest(part.Type, target.Max, part.Points);
-    }
-    else if (state.Left != state.Target)
-    {
-        const BbflowSketch left = SketchOf(part, state.Left);
-        if (const int failure = bbflow_sketch_copy(part.Type, &shape, &left, &target))
-        {
-            return failure;
-        }
-    }
-    return bbflow_sketch_fold(part.Type, &shape, &target, blocks, steps, fill);
+    return {IsThere(state) ? Field<int32_t>(part, state, 0) : nullptr, state.Stride};
 }
 
-int FoldEdges(const FamilyPart &part, const BbflowFamilyTask &state, const void *const *blocks,
-              const uint64_t steps, const void *fill)
+Grid GridOf(const Part &part, const BbflowPlaces &state)
 {
-    const int32_t *left = state.Left ? Field<int32_t>(part, state.Left, 0) : nullptr;
-    return bbflow_bins_fold(part.Type, part.Family.Bins, left, part.Of,
-                            Field<int32_t>(part, state.Target, 0), part.Of, blocks, steps,
-                            part.Points, fill);
-}
-
-BbflowGrid GridOf(const FamilyPart &part, const void *state)
-{
-    return {Field<int32_t>(part, state, 0), part.Of,
+    return {Field<int32_t>(part, state, 0), state.Stride,
             Field<int64_t>(part, state, 1), Field<int32_t>(part, state, 2),
             Field<int32_t>(part, state, 3), Field<int32_t>(part, state, 4),
             Field<int32_t>(part, state, 5)};
 }
 
-void CopyGrid(const FamilyPart &part, const BbflowGrid &left, const BbflowGrid &target)
+void CopyGrid(const uint64_t bins, const uint64_t points, const Grid &left, const Grid &target)
 {
-    const uint64_t points = part.Points;
-    for (uint64_t bin = 0; bin < part.Family.Size; ++bin)
+    for (uint64_t bin = 0; bin < bins; ++bin)
     {
         std::copy_n(left.Counts + bin * left.Stride, points, target.Counts + bin * target.Stride);
     }
@@ -100,10 +62,9 @@ void CopyGrid(const FamilyPart &part, const BbflowGrid &left, const BbflowGrid &
     std::copy_n(left.Above, points, target.Above);
 }
 
-void ClearGrid(const FamilyPart &part, const BbflowGrid &target)
+void ClearGrid(const uint64_t bins, const uint64_t points, const Grid &target)
 {
-    const uint64_t points = part.Points;
-    for (uint64_t bin = 0; bin < part.Family.Size; ++bin)
+    for (uint64_t bin = 0; bin < bins; ++bin)
     {
         std::fill_n(target.Counts + bin * target.Stride, points, 0);
     }
@@ -114,68 +75,81 @@ void ClearGrid(const FamilyPart &part, const BbflowGrid &target)
     std::fill_n(target.Above, points, 0);
 }
 
-int FoldGrids(const FamilyPart &part, const BbflowFamilyTask &state, const void *const *blocks,
-              const uint64_t steps, const void *fill)
+/** Makes a target what its left side is. */
+void BeginGrid(const Part &part, const BbflowFamilyTask &state, const BbflowPlaces &left,
+               const Grid &target)
 {
-    const BbflowGrid target = GridOf(part, state.Target);
-    if (!state.Left)
+    if (!IsThere(left))
     {
-        ClearGrid(part, target);
+        ClearGrid(state.Size, part.Points, target);
     }
-    else if (state.Left != state.Target)
+    else if (left.Fields[0] != state.Target.Fields[0])
     {
-        CopyGrid(part, GridOf(part, state.Left), target);
+        CopyGrid(state.Size, part.Points, GridOf(part, left), target);
     }
-    return bbflow_grid_fold(part.Type, part.Family.Size, &target, blocks, steps, part.Points, fill);
 }
 
-int MergeSketches(const FamilyPart &part, const BbflowFamilyTask &state)
+void MergeSketches(const Part &part, const BbflowFamilyTask &state)
 {
-    const BbflowSketchShape shape{part.Points, part.Family.Size, part.Family.Top};
-    const BbflowSketch left = SketchOf(part, state.Left);
-    const BbflowSketch right = SketchOf(part, state.Right);
-    const BbflowSketch target = SketchOf(part, state.Target);
-    return bbflow_sketch_merge(part.Type, &shape, &left, &right, &target);
+    const SketchShape shape = ShapeOf(part, state);
+    const Sketch right = SketchOf(part, state.Right), target = SketchOf(part, state.Target);
+    IsThere(state.Left) ? MergeSketches(part.Type, shape, SketchOf(part, state.Left), right, target)
+                        : FoldSketches(part.Type, shape, &right, target, nullptr, 0, nullptr);
 }
 
-int MergeEdges(const FamilyPart &part, const BbflowFamilyTask &state)
+void MergeEdges(const Part &part, const BbflowFamilyTask &state)
 {
-    const uint64_t stride = part.Of * sizeof(int32_t);
-    const BbflowNumbers left{Field<int32_t>(part, state.Left, 0), stride};
-    const BbflowNumbers right{Field<int32_t>(part, state.Right, 0), stride};
-    const BbflowNumbers target{Field<int32_t>(part, state.Target, 0), stride};
-    return bbflow_merge(CountType, BbflowAdd, &left, &right, &target, part.Family.Bins->Rows,
-                        part.Points);
+    const BinCounts left = CountsOf(part, state.Left), right = CountsOf(part, state.Right),
+                    target = CountsOf(part, state.Target);
+    for (uint64_t row = 0; row < state.Bins->Rows; ++row)
+    {
+        const int32_t *more = right.Counts + row * right.Stride;
+        int32_t *to = target.Counts + row * target.Stride;
+        left.Counts ? AddCounts(left.Counts + row * left.Stride, more, to, part.Points)
+                    : void(std::copy_n(more, part.Points, to));
+    }
 }
 
-int MergeGrids(const FamilyPart &part, const BbflowFamilyTask &state)
+void MergeGrids(const Part &part, const BbflowFamilyTask &state)
 {
-    const BbflowGrid target = GridOf(part, state.Target);
-    const BbflowGrid right = GridOf(part, state.Right);
-    CopyGrid(part, GridOf(part, state.Left), target);
-    return bbflow_grid_merge(part.Family.Size, &target, &right, part.Points);
+    const BbflowPlaces *left = &state.Left, *right = &state.Right;
+    if (right->Fields[0] == state.Target.Fields[0])
+    {
+        std::swap(left, right); // the order doesn't matter to what they come to
+    }
+    const Grid target = GridOf(part, state.Target);
+    BeginGrid(part, state, *left, target);
+    MergeGrid(state.Size, target, GridOf(part, *right), part.Points);
 }
 
 } // namespace
 
-int FoldFamily(const FamilyPart &part, const BbflowFamilyTask &state, const void *const *blocks,
-               const uint64_t steps, const void *fill)
+void FoldFamily(const Part &part, const BbflowFamilyTask &state, const void *const *blocks,
+                const uint64_t steps, const void *fill)
 {
-    switch (part.Family.Kind)
+    const bool begins = !IsThere(state.Left);
+    if (state.Kind == BbflowSketches)
     {
-    case BbflowSketches:
-        return FoldSketches(part, state, blocks, steps, fill);
-    case BbflowEdges:
-        return FoldEdges(part, state, blocks, steps, fill);
-    case BbflowGrids:
-        return FoldGrids(part, state, blocks, steps, fill);
+        const Sketch left = begins ? Sketch{} : SketchOf(part, state.Left);
+        FoldSketches(part.Type, ShapeOf(part, state), begins ? nullptr : &left,
+                     SketchOf(part, state.Target), blocks, steps, fill);
     }
-    return 2;
+    else if (state.Kind == BbflowEdges)
+    {
+        FoldBins(part.Type, *state.Bins, CountsOf(part, state.Left), CountsOf(part, state.Target),
+                 blocks, steps, part.Points, fill);
+    }
+    else
+    {
+        const Grid target = GridOf(part, state.Target);
+        BeginGrid(part, state, state.Left, target);
+        FoldGrid(part.Type, state.Size, target, blocks, steps, part.Points, fill);
+    }
 }
 
-int MergeFamily(const FamilyPart &part, const BbflowFamilyTask &state)
+void MergeFamily(const Part &part, const BbflowFamilyTask &state)
 {
-    switch (part.Family.Kind)
+    switch (state.Kind)
     {
     case BbflowSketches:
         return MergeSketches(part, state);
@@ -184,7 +158,24 @@ int MergeFamily(const FamilyPart &part, const BbflowFamilyTask &state)
     case BbflowGrids:
         return MergeGrids(part, state);
     }
-    return 2;
 }
 
 } // end namespace bbflow
+
+int bbflow_find(const int type, const BbflowFamilyTask *sketches, const uint64_t points,
+                const int64_t *weights, void *result)
+try
+{
+    using namespace bbflow;
+    if (!WithType(type, [](auto) {}) || sketches->Kind != BbflowSketches)
+    {
+        return 2;
+    }
+    const Part all{type, 0, points};
+    FindInSketches(type, ShapeOf(all, *sketches), SketchOf(all, sketches->Target), weights, result);
+    return 0;
+}
+catch (const std::bad_alloc &)
+{
+    return 1;
+}

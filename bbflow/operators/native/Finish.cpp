@@ -136,13 +136,12 @@ int Finish(const int formula, const Fields<T> &state, const double ddof, void *t
 int bbflow_finish(const int formula, const int type, const void *const *state, const double ddof,
                   void *result, const uint64_t points)
 {
-    switch (type)
-    {
-#define finish(CODE, T)                                                                            \
-    case CODE:                                                                                     \
-        return bbflow::Finish(formula, bbflow::FieldsAt<T>(state, 0), ddof, result, points);
-        BBFLOW_FOREACH_FOLD_TYPE(finish)
-#undef finish
-    }
-    return 2;
+    int failure = 2;
+    bbflow::WithType(type,
+                     [&](auto own)
+                     {
+                         const auto fields = bbflow::FieldsAt<decltype(own)>(state, 0);
+                         failure = bbflow::Finish(formula, fields, ddof, result, points);
+                     });
+    return failure;
 }

@@ -28,7 +28,7 @@ struct BbflowFilter
     BbflowRows *Rows;    ///< gets what passed
 };
 
-/** One call's work: Target = Source (+) Blocks. Its mirror is in kernel.py. */
+/** Blocks of one state: Target = Source (+) Blocks. Its mirror is in kernel.py. */
 struct BbflowTask
 {
     const void *Source[BbflowAccumulators]; ///< null: begin with the identity
@@ -41,16 +41,10 @@ struct BbflowTask
     uint64_t FilterCount;
 };
 
-/**
- * Folds the steps of one variable in one pass.
- * @param type i1 i2 i4 i8 u1 u2 u4 u8 f4 f8: 0 to 9
- * @return 0; 1 if there is no memory for the rows; 2 if the type is unknown
- */
-BBFLOW_EXPORT int bbflow_fold(int type, const BbflowTask *task);
-
 namespace bbflow
 {
 
+/** Types of values, by the codes that callers have for them. */
 #define BBFLOW_FOREACH_FOLD_TYPE(MACRO)                                                            \
     MACRO(0, int8_t)                                                                               \
     MACRO(1, int16_t)                                                                              \
@@ -63,8 +57,30 @@ namespace bbflow
     MACRO(8, float)                                                                                \
     MACRO(9, double)
 
+/** Calls back with a value of the type that a code stands for. @return whether there is one */
+template <class F>
+bool WithType(const int type, const F &call)
+{
+    switch (type)
+    {
+#define with(CODE, T)                                                                              \
+    case CODE:                                                                                     \
+        call(T());                                                                                 \
+        return true;
+        BBFLOW_FOREACH_FOLD_TYPE(with)
+#undef with
+    }
+    return false;
+}
+
 #define declare(CODE, T) void Fold(const BbflowTask &task, T);
 BBFLOW_FOREACH_FOLD_TYPE(declare)
 #undef declare
+
+/** Folds the blocks of one state in one pass; std::bad_alloc if there is no memory for the rows. */
+inline void Fold(const int type, const BbflowTask &task)
+{
+    WithType(type, [&](auto own) { Fold(task, own); });
+}
 
 } // end namespace bbflow

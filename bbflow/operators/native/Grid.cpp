@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <new>
 #include <vector>
 
 namespace bbflow
@@ -80,7 +79,7 @@ inline double PowerOf2(const int32_t exponent)
 class GridPoint
 {
 public:
-    GridPoint(const BbflowGrid &state, const uint64_t bins, const uint64_t at)
+    GridPoint(const Grid &state, const uint64_t bins, const uint64_t at)
     : m_State(state), m_Bins(bins), m_At(at)
     {
     }
@@ -144,7 +143,7 @@ public:
     }
 
 private:
-    const BbflowGrid &m_State;
+    const Grid &m_State;
     uint64_t m_Bins;
     uint64_t m_At;
 
@@ -200,9 +199,10 @@ BBFLOW_CLONES void FindBins(const double *values, const double *scale, const dou
     }
 }
 
-/** Folds a tile of at most `GridPoints`, whose fields begin at those of `state`. */
-void FoldGridTile(const BbflowGrid &state, const uint64_t bins, GridWork &work,
-                  const uint64_t steps, const uint64_t points)
+/** Folds a tile of at most `GridPoints`, whose fields begin at those of `state`, and whose counts
+ * are those of the work. */
+void FoldGridTile(const Grid &state, const uint64_t bins, GridWork &work, const uint64_t steps,
+                  const uint64_t points)
 {
     constexpr double infinity = std::numeric_limits<double>::infinity();
     std::fill_n(work.Least, points, infinity);
@@ -212,15 +212,12 @@ void FoldGridTile(const BbflowGrid &state, const uint64_t bins, GridWork &work,
         FindExtremes(work.Values.data() + k * GridPoints, points, work.Least, work.Largest,
                      state.Below, state.Above);
     }
-    BbflowGrid local = state;
-    local.Counts = work.Counts.data();
-    local.Stride = GridPoints;
     for (uint64_t i = 0; i < points; ++i)
     {
         if (work.Least[i] <= work.Largest[i] &&
-            !GridPoint(local, bins, i).Has(work.Least[i], work.Largest[i]))
+            !GridPoint(state, bins, i).Has(work.Least[i], work.Largest[i]))
         {
-            GridPoint(local, bins, i)
+            GridPoint(state, bins, i)
                 .Include(RangeOf(work.Least[i], work.Largest[i], bins), work.Scratch.data());
         }
         work.Scale[i] = PowerOf2(-state.Exponent[i]);
@@ -237,73 +234,74 @@ void FoldGridTile(const BbflowGrid &state, const uint64_t bins, GridWork &work,
     }
 }
 
-BbflowGrid GridAt(const BbflowGrid &state, const uint64_t at)
+Grid GridAt(const Grid &state, const uint64_t at)
 {
     return {state.Counts + at, state.Stride,     state.Origin + at, state.Exponent + at,
             state.Last + at,   state.Below + at, state.Above + at};
 }
 
+void CopyCounts(const Grid &from, const Grid &to, const uint64_t bins, const uint64_t points)
+{
+    for (uint64_t bin = 0; bin < bins; ++bin)
+    {
+        std::copy_n(from.Counts + bin * from.Stride, points, to.Counts + bin * to.Stride);
+    }
+}
+
+/** Gives a tile with its counts side by side: rows that lie far apart share few sets of a cache. */
+Grid WithCounts(const Grid &tile, const uint64_t bins, const uint64_t points,
+                std::vector<int32_t> &counts)
+{
+    Grid local = tile;
+    local.Counts = counts.data();
+    local.Stride = GridPoints;
+    CopyCounts(tile, local, bins, points);
+    return local;
+}
+
 } // namespace
 
-} // end namespace bbflow
-
-int bbflow_grid_fold(const int type, const uint64_t bins, const BbflowGrid *state,
-                     const void *const *blocks, const uint64_t steps, const uint64_t points,
-                     const void *fill)
-try
+void FoldGrid(const int type, const uint64_t bins, const Grid &state, const void *const *blocks,
+              const uint64_t steps, const uint64_t points, const void *fill)
 {
-    using namespace bbflow;
     GridWork work(bins);
     work.Values.resize(steps * GridPoints);
     for (uint64_t at = 0; at < points; at += GridPoints)
     {
         const uint64_t count = std::min(GridPoints, points - at);
-        const BbflowGrid tile = GridAt(*state, at);
+        const Grid tile = GridAt(state, at);
         for (uint64_t k = 0; k < steps; ++k)
         {
-            if (!ToDoubles(type, blocks[k], at, fill, count, work.Values.data() + k * GridPoints))
-            {
-                return 2;
-            }
+            ToDoubles(type, blocks[k], at, fill, count, work.Values.data() + k * GridPoints);
         }
-        for (uint64_t bin = 0; bin < bins; ++bin)
-        {
-            std::copy_n(tile.Counts + bin * tile.Stride, count, &work.Counts[bin * GridPoints]);
-        }
-        FoldGridTile(tile, bins, work, steps, count);
-        for (uint64_t bin = 0; bin < bins; ++bin)
-        {
-            std::copy_n(&work.Counts[bin * GridPoints], count, tile.Counts + bin * tile.Stride);
-        }
+        const Grid own = WithCounts(tile, bins, count, work.Counts);
+        FoldGridTile(own, bins, work, steps, count);
+        CopyCounts(own, tile, bins, count);
     }
-    return 0;
-}
-catch (const std::bad_alloc &)
-{
-    return 1;
 }
 
-int bbflow_grid_merge(const uint64_t bins, const BbflowGrid *state, const BbflowGrid *more,
-                      const uint64_t points)
-try
+void MergeGrid(const uint64_t bins, const Grid &state, const Grid &more, const uint64_t points)
 {
-    using namespace bbflow;
-    std::vector<int32_t> scratch(bins);
-    for (uint64_t i = 0; i < points; ++i)
+    std::vector<int32_t> counts(bins * GridPoints), added(bins * GridPoints), scratch(bins);
+    for (uint64_t at = 0; at < points; at += GridPoints)
     {
-        const GridPoint into(*state, bins, i);
-        const GridPoint from(*more, bins, i);
-        state->Below[i] += more->Below[i];
-        state->Above[i] += more->Above[i];
-        if (!from.IsEmpty())
+        const uint64_t count = std::min(GridPoints, points - at);
+        const Grid tile = GridAt(state, at), other = GridAt(more, at);
+        const Grid to = WithCounts(tile, bins, count, counts);
+        const Grid from = WithCounts(other, bins, count, added);
+        for (uint64_t i = 0; i < count; ++i)
         {
-            into.Include(from.Range(), scratch.data());
-            into.Add(from);
+            const GridPoint into(to, bins, i), of(from, bins, i);
+            to.Below[i] += from.Below[i];
+            to.Above[i] += from.Above[i];
+            if (!of.IsEmpty())
+            {
+                into.Include(of.Range(), scratch.data());
+                into.Add(of);
+            }
         }
+        CopyCounts(to, tile, bins, count);
     }
-    return 0;
 }
-catch (const std::bad_alloc &)
-{
-    return 1;
-}
+
+} // end namespace bbflow

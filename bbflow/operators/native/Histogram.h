@@ -16,8 +16,19 @@ struct BbflowBins
     uint64_t OneStep; ///< nonzero: a value's row is that of its cell or the next one
 };
 
-/** Counts of bins that are 2^Exponent wide; the first begins at Origin times that. See grid.py. */
-struct BbflowGrid
+namespace bbflow
+{
+
+/** Rows of counts in given bins. */
+struct BinCounts
+{
+    int32_t *Counts; ///< null: there are none yet
+    uint64_t Stride; ///< from row to row
+};
+
+/** Counts of bins that are 2^Exponent wide; the first begins at Origin times that. See
+ * adaptive_bins.py. */
+struct Grid
 {
     int32_t *Counts;   ///< Bins rows
     uint64_t Stride;   ///< from row to row
@@ -28,26 +39,22 @@ struct BbflowGrid
     int32_t *Above;    ///< for each point how many values were infinity
 };
 
+// All throw std::bad_alloc if there is no memory.
+
 /**
  * Counts the values of some steps in given bins.
- * @param type as in bbflow_fold
- * @param source counts so far, or null
+ * @param source counts so far
  * @param target gets the counts; may be `source`
  * @param fill a value that stands for 'missing', or null
- * @return 0; 1 if there is no memory; 2 if the type is unknown
  */
-BBFLOW_EXPORT int bbflow_bins_fold(int type, const BbflowBins *bins, const int32_t *source,
-                                   uint64_t sourceStride, int32_t *target, uint64_t targetStride,
-                                   const void *const *blocks, uint64_t steps, uint64_t points,
-                                   const void *fill);
+void FoldBins(int type, const BbflowBins &bins, const BinCounts &source, const BinCounts &target,
+              const void *const *blocks, uint64_t steps, uint64_t points, const void *fill);
 
-/** Counts the values of some steps in place, in bins as narrow as all values so far allow; returns
- * as bbflow_bins_fold. */
-BBFLOW_EXPORT int bbflow_grid_fold(int type, uint64_t bins, const BbflowGrid *state,
-                                   const void *const *blocks, uint64_t steps, uint64_t points,
-                                   const void *fill);
+/** Counts the values of some steps in place, in bins as narrow as all values so far allow. */
+void FoldGrid(int type, uint64_t bins, const Grid &state, const void *const *blocks, uint64_t steps,
+              uint64_t points, const void *fill);
 
-/** Adds a state to another one.
- * @return 0; 1 if there is no memory: then nothing has happened */
-BBFLOW_EXPORT int bbflow_grid_merge(uint64_t bins, const BbflowGrid *state, const BbflowGrid *more,
-                                    uint64_t points);
+/** Adds a state to another one; without memory nothing has happened. */
+void MergeGrid(uint64_t bins, const Grid &state, const Grid &more, uint64_t points);
+
+} // end namespace bbflow

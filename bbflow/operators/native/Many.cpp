@@ -51,21 +51,8 @@ struct Work
     uint64_t FamilyCount;
 };
 
-/** Calls back for each family of some points; gives the first failure. */
-template <class Task, class F>
-int ForFamilies(const Work<Task> &work, const uint64_t first, const uint64_t points, const F &call)
-{
-    int failure = 0;
-    for (uint64_t at = 0; at < work.FamilyCount && !failure; ++at)
-    {
-        const BbflowFamilyTask &state = work.Families[at];
-        failure = call(FamilyPart{work.Type, *state.Family, first, points, work.Own.Points}, state);
-    }
-    return failure;
-}
-
 /** Folds some points of a task, and into what its state has besides. */
-int FoldPoints(const Work<BbflowTask> &work, const uint64_t first, const uint64_t points)
+void FoldPoints(const Work<BbflowTask> &work, const uint64_t first, const uint64_t points)
 {
     BbflowTask part = work.Own;
     std::vector<const void *> blocks(part.Blocks, part.Blocks + part.Steps);
@@ -80,35 +67,32 @@ int FoldPoints(const Work<BbflowTask> &work, const uint64_t first, const uint64_
     }
     part.Blocks = blocks.data();
     part.Points = points;
-    if (const int failure = bbflow_fold(work.Type, &part))
+    Fold(work.Type, part);
+    for (uint64_t at = 0; at < work.FamilyCount; ++at)
     {
-        return failure;
+        FoldFamily({work.Type, first, points}, work.Families[at], part.Blocks, part.Steps,
+                   part.Fill);
     }
-    return ForFamilies(work, first, points,
-                       [&](const FamilyPart &own, const BbflowFamilyTask &state)
-                       { return FoldFamily(own, state, part.Blocks, part.Steps, part.Fill); });
 }
 
 /** Folds a piece of a task: all at once if nobody but the moments' kernel looks at its blocks. */
-int FoldPiece(const Work<BbflowTask> &work, const uint64_t first, const uint64_t points)
+void FoldPiece(const Work<BbflowTask> &work, const uint64_t first, const uint64_t points)
 {
     const uint64_t bytes = std::max<uint64_t>(work.Own.Steps, 1) * TypeBytes[work.Type];
     const bool isWhole = !work.FamilyCount || work.Own.FilterCount;
     const uint64_t most = isWhole ? points : std::max<uint64_t>(TiledBytes / bytes, 256);
-    int failure = 0;
-    for (uint64_t at = first; at < first + points && !failure; at += most)
+    for (uint64_t at = first; at < first + points; at += most)
     {
-        failure = FoldPoints(work, at, std::min(most, first + points - at));
+        FoldPoints(work, at, std::min(most, first + points - at));
     }
-    return failure;
 }
 
 /** Merges some points of a task, few enough to stay in the cache. */
 void MergeTile(const int type, const BbflowMergeTask &task, const uint64_t first,
                const uint64_t points)
 {
-    constexpr int CountType = 2;
     BbflowMergeTask tile = task;
+    tile.Points = points;
     for (int field = 0; field < BbflowAccumulators; ++field)
     {
         const uint64_t bytes = BytesOf(field, type);
@@ -121,33 +105,20 @@ void MergeTile(const int type, const BbflowMergeTask &task, const uint64_t first
             tile.Target[field] = nullptr;
         }
     }
-    if (tile.Target[BbflowShift])
-    {
-        bbflow_merge_moments(type, tile.Left, tile.Right, tile.Target, points);
-    }
-    const auto merge = [&](const int field, const int own, const BbflowRule rule)
-    {
-        if (tile.Target[field])
-        {
-            const BbflowNumbers left{const_cast<void *>(tile.Left[field]), 0};
-            const BbflowNumbers right{const_cast<void *>(tile.Right[field]), 0};
-            const BbflowNumbers target{tile.Target[field], 0};
-            bbflow_merge(own, rule, &left, &right, &target, 1, points);
-        }
-    };
-    merge(BbflowCount, CountType, BbflowAdd);
-    merge(BbflowMin, type, BbflowLeast);
-    merge(BbflowMax, type, BbflowMost);
+    Merge(type, tile);
 }
 
 /** Merges a piece of a task. */
-int MergePiece(const Work<BbflowMergeTask> &work, const uint64_t first, const uint64_t points)
+void MergePiece(const Work<BbflowMergeTask> &work, const uint64_t first, const uint64_t points)
 {
     for (uint64_t at = first; at < first + points; at += MergedPoints)
     {
         MergeTile(work.Type, work.Own, at, std::min(MergedPoints, first + points - at));
     }
-    return ForFamilies(work, first, points, MergeFamily);
+    for (uint64_t at = 0; at < work.FamilyCount; ++at)
+    {
+        MergeFamily({work.Type, first, points}, work.Families[at]);
+    }
 }
 
 /** How many points of a task are done at a time: all where rows are noted, in their order. */
@@ -167,31 +138,32 @@ public:
         uint64_t family = 0;
         for (uint64_t task = 0; task < count; ++task)
         {
-            m_IsKnown = m_IsKnown && types[task] >= 0 && types[task] <= 9;
+            m_IsKnown = m_IsKnown && WithType(types[task], [](auto) {});
             const uint64_t piece = std::max<uint64_t>(PieceOf(tasks[task]), 1);
             m_Pieces[task + 1] = m_Pieces[task] + (tasks[task].Points + piece - 1) / piece;
             for (; family < familyCount && families[family].Task == task; ++family)
             {
+                m_IsKnown = m_IsKnown && families[family].Kind < BbflowFamilyKinds;
             }
             m_Families[task + 1] = family;
         }
         m_IsKnown = m_IsKnown && family == familyCount;
     }
 
-    /** Whether all types are, and each family is of a task. */
+    /** Whether all types and families are, and each of these is of a task. */
     bool IsKnown() const { return m_IsKnown; }
     uint64_t Pieces() const { return m_Pieces.back(); }
 
     /** Does one of the pieces. */
     template <class F>
-    int Do(const uint64_t at, const F &piece) const
+    void Do(const uint64_t at, const F &piece) const
     {
         const auto after = std::upper_bound(m_Pieces.begin(), m_Pieces.end(), at);
         const uint64_t task = uint64_t(after - m_Pieces.begin()) - 1;
         const uint64_t first = (at - m_Pieces[task]) * PieceOf(m_Tasks[task]);
         const Work<Task> work{m_Types[task], m_Tasks[task], m_FamilyTasks + m_Families[task],
                               m_Families[task + 1] - m_Families[task]};
-        return piece(work, first, std::min(PieceOf(work.Own), work.Own.Points - first));
+        piece(work, first, std::min(PieceOf(work.Own), work.Own.Points - first));
     }
 
 private:
@@ -208,20 +180,19 @@ template <class Task, class F>
 int DoMany(const Table<Task> &table, const uint32_t threads, const F &piece)
 {
     std::atomic<uint64_t> next{0};
-    std::atomic<int> failed{0};
+    std::atomic<bool> failed{false};
     const auto work = [&]
     {
         try
         {
             for (uint64_t at = next++; at < table.Pieces() && !failed; at = next++)
             {
-                const int failure = table.Do(at, piece);
-                failure ? failed.store(failure) : void();
+                table.Do(at, piece);
             }
         }
         catch (const std::bad_alloc &)
         {
-            failed = 1;
+            failed = true;
         }
     };
     if (!table.IsKnown())
@@ -253,9 +224,9 @@ int DoMany(const Table<Task> &table, const uint32_t threads, const F &piece)
 
 } // end namespace bbflow
 
-int bbflow_fold_many(const int32_t *types, const BbflowTask *tasks, const uint64_t count,
-                     const BbflowFamilyTask *families, const uint64_t familyCount,
-                     const uint32_t threads)
+int bbflow_fold(const int32_t *types, const BbflowTask *tasks, const uint64_t count,
+                const BbflowFamilyTask *families, const uint64_t familyCount,
+                const uint32_t threads)
 try
 {
     using namespace bbflow;
@@ -267,9 +238,9 @@ catch (const std::bad_alloc &)
     return 1;
 }
 
-int bbflow_merge_many(const int32_t *types, const BbflowMergeTask *tasks, const uint64_t count,
-                      const BbflowFamilyTask *families, const uint64_t familyCount,
-                      const uint32_t threads)
+int bbflow_merge(const int32_t *types, const BbflowMergeTask *tasks, const uint64_t count,
+                 const BbflowFamilyTask *families, const uint64_t familyCount,
+                 const uint32_t threads)
 try
 {
     using namespace bbflow;

@@ -8,32 +8,15 @@ namespace bbflow
 namespace
 {
 
-template <int RULE, class T>
-BBFLOW_INLINE void MergeRow(const T *left, const T *right, T *target, const uint64_t points)
+template <bool LEAST, class T>
+BBFLOW_INLINE void MergeExtremes(const T *left, const T *right, T *target, const uint64_t points)
 {
     BBFLOW_INDEPENDENT
     for (uint64_t i = 0; i < points; ++i)
     {
         const T a = left[i];
         const T b = right[i];
-        target[i] = RULE == BbflowAdd ? T(a + b) : (RULE == BbflowLeast ? b < a : b > a) ? b : a;
-    }
-}
-
-template <class T>
-BBFLOW_INLINE T *Row(const BbflowNumbers &numbers, const uint64_t row)
-{
-    return reinterpret_cast<T *>(static_cast<char *>(numbers.First) + row * numbers.Stride);
-}
-
-template <int RULE, class T>
-BBFLOW_INLINE void MergeRows(const BbflowNumbers &left, const BbflowNumbers &right,
-                             const BbflowNumbers &target, const uint64_t rows,
-                             const uint64_t points)
-{
-    for (uint64_t row = 0; row < rows; ++row)
-    {
-        MergeRow<RULE>(Row<T>(left, row), Row<T>(right, row), Row<T>(target, row), points);
+        target[i] = (LEAST ? b < a : b > a) ? b : a;
     }
 }
 
@@ -64,27 +47,15 @@ BBFLOW_INLINE void MergeMoments(const Fields<T> left, const Fields<T> right, con
     }
 }
 
-} // namespace
-
 // Each is a function of its own, with a clone for each instruction set.
 #define define(CODE, T)                                                                            \
-    BBFLOW_CLONES void MergeAdd(const BbflowNumbers &left, const BbflowNumbers &right,             \
-                                const BbflowNumbers &target, const uint64_t rows,                  \
-                                const uint64_t points, T)                                          \
+    BBFLOW_CLONES void MergeLeast(const T *left, const T *right, T *target, const uint64_t points) \
     {                                                                                              \
-        MergeRows<BbflowAdd, T>(left, right, target, rows, points);                                \
+        MergeExtremes<true>(left, right, target, points);                                          \
     }                                                                                              \
-    BBFLOW_CLONES void MergeLeast(const BbflowNumbers &left, const BbflowNumbers &right,           \
-                                  const BbflowNumbers &target, const uint64_t rows,                \
-                                  const uint64_t points, T)                                        \
+    BBFLOW_CLONES void MergeMost(const T *left, const T *right, T *target, const uint64_t points)  \
     {                                                                                              \
-        MergeRows<BbflowLeast, T>(left, right, target, rows, points);                              \
-    }                                                                                              \
-    BBFLOW_CLONES void MergeMost(const BbflowNumbers &left, const BbflowNumbers &right,            \
-                                 const BbflowNumbers &target, const uint64_t rows,                 \
-                                 const uint64_t points, T)                                         \
-    {                                                                                              \
-        MergeRows<BbflowMost, T>(left, right, target, rows, points);                               \
+        MergeExtremes<false>(left, right, target, points);                                         \
     }                                                                                              \
     BBFLOW_CLONES void MergeFirst(const Fields<T> &left, const Fields<T> &right,                   \
                                   const Fields<T> &target, const uint64_t points)                  \
@@ -99,47 +70,50 @@ BBFLOW_INLINE void MergeMoments(const Fields<T> left, const Fields<T> right, con
 BBFLOW_FOREACH_FOLD_TYPE(define)
 #undef define
 
-} // end namespace bbflow
-
-int bbflow_merge(const int type, const int rule, const BbflowNumbers *left,
-                 const BbflowNumbers *right, const BbflowNumbers *target, const uint64_t rows,
+template <class T>
+void MergeFields(const Fields<T> &left, const Fields<T> &right, const Fields<T> &target,
                  const uint64_t points)
 {
-    if (rule < BbflowAdd || rule > BbflowMost)
+    if (target.Shift) // first: it needs the left side's counts
     {
-        return 2;
+        target.Second ? MergeBoth(left, right, target, points)
+                      : MergeFirst(left, right, target, points);
     }
-    switch (type)
+    if (target.Count)
     {
-#define merge(CODE, T)                                                                             \
-    case CODE:                                                                                     \
-        rule == BbflowAdd     ? bbflow::MergeAdd(*left, *right, *target, rows, points, T())        \
-        : rule == BbflowLeast ? bbflow::MergeLeast(*left, *right, *target, rows, points, T())      \
-                              : bbflow::MergeMost(*left, *right, *target, rows, points, T());      \
-        return 0;
-        BBFLOW_FOREACH_FOLD_TYPE(merge)
-#undef merge
+        AddCounts(left.Count, right.Count, target.Count, points);
     }
-    return 2;
+    if (target.Min)
+    {
+        MergeLeast(left.Min, right.Min, target.Min, points);
+    }
+    if (target.Max)
+    {
+        MergeMost(left.Max, right.Max, target.Max, points);
+    }
 }
 
-int bbflow_merge_moments(const int type, const void *const *left, const void *const *right,
-                         void *const *target, const uint64_t points)
+} // namespace
+
+BBFLOW_CLONES void AddCounts(const int32_t *left, const int32_t *right, int32_t *target,
+                             const uint64_t points)
 {
-    switch (type)
+    BBFLOW_INDEPENDENT
+    for (uint64_t i = 0; i < points; ++i)
     {
-#define merge(CODE, T)                                                                             \
-    case CODE:                                                                                     \
-    {                                                                                              \
-        const auto to = bbflow::FieldsAt<T>(target, 0);                                            \
-        const auto one = bbflow::FieldsAt<T>(left, 0);                                             \
-        const auto other = bbflow::FieldsAt<T>(right, 0);                                          \
-        to.Second ? bbflow::MergeBoth(one, other, to, points)                                      \
-                  : bbflow::MergeFirst(one, other, to, points);                                    \
-        return 0;                                                                                  \
+        target[i] = left[i] + right[i];
     }
-        BBFLOW_FOREACH_FOLD_TYPE(merge)
-#undef merge
-    }
-    return 2;
 }
+
+void Merge(const int type, const BbflowMergeTask &task)
+{
+    WithType(type,
+             [&](auto own)
+             {
+                 using T = decltype(own);
+                 MergeFields(FieldsAt<T>(task.Left, 0), FieldsAt<T>(task.Right, 0),
+                             FieldsAt<T>(task.Target, 0), task.Points);
+             });
+}
+
+} // end namespace bbflow

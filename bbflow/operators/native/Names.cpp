@@ -2,6 +2,6 @@
 
 const char *bbflow_names()
 {
-    return "count shift first second min max; add min max; mean var std sum min max range; "
-           "sketches edges grids; fold_families remap_sum";
+    return "count shift first second min max; mean var std sum min max range; "
+           "sketches edges grids; one_fold remap_sum";
 }

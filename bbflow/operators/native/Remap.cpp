@@ -130,14 +130,12 @@ BBFLOW_FOREACH_FOLD_TYPE(define)
 int bbflow_remap(const int type, const BbflowLinks *links, const BbflowPlanes *planes,
                  double *parts)
 {
-    switch (type)
-    {
-#define reduce(CODE, T)                                                                            \
-    case CODE:                                                                                     \
-        bbflow::Reduce(*links, *planes, static_cast<const T *>(planes->Fill), parts);              \
-        return 0;
-        BBFLOW_FOREACH_FOLD_TYPE(reduce)
-#undef reduce
-    }
-    return 2;
+    const bool isKnown = bbflow::WithType(
+        type,
+        [&](auto own)
+        {
+            bbflow::Reduce(*links, *planes, static_cast<const decltype(own) *>(planes->Fill),
+                           parts);
+        });
+    return isKnown ? 0 : 2;
 }

@@ -189,13 +189,8 @@ int64_t bbflow_remap_tiles(const uint32_t *columns, const uint64_t links, const 
 int bbflow_remap_sum(const int type, const BbflowLinks *links, const BbflowTiles *tiles,
                      const BbflowPlanes *planes, double *parts, uint8_t *steady)
 {
-    switch (type)
-    {
-#define reduce(CODE, T)                                                                            \
-    case CODE:                                                                                     \
-        return bbflow::RemapSum(*links, *tiles, *planes, parts, steady, T());
-        BBFLOW_FOREACH_FOLD_TYPE(reduce)
-#undef reduce
-    }
-    return 2;
+    int failure = 2;
+    bbflow::WithType(type, [&](auto own)
+                     { failure = bbflow::RemapSum(*links, *tiles, *planes, parts, steady, own); });
+    return failure;
 }

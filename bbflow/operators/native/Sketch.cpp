@@ -3,63 +3,53 @@
 #include "SketchFind.h"
 #include "SketchMerge.h"
 
-#include <new>
-
-/** Calls a template for the type of a code. */
-#define BBFLOW_SKETCH_CALL(...)                                                                    \
-    try                                                                                            \
-    {                                                                                              \
-        switch (type)                                                                              \
-        {                                                                                          \
-            BBFLOW_FOREACH_FOLD_TYPE(__VA_ARGS__)                                                  \
-        }                                                                                          \
-    }                                                                                              \
-    catch (const std::bad_alloc &)                                                                 \
-    {                                                                                              \
-        return 1;                                                                                  \
-    }                                                                                              \
-    return 2
-
-int bbflow_sketch_fold(const int type, const BbflowSketchShape *shape, const BbflowSketch *state,
-                       const void *const *blocks, const uint64_t steps, const void *fill)
+namespace bbflow
 {
-#define fold(CODE, T)                                                                              \
-    case CODE:                                                                                     \
-        bbflow::FoldSketch<T>(*shape, *state, blocks, steps, fill);                                \
-        return 0;
-    BBFLOW_SKETCH_CALL(fold);
-#undef fold
+
+namespace
+{
+
+/** Nothing seen, so whatever the rows are, they hold nothing. */
+template <class T>
+void ClearSketch(const SketchShape &shape, const Sketch &target)
+{
+    std::fill_n(target.Seen, shape.Points, 0);
+    std::fill_n(target.Count, shape.Points, 0);
+    std::fill_n(static_cast<T *>(target.Max), shape.Points, Lowest<T>());
 }
 
-int bbflow_sketch_merge(const int type, const BbflowSketchShape *shape, const BbflowSketch *left,
-                        const BbflowSketch *right, const BbflowSketch *target)
+} // namespace
+
+void FoldSketches(const int type, const SketchShape &shape, const Sketch *source,
+                  const Sketch &target, const void *const *blocks, const uint64_t steps,
+                  const void *fill)
 {
-#define merge(CODE, T)                                                                             \
-    case CODE:                                                                                     \
-        bbflow::MergeSketch<T>(*shape, *left, *right, *target);                                    \
-        return 0;
-    BBFLOW_SKETCH_CALL(merge);
-#undef merge
+    WithType(type,
+             [&](auto own)
+             {
+                 using T = decltype(own);
+                 if (!source)
+                 {
+                     ClearSketch<T>(shape, target);
+                 }
+                 else if (source->Values != target.Values)
+                 {
+                     CopySketch<T>(shape, *source, target);
+                 }
+                 FoldSketch<T>(shape, target, blocks, steps, fill);
+             });
 }
 
-int bbflow_sketch_copy(const int type, const BbflowSketchShape *shape, const BbflowSketch *source,
-                       const BbflowSketch *target)
+void MergeSketches(const int type, const SketchShape &shape, const Sketch &left,
+                   const Sketch &right, const Sketch &target)
 {
-#define copy(CODE, T)                                                                              \
-    case CODE:                                                                                     \
-        bbflow::CopySketch<T>(*shape, *source, *target);                                           \
-        return 0;
-    BBFLOW_SKETCH_CALL(copy);
-#undef copy
+    WithType(type, [&](auto own) { MergeSketch<decltype(own)>(shape, left, right, target); });
 }
 
-int bbflow_sketch_find(const int type, const BbflowSketchShape *shape, const BbflowSketch *state,
-                       const int64_t *weights, void *result)
+void FindInSketches(const int type, const SketchShape &shape, const Sketch &state,
+                    const int64_t *weights, void *result)
 {
-#define find(CODE, T)                                                                              \
-    case CODE:                                                                                     \
-        bbflow::FindInSketch<T>(*shape, *state, weights, result);                                  \
-        return 0;
-    BBFLOW_SKETCH_CALL(find);
-#undef find
+    WithType(type, [&](auto own) { FindInSketch<decltype(own)>(shape, state, weights, result); });
 }
+
+} // end namespace bbflow

@@ -4,8 +4,12 @@
 
 #include <cstdint>
 
-/** One quantile sketch for each point; see percentiles.py for the rules and the bound. */
-struct BbflowSketch
+namespace bbflow
+{
+
+/** One quantile sketch for each point; see sketch.py for the rules, percentiles.py for the bound.
+ */
+struct Sketch
 {
     int32_t *Seen;  ///< steps of each point, missing values included
     int32_t *Count; ///< its valid values
@@ -15,39 +19,35 @@ struct BbflowSketch
 };
 
 /** What all sketches of a state have in common. */
-struct BbflowSketchShape
+struct SketchShape
 {
     uint64_t Points;
     uint64_t Size; ///< values of a run
     uint64_t Top;  ///< the highest level, whose run may weigh more than 2^Top
 };
 
+// All throw std::bad_alloc if there is no memory.
+
 /**
- * Takes steps into sketches, in place.
- * @param type as in bbflow_fold
+ * Takes steps into sketches.
+ * @param source state so far; of it only the rows that hold something are looked at. Null: none
+ * @param target gets the new state; may be `source`
  * @param blocks for each step a value of each point
  * @param fill a value that stands for 'missing', or null
- * @return 0; 1 if there is no memory; 2 if the type is unknown
  */
-BBFLOW_EXPORT int bbflow_sketch_fold(int type, const BbflowSketchShape *shape,
-                                     const BbflowSketch *state, const void *const *blocks,
-                                     uint64_t steps, const void *fill);
+void FoldSketches(int type, const SketchShape &shape, const Sketch *source, const Sketch &target,
+                  const void *const *blocks, uint64_t steps, const void *fill);
 
-/** Merges two states into a third one that is apart from both; returns as bbflow_sketch_fold. */
-BBFLOW_EXPORT int bbflow_sketch_merge(int type, const BbflowSketchShape *shape,
-                                      const BbflowSketch *left, const BbflowSketch *right,
-                                      const BbflowSketch *target);
-
-/** Copies what a state's points hold, and no more; returns as bbflow_sketch_fold. */
-BBFLOW_EXPORT int bbflow_sketch_copy(int type, const BbflowSketchShape *shape,
-                                     const BbflowSketch *source, const BbflowSketch *target);
+/** Merges two states into a third one that is apart from both. */
+void MergeSketches(int type, const SketchShape &shape, const Sketch &left, const Sketch &right,
+                   const Sketch &target);
 
 /**
  * Finds for each point the smallest value up to which the kept values weigh at least so much.
  * @param weights what they must weigh, at least 1
  * @param result gets the values; the largest valid one where all together weigh less
- * @return as bbflow_sketch_fold
  */
-BBFLOW_EXPORT int bbflow_sketch_find(int type, const BbflowSketchShape *shape,
-                                     const BbflowSketch *state, const int64_t *weights,
-                                     void *result);
+void FindInSketches(int type, const SketchShape &shape, const Sketch &state, const int64_t *weights,
+                    void *result);
+
+} // end namespace bbflow

@@ -48,7 +48,7 @@ template <class T>
 class SketchSamples
 {
 public:
-    explicit SketchSamples(const BbflowSketchShape &shape) : m_Rows((shape.Top + 2) * shape.Size) {}
+    explicit SketchSamples(const SketchShape &shape) : m_Rows((shape.Top + 2) * shape.Size) {}
 
     void Load(const SketchColumn<T> &column, const SketchFill &fill)
     {
@@ -130,7 +130,7 @@ void FindColumn(const SketchSamples<T> &samples, const int64_t *weights, const T
 }
 
 template <class T>
-void FindInSketch(const BbflowSketchShape &shape, const BbflowSketch &state, const int64_t *weights,
+void FindInSketch(const SketchShape &shape, const Sketch &state, const int64_t *weights,
                   void *result)
 {
     SketchSamples<T> samples(shape);

@@ -104,8 +104,8 @@ void MergeTop(SketchWork<T> &work, const SketchSides<T> &sides, const uint64_t t
 }
 
 template <class T>
-void MergeSketch(const BbflowSketchShape &shape, const BbflowSketch &left,
-                 const BbflowSketch &right, const BbflowSketch &target)
+void MergeSketch(const SketchShape &shape, const Sketch &left, const Sketch &right,
+                 const Sketch &target)
 {
     SketchWork<T> work(shape.Size, shape.Top);
     ForEqual(shape.Points, left.Seen, right.Seen,

@@ -170,8 +170,8 @@ void ForEqual(const uint64_t points, const int32_t *first, const int32_t *second
 }
 
 template <class T>
-SketchColumn<T> ColumnAt(const BbflowSketchShape &shape, const BbflowSketch &state,
-                         const uint64_t at, const uint64_t points)
+SketchColumn<T> ColumnAt(const SketchShape &shape, const Sketch &state, const uint64_t at,
+                         const uint64_t points)
 {
     return {static_cast<T *>(state.Values) + at, state.Stride, points, shape.Size};
 }
@@ -198,8 +198,7 @@ void CopyRows(const T *from, const uint64_t fromStride, T *to, const uint64_t to
 
 /** Copies the rows that hold something, besides the numbers of each point. */
 template <class T>
-void CopySketch(const BbflowSketchShape &shape, const BbflowSketch &source,
-                const BbflowSketch &target)
+void CopySketch(const SketchShape &shape, const Sketch &source, const Sketch &target)
 {
     std::copy_n(source.Count, shape.Points, target.Count);
     std::copy_n(static_cast<T *>(source.Max), shape.Points, static_cast<T *>(target.Max));
@@ -221,7 +220,7 @@ void CopySketch(const BbflowSketchShape &shape, const BbflowSketch &source,
 
 /** Takes steps in for points that have seen as many as each other. */
 template <class T>
-void FoldStretch(SketchWork<T> &work, const BbflowSketchShape &shape, const BbflowSketch &state,
+void FoldStretch(SketchWork<T> &work, const SketchShape &shape, const Sketch &state,
                  const T *const *blocks, const uint64_t steps, const T *fill, const uint64_t at,
                  const uint64_t points)
 {
@@ -248,8 +247,8 @@ void FoldStretch(SketchWork<T> &work, const BbflowSketchShape &shape, const Bbfl
 }
 
 template <class T>
-void FoldSketch(const BbflowSketchShape &shape, const BbflowSketch &state,
-                const void *const *blocks, const uint64_t steps, const void *fill)
+void FoldSketch(const SketchShape &shape, const Sketch &state, const void *const *blocks,
+                const uint64_t steps, const void *fill)
 {
     SketchWork<T> work(shape.Size, shape.Top);
     ForEqual(shape.Points, state.Seen, state.Seen,

@@ -23,22 +23,15 @@ std::string Described()
     text << STRUCT(BbflowRow) << FIELD(BbflowRow, Step) << FIELD(BbflowRow, Index);
     text << STRUCT(BbflowMergeTask) << FIELD(BbflowMergeTask, Left) << FIELD(BbflowMergeTask, Right)
          << FIELD(BbflowMergeTask, Target) << FIELD(BbflowMergeTask, Points);
-    text << STRUCT(BbflowNumbers) << FIELD(BbflowNumbers, First) << FIELD(BbflowNumbers, Stride);
     text << STRUCT(BbflowBins) << FIELD(BbflowBins, Breaks) << FIELD(BbflowBins, Cells)
          << FIELD(BbflowBins, Start) << FIELD(BbflowBins, CellsPerUnit)
          << FIELD(BbflowBins, CellCount) << FIELD(BbflowBins, Rows) << FIELD(BbflowBins, OneStep);
-    text << STRUCT(BbflowGrid) << FIELD(BbflowGrid, Counts) << FIELD(BbflowGrid, Stride)
-         << FIELD(BbflowGrid, Origin) << FIELD(BbflowGrid, Exponent) << FIELD(BbflowGrid, Last)
-         << FIELD(BbflowGrid, Below) << FIELD(BbflowGrid, Above);
-    text << STRUCT(BbflowSketch) << FIELD(BbflowSketch, Seen) << FIELD(BbflowSketch, Count)
-         << FIELD(BbflowSketch, Max) << FIELD(BbflowSketch, Values) << FIELD(BbflowSketch, Stride);
-    text << STRUCT(BbflowSketchShape) << FIELD(BbflowSketchShape, Points)
-         << FIELD(BbflowSketchShape, Size) << FIELD(BbflowSketchShape, Top);
-    text << STRUCT(BbflowFamily) << FIELD(BbflowFamily, Kind) << FIELD(BbflowFamily, Offsets)
-         << FIELD(BbflowFamily, Size) << FIELD(BbflowFamily, Top) << FIELD(BbflowFamily, Bins);
+    text << STRUCT(BbflowPlaces) << FIELD(BbflowPlaces, Fields) << FIELD(BbflowPlaces, Stride);
     text << STRUCT(BbflowFamilyTask) << FIELD(BbflowFamilyTask, Task)
-         << FIELD(BbflowFamilyTask, Family) << FIELD(BbflowFamilyTask, Left)
-         << FIELD(BbflowFamilyTask, Right) << FIELD(BbflowFamilyTask, Target);
+         << FIELD(BbflowFamilyTask, Kind) << FIELD(BbflowFamilyTask, Size)
+         << FIELD(BbflowFamilyTask, Top) << FIELD(BbflowFamilyTask, Bins)
+         << FIELD(BbflowFamilyTask, Left) << FIELD(BbflowFamilyTask, Right)
+         << FIELD(BbflowFamilyTask, Target);
     text << STRUCT(BbflowColumns) << FIELD(BbflowColumns, Before) << FIELD(BbflowColumns, Levels)
          << FIELD(BbflowColumns, After) << FIELD(BbflowColumns, Interfaces)
          << FIELD(BbflowColumns, Targets) << FIELD(BbflowColumns, Values)

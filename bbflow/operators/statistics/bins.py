@@ -6,10 +6,11 @@ from functools import cache
 
 import numpy as np
 
-from bbflow.errors import BbflowError, ConfigError
-from bbflow.operators.family import Family, KernelFamily, StateField
-from bbflow.operators.library import TYPES, load
-from bbflow.operators.steps import Array, DType, Steps, Views
+from bbflow.errors import ConfigError
+from bbflow.operators.family import StateField
+from bbflow.operators.kernel_family import InKernel, KernelFamily
+from bbflow.operators.library import FAMILIES, load
+from bbflow.operators.steps import Array, DType
 
 MOST_CELLS = 1 << 16
 """A table of more cells would not stay in the cache."""
@@ -48,17 +49,6 @@ class CellTable:
 
 
 @cache
-def _function() -> "ctypes._NamedFuncPointer":
-    function = load(BbflowBins=_Bins).bbflow_bins_fold
-    pointer, number = ctypes.c_void_p, ctypes.c_uint64
-    function.argtypes = [
-        ctypes.c_int, ctypes.POINTER(_Bins), pointer, number, pointer, number, pointer, number, number, pointer,
-    ]  # fmt: skip
-    function.restype = ctypes.c_int
-    return function
-
-
-@cache
 def cell_table(edges: tuple[float, ...]) -> CellTable:
     """Make the table for some edges.
 
@@ -78,8 +68,14 @@ def cell_table(edges: tuple[float, ...]) -> CellTable:
     return CellTable(breaks, cells, edges[0], count / extent, bool(not coarse and count == wanted))
 
 
+@cache  # it is asked for at every fold
+def _name(edges: tuple[float, ...]) -> str:
+    return "bins" + "_".join(map(repr, edges))
+
+
 @cache
 def _bins(edges: tuple[float, ...]) -> _Bins:
+    load(BbflowBins=_Bins)
     table = cell_table(edges)
     return _Bins(
         table.breaks.ctypes.data, table.cells.ctypes.data, table.start, table.cells_per_unit,
@@ -102,10 +98,8 @@ def checked_edges(edges: tuple[float, ...]) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Bins(Family):
+class Bins(KernelFamily):
     """Keeps counts below the first edge, in each bin, and above the last edge."""
-
-    own_tiles = True
 
     edges: tuple[float, ...]
     """Ascending; a bin has its lower edge and not its upper one, but the last bin has both, as in numpy.histogram."""
@@ -116,34 +110,13 @@ class Bins(Family):
     @property
     def name(self) -> str:
         """Histograms with the same edges are shared."""
-        return "bins" + "_".join(map(repr, self.edges))
+        return _name(self.edges)
 
     @property
-    def in_kernel(self) -> KernelFamily:  # type: ignore[override]
-        """Its edges."""
-        return KernelFamily("edges", bins=ctypes.addressof(_bins(self.edges)))
+    def in_kernel(self) -> InKernel:
+        """Its edges; values are compared as float64, to which 64-bit integers are rounded."""
+        return InKernel(FAMILIES.index("edges"), bins=ctypes.addressof(_bins(self.edges)))
 
     def fields(self, dtype: DType) -> tuple[StateField, ...]:
         """Return the counts, those outside of the bins first and last."""
         return (StateField("counts", "i4", (len(self.edges) + 1,), merge="add"),)
-
-    def fold(self, views: Views, steps: Steps) -> None:
-        """Count values; they are compared as float64, to which 64-bit integers are rounded."""
-        self.fold_from(views, views, steps)
-
-    def fold_from(self, target: Views, source: Views | None, steps: Steps) -> None:
-        """Set target = source (+) steps in one pass."""
-        bins = _bins(self.edges)
-        addresses = np.array([block.ctypes.data for block in steps.values], np.uintp)
-        code = _function()(
-            TYPES[steps.values[0].dtype], bins,
-            *((None, 0) if source is None else _rows(source["counts"])), *_rows(target["counts"]),
-            addresses.ctypes.data, len(addresses), target["counts"].shape[1],
-            None if steps.fill is None else steps.fill.ctypes.data,
-        )  # fmt: skip
-        if code != 0:
-            raise BbflowError(f"no memory to count in {len(self.edges) - 1} bins: give fewer")
-
-
-def _rows(counts: Array) -> tuple[int, int]:
-    return counts.ctypes.data, counts.strides[0] // counts.itemsize

@@ -8,6 +8,7 @@ import numpy as np
 from bbflow.errors import BbflowError
 from bbflow.operators import kernel, library
 from bbflow.operators.family import Family, StateField
+from bbflow.operators.library import addresses
 from bbflow.operators.steps import DType, Steps, Views
 
 COUNT = StateField("count", "i4", merge="add")
@@ -74,14 +75,16 @@ class Moments(Family):
         if self.is_weighted:
             _fold_weighted(target, source, steps)
             target, source = _others(target), None if source is None else _others(source)
-        kernel.run(target, source, steps, [])
+        kernel.fold_state(target, source, steps)
 
     def merge(self, target: Views, left: Views, right: Views) -> None:
         """Merge two states. Moments are about the left shift, where the left side has any value."""
         if self.is_weighted:
             _merge_weighted(target, left, right)
             target, left, right = _others(target), _others(left), _others(right)
-        library.merge_state(target, left, right)
+        dtype = next((target[name].dtype for name in ("shift", "min", "max") if name in target), np.dtype("f8"))
+        words = [*addresses(left), *addresses(right), *addresses(target), next(iter(target.values())).size]
+        library.merge_state(dtype, words)
 
 
 def _others(views: Views) -> Views:

@@ -12,60 +12,25 @@ A missing value takes its place in the buffer, as a padding that sorts behind al
 says where everything is, for all points alike, and the runs of many points are sorted and merged side by side.
 """
 
-import ctypes
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
-from bbflow.errors import BbflowError
-from bbflow.operators.family import Family, KernelFamily, StateField
-from bbflow.operators.library import TYPES, load
+from bbflow.operators import library
+from bbflow.operators.family import StateField
+from bbflow.operators.kernel_family import InKernel, KernelFamily
+from bbflow.operators.library import FAMILIES
 from bbflow.operators.statistics.moments import MAX
-from bbflow.operators.steps import Array, DType, Steps, Views
+from bbflow.operators.steps import Array, DType, Views
 
 MOST_TOP = 24
 """No sketch needs more levels: runs count to 2**24 before weights grow by single units."""
 
 
-class _Shape(ctypes.Structure):
-    """``BbflowSketchShape`` in Sketch.h."""
-
-    _fields_ = [("points", ctypes.c_uint64), ("size", ctypes.c_uint64), ("top", ctypes.c_uint64)]
-
-
-class _State(ctypes.Structure):
-    """``BbflowSketch`` in Sketch.h."""
-
-    _fields_ = [
-        ("seen", ctypes.c_void_p),
-        ("count", ctypes.c_void_p),
-        ("max", ctypes.c_void_p),
-        ("values", ctypes.c_void_p),
-        ("stride", ctypes.c_uint64),
-    ]
-
-
-@cache
-def _library() -> ctypes.CDLL:
-    library = load(BbflowSketchShape=_Shape, BbflowSketch=_State)
-    shape, state, pointer = ctypes.POINTER(_Shape), ctypes.POINTER(_State), ctypes.c_void_p
-    for function, arguments in (
-        (library.bbflow_sketch_fold, (state, pointer, ctypes.c_uint64, pointer)),
-        (library.bbflow_sketch_merge, (state, state, state)),
-        (library.bbflow_sketch_copy, (state, state)),
-        (library.bbflow_sketch_find, (state, pointer, pointer)),
-    ):
-        function.argtypes = [ctypes.c_int, shape, *arguments]
-        function.restype = ctypes.c_int
-    return library
-
-
 @dataclass(frozen=True, slots=True)
-class Sketch(Family):
+class Sketch(KernelFamily):
     """Keeps runs of some size, and levels from 0 to some top."""
-
-    own_tiles = True
 
     size: int
     """Values of a run."""
@@ -78,9 +43,9 @@ class Sketch(Family):
         return f"sketch{self.size}_{self.top}"
 
     @property
-    def in_kernel(self) -> KernelFamily:  # type: ignore[override]
+    def in_kernel(self) -> InKernel:
         """Its size and levels."""
-        return KernelFamily("sketches", self.size, self.top)
+        return InKernel(FAMILIES.index("sketches"), self.size, self.top)
 
     @property
     def rows(self) -> int:
@@ -98,25 +63,16 @@ class Sketch(Family):
         views["count"][...] = 0
         MAX.clear(views["max"])
 
-    def fold(self, views: Views, steps: Steps) -> None:
-        """Take steps into a state."""
-        addresses = np.array([block.ctypes.data for block in steps.values], np.uintp)
-        fill = None if steps.fill is None else steps.fill.ctypes.data
-        self._call("fold", views, _state(views), addresses.ctypes.data, len(addresses), fill)
-
-    def fold_from(self, target: Views, source: Views | None, steps: Steps) -> None:
-        """Set target = source (+) steps; of the source only the rows that hold something are copied."""
-        if source is None:
-            self.clear(target)
-        elif source["values"].ctypes.data != target["values"].ctypes.data:
-            self._call("copy", target, _state(source), _state(target))
-        self.fold(target, steps)
-
-    def combine(self, left: Views, right: Views) -> dict[str, Array]:
-        """Merge two states, whose points may have seen different numbers of steps."""
-        merged = {name: np.zeros(values.shape, values.dtype) for name, values in left.items()}
-        self._call("merge", merged, _state(left), _state(right), _state(merged))
-        return merged
+    def merge(self, target: Views, left: Views, right: Views) -> None:
+        """Merge two states, whose points may have seen different numbers of steps; rows that hold nothing are 0."""
+        if not any(np.may_share_memory(target["values"], side["values"]) for side in (left, right)):
+            target["values"][...] = 0
+            KernelFamily.merge(self, target, left, right)
+            return
+        merged = {name: np.zeros(values.shape, values.dtype) for name, values in target.items()}
+        KernelFamily.merge(self, merged, left, right)  # apart from both, as the kernel wants it
+        for name, values in merged.items():
+            target[name][...] = values
 
     def find(self, views: Views, weights: Array) -> Array:
         """Return the smallest value up to which what is kept weighs at least so much.
@@ -133,10 +89,7 @@ class Sketch(Family):
         numpy.ndarray
             Of shape (points,) and the input's type; the largest valid value where all weigh less.
         """
-        found = np.empty(views["max"].shape, views["max"].dtype)
-        wanted = np.ascontiguousarray(weights, "i8")
-        self._call("find", views, _state(views), wanted.ctypes.data, found.ctypes.data)
-        return found
+        return library.find(views["max"].dtype, self.task(views), weights)
 
     def excess(self, seen: Array) -> Array:
         """Return by how much the weight up to a value may exceed its rank at most; it is never less than the rank.
@@ -158,20 +111,6 @@ class Sketch(Family):
             int64, of the shape of `seen`; 0 while there was no merge, that is below 2 `size` steps.
         """
         return excess(np.asarray(seen, "i8") // self.size, self.top)
-
-    def _call(self, name: str, views: Views, *arguments: object) -> None:
-        shape = _Shape(views["max"].size, self.size, self.top)
-        function = getattr(_library(), f"bbflow_sketch_{name}")
-        if function(TYPES[views["max"].dtype], shape, *arguments) != 0:
-            raise BbflowError(
-                f"no memory to {name} sketches of {self.rows} values a point: a few hundred KiB are needed besides "
-                "the state"
-            )
-
-
-def _state(views: Views) -> _State:
-    pointers = (views[name].ctypes.data for name in ("seen", "count", "max", "values"))
-    return _State(*pointers, views["values"].strides[0] // views["values"].itemsize)
 
 
 def excess(runs: Array, top: int) -> Array:

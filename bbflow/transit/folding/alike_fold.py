@@ -330,7 +330,7 @@ class AlikeFold:
     def _call(self, table: StateTable, sides: Sides, tasks: Array, filters: Array = kernel.NO_FILTERS) -> list[Array]:
         left, target = sides.addresses
         families = table.tasks(left=left, target=target)
-        return kernel.fold_many(table.rows["type"], tasks, families, self._threads, filters)
+        return kernel.fold(table.rows["type"], tasks, families, self._threads, filters)
 
     def _filters(self, shards: Array, tasks: Array) -> tuple[list[tuple[int, str]], Array]:
         """Point some shards' tasks to their filters; gives the shard and the name of each of these, and their table."""

@@ -12,7 +12,8 @@ from bbflow.errors import BbflowError, StreamError
 from bbflow.operators import library
 from bbflow.operators.decoding import fills_of, is_bare
 from bbflow.operators.diagnostic import Diagnostic
-from bbflow.operators.library import FAMILY_TASK, FIELDS, TYPES
+from bbflow.operators.kernel_family import InKernel, KernelFamily
+from bbflow.operators.library import FAMILY_TASK, FIELDS, MOST_FIELDS, TYPES
 from bbflow.operators.state import StateLayout
 from bbflow.operators.statistics.bins import Bins
 from bbflow.operators.statistics.moments import Moments
@@ -35,11 +36,11 @@ STATE_ROW = np.dtype([*((name, "i8") for name in ("layout", "type", "points")), 
 Which of the table's layouts it has, and points; code of the values' type, or `PYTHON`; first byte of each of the
 kernel's fields in files of the lane, -1 for none.
 """
-FAMILY_ROW = np.dtype([("row", "i8"), ("family", "u8"), ("begin", "i8"), ("first", "i8")])
+FAMILY_ROW = np.dtype([("row", "i8"), *((name, "u8") for name in InKernel._fields), ("fields", "i8", MOST_FIELDS)])
 """What a shard's state has besides the kernel's fields.
 
-The shard's row; address of what is the same for all states of a kind (`library.FAMILY`); where the state begins in
-files of the lane; and where the family's first field begins in it.
+The shard's row; what the kernel must know of the family; and first byte of each of its fields in files of the lane, -1
+for none.
 """
 BLOCK_ROW = np.dtype(
     [*((name, "i8") for name in ("form", "bytes", "fill", "folded", "counts")), ("fields", "i8", len(FIELDS))]
@@ -64,8 +65,6 @@ class StateTable:
     """`FAMILY_ROW` by row."""
     layouts: tuple[StateLayout, ...]
     """How states lie: one for each diagnostic and shape."""
-    kept: tuple[Array, ...]
-    """What addresses point to."""
 
     @classmethod
     def of(
@@ -95,7 +94,7 @@ class StateTable:
             If a place is too small.
         """
         rows, begins = np.zeros(len(roster), STATE_ROW), roster.offsets(level)
-        kept, layouts, families = list[Array](), list[StateLayout](), list[tuple[int, int, int, int]]()
+        layouts, families = list[StateLayout](), [np.zeros(0, FAMILY_ROW)]
         rows["layout"], rows["type"] = -1, PYTHON
         of = np.column_stack([roster.rows[name] for name in ("diagnostic", "field_dims", "shape")])
         for (code, dims, *shape), own in groups(of):
@@ -111,10 +110,13 @@ class StateTable:
                 fields, further = told
                 rows["type"][own] = TYPES[layout.dtype]
                 rows["fields"][own] = np.where(fields < 0, -1, begins[own, None] + fields)
-                at = list(zip(own.tolist(), begins[own].tolist(), strict=True))
-                families += [(row, item.ctypes.data, begin, first) for row, begin in at for item, first in further]
-                kept += [item for item, _ in further]
-        return cls(rows, begins, np.array(sorted(families), FAMILY_ROW), tuple(layouts), tuple(kept))
+                all_rows = np.tile(further, len(own))
+                all_rows["row"] = np.repeat(own, len(further))
+                places = all_rows["fields"]
+                all_rows["fields"] = np.where(places < 0, -1, begins[all_rows["row"], None] + places)
+                families.append(all_rows)
+        all_rows = np.concatenate(families)
+        return cls(rows, begins, all_rows[np.argsort(all_rows["row"], kind="stable")], tuple(layouts))
 
     @property
     def in_kernel(self) -> Array:
@@ -143,7 +145,7 @@ class StateTable:
             families, at = families[at >= 0], at[at >= 0]
             families["row"] = at
             families = families[np.argsort(at, kind="stable")]
-        return StateTable(self.rows[rows], self.begins[rows], families, self.layouts, self.kept)
+        return StateTable(self.rows[rows], self.begins[rows], families, self.layouts)
 
     def fields(self, files: Array | int) -> Array:
         """Return where the kernel's fields are in states of files that are mapped at these addresses; 0 for none."""
@@ -154,11 +156,14 @@ class StateTable:
 
     def tasks(self, **sides: Array | int) -> Array:
         """Return tasks of what states have besides, of `FAMILY_TASK`; as `fields`."""
-        tasks = np.zeros(len(self.families), FAMILY_TASK)
-        tasks["task"], tasks["family"] = self.families["row"], self.families["family"]
+        tasks, rows, fields = np.zeros(len(self.families), FAMILY_TASK), self.families["row"], self.families["fields"]
+        tasks["task"] = rows
+        for name in InKernel._fields:
+            tasks[name] = self.families[name]
         for side, files in sides.items():
-            own = files if isinstance(files, int) else files[self.families["row"]]
-            tasks[side] = np.where(own == 0, 0, own + self.families["begin"])
+            own = np.full((len(rows), 1), files) if isinstance(files, int) else files[rows][:, None]
+            tasks[side]["fields"] = np.where((own == 0) | (fields < 0), 0, own + fields)
+            tasks[side]["stride"] = self.rows["points"][rows]
         return tasks
 
     def merge(self, left: int, right: int, target: int, threads: int) -> None:
@@ -182,34 +187,33 @@ class StateTable:
         threads
             How many may merge.
         """
-        tasks, of, firsts = self.tasks(left=left, target=target), self.families["row"], self.families["first"]
-        tasks["right"] = blocks[of] + told["counts"][of] - firsts
-        nothing = np.zeros(int(told["bytes"].max()), "u1")  # as many bytes as counts have at most
-        tasks["left"] = np.where(tasks["left"] == 0, nothing.ctypes.data - firsts, tasks["left"])
+        tasks, of = self.tasks(left=left, target=target), self.families["row"]
+        tasks["right"]["fields"][:, 0] = blocks[of] + told["counts"][of]
+        tasks["right"]["stride"] = tasks["target"]["stride"]
         right = np.where(told["fields"] < 0, 0, blocks[:, None] + told["fields"])
         self._merge(self.fields(left), right, self.fields(target), tasks, threads)
 
     def _merge(self, left: Array, right: Array, target: Array, families: Array, threads: int) -> None:
         tasks = np.zeros(len(self.rows), library.MERGE_TASK)
         tasks["left"], tasks["right"], tasks["target"], tasks["points"] = left, right, target, self.rows["points"]
-        library.merge_many(self.rows["type"], tasks, families, threads)
+        library.merge(self.rows["type"], tasks, families, threads)
 
 
-def _in_kernel(layout: StateLayout) -> tuple[Array, list[tuple[Array, int]]] | None:
-    """Return where the kernel's fields lie in a state, -1 for none, and what it has besides, each with its first byte.
+def _in_kernel(layout: StateLayout) -> tuple[Array, Array] | None:
+    """Return where the kernel's fields lie in a state, -1 for none, and `FAMILY_ROW` of what it has besides.
 
     None if the kernel can't fold all of it.
     """
-    fields, families = np.full(len(FIELDS), -1), list[tuple[Array, int]]()
+    fields, families = np.full(len(FIELDS), -1), list[Any]()
     for family in layout.families:
         places = {field: offset for (name, field), offset in layout.places.items() if name == family.name}
         if isinstance(family, Moments) and not family.is_weighted:
             fields[:] = [places.get(name, -1) for name in FIELDS]
-        elif family.in_kernel is not None:
-            families.append((family.in_kernel.told([*places.values()]), next(iter(places.values()))))
+        elif isinstance(family, KernelFamily):
+            families.append((0, *family.in_kernel, (*places.values(), *[-1] * (MOST_FIELDS - len(places)))))
         else:
             return None
-    return fields, families
+    return fields, np.array(families, FAMILY_ROW)
 
 
 @dataclass(frozen=True, slots=True)
