@@ -6,13 +6,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from bbflow.errors import ConfigError
 from bbflow.files.client.calling import Caller
-from bbflow.files.inodes import Pieces, check_size, holders, key_of, pages
+from bbflow.files.inodes import Piece, Pieces, check_size, holders, key_of, pages
 from bbflow.files.piece_requests import MOST_BYTES, CopyRequest, CutRequest
 from bbflow.files.pieces import write_all
 from bbflow.files.replies import CommitReply, FileReply, OpenFileReply, OpenToWriteReply
@@ -63,6 +64,10 @@ class OpenFile:
         """The version as it was opened."""
         self._take_striping(told)
         self._charged: dict[int, int] = {}
+        # Piece files of this client's that may hold bytes which don't count: they are cut before they are written to.
+        self._ragged: set[str] = set()
+        # Whether the reply to a commit never came: its pieces may be others' then.
+        self._is_unsure = False
         self._version, self._may_append, is_new = 0, False, False
         self.writes = isinstance(told, OpenToWriteReply)
         """Whether it is open for writing."""
@@ -180,23 +185,45 @@ class OpenFile:
         Raises
         ------
         OSError
-            EBADF if it isn't open for writing, EFBIG, ENOSPC, EIO.
+            EBADF if it isn't open for writing, EFBIG, ENOSPC, EIO: the file is as it was, but for bytes that
+            were written here since it was last committed, of which some may have been overwritten.
         """
         view = memoryview(content).cast("B")
         with self._lock:
-            self._check_open()
-            if not self.writes:
-                raise OSError(errno.EBADF, f"{self.path} isn't open for writing")
+            self._check_writes()
             if self._appends:
                 offset = self.size
             check_size(offset + len(view))
+            before: dict[int, Piece | None] = {}
             at = 0
-            for index, begin, length in self._ranges(offset, len(view)):
-                self._write_piece(index, begin, view[at : at + length])
-                at += length
+            try:
+                for index, begin, length in self._ranges(offset, len(view)):
+                    before[index] = self._pieces.get(index)
+                    self._write_piece(index, begin, view[at : at + length])
+                    at += length
+            except BaseException:
+                self._undo(before)
+                raise
             self.size = max(self.size, offset + len(view))
             self._dirty = self._dirty or bool(view)
         return len(view)
+
+    def _check_writes(self) -> None:
+        self._check_open()
+        if not self.writes:
+            raise OSError(errno.EBADF, f"{self.path} isn't open for writing")
+        if self._is_unsure:  # what it writes must not be what others read
+            self._commit(sync=False)
+
+    def _undo(self, before: dict[int, Piece | None]) -> None:
+        """Make pieces count again as they did before a write that failed."""
+        for index, piece in before.items():
+            version, _ = self._pieces.pop(index, (0, 0))
+            self._ragged.add(key_of(version, index))
+            if piece is not None:
+                self._pieces[index] = piece
+            if (piece is None or piece[0] != self._version) and key_of(self._version, index) in self._ragged:
+                self._trim(index, 0)
 
     def _write_piece(self, index: int, begin: int, content: memoryview) -> None:
         version, count = self._pieces.get(index, (0, 0))
@@ -204,19 +231,21 @@ class OpenFile:
         name, end = self._ring[index % len(self._ring)], begin + len(content)
         appends = version and version == committed[0] and self._is_extensible(index) and begin >= committed[1]
         new = version if appends else self._version
+        key, is_replaced = key_of(new, index), version != new and begin == 0 and end >= count
+        kept = 0 if is_replaced else count
         # Room before bytes: the node never has more than it may.
-        self._charge(index, new, max(end, count))
+        self._charge(index, new, max(end, kept))
         # An earlier writer that died may have left bytes behind the committed end, which this one mustn't make count.
-        if appends and count == committed[1]:
-            self._cut(name, key_of(new, index), count)
-        elif version not in (0, new):
-            of = key_of(version, index)
-            asked = CopyRequest(key=key_of(new, index), of=of, bytes=count)
+        is_ragged = key in self._ragged or (appends and count == committed[1])
+        self._ragged.add(key)
+        if kept and version != new:
+            asked = CopyRequest(key=key, of=key_of(version, index), bytes=kept)
             self._session.on_node(name, lambda node: node.call(asked, FileReply))
-            if count > committed[1]:
-                self._cut(name, of, committed[1])
-        self._put(name, key_of(new, index), begin, content)
-        self._pieces[index] = (new, max(count, end))
+        elif is_ragged:
+            self._cut(name, key, kept)
+        self._put(name, key, begin, content)
+        self._pieces[index] = (new, max(kept, end))
+        self._ragged.discard(key)
 
     def _is_extensible(self, index: int) -> bool:
         """Whether no one uses what lies behind a committed piece's bytes."""
@@ -224,6 +253,14 @@ class OpenFile:
 
     def _cut(self, name: str, key: str, size: int) -> None:
         self._session.on_node(name, lambda node: node.call(CutRequest(key=key, bytes=size), FileReply))
+
+    def _trim(self, index: int, size: int) -> None:
+        """Free the memory of what was written to a piece and doesn't count, now if its node is there."""
+        key = key_of(self._version, index)
+        self._ragged.add(key)
+        with suppress(OSError):
+            self._cut(self._ring[index % len(self._ring)], key, size)
+            self._ragged.discard(key)
 
     def _charge(self, index: int, version: int, size: int) -> None:
         """Take room for a piece of this many bytes on each of its nodes."""
@@ -270,11 +307,11 @@ class OpenFile:
         """
         check_size(size)
         with self._lock:
-            self._check_open()
-            if not self.writes:
-                raise OSError(errno.EBADF, f"{self.path} isn't open for writing")
+            self._check_writes()
             for index in [index for index in self._pieces if index * self._piece_bytes >= size]:
-                del self._pieces[index]
+                version, _ = self._pieces.pop(index)
+                if version == self._version:
+                    self._trim(index, 0)
             last = size // self._piece_bytes
             if last in self._pieces:
                 self._shorten(last, size - last * self._piece_bytes)
@@ -286,7 +323,7 @@ class OpenFile:
             return
         self._pieces[index] = (version, count)
         if version == self._version:
-            self._cut(self._ring[index % len(self._ring)], key_of(version, index), count)
+            self._trim(index, count)
         else:
             self._may_append = False
 
@@ -309,8 +346,11 @@ class OpenFile:
         count = max((index for index, (version, _) in self._pieces.items() if version), default=-1) + 1
         pieces: Pieces = tuple(self._pieces.get(index, (0, 0)) for index in range(count))
         asked = CommitFileRequest(handle=self._handle, size=self.size, pieces=pieces, sync=sync)
+        self._is_unsure = True
         told = self._session.call(asked, CommitReply)
         # Only after the commit, which may fail: then all of it is still charged.
+        self._is_unsure = False
+        self._ragged.clear()
         self._give_unspent_back(pieces)
         self._version, self._may_append = told.version, told.append
         self.read_version = told.attr.version
@@ -350,7 +390,7 @@ class OpenFile:
             if self._dirty:
                 self._commit(sync=False)
         finally:
-            self._leave(dirty=self._dirty)
+            self._leave(dirty=self._dirty or bool(self._ragged))
 
     def _leave(self, *, dirty: bool) -> None:
         """Report to the master that this is closed, and free the room of what was not committed."""

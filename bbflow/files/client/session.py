@@ -138,6 +138,11 @@ class ClientSession:
             except Gone as failure:
                 gone = failure
                 self._come_back(gone, time.monotonic() + COME_BACK_S)
+            except OSError:
+                raise
+            except BaseException:  # interrupted: the next request must not take the reply that is still to come
+                self._caller.close()
+                raise
         what = f"the master of {self.subtree!r} hangs up at each {type(asked).__name__}"
         raise OSError(errno.EIO, f"{what}: see its log ({gone})")
 
