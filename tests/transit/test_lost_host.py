@@ -147,7 +147,7 @@ def test_ranks_that_had_closed_the_stream_on_a_lost_host_are_not_said_never_to_h
     (tmp_path / "ranks.py").write_text(RANKS)
     config = mainjob.write_config(
         tmp_path, operators={"tas": ["sum"]}, windows=["run"], raw="none", safe_every_s=0.1, nodes={"back_s": 2},
-        workers={"processes": 1, "batch_steps": 2},
+        workers={"batch_steps": 2},
     )  # fmt: skip
     command = [sys.executable, str(tmp_path / "ranks.py"), str(ready), str(steps)]
     process = mainjob.start_run(config, command, "--contact", str(contact))
