@@ -92,6 +92,18 @@ def test_states_of_another_process_stay_mapped_while_the_kernel_reads_them(tmp_p
         np.testing.assert_array_equal(found[place], result, err_msg=str(place))
 
 
+@pytest.mark.parametrize(("first", "then"), [(1, 3), (3, 1)])
+def test_an_analysis_that_takes_over_has_other_places_for_states_and_finds_them_where_they_are(tmp_path, first, then):
+    """They lie before or after the places that it has for them."""
+    expected = shards.statistics(whole_run(tmp_path / "expected", batch_steps=4))
+    threads = {True: first, False: then}
+    found = shards.statistics(
+        whole_run(tmp_path / "found", batch_steps=4, crash_at=11, threads=lambda at: threads[at < 11])
+    )
+    for place, result in expected.items():
+        np.testing.assert_allclose(found[place], result, rtol=1e-9, err_msg=str(place))
+
+
 def test_pieces_of_large_blocks_come_to_what_the_whole_comes_to_on_any_number_of_threads():
     points = (1 << 19) + 300
     blocks = np.random.default_rng(1).normal(size=(3, points)).astype("f4")

@@ -36,7 +36,7 @@ from bbflow.transit.folding.inputs import (
 from bbflow.transit.folding.kernel_table import StateTable, table_of
 from bbflow.transit.folding.shards import LABEL, Extent, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, CARRIED, INNER, LEVELS, OUTER, Keys, StateSlot, plan_roll
-from bbflow.transit.folding.states import free_file, map_source, map_target, pages_of
+from bbflow.transit.folding.states import free_file, map_file, map_target, pages_of
 from bbflow.transit.folding.tables import Member, Roster, groups
 
 MADE_BYTES = 4 << 20
@@ -76,25 +76,42 @@ Rows = Mapping[str, Array]
 """Filter name to what passed."""
 
 
-def address_of(file: memoryview) -> int:
-    """Return where a file that is mapped begins in memory, as long as this view of it is there."""
-    return np.frombuffer(file, np.uint8).ctypes.data
+class Side(NamedTuple):
+    """States in a file that is mapped."""
+
+    file: memoryview
+    """All of it."""
+    offset: int = 0
+    """How much further on they lie than the shards' table says: below 0 where another analysis had placed them."""
+
+    @classmethod
+    def at(cls, place: StatePlace) -> "Side":
+        """Map the states at a place for reading."""
+        return cls(memoryview(map_file(place.path)), place.offset)
+
+    @property
+    def address(self) -> int:
+        """Where the file's states begin in memory, as long as this is there."""
+        return int(np.frombuffer(self.file, np.uint8).ctypes.data) + self.offset
+
+    def state(self, table: StateTable, at: int) -> memoryview:
+        """Return the bytes of one of a table's states."""
+        begin = int(table.begins[at]) + self.offset
+        return self.file[begin : begin + table.layout(at).nbytes]
 
 
 class Sides(NamedTuple):
-    """Files that are mapped: with the states of a slot as they are, and for the next ones."""
+    """States of a slot as they are, and where the next ones go."""
 
-    source: memoryview | None
+    source: Side | None
     """None if there are none: then they begin."""
-    target: memoryview
-    """As large."""
-    addresses: tuple[int, int]
-    """Where both are in memory, as long as they are there; 0 for none."""
+    target: Side
+    """Of the same shards."""
 
-    @classmethod
-    def of(cls, source: memoryview | None, target: memoryview) -> "Sides":
-        """Find where two files are in memory."""
-        return cls(source, target, (0 if source is None else address_of(source), address_of(target)))
+    @property
+    def addresses(self) -> tuple[int, int]:
+        """Where both are in memory, as long as they are there; 0 for none."""
+        return 0 if self.source is None else self.source.address, self.target.address
 
 
 class PreparedSteps(NamedTuple):
@@ -223,10 +240,10 @@ class AlikeFold:
         dtypes = dict.fromkeys(roster.diagnostics, np.dtype(self._like.dtype))
         return StateTable.of(level, roster, self._diagnostics, dtypes, self._shards.sizes)
 
-    def _views(self, level: str, at: int, file: memoryview) -> dict[str, dict[str, Array]]:
+    def _views(self, level: str, at: int, side: Side) -> dict[str, dict[str, Array]]:
         """Return one's state in a file."""
         table = self._table(level)
-        return table.layout(at).views(table.state(at, file))
+        return table.layout(at).views(side.state(table, at))
 
     def _inherit(self, inherited: Inherited) -> None:
         """Begin with the regions' part of what an earlier run has left."""
@@ -258,19 +275,18 @@ class AlikeFold:
             if current is None:
                 self._files[slot] = base  # a state is never written to, so several slots may have it
             else:
-                self._merge(level, map_source(current), map_source(base), self._target(slot))
+                self._merge(level, Side.at(current), Side.at(base), Side(self._target(slot)))
         for slot in dropped:
             self._files.pop(slot, None)
 
-    def _merge(self, level: str, left: memoryview, right: memoryview, target: memoryview) -> None:
+    def _merge(self, level: str, left: Side, right: Side, target: Side) -> None:
         """Merge states of a level."""
         table = self._table(level)
         own = np.flatnonzero(table.in_kernel)
         if len(own):
-            begins = address_of(left), address_of(right), address_of(target)
-            table.chosen(own).merge(*begins, self._threads)
+            table.chosen(own).merge(left.address, right.address, target.address, self._threads)
         for at in np.flatnonzero(~table.in_kernel).tolist():
-            first, second, merged = (table.state(at, side) for side in (left, right, target))
+            first, second, merged = (side.state(table, at) for side in (left, right, target))
             table.layout(at).merge([first, second], merged)
 
     def _target(self, slot: StateSlot) -> memoryview:
@@ -285,7 +301,7 @@ class AlikeFold:
 
     def _next(self, slot: StateSlot) -> Sides:
         place = self._files.get(slot)
-        return Sides.of(None if place is None else map_source(place), self._target(slot))
+        return Sides(None if place is None else Side.at(place), Side(self._target(slot)))
 
     def _fold_steps(self) -> list[tuple[tuple[str, ...], Array]]:
         """Take the steps into the open states; gives files of rows that passed filters, and which shards have them."""
@@ -456,8 +472,8 @@ class AlikeFold:
                     self._fold_arrays(level, sides, waiting)
                     waiting, size = [], 0
             else:
-                states = None if sides.source is None else table.state(at[0], sides.source)
-                target = table.state(at[0], sides.target)
+                states = None if sides.source is None else sides.source.state(table, at[0])
+                target = sides.target.state(table, at[0])
                 passed[int(at[0])] = fold_tiles(layout, states, target, steps, extremes, filters)
         if waiting:
             self._fold_arrays(level, sides, waiting)
@@ -481,7 +497,7 @@ class AlikeFold:
         """
         if (self._folded < 0).all(axis=1).any():
             raise BbflowError("a batch ends among steps that its ranks have folded together")
-        sides = Sides.of(None if before is None else map_source(before), map_source(self._files[BASE[OUTER]]))
+        sides = Sides(None if before is None else Side.at(before), Side.at(self._files[BASE[OUTER]]))
         source, target = sides.addresses
         left = np.where((self._folded == 0).any(axis=1), target, source)
         for steps, rows, folded in zip(self._sources, self._in_plans, self._folded.T, strict=True):

@@ -128,11 +128,6 @@ class StateTable:
         """Return how the state of one lies."""
         return self.layouts[int(self.rows["layout"][at])]
 
-    def state(self, at: int, file: memoryview) -> memoryview:
-        """Return the bytes of one's state in a file."""
-        begin = int(self.begins[at])
-        return file[begin : begin + self.layout(at).nbytes]
-
     def chosen(self, rows: Array) -> "StateTable":
         """Return what is known of some of the shards."""
         if len(rows) == len(self.rows) and (rows[1:] > rows[:-1]).all():
