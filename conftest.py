@@ -18,7 +18,7 @@ from testsupport.stores import Stores, assert_opens
 
 # Collecting makes what lives to the end of the run: to look at it for garbage over and over took a third of its time.
 gc.disable()
-pytest_plugins = ["testsupport.nodes", "testsupport.object_server"]
+pytest_plugins = ["testsupport.nodes", "testsupport.object_server", "testsupport.warm"]
 # What builds their programs is beside this Python, and need not be in the system.
 os.environ["PATH"] = f"{os.environ.get('PATH', os.defpath)}:{os.path.dirname(sys.executable)}"
 # Programs that tests build again in each run are compiled once where there is ccache.

@@ -100,7 +100,8 @@ def check(name: str, part: str, tree: Path, tests: list[str]) -> bool:
         asked = (["g++", f"-print-file-name={library}"] for library in libraries)
         env["PATH"] = f"{tools(tree.parent / 'tools')}:{os.environ['PATH']}"
         env["LD_PRELOAD"] = ":".join(subprocess.check_output(words, text=True).strip() for words in asked)
-    words = ["-m", "pytest", "-q", "-n0", "--timeout", "600", "-p", "no:cacheprovider", "-m", "not slow", *tests]
+    words = ["-m", "pytest", "-q", "-n0", "--cold", "--timeout", "600", "-p", "no:cacheprovider"]
+    words += ["-m", "not slow", *tests]
     # ThreadSanitizer wants memory where a kernel that scatters it widely doesn't put it.
     done = subprocess.run(["setarch", "-R", sys.executable, *words], cwd=tree, env=os.environ | env, check=False)
     found = sorted(file for file in reports.iterdir() if file.stat().st_size)

@@ -197,6 +197,7 @@ def test_a_node_agent_loads_neither_dask_nor_zarr():
     assert not needed & importers_of("dask", "distributed", "zarr", "xarray", "matplotlib")
 
 
+@pytest.mark.cold
 def test_what_has_no_arrays_starts_without_numpy():
     """Which takes half of the start of an agent, of servers of files, and of each command of a workflow's tasks."""
     commands = ("node", "files", "stage", "status", "up", "down", "mount")

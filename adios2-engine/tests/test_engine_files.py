@@ -125,6 +125,7 @@ for number in range(3):
     assert attributes_of(watch(node)) == {"title": "two", "late": "0", "bbflow_file": "2"}
 
 
+@pytest.mark.cold
 def test_two_thousand_opens_and_closes_leave_nothing_behind(node, tmp_path):
     code = """
 import os

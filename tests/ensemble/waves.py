@@ -34,7 +34,7 @@ ensemble: {{members: {members}, show: {show}}}
 operators:
   tas: [mean, std, min, max, count, {{percentiles: {{q: [10, 50, 90]}}}}, {{exceedance: {{above: 280}}}}]
   pair: {{of: tas, each: {{day: mean}}, operators: [mean, {{covariance: {{with: psl}}}}]}}
-nodes: {{capacity: 64MiB}}
+nodes: {{capacity: 8MiB}}
 """
 
 

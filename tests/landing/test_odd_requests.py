@@ -83,6 +83,7 @@ def test_more_bytes_than_one_tag_is_made_for_are_not_given_at_once(nodes):
         assert list(status(nodes)) == ["a"]
 
 
+@pytest.mark.cold
 def test_replies_that_a_peer_does_not_read_stay_few(nodes):
     agent = agent_of(nodes.nodes[0])
     with NodeClient(remote(nodes)) as client, NodeClient(nodes.nodes[0]) as busy:

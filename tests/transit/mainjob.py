@@ -49,17 +49,17 @@ def start_run(config, command, *options, draws_report=False):
     words = [*options, *([] if draws_report else ["--no-report"])]
     arguments = [sys.executable, "-m", "bbflow", "run", str(config), *words, "--", *command]
     # As a script starts it in the background: with SIGINT ignored.
-    # Dask leaves this behind in a process that had workers, and renames who inherits it.
-    environment = {key: value for key, value in os.environ.items() if key != "__DASK_PARENT_PID"}
-    return subprocess.Popen(
-        arguments,
-        env=environment,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        return subprocess.Popen(
+            arguments,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+    finally:
+        signal.signal(signal.SIGINT, handler)
 
 
 def run(config, command, *options, timeout=300):

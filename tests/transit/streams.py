@@ -106,7 +106,7 @@ def writing(folder, contact, ranks):
             writer.wait()
 
 
-def analyse(folder, config, *, ranks=1, nodes=1, capacity="64MiB", modules=None):
+def analyse(folder, config, *, ranks=1, nodes=1, capacity="8MiB", modules=None):
     """Write a stored stream while an analysis folds it; gives the published results, loaded.
 
     Modules is a directory with users' operators.
@@ -116,7 +116,7 @@ def analyse(folder, config, *, ranks=1, nodes=1, capacity="64MiB", modules=None)
     return results
 
 
-def analysed(folder, config, *, ranks=1, nodes=1, capacity="64MiB", modules=None):
+def analysed(folder, config, *, ranks=1, nodes=1, capacity="8MiB", modules=None):
     """Do the same with a stream that need not be complete; gives the outcome too."""
     if modules is not None:
         look_in(str(modules))

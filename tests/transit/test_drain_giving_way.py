@@ -64,7 +64,7 @@ def test_a_policy_needs_a_place_to_see_phases_and_a_name_that_is_known(tmp_path)
 @pytest.mark.slow
 def test_raw_steps_of_a_run_wait_for_the_end_of_a_phase_while_folds_go_on(program, tmp_path):
     raw = {"variables": ["tas"], "policy": "full-delay", "phases": str(tmp_path / "phases")}
-    nodes, workers = {"capacity": "64MiB"}, {"threads": 1}
+    nodes, workers = {"capacity": "8MiB"}, {"threads": 1}
     config = mainjob.write_config(tmp_path, raw=raw, nodes=nodes, workers=workers)
     with io_phase("ocean-model", tmp_path / "phases"):
         process = mainjob.start_run(config, mainjob.simulation(program, 1, 130))

@@ -54,6 +54,7 @@ def most_memory(process):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
+@pytest.mark.cold
 def test_two_thousand_files_with_kills_among_them_lose_nothing_and_nothing_grows(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "model.py").write_text(PROGRAM)

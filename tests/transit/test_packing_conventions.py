@@ -104,7 +104,7 @@ def made(tmp_path_factory):
     config = {"operators": operators, "windows": ["run"], "raw": {"variables": list(CASES)}, "stream": "fields"}
     config |= {"output": str(folder / "out"), "workers": {"processes": 0, "threads": 1}}
     with ExitStack() as stack:
-        burst_buffer = stack.enter_context(start_nodes(1, "64MiB"))
+        burst_buffer = stack.enter_context(start_nodes(1, "8MiB"))
         with streams.writing(folder, burst_buffer.contact, 1):
             with xr.open_dataset(burst_buffer.contact, engine="bbflow", stream="fields", wait=True) as view:
                 view.load()

@@ -81,6 +81,7 @@ def test_a_dashboard_is_dasks():
         assert take([submit(cluster, socket.gethostname)]) == [HOST]
 
 
+@pytest.mark.cold
 def test_nothing_of_dask_is_imported_for_threads():
     """It would take longer than all else before a first fold."""
     code = (

@@ -94,7 +94,7 @@ CASES = {
 def outputs(tmp_path_factory):
     """What is made of each case, by its name."""
     folder = tmp_path_factory.mktemp("times")
-    with start_nodes(1, "64MiB") as buffer, ExitStack() as stack:
+    with start_nodes(1, "8MiB") as buffer, ExitStack() as stack:
         (folder / "program.py").write_text(PROGRAM)
         analyses = [stack.enter_context(buffer.analyse(config_of(name, folder))) for name in CASES]
         words = [sys.executable, folder / "program.py", *CASES]

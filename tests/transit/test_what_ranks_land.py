@@ -167,6 +167,7 @@ engine.close()
 """
 
 
+@pytest.mark.cold
 def test_a_coordinate_in_other_blocks_each_step_takes_a_rank_no_memory(tmp_path):
     (tmp_path / "engine.xml").write_text(bbflow_adios2.engine_xml("fields"))
     config = {

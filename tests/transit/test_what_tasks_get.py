@@ -111,7 +111,7 @@ def test_tasks_share_nothing_that_anybody_can_change(tmp_path):
     streams.look_in(str(tmp_path))
     config = {"stream": "fields", "output": str(tmp_path / "out")} | CONFIG
     with ExitStack() as stack:
-        burst_buffer = stack.enter_context(start_nodes(2, "64MiB"))
+        burst_buffer = stack.enter_context(start_nodes(2, "8MiB"))
         cluster = stack.enter_context(Recording(2))
         analysis = stack.enter_context(burst_buffer.analyse(config, cluster))
         with streams.writing(tmp_path, burst_buffer.contact, 2):
