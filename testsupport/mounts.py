@@ -1,13 +1,14 @@
 """Mounts as processes of their own, which a test kills, ends and starts again."""
 
 import os
+import resource
 import shutil
 import signal
 import stat
 import subprocess
 import sys
 import tempfile
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -120,6 +121,16 @@ def errno_of(call, *arguments, **options):
     except OSError as error:
         return error.errno
     return 0
+
+
+@contextmanager
+def files_of_at_most(process, size_bytes):
+    """Let a process write no longer files: it must ignore SIGXFSZ, as what this one starts does if it restores none."""
+    process.rlimit(resource.RLIMIT_FSIZE, (size_bytes, resource.RLIM_INFINITY))
+    try:
+        yield
+    finally:
+        process.rlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
 
 def write_at(path: Path, content: bytes, offset: int) -> None:

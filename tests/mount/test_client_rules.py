@@ -2,18 +2,22 @@
 
 `client_rules.json` has them as data: what is done to a file, and what its master has of it then. Each piece is
 told by the number of the commit that made it, and how many bytes of it count; `pages` is the memory of one copy.
+`fail` is a write of which half the bytes land: neither clients nor IOnodes may write longer files then.
 """
 
+import errno
 import json
 import os
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from bbflow.files.replies import AttrReply, OpenFileReply
 from bbflow.files.requests import CloseFileRequest, LookupRequest, OpenFileRequest
 from testsupport.files_servers import Servers
-from testsupport.mounts import Mounts
+from testsupport.mounts import Mounts, errno_of, files_of_at_most
 from testsupport.waiting import until
 
 RULES = json.loads(Path(__file__).with_name("client_rules.json").read_text())
@@ -51,11 +55,26 @@ class MountedFile:
 class Place:
     """Files of one master, both clients of it, and who looks at what it has."""
 
-    def __init__(self, servers, mounts, copies):
+    def __init__(self, servers, mounts, copies, *, by_messages):
         words = ("--piece", str(RULES["piece_bytes"]), "--replicas", str(copies))
         self.client = servers.start(nodes=copies + 1, storage=False, master=words)
-        self.copies, self.top = copies, mounts.start("top", contact=servers.contact)
+        nodes = [name for name in servers.processes if "io" in name]
+        for name in nodes if by_messages else ():
+            (servers.directory / name).chmod(0o777)  # where others may write, clients open no pieces by themselves
+        self.copies, self.top = copies, mounts.start("top", contact=servers.contact, restore_signals=False)
+        self._mount = mounts.pid("top")
+        self._nodes = [servers.processes[name][0].pid for name in nodes]
         self._looker = servers.client()
+
+    @contextmanager
+    def no_longer_piece_files_than(self, size_bytes, kind):
+        """Let writes of a kind of client's and of IOnodes into longer files fail."""
+        # The kernel would shorten a limited program's write before the mount hears of it.
+        client = self._mount if kind is MountedFile else os.getpid()
+        with ExitStack() as limited:
+            for pid in (client, *self._nodes):
+                limited.enter_context(files_of_at_most(psutil.Process(pid), size_bytes))
+            yield
 
     def look(self, name):
         """Return size, version and pieces of a file, as its master has it."""
@@ -71,10 +90,11 @@ class Place:
         return sum(node.placed_bytes for node in status.nodes) // 4096
 
 
-@pytest.fixture(scope="module", params=[1, 2], ids=["one copy", "two copies"])
+@pytest.fixture(scope="module", params=["one copy", "two copies", "by messages"])
 def place(request, tmp_path_factory):
+    copies, by_messages = 1 + (request.param == "two copies"), request.param == "by messages"
     with Servers(tmp_path_factory.mktemp("servers")) as servers, Mounts(tmp_path_factory.mktemp("mounts")) as mounts:
-        yield Place(servers, mounts, request.param)
+        yield Place(servers, mounts, copies, by_messages=by_messages)
 
 
 @pytest.mark.parametrize("kind", [PythonFile, MountedFile])
@@ -99,6 +119,10 @@ def test_a_client_keeps_the_rules(place, kind, case):
                 content.extend(bytes(max(offset + size - len(content), 0)))
                 content[offset : offset + size] = written
                 file.write(written, offset)
+            elif what == "fail":
+                offset, size = numbers
+                with place.no_longer_piece_files_than(offset % RULES["piece_bytes"] + size // 2, kind):
+                    assert errno_of(file.write, bytes([99]) * size, offset) == errno.EFBIG
             elif what == "truncate":
                 (size,) = numbers
                 content[size:] = bytes(max(size - len(content), 0))

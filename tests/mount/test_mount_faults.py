@@ -2,7 +2,6 @@
 
 import errno
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -13,7 +12,7 @@ import psutil
 import pytest
 
 from bbflow.mount.mounting import DEAD
-from testsupport.mounts import errno_of
+from testsupport.mounts import errno_of, files_of_at_most
 from testsupport.waiting import until
 
 
@@ -183,14 +182,6 @@ def test_a_write_that_failed_keeps_no_room(servers, mounts):
             assert (where / "f").read_bytes() == b""
         file.write(b"at last")
     assert (where / "f").read_bytes() == b"at last"
-
-
-@contextmanager
-def files_of_at_most(process, size_bytes):
-    """Let a process write no longer files: it must ignore SIGXFSZ, as what this one starts does if it restores none."""
-    process.rlimit(resource.RLIMIT_FSIZE, (size_bytes, resource.RLIM_INFINITY))
-    yield
-    process.rlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
 
 def test_who_reads_a_file_keeps_what_was_there_when_a_write_failed(servers, mounts):

@@ -88,7 +88,6 @@ private:
     void Allocate(const Request &request, Reply &reply);
     void Seek(const Request &request, Reply &reply);
     bool TakeSize(uint64_t node, uint32_t flags, const NodeFile &file);
-    void WriteToEnd(const Request &request, std::string_view bytes, uint64_t offset);
     fuse_open_out Opened(FileId id, uint32_t flags, std::unique_ptr<NodeFile> file);
 
     // DispatchDirectories.cpp

@@ -158,31 +158,23 @@ void Dispatch::Write(const Request &request, Reply &reply)
     }
     const std::string_view bytes = request.Body().substr(sizeof(in), in.size);
     m_Known.Extend(request.Header.nodeid, in.offset + bytes.size());
-    fuse_write_out out{};
-    if ((in.flags & O_APPEND) != 0)
-    {
-        out.size = in.size;
-        WriteToEnd(request, bytes, in.offset);
-    }
-    else
-    {
-        out.size = static_cast<uint32_t>(FileOf(in.fh).Write(request.By, bytes, in.offset));
-    }
-    reply.SendStruct(out);
-}
-
-/** What the kernel takes for the file's end may have been it before another mount wrote: then pages
- *  from there on lack what that has written. */
-void Dispatch::WriteToEnd(const Request &request, const std::string_view bytes,
-                          const uint64_t offset)
-{
-    const auto &in = request.As<fuse_write_in>();
     NodeFile &file = FileOf(in.fh);
-    const uint64_t end = file.Append(request.By, bytes, offset);
-    if (end != offset && file.IsDirect)
+    const uint64_t offset = (in.flags & O_APPEND) != 0 ? file.EndFor(in.offset) : in.offset;
+    size_t done = file.Write(request.By, bytes, offset);
+    while (done < bytes.size() && (in.write_flags & FUSE_WRITE_CACHE) != 0)
     {
-        m_Invalidate(request.Header.nodeid, static_cast<int64_t>(std::min(end, offset)));
+        // Of mapped pages the kernel takes all for written unless it is told of an error.
+        done += file.Write(request.By, bytes.substr(done), offset + done);
     }
+    if (offset != in.offset && file.IsDirect)
+    {
+        // What the kernel takes for the file's end may have been it before another mount wrote:
+        // then pages from there on lack what that has written.
+        m_Invalidate(request.Header.nodeid, static_cast<int64_t>(std::min(offset, in.offset)));
+    }
+    fuse_write_out out{};
+    out.size = static_cast<uint32_t>(done);
+    reply.SendStruct(out);
 }
 
 void Dispatch::Flush(const Request &request, Reply &reply)

@@ -104,7 +104,7 @@ std::unique_ptr<PieceFile> Ionode::Open(const std::string &key)
 {
     if (!IsLocal())
     {
-        return std::make_unique<RemotePiece>(*this, key);
+        return std::make_unique<RemotePiece>(shared_from_this(), key);
     }
     return std::make_unique<LocalPiece>(m_Pieces.Open(key, O_RDWR));
 }

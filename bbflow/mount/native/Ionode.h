@@ -32,7 +32,7 @@ public:
 /** An IOnode: pieces in its directory, if that is this host's and this user's and a node listens in
  *  it that knows the key, else by messages (bbflow/files/FORMAT.md, "Client and IOnode"). All
  *  methods throw Errno; EHOSTDOWN if the node doesn't answer. */
-class Ionode
+class Ionode : public std::enable_shared_from_this<Ionode>
 {
 public:
     Ionode(Node address, std::string key);

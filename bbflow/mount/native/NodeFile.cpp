@@ -43,7 +43,8 @@ size_t NodeFile::Read(const Caller &caller, char *target, const size_t most, con
 size_t NodeFile::Write(const Caller &caller, const std::string_view bytes, const uint64_t offset)
 {
     const Patience patience(m_Volume.Link().Patience());
-    for (uint64_t done = 0; done < bytes.size();)
+    uint64_t done = 0;
+    while (done < bytes.size())
     {
         try
         {
@@ -56,24 +57,21 @@ size_t NodeFile::Write(const Caller &caller, const std::string_view bytes, const
         }
         catch (const Errno &error)
         {
+            if (done > 0 && error.Number() != EHOSTDOWN)
+            {
+                break;
+            }
             patience.WaitFor(error, caller);
         }
     }
-    return bytes.size();
-}
-
-uint64_t NodeFile::Append(const Caller &caller, const std::string_view bytes, const uint64_t offset)
-{
-    const uint64_t end = m_State->EndFor(offset);
-    Write(caller, bytes, end); // the kernel lets one program append at a time
-    return end;
+    return done;
 }
 
 void NodeFile::Flush(const Caller &caller)
 {
     if (m_IsForWriting)
     {
-        m_State->Flush(caller);
+        m_State->Commit(caller, CommitFor::Close);
     }
 }
 
@@ -81,7 +79,7 @@ void NodeFile::Sync(const Caller &caller)
 {
     if (m_IsForWriting)
     {
-        m_State->Commit(caller, true);
+        m_State->Commit(caller, CommitFor::Sync);
     }
 }
 

@@ -19,12 +19,13 @@ public:
     bool IsDirect = false;
 
     size_t Read(const Caller &caller, char *target, size_t most, uint64_t offset);
+
+    /** @return how many bytes were written: not all if it fails after some, as write(2) has it */
     size_t Write(const Caller &caller, std::string_view bytes, uint64_t offset);
 
-    /** Writes to the end, as who opened it with O_APPEND does.
-     *  @param offset where the kernel thinks that it is
-     *  @return where it was */
-    uint64_t Append(const Caller &caller, std::string_view bytes, uint64_t offset);
+    /** Where an append goes; the kernel lets one program append at a time.
+     *  @param offset where the kernel thinks that it is */
+    uint64_t EndFor(uint64_t offset) { return m_State->EndFor(offset); }
 
     /** At each close(2) of a descriptor. */
     void Flush(const Caller &caller);

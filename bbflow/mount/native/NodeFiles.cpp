@@ -198,7 +198,7 @@ struct stat NodeFiles::Set(const Caller &caller, const FileId id, const Change &
     }
     if (state && (change.Valid & FATTR_MTIME) != 0)
     {
-        state->Commit(caller, false); // else its time would count later
+        state->Commit(caller, CommitFor::Change); // else its time would count later
     }
     add(FATTR_MODE, "mode", uint64_t{change.Mode & 07777});
     add(FATTR_UID, "owner", uint64_t{change.Uid});

@@ -79,13 +79,6 @@ void OpenInode::EndAsking(const int error)
     m_WritersChanged.notify_all();
 }
 
-void OpenInode::Flush(const Caller &caller)
-{
-    Commit(caller, false);
-    const Writing lock(m_Mutex);
-    m_IsClosing = true;
-}
-
 void OpenInode::WaitForClosing()
 {
     std::unique_lock<std::shared_mutex> lock(m_Mutex);
@@ -202,7 +195,7 @@ void OpenInode::CloseWriting(const Caller &caller, const int64_t handle)
     }
     try
     {
-        Commit(caller, false); // what was written by mmap(2) after the last close(2)
+        Commit(caller, CommitFor::Close); // what was written by mmap(2) after the last close(2)
     }
     catch (...)
     {
@@ -215,9 +208,8 @@ void OpenInode::CloseWriting(const Caller &caller, const int64_t handle)
 void OpenInode::LeaveWriting(const int64_t handle)
 {
     const Writing lock(m_Mutex);
-    const bool isLost = m_IsDirty || m_HasFailed; // what failed has left its pieces in the map
     DropHandle(m_Writers, handle);
-    if (m_Writers.empty() && isLost)
+    if (m_Writers.empty() && m_IsDirty)
     {
         LoseWritten();
     }
@@ -230,6 +222,7 @@ void OpenInode::LoseWritten()
 {
     Settle();
     m_IsDirty = false;
+    m_IsUnsure = false;
     m_Committed.reset();
     m_Pages.reset();
     const std::lock_guard<std::mutex> lock(m_ShownMutex);

@@ -21,6 +21,17 @@ struct Unwritten
     void Show(struct stat &attributes) const;
 };
 
+/** What a commit is for. */
+enum class CommitFor
+{
+    /** close(2) of a writer's descriptor, which no other call on it follows. */
+    Close,
+    /** fsync(2). */
+    Sync,
+    /** A call that what was written before must not outlast. */
+    Change
+};
+
 /** A file that is open here, once or several times: all who have it open see one state, with what
  *  was written and not committed yet. Methods throw Errno. */
 class OpenInode
@@ -47,9 +58,6 @@ public:
     /** The master was asked to open it for writing.
      *  @param error by which it has refused; 0 if it hasn't */
     void EndAsking(int error);
-
-    /** At each close(2) of a writer's descriptor: commits what was written. */
-    void Flush(const Caller &caller);
 
     /** Waits a moment if a writer has just closed it: the kernel may tell of a file's last close(2)
      *  after it asks for the next thing. */
@@ -87,7 +95,7 @@ public:
     bool TryTruncate(const Caller &caller, uint64_t size);
 
     /** Makes what was written count on all clients, if there is anything. */
-    void Commit(const Caller &caller, bool isSync);
+    void Commit(const Caller &caller, CommitFor what);
 
     Unwritten NotCommitted();
 
@@ -127,8 +135,11 @@ private:
     std::vector<int64_t> m_Writers;
     /** Whether the map is newer than what was committed. */
     bool m_IsDirty = false;
-    /** Whether a write has failed, of which bytes may lie on a node. */
+    /** Whether a write has failed, of which bytes may lie on a node that was away. */
     bool m_HasFailed = false;
+    /** Whether nobody knows if the last commit counts: its reply never came. Files of the map may
+     * be others' then, and don't change before another commit gives them their new version. */
+    bool m_IsUnsure = false;
     /** Whether a writer closed it, and nothing was written since. */
     bool m_IsClosing = false;
     std::condition_variable_any m_WritersChanged;
@@ -174,10 +185,11 @@ private:
         New,
         Copy
     };
-    WriteMode ModeOf(const Piece &piece, uint64_t offset, uint64_t bytes) const;
-    std::optional<Lack> TryPrepare(const Caller &caller, uint64_t index, uint64_t offset,
-                                   uint64_t bytes);
-    void Renew(const Caller &caller, uint64_t index, WriteMode mode);
+    WriteMode ModeOf(uint64_t index, uint64_t offset, uint64_t bytes) const;
+    std::unique_lock<std::shared_mutex> LockToChange(const Caller &caller);
+    void Prepare(const Caller &caller, uint64_t index, WriteMode mode, Piece &piece);
+    static bool TryCut(const Caller &caller, const Piece &piece, uint64_t bytes);
+    void Undo(const Caller &caller, uint64_t index, const Piece &piece);
     Value::Array PiecesForCommit() const;
     void Settle();
 };

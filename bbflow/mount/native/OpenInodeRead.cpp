@@ -129,6 +129,7 @@ void OpenInode::ReadPiece(const Caller &caller, const uint64_t index, char *targ
             }
             catch (const Errno &)
             {
+                std::atomic_store(&m_Map.Pieces[index].File, std::shared_ptr<PieceFile>());
                 if (replica + 1 >= m_Map.Replicas)
                 {
                     throw;
@@ -163,11 +164,11 @@ std::shared_ptr<PieceFile> OpenInode::FileFor(const uint64_t index, const uint64
 void OpenInode::WaitUntilReady(const Caller &caller, const uint64_t index, const uint64_t offset,
                                const uint64_t bytes)
 {
-    const Piece &piece = m_Map.Pieces[index];
     if (!m_Map.IsCold || bytes == 0)
     {
         return;
     }
+    const Piece &piece = m_Map.Pieces[index];
     const std::shared_ptr<Ionode> node = m_Volume.Nodes().At(m_Map.NodeOf(index));
     if (!node->IsLocal())
     {

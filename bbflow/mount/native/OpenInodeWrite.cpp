@@ -26,9 +26,10 @@ void CheckSize(const uint64_t bytes)
 
 } // end anonymous namespace
 
-OpenInode::WriteMode OpenInode::ModeOf(const Piece &piece, const uint64_t offset,
+OpenInode::WriteMode OpenInode::ModeOf(const uint64_t index, const uint64_t offset,
                                        const uint64_t bytes) const
 {
+    const Piece piece = index < m_Map.Pieces.size() ? m_Map.Pieces[index] : Piece{};
     if (piece.Version == m_Map.Version)
     {
         // No one else reads a version before it is committed.
@@ -39,102 +40,130 @@ OpenInode::WriteMode OpenInode::ModeOf(const Piece &piece, const uint64_t offset
     {
         return WriteMode::New;
     }
-    const bool isLast = &piece == &m_Map.Pieces.back();
+    const bool isLast = index + 1 == m_Map.Pieces.size();
     // What lies behind the committed bytes isn't read: these bytes may be written where they are.
     const bool isWhole = piece.Bytes >= piece.Committed; // else others may still read the rest
     return isLast && m_Map.MayAppend && isWhole && offset >= piece.Bytes ? WriteMode::Append
                                                                          : WriteMode::Copy;
 }
 
-/** Makes a piece fit to be written to. Gives the room that it lacks, and where, if it does. */
-std::optional<Lack> OpenInode::TryPrepare(const Caller &caller, const uint64_t index,
-                                          const uint64_t offset, const uint64_t bytes)
+/** Makes a piece fit to be written to: its file is of this client's version, or ends where others
+ *  stop to read. The map's own piece stays as it is until the bytes are there. */
+void OpenInode::Prepare(const Caller &caller, const uint64_t index, const WriteMode mode,
+                        Piece &piece)
 {
-    const size_t pieces = m_Map.Pieces.size();
-    m_Map.Pieces.resize(std::max<size_t>(pieces, index + 1));
-    Piece &piece = m_Map.Pieces[index];
-    if (piece.Version != 0)
+    if (mode == WriteMode::InPlace || mode == WriteMode::Append)
     {
-        WaitUntilReady(caller, index, 0, piece.Bytes);
-    }
-    const WriteMode mode = ModeOf(piece, offset, bytes);
-    const bool isNew = mode == WriteMode::New || mode == WriteMode::Copy;
-    const uint64_t before = isNew ? 0 : PagesOf(piece.Bytes);
-    const uint64_t kept = mode == WriteMode::New ? 0 : piece.Bytes;
-    const uint64_t more = PagesOf(std::max(kept, offset + bytes)) - before;
-    if (more > 0)
-    {
-        if (const auto lack = m_Volume.Room().TrySpend(m_Map.NodesOf(index), more))
+        piece.File = FileFor(index, 0);
+        if (!piece.IsCut)
         {
-            m_Map.Pieces.resize(pieces);
-            return lack;
+            piece.File->Cut(caller, piece.Bytes);
+            piece.IsCut = true;
         }
-        piece.Spent += more;
+        return;
     }
-    if (isNew)
-    {
-        Renew(caller, index, mode);
-    }
-    else if (mode == WriteMode::Append && !piece.IsCut)
-    {
-        FileFor(index, 0)->Cut(caller, piece.Bytes);
-        piece.IsCut = true;
-    }
-    return std::nullopt;
-}
-
-/** Gives a piece a file of this client's version. */
-void OpenInode::Renew(const Caller &caller, const uint64_t index, const WriteMode mode)
-{
-    Piece &piece = m_Map.Pieces[index];
     const std::shared_ptr<Ionode> node = m_Volume.Nodes().At(m_Map.NodeOf(index));
-    const std::string key = KeyOf(m_Map.Version, index);
-    piece.File = mode == WriteMode::Copy
-                     ? node->Copy(caller, key, KeyOf(piece.Version, index), piece.Bytes)
-                     : node->Make(caller, key);
+    const std::string key = KeyOf(m_Map.Version, index), old = KeyOf(piece.Version, index);
     piece.Bytes = mode == WriteMode::Copy ? piece.Bytes : 0;
+    piece.File = mode == WriteMode::Copy ? node->Copy(caller, key, old, piece.Bytes)
+                                         : node->Make(caller, key);
     piece.Version = m_Map.Version;
     piece.Committed = 0;
     piece.IsCut = true;
+}
+
+/** Holds the file for a change, once it is known which of its bytes others may have. */
+Writing OpenInode::LockToChange(const Caller &caller)
+{
+    Writing lock(m_Mutex);
+    while (m_IsUnsure)
+    {
+        lock.unlock();
+        Commit(caller, CommitFor::Change);
+        lock.lock();
+    }
+    return lock;
 }
 
 std::optional<Lack> OpenInode::TryWritePart(const Caller &caller, const std::string_view all,
                                             const uint64_t from, uint64_t &done)
 {
     CheckSize(from + all.size());
-    const Writing lock(m_Mutex); // which piece it is, is only known while the map isn't replaced
+    const Writing lock = LockToChange(caller); // while the map isn't replaced, it is this piece
     CheckGeneration();
     const uint64_t index = from / m_Map.PieceBytes, offset = from % m_Map.PieceBytes;
     const std::string_view bytes = all.substr(0, m_Map.PieceBytes - offset);
-    const bool isThere = index < m_Map.Pieces.size();
-    const uint64_t spent = isThere ? m_Map.Pieces[index].Spent : 0;
-    const uint64_t version = isThere ? m_Map.Pieces[index].Version : 0;
+    std::vector<Piece> &pieces = m_Map.Pieces;
+    Piece piece = index < pieces.size() ? pieces[index] : Piece{};
+    WaitUntilReady(caller, index, 0, piece.Bytes);
+    const WriteMode mode = ModeOf(index, offset, bytes.size());
+    const bool isNew = mode == WriteMode::New || mode == WriteMode::Copy;
+    const uint64_t kept = mode == WriteMode::New ? 0 : piece.Bytes;
+    const uint64_t end = std::max(kept, offset + bytes.size());
+    const uint64_t more = PagesOf(end) - (isNew ? 0 : PagesOf(kept));
+    const std::vector<std::string> nodes = m_Map.NodesOf(index);
+    if (const std::optional<Lack> lack = m_Volume.Room().TrySpend(nodes, more))
+    {
+        return lack;
+    }
     try
     {
-        if (const std::optional<Lack> lack = TryPrepare(caller, index, offset, bytes.size()))
-        {
-            return lack;
-        }
-        FileFor(index, 0)->Write(caller, bytes, offset);
+        Prepare(caller, index, mode, piece);
+        piece.File->Write(caller, bytes, offset);
     }
     catch (const Errno &)
     {
-        m_HasFailed = true;
-        Piece &piece = m_Map.Pieces[index];
-        // A copy that was made stays, and is committed; who tries again takes the rest again.
-        const uint64_t copied = piece.Version == version ? 0 : PagesOf(piece.Bytes);
-        const uint64_t unspent = piece.Spent - spent - copied;
-        m_Volume.Room().GiveBack(m_Map.NodesOf(index), unspent);
-        piece.Spent -= unspent;
+        Undo(caller, index, piece);
+        m_Volume.Room().GiveBack(nodes, more);
         throw;
     }
-    Piece &piece = m_Map.Pieces[index];
-    piece.Bytes = std::max(piece.Bytes, offset + bytes.size());
-    m_Map.Size = std::max(m_Map.Size, index * m_Map.PieceBytes + piece.Bytes);
+    piece.Bytes = end;
+    piece.Spent += more;
+    pieces.resize(std::max<size_t>(pieces.size(), index + 1));
+    pieces[index] = std::move(piece);
+    m_Map.Size = std::max(m_Map.Size, from + bytes.size());
     MarkDirty();
     m_Grown.notify_all();
     done += bytes.size();
     return std::nullopt;
+}
+
+/** Ends a piece's file there, so that its memory is free when its room is.
+ *  @return false if that fails: then it is cut before it is written to again */
+bool OpenInode::TryCut(const Caller &caller, const Piece &piece, const uint64_t bytes)
+{
+    try
+    {
+        if (piece.File)
+        {
+            piece.File->Cut(caller, bytes);
+        }
+        return static_cast<bool>(piece.File);
+    }
+    catch (const Errno &)
+    {
+        return false;
+    }
+}
+
+/** A write into a piece has failed: what came of it is behind the bytes that count, or in a file
+ *  that isn't the map's. */
+void OpenInode::Undo(const Caller &caller, const uint64_t index, const Piece &piece)
+{
+    m_HasFailed = true;
+    Piece *const kept = index < m_Map.Pieces.size() ? &m_Map.Pieces[index] : nullptr;
+    if (kept != nullptr && kept->Version == piece.Version)
+    {
+        kept->IsCut = piece.IsCut && TryCut(caller, *kept, kept->Bytes);
+        if (!kept->IsCut)
+        {
+            kept->File.reset(); // its node may come back elsewhere
+        }
+    }
+    else if (piece.Version == m_Map.Version)
+    {
+        TryCut(caller, piece, 0);
+    }
 }
 
 uint64_t OpenInode::EndFor(const uint64_t offset)
@@ -148,7 +177,7 @@ uint64_t OpenInode::EndFor(const uint64_t offset)
 bool OpenInode::TryTruncate(const Caller &caller, const uint64_t size)
 {
     CheckSize(size);
-    const Writing lock(m_Mutex);
+    const Writing lock = LockToChange(caller);
     const uint64_t index = size / m_Map.PieceBytes;
     const uint64_t rest = size % m_Map.PieceBytes;
     const size_t kept = index + (rest > 0 ? 1 : 0);
@@ -161,15 +190,15 @@ bool OpenInode::TryTruncate(const Caller &caller, const uint64_t size)
     if (rest > 0 && index < pieces.size() && pieces[index].Bytes > rest)
     {
         Piece &piece = pieces[index];
-        piece.IsCut = piece.IsCut && rest >= piece.Committed;
-        if (piece.IsCut)
-        {
-            FileFor(index, 0)->Cut(caller, rest); // if it fails, all is as it was
-        }
+        piece.IsCut = piece.IsCut && rest >= piece.Committed && TryCut(caller, piece, rest);
         piece.Bytes = rest;
     }
     for (size_t i = kept; i < pieces.size(); ++i)
     {
+        if (pieces[i].Version == m_Map.Version)
+        {
+            TryCut(caller, pieces[i], 0);
+        }
         m_Volume.Room().GiveBack(m_Map.NodesOf(i), pieces[i].Spent);
     }
     pieces.resize(std::min(kept, pieces.size()));
@@ -188,28 +217,28 @@ Value::Array OpenInode::PiecesForCommit() const
     return list;
 }
 
-void OpenInode::Commit(const Caller &caller, const bool isSync)
+void OpenInode::Commit(const Caller &caller, const CommitFor what)
 {
     const Writing lock(m_Mutex);
+    m_IsClosing = m_IsClosing || what == CommitFor::Close;
     if (!m_IsDirty || m_Writers.empty())
     {
         return;
     }
     CheckGeneration();
-    // A write that failed may have left a piece behind the end.
-    const uint64_t pieces = (m_Map.Size + m_Map.PieceBytes - 1) / m_Map.PieceBytes;
-    m_Map.Pieces.resize(std::min<size_t>(m_Map.Pieces.size(), pieces));
     int64_t modified = 0;
     {
         const std::lock_guard<std::mutex> shown(m_ShownMutex);
         modified = int64_t{m_Shown.Time.tv_sec} * 1000000000 + m_Shown.Time.tv_nsec;
     }
+    m_IsUnsure = true;
     const Value reply = m_Volume.Link().Ask(caller, {{"op", "commit"},
                                                      {"handle", m_Writers.front()},
                                                      {"size", m_Map.Size},
                                                      {"pieces", PiecesForCommit()},
                                                      {"mtime_ns", modified},
-                                                     {"sync", isSync}});
+                                                     {"sync", what == CommitFor::Sync}});
+    m_IsUnsure = false;
     m_Map.Version = reply.UnsignedAt("version");
     m_Map.MayAppend = reply.BoolAt("append");
     for (size_t i = 0; i < m_Map.Pieces.size(); ++i)

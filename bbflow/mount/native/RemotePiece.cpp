@@ -18,7 +18,7 @@ size_t RemotePiece::Read(const Caller &caller, char *target, const size_t most,
 {
     const Value request =
         Value::Map{{"op", "read"}, {"key", m_Key}, {"offset", offset}, {"bytes", uint64_t{most}}};
-    return m_Node.Over(
+    return m_Node->Over(
         [&](Channel &channel)
         {
             const Value reply = Exchange(caller, channel, request);
@@ -43,7 +43,7 @@ void RemotePiece::Write(const Caller &caller, const std::string_view bytes, cons
     {
         try
         {
-            m_Node.Over(
+            m_Node->Over(
                 [&](Channel &channel)
                 {
                     channel.SendRaw(request, bytes);
@@ -64,7 +64,7 @@ void RemotePiece::Write(const Caller &caller, const std::string_view bytes, cons
 
 void RemotePiece::Cut(const Caller &caller, const uint64_t bytes)
 {
-    m_Node.Ask(caller, Value::Map{{"op", "cut"}, {"key", m_Key}, {"bytes", bytes}});
+    m_Node->Ask(caller, Value::Map{{"op", "cut"}, {"key", m_Key}, {"bytes", bytes}});
 }
 
 } // end namespace bbflow
