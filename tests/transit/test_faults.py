@@ -145,6 +145,7 @@ def test_a_killed_run_leaves_no_process_and_no_pool(program, tmp_path):
     assert not mainjob.left_behind({name for name in seen if name.startswith("bbflow-")})
 
 
+@pytest.mark.cold  # else the process that programs are forked from may begin in it, a child too
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
