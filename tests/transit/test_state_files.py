@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+import warnings
 
 import numpy as np
 import pytest
@@ -215,3 +216,19 @@ def test_shards_keep_their_places_until_they_are_let_go_of(tmp_path):
     lanes.let_go(keys[:1])
     assert lanes.places(keys[2], 0, {"outer": 4096}) == {"outer": (0, 4096)}
     assert Lanes("s", tmp_path, epoch_ns=2).label(("a", 0)) > lanes.label(("a", 0))
+
+
+def test_a_fork_takes_no_file_of_its_parent_for_its_own(tmp_path):
+    path = free_file(str(tmp_path), "lane", "outer", ())
+    map_target(path, [(0, 4096)])
+    heard, told = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # since Python 3.12, where there are threads
+        child = os.fork()
+    if child == 0:
+        os.write(told, free_file(str(tmp_path), "lane", "outer", ()).encode())
+        os._exit(0)
+    os.close(told)
+    with open(heard) as file:
+        assert file.read() not in ("", path)
+    assert os.waitpid(child, 0)[1] == 0

@@ -339,6 +339,7 @@ class AlikeFold:
         at, blocks = (at, blocks) if len(some) == len(at) else (at[some], blocks[some])
         fills = table_of(self._sources[0].plan).blocks["fill"][self._in_plans[0][at]]
         table, begins = self._table(OUTER).chosen(at), blocks.shape[1] * np.arange(len(at))
+        blocks = np.ascontiguousarray(blocks)  # what tasks have the addresses of must stay
         tasks = _tasks(table, sides, blocks.reshape(-1), begins, counts[some], fills)
         named, filters = self._filters(at, tasks)
         return self._gathered(named, self._call(table, sides, tasks, filters))

@@ -40,7 +40,7 @@ from bbflow.store.pool import is_file, make_pages
 from bbflow.transit.folding.shards import Extent, StatePlace
 
 PROCESS = uuid.uuid4().hex[:12]
-"""Names this process's files; a number such as the pid could come back."""
+"""Names this process's files; a number such as the pid could come back. A fork is named anew."""
 
 ALIVE = "alive"
 """A process holds a lock on a file whose name ends so, for as long as it lives."""
@@ -73,6 +73,19 @@ _making: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 """Path to what a thread holds while it maps that file."""
 _folding: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 """Path of a lane's files, up to its name, to what a thread of this process holds while it folds there."""
+
+
+def _begin_fork() -> None:
+    """Give a fork its own name, and nothing of its parent's: it would take the parent's files for its own."""
+    global PROCESS
+    PROCESS = uuid.uuid4().hex[:12]
+    _mapped.clear()
+    for descriptor in _locks.values():
+        os.close(descriptor)
+    _locks.clear()
+
+
+os.register_at_fork(after_in_child=_begin_fork)
 
 
 def free_file(directory: str, lane: str, level: str, taken: Collection[str]) -> str:
@@ -252,6 +265,7 @@ def map_file(path: str) -> mmap.mmap:
 
 def map_source(place: StatePlace) -> memoryview:
     """Map a state for reading, whoever wrote it: from its first byte on."""
+    assert place.offset >= 0  # else it would be counted from the end
     return memoryview(map_file(place.path))[place.offset :]
 
 
