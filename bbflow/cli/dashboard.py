@@ -13,6 +13,7 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
+from bbflow.errors import ConfigError
 from bbflow.net.contact import contact_key
 from bbflow.report.dashboard import Dashboard
 from bbflow.report.page import render_page
@@ -34,6 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
+    if not 0 <= options.port <= 65535:
+        raise ConfigError(f"--port {options.port}: give a number up to 65535, or 0 for a free one")
     page_of(options.output)  # says at once what is wrong with the directory
     dashboard = Dashboard(
         lambda: render_page(page_of(options.output)), _secret(options.contact), options.port, options.every

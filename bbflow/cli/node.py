@@ -21,7 +21,7 @@ from bbflow.net.listen import LOOPBACK
 from bbflow.net.peers import Endpoint
 from bbflow.net.tls import Certificate
 from bbflow.store.node import FILES, NodeStore
-from bbflow.units import parse_bytes
+from bbflow.units import parse_bytes, parse_capacity
 
 if TYPE_CHECKING:
     from bbflow.files.companions import Companions
@@ -105,7 +105,7 @@ def run(options: argparse.Namespace) -> int:
     def ready(tcp: str) -> None:
         add_node(options.contact, NodeAddress(*where, endpoint.key, tcp, authority))
 
-    capacity = parse_bytes(options.capacity)
+    capacity = parse_capacity(options.capacity)
     pool = pool_part(capacity, options.streams_capacity) if options.files else capacity
     make(directory, *FILES)
     with locked(directory, f"another agent serves {directory}: stop it first"), ExitStack() as companions:

@@ -1,5 +1,6 @@
 """The configuration of a run: what stands in CONFIG.yml, checked in full before anything starts."""
 
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -74,7 +75,7 @@ def load_config(path: Path) -> Config:
     ConfigError
         If it can't be read, or anything in it is wrong; the message names the key.
     """
-    look_in(str(path.resolve().parent))
+    look_in(os.path.dirname(os.path.realpath(path)))
     return _read(path)
 
 
@@ -93,7 +94,7 @@ def check_config(path: Path) -> None:
 def _read(path: Path) -> Config:
     content = read_yaml(path)
     try:
-        with reading(str(path.resolve().parent)):
+        with reading(os.path.dirname(os.path.realpath(path))):
             return parse_config(content)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None

@@ -84,10 +84,11 @@ def is_dead(directory: Path) -> bool:
 
 def is_mounted(directory: Path) -> bool:
     """Whether a directory is a mount of this program."""
-    # The kernel writes blanks and backslashes of paths as octal numbers there.
-    place = os.fsencode(directory.absolute()).replace(b"\\", b"\\134").replace(b" ", b"\\040").decode()
-    with open("/proc/self/mounts") as mounts:
-        return any(line.split()[1:3] == [place, "fuse.bbflow"] for line in mounts)
+    place = os.fsencode(directory.absolute())
+    for char in b"\\ \t\n":  # which the kernel writes as octal numbers there
+        place = place.replace(bytes([char]), b"\\%03o" % char)
+    with open("/proc/self/mounts", "rb") as mounts:  # names need not be text
+        return any(line.split()[1:3] == [place, b"fuse.bbflow"] for line in mounts)
 
 
 def start_daemon(options: MountOptions, log: Path) -> int:

@@ -306,7 +306,7 @@ def _read_there(path: Path, option: str) -> _Content:
 
 def _text(path: Path) -> str:
     # O_NONBLOCK: a pipe in its place must not hold anybody up
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb") as file:
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_NOCTTY)) as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode) or found.st_size > MOST_BYTES:
             raise ConfigError(f"{path} is not a contact file: no regular file of at most {MOST_BYTES} bytes")

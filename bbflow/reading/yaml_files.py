@@ -107,6 +107,8 @@ def read_yaml(path: Path) -> Any:
         return _parse_json(text) if path.suffix == ".json" else parse_yaml(text)
     except OSError as error:
         raise ConfigError(f"can't read {path}: {error.strerror}") from None
+    except RecursionError:
+        raise ConfigError(f"{path} has too many brackets in each other") from None
     except ValueError as error:  # bytes that are no UTF-8, or text that isn't JSON
         raise ConfigError(f"{path} is not valid {'JSON' if path.suffix == '.json' else 'YAML'}: {error}") from None
     except ConfigError as error:

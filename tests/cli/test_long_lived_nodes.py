@@ -76,6 +76,12 @@ def test_options_that_no_server_of_files_takes_are_refused_at_once(tmp_path, cap
     assert not list(tmp_path.glob("bbflow-*"))
 
 
+def test_a_node_whose_capacity_has_lost_its_unit_is_refused(tmp_path, capsys):
+    words = ["--name", "a", "--contact", str(tmp_path / "contact.json"), "--directory", str(tmp_path)]
+    assert main(["node", *words, "--capacity", "1.5"]) == os.EX_USAGE
+    assert "'1.5' is less than a page of 4096 bytes" in capsys.readouterr().err
+
+
 def test_nodes_that_cannot_all_be_up_are_ended_again(short_path, capsys):
     contact = short_path / "contact.json"
     with socket.create_server(("127.0.0.1", 0)) as listening:

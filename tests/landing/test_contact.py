@@ -119,6 +119,12 @@ def test_a_file_of_bytes_is_refused_in_a_short_line(tmp_path):
         read_contact(path)
 
 
+def test_a_directory_is_named_when_it_is_refused(tmp_path):
+    with pytest.raises(IsADirectoryError) as refused:
+        read_contact(tmp_path)
+    assert refused.value.filename == str(tmp_path)
+
+
 def test_another_version_is_refused(tmp_path):
     path = tmp_path / "contact.json"
     path.write_text(json.dumps({"format": "bbflow-contact", "version": 1, "nodes": []}))

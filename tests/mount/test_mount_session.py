@@ -59,15 +59,16 @@ def test_many_calls_at_a_time_are_served(mounts, contact):
     assert len(os.listdir(where)) == 1600
 
 
-def test_an_unmount_ends_the_program_and_leaves_the_directory(mounts, contact, tmp_path):
-    where = mounts.start("m", contact=contact)
+@pytest.mark.parametrize("name", ["m", "m #\t\n\\é"])
+def test_an_unmount_ends_the_program_and_leaves_the_directory(mounts, contact, tmp_path, name):
+    where = mounts.start(name, contact=contact)
     (where / "f").write_text("x")
     with (where / "f").open() as file:
         assert main(["mount", "--unmount", str(where)]) == 0
         assert not is_mounted(where)
         assert os.listdir(where) == []
         assert file.read() == "x"  # what is open stays so
-    assert mounts.end("m") == 0
+    assert mounts.end(name) == 0
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")

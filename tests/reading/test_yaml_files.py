@@ -122,3 +122,15 @@ def test_the_command_line_reads_paths_as_the_configuration_does(monkeypatch, tmp
     assert f"{tmp_path}/run.yml is not valid YAML: the key 'stream' is given twice" in capsys.readouterr().err
     assert main(["check", "~nobody-of-this-name/run.yml"]) == os.EX_USAGE
     assert "begins with a home directory that isn't there" in capsys.readouterr().err
+
+
+def test_a_file_of_brackets_in_each_other_is_refused(tmp_path):
+    (tmp_path / "deep.json").write_text("[" * 99999)
+    with pytest.raises(ConfigError, match=r"deep\.json has too many brackets in each other$"):
+        load_config(tmp_path / "deep.json")
+
+
+def test_a_link_to_itself_is_refused(tmp_path):
+    (tmp_path / "loop.yml").symlink_to("loop.yml")
+    with pytest.raises(ConfigError, match=r"can't read .*loop\.yml: Too many levels of symbolic links"):
+        load_config(tmp_path / "loop.yml")

@@ -1,3 +1,4 @@
+import os
 import re
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ import urllib.request
 import pytest
 import synthetic_run as synthetic
 
+from bbflow.cli import main
 from bbflow.net.contact import contact_key
 
 
@@ -86,3 +88,9 @@ def test_a_browser_shows_the_pictures(address):
     words = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=4000", "--dump-dom"]
     done = subprocess.run([*words, address], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=120)
     assert done.stdout.count("<img") > 1
+
+
+@pytest.mark.parametrize("port", ["-1", "65536", "9" * 30])
+def test_a_port_that_is_none_is_refused(tmp_path, capsys, port):
+    assert main(["dashboard", str(tmp_path), "--port", port]) == os.EX_USAGE
+    assert capsys.readouterr().err == f"bbflow: --port {port}: give a number up to 65535, or 0 for a free one\n"
