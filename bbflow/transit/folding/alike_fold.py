@@ -35,7 +35,7 @@ from bbflow.transit.folding.inputs import (
 )
 from bbflow.transit.folding.kernel_table import StateTable, table_of
 from bbflow.transit.folding.shards import LABEL, Extent, ShardState, StatePlace
-from bbflow.transit.folding.slots import BASE, CARRIED, INNER, LEVELS, OUTER, Keys, StateSlot, plan_roll
+from bbflow.transit.folding.slots import BASE, CARRIED, INNER, OUTER, Keys, StateSlot, plan_roll
 from bbflow.transit.folding.states import free_file, map_file, map_target, pages_of
 from bbflow.transit.folding.tables import Member, Roster, groups
 
@@ -59,15 +59,6 @@ class AlikeShards:
     """Where the node keeps states."""
     lane: str
     """Begins the names of the lane's files."""
-
-    def offsets(self, level: str) -> Array:
-        """Return the first byte of each one's states in files of a level."""
-        offsets: Array = self.roster.rows["offsets"][self.rows, LEVELS.index(level)]
-        return offsets
-
-    def extents(self, level: str) -> list[Extent]:
-        """Return the places of their states of a level."""
-        return list(zip(self.offsets(level).tolist(), self.sizes[:, LEVELS.index(level)].tolist(), strict=True))
 
 
 Record = tuple[ShardState, Array]
@@ -222,6 +213,11 @@ class AlikeFold:
         return self._shards.roster.members(self._shards.rows)
 
     @cached_property
+    def _roster(self) -> Roster:
+        """The shards alone."""
+        return self._shards.roster.chosen(self._shards.rows)
+
+    @cached_property
     def _folded(self) -> Array:
         """Of each shard in each plan whether its rank has folded it (`BlockForm.folded`); of shape (shards, plans)."""
         parts = zip(self._sources, self._in_plans, strict=True)
@@ -236,9 +232,8 @@ class AlikeFold:
     def _make_table(self, level: str) -> StateTable:
         if self._sources:
             return table_of(self._sources[0].plan).states[level].chosen(self._in_plans[0])
-        roster = self._shards.roster.chosen(self._shards.rows)
-        dtypes = dict.fromkeys(roster.diagnostics, np.dtype(self._like.dtype))
-        return StateTable.of(level, roster, self._diagnostics, dtypes, self._shards.sizes)
+        dtypes = dict.fromkeys(self._roster.diagnostics, np.dtype(self._like.dtype))
+        return StateTable.of(level, self._roster, self._diagnostics, dtypes, self._shards.sizes)
 
     def _views(self, level: str, at: int, side: Side) -> dict[str, dict[str, Array]]:
         """Return one's state in a file."""
@@ -296,7 +291,7 @@ class AlikeFold:
         self._taken.add(path)
         self._files[slot] = StatePlace(path, 0)
         if slot.level not in self._pages:
-            self._pages[slot.level] = pages_of(shards.extents(slot.level))
+            self._pages[slot.level] = pages_of(self._roster.extents(slot.level, shards.sizes))
         return memoryview(map_target(path, self._pages[slot.level]))
 
     def _next(self, slot: StateSlot) -> Sides:

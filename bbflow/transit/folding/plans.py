@@ -15,7 +15,6 @@ from bbflow.stream.cf import Encoding
 from bbflow.stream.records import BlockForm, Layout
 from bbflow.transit.folding.fixed import FixedField
 from bbflow.transit.folding.shards import Extent, Place, Region, ShardKey
-from bbflow.transit.folding.slots import LEVELS
 from bbflow.transit.folding.state_layouts import ends_within, states_of, written_of
 from bbflow.transit.folding.states import ReadyWork, pages_of
 from bbflow.transit.folding.tables import Roster
@@ -93,11 +92,6 @@ class FoldPlan(Frozen):
             places = {name: self.places[number] for name, number in names if number >= 0}
             yield PlannedShard(key, region, self.locals.get(at), places)
 
-    def extents(self, level: str, rows: Any = slice(None)) -> Array:
-        """Return the places of some shards' states of a level: first byte and size, of shape (shards, 2)."""
-        at = LEVELS.index(level)
-        return np.stack([self.roster.rows["offsets"][rows, at], self.sizes[rows, at]], axis=1)
-
     def ready_work(self, living: Mapping[str, int], ahead: int) -> ReadyWork:
         """Return which files the lane's next batches need, if they lie as this one.
 
@@ -119,7 +113,8 @@ class FoldPlan(Frozen):
         for level, own_needs in needs.items():
             most = np.array([own_needs.get(key, 0) for key in self.roster.diagnostics])[self.roster.rows["diagnostic"]]
             for number in sorted(set(own_needs.values())):
-                files.append((level, number, pages_of(self.extents(level, most >= number))))
+                own = most >= number
+                files.append((level, number, pages_of(self.roster.chosen(own).extents(level, self.sizes[own]))))
         return ReadyWork(self.directories.states, self.lane, tuple(files))
 
 

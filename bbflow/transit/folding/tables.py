@@ -231,6 +231,10 @@ class Roster(Frozen):
         offsets: Array = self.rows["offsets"][:, LEVELS.index(level)]
         return offsets
 
+    def extents(self, level: str, sizes: Array) -> Array:
+        """Return where they lie, and the bytes of their places, those of `LEVELS` given; of shape (shards, 2)."""
+        return np.stack([self.offsets(level), sizes[:, LEVELS.index(level)]], axis=1)
+
 
 def padded(values: Sequence[Sequence[int]], dims: int, pad: int) -> Array:
     """Return some tuples as rows of a length."""
