@@ -191,6 +191,36 @@ def test_a_commit_of_someone_elses_pieces_is_refused(bench):
         bench.say(ONE, "commit", handle=made["handle"], size=10, pieces=[[made["version"] + 1, 10]])
 
 
+def test_a_commit_waits_until_the_copies_of_the_one_before_are_made(tmp_path):
+    bench, other = Bench(tmp_path, replicas=2), 5
+    told = dict.fromkeys(("host", "socket", "directory", "tcp", "tls"), "h")
+    bench.say(other, "ionode", name="other", capacity=ROOM, most=ROOM, last=True, keys=[], **told)
+    bench.enter(ONE)
+    made = bench.say(ONE, "create", parent=bench.root, name="f", mode=0o600, exclusive=True)
+    for name in ("io", "other"):
+        assert bench.say(ONE, "room", node=name, bytes=4096)["ok"]
+
+    def commit(slot, size):
+        """Commit; gives what is copied then."""
+        pieces = [[made["version"], size]]
+        bench.say(ONE, "commit", handle=made["handle"], size=size, pieces=pieces, slot=slot, number=1)
+        return copied()
+
+    def copied():
+        orders = [bench.said.pop(node, {}) for node in (NODE, other)]
+        return [(node, order) for node, order in zip((NODE, other), orders, strict=True) if order.get("op") == "fetch"]
+
+    ((node, first),) = commit(0, 4)
+    assert commit(1, 5) == [], "its client no longer waits for the first one, which isn't over"
+    bench.say(node, "task", task=first["task"], ok=True)
+    ((node, second),) = copied()
+    assert (first["bytes"], second["bytes"]) == (4, 5)
+    bench.say(node, "task", task=second["task"], ok=True)
+    assert bench.said[ONE]["ok"]
+    assert bench.say(ONE, "lookup", parent=bench.root, name="f")["attr"]["size"] == 5
+    assert bench.say(ONE, "statfs")["free"] == 2 * ROOM - 8192
+
+
 def closed_file(bench):
     """One that has just been closed; gives its number, and what the node is told of that."""
     bench.enter(ONE)

@@ -19,6 +19,12 @@ class ClosedEvent(Event, frozen=True):
     ino: int
 
 
+class CopiedEvent(Event, frozen=True):
+    """The copies that a commit waited for are there, or will not be."""
+
+    handle: int
+
+
 class UnnamedEvent(Event, frozen=True):
     """A file that is open has no name any more."""
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from bbflow.errors import ProtocolError
 from bbflow.files.inodes import Inode, Pieces, Striping, check_size
-from bbflow.files.master.awaited_events import NodeEvent
+from bbflow.files.master.awaited_events import CopiedEvent, NodeEvent
 from bbflow.files.master.core import Answers, AnyCall, Call, Core, Deferred
 from bbflow.files.master.permissions import mode_after_write
 from bbflow.files.master.records import Handle, HandleRecord, InodeRecord
@@ -31,6 +31,7 @@ class Committing:
 
     def __init__(self, core: Core, write_back: WriteBack, replicas: Replicas) -> None:
         self._core, self._write_back, self._replicas = core, write_back, replicas
+        self._copying: set[int] = set()
         self.changes: Answers = {CommitFileRequest: self._commit}
         """What changes something."""
 
@@ -41,6 +42,10 @@ class Committing:
         inode, size, pieces = self._core.image.inodes[handle.ino], call.asked.size, call.asked.pieces
         if not handle.version:
             raise OSError(errno.EBADF, f"{inode.name!r} isn't open for writing")
+        if handle.number in self._copying:
+            # Its client waits for that one no longer: it must neither count after this one, nor take its room twice.
+            before = OSError(errno.EIO, f"an earlier commit of {inode.name!r} isn't over")
+            call.wait(CopiedEvent(handle.number), before, -1, self._core.clock())
         _check_base(handle, inode, pieces)
         self._check_pieces(handle, pieces, size)
         added = delta(handle.striping.places(handle.pieces), handle.striping.places(pieces))
@@ -52,12 +57,15 @@ class Committing:
         ]
         if handle.striping.replicas > 1 and new:
             # The version doesn't count before its copies are there: a close that was answered must outlive a node.
+            self._copying.add(handle.number)
             self._replicas.copy(handle, new, lambda: self._count_later(call, handle, added))
             raise Deferred
         return self._count(call, handle, added)
 
     def _count_later(self, call: Call[CommitFileRequest], handle: Handle, added: dict[str, int]) -> None:
         core = self._core
+        self._copying.discard(handle.number)
+        core.happened(CopiedEvent(handle.number))
         there = core.image.handles.get(handle.number)
         if there is not None:  # else its session has ended meanwhile
             core.next_seq()  # others were told meanwhile what was so until now
