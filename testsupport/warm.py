@@ -24,8 +24,9 @@ from testsupport.forks import COLD, ROOM, Popen, Server
 OF_BBFLOW = ("xarray", "zarr", "distributed", "bbflow.api", "bbflow.cli.node", "bbflow.registered.runner")
 OF_WRITERS = ("numpy", "adios2.bindings")
 """Modules that the programs import."""
-PLACES = ("adios2-engine/tests/", "tests/cli/", "tests/ensemble/", "tests/run/", "tests/stream/", "tests/transit/")
-PLACES += ("tests/view/", "tests/test_warm_programs.py")
+PLACES = ("adios2-engine/tests/", "tests/cli/", "tests/drain/", "tests/ensemble/", "tests/files/", "tests/landing/")
+PLACES += ("tests/registered/", "tests/run/", "tests/staging/", "tests/stream/", "tests/transit/", "tests/view/")
+PLACES += ("tests/test_warm_programs.py",)
 """Whose programs are forked: where most are started."""
 SERVER = Path(__file__).with_name("warm_server.py")
 LEFT_BEHIND = ("MALLOC_TRIM_THRESHOLD_", "PYTHONHASHSEED", "__DASK_PARENT_PID")
