@@ -268,8 +268,8 @@ class WorkerCalls:
 
     def _judge(self, answers: Mapping[str, bytes | None]) -> None:
         self._rest(worker for worker, answer in answers.items() if answer is None)
-        for worker in [worker for worker in self._rests if answers.get(worker)]:
-            del self._rests[worker]
+        for worker in (worker for worker, answer in answers.items() if answer):
+            self._rests.pop(worker, None)  # not by looking at all: another thread may do the same
 
     def _rest(self, workers: Iterable[str]) -> None:
         """Call workers no more for a while; then they are told again."""
