@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from bbflow.errors import BbflowError
 from bbflow.stream.attributes import in_json
 from bbflow.zarr_store.chunks import TEXT, Chunks
 
@@ -341,11 +342,19 @@ def _replace(directory: Path, content: str) -> None:
 
 
 def _read_root(path: Path) -> Node:
-    """Return the metadata of a store's root; an empty one's if there is no store."""
+    """Return the metadata of a store's root; an empty one's if there is no store.
+
+    Raises
+    ------
+    BbflowError
+        If they are damaged: somebody else has written there.
+    """
     try:
         root: Node = json.loads((path / METADATA).read_text())
     except FileNotFoundError:
         return deepcopy(GROUP)
+    except ValueError:
+        raise BbflowError(f"{path / METADATA} is damaged, it isn't JSON: give another output") from None
     return root
 
 

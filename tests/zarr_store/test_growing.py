@@ -6,8 +6,9 @@ import pytest
 import xarray as xr
 import zarr
 
+from bbflow.errors import BbflowError
 from bbflow.zarr_store import growing
-from bbflow.zarr_store.growing import GrowingZarr
+from bbflow.zarr_store.growing import GrowingZarr, shown_attributes
 
 ROWS = 40
 COLUMNS = 64
@@ -245,3 +246,10 @@ def test_zarr_reads_arrays_and_tables_without_the_consolidated_metadata_too(tmp_
     assert group["table"].attrs["description"] == "rows"
     assert dict(group["table/value"].attrs) == {"units": "K"}
     np.testing.assert_array_equal(group["table/value"][...], np.arange(20))
+
+
+@pytest.mark.parametrize("left", [b"", b'{"zarr_format": 3, "attri', b"\xff"])
+def test_metadata_that_somebody_has_cut_off_are_an_error_with_their_name(tmp_path, left):
+    (tmp_path / "zarr.json").write_bytes(left)
+    with pytest.raises(BbflowError, match=r"zarr\.json is damaged, it isn't JSON: give another output"):
+        shown_attributes(tmp_path)
