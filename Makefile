@@ -11,7 +11,7 @@ SOURCES := setup.cfg setup.py pyproject.toml CMakeLists.txt \
 	$(wildcard adios2-engine/CMakeLists.txt adios2-engine/src/* adios2-engine/src/*/* adios2-engine/wire/* adios2-engine/preload/* \
 	bbflow/operators/native/* bbflow/mount/native/* bbflow/landing/native/*)
 
-.PHONY: demo test test-slow explore sanitize docs fuzz fuzz-runs chaos waves lint bench conformance test-mpi test-versions models-suite chaos-mount parsl-suite pegasus-suite spark-suite gpu-suite slurm-suite hosts-suite security-suite readers-suite test-install release clean check-tools structure
+.PHONY: demo test test-cold test-slow explore sanitize docs fuzz fuzz-runs chaos waves lint bench conformance test-mpi test-versions models-suite chaos-mount parsl-suite pegasus-suite spark-suite gpu-suite slurm-suite hosts-suite security-suite readers-suite test-install release clean check-tools structure
 .DELETE_ON_ERROR:
 # With it, each of the many processes that a run or a test starts would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -25,6 +25,10 @@ demo: $(if $(wildcard $(VENV)/.installed),$(VENV)/.installed,$(VENV)/.demo)
 PYTEST = $(TOOLS) $(BIN)/python -m pytest --numprocesses $$((2 * $$(nproc))) --maxprocesses 8 --dist loadgroup
 test: $(VENV)/.test
 	$(PYTEST) -m 'not slow and not readers'
+
+# The same with Python programs that start as users start them, not as forks (testsupport/warm.py).
+test-cold: $(VENV)/.test
+	$(PYTEST) --cold -m 'not slow and not readers'
 
 # What takes long has seconds of its own for each test; setup.cfg has those of all others.
 LONG := --timeout 600
