@@ -199,6 +199,14 @@ class GrowingZarr:
         found = np.concatenate(parts)[: shape[0]] if parts else np.empty(shape, chunks.stored)
         return found if chunks.dtype == TEXT else found.astype(chunks.dtype, copy=False)
 
+    def restore(self) -> list[str]:
+        """Describe again what somebody has removed of the store, but for its values; return its names."""
+        gone = [name for name in self._nodes if not (self._root / name / METADATA).exists()]
+        for name in gone:
+            (self._root / name).mkdir(parents=True, exist_ok=True)
+            self._changed[name] = None
+        return gone
+
     def describe_store(self, **attributes: Any) -> None:
         """Set attributes of the store that it hasn't yet, which are shown with the next commit."""
         self._attributes = in_json(attributes) | self._attributes

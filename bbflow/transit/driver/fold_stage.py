@@ -111,7 +111,12 @@ class FoldStage(PacedStage):
             *(f"{key}: {why}" for key, why in given_up.items()),
             *seldom,
             *(f"the results lack {name}, which was asked for" for name in unstored),
+            *(f"{name} was removed during the run: what was published before is lost" for name in self._removed),
         ]
+
+    @property
+    def _removed(self) -> list[str]:
+        return [] if self.publishing.results is None else self.publishing.results.removed
 
     @property
     def idle(self) -> bool:

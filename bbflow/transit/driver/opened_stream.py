@@ -20,13 +20,20 @@ from bbflow.transit.folding.bookkeeping import Folding
 from bbflow.transit.folding.patterns import parts_of
 from bbflow.transit.folding.written import Written, pack, unpack
 from bbflow.transit.output.claiming import FIELDS_DIRECTORY
+from bbflow.transit.output.results import REMOVED
 from bbflow.view.adapting import Adapting
 from bbflow.view.times import StepTimes, told_by
 
 CLOCK_FILE = "clock"
 """Beside the fields that were read: units and calendar, for an analysis that sees no step any more."""
 
-OF_EARLIER_JOB = {"bbflow_status": "running", "bbflow_failure": "", "bbflow_left_out": None, "bbflow_stopped": None}
+OF_EARLIER_JOB = {
+    "bbflow_status": "running",
+    "bbflow_failure": "",
+    "bbflow_left_out": None,
+    "bbflow_stopped": None,
+    REMOVED: None,
+}
 """What a store that a later job continues no longer says."""
 
 
@@ -147,7 +154,8 @@ class OpenedStream:
         self._sizes = attributes.sizes
         if self._saved is not None:
             check_clock(self._saved, clock, "this run")
-        results = self._publishing.open(config.output / "results.zarr", attributes, clock)
+        begun, path = self._folding.cursor >= 0, config.output / "results.zarr"
+        results = self._publishing.open(path, attributes, clock, begun=begun)
         write_coordinates(first, [results], attributes)
         start = StreamStart(arrays, attributes, clock, results)
         for stage in self._stages:

@@ -70,9 +70,10 @@ class Publishing:
         self._settled: dict[str, int] = {}
         self._shown: list[tuple[str, int]] = []
 
-    def open(self, path: Path, attributes: StreamAttributes, clock: Clock) -> Results:
-        """Open the store, or make it."""
-        self.results = Results(path, self._run.config.stream, attributes, clock, self._run.config.results)
+    def open(self, path: Path, attributes: StreamAttributes, clock: Clock, *, begun: bool) -> Results:
+        """Open the store, or make it; an analysis before this one has if it is begun."""
+        config = self._run.config
+        self.results = Results(path, config.stream, attributes, clock, config.results, begun=begun)
         return self.results
 
     def take_shown(self) -> tuple[tuple[str, int], ...]:

@@ -65,6 +65,8 @@ def result_name(variable: str, window: str, operator: str) -> str:
     return stored_name(f"{variable}_{window}_{operator}")
 
 
+REMOVED = "bbflow_removed"
+"""Attribute of a store of which somebody has removed something: which arrays, or that it was all."""
 WHOLE = ResultsConfig()
 """A chunk is a whole result."""
 
@@ -84,6 +86,8 @@ class Results:
         The stream's calendar.
     dividing
         How new results are cut into chunks.
+    begun
+        Whether an analysis of the same run has written it before.
     """
 
     def __init__(
@@ -93,6 +97,8 @@ class Results:
         attributes: StreamAttributes,
         clock: Clock,
         dividing: ResultsConfig = WHOLE,
+        *,
+        begun: bool = False,
     ) -> None:
         self.path = path
         self._dividing = dividing
@@ -106,8 +112,12 @@ class Results:
         self._starts: dict[str, list[float]] = {}
         self._newest: dict[str, float] = {}
         """Window to the latest of these."""
+        gone = [path.name] if self._store.is_new else self._store.restore()
         if self._store.is_new:
             self._store.commit(**store_attributes(attributes.of_stream_by_now, stream, datetime.now(UTC)))
+        if begun and gone:
+            removed = ", ".join(dict.fromkeys([*self.removed, *gone]))
+            self._store.commit(**{REMOVED: removed})
 
     def commit_late(self, attributes: StreamAttributes) -> None:
         """Set the attributes of the stream and of coordinates that have come since the first step."""
@@ -132,6 +142,11 @@ class Results:
     def values(self, name: str) -> Array:
         """Return a coordinate's values."""
         return self._store.read(stored_name(name))
+
+    @property
+    def removed(self) -> list[str]:
+        """Names of what somebody has removed of the store during the run, which lacks spans since; or the store's."""
+        return [name for name in self._store.attribute(REMOVED, "").split(", ") if name]
 
     @property
     def spans(self) -> Mapping[str, int]:
