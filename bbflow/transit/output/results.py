@@ -112,10 +112,10 @@ class Results:
         self._starts: dict[str, list[float]] = {}
         self._newest: dict[str, float] = {}
         """Window to the latest of these."""
-        gone = [path.name] if self._store.is_new else self._store.restore()
+        gone = ([path.name] if self._store.is_new else self._store.restore()) if begun else []
         if self._store.is_new:
             self._store.commit(**store_attributes(attributes.of_stream_by_now, stream, datetime.now(UTC)))
-        if begun and gone:
+        if gone:
             removed = ", ".join(dict.fromkeys([*self.removed, *gone]))
             self._store.commit(**{REMOVED: removed})
 
