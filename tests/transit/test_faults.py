@@ -79,7 +79,7 @@ def test_results_survive_killed_workers_analyses_and_agents(program, tmp_path, t
         30: whoever_folds,
     }
     for count, victim in victims.items():
-        wait_for_folds(tmp_path / "out", count)
+        wait_for_folds(process, tmp_path / "out", count)
         victim().kill()
         write_thresholds(tmp_path, limits + 100)  # what is held since the run began counts
     code, said = finish(process)
@@ -105,7 +105,7 @@ def test_a_simulation_that_dies_in_a_step_leaves_results_of_the_committed_ones(p
 
 def test_an_interrupt_leaves_no_process_and_no_shared_memory(program, tmp_path):
     process = mainjob.start_run(config_with_worker(tmp_path), mainjob.simulation(program, 2, 100_000))
-    wait_for_folds(tmp_path / "out", 5)
+    wait_for_folds(process, tmp_path / "out", 5)
     children, seen = descendants(process), mainjob.in_memory(process)
     process.send_signal(signal.SIGINT)
     code, said = finish(process)
@@ -121,7 +121,7 @@ def test_an_interrupt_leaves_no_process_and_no_shared_memory(program, tmp_path):
 def test_a_second_interrupt_at_the_very_end_of_the_analysis_ends_the_run(program, tmp_path):
     config = mainjob.write_config(tmp_path)
     process = mainjob.start_run(config, mainjob.simulation(program, 1, 100_000))
-    wait_for_folds(tmp_path / "out", 2)
+    wait_for_folds(process, tmp_path / "out", 2)
     process.send_signal(signal.SIGINT)
     until((tmp_path / "out" / "state.bbflow").exists, "the saved state, which comes last")
     process.send_signal(signal.SIGINT)
@@ -135,7 +135,7 @@ def test_a_killed_run_leaves_no_process_and_no_pool(program, tmp_path):
     xml.write_text(bbflow_adios2.engine_xml("climate", NodeLossTimeoutSecs="1"))
     command = mainjob.simulation(program, 1, 100_000, config=xml)
     process = mainjob.start_run(config_with_worker(tmp_path), command)
-    wait_for_folds(tmp_path / "out", 2)
+    wait_for_folds(process, tmp_path / "out", 2)
     children, seen = descendants(process), mainjob.in_memory(process)
     process.kill()
     process.communicate()

@@ -285,7 +285,7 @@ def run_config(folder, processes):
 def test_results_survive_killed_analyses_and_agents(program, tmp_path, truth, processes):
     process = mainjob.start_run(run_config(tmp_path, processes), mainjob.simulation(program, 2, STEPS))
     for count, victim in ((2, "bbflow fold"), (5, "bbflow node"), (9, "worker")):
-        wait_for_folds(tmp_path / "out", count)
+        wait_for_folds(process, tmp_path / "out", count)
         analysis = find(process, "bbflow fold")
         if victim == "worker":
             (worker_of(analysis) if processes else analysis).kill()

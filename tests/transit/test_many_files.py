@@ -71,11 +71,11 @@ def test_two_thousand_files_with_kills_among_them_lose_nothing_and_nothing_grows
         100: lambda: worker_of(find(process, "bbflow fold")),
     }
     for count, victim in victims.items():
-        wait_for_folds(tmp_path / "out", count)
+        wait_for_folds(process, tmp_path / "out", count)
         victim().kill()
-    wait_for_folds(tmp_path / "out", LATE // 4)
+    wait_for_folds(process, tmp_path / "out", LATE // 4)
     before = most_memory(process)
-    wait_for_folds(tmp_path / "out", END // 4)
+    wait_for_folds(process, tmp_path / "out", END // 4)
     after = most_memory(process)
     code, said = finish(process)
     assert code == 0, said

@@ -1,15 +1,15 @@
 """Finds the processes of a run, for tests that kill them."""
 
-import time
-
 import psutil
 
 from testsupport.waiting import until
 
 
-def wait_for_folds(output, count):
+def wait_for_folds(process, output, count):
+    """Wait until a run has folded so many batches."""
     events = output / "events.jsonl"
-    until(lambda: events.exists() and events.read_text().count('"fold"') >= count, f"{count} batches were folded")
+    folded = lambda: events.exists() and events.read_text().count('"fold"') >= count  # noqa: E731
+    until(folded, f"{count} batches were folded", of=process)
 
 
 def descendants(process):
@@ -18,14 +18,11 @@ def descendants(process):
 
 def find(process, *words):
     """Return a process of a run; one that was killed before may be about to be started again."""
-    deadline = time.monotonic() + 300
-    while time.monotonic() < deadline:
-        commands = {child: command_of(child) for child in descendants(process)}
-        for child, command in commands.items():
-            if all(word in command for word in words):
-                return child
-        time.sleep(0.01)
-    raise AssertionError(f"no process with {words}: {list(commands.values())}")
+
+    def found():
+        return [child for child in descendants(process) if all(word in command_of(child) for word in words)]
+
+    return until(found, f"no process with {words}", of=process)[0]
 
 
 def command_of(process):
@@ -42,11 +39,10 @@ def finish(process, timeout=300):
 
 def worker_of(analysis):
     """Return a Dask worker of an analysis; where one was killed before, the next may be starting just now."""
-    deadline = time.monotonic() + 300
-    while time.monotonic() < deadline:
-        for child in analysis.children():
-            # Dask renames its workers where it can.
-            if any(name in command_of(child) for name in ("spawn_main", "dask worker")):
-                return child
-        time.sleep(0.01)
-    raise AssertionError("the analysis has no worker")
+
+    def found():
+        # Dask renames its workers where it can.
+        names = ("spawn_main", "dask worker")
+        return [child for child in analysis.children() if any(name in command_of(child) for name in names)]
+
+    return until(found, "the analysis has no worker")[0]
