@@ -1,5 +1,6 @@
 """Dask's workers are called past its scheduler, and what a call was lost for is done by a task."""
 
+import asyncio
 import os
 import signal
 import socket
@@ -147,6 +148,25 @@ def test_who_could_not_be_called_is_told_to_listen_again_and_called_after_a_whil
     calls.begin([(addresses[0], False, [("no", 1)], b"")], ended.append)
     until(lambda: ended == [[0]])
     until(lambda: calls.ready(addresses[:1]) == {addresses[0]})
+
+
+def test_a_worker_that_hangs_keeps_no_other_one_from_being_told_to_listen(workers):
+    client, addresses = workers
+    worker = next(each for each in client.cluster.workers.values() if each.address == addresses[3])
+    run, goes_on = worker.handlers["run"], asyncio.Event()
+
+    async def hang(comm, **told):
+        await goes_on.wait()
+        return await run(comm, **told)
+
+    worker.handlers["run"] = hang
+    calls, patient = WorkerCalls(client, again_s=0, tell_s=0.5), WorkerCalls(client)
+    try:
+        until(lambda: calls.ready(addresses) == patient.ready(addresses) == {*addresses} - {addresses[3]})
+    finally:
+        worker.handlers["run"] = run
+        client.loop.add_callback(goes_on.set)
+    until(lambda: calls.ready(addresses) == patient.ready(addresses) == {*addresses})
 
 
 release = threading.Event()

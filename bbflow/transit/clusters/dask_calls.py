@@ -29,6 +29,8 @@ FAN = 32
 
 CONNECT_S = 3.0
 """A worker that doesn't take a connection for so long isn't called: Dask tries for 30 s, even if it is dead."""
+TELL_S = 30.0
+"""A worker that hasn't begun to listen after so long isn't called: it may import this from a busy file system."""
 AGAIN_S, LONGEST_S = 60.0, 3600.0
 """Who couldn't be called isn't called for so long, twice as long each time: a batch waits `CONNECT_S` for who isn't let
 through."""
@@ -196,12 +198,16 @@ class WorkerCalls:
         Whose.
     again_s
         For how long a worker isn't called that couldn't be once.
+    tell_s
+        How long a worker may take to begin to listen.
     patience_s
         For how long the scheduler must have a worker no more until its calls, and those with them, are given up.
     """
 
-    def __init__(self, client: Client, *, again_s: float = AGAIN_S, patience_s: float = PATIENCE_S) -> None:
-        self._client, self._again_s, self._patience_s = client, again_s, patience_s
+    def __init__(
+        self, client: Client, *, again_s: float = AGAIN_S, tell_s: float = TELL_S, patience_s: float = PATIENCE_S
+    ) -> None:
+        self._client, self._again_s, self._tell_s, self._patience_s = client, again_s, tell_s, patience_s
         self._told, self._listening = set[str](), set[str]()
         self._rests: dict[str, tuple[int, float]] = {}
         """Worker to how often it couldn't be called, and until when it isn't now."""
@@ -222,11 +228,19 @@ class WorkerCalls:
         return awake & self._listening
 
     async def _tell(self, workers: list[str]) -> None:
-        heard: Collection[str] = ()
-        with suppress(Exception):  # what is wrong with scheduler or client a task will tell
-            heard = await self._client.run(CalledWorker.listen, workers=workers, on_error="ignore")
-        self._listening.update(heard)
-        self._rest({*workers}.difference(heard))
+        """Tell each by itself: one message to all would be answered by none before the slowest, or one that hangs."""
+        turns = asyncio.Semaphore(FAN)  # each has a connection to the scheduler
+
+        async def tell(worker: str) -> None:
+            heard: Collection[str] = ()
+            async with turns:
+                with suppress(Exception):  # what is wrong with scheduler or client a task will tell
+                    telling = self._client.run(CalledWorker.listen, workers=[worker], on_error="ignore")
+                    heard = await asyncio.wait_for(telling, self._tell_s)
+            self._listening.update(heard)
+            self._rest({worker}.difference(heard))
+
+        await asyncio.gather(*map(tell, workers))
 
     def _in_loop(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
         loop: Any = self._client.loop
