@@ -6,13 +6,14 @@ from contextlib import contextmanager, nullcontext
 
 import pytest
 
-from bbflow.errors import ProtocolError
+from bbflow.errors import ProtocolError, SourceError
 from bbflow.files.client.calling import address_of
 from bbflow.files.commands import DropCommand, FetchCommand, FillCommand, UploadCommand
 from bbflow.files.ionode.commanded import Transfers
 from bbflow.files.ionode.fills import Fills
 from bbflow.files.ionode.storage import Storage
 from bbflow.files.pieces import Pieces
+from bbflow.staging.retry import Retry
 from testsupport.waiting import PATIENCE_S
 
 
@@ -29,6 +30,18 @@ def test_an_upload_in_pieces_of_no_bytes_is_refused(tmp_path):
     command = UploadCommand(task=1, path="f", size=1000, pieces=(), piece_bytes=0, ring=(), replicas=1, over=None)
     with pytest.raises(ProtocolError, match="1000 bytes in pieces of 0"):
         transfers_of(tmp_path, {}).slow[UploadCommand](command, print)
+
+
+def test_a_copy_that_has_missed_what_was_appended_is_not_written_back(tmp_path):
+    pieces, storage = Pieces(tmp_path), Storage(f"file://{tmp_path}/store", Retry(attempts=1))
+    transfers = Transfers("io", pieces, Fills(pieces, storage, at_once, 1), storage, dict, at_once)
+    pieces.write("1.0", 0, memoryview(b"kept"))
+    command = UploadCommand(
+        task=1, path="f", size=8, pieces=((1, 8),), piece_bytes=64, ring=("io",), replicas=1, over=None
+    )
+    with pytest.raises(SourceError, match=r"piece 1\.0 has 4 of 8 bytes"):
+        transfers.slow[UploadCommand](command, print)
+    assert not (tmp_path / "store/f").exists()
 
 
 @pytest.mark.parametrize(("has", "reason"), [(True, "4 of 8 bytes"), (False, "No such file")])

@@ -2,7 +2,7 @@
 
 import errno
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 from bbflow.errors import BbflowError, ChangedSourceError, ConflictError, NodeError, ProtocolError, SourceError
@@ -83,6 +83,7 @@ class Transfers:
         """Commands that take time."""
 
     def _have(self, command: HaveCommand) -> CommandAnswer:
+        # A piece on its way has its whole length from the start, and zeros where nothing has come.
         keys = self._pieces.sizes(command.keys)
         return CommandAnswer(keys=tuple((key, size) for key, size in keys if not self._fills.is_filling(key)))
 
@@ -166,6 +167,7 @@ class Transfers:
             # A client that repeats a request after a lost answer meets its own object then: what is there is not known.
             raise OSError(errno.EIO if passes > 1 or command.unsure else STOPPED, str(error)) from error
         finally:
+            # A stop that comes too late would be remembered for good.
             self._stopped.discard(command.task)
         answer(CommandAnswer(facts=facts, weakness=self._storage.weakness(command.path)))
 
@@ -192,10 +194,13 @@ class Transfers:
             for at in range(0, size, MOST_BYTES):
                 length = min(MOST_BYTES, size - at)
                 part = bytearray(length)
-                if caller:
-                    caller.read(key, at, memoryview(part))
-                else:
-                    self._pieces.read_into(key, at, memoryview(part))
+                read = caller.read if caller else self._pieces.read_into
+                count = 0
+                with suppress(FileNotFoundError):
+                    count = read(key, at, memoryview(part))
+                # A copy that has missed an append is shorter: what it lacks would be written as zeros.
+                if count < length:
+                    raise SourceError(f"piece {key} has {at + count} of {size} bytes on its node: it is tried again")
                 with self._gate(length):
                     yield bytes(part)
         finally:
