@@ -121,6 +121,14 @@ def test_a_complete_list_is_forgotten_when_a_name_comes(bench):
     assert bench.said[LISTENER]["directories"] == [bench.root]
 
 
+def test_a_name_that_comes_while_a_directory_is_listed_in_parts_is_told_of(bench):
+    two_clients(bench)
+    bench.say(ONE, "mkdir", parent=bench.root, name="z", mode=0o755)
+    assert bench.say(TWO, "list", ino=bench.root, after="", limit=1)["more"]
+    assert bench.say(ONE, "mkdir", parent=bench.root, name="a", mode=0o755) is None
+    assert bench.said[LISTENER]["directories"] == [bench.root]
+
+
 def test_modes_and_owners_count(bench):
     bench.enter(ONE)
     made = bench.say(ONE, "create", parent=bench.root, name="secret", mode=0o600, exclusive=True)

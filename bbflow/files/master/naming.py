@@ -115,8 +115,8 @@ class Naming:
         inodes = [image.inodes[entries[name]] for name in names[:limit]]
         for inode in inodes:
             self._core.sessions.hold(call.session, inode.ino)
-        if len(names) <= limit:
-            self._core.sessions.hold_list(call.session, directory.ino)
+        # From the first part on: else a name that comes between two parts would be missing in what is kept.
+        self._core.sessions.hold_list(call.session, directory.ino)
         told = tuple((inode.name, image.attr(inode)) for inode in inodes)
         return ListReply(entries=told, more=len(names) > limit)
 
@@ -205,6 +205,7 @@ class Naming:
             if child is None:
                 raise MissingEntry(directory, name)
             if directories and child.kind == DIRECTORY:
+                # Empty here isn't empty there: the storage may have objects below it that nobody has looked for yet.
                 self._scanning.look(call, child)
             inode = removed(image, directory, name, call.who, directories=directories)
         except MissingEntry as error:
@@ -236,6 +237,7 @@ class Naming:
             for directory, name in (old, new):
                 if name not in image.entries(directory.ino):
                     self._scanning.look(call, directory)
+            # What isn't known yet would be found under the old name later, and bring the directory back.
             self._look_below(call, old, new)
             self._check_free(old, new)
             if flags == "exchange":
