@@ -38,6 +38,7 @@ class Caller(NodeConnection):
 
     def __init__(self, address: NodeAddress) -> None:
         super().__init__(address)
+        # A request may wait for others, as an open does for a writer's close: how long, the master decides.
         self._socket.settimeout(None)
 
     def call(self, asked: Struct, kind: type[ReplyT]) -> ReplyT:

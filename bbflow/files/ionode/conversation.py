@@ -81,6 +81,7 @@ class Conversation(Closable):
             self.send(reply)
             if isinstance(reply, RefusedReply):
                 raise ProtocolError(reply.error)
+        # Only now: a peer that hasn't proved itself can't make this process hold more than a frame of the handshake.
         self._reader.max_payload_bytes, self._reader.decode = MAX_PAYLOAD_BYTES, parse_piece_request
 
     def receive(self) -> PieceRequest | None:

@@ -119,6 +119,8 @@ class Fills:
             _, _, key, chunk = chunks.get()
             fill = self._fills.get(key)
             if fill is not None and chunk in fill.missing:
+                # The gate comes before the chunk is taken: while it holds this thread, one for awaited chunks may fetch
+                # it.
                 with passage(min(CHUNK_BYTES, fill.size - chunk * CHUNK_BYTES)):
                     if self._take(fill, chunk):
                         self._fetch(fill, chunk)
@@ -139,6 +141,8 @@ class Fills:
             # Without the lock: it may take minutes.
             content = self._storage.read(fill.path, fill.offset + at, min(CHUNK_BYTES, fill.size - at), fill.facts)
             with self._changed:
+                # Written with the lock: a piece that was given up, and begun again, must get no bytes of what it was
+                # before.
                 if self._fills.get(fill.key) is fill:
                     with self._pieces.opened(fill.key) as descriptor:
                         write_all(descriptor, content, at)

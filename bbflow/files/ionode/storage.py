@@ -83,6 +83,7 @@ class Storage:
         expected = Facts(facts[0], facts[1] or None)
         with self._store.open(url, expected) as reader:
             content = reader.read(start, size)
+        # After the read as well: where `open` can't pin a version, its bytes may be of an object that came meanwhile.
         self._check(url, self._store.facts(url), facts)
         return content
 

@@ -80,10 +80,12 @@ class Committing:
         for name, size in added.items():
             core.grant(call.session, name, -size)
         core.place(handle.striping.places(pieces))
+        # The file lies where its writer has put it now, no longer where the version before lay.
         inode = at(inode, handle.striping, is_cut=is_cut(handle.pieces, pieces, was=inode.is_cut))
         inode = self.new_version(call, inode, pieces, asked.size, handle.version)
         mtime_ns = inode.mtime_ns if asked.mtime_ns is None else asked.mtime_ns
         inode = replace(inode, mtime_ns=mtime_ns, mode=mode_after_write(inode, call.who))
+        # What it writes from here on is the next version: whole pieces that count are never written again.
         handle = replace(handle, version=core.number(), pieces=pieces, is_cut_off=False)
         call.record(InodeRecord(inode), HandleRecord(handle))
         core.sessions.hold(call.session, inode.ino)

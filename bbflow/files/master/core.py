@@ -127,6 +127,7 @@ class Core:
         self._events: list[Event] = []
         self._seq = 0
         self._turn = 0
+        # All numbers of masters before this one are below: none comes twice, and none needs to be stored.
         self._numbers = database.epoch << 32
         self._commands: dict[int, tuple[str, Command | None, Then]] = {}
         self._restore()

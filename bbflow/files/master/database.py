@@ -225,6 +225,7 @@ class Database:
         self._statements.append(("INSERT OR REPLACE INTO sessions VALUES (?, ?, ?)", (it.session, it.uid, it.gid)))
 
     def _leave(self, it: SessionEndRecord) -> None:
+        # Replies are written behind all statements: these would come back after their session's rows have gone.
         for key in [key for key in self._replies if key[0] == it.session]:
             del self._replies[key]
         self._statements.append(("DELETE FROM sessions WHERE session = ?", (it.session,)))
@@ -257,6 +258,7 @@ class Database:
             if _code(error) in NO_ROOM:
                 raise self._full(error) from None
             raise
+        # Not before: where there was no room, the next commit writes all of it.
         self._changed.clear()
         self._statements.clear()
         self._writers.clear()
@@ -268,6 +270,7 @@ class Database:
     def _write(self) -> None:
         execute, many = self._connection.execute, self._connection.executemany
         execute("BEGIN")
+        # In the order in which they were decided: an object may be doomed, spared and doomed again in one commit.
         for statement, values in self._statements:
             execute(statement, values)
         if self._changed:

@@ -58,6 +58,7 @@ class Entering:
             return
         core.sessions.connect(session, peer)
         if asked.listen:
+            # What it was told over a connection before may be lost, so its client has forgotten all that it had kept.
             core.sessions.drop_kept(session)
             session.listener = peer
         core.send(peer, FileReply(seq=core.seq))

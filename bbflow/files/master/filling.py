@@ -116,6 +116,7 @@ class Filling:
         pieces = pieces_of(inode.version, inode.size, core.options.piece_bytes)
         places = places_of(ring, 1, pieces)
         needs = [(core.nodes[name], sum(keys.values())) for name, keys in places.items()]
+        # Nothing is placed until all nodes have room: two files that each hold a part would wait for each other.
         for node, size in needs:
             if size > node.most_bytes:
                 raise OSError(errno.ENOSPC, f"{inode.name!r} needs {size} bytes of {node.name}'s {node.most_bytes}")
@@ -126,6 +127,7 @@ class Filling:
         self._unbegun[inode.ino], self._coming[inode.ino] = set(keys_of(pieces)), set(keys_of(pieces))
         core.place(places)
         inode = replace(inode, ring=ring, replicas=1, pieces=pieces, piece_bytes=core.options.piece_bytes, filling=True)
+        # Used just now, or it would be the first to go again, before anybody has read it.
         core.commit(InodeRecord(inode), UsedRecord(inode.ino))
         for index, piece in enumerate(pieces):
             self._fill(inode, index, piece[1], urgent=urgent)
@@ -137,6 +139,7 @@ class Filling:
         def done(answer: CommandAnswer) -> None:
             self._begun(inode.ino, key)
             now = self._core.image.inodes.get(inode.ino)
+            # Meanwhile it may have been removed, or filled again on other nodes: that is told by commands of its own.
             is_awaited = now is not None and now.filling and key in self._coming.get(inode.ino, ())
             if answer.done and now is not None and is_awaited:
                 if answer.errno is not None:

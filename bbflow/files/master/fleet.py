@@ -91,6 +91,7 @@ class Fleet:
         self.changes = Changes()
         """What clients must forget, and have not been told to yet."""
         now_s = core.clock()
+        # Where a master before this one has placed files: such nodes count as away until they come.
         for inode in core.image.inodes.values():
             for name in inode.ring:
                 if name not in core.nodes:
@@ -133,6 +134,7 @@ class Fleet:
         self.by_peer[peer] = node
         self._shrinking.may_hold(node, told.capacity)
         core.send(peer, NodesNotice(nodes=self.told()))  # before any command that names one
+        # What it isn't at work on any more got lost with its connection, or with its process.
         core.fail_commands(name, but=lambda task, _: task in still)
         changes = self._compare(node, keys)
         core.happened(NodeEvent(name))
@@ -144,12 +146,14 @@ class Fleet:
     def _compare(self, node: Node, keys: dict[str, int]) -> Changes:
         """Hold what a node has against what it should have."""
         core = self._core
+        # What is being written lies there before it counts, and must stay.
         written = {handle.version for handle in core.image.handles.values() if handle.version}
         self._look_for(node, {key: size for key, size in node.placed.items() if _lacks(keys, key, size)})
         changes = self._replicas.found(node, keys)
         self._replicas.widen()
         needed = node.placed.keys() | {key for key in keys if key in core.image.pins or version_of(key) in written}
         if stale := [key for key in keys if key not in needed]:
+            # Counted until they are gone: they take room that nobody else can have meanwhile.
             for key in stale:
                 node.place(key, keys[key])
             core.drop_from(node, stale)

@@ -111,6 +111,7 @@ class Master:
             self._opening.restore(handle)
         self._grace_until_s = core.clock() + core.options.lease_s if core.sessions.by_name else 0.0
         for inode in list(core.image.inodes.values()):
+            # Its creator never committed, and doesn't write any more: the name goes, as at the end of a session.
             if inode.parent and inode.expected and core.image.writer(inode.ino) is None:
                 self._entering.unname(inode, Changes())
 
@@ -276,6 +277,7 @@ class Master:
         told = reply if isinstance(reply.seq, int) else replace(reply, seq=self.core.seq)
         is_change = type(call.asked) in self._changes
         if is_change or isinstance(call.asked, GIVING):
+            # It is stored with the change itself: after a crash a client that asks again must not have it done twice.
             self._once.keep(call, told, stores=is_change)
         changes, call.told = call.told, None
         if changes is None:
@@ -387,6 +389,7 @@ class Master:
         deadline_s = self._write_back.next_deadline_s()
         if deadline_s is not None and now_s >= deadline_s:
             core.happened(StorageEvent())
+        # A client that isn't back yet may have one of them open.
         for ino in list(core.image.orphans) if not self._grace_until_s else ():
             if not core.image.is_open(ino):
                 core.commit(ForgetRecord(ino))

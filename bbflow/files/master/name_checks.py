@@ -45,6 +45,7 @@ def made(
     if not directory.parent:
         raise FileNotFoundError(errno.ENOENT, "the directory was removed")
     gid = who.gid
+    # As Linux does: what is made there gets the directory's group, and directories hand that on.
     if directory.mode & SETGID:
         gid, mode = directory.gid, mode | (SETGID if kind == DIRECTORY else 0)
     return Inode(

@@ -79,6 +79,7 @@ class Namespace(Image):
             self._put(InodeRecord(inode))
             if inode.parent:
                 waiting += inside.pop(inode.ino, ())
+        # The database gives inodes by number, but files are written back in the order in which they were written.
         oldest = sorted(self._dirty, key=lambda ino: self._inodes[ino].dirty_ns)
         self._dirty.clear()
         self._dirty |= dict.fromkeys(oldest)
@@ -205,9 +206,11 @@ class Namespace(Image):
         if before is not None:
             if before.version == handle.version:
                 return NOTHING
+            # First: pieces that both versions have must not seem unneeded in between.
             self._pin(handle.pieces)
             return (ClosedEvent(handle.ino),), self._unpin(before.pieces, handle.ino)
         self._pin(handle.pieces)
+        # The master's own, by which a file is written back, are no use of it.
         if handle.session:
             self._use(handle.ino)
         if handle.version:

@@ -33,6 +33,7 @@ class Once:
         index, number = asked.slot, asked.number
         slot = slots.get(index)
         if slot is None or slot.number != number:
+            # Its client had given up the request before, and can't know what that has opened, or was granted.
             if slot is not None and slot.reply and asked.abandoned:
                 self._undo(call.session, parse_given(slot.reply))
             slots[index] = ReplySlot(number, call)
@@ -50,6 +51,7 @@ class Once:
 
     def keep(self, call: AnyCall, reply: FileReply, *, stores: bool) -> None:
         """Keep a request's reply; with `stores` also for the next master."""
+        # A refusal has changed nothing: who asks again may get a better answer.
         if call.asked.slot is None or isinstance(reply, FileRefusal):
             return
         slot, packed = self._slot(call), pack(reply)

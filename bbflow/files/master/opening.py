@@ -79,6 +79,7 @@ class FileOpening:
 
     def _open_to_read(self, call: Call[OpenFileRequest], inode: Inode) -> OpenFileReply:
         writer = self._core.image.writer(inode.ino)
+        # A program that reads the file which it still writes would wait for itself.
         if writer is not None and writer.session != call.session.name:
             wait_s = self._core.options.wait_s if call.asked.wait_s is None else call.asked.wait_s
             if wait_s:
@@ -323,6 +324,7 @@ class FileOpening:
             self._filling.make_room(node, size)
             error = OSError(errno.ENOSPC, f"IOnode {name} is full: {node.free_bytes} bytes of {node.capacity} are free")
             call.wait(RoomEvent(name), error, self._core.options.room_timeout_s, self._core.clock())
+        # A wish saves its client further requests, but must not take what other writers need.
         wish = min(pages(call.asked.wish), node.free_bytes // 8)
         return GrantReply(granted=self._grant(call.session, name, max(size, wish)))
 
@@ -359,6 +361,7 @@ class FileOpening:
         if image.handle(session.name, number) is not None:
             return True
         inode = image.inodes.get(ino)
+        # Handles for writing are stored: one that isn't here has ended. A reader's is made again, if it still fits.
         if inode is None or write or inode.version != version or number in image.handles:
             return False
         self._core.commit(HandleRecord(Handle(number, session.name, ino, 0, inode.pieces, inode.striping)))

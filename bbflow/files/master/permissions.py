@@ -108,5 +108,6 @@ def mode_after_write(inode: Inode, who: Credentials) -> int:
     """Return the mode after a change of owner, or a write: the bits that give rights away go."""
     if who.uid == 0 or inode.kind == DIRECTORY:
         return inode.mode
+    # As in Linux: without the group's right to execute, set-group-ID marks mandatory locking, and gives no right.
     cleared = SETUID | (SETGID if inode.mode & 0o010 else 0)
     return inode.mode & ~cleared

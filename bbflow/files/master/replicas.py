@@ -59,6 +59,7 @@ class Replicas:
                 self._miss(handle.ino, failed)
 
         if not copies:
+            # It counts all copies as placed; those that have failed are taken out again behind it.
             then()
         for node, key, size, first in copies:
             command = FetchCommand(key=key, bytes=size, node=self._address(first))
@@ -84,6 +85,7 @@ class Replicas:
         """Record which files were made while there were fewer nodes than copies of each, now that one has come."""
         wanted = self._core.options.replicas
         for inode in self._core.image.inodes.values() if wanted > 1 else ():
+            # Of a clean file the storage has another copy.
             if inode.ring and inode.replicas < wanted and inode.state != "clean":
                 self.thin[inode.ino] = None
 

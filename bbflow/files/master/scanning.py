@@ -246,6 +246,7 @@ class Scanning:
         """Remove files whose objects were removed: the storage is the truth of what it has had."""
         image = self._core.image
         for inode in [image.inodes[ino] for ino in image.entries(directory).values()]:
+            # An object that was written, or moved here, after the look had begun may be missing in it.
             if inode.kind != FILE or inode.state not in ("clean", "cold") or image.seen_s(inode.ino) >= began_s:
                 continue
             if inode.stored_path in image.busy or inode.stored_path in seen:

@@ -188,6 +188,7 @@ class WriteBack:
             if len(image.busy) >= most:
                 return
             start()
+        # While anything is under way, names may come free by themselves.
         if not image.busy and image.misplaced:
             self._break_cycle()
 
@@ -221,6 +222,7 @@ class WriteBack:
         return min([*due_s, *(at_s for at_s in others if at_s is not None)], default=None)
 
     def _may_be_written(self, inode: Inode) -> bool:
+        # Its writer waits for just that, with the file open.
         policy_waits = self._core.options.write_back in ("close", "fsync") and inode.ino in self._waiting
         policy_waits = policy_waits or inode.ino in self._flushed
         is_written = self._core.image.writer(inode.ino) is not None
@@ -380,6 +382,7 @@ class WriteBack:
             self._look_anew(path)  # what was there may be kept beside
         if path in core.image.doomed:
             core.commit(SpareRecord(path))
+        # Only now: until the new object was there, the old one was the file's only copy outside of memory.
         if inode.stored_path and inode.stored_path != path:
             core.commit(DoomRecord(inode.stored_path, inode.facts))
         inode = replace(inode, stored_path=path, stored_version=version, facts=facts)
@@ -429,6 +432,7 @@ class WriteBack:
             now = core.image.inodes.get(inode.ino)
             if answer.errno in (errno.ENOENT, CHANGED) and now is not None:
                 self._write_anew(now, answer)  # another program has removed the object, or overwritten it
+            # It may have been moved all the same; only of a name that is taken it is known that it wasn't.
             elif answer.errno != errno.EEXIST:
                 self._half_moved[inode.ino] = path
 
