@@ -150,6 +150,7 @@ def write_next(write: Callable[[DrainWork], Drained], work: DrainWork, *before: 
     gone = work.gone(lease)
     if not gone:
         return write(work)
+    # Steps that the store shows already went since an earlier run of this task had written them.
     if int(shown_attributes(Path(work.store)).get("bbflow_steps", 0)) < work.start + len(work.numbers):
         raise StreamError(f"step {min(gone)} of stream {work.stream!r} is gone from its BB node before it was drained")
     return Drained(0, 0, 0)

@@ -350,6 +350,7 @@ class RawStore:
         if self._axis != STEP:
             self._write_times(start, times)
         end = start + len(numbers)
+        # Also those that have no value in these steps: all arrays along an axis are as long as it.
         for name in self._store.names(self._axis):
             self._store.resize(name, end)
         left_out = {LEFT_OUT: self._left_out} if self._left_out else {}

@@ -106,6 +106,8 @@ class Shard:
         try:
             known = _entries(descriptor, at)
             ends = known.sum(axis=1)[known[:, 0] != NOTHING]
+            # By the entries, not by the file's length: what a killed writer left behind them is written over, by the
+            # same.
             begin = max(self._header, int(ends.max(initial=0)))
             offsets = self._offsets(begin, chunks)
             parts = _with_gaps(begin, offsets, chunks)
@@ -141,6 +143,8 @@ def make_once(path: Path, contents: Iterable[bytes]) -> None:
         with temporary.open("wb") as file:
             file.writelines(contents)
         with suppress(FileExistsError):
+            # By a link, which fails where someone was faster: a rename would replace a file into which others write
+            # already.
             if not linked(temporary, path):
                 temporary.replace(path)
     finally:

@@ -157,6 +157,7 @@ def find_room(
     CapacityError
         If the step can't ever fit.
     """
+    # A bound first, which needs no look at each rank: it is enough while the pool is far from full.
     others, most = _needs_of_others(store, stream), stream.most_needed_bytes
     if most is not None and (extent := take(store.extents, size, [most, *others])):
         return extent

@@ -168,6 +168,7 @@ class Agent:
         by_itself
             Whether the peer has ended; otherwise the network broke, and it may come back.
         """
+        # First: what its end frees must not be given to what it has asked.
         self._waiting.remove(peer)
         self._watchers = [watcher for watcher in self._watchers if watcher.peer != peer]
         self._told.pop(peer, None)

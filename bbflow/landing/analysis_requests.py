@@ -157,6 +157,7 @@ class Analysing:
         if plan == known.plan:
             return
         ranks = stream.ranks.values() if stream else ()
+        # The first step that no rank can have begun: of each step all ranks fold, or none.
         since = max((rank.settled + 2 for rank in ranks), default=0) if known.plan is None else known.since
         self._plans[name] = ToldPlan(known.number + 1, plan, since if plan else 0)
         if stream and plan:  # what a rank holds by an earlier one still needs its room when there is none any more

@@ -36,6 +36,7 @@ def commit_of(stream: str, rank: int, progress: Rank, asked: CommitRequest, now_
     granted, used = dict(progress.granted), dict(extents_in(layout, asked.sources))
     if len(used) < len(layout.reach) or any(granted.get(first, 0) < size for first, size in used.items()):
         raise ProtocolError(f"rank {rank} committed a block outside what it was given")
+    # An index that was rewritten has each rank's last layout only: a commit with another one brings its forms again.
     is_recorded = asked.forms is UNSET and asked.layout in progress.recorded
     record = CommitRecord(
         stream=stream,

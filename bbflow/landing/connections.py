@@ -207,6 +207,7 @@ class WriterConnections:
         own = {key: peer for key, peer in self._peers.items() if (peer.stream, peer.rank) == (stream, rank)}
         for key, peer in own.items():
             if not peer.writers.is_stale:  # else it is a straggler of a dropped stream, and still has its room
+                # What it hasn't taken first: what is left then is taken, and must be in the index before its link goes.
                 self._take_back_from(peer)
                 self._confirm(peer, rank)
                 peer.close_gate()
@@ -328,6 +329,7 @@ class WriterConnections:
         if writer.bad:
             # It should have asked which these are, and sent them again.
             raise ProtocolError(f"rank {writer.rank} committed a step of which bytes came in damaged")
+        # First: what is committed is shown, and must not change any more.
         writer.revoke()
         writer.writers.commit(writer.rank, asked)
         told = self._plan_of(writer.stream)

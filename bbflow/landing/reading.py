@@ -98,6 +98,7 @@ class Reading:
         if kept is None or not reader.hold.needs(step):
             raise StreamError(f"step {step} of stream {reader.stream.name!r} is not held for this reader")
         begins = kept.layout.offsets(kept.sources)
+        # Bytes of blocks alone: what lies around them may be another stream's.
         inside = (begins <= offset) & (offset + size <= begins + kept.layout.lengths.tolist())
         if size <= 0 or not inside.any():
             raise StreamError(f"{size} bytes at {offset} are in no block of step {step}")

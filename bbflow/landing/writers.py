@@ -214,6 +214,7 @@ class Writers:
             self._stream.pass_discarded(rank, step)
             self._store.release(self._stream)
             return RoomReply(status="discard")
+        # What it was offered and has not seen, or what it had before its connection broke.
         if progress.granted:
             return RoomReply(extents=progress.granted)
         if self._spills[step]:
@@ -434,6 +435,7 @@ class Writers:
         # For all ranks: no step is shown with a part missing.
         if step not in self._stream.discarded:
             self._store.record(DiscardRecord(stream=self._name, step=step))
+        # Its own steps follow each other without a gap, also over one that is dropped.
         self._store.record(_empty_commit(self._name, rank, step))
 
     def close(self, rank: int, attributes: tuple[Attribute, ...]) -> None:

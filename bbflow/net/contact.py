@@ -188,6 +188,7 @@ def add_master(path: Path, subtree: str, address: NodeAddress, number: int | Non
             raise NodeError(f"{path} was rewritten while the master of {subtree} started: start it again")
         others = tuple(master for master in content.masters if master.subtree != subtree)
         taken = {master.number: master.subtree for master in others}
+        # Inode numbers are made of it, and clients keep these: no two masters may have the same.
         if number in taken:
             raise NodeError(
                 f"the master of {taken[number]} in {path} has the number of {subtree}: start that one later"

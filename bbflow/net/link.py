@@ -151,6 +151,7 @@ class Link:
 
     def _wake_at(self, count: int) -> None:
         """Sleep until this many bytes are there: waking for each packet costs more than moving its bytes."""
+        # Not with TLS: OpenSSL may hold a part of them already, and the kernel would wait for bytes that never come.
         if self.socket.family != socket.AF_UNIX and not isinstance(self.socket, ssl.SSLSocket):
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, min(count, WAKE_BYTES))
 

@@ -381,6 +381,8 @@ class PeerServer(ABC):
         # Before the socket is closed, which names the process.
         dying = dying_process(link.socket) if by_itself else None
         link.socket.close()
+        # What a process that is ending has on its way into the pool may still come: until it is gone, its room isn't
+        # free.
         if dying is None:
             self._say_left(peer, by_itself=by_itself)
         else:

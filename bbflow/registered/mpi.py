@@ -51,6 +51,7 @@ def run_ranks(function: Function, task: RankTask, nodes: Sequence[NodeAddress], 
     where = [] if set(hosts) == {socket.gethostname()} else ["-hosts", ",".join(hosts)]
     command = [mpiexec, "-n", str(len(hosts)), *where, sys.executable, "-m", "bbflow.registered.rank", task.to_json()]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr.fileno())
+    # Called in the opposite order: told to end, then waited for.
     stack.callback(process.wait)
     stack.callback(process.terminate)
     code = process.wait()

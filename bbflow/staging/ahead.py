@@ -82,6 +82,7 @@ def plan_ahead(
     try:
         return _Rehearsal(known, levels, Waves(slots, capacity_bytes, lookahead), lookahead).waves(by_level)
     except CapacityError:
+        # Level by level, all that one level makes waits for the next one; end by end, less of it lies there at a time.
         by_end = _ends_one_by_one(by_level, _with_makers(known, parents))
         return _Rehearsal(known, levels, Waves(slots, capacity_bytes, lookahead), lookahead).waves(by_end)
 

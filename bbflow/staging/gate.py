@@ -84,6 +84,7 @@ class Gate:
         """Apply a decision to every chunk from now on."""
         with self._changed:
             if decision.bytes_per_s != self._decision.bytes_per_s:
+                # A new pace counts from now: what a slow one would still wait for its last chunk may be minutes.
                 self._next_s = -math.inf
             self._decision = decision
             self._changed.notify_all()

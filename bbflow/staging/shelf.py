@@ -111,6 +111,7 @@ class Shelf:
 
     def put(self, note: Note, content: bytes) -> Path:
         """Publish a small file that nothing is there of: with as few system calls as possible."""
+        # First: without a note nothing says that a file there is ours.
         self.write_note(note)
         identity = _identity(note.url)
         partial, folder = f"{self._base}/partial/{identity}", f"{self._base}/files/{identity}"

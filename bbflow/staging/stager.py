@@ -171,6 +171,7 @@ class Stager(Closable):
             if self._closed or key in self._tasks:
                 why = "the stager is closed" if self._closed else "there is a task of this name: name it differently"
                 raise ConfigError(f"task {key!r} can't be staged: {why}")
+            # What a task makes has no source that could tell its size.
             unknown = {file.url for file in inputs if file.size_bytes is None} - self._made
             self._tasks[key] = task
             self._made |= {file.url for file in outputs}

@@ -178,6 +178,8 @@ class Waves:
             # Never past the head: small tasks that overtake would keep a large one waiting forever.
             head = self._queue[0][-1]
             situation = self._situation(head)
+            # Nothing that it waits for has changed: to look for room costs most, and thousands of events come
+            # meanwhile.
             if situation == self._stuck:
                 break
             admitted = [] if head.ended else self._admit(head)

@@ -21,11 +21,13 @@ def records_of(stream: Stream) -> Iterator[OfStream]:
     known = Known()
     for step in stream.steps.values():
         yield StepRecord(stream=stream.name, step=step.number, ranks=step.ranks, **step.told(known))
+    # Behind the whole steps, which count themselves as they land: the state has the sums with those that are gone.
     yield _state_of(stream)
     yield from _open_parts(stream)
     for number, rank in stream.ranks.items():
         if extents := tuple(extent for extent in rank.granted if extent not in rank.offered):
             yield GrantRecord(stream=stream.name, rank=number, step=rank.settled + 1, extents=extents)
+    # Behind its open parts, which name layouts too: this is the one that it has named last.
     for number, rank in stream.ranks.items():
         if rank.layout != NO_BLOCKS:
             forms = rank.layouts[rank.layout].to_wire()

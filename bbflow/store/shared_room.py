@@ -76,6 +76,7 @@ class NodeRoom:
         """
         with self._changing() as shares:
             may = max(min(most, shares.capacity - max(shares.wanted_bytes, shares.pool_bytes)), 0)
+            # Never less here: until their master has let some go, what lies there is still theirs.
             shares.files_bytes = max(shares.files_bytes, may)
             return may
 

@@ -135,6 +135,7 @@ class Stream:
                 freed = [extent for number in record.steps for extent in self._forget(number)]
             case AttachRecord():
                 self.epoch, self.owner = record.epoch, record.owner
+                # A consumer that this analysis doesn't have would never move on, and hold all steps.
                 self.consumers = {name: self.consumers.get(name, Cursor()) for name in record.consumers}
             case StatesRecord():
                 self._expect_states(record)

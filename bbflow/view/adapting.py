@@ -120,6 +120,7 @@ class Adapting:
         if not self._is_found:
             self._held.append((node, news))
             if (was_known and self._is_opening(news)) or not self._is_ready():
+                # Whether ranks have opened the stream, or closed it, is so whatever the schema is.
                 yield node, replace(news, steps=(), last=-1, base={}, attributes={})
                 return
             self._find()

@@ -171,6 +171,8 @@ class Consumers(Closable):
         """
         if not self.numbering.is_framed:
             if len(self._clients) > 1:
+                # The checkpoint alone, with the cursor where it was: before any node lets go of a step, one has what
+                # was joined.
                 held = ((node, self._passed[node][consumer]) for node in first)
                 self._tell((node, self._done(consumer, at, node, ahead(step, checkpoint(node)))) for node, at in held)
             for is_last in (False, True):

@@ -63,6 +63,8 @@ class Chunks:
         try:
             write_whole(path, content)
         except FileNotFoundError:
+            # Only the first chunk lacks its directory: to look for it each time costs thousands of system calls in a
+            # commit.
             path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(path, content)
 

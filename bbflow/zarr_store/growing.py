@@ -161,6 +161,7 @@ class GrowingZarr:
         if node["shape"][0] >= end:
             return
         longer = node | {"shape": [end, *node["shape"][1:]]}
+        # Only in what this process has written the length is known to stand where it can be overwritten.
         if name in self._laid_out and end < 10**LENGTH_DIGITS:
             text = self._texts[name]
             text = f"{text[:LENGTH_AT]}{end:{LENGTH_DIGITS}}{text[LENGTH_AT + LENGTH_DIGITS :]}"

@@ -69,6 +69,7 @@ class NodeFiles:
                 f"{format_bytes(self._capacity_bytes)}: give it more room (node_capacity), or let such tasks read "
                 "directly (options={'oversize': 'direct'})"
             )
+        # One after the other: small sets that take whatever becomes free would keep a large one waiting for good.
         with locked(self._directory / "turn"):
             while (holds := self._try_to_hold(wanted)) is None:
                 time.sleep(POLL_S)

@@ -286,6 +286,7 @@ class DaskCluster(Closable):
         packed, awaited = _packed(function, arguments)
         with dask.config.set(UNWARNED), _failures(self.client):
             call = call_beside if beside else call_packed
+            # Nowhere else, not even if its workers are busy: only there is the memory that it reads.
             future = self.client.submit(call, packed, *awaited, key=key, workers=sorted(self._hosts[host]))
         self._watch_until([future], [host], done)
         return DaskTask(future, host, self._fetched)
@@ -413,8 +414,8 @@ class DaskCluster(Closable):
     def _group_of(self, function: Callable[..., Any]) -> str:
         """Name the group of a function's tasks, which lives as long as one of them does.
 
-        Dask never forgets a group that has ended (in its spans): with a group for each task, as it makes by itself, its
-        scheduler would grow with each step.
+        Dask never forgets a group that has ended (dask/distributed#7977): with one for each task, as it makes by
+        itself, its scheduler would grow with each step.
         """
         name = getattr(function, "func", function).__name__
         if name not in self._groups:
