@@ -26,6 +26,10 @@ _WORDS = {
 doesn't begin with zeros: who writes 007 means a name."""
 
 
+TOLD_BETTER = 1 << 14
+"""Characters up to which the parser in Python tells an error: with brackets in each other it takes their square."""
+
+
 class _Reader(_Loader):  # type: ignore[misc]  # either of two
     """Builds maps whose keys are texts, as JSON's are: a variable may be called 1, NO or true."""
 
@@ -73,7 +77,9 @@ def parse_yaml(text: str) -> Any:
 
 
 def _told_better(text: str, error: Exception) -> Exception:
-    """Return what the parser in Python says of an error in the text: where it begins, too."""
+    """Return what the parser in Python says of an error in a text that isn't long: where it begins, too."""
+    if len(text) > TOLD_BETTER:
+        return error
     try:
         deque(yaml.parse(text, yaml.SafeLoader), 0)
     except yaml.YAMLError as better:

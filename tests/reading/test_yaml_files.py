@@ -124,6 +124,12 @@ def test_the_command_line_reads_paths_as_the_configuration_does(monkeypatch, tmp
     assert "begins with a home directory that isn't there" in capsys.readouterr().err
 
 
+def test_a_file_of_brackets_that_nobody_closes_is_refused_in_one_line(tmp_path):
+    (tmp_path / "deep.yml").write_text("[" * 99999)
+    with pytest.raises(ConfigError, match=r"deep\.yml is not valid YAML: .*exceeded maximum nesting depth.*$"):
+        load_config(tmp_path / "deep.yml")
+
+
 def test_a_file_of_brackets_in_each_other_is_refused(tmp_path):
     (tmp_path / "deep.json").write_text("[" * 99999)
     with pytest.raises(ConfigError, match=r"deep\.json has too many brackets in each other$"):
