@@ -10,10 +10,12 @@ import argparse
 import hashlib
 import hmac
 import secrets
+import sys
 from contextlib import suppress
 from pathlib import Path
 
 from bbflow.errors import ConfigError
+from bbflow.host.log import tell
 from bbflow.net.contact import contact_key
 from bbflow.report.dashboard import Dashboard
 from bbflow.report.page import render_page
@@ -41,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     dashboard = Dashboard(
         lambda: render_page(page_of(options.output)), _secret(options.contact), options.port, options.every
     )
-    print(f"bbflow: {dashboard.address}", flush=True)
+    tell(dashboard.address, sys.stdout)
     with suppress(KeyboardInterrupt):
         dashboard.serve()
     return 0

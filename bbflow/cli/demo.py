@@ -7,6 +7,7 @@ Example:
 """
 
 import argparse
+import sys
 import time
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from bbflow_workflows import climate
 
 from bbflow.cli.run import add_run_arguments, run_simulation
 from bbflow.errors import ConfigError, MissingToolError
+from bbflow.host.log import tell
 from bbflow.reading.yaml_files import read_yaml
 
 HEADER = "# written by 'bbflow demo'\n"
@@ -52,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
         raise MissingToolError(str(error)) from None
     started_s = time.monotonic()
     code = run_simulation(options, command)
-    print(f"bbflow: the main job took {time.monotonic() - started_s:.1f} s")
+    tell(f"the main job took {time.monotonic() - started_s:.1f} s", sys.stdout)
     return code
 
 

@@ -6,11 +6,11 @@ Example:
 
 import argparse
 import socket
-import sys
 from pathlib import Path
 
 from bbflow.errors import NodeError
 from bbflow.host.belongings import is_made
+from bbflow.host.log import tell
 from bbflow.host.waiting import until
 from bbflow.landing.client import tell_node
 from bbflow.landing.embedded import remove_root
@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     _end_files(options.contact, force=options.force, wait_s=options.timeout)
     for node in read_contact(options.contact):
         if node.host != socket.gethostname():
-            print(f"bbflow: node {node.name} is on {node.host}: run 'bbflow down' there", file=sys.stderr)
+            tell(f"node {node.name} is on {node.host}: run 'bbflow down' there")
             continue
         _stop(node, force=options.force)
         remove_node(options.contact, node.name, node.directory)
@@ -70,7 +70,7 @@ def _stop(node: NodeAddress, *, force: bool) -> None:
     try:
         tell_node(node, StopRequest(force=force))
     except NodeError:
-        print(f"bbflow: node {node.name} was gone already", file=sys.stderr)
+        tell(f"node {node.name} was gone already")
     root = Path(node.directory).parent
     until(lambda: not _is_there(node, root), GONE_TIMEOUT_S)
     remove_root(root)

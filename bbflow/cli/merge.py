@@ -11,6 +11,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from bbflow.host.log import tell
 from bbflow.run.course import INCOMPLETE
 from bbflow.transit.chain.merging import merge_states
 
@@ -33,10 +34,10 @@ def run(options: argparse.Namespace) -> int:
     """Run the command."""
     merged = merge_states(options.states, options.output, options.operators)
     for span in merged.left_out:
-        print(f"bbflow: {span} is left out: some run had steps in it, but has published it", file=sys.stderr)
+        tell(f"{span} is left out: some run had steps in it, but has published it")
     for path in merged.incomplete:
-        print(f"bbflow: the results of {path} are incomplete, and so are these", file=sys.stderr)
+        tell(f"the results of {path} are incomplete, and so are these")
     for text in merged.lacking:
-        print(f"bbflow: {text}", file=sys.stderr)
-    print(f"bbflow: {merged.state.runs} runs in {options.output / 'results.zarr'}")
+        tell(text)
+    tell(f"{merged.state.runs} runs in {options.output / 'results.zarr'}", sys.stdout)
     return INCOMPLETE if merged.left_out or merged.incomplete or merged.lacking else 0

@@ -1,15 +1,15 @@
 """Why files aren't in the shared storage yet, reported while a command waits for them."""
 
 import socket
-import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from bbflow.errors import NodeError, printable
+from bbflow.errors import NodeError
 from bbflow.files.client.client import FilesClient
 from bbflow.files.replies import OverviewReply
+from bbflow.host.log import tell
 
 LOOK_S = 0.5
 """How often the masters are asked."""
@@ -26,7 +26,7 @@ class Refusals:
         for path, error in failed:
             if path not in self._told:
                 self._told.add(path)
-                print(printable(f"bbflow: {path}: {error}"), file=sys.stderr, flush=True)
+                tell(f"{path}: {error}")
 
 
 @contextmanager

@@ -6,9 +6,9 @@ Example, and one with MPI:
 """
 
 import argparse
-import sys
 from pathlib import Path
 
+from bbflow.host.log import tell
 from bbflow.registered.map_reduce import register
 from bbflow.registered.registration import Function, Registration, parse_group
 
@@ -51,9 +51,8 @@ def run(options: argparse.Namespace) -> int:
         )
     )
     if outcome.missing:
-        print(
-            f"bbflow: {outcome.missing} of {outcome.missing + (outcome.steps or 0)} steps were discarded, or gone "
-            "before this registration: they are not in the result",
-            file=sys.stderr,
+        tell(
+            f"{outcome.missing} of {outcome.missing + (outcome.steps or 0)} steps were discarded, or gone "
+            "before this registration: they are not in the result"
         )
     return 0

@@ -7,10 +7,10 @@ Example:
 """
 
 import argparse
-import sys
 from pathlib import Path
 
 from bbflow.drain.replaying import replay
+from bbflow.host.log import tell
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,5 +23,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
     count = replay(options.raw, options.stream, options.after)
-    print(f"bbflow: {count} steps of {options.raw} written again", file=sys.stderr)
+    tell(f"{count} steps of {options.raw} written again")
     return 0

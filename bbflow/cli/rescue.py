@@ -8,11 +8,11 @@ Example:
 """
 
 import argparse
-import sys
 from pathlib import Path
 
 from bbflow.configuring.step_time import read_time
 from bbflow.drain.rescuing import Rescue
+from bbflow.host.log import tell
 from bbflow.run.course import INCOMPLETE
 
 
@@ -45,9 +45,9 @@ def run(options: argparse.Namespace) -> int:
         owner=options.owner,
         take_over=options.take_over,
     ).run()
-    print(f"bbflow: {rescued.steps} steps rescued to {rescued.store}", file=sys.stderr)
+    tell(f"{rescued.steps} steps rescued to {rescued.store}")
     for text in rescued.left_out:
-        print(f"bbflow: left out there: {text}", file=sys.stderr)
+        tell(f"left out there: {text}")
     for text in rescued.refused:
-        print(f"bbflow: the stream lacks something: {text}", file=sys.stderr)
+        tell(f"the stream lacks something: {text}")
     return 0 if rescued.complete and not rescued.left_out else INCOMPLETE

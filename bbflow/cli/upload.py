@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from bbflow.errors import ConfigError
+from bbflow.host.log import tell
 from bbflow.run.course import INCOMPLETE
 from bbflow.stores.moved import noted_place
 from bbflow.transit.output.claiming import locked_output
@@ -28,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
     with locked_output(options.work):
         errors = Copying(options.work, url, moves=True).finish()
     for error in errors:
-        print(f"bbflow: {error}", file=sys.stderr)
+        tell(str(error))
     if not errors:
-        print(f"bbflow: all of {options.work} is in {url}")
+        tell(f"all of {options.work} is in {url}", sys.stdout)
     return INCOMPLETE if errors else 0

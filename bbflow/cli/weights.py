@@ -9,9 +9,9 @@ Example:
 """
 
 import argparse
-import sys
 from pathlib import Path
 
+from bbflow.host.log import tell
 from bbflow.operators.space.making import MADE, MADE_OF_WHOLE, make_weights
 from bbflow.operators.space.targets import target_of
 from bbflow.operators.space.weights import write_weights
@@ -36,5 +36,5 @@ def run(options: argparse.Namespace) -> int:
     weights = make_weights(options.method, target_of(options.source), target_of(options.target))
     write_weights(weights, options.output)
     told = f"{len(weights.values)} links from {len(weights.starts) - 1} to {len(weights.cover)} points"
-    print(f"bbflow: {options.output} has {told}", file=sys.stderr)
+    tell(f"{options.output} has {told}")
     return 0

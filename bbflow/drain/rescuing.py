@@ -6,7 +6,6 @@ It needs no Dask, no operators, no calendar and not all nodes: what has ended an
 import math
 import os
 import queue
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from bbflow.drain.draining import Draining, RawStep
 from bbflow.drain.stores import left_out_of, unused_store
 from bbflow.errors import BbflowError, ConfigError, NodeError, StreamError
 from bbflow.host.belongings import claim
+from bbflow.host.log import tell
 from bbflow.landing.client import NodeClient
 from bbflow.net.contact import NodeAddress, read_contact
 from bbflow.stream.cf import STEP, StreamAttributes
@@ -284,5 +284,5 @@ def _answering(nodes: Sequence[NodeAddress]) -> list[NodeAddress]:
     if not found:
         raise lost[0] if lost else NodeError("the contact file names no BB node")
     for reason in lost:
-        print(f"bbflow: {reason}: its part of the steps is not rescued", file=sys.stderr)
+        tell(f"{reason}: its part of the steps is not rescued")
     return found

@@ -1,7 +1,6 @@
 """Following a stream from its start to its end: every complete step is held until it is passed."""
 
 import queue
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 from bbflow.errors import BbflowError, CapacityError, ConfigError, StreamError, nearest
 from bbflow.host.closable import Closable
+from bbflow.host.log import tell
 from bbflow.landing.client import NodeClient, status_of
 from bbflow.landing.replies import JoinReply
 from bbflow.landing.requests import JoinRequest, PassRequest
@@ -18,11 +18,6 @@ from bbflow.stream.records import FOLDED, Block
 from bbflow.units import format_bytes
 from bbflow.view.stream import StreamView
 from bbflow.view.watch import POLL_S, StreamWatch
-
-
-def say(text: str) -> None:
-    """Print something for the user."""
-    print(f"bbflow: {text}", file=sys.stderr)
 
 
 def silent(text: str) -> None:
@@ -62,7 +57,7 @@ class Following(Closable):
     """
 
     def __init__(
-        self, contact: Path, stream: str, variable: str | None = None, tell: Callable[[str], None] = say
+        self, contact: Path, stream: str, variable: str | None = None, tell: Callable[[str], None] = tell
     ) -> None:
         self.nodes = read_contact(contact)
         self.variable = variable

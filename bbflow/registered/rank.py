@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from bbflow.errors import BbflowError
-from bbflow.registered.following import FollowedStep, Following, say, silent
+from bbflow.host.log import tell
+from bbflow.registered.following import FollowedStep, Following, silent
 from bbflow.registered.mapping import dims
 from bbflow.registered.runner import load
 from bbflow.stream.cf import StreamAttributes
@@ -149,7 +150,7 @@ def main(text: str) -> None:
     library.MPI_Comm_rank(world, ctypes.byref(number))
     out_path = task.output or f"{task.folder}/rank.{number.value:06d}"
     out_fd = os.open(out_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    feeder = None if task.input else Feeder(task, silent if number.value else say)
+    feeder = None if task.input else Feeder(task, silent if number.value else tell)
     if feeder:
         feeder.start()
         feeder.known.wait()

@@ -15,6 +15,7 @@ from bbflow.configuring.step_time import written_time
 from bbflow.drain.stores import rescued_stores
 from bbflow.errors import NodeError, describe
 from bbflow.events import EVENTS_FILE
+from bbflow.host.log import tell
 from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.net.contact import read_contact
 from bbflow.report import REPORT_FILES
@@ -127,7 +128,7 @@ def conduct(options: RunOptions, name: str, embedded: EmbeddedNodes | None, prep
         refused, was_refused = _refused(config, opens)
     _tell_ending(options.file, config, supervisor.course, others, refused, draws_report=options.draws_report)
     for line in describe_held(options.file, config.stream, contact, supervisor.course, strays.held):
-        print(f"bbflow: {line}", flush=True)
+        tell(line, sys.stdout)
     return code or (INCOMPLETE if has_strays or was_refused else 0)
 
 
@@ -145,7 +146,7 @@ def _refused(config: Config, opens: Opens) -> tuple[list[str], bool]:
     told = opens.refused()
     for stream, why in told:
         if stream != config.stream:
-            print(f"bbflow: STREAM {stream!r} IS INCOMPLETE: the program was refused a part of it ({why})", flush=True)
+            tell(f"STREAM {stream!r} IS INCOMPLETE: the program was refused a part of it ({why})", sys.stdout)
     own = [f"the program was refused a part of it ({why})" for stream, why in told if stream == config.stream]
     failed = opens.failed() if is_complete(config.output) and not told else []
     own += [f"the program couldn't open {file!r}, which was selected" for file in failed]
@@ -163,7 +164,7 @@ def _tell_strays(strays: Strays, course: Course) -> bool:
     """Print the fate of unclaimed streams; false if there are none."""
     lines = strays.end(course)
     for line in lines:
-        print(f"bbflow: {line}", flush=True)
+        tell(line, sys.stdout)
     return bool(lines)
 
 
@@ -206,13 +207,13 @@ def _tell_ending(
     try:
         mark_incomplete(output, course.failure, *refused)
     except OSError as error:
-        print(f"bbflow: {describe(error)}", flush=True)
+        tell(describe(error), sys.stdout)
     uncopied = _copied(config) if course.failure or refused else []  # what ended well has copied all
     left = Left.of(output, others)
     report = _drawn(output) if draws_report and left.spans else []
     told = describe_ending(file, config.stream, output, course, left, config.continued)
     for line in [*told, *uncopied, *report]:
-        print(f"bbflow: {line}", flush=True)
+        tell(line, sys.stdout)
 
 
 def _copied(config: Config) -> list[str]:

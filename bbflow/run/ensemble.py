@@ -21,6 +21,7 @@ from bbflow.errors import BbflowError, ConfigError, NodeError, StreamError, desc
 from bbflow.host.atomic import write_whole
 from bbflow.host.leftovers import VARIABLE, run_name
 from bbflow.host.locks import lock, locked_alone
+from bbflow.host.log import tell
 from bbflow.landing.client import status_of, tell_node
 from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.landing.requests import DropRequest
@@ -197,7 +198,7 @@ def serve(
         )
         if cluster is None:
             cluster = stack.enter_context(local_cluster(analysis.member.workers))
-        gathering = EnsembleFold(analysis, partial(MemberRun, analysis, contact, cluster), _say)
+        gathering = EnsembleFold(analysis, partial(MemberRun, analysis, contact, cluster), tell)
         try:
             return _gather(gathering, analysis, keeper)
         finally:
@@ -221,10 +222,6 @@ def _gather(gathering: EnsembleFold, analysis: EnsembleAnalysis, keeper: int | N
     complete = gathering.finish()
     write_status(gathering, analysis, "complete" if complete else "incomplete")
     return complete
-
-
-def _say(text: str) -> None:
-    print(f"bbflow: {text}", file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -289,7 +286,7 @@ def _keep_serving(words: Sequence[str], environment: Mapping[str, str], output: 
         fruitless = 0 if reached > before else fruitless + 1
         if (code >= 0 and code not in PASSING) or fruitless > TRIES:
             return code if code >= 0 else 128 - code
-        _say(f"the ensemble's analysis {describe_end(code)}; it is started again")
+        tell(f"the ensemble's analysis {describe_end(code)}; it is started again")
         time.sleep(0.1 * 2**fruitless)
 
 

@@ -2,7 +2,6 @@
 
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -12,6 +11,7 @@ from bbflow.ensemble.ensemble_settings import EnsembleAnalysis, suffix_of
 from bbflow.ensemble.places import CONTACT
 from bbflow.ensemble.roster import MemberAttempt, MemberRoster
 from bbflow.errors import ConfigError
+from bbflow.host.log import tell
 from bbflow.run.selecting import Opens, simulation_environment
 from bbflow.run.supervise import start_program, stop_process
 
@@ -52,7 +52,7 @@ def run_member(analysis: EnsembleAnalysis, member: str, command: Sequence[str], 
     roster = MemberRoster(analysis.output)
     known = roster.members((member,))[member]
     if known.standing.is_enough:
-        print(f"bbflow: member {member} need not start: {known.mark.why if known.mark else ''}", file=sys.stderr)
+        tell(f"member {member} need not start: {known.mark.why if known.mark else ''}")
         return 0
     attempt = roster.begin(member)
     code = 1
@@ -114,8 +114,7 @@ def _run_program(
                 looked_s = time.monotonic()
                 mark = roster.members((member,))[member].mark
                 if mark is not None and mark.attempt >= attempt.number:
-                    told = f"bbflow: member {member} is {mark.standing}: {mark.why}; its program gets SIGTERM"
-                    print(told, file=sys.stderr, flush=True)
+                    tell(f"member {member} is {mark.standing}: {mark.why}; its program gets SIGTERM")
                     process.send_signal(signal.SIGTERM)
                     looked_s = float("inf")
     except KeyboardInterrupt:

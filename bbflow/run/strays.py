@@ -1,7 +1,6 @@
 """Streams that aren't folded, drained or read: what a run finds of them, and how it rescues them from its nodes."""
 
 import shlex
-import sys
 import threading
 import time
 from collections.abc import Collection, Sequence
@@ -12,6 +11,7 @@ from pathlib import Path
 from bbflow.configuring.settings import Config
 from bbflow.configuring.step_time import TimeConfig
 from bbflow.errors import BbflowError, describe
+from bbflow.host.log import tell
 from bbflow.landing.absent import give_up_absent
 from bbflow.landing.client import status_of
 from bbflow.landing.embedded import EmbeddedNodes
@@ -177,7 +177,7 @@ class Strays:
         for stray in waiting:
             if now_s >= self._waiting_since_s[stray.name] + self._patience_s and stray.name not in self._rescues:
                 why = f"stream {stray.name!r} waits for room, and isn't folded or read"
-                print(f"bbflow: {why}: it is rescued to {self._place(stray)}", file=sys.stderr, flush=True)
+                tell(f"{why}: it is rescued to {self._place(stray)}")
                 self._begin(stray)
 
     def end(self, course: Course) -> list[str]:

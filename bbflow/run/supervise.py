@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bbflow.errors import BbflowError, ConfigError, StreamError, describe_end
 from bbflow.host.leftovers import VARIABLE
+from bbflow.host.log import tell
 from bbflow.landing.absent import give_up_absent, give_up_waiting, refusals
 from bbflow.landing.client import status_of
 from bbflow.landing.replies import StatusReply, StreamStatus
@@ -161,7 +162,7 @@ class Supervisor:
             ended = exit_code(self._simulation.poll() or 0) if self._simulation else 0
             if not (self.course.interrupts or ended):
                 raise
-            print(f"bbflow: {error}", file=sys.stderr, flush=True)
+            tell(str(error))
             return INTERRUPTED if self.course.interrupts else ended
         finally:
             code = exit_code(self._end())
@@ -229,7 +230,7 @@ class Supervisor:
     def _do(self, action: Action) -> None:
         match action:
             case Say(text):
-                print(f"bbflow: {text}", file=sys.stderr, flush=True)
+                tell(text)
             case Start(part, wait_s):
                 self._due = part, time.monotonic() + wait_s
             case Hurry() if self._due is not None:

@@ -1,11 +1,11 @@
 """Many files by one word: ``dir/``, ``s3://bucket/prefix/*.fits``, ``data/**/*.nc``, from every kind of store."""
 
 import os
-import sys
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
 from bbflow.errors import BbflowError, ConfigError, SourceError
+from bbflow.host.log import tell
 from bbflow.staging.retry import reason_of
 from bbflow.stores.facts import Listed
 from bbflow.stores.local_files import path_of
@@ -152,7 +152,7 @@ def _usable(files: Iterable[Listed]) -> Iterator[Listed]:
         if file.is_usable:
             yield file
         else:
-            print(f"bbflow: {file.url!r} is left out: its name isn't a path", file=sys.stderr, flush=True)
+            tell(f"{file.url!r} is left out: its name isn't a path")
 
 
 def _fits(names: list[str], segments: list[str]) -> bool:

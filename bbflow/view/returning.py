@@ -1,6 +1,5 @@
 """Nodes whose connection has broken: an agent that was killed is started again on what it holds, and is waited for."""
 
-import sys
 import threading
 import time
 from contextlib import suppress
@@ -8,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bbflow.errors import NodeError
+from bbflow.host.log import tell
 from bbflow.landing.client import NodeClient
 from bbflow.net.contact import NodeAddress, read_contact
 
@@ -66,7 +66,7 @@ class Returning:
         if name not in self._said and not self._is_silent:
             self._said.add(name)
             waited = f"it has {self._back_s:g} s to be started again"
-            print(f"bbflow: BB node {name} doesn't answer: {waited}", file=sys.stderr, flush=True)
+            tell(f"BB node {name} doesn't answer: {waited}")
 
     def end(self) -> None:
         """Wait no more."""

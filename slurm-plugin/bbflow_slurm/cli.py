@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bbflow.errors import BbflowError, describe, printable
+from bbflow.errors import BbflowError, describe
+from bbflow.host.log import tell
 
 if TYPE_CHECKING:
     from bbflow_slurm.jobs import JobSpace
@@ -29,10 +30,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options.run(options)
     except BbflowError as error:
-        print(f"bbflow-slurm: {printable(str(error))}", file=sys.stderr)
+        tell(str(error), program="bbflow-slurm")
         return 1
     except OSError as error:
-        print(f"bbflow-slurm: {printable(describe(error))}", file=sys.stderr)
+        tell(describe(error), program="bbflow-slurm")
         return 1
     return 0
 
@@ -122,7 +123,7 @@ def _setup(options: argparse.Namespace) -> None:
 
 def _stage_in(options: argparse.Namespace) -> None:
     """Copy what the job reads."""
-    print(f"bbflow-slurm: {_space(options).stage_in(Path(options.script))}")
+    tell(_space(options).stage_in(Path(options.script)), sys.stdout, "bbflow-slurm")
 
 
 def _paths(options: argparse.Namespace) -> None:
@@ -133,7 +134,7 @@ def _paths(options: argparse.Namespace) -> None:
 def _stage_out(options: argparse.Namespace) -> None:
     """Copy what the job has made."""
     if said := _space(options).stage_out(Path(options.script)):
-        print(f"bbflow-slurm: {said}")
+        tell(said, sys.stdout, "bbflow-slurm")
 
 
 def _teardown(options: argparse.Namespace) -> None:

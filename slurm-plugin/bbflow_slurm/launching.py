@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bbflow.errors import BbflowError, ConfigError, NodeError, printable
+from bbflow.errors import BbflowError, ConfigError, NodeError
+from bbflow.host.log import tell
 from bbflow_slurm.children import ChildLimits, GivenUpError, ask
 from bbflow_slurm.groups import ControlGroup
 from bbflow_slurm.jobs import JobSpace
@@ -126,7 +127,7 @@ def tear_down(site: Site, job: str) -> None:
         if noted is not None and noted.stream == "begun":
             end_everywhere(site, job)
     except NodeError as error:
-        print(f"bbflow-slurm: {printable(str(error))}", file=sys.stderr)
+        tell(str(error), program="bbflow-slurm")
     finally:
         space.tear_down()
 

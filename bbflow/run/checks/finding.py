@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from bbflow.errors import printable
+
 FINE, NOTE, WRONG = "ok", "note", "wrong"
 
 
@@ -17,4 +19,4 @@ class Finding:
     """What is so; where it is wrong, also what to do."""
 
     def __str__(self) -> str:
-        return f"{self.kind:5} {self.what}: {self.text}"
+        return printable(f"{self.kind:5} {self.what}: {self.text}")

@@ -1,11 +1,11 @@
 """A stream from its first step on: its calendar, what its attributes mean, and the stores that are opened with it."""
 
-import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from bbflow.drain.coordinates import write_coordinates
 from bbflow.errors import StreamError
 from bbflow.host.atomic import write_whole
+from bbflow.host.log import tell
 from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.cf import StreamAttributes
 from bbflow.stream.records import Parts
@@ -143,7 +143,7 @@ class OpenedStream:
         parts = {} if number is None else parts_of(run.view, number)
         if new:
             for why in check_variables(config, (block.name for _, block in blocks)).values():
-                print(f"bbflow: {why}: the others continue", file=sys.stderr, flush=True)
+                tell(f"{why}: the others continue")
         clock = self._make_clock(parts)
         self._reserved = own_names(config, clock)
         landed_in = next((part.landed_in for part in parts.values()), -1)

@@ -1,9 +1,9 @@
 """Ranks that fold their own blocks: they are told how as soon as it is known, and up to where again and again."""
 
 import math
-import sys
 from collections.abc import Collection, Sequence, Set
 
+from bbflow.host.log import tell
 from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.records import Layout
 from bbflow.transit.driver.run_context import Running, Seen
@@ -133,12 +133,12 @@ class RankFolding:
             if rest := self._taken - self._folded - self._before:
                 why += f", {rest} later ones since they took less room so, or had other times, sizes or arrays"
         told = f"ranks folded {self._folded} of {self._taken} steps of stream {self._run.config.stream!r}"
-        print(f"bbflow: {told}{why and ': '}{why}", file=sys.stderr, flush=True)
+        tell(f"{told}{why and ': '}{why}")
 
     def _say(self, why: str) -> None:
         if why != self._said:
             stream = self._run.config.stream
-            print(f"bbflow: ranks don't fold stream {stream!r}: {why}; steps land", file=sys.stderr, flush=True)
+            tell(f"ranks don't fold stream {stream!r}: {why}; steps land")
         self._said = why
 
 

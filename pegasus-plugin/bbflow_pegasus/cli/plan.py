@@ -19,6 +19,7 @@ from pathlib import Path
 
 from bbflow.errors import ConfigError
 from bbflow.host.javac import JavaUnavailableError
+from bbflow.host.log import tell
 from bbflow_pegasus.checking import site_faults
 from bbflow_pegasus.cli import main
 from bbflow_pegasus.configuring import Files
@@ -78,7 +79,7 @@ def _explain(words: Sequence[str]) -> None:
     """Explain what is wrong with the burst buffer's site, since Pegasus's own messages don't."""
     files = Files.beside(_conf(words).absolute())
     for fault in site_faults(files) if files.sites.exists() else ():
-        print(f"bbflow-pegasus: {fault}", file=sys.stderr)
+        tell(fault, program="bbflow-pegasus")
 
 
 def _value(words: Sequence[str], *names: str) -> str | None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bbflow.errors import ConfigError
+from bbflow.host.log import tell
 from bbflow.staging import Retry
 from bbflow.units import format_bytes
 from bbflow_pegasus.conduct import Conduct, conduct_of
@@ -115,7 +116,7 @@ def _tell(attempts: Sequence[Attempt], have: int, wanted: int, elapsed_s: float)
     """Print one line for each failure, and one for all."""
     for attempt in attempts:
         if attempt.error is not None:
-            print(f"bbflow-pegasus: {attempt.request.lfn}: {attempt.error}", file=sys.stderr)
+            tell(f"{attempt.request.lfn}: {attempt.error}", program="bbflow-pegasus")
     size = format_bytes(sum(attempt.size_bytes for attempt in attempts))
     also = f"; {wanted - have} couldn't be" if have < wanted else ""
     print(f"{have} files, {size}, staged in {elapsed_s:.1f} s{also}", flush=True)
