@@ -20,8 +20,8 @@ from bbflow.errors import (
     NodeError,
     StreamError,
     describe,
-    printable,
 )
+from bbflow.host.log import tell
 from bbflow.units import parse_path
 
 COMMANDS = {
@@ -73,7 +73,10 @@ class _Parser(argparse.ArgumentParser):
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program with subcommands, each of them a module with `add_arguments` and `run`."""
+    """A program with subcommands, each of them a module with `add_arguments` and `run`.
+
+    A command that runs what stands after ``--`` declares so by a default for `simulation`.
+    """
 
     name: str
     """As users type it."""
@@ -95,13 +98,13 @@ class Program:
             finally:
                 print(end="", flush=True)
         except BbflowError as error:
-            _tell(f"{self.name}: {error}")
+            tell(str(error), program=self.name)
             return next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 1)
         except OSError as error:  # such as a full file system
             if isinstance(error, BrokenPipeError) and unread.is_unread():
                 unread.drop()
                 return unread.EXIT_CODE
-            _tell(f"{self.name}: {describe(error)}")
+            tell(describe(error), program=self.name)
             return os.EX_IOERR
         except KeyboardInterrupt:
             return 130
@@ -109,6 +112,8 @@ class Program:
     def _run(self, words: list[str]) -> int:
         end = words.index("--") if "--" in words else len(words)
         options = self._parser(words).parse_args(words[:end])
+        if end < len(words) and "simulation" not in options:
+            raise ConfigError(f"{self.name} {options.command} runs no program, so nothing may stand after --")
         options.simulation = words[end + 1 :]
         code: int = import_module(f"{self.package}.{options.command}").run(options)
         return code
@@ -123,13 +128,9 @@ class Program:
             if name in words[:1]:
                 module = import_module(f"{self.package}.{name}")
                 command.description, _, command.epilog = str(module.__doc__).partition("\n\n")
+                command.set_defaults(default_of=command.get_default)
                 module.add_arguments(command)
         return parser
-
-
-def _tell(text: str) -> None:
-    """Print what went wrong; words of others in it don't act on a terminal."""
-    print("\n".join(map(printable, text.splitlines())), file=sys.stderr)
 
 
 BBFLOW = Program("bbflow", __name__, "In-transit analysis and workflow staging around burst buffers.", COMMANDS)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bbflow.cli.analysing import add_continue, configured
+from bbflow.cli.without_effect import refuse
 from bbflow.errors import ConfigError
 from bbflow.host.leftovers import SHARED_MEMORY
 from bbflow.run.checks.before import check_before, check_engine, check_run, check_select, check_xml
@@ -49,10 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--times", type=int, help="of an ensemble, a run's times that are open at once: in waves, all")
     parser.add_argument("--site", metavar="SCENARIO", help="compare this host with one of a scenario, a file or name")
-    parser.add_argument(
-        "--storage", type=Path, default=Path(), metavar="DIR", help="on the site's shared storage (default: here)"
-    )
+    parser.add_argument("--storage", type=Path, metavar="DIR", help="on the site's shared storage (default: here)")
     add_continue(parser)
+    parser.set_defaults(simulation=[])
 
 
 def run(options: argparse.Namespace) -> int:
@@ -61,6 +61,7 @@ def run(options: argparse.Namespace) -> int:
         return _print(_site(options))
     if options.site is not None:
         raise ConfigError("--site looks at this host, and needs no configuration: leave one of both out")
+    refuse(options, "without --site", "storage")
     found = [Finding(FINE, "configuration", f"{options.config} can be read")]
     ensemble = _ensemble(options)
     config = configured(options) if ensemble is None else ensemble.member
@@ -104,7 +105,7 @@ def _site(options: argparse.Namespace) -> Iterator[Finding]:
     from bbflow.cli.scenarios import find  # late: simulating needs what drives stagings
     from bbflow.run.checks.site import check_site
 
-    return check_site(find(name), SHARED_MEMORY, options.storage)
+    return check_site(find(name), SHARED_MEMORY, options.storage or Path())
 
 
 def _ensemble(options: argparse.Namespace) -> "EnsembleAnalysis | None":

@@ -11,6 +11,7 @@ Example, a scheduler, and a worker on each host of a BB node:
 import argparse
 from pathlib import Path
 
+from bbflow.cli.without_effect import refuse
 from bbflow.net.certificate import ensure_certificate
 from bbflow.transit.clusters.service import serve_scheduler, serve_worker
 
@@ -26,10 +27,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dashboard", metavar="ADDRESS", help="HOST:PORT of the scheduler's dashboard, which needs no key"
     )
+    parser.set_defaults(simulation=[])
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
+    if options.kind == "worker":
+        refuse(options, "for a worker", "dashboard")
+    else:
+        refuse(options, "for a scheduler", "threads")
     certificate = ensure_certificate(options.contact)
     listening = (certificate, options.scheduler_file, options.listen)
     if options.kind == "worker":

@@ -10,12 +10,13 @@ Example:
 """
 
 import argparse
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bbflow.cli.without_effect import refuse
 from bbflow.errors import ConfigError
+from bbflow.host.log import tell
 
 if TYPE_CHECKING:
     from bbflow.ensemble.ensemble_settings import EnsembleAnalysis
@@ -50,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             action.add_argument("--keeper", type=int, help=argparse.SUPPRESS)
         if name == "run":
             action.add_argument("--at-once", type=int, default=1, help="members at once (default: %(default)s)")
+            action.set_defaults(simulation=[])
         if name == "plan":
             action.add_argument("--points", type=int, required=True, help="points of a field, after its space")
             action.add_argument(
@@ -97,17 +99,18 @@ def _run(options: argparse.Namespace, analysis: "EnsembleAnalysis") -> int:
     if options.at_once < 1:
         raise ConfigError(f"--at-once: {options.at_once} isn't 1 or more")
     ensemble = _ensemble(options)
-    if not ensemble.is_up:
+    if ensemble.is_up:
+        refuse(options, "on an ensemble that is up", "contact", "scheduler")
+    else:
         _up(options, analysis)
     failed = [name for name, code in ensemble.run_all(options.simulation, options.at_once).items() if code]
     if ensemble.settle():
         return 0
     _tell(ensemble)
     if failed and ensemble.status().state == "running":
-        print(
-            f"bbflow: {len(failed)} members failed, {', '.join(failed[:MOST_NAMED])}: the same command starts them "
-            "again, 'bbflow ensemble down' publishes without them",
-            file=sys.stderr,
+        tell(
+            f"{len(failed)} members failed, {', '.join(failed[:MOST_NAMED])}: the same command starts them "
+            "again, 'bbflow ensemble down' publishes without them"
         )
     return INCOMPLETE
 
@@ -204,4 +207,4 @@ def _wait(options: argparse.Namespace, analysis: "EnsembleAnalysis") -> int:
 def _tell(ensemble: "Ensemble") -> None:
     """Print what is missing."""
     for text in ensemble.status().said:
-        print(f"bbflow: {text}", file=sys.stderr)
+        tell(text)

@@ -21,6 +21,7 @@ from stat import S_IFDIR, S_IFLNK, S_IFREG, filemode
 
 from bbflow.cli.files_servers import add_ionode, add_master
 from bbflow.cli.refusals import telling_refusals, writer_of
+from bbflow.cli.without_effect import refuse
 from bbflow.errors import BbflowError, ConfigError, describe, printable
 from bbflow.files.client.client import DirectoryEntry, FilesClient
 from bbflow.files.client.positioned_file import FileStream
@@ -200,6 +201,8 @@ def _flush(client: FilesClient, options: argparse.Namespace) -> int:
 
 
 def _prefetch(client: FilesClient, options: argparse.Namespace) -> int:
+    if not options.slots:
+        refuse(options, "without --slots, which makes waves", "lookahead")
     count = client.prefetch(_tasks(options.paths, options.plan), options.slots, options.lookahead)
     print(f"{count} files are coming")
     return 0

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from bbflow.cli.analysing import add_continue, add_take_over, configured
-from bbflow.errors import BbflowError
+from bbflow.errors import BbflowError, ConfigError
 from bbflow.host.dumps import write_no_cores
 from bbflow.host.freed_memory import keep_freed_memory
 from bbflow.host.leftovers import name_semaphores
+from bbflow.host.log import tell
 from bbflow.host.one_thread import with_one_thread
 from bbflow.run.prepared import TOLD
 
@@ -72,18 +73,20 @@ def run(options: argparse.Namespace) -> int:
             config = configured(options)
             dask = options.scheduler or stack.enter_context(local_cluster(config.workers))
         except BbflowError:
-            if is_told and _told_contact() is None:  # who started this has found the same, and says it
-                return 0
+            if is_told and options.output_held and _told_contact() is None:
+                return 0  # who started this has found the same, and says it
             raise
         contact = _told_contact() if is_told else options.contact
         if contact is None:
-            return 0
+            if options.output_held:
+                return 0
+            raise ConfigError("--contact - reads the contact file's path from standard input, and there was none")
         before = set[str]() if options.output_held else names_on(contact)
         stack.enter_context(_saying_what_is_lost() if options.finish else nullcontext())
         analysis = connect(contact).analyse(config, dask, folds=not options.finish, **asked)
         outcome = stack.enter_context(analysis).wait()
     for error in outcome.errors if outcome else ():
-        print(f"bbflow: {error}", file=sys.stderr)
+        tell(str(error))
     came = 0 if options.output_held else _tell_strays(contact, before)  # 'bbflow run' looks for them itself
     return 0 if outcome is not None and outcome.complete and not came else INCOMPLETE
 
@@ -103,7 +106,7 @@ def _tell_strays(contact: Path, before: Collection[str]) -> int:
 
     strays = [stray for stray in strays_of(statuses_of(contact)) if not stray.is_open]
     for stray in strays:
-        print(f"bbflow: {describe_left(stray, contact)}", file=sys.stderr)
+        tell(describe_left(stray, contact))
     return sum(stray.name not in before for stray in strays)
 
 

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from bbflow.errors import ConfigError
+from bbflow.host.log import tell
 from bbflow.metrics import MetricsServer, NotedEvents, ask, exposition, secret_of
 from bbflow.net.contact import contact_key
 
@@ -54,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
         lambda: exposition(ask(options.contact, noted)),
     ) as server:
         host, port = server.server_address[:2]
-        print(f"bbflow: numbers at http://{host!s}:{port}/metrics", flush=True)
+        tell(f"numbers at http://{host!s}:{port}/metrics", sys.stdout)
         with suppress(KeyboardInterrupt):
             server.serve_forever()
     return 0

@@ -13,6 +13,7 @@ Example:
 import argparse
 from pathlib import Path
 
+from bbflow.cli.without_effect import refuse
 from bbflow.errors import ConfigError
 from bbflow.mount.mounting import MountOptions, default_log, run_in_foreground, start_daemon, unmount
 from bbflow.units import parse_seconds
@@ -51,6 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
     if options.unmount:
+        others = ("foreground", "read-only", "allow-other", "keep-awake", "patience", "log")
+        refuse(options, "with --unmount", *others)
+        if options.contact is not None or not options.passthrough:
+            raise ConfigError("--unmount DIRECTORY takes nothing else: leave the rest out")
         unmount(options.unmount)
         return 0
     if options.directory is None:
@@ -65,6 +70,7 @@ def run(options: argparse.Namespace) -> int:
         options.patience,
     )
     if options.foreground:
+        refuse(options, "with --foreground, where messages go to standard error", "log")
         return run_in_foreground(mount)
     pid = start_daemon(mount, options.log or default_log(options.directory))
     print(f"mounted on {options.directory} by process {pid}: 'bbflow mount --unmount {options.directory}' ends it")

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bbflow.cli.without_effect import refuse
 from bbflow.errors import ConfigError
 from bbflow.host.belongings import locked, make
 from bbflow.landing.adopt import adopt
@@ -67,6 +68,13 @@ def add_files_arguments(parser: argparse.ArgumentParser) -> None:
     files.add_argument("--subtree", default="/", help="which part of the namespace (default: %(default)s)")
 
 
+def refuse_lone_files_options(options: argparse.Namespace) -> None:
+    """Refuse options about files for a node that keeps none."""
+    if not options.files:
+        names = ("files-capacity", "files-options", "files-policy", "files-phases", "streams-capacity", "subtree")
+        refuse(options, "without --files", *names)
+
+
 def files_options(options: argparse.Namespace) -> list[str]:
     """Return these options again, for a node that is started with them."""
     if not options.files:
@@ -96,6 +104,7 @@ def listen_options(options: argparse.Namespace) -> list[str]:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
+    refuse_lone_files_options(options)
     certificate = certificate_of(options)
     directory = own_directory(options.directory, options.name, options.contact)
     endpoint = Endpoint(contact_key(options.contact), options.listen, certificate)

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from bbflow.errors import ConfigError
 from bbflow.operators.names.cdo_index import index
 from bbflow.operators.names.listing import SECTIONS, ListedName, find, overview
 
@@ -33,6 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
     console = Console()
+    if options.cdo and options.name is not None:
+        raise ConfigError(f"--cdo prints all of CDO's names: leave it or {options.name!r} out")
     if options.cdo:
         print(index(), end="")
     elif options.name is None:

@@ -34,6 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action.add_argument(
             "--lease", type=parse_seconds, default=LEASE_S, metavar="SECONDS", help=f"default {LEASE_S:g}"
         )
+        if name == "run":
+            action.set_defaults(simulation=[])
     end = actions.add_parser("end", help="say that a phase has ended")
     end.add_argument("token", help="what 'begin' printed")
     actions.add_parser("list", help="show the phases that last now")

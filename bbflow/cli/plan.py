@@ -18,6 +18,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from bbflow.cli.scenarios import add_scenario_arguments, as_json, knobs_of, print_table, scenario_of, shown_progress
+from bbflow.cli.without_effect import refuse
 from bbflow.errors import ConfigError, nearest
 from bbflow.simulate.knob_search import AIMS, choose, explain
 from bbflow.simulate.rented_nodes import CloudScenario
@@ -44,6 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
+    if options.json:
+        refuse(options, "with --json, which prints every combination", "table")
     scenario = scenario_of(options)
     knobs = knobs_of(options.vary) or scenario.vary or usual_knobs(scenario)
     aim = options.least or ("time-cost" if isinstance(scenario.setting, CloudScenario) else "time")

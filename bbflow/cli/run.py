@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from bbflow.cli.analysing import add_continue, add_take_over, command_of, configured
+from bbflow.cli.without_effect import refuse
 from bbflow.errors import ConfigError
 from bbflow.host.dumps import keep_from_dumps
 from bbflow.host.leftovers import VARIABLE, run_name
@@ -30,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--member", metavar="NAME", help="run a member of an ensemble that is up")
     add_run_arguments(parser)
     add_continue(parser)
+    parser.set_defaults(simulation=[])
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,11 +69,10 @@ def _run_member(options: argparse.Namespace) -> int:
     from bbflow.run.member import run_member
     from bbflow.run.selecting import with_selected
 
-    for name in ("contact", "scheduler", "continued", "take_over", "overwrite"):
-        if getattr(options, name):
-            raise ConfigError(
-                f"--member: the ensemble has its own nodes, analysis and output: leave --{name.replace('_', '-')} out"
-            )
+    if options.continued is not None:
+        raise ConfigError("--member: an ensemble continues by itself from what its output has: leave --continue out")
+    own = "with --member, since the ensemble has its own nodes, analysis and output"
+    refuse(options, own, "contact", "scheduler", "take-over", "overwrite", "no-report")
     analysis = load_ensemble(options.config)
     selected = with_selected(analysis.member, options.select_io, options.select_file, options.until)
     return run_member(replace(analysis, member=selected), options.member, options.simulation, dict(os.environ))
@@ -92,6 +93,8 @@ def run_simulation(options: argparse.Namespace, command: Sequence[str]) -> int:
     int
         The exit code.
     """
+    if options.contact is None:
+        refuse(options, "without --contact, where no other analysis is", "take-over")
     # A batch system ends a job with SIGTERM: what was committed is published as after Ctrl-C. A shell lets what it
     # starts in the background ignore SIGINT.
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -21,6 +21,7 @@ import sys
 from pathlib import Path
 
 from bbflow.cli.scenarios import add_scenario_arguments, as_json, knobs_of, print_table, scenario_of, shown_progress
+from bbflow.cli.without_effect import refuse
 from bbflow.errors import ConfigError
 from bbflow.report.simulated import draw_results
 from bbflow.simulate.keys import keys
@@ -40,6 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
     if options.keys:
+        refuse(options, "with --keys", "profile", "trace", "set", "vary", "policy", "json", "picture")
+        if options.scenario is not None:
+            raise ConfigError(f"--keys prints the keys of all scenarios: leave {options.scenario!r} out")
         print(keys())
         return 0
     scenario = scenario_of(options)

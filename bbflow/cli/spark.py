@@ -27,7 +27,8 @@ from bbflow_spark.session import CONTACT, SPARK_EVENTS, Wanted, prefetching
 from bbflow_spark.settings import SUBMITTING, environment_with, words_with
 from bbflow_spark.spilling import default_place
 
-from bbflow.cli.transfer_options import add_transfer_options, transfers_of
+from bbflow.cli.transfer_options import TRANSFER_OPTIONS, add_transfer_options, transfers_of
+from bbflow.cli.without_effect import refuse
 from bbflow.errors import ConfigError
 from bbflow.events import EventLog
 from bbflow.host.atomic import write_whole
@@ -36,6 +37,8 @@ from bbflow.staging.stager import Stager
 from bbflow.units import format_bytes, parse_bytes, parse_seconds
 
 DIRECTORY_VARIABLE = "BBFLOW_BB"
+OF_PROGRAM = ("to", "capacity", "slots", "spill", "no-shuffle", "scheme", "patience", "listen", "contact")
+"""Options about a program of Spark, beside those of transfers."""
 LEAST_BYTES = 1 << 20
 """With less that is free, a burst buffer counts as full."""
 
@@ -59,12 +62,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--listen", default=LOOPBACK, metavar="ADDRESS", help="for executors of other hosts")
     parser.add_argument("--contact", type=Path, metavar="FILE", help="which Spark's processes read (default in DIR)")
     parser.add_argument("--output", type=Path, default=Path("report.html"), help="of 'report' (default report.html)")
+    parser.set_defaults(simulation=[])
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
     if options.action == "report":
         return _report(options)
+    refuse(options, "without 'report'", "output")
+    if options.of is not None:
+        raise ConfigError(f"{str(options.of)!r} has no effect without 'report'; Spark's command stands after --")
+    if options.no_shuffle:
+        refuse(options, "with --no-shuffle", "spill")
     words = options.simulation
     if options.action == "run" and not words:
         raise ConfigError("no command is given: bbflow spark --to DIR -- spark-submit APP INPUT…")
@@ -150,6 +159,9 @@ def _serve(told: Mapping[str, str]) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
+    refuse(options, "with 'report'", *OF_PROGRAM, *TRANSFER_OPTIONS, *(["notes"] if options.of else []))
+    if options.simulation:
+        raise ConfigError("'report' runs no program, so nothing may stand after --")
     from bbflow_spark.report import make_report  # it loads what draws
 
     notes: Path | None = options.of or options.notes

@@ -32,8 +32,10 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from rich.text import Text
 
 from bbflow.cli.transfer_options import add_transfer_options, transfers_of
+from bbflow.cli.without_effect import refuse
 from bbflow.errors import ConfigError
 from bbflow.events import EventLog
+from bbflow.host.log import tell
 from bbflow.staging.diary import kind_of
 from bbflow.staging.gate import Decision
 from bbflow.staging.named_links import check_names, link_tree, unlink_gone, write_listing
@@ -63,6 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
+    if options.plan is None:
+        refuse(options, "without --plan, whose tasks it is about", "slots", "lookahead")
     steps, names = expand_plan(_plan(options), Sources(), options.to.absolute())
     if options.tree:
         check_names(names)
@@ -90,7 +94,7 @@ def _plan(options: argparse.Namespace) -> list[PlanStep]:
         return read_plan(options.plan)
     if len(options.sources) == 1 and options.sources[0].endswith(ENDINGS) and local_path(options.sources[0]):
         source = options.sources[0]
-        print(f"bbflow: {source} is staged as it is; to run it as a plan, say --plan {source}", file=sys.stderr)
+        tell(f"{source} is staged as it is; to run it as a plan, say --plan {source}")
     return plan_of_sources(options.sources)
 
 

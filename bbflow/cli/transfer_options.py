@@ -5,10 +5,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bbflow.cli.without_effect import refuse
 from bbflow.errors import ConfigError
 from bbflow.operators.own.origin import look_in
 from bbflow.phases import Board, BoardSource, PhaseSource, SourcesTogether, observe
 from bbflow.staging.policies import parse_policy
+
+TRANSFER_OPTIONS = ("lookahead", "policy", "phases", "observe", "file-system", "fetchers")
+"""Their names."""
 
 
 def add_transfer_options(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +40,9 @@ def transfers_of(options: argparse.Namespace) -> Mapping[str, Any]:
         If there is no such policy, or it could never see a phase.
     """
     places: list[PhaseSource] = [observe(what) for what in options.observe]
-    if options.phases:
+    if options.phases is None:
+        refuse(options, "without --phases", "file-system")
+    else:
         Board(options.phases).sweep()
         places.insert(0, BoardSource(options.phases, options.file_system))
     look_in(str(Path.cwd()))  # for a policy of one's own

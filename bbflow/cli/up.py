@@ -12,8 +12,17 @@ import sys
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from bbflow.cli.node import add_files_arguments, add_listen_arguments, files_options, listen_options, servers_options
+from bbflow.cli.node import (
+    add_files_arguments,
+    add_listen_arguments,
+    files_options,
+    listen_options,
+    refuse_lone_files_options,
+    servers_options,
+)
+from bbflow.cli.without_effect import refuse
 from bbflow.errors import ConfigError, NodeError
+from bbflow.host.log import tell
 from bbflow.host.waiting import until
 from bbflow.landing.embedded import (
     DEFAULT_DIRECTORY,
@@ -51,6 +60,9 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError("--nodes and --threads must be 1 or more")
     if options.files:
         _check_files(options)
+    refuse_lone_files_options(options)
+    if options.scheduler_file is None:
+        refuse(options, "without --scheduler-file", "dashboard", "threads")
     root = make_root(options.directory)
     with ExitStack() as undoing:
         undoing.callback(remove_root, root)
@@ -86,7 +98,7 @@ def _check_files(options: argparse.Namespace) -> None:
     url = options.files.rstrip("/")
     if url != "none" and (refusal := storage_at(url).refusal()):
         said = f"{refusal}; until it answers, each call for files fails with EIO"
-        print(f"bbflow: {said}", file=sys.stderr, flush=True)
+        tell(said)
 
 
 def _wait_for_files(contact: Path, subtree: str, nodes: int) -> None:

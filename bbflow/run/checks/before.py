@@ -1,7 +1,6 @@
 """What is seen before a run, for `bbflow check` and in the first lines of `bbflow run`: nothing is started for it."""
 
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -9,7 +8,8 @@ import bbflow_adios2
 from bbflow_adios2.selection import problems, read_selections, unknown_parameters
 
 from bbflow.configuring.settings import Config
-from bbflow.errors import BbflowError, CapacityError, ConfigError
+from bbflow.errors import BbflowError, CapacityError, ConfigError, NodeError
+from bbflow.host.log import tell
 from bbflow.landing.client import status_of
 from bbflow.net.certificate import certificate_of
 from bbflow.net.contact import NodeAddress, read_contact
@@ -93,8 +93,12 @@ def tell_before(config: Config, command: Sequence[str], contact: Path | None, sc
     CapacityError
         If the memory that the nodes would take isn't there.
     ConfigError
-        If weights can't be read: nothing would be folded.
+        If weights can't be read: nothing would be folded; or if there is no such contact file.
+    NodeError
+        If a node doesn't answer.
     """
+    if contact is not None:
+        read_contact(contact)
     xml = xml_of(command)
     found = [*(check_xml(xml, config) if xml and not config.select else []), *check_select(config)]
     found += check_run(config, contact, scheduler)
@@ -102,7 +106,7 @@ def tell_before(config: Config, command: Sequence[str], contact: Path | None, sc
     for item in found:
         is_said = item.what in ALWAYS_SAID or (item.kind != FINE and item.what not in CHECKED_ONLY)
         if item is not unfit and (is_said or item.kind == WRONG):
-            print(f"bbflow: {item.what}: {item.text}", file=sys.stderr)
+            tell(f"{item.what}: {item.text}")
     if unfit is not None:
         raise UNFIT[unfit.what](unfit.text)
 
@@ -116,7 +120,7 @@ def _who_folds(config: Config) -> str:
     return f"{workers.threads} threads of the analysis"
 
 
-UNFIT: Mapping[str, type[BbflowError]] = {"memory": CapacityError, "weights": ConfigError}
+UNFIT: Mapping[str, type[BbflowError]] = {"memory": CapacityError, "nodes": NodeError, "weights": ConfigError}
 """What ends a run before it begins, as what."""
 ALWAYS_SAID = ("memory", "fold", "states", "weights")
 """What the first lines of a run say, however it is."""

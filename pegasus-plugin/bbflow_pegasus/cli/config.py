@@ -12,10 +12,17 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from bbflow.cli.without_effect import refuse
 from bbflow.errors import ConfigError
 from bbflow_pegasus.checking import faults
 from bbflow_pegasus.configuring import Change, Files, configure, undo
 from bbflow_pegasus.settings import BurstBufferSite
+
+_OF_SITE = (
+    *("to", "capacity", "site", "compute", "slots", "lookahead", "policy", "phases", "observe", "file-system"),
+    *("threads", "node-directory", "serve-jobs", "transfers-at"),
+)
+"""Options that say how the site is to be."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,11 +54,15 @@ def run(options: argparse.Namespace) -> int:
     """Run the command."""
     files = Files.beside(options.conf.absolute())
     if options.check:
+        refuse(options, "with --check", *_OF_SITE, "undo", "dry-run", "yes")
         found = list(faults(files))
         print("\n".join(found) or "everything is as it should be")
         return min(len(found), 1)
     if options.undo:
+        refuse(options, "with --undo", *_OF_SITE)
         return _make(undo(files), options)
+    if options.phases is None:
+        refuse(options, "without --phases", "file-system")
     buffer = _buffer(options)
     code = _make(configure(buffer, files), options)
     if not code:

@@ -13,6 +13,7 @@ Example:
 import argparse
 from pathlib import Path
 
+from bbflow.cli.without_effect import refuse
 from bbflow_pegasus.dag.nodes import parse_dag
 from bbflow_pegasus.dag.rewriting import add_waves, remove_waves
 from bbflow_pegasus.dag.submitdir import open_submit_dir, read_properties
@@ -40,6 +41,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the command."""
     where = open_submit_dir(options.submit_dir)
     if options.undo:
+        refuse(options, "with --undo", *_LIMITS)
         print("the workflow is as Pegasus planned it" if remove_waves(where) else "there are no waves")
         return 0
     given = {PREFIX + name: value for name in _LIMITS if (value := getattr(options, name)) is not None}
