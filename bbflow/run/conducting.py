@@ -90,6 +90,7 @@ def conduct(options: RunOptions, name: str, embedded: EmbeddedNodes | None, prep
     goes_on = config.continued is not None and _goes_on(config, config.continued)
     tell_before(config, command, options.contact, options.scheduler)
     with (
+        # First: a second run of an output is refused before it has started, or claimed, anything.
         _output(config, overwrite=options.overwrite, goes_on=goes_on) as owner,
         _ready(embedded, options.contact) as contact,
         _claimed(config, contact, owner, take_over=options.take_over, patience_s=RESTART_S if embedded else 0.0),

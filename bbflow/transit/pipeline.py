@@ -212,6 +212,7 @@ class Pipeline:
         outcome = outcome_of(run, self._fold.folding, ending, told)
         if self._folds:
             self._fold.leave(outcome)
+            # Last: until the nodes forget the stream, another analysis can take over, and finds how this one has ended.
             outcome = forget_stream(run, outcome, run.view.unaware, self._copying)
         return outcome
 

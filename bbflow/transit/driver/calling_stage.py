@@ -210,6 +210,7 @@ class CallStage:
             for calling in self._all:
                 if calling.tasks is not None:
                     calling.tasks.tasks[0].exception()  # waits
+            # Without what was shown, which was taken in above: else those spans would be called with again and again.
             self.take(replace(seen, shown=()))
         return StageReport(self.errors, not self.errors)
 
@@ -223,6 +224,7 @@ class CallStage:
         except OperatorError as error:
             calling.error = f"function {calling.function.name} ({calling.function.origin}) failed in {at}: {error}"
             told = {ERROR: calling.error}
+        # A span that is shown again is called with again, and is behind those that have answered.
         calling.answers.commit(**{THROUGH: max(call.at, calling.answers.through), **told})
         if STOP in told:
             self._ask_to_stop(told[STOP])
@@ -237,6 +239,7 @@ class CallStage:
             calling.answers.add(said.found, self._place(call, seen.clock))
         if isinstance(call, StepCall) and is_asked:
             kept = {*calling.kept, *([call.number] if said.keep else ())}
+            # What the drain is past is decided: kept for good, the list would grow with the run.
             calling.kept = {number for number in kept if number > seen.drained}
             told[KEPT] = sorted(calling.kept)
         if said.stop is not None and not self._run.view.ended:

@@ -40,6 +40,7 @@ def drain_giving_way(work: DrainWork, policy: Policy, phases: Path | None) -> Dr
 @contextmanager
 def giving_way(policy: Policy, phases: Path | None) -> Iterator[Callable[[int], AbstractContextManager[None]]]:
     """Yield a gate for the drain; from the first chunk that passes, the drain's own phase is announced."""
+    # Without its own phase: it would wait for itself.
     others = None if phases is None else BoardSource(phases, ignore=[APPLICATION])
     with ExitStack() as stack:
         gate = stack.enter_context(WatchedGate(policy, others).watched())

@@ -188,6 +188,7 @@ class FoldStage(PacedStage):
         if fixed is None:
             return False
         self.folding.patterns.hold(fixed)
+        # Where an analysis takes over, the states are there already, and what is free is what is left beside them.
         if first.placed and not len(self.folding.states):
             self._room = check_room(first, self.run.config, self.folding.patterns.placements, attributes, fixed)
             self.run.log.add("states", bytes=self._room.bytes)
@@ -452,6 +453,7 @@ class FoldStage(PacedStage):
 
         If this analysis dies before all nodes have forgotten the stream, the next one sees that there is nothing to do.
         """
+        # Before anything is removed: the checkpoint that stands until then names these files.
         packed = pack(Checkpoint(outcome=outcome))
         self.run.consumers.commit(FOLD, self.folding.cursor, self.run.nodes, lambda _: packed)
         self._files.remove()

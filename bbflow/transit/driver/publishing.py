@@ -160,6 +160,7 @@ class Publishing:
             errors.update(receipt.errors)
             sizes.update(receipt.bytes)
         for span in publication.spans:
+            # First: files of spans that are shown may be moved to a bucket at any time, and pyramids still read these.
             self._settled.pop(span.closing.window.name, None)
         self.results.show(publication.spans, {**known, **errors})
         for span in publication.spans:

@@ -347,6 +347,8 @@ class Results:
             self._starts[window.name] = self._store.read(bounds)[:, 0].tolist()
             self._newest[window.name] = max(self._starts[window.name], default=-math.inf)
         starts = self._starts[window.name]
+        # Only what isn't later than all can have been there before: to compare it with each takes longer with every
+        # span.
         if start <= self._newest[window.name] + SAME_START:
             (known,) = np.nonzero(np.isclose(starts, start, rtol=0, atol=SAME_START))
             if len(known):
