@@ -309,7 +309,7 @@ class Draining:
         return Chosen(kept, going.placeless, tables, going.axes, going.bare, reshaped, unlike, whole)
 
     def _sort(self, form: BlockForm, at: tuple[str, int], single: tuple[str, int], going: "_Going") -> None:
-        """Say where a block goes: its node and place in the layout there, and its place among the single values."""
+        """Note where a block goes: its node and place in the layout there, and its place among the single values."""
         assert self._store is not None
         if form.name == self._time:
             return
@@ -358,7 +358,7 @@ class Draining:
 
 
 def _differ(forms: Sequence[BlockForm]) -> str:
-    """Say how the last of some blocks that is unlike the first differs from it; empty if all are alike."""
+    """Describe how the last of some blocks that is unlike the first differs from it; empty if all are alike."""
     first = forms[0]
     for last in reversed(forms):
         if (last.type, last.shape) != (first.type, first.shape):

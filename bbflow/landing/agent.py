@@ -123,6 +123,7 @@ class Agent:
         if not is_partial and not isinstance(asked, QUIET):
             self._change += 1
         replies = ([(peer, reply)] if reply is not None else []) + self._settle()
+        # Behind those who wait: what is offered is what they leave.
         if isinstance(asked, CommitRequest) and asked.ahead_bytes:
             replies.append((peer, self._offer(peer, asked)))
         return replies

@@ -202,6 +202,7 @@ def remove_root(root: Path) -> None:
 
 def own_directory(directory: Path, name: str, contact: Path) -> Path:
     """Return a node's own directory below the one that a user names; the same command finds the same one again."""
+    # Other users, hosts and contact files may name the same directory, which all may see.
     where = f"{os.getuid()} {socket.gethostname()} {contact.resolve()}"
     return directory.resolve() / f"bbflow-{name}-{hashlib.sha256(where.encode()).hexdigest()[:8]}"
 

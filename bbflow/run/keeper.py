@@ -57,7 +57,6 @@ def keep(parent: int, told: int, command: list[str]) -> int:
     # Blocked, and taken by sigtimedwait: none is lost between a look and the wait, and none interrupts anything else.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, waited_for)
     libc = ctypes.CDLL(None)
-    # Ranks whose launcher dies become this process' children, not init's: else nothing would find them.
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     libc.prctl(PR_SET_PDEATHSIG, PARENT_GONE, 0, 0, 0)
 
@@ -88,7 +87,6 @@ def keep(parent: int, told: int, command: list[str]) -> int:
             launchers |= _launchers()
             look_s = min(2 * look_s, LONGEST_LOOK_S)
         elif info.si_signo in FORWARDED and info.si_pid:  # what the terminal sends, the program gets by itself
-            # To the whole group, as a terminal does: a launcher may not hand on to its ranks what it gets.
             for pid in _in_group() if info.si_signo in ENDING else [program.pid]:
                 _send(pid, signal.Signals(info.si_signo))
     segments = _segments(launchers)

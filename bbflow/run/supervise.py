@@ -317,6 +317,7 @@ def start_program(command: Sequence[str], environment: Mapping[str, str]) -> Pro
     process = subprocess.Popen(keeper_command, env=dict(environment), pass_fds=[told])
     os.close(told)
     with os.fdopen(heard) as file:
+        # It ends when the keeper closes its end, which it does once the program runs.
         reason = file.read()
     if reason:
         process.wait()
@@ -331,6 +332,7 @@ def _signal(process: Process, number: signal.Signals) -> None:
 
 def stop_process(process: Process) -> int:
     """End a process that may still run, and return its exit code."""
+    # Without a signal first: most have ended by themselves, or are just about to.
     for number in (None, signal.SIGTERM, signal.SIGKILL):
         if number is not None:
             _signal(process, number)

@@ -64,6 +64,7 @@ class BurstBufferStaging(BurstBufferProvider):
         if run is None:
             return
         try:
+            # First: results are copied by the stager's threads.
             if self._outputs is not None:
                 self._outputs.wait()
             if self._stager is not None:
@@ -95,6 +96,7 @@ class BurstBufferStaging(BurstBufferProvider):
     def stage_out(self, dm: DataManager, executor: str, file: File, app_fu: Future[Any]) -> Future[Any] | None:
         """Choose where a task writes an output; return a future if it is to be in its own place afterwards."""
         is_result = self.burst_buffer.stages_out(file.url)
+        # The memoiser knows a task by where its files lie: one that it is to find again gets the same place.
         reuse = bool(app_fu.task_record["memoize"])  # type: ignore[attr-defined]
         place = self.outputs.place(absolute(file.url), file.filename, app_fu, is_result, reuse)
         file.local_path = str(place.path)

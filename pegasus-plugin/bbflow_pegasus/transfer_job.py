@@ -80,6 +80,7 @@ class TransferJob:
                 self._gate.close()
                 fetchers.close()
         have = staged(self._attempts)
+        # Only then: Pegasus runs a job that has failed again, which continues by these notes.
         if all(request.target.url in have for request in requests):
             for request in requests:
                 if request.target.protocol == "file":

@@ -31,6 +31,7 @@ def main() -> int:
     step = sys.argv[1]
     _limit(told["limits"])
     _become(told["who"])
+    # Only now: a change of user undoes what is said here of death signal and dumps (prctl(2)).
     _confine(told["parent"], may_gain=step in _STARTS_PROGRAMS)
     try:
         return 0 if STEPS[step](told["facts"]) is not False else NO
@@ -56,6 +57,7 @@ def _limit(limits: Facts) -> None:
 def _become(who: Facts) -> None:
     """Be the user for good."""
     if os.geteuid() == 0:
+        # In this order: whoever isn't root any more can change neither groups nor the group.
         os.setgroups(who["groups"])
         os.setresgid(who["gid"], who["gid"], who["gid"])
         os.setresuid(who["uid"], who["uid"], who["uid"])

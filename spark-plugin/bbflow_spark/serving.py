@@ -59,6 +59,7 @@ def served(prefetcher: Prefetcher, address: str, contact: Path, directory: Path)
     finally:
         remove_node(contact, NAME, str(directory))
         server.shutdown()
+        # Before what serves them goes: tasks that wait for a file are told to read it themselves.
         prefetcher.close()
         thread.join()
         server.end()

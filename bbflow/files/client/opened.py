@@ -156,6 +156,7 @@ class OpenFile:
                     if failure.errno not in (errno.EHOSTDOWN, errno.ENOENT):
                         raise
                     error = failure
+            # The nodes are there and don't have it: the master alone knows where it is now.
             if isinstance(error, FileNotFoundError):
                 raise error
             time.sleep(PAUSE_S * (attempt + 1))
@@ -325,6 +326,7 @@ class OpenFile:
         if version == self._version:
             self._trim(index, count)
         else:
+            # Behind what counts now lie bytes that readers of the version before may still need.
             self._may_append = False
 
     # Making it count.

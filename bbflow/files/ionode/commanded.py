@@ -120,6 +120,7 @@ class Transfers:
 
     def _fetch(self, command: FetchCommand, answer: Answer) -> None:
         key, size = command.key, command.bytes
+        # All nodes of a contact file have its key, and no message has it.
         address = address_of(command.node, next(iter(self._addresses().values())).key)
         try:
             with Caller(address) as caller, self._pieces.opened(key, make=True) as descriptor:

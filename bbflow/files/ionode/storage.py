@@ -211,6 +211,7 @@ class Storage:
             if isinstance(error.__cause__, FileNotFoundError):
                 return [], []
             raise
+        # What another program writes has such a name until it is whole.
         whole = [file for file in files if not is_beside(file.name.rpartition("/")[2])]
         return [file for file in whole if file.size_bytes is not None], directories
 

@@ -205,7 +205,7 @@ class Naming:
             if child is None:
                 raise MissingEntry(directory, name)
             if directories and child.kind == DIRECTORY:
-                # Empty here isn't empty there: the storage may have objects below it that nobody has looked for yet.
+                # Empty here isn't empty there: the storage may have objects below it that were never looked for.
                 self._scanning.look(call, child)
             inode = removed(image, directory, name, call.who, directories=directories)
         except MissingEntry as error:

@@ -189,6 +189,7 @@ class FileOpening:
         if writer is not None:  # what it commits would undo this
             self._wait_for(call, writer, None)
         if size == 0 and (inode.size or inode.pieces):
+            # It lies nowhere from now on: what is written next goes where there is room then.
             inode = replace(self._committing.new_version(call, inode, (), 0, self._core.number()), ring=())
         elif size != inode.size:
             self._check_there(call, inode)
@@ -222,6 +223,7 @@ class FileOpening:
 
     def _create_new(self, call: Call[CreateRequest], directory: Inode, name: str) -> OpenToWriteReply:
         core = self._core
+        # To walk up to the root costs each create something: only where something depends on it.
         path = core.image.path_of(directory, name) if core.image.hidden or core.options.scratch else name
         core.check_free(path)
         now_ns, storage = core.now_ns(), core.options.storage

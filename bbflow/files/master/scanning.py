@@ -64,6 +64,7 @@ class Scanning:
             call.wait(AnyNodeEvent(), away, self._core.options.node_loss_s, self._core.clock())
         error_s, text = self._errors.get(directory.ino, (0.0, ""))
         error = OSError(errno.EIO, f"the shared storage can't list {directory.name or '/'!r}: {text}")
+        # A failure from before it came may have passed; one since then was of a look that it had waited for.
         if error_s >= call.began_s:
             raise error
         goes_below = self._looking.get(directory.ino)

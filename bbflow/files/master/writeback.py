@@ -337,6 +337,7 @@ class WriteBack:
             core.happened(TransferredEvent())
             return
         directory, at_s = core.image.inodes[inode.parent], core.clock()
+        # Without an earlier mark: a file that gives way again and again has a name that doesn't grow.
         while core.image.child(directory.ino, name := conflict_name(inode.name.partition(CONFLICT)[0], at_s)):
             at_s += 1
         self.changes.names.append((directory.ino, inode.name, ino))
@@ -389,6 +390,7 @@ class WriteBack:
         if not inode.parent:
             core.commit(*core.without_name(inode))
             return
+        # It was renamed to what is never written back, while this was on its way.
         if inode.scratch:
             core.commit(DoomRecord(path, facts), InodeRecord(core.without_object(inode)))
             return

@@ -106,6 +106,7 @@ class Ranked(Made):
             pair = [np.take_along_axis(values, np.clip(rank, 0, None), -1)[..., 0] for rank in (low, high)]
             found = (pair[0] + pair[1]) / 2
         else:
+            # Rounded first: a product that should be whole may be a little more, and would give the next rank.
             rank = np.clip(np.ceil(np.round(count * self.q / 100, 9)) - 1, 0, None).astype("i8")
             found = np.take_along_axis(values, rank, -1)[..., 0]
         return np.asarray(np.where(count[..., 0] > 0, found, np.nan))

@@ -67,7 +67,7 @@ class CalledWorker(WorkerPlugin):
 
     @classmethod
     async def listen(cls, dask_worker: Worker) -> None:
-        """Let a worker be called, unless an analysis has done so: to add a plugin again ends what it does."""
+        """Make a worker callable, unless an analysis has done so: to add a plugin again ends what it does."""
         if cls.name not in dask_worker.plugins:
             await dask_worker.plugin_add(cls())
 

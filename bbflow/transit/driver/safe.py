@@ -52,6 +52,7 @@ def copy_states(work: CopyWork) -> None:
     target = Path(work.directory)
     target.mkdir(parents=True, exist_ok=True)
     names = {Path(file).name for file in work.files}
+    # First: this is the older of two copies, which doesn't count any more, and its room is needed.
     for stale in target.iterdir():
         if stale.name not in names:
             stale.unlink()
