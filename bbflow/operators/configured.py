@@ -162,18 +162,29 @@ def _parse(key: str, name: str, parts: Mapping[str, Any], windows: list[Any]) ->
         fields=fields,
     )
     _check_fields(diagnostic)
-    whole = [item.name for item in chosen if item.family.dates]
+    _check_operators(diagnostic)
+    return diagnostic
+
+
+def _check_operators(diagnostic: Diagnostic) -> None:
+    """Check that operators and filters can have the steps that come to them."""
+    operators = diagnostic.operators
+    whole = [item.name for item in operators if item.family.dates]
     parts_of_run = [window.name for window in diagnostic.windows if not isinstance(window.spans, Run)]
     if whole and parts_of_run:
         raise ConfigError(
             f"{whole[0]} takes all days of its years, not those of each {parts_of_run[0]}: write windows: [run]"
         )
-    if filters and diagnostic.each:
+    if diagnostic.filters and diagnostic.each:
         raise ConfigError("a filter keeps single steps, but 'each' makes one of many: put it under another name")
-    dated = [operator.name for operator in diagnostic.operators if operator.dated]
+    if diagnostic.each and (of_two := [item for item in operators if item.inputs]):
+        raise ConfigError(
+            f"{of_two[0].name} takes {of_two[0].inputs[0]!r} of the same steps, but what 'each' makes are steps of one "
+            "field: write it within 'each', or take 'each' out"
+        )
+    dated = [item.name for item in operators if item.dated]
     if dated and diagnostic.space is not None and diagnostic.space.has_pyramid:
         raise ConfigError(f"pyramid: the mean of four dates means nothing: put {', '.join(dated)} under another name")
-    return diagnostic
 
 
 def _parse_space(item: Any) -> Space:

@@ -66,6 +66,10 @@ def test_a_stream_and_its_operators_are_enough():
         ({"time": {"late": "skp"}}, "time: late: unknown choice 'skp'; did you mean 'skip'?"),
         ({"operators": {"wind": {"of": "sqrt(u", "operators": ["mean"]}}}, "operators of wind: "),
         ({"operators": {"tas": {"each": {"day": "max"}, "operators": [{"filter": {"above": 1}}]}}}, "single steps"),
+        (
+            {"operators": {"tas": {"each": {"day": "max"}, "operators": [{"covariance": {"with": "psl"}}]}}},
+            "operators of tas: covariance takes 'psl' of the same steps, but what 'each' makes are steps of one field",
+        ),
         ({"operators": {"t": {"of": "tas", "each": "day", "operators": ["max"]}}}, "such as {day: max}"),
         ({"operators": {"t": {"of": "tas", "each": {"clim_month": "max"}, "operators": ["max"]}}}, "is a climatology"),
         ({"operators": {"t": {"of": "tas", "then": "pr > 1", "operators": ["max"]}}}, "then: 'pr' is not known here"),
