@@ -118,12 +118,27 @@ KeptMetadata::Known &KeptMetadata::KeepLocked(const Attr &attr, const uint64_t s
     return known;
 }
 
+/** A reply that may not be kept says all the same that what is known of a file from before is over:
+ *  another call's end came between, and this one may have changed the file. */
+void KeptMetadata::DropOlder(const FileId id, const uint64_t seq)
+{
+    const auto found = m_Files.find(id);
+    if (found != m_Files.end() && found->second.Seq < seq)
+    {
+        m_Files.erase(found);
+    }
+}
+
 void KeptMetadata::Keep(const Attr &attr, const uint64_t seq)
 {
     const Lock lock(m_Mutex);
     if (MayKeep(seq))
     {
         KeepLocked(attr, seq);
+    }
+    else
+    {
+        DropOlder(attr.File.Id, seq);
     }
 }
 
@@ -133,6 +148,7 @@ void KeptMetadata::Keep(const FileId parent, const std::string &name, const Attr
     const Lock lock(m_Mutex);
     if (!MayKeep(seq))
     {
+        DropOlder(attr.File.Id, seq);
         m_Directories.erase(parent);
         return;
     }

@@ -97,6 +97,7 @@ private:
     Known *FindLocked(FileId id);
     bool MayKeep(uint64_t seq);
     Known &KeepLocked(const Attr &attr, uint64_t seq);
+    void DropOlder(FileId id, uint64_t seq);
 };
 
 } // end namespace bbflow
