@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from bbflow.errors import StreamError
+from bbflow.host.atomic import replacing
 from bbflow.host.parsing import load_array
 
 Array = np.ndarray[Any, Any]
@@ -51,11 +52,9 @@ class PointMap:
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / f"map-{digest}.npy"
         if not file.exists():
-            temporary = folder / f".map-{digest}.part"
-            with temporary.open("wb") as new:
+            # Named by its content: whoever writes it at the same time, under a name of its own, renames the same bytes.
+            with replacing(file) as temporary, temporary.open("wb") as new:
                 np.save(new, own)
-            # Named by its content: whoever writes it at the same time renames the same bytes.
-            temporary.rename(file)
         return cls(name, shape, own.size, digest, str(file))
 
     def is_same(self, shape: tuple[int, ...], places: Array) -> bool:

@@ -1,5 +1,8 @@
 """Maps of points: kept in a file once, refused where they can't be one, and spread with holes or without."""
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -37,3 +40,19 @@ def test_a_map_that_is_told_again_is_known_by_shape_and_places(tmp_path):
     assert not own.is_same((3, 2), np.array([4, -1, 0]))
     assert not own.is_same((2, 3), np.array([4, 0, -1]))
     assert not own.is_same((2, 3), np.array([4, -1]))
+
+
+def test_a_map_that_two_keep_at_once_is_whole(tmp_path, monkeypatch):
+    both, save = Barrier(2, timeout=10), np.save
+
+    def together(file, places):
+        both.wait()
+        save(file, places)
+        both.wait()
+
+    monkeypatch.setattr(np, "save", together)
+    with ThreadPoolExecutor(2) as pool:
+        kept = list(pool.map(lambda _: PointMap.keep(tmp_path, "512", (2, 3), np.array([4, -1, 0])), range(2)))
+    assert kept[0] == kept[1]
+    assert kept[0].is_same((2, 3), np.array([4, -1, 0]))
+    assert [path.name for path in tmp_path.iterdir()] == [f"map-{kept[0].digest}.npy"]
