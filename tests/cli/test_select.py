@@ -1,10 +1,12 @@
 """Programs that read no XML, and set their engine in code: what a run selects from outside, and what a check sees."""
 
+import errno
 import os
 import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import adios2
 import numpy as np
@@ -13,7 +15,7 @@ import xarray as xr
 import yaml
 
 from bbflow.cli import main
-from bbflow.run.checks.program import programs_of
+from bbflow.run.checks.program import check_program, programs_of, read_elf
 from bbflow.run.selecting import noted_opens
 
 IN_CODE = """
@@ -232,6 +234,29 @@ def test_a_check_tells_the_adios2_that_a_program_loads(bbflow, compiled):
     said = bbflow("check", "analysis.yml", "--", program)
     version = ".".join(adios2.__version__.split(".")[:2])
     assert f"ok    program: {program} loads ADIOS2 {version}" in said
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\x7fELF", b"\x7fELF\x02\x01" + bytes(20), b"\x7fELF\x02\x01" + bytes(26) + b"\xff" * 40]
+)
+def test_a_damaged_program_is_no_elf_file(tmp_path, content):
+    (tmp_path / "program").write_bytes(content)
+    assert read_elf(tmp_path / "program") is None
+
+
+def test_of_a_program_that_may_not_be_read_nothing_is_told(tmp_path, monkeypatch):
+    program = tmp_path / "program"
+    program.touch(0o755)
+
+    def refused(path, mode="r"):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(Path, "open", refused)  # root may read all, so a mode of 0711 tells nothing here
+    (found,) = check_program([str(program)])
+    assert (found.kind, found.text) == (
+        "note",
+        f"{program} can't be read (Permission denied): what is in it can't be told",
+    )
 
 
 def test_the_programs_of_a_command_are_found_behind_its_launchers():

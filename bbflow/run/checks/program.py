@@ -60,7 +60,8 @@ def read_elf(path: Path) -> Elf | None:
             interpreter = kinds.get(INTERPRETER, b"").rstrip(b"\0").decode(errors="replace")
             has_core = content.find(CORE) >= 0
             return Elf(interpreter, DYNAMIC in kinds, 64, has_core, has_core and _exports(content, OPEN))
-    except (OSError, ValueError, struct.error):
+    # IndexError, OverflowError: a file that is cut, or whose tables are said to lie beyond 2**63.
+    except (OSError, ValueError, IndexError, OverflowError, struct.error):
         return None
 
 
@@ -172,8 +173,11 @@ def _is_privileged(path: Path) -> bool:
 
 
 def _script(path: Path) -> Finding:
-    with path.open("rb") as file:
-        first = file.readline(256).decode(errors="replace").strip()
+    try:
+        with path.open("rb") as file:
+            first = file.readline(256).decode(errors="replace").strip()
+    except OSError as error:  # of programs with licences users often may run all, and read none
+        return Finding(NOTE, "program", f"{path} can't be read ({error.strerror}): what is in it can't be told")
     what = first.removeprefix("#!").strip() if first.startswith("#!") else "an unknown format"
     if "python" in what:
         return _python(path)
