@@ -12,6 +12,7 @@ import shards
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bbflow.errors import BbflowError
 from bbflow.operators.configured import parse_diagnostics
 from bbflow.transit.folding.lanes import Lanes
 from bbflow.transit.folding.shards import ShardKey, StatePlace
@@ -34,8 +35,8 @@ import sys, time
 from bbflow.transit.folding.states import LaneTurn, begun, free_file, map_target
 current = None
 for batch in (0, 1):
-    with begun(sys.argv[1], "0a-1-a-0", LaneTurn(batch, 0), [current]):
-        current = free_file(sys.argv[1], "0a-1-a-0", "outer", [current])
+    with begun(f"{sys.argv[1]}/0a-1-a-0", LaneTurn(batch, 0), [current]):
+        current = free_file(f"{sys.argv[1]}/0a-1-a-0", "outer", [current])
         map_target(current, [(0, 4096)])
 print(current, flush=True)
 time.sleep(600)
@@ -55,14 +56,14 @@ def states(directory):
 
 
 def write(directory, current):
-    path = free_file(str(directory), "0a-1-a-0", "outer", [current])
+    path = free_file(f"{directory}/0a-1-a-0", "outer", [current])
     map_target(path, [(0, 4096)])
     return path
 
 
 def folded(directory, current, batch):
     """Fold a batch from the state that counts into the next one; None if a later batch has begun."""
-    with begun(str(directory), "0a-1-a-0", LaneTurn(batch, 0), [current]) as is_wanted:
+    with begun(f"{directory}/0a-1-a-0", LaneTurn(batch, 0), [current]) as is_wanted:
         return write(directory, current) if is_wanted else None
 
 
@@ -119,7 +120,7 @@ def test_a_lane_is_folded_by_one_thread_at_a_time(tmp_path):
         order.append("waits")
         order.append(folded(tmp_path, None, batch=0))
 
-    with begun(str(tmp_path), "0a-1-a-0", LaneTurn(1, 0), []):
+    with begun(f"{tmp_path}/0a-1-a-0", LaneTurn(1, 0), []):
         thread = threading.Thread(target=late)
         thread.start()
         until(lambda: order == ["waits"])
@@ -138,7 +139,7 @@ def test_states_of_a_living_process_stay(tmp_path, other):
 def test_all_files_of_a_lane_go_together(tmp_path, other):
     _, theirs = other
     write(tmp_path, theirs)
-    forget(str(tmp_path), "0a-1-a-0")
+    forget(f"{tmp_path}/0a-1-a-0")
     assert states(tmp_path) == []
 
 
@@ -168,7 +169,7 @@ def test_nothing_is_left_where_all_states_were_removed(tmp_path, other):
 
 
 def test_states_of_a_lane_lie_side_by_side_in_one_file_that_grows(tmp_path):
-    path = free_file(str(tmp_path), "0a-1-a-0", "outer", ())
+    path = free_file(f"{tmp_path}/0a-1-a-0", "outer", ())
     first = map_target(path, [(0, 4096)])
     first[:2] = b"ab"
     map_target(path, [(4096, 8192)])[4096:4098] = b"cd"
@@ -180,7 +181,7 @@ def test_states_of_a_lane_lie_side_by_side_in_one_file_that_grows(tmp_path):
 
 @given(st.lists(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 9)), min_size=1, max_size=6), max_size=6))
 def test_pages_are_made_once_and_what_was_written_stays(tmp_path_factory, rounds):
-    path = free_file(str(tmp_path_factory.mktemp("states")), "0a-1-a-0", "outer", ())
+    path = free_file(f"{tmp_path_factory.mktemp('states')}/0a-1-a-0", "outer", ())
     written = {}
     for turn, extents in enumerate(rounds):
         mapping = map_target(path, pages_of([(4096 * first, 4096 * size - 5) for first, size in extents]))
@@ -192,7 +193,7 @@ def test_pages_are_made_once_and_what_was_written_stays(tmp_path_factory, rounds
 
 
 def test_a_file_that_does_not_grow_stays_mapped(tmp_path):
-    path = free_file(str(tmp_path), "0a-1-a-0", "outer", ())
+    path = free_file(f"{tmp_path}/0a-1-a-0", "outer", ())
     mapping = map_target(path, [(40960, 4096)])
     assert map_target(path, [(0, 8192)]) is mapping
 
@@ -208,25 +209,24 @@ def test_an_analysis_that_takes_over_removes_what_does_not_count_of_earlier_ones
 def test_shards_keep_their_places_until_they_are_let_go_of(tmp_path):
     lanes, keys = Lanes("s", tmp_path, epoch_ns=1), [ShardKey("a", "tas", (at,), (1,)) for at in range(3)]
     places = [lanes.places(key, 0, {"outer": 5000, "each": 10}) for key in keys[:2]]
-    assert places == [
-        {"outer": (0, 8192), "each": (0, 4096)},
-        {"outer": (8192, 8192), "each": (4096, 4096)},
-    ]
+    assert places == [(0, 0, 0), (8192, 4096, 0)]
     assert lanes.places(keys[0], 7, {"outer": 1}) == places[0]
+    with pytest.raises(BbflowError, match="a state of 8193 bytes has a place of 8192 bytes"):
+        lanes.places(keys[0], 0, {"outer": 8193})
     lanes.let_go(keys[:1])
-    assert lanes.places(keys[2], 0, {"outer": 4096}) == {"outer": (0, 4096)}
+    assert lanes.places(keys[2], 0, {"outer": 4096, "each": 1}) == (0, 0, 0)
     assert Lanes("s", tmp_path, epoch_ns=2).label(("a", 0)) > lanes.label(("a", 0))
 
 
 def test_a_fork_takes_no_file_of_its_parent_for_its_own(tmp_path):
-    path = free_file(str(tmp_path), "lane", "outer", ())
+    path = free_file(f"{tmp_path}/lane", "outer", ())
     map_target(path, [(0, 4096)])
     heard, told = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # since Python 3.12, where there are threads
         child = os.fork()
     if child == 0:
-        os.write(told, free_file(str(tmp_path), "lane", "outer", ()).encode())
+        os.write(told, free_file(f"{tmp_path}/lane", "outer", ()).encode())
         os._exit(0)
     os.close(told)
     with open(heard) as file:

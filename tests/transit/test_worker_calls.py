@@ -308,6 +308,6 @@ def test_a_call_that_was_given_up_is_not_begun_after_what_is_done_in_its_place(t
     turns = [LaneTurn(5, 1), LaneTurn(5, 0), LaneTurn(5, 1), LaneTurn(6, 2), LaneTurn(5, 3), LaneTurn(6, 2)]
     wanted = []
     for turn in turns:
-        with begun(str(tmp_path), "lane", turn, ()) as is_wanted:
+        with begun(f"{tmp_path}/lane", turn, ()) as is_wanted:
             wanted.append(is_wanted)
     assert wanted == [True, False, True, True, False, True]

@@ -25,11 +25,10 @@ from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.chain.comparing import meaning_of
 from bbflow.transit.chain.saved import SavedArray, SavedField, SavedState, StateWriter
 from bbflow.transit.clusters.tasks import take
-from bbflow.transit.folding.alike_fold import AlikeFold, AlikeShards
+from bbflow.transit.folding.alike_fold import AlikeFold
 from bbflow.transit.folding.finish import Partial
 from bbflow.transit.folding.inherited import Inherited, map_part, place_of, remainder
 from bbflow.transit.folding.kept import Kept
-from bbflow.transit.folding.lanes import state_sizes
 from bbflow.transit.folding.reduce import together
 from bbflow.transit.folding.shards import Region, Row, ShardKey, ShardState, StatePlace, overlapping, places_of
 from bbflow.transit.folding.slots import BASE, CARRIED, INNER, LEVELS, OUTER, Keys, StateSlot
@@ -208,14 +207,12 @@ def _advanced(work: SaveWork, region: Region, state: ShardState) -> Iterator[Map
     if state.keys == work.target.keys:
         yield state.files
         return
-    sizes = state_sizes(work.diagnostic, np.dtype(state.dtype), region[1])
     roster = Roster.of([ShardKey("", work.diagnostic.key, (), ())], [region], (0,) * len(LEVELS))
-    places, lane = np.array([[max(sizes.get(level, 0), 1) for level in LEVELS]]), uuid4().hex
-    alone = AlikeShards(state, roster, np.arange(1), places, work.directory, lane)
+    lane = f"{work.directory}/{uuid4().hex}"
     try:
-        yield AlikeFold(alone, {work.diagnostic.key: work.diagnostic}, work.target.keys).advance()
+        yield AlikeFold(state, roster, lane, {work.diagnostic.key: work.diagnostic}, work.target.keys).advance()
     finally:
-        forget(work.directory, lane)
+        forget(lane)
 
 
 def _sources(slot: StateSlot, current: Keys) -> list[StateSlot]:

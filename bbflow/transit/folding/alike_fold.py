@@ -6,7 +6,7 @@ family that is folded in Python, or filters of what is made, goes shard by shard
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -34,31 +34,13 @@ from bbflow.transit.folding.inputs import (
     shard_inputs,
 )
 from bbflow.transit.folding.kernel_table import StateTable, table_of
-from bbflow.transit.folding.shards import LABEL, Extent, ShardState, StatePlace
+from bbflow.transit.folding.shards import LABEL, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, CARRIED, INNER, OUTER, Keys, StateSlot, plan_roll
-from bbflow.transit.folding.states import free_file, map_file, map_target, pages_of
+from bbflow.transit.folding.states import free_file, map_file, map_target
 from bbflow.transit.folding.tables import Member, Roster, groups
 
 MADE_BYTES = 4 << 20
 """About how many bytes of values are made before they are folded; a shard that exceeds it goes tile by tile."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class AlikeShards:
-    """Some shards of a lane whose states have all in common but where they lie."""
-
-    like: ShardState
-    """What they have in common."""
-    roster: Roster
-    """The lane's shards."""
-    rows: Array
-    """Positions of these."""
-    sizes: Array
-    """Bytes of the places of each one's states in files of `LEVELS`; of shape (shards, levels)."""
-    directory: str
-    """Where the node keeps states."""
-    lane: str
-    """Begins the names of the lane's files."""
 
 
 Record = tuple[ShardState, Array]
@@ -123,8 +105,12 @@ class AlikeFold:
 
     Parameters
     ----------
-    shards
-        The shards, with what counts of their states.
+    like
+        What they have in common.
+    roster
+        The shards.
+    lane
+        Begins the paths of the lane's files.
     diagnostics
         What is computed, by its key: all that these shards are of have the same windows and levels, and one type.
     keys
@@ -139,27 +125,28 @@ class AlikeFold:
 
     def __init__(
         self,
-        shards: AlikeShards,
+        like: ShardState,
+        roster: Roster,
+        lane: str,
         diagnostics: Mapping[str, Diagnostic],
         keys: Keys,
         sources: Sequence[MappedSteps] = (),
         rows: Sequence[Array] = (),
         threads: int = 1,
     ) -> None:
-        self._shards, self._diagnostics, self._keys = shards, diagnostics, keys
+        self._like, self._roster, self._lane = like, roster, lane
+        self._diagnostics, self._keys = diagnostics, keys
         self._sources, self._in_plans, self._threads = sources, rows, threads
         self.bytes = 0
         """Bytes of the blocks."""
-        self._like = shards.like
-        self._of = shards.roster.rows["diagnostic"][shards.rows]
+        self._of = roster.rows["diagnostic"]
         self._kept: list[Array] = []
         """What filters have addresses of."""
-        self._files = dict(shards.like.files)
+        self._files = dict(like.files)
         # What counts, which is only read until a receipt says otherwise, and what the stored checkpoint names: from
         # there an analysis that takes over goes on, whatever becomes of this task.
-        self._taken = {*shards.like.paths, *shards.like.held}
+        self._taken = {*like.paths, *like.held}
         self._tables: dict[str, StateTable] = {}
-        self._pages: dict[str, list[Extent]] = {}
 
     def fold(self, inherited: Inherited | None, *, holds: bool) -> list[Record]:
         """Return the next states.
@@ -176,7 +163,7 @@ class AlikeFold:
         ConfigError
             If the values are of another type than those before.
         """
-        dtype = self._sources[0].plan.dtypes[self._diagnostic(0).key]
+        dtype, held = self._sources[0].plan.dtypes[self._diagnostic(0).key], self._like.next_held(holds=holds)
         before = self._like.dtype if inherited is None else inherited.dtype
         if before and np.dtype(before) != dtype:
             raise ConfigError(
@@ -195,7 +182,7 @@ class AlikeFold:
         state = replace(
             self._like, last_step=last, last_time=time, keys=self._keys, files=self._files,
             first_step=first if self._like.first_step < 0 else self._like.first_step,
-            held=self._shards.like.next_held(holds=holds),
+            held=held,
         )  # fmt: skip
         return [(replace(state, rows=state.rows + rows), own) for rows, own in folded]
 
@@ -205,17 +192,12 @@ class AlikeFold:
         return self._files
 
     def _diagnostic(self, at: int) -> Diagnostic:
-        return self._diagnostics[self._shards.roster.diagnostics[self._of[at]]]
+        return self._diagnostics[self._roster.diagnostics[self._of[at]]]
 
     @cached_property
     def _members(self) -> list[Member]:
         """The shards, looked at."""
-        return self._shards.roster.members(self._shards.rows)
-
-    @cached_property
-    def _roster(self) -> Roster:
-        """The shards alone."""
-        return self._shards.roster.chosen(self._shards.rows)
+        return self._roster.members()
 
     @cached_property
     def _folded(self) -> Array:
@@ -233,7 +215,7 @@ class AlikeFold:
         if self._sources:
             return table_of(self._sources[0].plan).states[level].chosen(self._in_plans[0])
         dtypes = dict.fromkeys(self._roster.diagnostics, np.dtype(self._like.dtype))
-        return StateTable.of(level, self._roster, self._diagnostics, dtypes, self._shards.sizes)
+        return StateTable.of(level, self._roster, self._diagnostics, dtypes)
 
     def _views(self, level: str, at: int, side: Side) -> dict[str, dict[str, Array]]:
         """Return one's state in a file."""
@@ -286,13 +268,10 @@ class AlikeFold:
 
     def _target(self, slot: StateSlot) -> memoryview:
         """Map the file that gets a slot's next states."""
-        shards = self._shards
-        path = free_file(shards.directory, shards.lane, slot.level, self._taken)
+        path = free_file(self._lane, slot.level, self._taken)
         self._taken.add(path)
         self._files[slot] = StatePlace(path, 0)
-        if slot.level not in self._pages:
-            self._pages[slot.level] = pages_of(self._roster.extents(slot.level, shards.sizes))
-        return memoryview(map_target(path, self._pages[slot.level]))
+        return memoryview(map_target(path, self._table(slot.level).pages))
 
     def _next(self, slot: StateSlot) -> Sides:
         place = self._files.get(slot)
@@ -307,9 +286,9 @@ class AlikeFold:
         if not lies.all():
             passed |= self._fold_made(level, sides, self._prepared(level, np.flatnonzero(~lies), carried))
         files: dict[tuple[str, ...], list[int]] = {}
-        for at, row in enumerate(self._shards.rows.tolist() if passed else ()):
-            files.setdefault(self._keep_rows(at, passed[at]) if at in passed else (), []).append(row)
-        return [(own, np.array(rows)) for own, rows in files.items()] or [((), self._shards.rows)]
+        for at in range(len(self._roster) if passed else 0):
+            files.setdefault(self._keep_rows(at, passed[at]) if at in passed else (), []).append(at)
+        return [(own, np.array(rows)) for own, rows in files.items()] or [((), np.arange(len(self._roster)))]
 
     @cached_property
     def _lies(self) -> Array:
@@ -351,7 +330,7 @@ class AlikeFold:
             return [], kernel.NO_FILTERS
         named, parts, dtype = list[tuple[int, str]](), list[Array](), np.dtype(self._like.dtype)
         for code in np.unique(self._of[shards]).tolist():
-            filters = self._diagnostics[self._shards.roster.diagnostics[code]].filters
+            filters = self._diagnostics[self._roster.diagnostics[code]].filters
             limits = {item.name: own for item in filters if (own := item.interval(dtype))}
             if not limits:
                 continue

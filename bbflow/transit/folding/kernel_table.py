@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from bbflow.errors import BbflowError, StreamError
+from bbflow.errors import StreamError
 from bbflow.operators import library
 from bbflow.operators.decoding import fills_of, is_bare
 from bbflow.operators.diagnostic import Diagnostic
@@ -23,8 +24,10 @@ from bbflow.stream.cf import Encoding
 from bbflow.stream.folded import COUNTS, MEAN, folded_of, state_places
 from bbflow.stream.layouts import BlockForm
 from bbflow.transit.folding.plans import FoldPlan, lacking
+from bbflow.transit.folding.shards import Extent
 from bbflow.transit.folding.slots import LEVELS, OUTER
-from bbflow.transit.folding.state_layouts import state_layout_of, states_of
+from bbflow.transit.folding.state_layouts import ends_within, state_layout_of, states_of, written_of
+from bbflow.transit.folding.states import ReadyWork, pages_of
 from bbflow.transit.folding.tables import Roster, groups
 
 PYTHON = -1
@@ -53,7 +56,7 @@ counts lie in it, and each of the kernel's fields, -1 for none.
 """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class StateTable:
     """Where some shards' states of a level lie, and how the kernel takes moments, extremes, percentiles, histograms."""
 
@@ -73,7 +76,6 @@ class StateTable:
         roster: Roster,
         diagnostics: Mapping[str, Diagnostic],
         dtypes: Mapping[str, DType],
-        sizes: Array,
     ) -> "StateTable":
         """Make the table of some shards.
 
@@ -85,13 +87,6 @@ class StateTable:
             The shards; those without such states have no layout.
         diagnostics, dtypes
             What is computed, and the type of the values after the transforms, by diagnostic.
-        sizes
-            Bytes of the states' places in files of `LEVELS`; of shape (shards, levels).
-
-        Raises
-        ------
-        BbflowError
-            If a place is too small.
         """
         rows, begins = np.zeros(len(roster), STATE_ROW), roster.offsets(level)
         layouts, families = list[StateLayout](), [np.zeros(0, FAMILY_ROW)]
@@ -102,8 +97,6 @@ class StateTable:
             if level != OUTER and level not in states_of(diagnostic):
                 continue
             layout = state_layout_of(diagnostic, level, dtypes[roster.diagnostics[code]], tuple(shape[:dims]))
-            if layout.nbytes > (room := int(sizes[own, LEVELS.index(level)].min())):
-                raise BbflowError(f"{diagnostic.name}: a state of {layout.nbytes} bytes has a place of {room} bytes")
             rows["layout"][own], rows["points"][own] = len(layouts), layout.points
             layouts.append(layout)
             if (told := _in_kernel(layout)) is not None:
@@ -117,6 +110,12 @@ class StateTable:
                 families.append(all_rows)
         all_rows = np.concatenate(families)
         return cls(rows, begins, all_rows[np.argsort(all_rows["row"], kind="stable")], tuple(layouts))
+
+    @cached_property
+    def pages(self) -> list[Extent]:
+        """The pages of files of the lane in which the states lie."""
+        sizes = np.array([*(max(layout.nbytes, 1) for layout in self.layouts), 0])[self.rows["layout"]]
+        return pages_of(np.stack([self.begins, sizes], axis=1))
 
     @property
     def in_kernel(self) -> Array:
@@ -233,8 +232,7 @@ class PlanTable:
         StreamError
             If ranks have folded what is wanted step by step.
         """
-        told = plan.roster, plan.diagnostics, plan.dtypes, plan.sizes
-        states = {level: StateTable.of(level, *told) for level in LEVELS}
+        states = {level: StateTable.of(level, plan.roster, plan.diagnostics, plan.dtypes) for level in LEVELS}
         rows, kept = np.zeros(len(plan.roster), BLOCK_ROW), list[Array]()
         rows["form"] = -1
         forms = np.array([at if node == plan.node else -1 for node, at in plan.places], "i8")
@@ -264,6 +262,34 @@ def table_of(plan: FoldPlan) -> PlanTable:
     if plan not in _tables:
         _tables[plan] = PlanTable.of(plan)
     return _tables[plan]
+
+
+def ready_work(plan: FoldPlan, living: Mapping[str, int], ahead: int) -> ReadyWork:
+    """Return which files a lane's next batches need, if they lie as in a plan.
+
+    Parameters
+    ----------
+    plan
+        The lane's.
+    living
+        Level to how many files have states now (`living_files`).
+    ahead
+        How many batches more than one are folded while what has ended is published.
+    """
+    needs: dict[str, dict[str, int]] = {}
+    for key in plan.roster.diagnostics:
+        own = plan.diagnostics[key]
+        further = ahead if ends_within(own) else 0
+        for level, most in states_of(own).items():
+            known = min(max(living.get(level, 0), 1), most)
+            needs.setdefault(level, {})[key] = known + written_of(own, level) + further
+    files = []
+    for level, own_needs in needs.items():
+        table = StateTable.of(level, plan.roster, plan.diagnostics, plan.dtypes)
+        most = np.array([own_needs.get(key, 0) for key in plan.roster.diagnostics])[plan.roster.rows["diagnostic"]]
+        for number in sorted(set(own_needs.values())):
+            files.append((level, number, table.chosen(np.flatnonzero(most >= number)).pages))
+    return ReadyWork(plan.lane, tuple(files))
 
 
 def _sorts(plan: FoldPlan) -> Array:

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from pathlib import Path
 
+from bbflow.errors import BbflowError
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space.placement import Placement
 from bbflow.operators.steps import DType
 from bbflow.store.extents import Extents
 from bbflow.transit.folding.shards import Extent, ShardKey
-from bbflow.transit.folding.slots import OUTER
-from bbflow.transit.folding.state_layouts import state_layout_of, states_of
+from bbflow.transit.folding.slots import LEVELS
 
 NodeLane = tuple[str, int]
 """A node, and one of its workers."""
@@ -52,13 +52,13 @@ class Lanes:
         self._count = max(self._count, threads)
         return self._count
 
-    def find(self, key: ShardKey) -> tuple[int, Mapping[str, Extent]] | None:
-        """Return the lane that a shard began in, and the places of its states there; None if it is new."""
+    def find(self, key: ShardKey) -> int | None:
+        """Return the lane that a shard began in; None if it is new."""
         known = self._known.get(key)
-        return None if known is None else (known[0][1], known[1])
+        return None if known is None else known[0][1]
 
-    def places(self, key: ShardKey, lane: int, sizes: Mapping[str, int]) -> Mapping[str, Extent]:
-        """Return the places of a shard's states in files of each level: the same as long as it isn't let go of.
+    def places(self, key: ShardKey, lane: int, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        """Return where a shard's states begin in files of `LEVELS`: the same as long as it isn't let go of.
 
         Parameters
         ----------
@@ -68,6 +68,11 @@ class Lanes:
             Where it is folded.
         sizes
             Level to the bytes of one state.
+
+        Raises
+        ------
+        BbflowError
+            If a place that it has is too small.
         """
         known = self._known.get(key)
         if known is None:
@@ -78,7 +83,10 @@ class Lanes:
                 assert taken is not None
                 extents[level] = taken
             known = self._known[key] = at, extents
-        return known[1]
+        for level, size in sizes.items():
+            if size > (room := known[1][level][1]):
+                raise BbflowError(f"{key.diagnostic}: a state of {size} bytes has a place of {room} bytes")
+        return tuple(known[1][level][0] if level in known[1] else 0 for level in LEVELS)
 
     def label(self, lane: NodeLane) -> str:
         """Return what begins the names of a lane's files, and of no other's."""
@@ -97,12 +105,6 @@ class Lanes:
             if (known := self._known.pop(key, None)) is not None:
                 for level, extent in known[1].items():
                     self._free[known[0], level].give_back([extent])
-
-
-def state_sizes(diagnostic: Diagnostic, dtype: DType, count: tuple[int, ...]) -> dict[str, int]:
-    """Return the bytes of one state of each level; `dtype` is that of the values after the transforms."""
-    levels = dict.fromkeys((OUTER, *states_of(diagnostic)))
-    return {level: state_layout_of(diagnostic, level, dtype, count).nbytes for level in levels}
 
 
 def field_dtype(diagnostic: Diagnostic, dtypes: Mapping[str, DType], like: str, placement: Placement | None) -> DType:

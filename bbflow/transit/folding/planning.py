@@ -14,11 +14,11 @@ from bbflow.operators.steps import Array, DType
 from bbflow.stream.cf import Encoding
 from bbflow.stream.records import BlockForm, Layout
 from bbflow.transit.folding.fixed import HELD, at_place
-from bbflow.transit.folding.lanes import JOINED, Lanes, NodeLane, field_dtype, state_sizes
+from bbflow.transit.folding.lanes import JOINED, Lanes, NodeLane, field_dtype
 from bbflow.transit.folding.patterns import Pattern, Shapes
 from bbflow.transit.folding.plans import Directories, FoldPlan, PlannedShard
-from bbflow.transit.folding.shards import Extent, Place, Region, ShardKey
-from bbflow.transit.folding.slots import LEVELS
+from bbflow.transit.folding.shards import Place, Region, ShardKey
+from bbflow.transit.folding.state_layouts import state_sizes
 from bbflow.transit.folding.tables import Roster, padded
 
 
@@ -97,12 +97,13 @@ class Planning:
         """Return the plan of a field that ranks' blocks are joined into: its steps' values go with the task."""
         diagnostic, count = self._diagnostics[key.diagnostic], self._placements[key.diagnostic].shape
         transformed = diagnostic.transformed_dtype(dtype)
-        extents = _extents([self._lanes.places(key, JOINED, state_sizes(diagnostic, transformed, count))])
-        region, label = ((0,) * len(count), count), self._lanes.label((key.node, JOINED))
+        offsets = self._lanes.places(key, JOINED, state_sizes(diagnostic, transformed, count))
+        region, directories = ((0,) * len(count), count), site.directories[key.node]
+        lane = f"{directories.states}/{self._lanes.label((key.node, JOINED))}"
         return FoldPlan(
-            key.node, site.directories[key.node], Layout.of(()), {}, {}, {key.diagnostic: diagnostic}, {},
-            {key.diagnostic: transformed}, Roster.of([key], [region], extents[..., 0]), label, extents[..., 1], (),
-            np.empty((1, 0), "i8"), {}, (), (),
+            key.node, directories, Layout.of(()), {}, {}, {key.diagnostic: diagnostic}, {},
+            {key.diagnostic: transformed}, Roster.of([key], [region], offsets), lane, (), np.empty((1, 0), "i8"), {},
+            (), (),
         )  # fmt: skip
 
     def _forget_moved(self, pattern: Pattern) -> None:
@@ -147,18 +148,16 @@ class Planning:
         known_sizes: dict[tuple[str, tuple[int, ...]], dict[str, int]] = {}
         joined = self._joined_lanes()
         for size, shard in sorted(zip(sizes, shards, strict=True), key=lambda own: -own[0]):
-            known = self._lanes.find(shard.key)
-            lane, extents = (loads.index(min(loads)), None) if known is None else known
+            known, kind = self._lanes.find(shard.key), (shard.key.diagnostic, shard.region[1])
+            lane = loads.index(min(loads)) if known is None else known
             keeps_states = shard.local is None or shard.local.complete  # else its steps are joined with others'
             lane = lane if keeps_states else joined.get(shard.key, lane)
             loads[lane] += size
-            if keeps_states and extents is None:
-                kind = shard.key.diagnostic, shard.region[1]
-                if kind not in known_sizes:
-                    dtype = self._transformed_dtype(pattern, shard, encodings)
-                    known_sizes[kind] = state_sizes(self._diagnostics[shard.key.diagnostic], dtype, shard.region[1])
-                extents = self._lanes.places(shard.key, lane, known_sizes[kind])
-            lanes[lane].append(PlannedShard(*shard[:4], extents if keeps_states else None))
+            if keeps_states and kind not in known_sizes:
+                dtype = self._transformed_dtype(pattern, shard, encodings)
+                known_sizes[kind] = state_sizes(self._diagnostics[shard.key.diagnostic], dtype, shard.region[1])
+            offsets = self._lanes.places(shard.key, lane, known_sizes[kind]) if keeps_states else None
+            lanes[lane].append(shard._replace(offsets=offsets))
         return lanes
 
     def _transformed_dtype(self, pattern: Pattern, shard: PlannedShard, encodings: Mapping[str, Encoding]) -> DType:
@@ -176,36 +175,29 @@ class Planning:
         return field_dtype(diagnostic, dtypes, like, self._placements.get(key))
 
     def _plan(self, pattern: Pattern, site: FoldSite, lane: NodeLane, shards: Sequence[PlannedShard]) -> FoldPlan:
-        node, _ = lane
+        node, directories = lane[0], site.directories[lane[0]]
         diagnostics = {key: self._diagnostics[key] for key in dict.fromkeys(shard.key.diagnostic for shard in shards)}
         places = dict.fromkeys(place for shard in shards for place in shard.places.values())
         wanted = (shard for shard in shards if diagnostics[shard.key.diagnostic].filters)
-        own = [shard for shard in shards if shard.extents is not None]
+        own = [shard for shard in shards if shard.offsets is not None]
         alike = {shard.key.diagnostic: shard for shard in own}
-        extents = _extents([shard.extents for shard in shards if shard.extents is not None])
         return FoldPlan(
             node,
-            site.directories[node],
+            directories,
             pattern.layouts[node],
             {place: form for place in places if place[0] != HELD and not (form := _form(pattern, place)).shape},
             {place: at_place(place, pattern.fixed) for place in places if place[0] == HELD},
             diagnostics,
             {name: site.encodings[name] for item in diagnostics.values() for name in item.variables},
             {key: self._transformed_dtype(pattern, shard, site.encodings) for key, shard in alike.items()},
-            Roster.of([shard.key for shard in own], [shard.region for shard in own], extents[..., 0]),
-            self._lanes.label(lane) if own else "",
-            extents[..., 1],
+            Roster.of([item.key for item in own], [item.region for item in own], [item.offsets for item in own]),
+            f"{directories.states}/{self._lanes.label(lane)}" if own else "",
             tuple(places),
             _blocks(own, diagnostics, places),
             {at: shard.local for at, shard in enumerate(own) if shard.local is not None},
-            tuple(shard._replace(places=FrozenMap(shard.places)) for shard in shards if shard.extents is None),
+            tuple(shard._replace(places=FrozenMap(shard.places)) for shard in shards if shard.offsets is None),
             tuple(sorted({at for shard in wanted for place, at in shard.places.values() if place == node})),
         )
-
-
-def _extents(shards: Sequence[Mapping[str, Extent]]) -> Array:
-    """Return where states go, 0 where there are none; of shape (shards, levels, 2)."""
-    return np.array([[own.get(level, (0, 0)) for level in LEVELS] for own in shards], "i8").reshape(-1, len(LEVELS), 2)
 
 
 def _blocks(shards: Sequence[PlannedShard], diagnostics: Mapping[str, Diagnostic], places: Iterable[Place]) -> Array:

@@ -5,8 +5,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.frozen import Frozen
 from bbflow.operators.space.placement import Local
@@ -14,9 +12,7 @@ from bbflow.operators.steps import Array, DType
 from bbflow.stream.cf import Encoding
 from bbflow.stream.records import BlockForm, Layout
 from bbflow.transit.folding.fixed import FixedField
-from bbflow.transit.folding.shards import Extent, Place, Region, ShardKey
-from bbflow.transit.folding.state_layouts import ends_within, states_of, written_of
-from bbflow.transit.folding.states import ReadyWork, pages_of
+from bbflow.transit.folding.shards import Place, Region, ShardKey
 from bbflow.transit.folding.tables import Roster
 
 
@@ -31,8 +27,8 @@ class PlannedShard(NamedTuple):
     """Which points of the blocks, or what of them, if not all."""
     places: Mapping[str, Place]
     """Variable to where its block lies."""
-    extents: Mapping[str, Extent] | None = None
-    """Where its states go in files of each level, if it has some of its own; None where a plan is looked at."""
+    offsets: tuple[int, ...] | None = None
+    """Where its states go in files of `LEVELS`, if it has some of its own; None where a plan is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +66,7 @@ class FoldPlan(Frozen):
     roster: Roster
     """The lane's shards that have states of their own."""
     lane: str
-    """What the names of the lane's files begin with; empty if it keeps no states."""
-    sizes: Array
-    """Bytes of the places of their states in files of `LEVELS`, 0 for none; of shape (shards, levels)."""
+    """Begins the paths of the lane's files; empty if it keeps no states."""
     places: tuple[Place, ...]
     """Where blocks lie."""
     blocks: Array
@@ -91,31 +85,6 @@ class FoldPlan(Frozen):
             names = zip(self.diagnostics[key.diagnostic].variables, own, strict=False)
             places = {name: self.places[number] for name, number in names if number >= 0}
             yield PlannedShard(key, region, self.locals.get(at), places)
-
-    def ready_work(self, living: Mapping[str, int], ahead: int) -> ReadyWork:
-        """Return which files the lane's next batches need, if they lie as this one.
-
-        Parameters
-        ----------
-        living
-            Level to how many files have states now (`living_files`).
-        ahead
-            How many batches more than one are folded while what has ended is published.
-        """
-        needs: dict[str, dict[str, int]] = {}
-        for key in self.roster.diagnostics:
-            own = self.diagnostics[key]
-            further = ahead if ends_within(own) else 0
-            for level, most in states_of(own).items():
-                known = min(max(living.get(level, 0), 1), most)
-                needs.setdefault(level, {})[key] = known + written_of(own, level) + further
-        files = []
-        for level, own_needs in needs.items():
-            most = np.array([own_needs.get(key, 0) for key in self.roster.diagnostics])[self.roster.rows["diagnostic"]]
-            for number in sorted(set(own_needs.values())):
-                own = most >= number
-                files.append((level, number, pages_of(self.roster.chosen(own).extents(level, self.sizes[own]))))
-        return ReadyWork(self.directories.states, self.lane, tuple(files))
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,12 @@ def state_layout_of(diagnostic: Diagnostic, level: str, dtype: DType, count: tup
     return StateLayout(families, np.dtype("f8"), points)
 
 
+def state_sizes(diagnostic: Diagnostic, dtype: DType, count: tuple[int, ...]) -> dict[str, int]:
+    """Return the bytes of one state of each level; `dtype` is that of the values after the transforms."""
+    levels = dict.fromkeys((OUTER, *states_of(diagnostic)))
+    return {level: state_layout_of(diagnostic, level, dtype, count).nbytes for level in levels}
+
+
 @dataclass(frozen=True, slots=True)
 class _Carrying(Family):
     """What a transform carries from step to step, laid out like a family's state; it can't be merged."""

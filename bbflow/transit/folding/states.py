@@ -72,7 +72,7 @@ _claiming = threading.Lock()
 _making: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 """Path to what a thread holds while it maps that file."""
 _folding: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
-"""Path of a lane's files, up to its name, to what a thread of this process holds while it folds there."""
+"""What begins the paths of a lane's files to what a thread of this process holds while it folds there."""
 
 
 def _begin_fork() -> None:
@@ -88,9 +88,9 @@ def _begin_fork() -> None:
 os.register_at_fork(after_in_child=_begin_fork)
 
 
-def free_file(directory: str, lane: str, level: str, taken: Collection[str]) -> str:
+def free_file(lane: str, level: str, taken: Collection[str]) -> str:
     """Return the first of this process's files of a lane's level that isn't among those whose place a shard needs."""
-    names = (f"{directory}/{lane}.{level}.{PROCESS}.{number}" for number in count())
+    names = (f"{lane}.{level}.{PROCESS}.{number}" for number in count())
     return next(name for name in names if name not in taken)
 
 
@@ -104,28 +104,26 @@ class LaneTurn(NamedTuple):
 
 
 @contextmanager
-def begun(directory: str, lane: str, turn: LaneTurn, counted: Collection[str]) -> Iterator[bool]:
+def begun(lane: str, turn: LaneTurn, counted: Collection[str]) -> Iterator[bool]:
     """Fold a batch of a lane, after removing what dead processes have left of earlier ones.
 
     Returns False if a later turn has begun, in whatever process: then this one isn't awaited any more.
 
     Parameters
     ----------
-    directory
-        Where the node keeps states.
     lane
-        Begins the files' names.
+        Begins the files' paths.
     turn
         Whose it is; Dask may give the same one to two processes.
     counted
         The files in which any state counted when it was submitted, or was held.
     """
-    with _folding[f"{directory}/{lane}"]:
-        yield _begin(directory, lane, turn, counted)
+    with _folding[lane]:
+        yield _begin(lane, turn, counted)
 
 
-def _begin(directory: str, lane: str, turn: LaneTurn, counted: Collection[str]) -> bool:
-    descriptor = lock(f"{directory}/{lane}.{BEGUN}")
+def _begin(lane: str, turn: LaneTurn, counted: Collection[str]) -> bool:
+    descriptor = lock(f"{lane}.{BEGUN}")
     assert descriptor is not None
     try:
         last = msgspec.json.decode(
@@ -135,7 +133,7 @@ def _begin(directory: str, lane: str, turn: LaneTurn, counted: Collection[str]) 
             return False
         # A process that died after this very batch may have given its receipt, which names its files: they stay.
         same = {process: own for process, own in last.items() if own.batch == turn.batch}
-        _tidy(directory, lane, same, counted)
+        _tidy(lane, same, counted)
         content = msgspec.json.encode(same | {PROCESS: turn})
         os.pwrite(descriptor, content.ljust(os.fstat(descriptor).st_size), 0)
         return True
@@ -143,11 +141,11 @@ def _begin(directory: str, lane: str, turn: LaneTurn, counted: Collection[str]) 
         os.close(descriptor)
 
 
-def _tidy(directory: str, lane: str, spared: Collection[str], counted: Collection[str]) -> None:
+def _tidy(lane: str, spared: Collection[str], counted: Collection[str]) -> None:
     """Remove what dead processes have left of a lane's states, but for what counts, and for some processes."""
-    with suppress(FileNotFoundError), os.scandir(directory) as entries:
-        paths = [entry.path for entry in entries if entry.name.startswith(f"{lane}.")]
-    for path in set(paths) - set(counted) - {f"{directory}/{lane}.{BEGUN}"}:
+    with suppress(FileNotFoundError), os.scandir(os.path.dirname(lane)) as entries:
+        paths = [entry.path for entry in entries if entry.path.startswith(f"{lane}.")]
+    for path in set(paths) - set(counted) - {f"{lane}.{BEGUN}"}:
         if path.rsplit(".", 2)[1] not in spared and not _is_alive(path):
             Path(path).unlink(missing_ok=True)
 
@@ -233,10 +231,8 @@ def _map_pages(mapping: mmap.mmap, offset: int, size: int) -> None:
 class ReadyWork(Frozen):
     """Files of a lane that are to have their pages before a batch needs them."""
 
-    directory: str
-    """Where the node keeps states."""
     lane: str
-    """Begins the files' names."""
+    """Begins the files' paths."""
     files: tuple[tuple[str, int, Sequence[Extent]], ...]
     """Of a level this many files, and the pages of each that will be written; fewer files of more come first."""
 
@@ -246,7 +242,7 @@ def make_ready(work: ReadyWork) -> None:
     with suppress(OSError):  # without room the batch that needs them says so
         for level, number, pages in work.files:
             for at in range(number):
-                map_target(f"{work.directory}/{work.lane}.{level}.{PROCESS}.{at}", pages)
+                map_target(f"{work.lane}.{level}.{PROCESS}.{at}", pages)
 
 
 def map_file(path: str) -> mmap.mmap:
@@ -274,9 +270,10 @@ def combine_files(state_layout: StateLayout, places: Iterable[StatePlace], targe
     state_layout.merge([map_source(place) for place in places], target)
 
 
-def forget(directory: str, lane: str) -> None:
+def forget(lane: str) -> None:
     """Remove all files of a lane, whoever wrote them. Safe in any thread."""
-    _remove(str(path) for path in Path(directory).glob(f"{lane}.*"))
+    directory, name = os.path.split(lane)
+    _remove(str(path) for path in Path(directory).glob(f"{name}.*"))
 
 
 def remove_states(directory: str, run: str) -> None:

@@ -156,30 +156,24 @@ class Roster(Frozen):
     @cached_property
     def keys(self) -> tuple[ShardKey, ...]:
         """Which shards they are."""
-        return tuple(key for key, _, _ in self._members(self.rows))
+        return tuple(key for key, _, _ in self.members())
 
     @cached_property
     def positions(self) -> dict[ShardKey, int]:
         """Where each one stands."""
         return {key: at for at, key in enumerate(self.keys)}
 
-    def members(self, rows: Array) -> list[Member]:
-        """Look at some of them."""
-        return self._members(self.rows[rows])
-
-    def _members(self, rows: Array) -> list[Member]:
-        columns = (
-            rows[name].tolist() for name in ("diagnostic", "dims", "field_dims", "start", "count", "first", "shape")
-        )
+    def members(self, rows: Array | slice = slice(None)) -> list[Member]:
+        """Look at all or some of them."""
+        told = self.rows[rows]
+        columns = (told[name].tolist() for name in ("diagnostic", "dims", "field_dims", *PADS, "offsets"))
         return [
             (
                 ShardKey(self.node, self.diagnostics[of], tuple(start[:dims]), tuple(count[:dims])),
                 (tuple(first[:own]), tuple(shape[:own])),
                 offsets,
             )
-            for of, dims, own, start, count, first, shape, offsets in zip(
-                *columns, rows["offsets"].tolist(), strict=True
-            )
+            for of, dims, own, start, count, first, shape, offsets in zip(*columns, strict=True)
         ]
 
     def find(self, others: "Roster") -> Array:
@@ -230,10 +224,6 @@ class Roster(Frozen):
         """Return where the states of a level lie; of shape (shards,)."""
         offsets: Array = self.rows["offsets"][:, LEVELS.index(level)]
         return offsets
-
-    def extents(self, level: str, sizes: Array) -> Array:
-        """Return where they lie, and the bytes of their places, those of `LEVELS` given; of shape (shards, 2)."""
-        return np.stack([self.offsets(level), sizes[:, LEVELS.index(level)]], axis=1)
 
 
 def padded(values: Sequence[Sequence[int]], dims: int, pad: int) -> Array:

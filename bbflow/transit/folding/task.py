@@ -14,7 +14,7 @@ from bbflow.operators.library import load
 from bbflow.operators.own.guard import collecting
 from bbflow.operators.steps import Array
 from bbflow.store.pool import map_pool
-from bbflow.transit.folding.alike_fold import AlikeFold, AlikeShards, Record
+from bbflow.transit.folding.alike_fold import AlikeFold, Record
 from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.inputs import MappedSteps, has_means, other_partials, partials, shard_inputs
 from bbflow.transit.folding.kernel_table import table_of
@@ -86,15 +86,9 @@ class LaneFold:
         parts = zip(self._steps, self._rows, strict=True)
         return np.stack([np.where(rows < 0, -1, table_of(own.plan).sorts[rows]) for own, rows in parts], axis=1)
 
-    def _sizes(self, at: Array) -> Array:
-        """Return the bytes of the places of some shards' states, as `FoldPlan.sizes`."""
-        own, rows = next(self._of_group(at))
-        sizes: Array = own.plan.sizes[rows[at]]
-        return sizes
-
     def _fold(self, like: ShardState, own: Array, inherited: Inherited | None) -> Iterator[Record]:
         """Fold states that have all in common, those of a sort together."""
-        plan = next((steps.plan for steps in self._steps if steps.plan.lane), self._steps[0].plan)
+        lane = next((steps.plan.lane for steps in self._steps if steps.plan.lane), "")
         for _, at in groups(self._sorts[own]):
             group = own[at]
             present = [(steps.after(like.last_step), rows[group]) for steps, rows in self._of_group(group)]
@@ -103,10 +97,9 @@ class LaneFold:
                 yield like, group
                 continue
             sources, rows = zip(*present, strict=True)
-            places = self._sizes(group), plan.directories.states, plan.lane
-            shards = AlikeShards(like, self._roster, group, *places)
-            fold = AlikeFold(shards, self._diagnostics, self._keys, sources, rows, self._work.threads)
-            yield from fold.fold(inherited, holds=self._work.holds)
+            told = like, self._roster.chosen(group), lane, self._diagnostics, self._keys
+            fold = AlikeFold(*told, sources, rows, self._work.threads)
+            yield from ((state, group[at]) for state, at in fold.fold(inherited, holds=self._work.holds))
             self.bytes += fold.bytes
 
     def _of_group(self, group: Array) -> Iterator[tuple[MappedSteps, Array]]:
@@ -127,11 +120,10 @@ def fold_lane(work: LaneWork, *plans: FoldPlan) -> FoldReceipt | None:
     *plans
         How they lie, in their order.
     """
-    directory, lane = next(((plan.directories.states, plan.lane) for plan in plans if plan.lane), ("", ""))
-    if not lane:
+    if not (lane := next((plan.lane for plan in plans if plan.lane), "")):
         return _folded(work, plans)
     turn = LaneTurn(min(steps.numbers[0] for steps in work.spans[0].steps), work.attempt)
-    with begun(directory, lane, turn, work.counted) as is_wanted:
+    with begun(lane, turn, work.counted) as is_wanted:
         return _folded(work, plans) if is_wanted else None
 
 
