@@ -30,7 +30,7 @@ from bbflow.transit.folding.inputs import (
     ShardSteps,
     ends_of,
     extremes_of,
-    open_inputs,
+    open_steps,
     shard_inputs,
 )
 from bbflow.transit.folding.kernel_table import StateTable, table_of
@@ -367,7 +367,7 @@ class AlikeFold:
         for (at, name), passed in zip(named, found, strict=True):
             if len(passed):
                 inputs = shard_inputs(self._parts(np.array([at])), self._keys)
-                (values,) = inputs.variables.values()
+                (values,) = inputs.values.values()
                 steps = Steps(values, None, numbers=np.asarray(inputs.numbers, "i8"))
                 rows.setdefault(at, {})[name] = in_order([gather_rows(steps, passed)], values[0].dtype)
         return dict(rows)
@@ -399,19 +399,19 @@ class AlikeFold:
 
     def _prepare(self, level: str, at: Array, parts: Sequence[Part], carried: Sides | None) -> PreparedSteps:
         diagnostic, states, after = self._diagnostic(at[0]), None, None
-        inputs, one = shard_inputs(parts, self._keys), parts[0][1][0]
-        self.bytes += inputs.bytes
+        source, size = open_steps(parts, self._keys)
+        self.bytes += size
         if carried is not None:
             before = None if carried.source is None else self._views(CARRIED, at[0], carried.source)
             states = before, self._views(CARRIED, at[0], carried.target)
         if _goes_after(diagnostic):
-            after = diagnostic.parts_after(self._keys, *one.region)
+            after = diagnostic.parts_after(self._keys, *parts[0][1][0].region)
+        weights = [own.steps.weights[diagnostic.weights] for own, _ in parts] if diagnostic.weights else [()]
         steps = ShardSteps(
-            open_inputs(inputs, diagnostic, one.local), diagnostic, self._table(level).layout(at[0]).dtype, states,
-            self._keys, self._begun(diagnostic), after,
-            np.array(inputs.weights[diagnostic.weights] if diagnostic.weights else ()),
+            source, diagnostic, self._table(level).layout(at[0]).dtype, states, self._keys, self._begun(diagnostic),
+            after, np.concatenate(weights),
         )  # fmt: skip
-        return PreparedSteps(at, steps.told, extremes_of(inputs, diagnostic, one.local), diagnostic.filters)
+        return PreparedSteps(at, steps.told, extremes_of(parts, diagnostic), diagnostic.filters)
 
     def _begun(self, diagnostic: Diagnostic) -> frozenset[int]:
         """Return the transforms for which a span has begun since the step before."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,45 +32,46 @@ from bbflow.transit.folding.shards import Place
 from bbflow.transit.folding.slots import Keys
 
 
-@dataclass(frozen=True, slots=True)
-class Inputs:
+class Inputs(NamedTuple):
     """Some steps of one region; or of some of one diagnostic that have as many points: then step by step one by one."""
 
     numbers: tuple[int, ...]
     """The steps' numbers, oldest first."""
     times: tuple[float, ...]
     """Their times, in the stream's units."""
+    values: Mapping[str, tuple[Array, ...]]
+    """Variable to its values in each step and region, of shape (points,)."""
     encodings: Mapping[str, Encoding]
     """Variable to how its values are written."""
-    variables: Mapping[str, tuple[Array, ...]] = field(default_factory=dict)
-    """Variable to its values in each step and region, of shape (points,); none if there are arrays."""
-    arrays: tuple[Array, ...] = ()
-    """For each step the field's values, of shape (points,), where they were made elsewhere."""
-    others: Mapping[str, tuple[Array, ...]] = field(default_factory=dict)
-    """The same of the operators' further inputs, by their text."""
-    extremes: tuple[Extremes, ...] = ()
-    """For each step smallest and largest value of the first variable, where somebody wants to know; none if nobody."""
-    bytes: int = 0
+    bytes: int
     """Bytes of the blocks."""
-    weights: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """How much each step counts, by what diagnostics weigh them."""
 
     @classmethod
     def joined(cls, parts: "Sequence[Inputs]") -> "Inputs":
         """Return several parts as one, in their order; one at least."""
         if len(parts) == 1:
             return parts[0]
-        return cls(
-            tuple(chain.from_iterable(part.numbers for part in parts)),
-            tuple(chain.from_iterable(part.times for part in parts)),
-            parts[0].encodings,
-            {name: tuple(chain.from_iterable(part.variables[name] for part in parts)) for name in parts[0].variables},
-            extremes=tuple(chain.from_iterable(part.extremes for part in parts)),
-            bytes=sum(part.bytes for part in parts),
-            weights={
-                name: tuple(chain.from_iterable(part.weights[name] for part in parts)) for name in parts[0].weights
-            },
-        )
+        numbers, times, values, encodings, sizes = zip(*parts, strict=True)
+        joined = {name: tuple(chain.from_iterable(own[name] for own in values)) for name in values[0]}
+        return cls(tuple(chain(*numbers)), tuple(chain(*times)), joined, encodings[0], sum(sizes))
+
+    @property
+    def variables(self) -> dict[str, Steps | Encoded]:
+        """The steps of each variable, as they lie where that is what is meant."""
+        order = _order(self.times, self.numbers)
+        variables: dict[str, Steps | Encoded] = {}
+        for name, own in self.values.items():
+            encoding, dtype = self.encodings[name], own[0].dtype
+            values = as_blocks(own, dtype, own[0].size)
+            if is_bare(encoding, dtype):
+                variables[name] = Steps(values, next(iter(fills_of(encoding, dtype)), None), *order)
+            else:
+                variables[name] = Encoded(Steps(values, None, *order), encoding)
+        return variables
+
+
+def _order(times: Sequence[float], numbers: Sequence[int]) -> tuple[Array, Array]:
+    return np.asarray(times, "f8"), np.asarray(numbers, "i8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,48 +149,37 @@ def evaluate(expression: Expression, variables: Mapping[str, Steps]) -> Steps:
     return Steps(expression.evaluate(variables), None, like.times, like.numbers)
 
 
-def open_inputs(inputs: Inputs, diagnostic: Diagnostic, local: Local | None) -> Steps | Mapping[str, Steps | Encoded]:
-    """Return the field's values, or the variables that it is to be computed of.
+def open_steps(parts: "Sequence[Part]", keys: Keys) -> tuple[Steps | Mapping[str, Steps | Encoded], int]:
+    """Return the field's values, or the variables that it is to be computed of, and the bytes of the blocks.
 
     Parameters
     ----------
-    inputs
-        Where they come from.
-    diagnostic
-        What is wanted of them.
-    local
-        Which points of the blocks, if not all; only if each result depends on these blocks alone.
+    parts, keys
+        As for `shard_inputs`; the results of each shard depend on its blocks alone.
     """
-    order = np.asarray(inputs.times, "f8"), np.asarray(inputs.numbers, "i8")
-    if inputs.arrays:
-        others = {name: Steps(own, None, *order) for name, own in inputs.others.items()}
-        return Steps(inputs.arrays, None, *order, others)
-    variables = read_variables(inputs)
-    if local is None:
-        own = variables[diagnostic.of.variables[0]]
-        is_there = diagnostic.of.is_plain and not diagnostic.others
-        return own if is_there and isinstance(own, Steps) else variables
-    others = {text: Steps(_local(local, item, variables), None, *order) for text, item in diagnostic.others.items()}
-    return Steps(_local(local, diagnostic.of, variables, averaged=_averages(diagnostic)), None, *order, others)
+    own, (shard, *_) = parts[0]
+    diagnostic = own.plan.diagnostics[shard.key.diagnostic]
+    if own.steps.arrays:
+        order = _order(own.steps.times, own.steps.numbers)
+        others = {name: Steps(values, None, *order) for name, values in own.steps.others.items()}
+        return Steps(own.steps.arrays, None, *order, others), 0
+    inputs = shard_inputs(parts, keys)
+    variables, order = inputs.variables, _order(inputs.times, inputs.numbers)
+    if shard.local is None:
+        lies = variables[diagnostic.of.variables[0]]
+        if diagnostic.of.is_plain and not diagnostic.others and isinstance(lies, Steps):
+            return lies, inputs.bytes
+        return variables, inputs.bytes
+    others = {
+        text: Steps(_local(shard.local, item, variables), None, *order) for text, item in diagnostic.others.items()
+    }
+    values = _local(shard.local, diagnostic.of, variables, averaged=_averages(diagnostic))
+    return Steps(values, None, *order, others), inputs.bytes
 
 
 def _averages(diagnostic: Diagnostic) -> bool:
     """Whether steps may be given as their mean, as often as there are steps."""
     return diagnostic.takes_means and diagnostic.space is not None and diagnostic.space.takes_means
-
-
-def read_variables(inputs: Inputs) -> dict[str, Steps | Encoded]:
-    """Return the steps of each variable, as they lie where that is what is meant."""
-    order = np.asarray(inputs.times, "f8"), np.asarray(inputs.numbers, "i8")
-    variables: dict[str, Steps | Encoded] = {}
-    for name, own in inputs.variables.items():
-        encoding, dtype = inputs.encodings[name], own[0].dtype
-        values = as_blocks(own, dtype, own[0].size)
-        if is_bare(encoding, dtype):
-            variables[name] = Steps(values, next(iter(fills_of(encoding, dtype)), None), *order)
-        else:
-            variables[name] = Encoded(Steps(values, None, *order), encoding)
-    return variables
 
 
 def _local(
@@ -218,8 +209,10 @@ def partials(inputs: Inputs, diagnostic: Diagnostic, local: Local, *, averages: 
 
     Parameters
     ----------
-    inputs, diagnostic, local
-        As for `open_inputs`.
+    inputs, diagnostic
+        What there is, and what is wanted of it.
+    local
+        Which points of the blocks, or what of them.
     averages
         Whether it may be that of the steps' mean, where the diagnostic takes it.
 
@@ -230,7 +223,7 @@ def partials(inputs: Inputs, diagnostic: Diagnostic, local: Local, *, averages: 
     """
     averages = averages and _averages(diagnostic)
     found = []
-    for steps in _evaluated(local, diagnostic.of, read_variables(inputs)):
+    for steps in _evaluated(local, diagnostic.of, inputs.variables):
         is_all = len(steps.values) == len(inputs.numbers)
         found.append(local.averaged_partial(steps) if averages and is_all else local.partial(steps))
     return np.concatenate(found)
@@ -238,18 +231,11 @@ def partials(inputs: Inputs, diagnostic: Diagnostic, local: Local, *, averages: 
 
 def other_partials(inputs: Inputs, diagnostic: Diagnostic, local: Local) -> dict[str, Array]:
     """Return what the blocks contribute to each step's further inputs, by their text; as `partials` does."""
-    variables = read_variables(inputs) if diagnostic.others else {}
+    variables = inputs.variables if diagnostic.others else {}
     return {
         text: np.concatenate([local.partial(steps) for steps in _evaluated(local, item, variables)])
         for text, item in diagnostic.others.items()
     }
-
-
-def extremes_of(inputs: Inputs, diagnostic: Diagnostic, local: Local | None) -> list[Extremes]:
-    """Return each step's smallest and largest value, where the blocks tell those of what is folded."""
-    same = diagnostic.of.is_plain and local is None and not diagnostic.transforms and diagnostic.then is None
-    same = same and not any(item.is_packed or item.unsigned is not None for item in inputs.encodings.values())
-    return list(inputs.extremes) if same and inputs.extremes else [None] * len(inputs.numbers)
 
 
 class MappedSteps:
@@ -272,19 +258,14 @@ class MappedSteps:
         return map_pool(self.plan.directories.pool)
 
     @cached_property
-    def _offsets(self) -> list[list[int]]:
-        offsets: list[list[int]] = self.plan.layout.offsets_of(self.steps.sources).tolist()
-        return offsets
+    def offsets(self) -> Array:
+        """Where the blocks of each form lie in the pool; of shape (forms, steps)."""
+        return self.plan.layout.offsets_of(self.steps.sources).T
 
     def blocks(self, forms: Array) -> Array:
         """Return where the blocks of some forms are in memory, as long as this is there; of shape (forms, steps)."""
-        first = np.frombuffer(self.pool, np.uint8).ctypes.data
-        offsets = [self.plan.layout.offsets(begins)[forms] for begins in self.steps.sources]
-        return first + np.stack(offsets, axis=1)
-
-    def offsets(self, form: int) -> list[int]:
-        """Return where the blocks of a form lie in the pool."""
-        return [own[form] for own in self._offsets]
+        first: int = np.frombuffer(self.pool, np.uint8).ctypes.data
+        return first + self.offsets[forms]
 
     def after(self, number: int) -> "MappedSteps":
         """Return the steps after one."""
@@ -293,9 +274,7 @@ class MappedSteps:
 
     def inputs(self, shards: Sequence[PlannedShard], keys: Keys) -> Inputs:
         """Return what shards fold of the steps, which are in some spans."""
-        numbers, times, weights = self.steps.numbers, self.steps.times, self.steps.weights
-        if self.steps.arrays:
-            return Inputs(numbers, times, {}, arrays=self.steps.arrays, others=self.steps.others, weights=weights)
+        numbers, times = self.steps.numbers, self.steps.times
         diagnostic = self.plan.diagnostics[shards[0].key.diagnostic]
         names, files = diagnostic.variables, diagnostic.fields_of_steps
         values = {name: _step_by_step([self._values(own, own.places[name]) for own in shards]) for name in names}
@@ -303,15 +282,9 @@ class MappedSteps:
             values[name] = _step_by_step([item.steps(keys, times, own.key.start, own.key.count) for own in shards])
         apart = self.plan.singles.keys() | self.plan.fixed.keys()
         places = [place for own in shards for place in own.places.values() if place not in apart]
-        return Inputs(
-            numbers,
-            times,
-            {name: self.plan.encodings[name] for name in names} | dict.fromkeys(files, Encoding()),
-            values,
-            extremes=self._extremes(shards[0].places[names[0]]) if diagnostic.filters else (),
-            bytes=sum([self.plan.layout.forms[at].bytes for _, at in places]) * len(numbers),
-            weights=weights,
-        )
+        encodings = {name: self.plan.encodings[name] for name in names} | dict.fromkeys(files, Encoding())
+        size = sum([self.plan.layout.forms[at].bytes for _, at in places]) * len(numbers)
+        return Inputs(numbers, times, values, encodings, size)
 
     def _values(self, shard: PlannedShard, place: Place) -> Iterator[Array]:
         points = prod(shard.key.count)
@@ -325,7 +298,7 @@ class MappedSteps:
         if form.spilled:
             source = self.plan.layout.source_of[at]
             return (values_at(map_file(files[source]), form.place, form) for files in self.steps.files)
-        return (values_at(self.pool, offset, form) for offset in self.offsets(at))
+        return (values_at(self.pool, offset, form) for offset in self.offsets[at].tolist())
 
     def extremes(self, forms: Array, step: int) -> Array:
         """Return the smallest and the largest value of blocks in a step; of shape (forms, 2).
@@ -344,12 +317,13 @@ class MappedSteps:
             return np.full((len(forms), 2), (1, 0), dtype)
         return np.frombuffer(told, dtype).reshape(-1, 2)[np.searchsorted(self.plan.filtered, forms)]
 
-    def _extremes(self, place: Place) -> tuple[Extremes, ...]:
+    def extremes_at(self, place: Place) -> list[Extremes]:
+        """Return the smallest and the largest value of a shard's block in each step, None where they aren't known."""
         (node, at), steps = place, range(len(self.steps.numbers))
         if node != self.plan.node or at not in self.plan.filtered:
-            return (None,) * len(steps)
+            return [None] * len(steps)
         told = [self.extremes(np.array([at]), step)[0].tolist() for step in steps]
-        return tuple((least, most) if least <= most else None for least, most in told)
+        return [(least, most) if least <= most else None for least, most in told]
 
 
 def _step_by_step(shards: Sequence[Iterable[Array]]) -> tuple[Array, ...]:
@@ -365,6 +339,20 @@ def ends_of(steps: Sequence[MappedSteps]) -> tuple[int, int, float]:
 
 Part = tuple[MappedSteps, Sequence[PlannedShard]]
 """Steps that lie alike, and how shards lie there."""
+
+
+def _are_packed(plan: FoldPlan, diagnostic: Diagnostic) -> bool:
+    encodings = [plan.encodings[name] for name in diagnostic.variables]
+    return any(item.is_packed or item.unsigned is not None for item in encodings)
+
+
+def extremes_of(parts: Sequence[Part], diagnostic: Diagnostic) -> list[Extremes]:
+    """Return each step's smallest and largest value, where a shard's blocks tell those of what is folded."""
+    (own, (shard, *_)), name = parts[0], diagnostic.variables[0]
+    same = diagnostic.filters and diagnostic.of.is_plain and shard.local is None and not own.steps.arrays
+    if not same or diagnostic.transforms or diagnostic.then is not None or _are_packed(own.plan, diagnostic):
+        return [None] * sum(len(own.steps.numbers) for own, _ in parts)
+    return [known for own, (shard, *_) in parts for known in own.extremes_at(shard.places[name])]
 
 
 def shard_inputs(parts: Sequence[Part], keys: Keys) -> Inputs:
@@ -419,11 +407,11 @@ def _means(own: MappedSteps, shard: PlannedShard, form: BlockForm, waiting: Sequ
     [(_, at)] = shard.places.values()
     told = [steps.steps for steps in waiting]
     before = [pair for steps in told for pair in zip(steps.numbers, steps.times, strict=True)]
-    for offset, number, time in zip(own.offsets(at), own.steps.numbers, own.steps.times, strict=True):
+    for offset, number, time in zip(own.offsets[at].tolist(), own.steps.numbers, own.steps.times, strict=True):
         numbers, times = zip(*before, (number, time), strict=True)
         mean = _mean(diagnostic, form, own, offset, len(numbers))
         values = {form.name: (mean,) * len(numbers)}
-        found.append(Inputs(numbers, times, {form.name: Encoding()}, values, bytes=form.bytes))
+        found.append(Inputs(numbers, times, values, {form.name: Encoding()}, form.bytes))
         before = []
     return found
 
@@ -457,11 +445,11 @@ def _mean(diagnostic: Diagnostic, form: BlockForm, own: MappedSteps, offset: int
 def _widened(inputs: Inputs) -> Inputs:
     """Return the same in float64, with NaN for what is missing, as means are."""
     found = {}
-    for name, steps in read_variables(inputs).items():
+    for name, steps in inputs.variables.items():
         assert isinstance(steps, Steps)  # ranks fold what needs no decoding
         wide = [np.array(values, "f8") for values in steps.values]
         for values, own in zip(wide, steps.values, strict=True):
             if steps.fill is not None:
                 values[own == steps.fill] = np.nan
         found[name] = tuple(wide)
-    return Inputs(inputs.numbers, inputs.times, dict.fromkeys(found, Encoding()), found, bytes=inputs.bytes)
+    return inputs._replace(values=found, encodings=dict.fromkeys(found, Encoding()))
