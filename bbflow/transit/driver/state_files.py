@@ -9,7 +9,7 @@ from bbflow.transit.clusters.cluster import SubmittedTask, Work
 from bbflow.transit.clusters.tasks import take
 from bbflow.transit.driver.run_context import Running
 from bbflow.transit.folding.bookkeeping import Folding
-from bbflow.transit.folding.kernel_table import ready_work
+from bbflow.transit.folding.kernel_table import ready_files
 from bbflow.transit.folding.plans import FoldPlan
 from bbflow.transit.folding.states import make_ready, remove_stale, remove_states
 from bbflow.transit.folding.tables import living_files
@@ -48,7 +48,7 @@ class StateFiles:
         needs: list[Work] = []
         for work, plan, host in works:
             if plan.lane and self._needs_more(plan, living := living_files(work.states), host):
-                needs.append(((ready_work(plan, living, more),), host))
+                needs.append(((plan.lane, ready_files(plan, living, more)), host))
         self._making = [item for item in self._making if not item.done()]
         self._making += self._run.cluster.submit_all(make_ready, needs, lambda: None, beside=True, calls=True)
 

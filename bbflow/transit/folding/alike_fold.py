@@ -28,7 +28,6 @@ from bbflow.transit.folding.inputs import (
     MappedSteps,
     Part,
     ShardSteps,
-    ends_of,
     extremes_of,
     open_steps,
     shard_inputs,
@@ -43,8 +42,6 @@ MADE_BYTES = 4 << 20
 """About how many bytes of values are made before they are folded; a shard that exceeds it goes tile by tile."""
 
 
-Record = tuple[ShardState, Array]
-"""What some states have in common, and the positions of the shards that have it."""
 Rows = Mapping[str, Array]
 """Filter name to what passed."""
 
@@ -73,18 +70,13 @@ class Side(NamedTuple):
         return self.file[begin : begin + table.layout(at).nbytes]
 
 
-class Sides(NamedTuple):
-    """States of a slot as they are, and where the next ones go."""
+Sides = tuple[Side | None, Side]
+"""States of a slot as they are, None if there are none, and where the next ones of the same shards go."""
 
-    source: Side | None
-    """None if there are none: then they begin."""
-    target: Side
-    """Of the same shards."""
 
-    @property
-    def addresses(self) -> tuple[int, int]:
-        """Where both are in memory, as long as they are there; 0 for none."""
-        return 0 if self.source is None else self.source.address, self.target.address
+def _addresses(sides: Sides) -> tuple[int, int]:
+    """Return where both are in memory, as long as they are there; 0 for none."""
+    return 0 if sides[0] is None else sides[0].address, sides[1].address
 
 
 class PreparedSteps(NamedTuple):
@@ -115,10 +107,9 @@ class AlikeFold:
         What is computed, by its key: all that these shards are of have the same windows and levels, and one type.
     keys
         The spans that the batch is in.
-    sources
-        The steps that are new, by the plans that have the shards; none where spans are handed on only.
-    rows
-        Of each plan, where the shards stand in its roster.
+    steps
+        The steps that are new, by the plans that have the shards, and where these stand in the roster of each; none
+        where spans are handed on only.
     threads
         How many may work side by side.
     """
@@ -130,13 +121,13 @@ class AlikeFold:
         lane: str,
         diagnostics: Mapping[str, Diagnostic],
         keys: Keys,
-        sources: Sequence[MappedSteps] = (),
-        rows: Sequence[Array] = (),
+        steps: Sequence[tuple[MappedSteps, Array]] = (),
         threads: int = 1,
     ) -> None:
         self._like, self._roster, self._lane = like, roster, lane
         self._diagnostics, self._keys = diagnostics, keys
-        self._sources, self._in_plans, self._threads = sources, rows, threads
+        self._steps, self._threads = steps, threads
+        self._blocks = [table_of(own.plan).blocks[rows] for own, rows in steps]
         self.bytes = 0
         """Bytes of the blocks."""
         self._of = roster.rows["diagnostic"]
@@ -148,8 +139,8 @@ class AlikeFold:
         self._taken = {*like.paths, *like.held}
         self._tables: dict[str, StateTable] = {}
 
-    def fold(self, inherited: Inherited | None, *, holds: bool) -> list[Record]:
-        """Return the next states.
+    def fold(self, inherited: Inherited | None, *, holds: bool) -> list[tuple[ShardState, Array]]:
+        """Return what the next states have in common, and the positions of the shards that have it.
 
         Parameters
         ----------
@@ -163,7 +154,7 @@ class AlikeFold:
         ConfigError
             If the values are of another type than those before.
         """
-        dtype, held = self._sources[0].plan.dtypes[self._diagnostic(0).key], self._like.next_held(holds=holds)
+        dtype, held = self._steps[0][0].plan.dtypes[self._diagnostic(0).key], self._like.next_held(holds=holds)
         before = self._like.dtype if inherited is None else inherited.dtype
         if before and np.dtype(before) != dtype:
             raise ConfigError(
@@ -178,11 +169,10 @@ class AlikeFold:
         folded = self._fold_steps()
         if self._folded.any():
             self._merge_ranks(base)
-        first, last, time = ends_of(self._sources)
+        first, last = self._steps[0][0].steps, self._steps[-1][0].steps
         state = replace(
-            self._like, last_step=last, last_time=time, keys=self._keys, files=self._files,
-            first_step=first if self._like.first_step < 0 else self._like.first_step,
-            held=held,
+            self._like, last_step=last.numbers[-1], last_time=last.times[-1], keys=self._keys, files=self._files,
+            first_step=first.numbers[0] if self._like.first_step < 0 else self._like.first_step, held=held,
         )  # fmt: skip
         return [(replace(state, rows=state.rows + rows), own) for rows, own in folded]
 
@@ -202,8 +192,7 @@ class AlikeFold:
     @cached_property
     def _folded(self) -> Array:
         """Of each shard in each plan whether its rank has folded it (`BlockForm.folded`); of shape (shards, plans)."""
-        parts = zip(self._sources, self._in_plans, strict=True)
-        return np.stack([table_of(own.plan).blocks["folded"][rows] for own, rows in parts], axis=1)
+        return np.stack([blocks["folded"] for blocks in self._blocks], axis=1)
 
     def _table(self, level: str) -> StateTable:
         """Return where the shards' states of a level lie."""
@@ -212,8 +201,9 @@ class AlikeFold:
         return self._tables[level]
 
     def _make_table(self, level: str) -> StateTable:
-        if self._sources:
-            return table_of(self._sources[0].plan).states[level].chosen(self._in_plans[0])
+        if self._steps:
+            own, rows = self._steps[0]
+            return table_of(own.plan).states[level].chosen(rows)
         dtypes = dict.fromkeys(self._roster.diagnostics, np.dtype(self._like.dtype))
         return StateTable.of(level, self._roster, self._diagnostics, dtypes)
 
@@ -275,7 +265,7 @@ class AlikeFold:
 
     def _next(self, slot: StateSlot) -> Sides:
         place = self._files.get(slot)
-        return Sides(None if place is None else Side.at(place), Side(self._target(slot)))
+        return None if place is None else Side.at(place), Side(self._target(slot))
 
     def _fold_steps(self) -> list[tuple[tuple[str, ...], Array]]:
         """Take the steps into the open states; gives files of rows that passed filters, and which shards have them."""
@@ -293,15 +283,14 @@ class AlikeFold:
     @cached_property
     def _lies(self) -> Array:
         """Whether the kernel can take all blocks of a shard as they lie; bool of shape (shards,)."""
-        parts = zip(self._sources, self._in_plans, strict=True)
-        lies = [table_of(own.plan).blocks["form"][rows] >= 0 for own, rows in parts]
-        return lies[0] if len(lies) == 1 else np.logical_and.reduce(lies)
+        return np.logical_and.reduce([blocks["form"] >= 0 for blocks in self._blocks])
 
     def _fold_blocks(self, sides: Sides, at: Array) -> dict[int, Rows]:
         """Take the blocks of some shards as they lie; gives what passed filters."""
         parts = list[tuple[Array, Array]]()
-        for own, rows, folded in zip(self._sources, self._in_plans, self._folded[at].T, strict=True):
-            told, are_steps = table_of(own.plan).blocks[rows[at]], folded == 0
+        for (own, _), all_of in zip(self._steps, self._blocks, strict=True):
+            told = all_of[at]
+            are_steps = told["folded"] == 0
             parts.append((own.blocks(told["form"]), np.repeat(are_steps[:, None], len(own.steps.numbers), axis=1)))
             self.bytes += int(told["bytes"][are_steps].sum()) * len(own.steps.numbers)
         blocks, are_steps = (np.concatenate(own, axis=1) for own in zip(*parts, strict=True))
@@ -311,7 +300,7 @@ class AlikeFold:
         if not (some := np.flatnonzero(counts)).size:
             return {}
         at, blocks = (at, blocks) if len(some) == len(at) else (at[some], blocks[some])
-        fills = table_of(self._sources[0].plan).blocks["fill"][self._in_plans[0][at]]
+        fills = self._blocks[0]["fill"][at]
         table, begins = self._table(OUTER).chosen(at), blocks.shape[1] * np.arange(len(at))
         blocks = np.ascontiguousarray(blocks)  # what tasks have the addresses of must stay
         tasks = _tasks(table, sides, blocks.reshape(-1), begins, counts[some], fills)
@@ -319,14 +308,13 @@ class AlikeFold:
         return self._gathered(named, self._call(table, sides, tasks, filters))
 
     def _call(self, table: StateTable, sides: Sides, tasks: Array, filters: Array = kernel.NO_FILTERS) -> list[Array]:
-        left, target = sides.addresses
+        left, target = _addresses(sides)
         families = table.tasks(left=left, target=target)
         return kernel.fold(table.rows["type"], tasks, families, self._threads, filters)
 
     def _filters(self, shards: Array, tasks: Array) -> tuple[list[tuple[int, str]], Array]:
         """Point some shards' tasks to their filters; gives the shard and the name of each of these, and their table."""
-        plan = self._sources[0].plan
-        if not plan.filtered:
+        if not self._steps[0][0].plan.filtered:
             return [], kernel.NO_FILTERS
         named, parts, dtype = list[tuple[int, str]](), list[Array](), np.dtype(self._like.dtype)
         for code in np.unique(self._of[shards]).tolist():
@@ -356,9 +344,8 @@ class AlikeFold:
         It is of shape (shards, steps, 2).
         """
         found = []
-        for source, rows in zip(self._sources, self._in_plans, strict=True):
-            forms = table_of(source.plan).blocks["form"][rows[at]]
-            found += [source.extremes(forms, step) for step in range(len(source.steps.numbers))]
+        for (own, _), blocks in zip(self._steps, self._blocks, strict=True):
+            found += [own.extremes(blocks["form"][at], step) for step in range(len(own.steps.numbers))]
         return np.stack(found, axis=1)
 
     def _gathered(self, named: Sequence[tuple[int, str]], found: Sequence[Array]) -> dict[int, Rows]:
@@ -374,8 +361,8 @@ class AlikeFold:
 
     def _parts(self, at: Array) -> list[Part]:
         """Return some shards' steps as they lie, but for those that their ranks have folded: of all the same ones."""
-        parts = zip(self._sources, self._in_plans, self._folded[at[0]].tolist(), strict=True)
-        return [(own, list(own.plan.shards(rows[at]))) for own, rows, folded in parts if not folded]
+        parts = zip(self._steps, self._folded[at[0]].tolist(), strict=True)
+        return [(own, list(own.plan.shards(rows[at]))) for (own, rows), folded in parts if not folded]
 
     def _prepared(self, level: str, at: Array, carried: Sides | None) -> Iterator[PreparedSteps]:
         """Prepare some shards' steps: those of a diagnostic together whose values are made one by one anyway."""
@@ -394,7 +381,7 @@ class AlikeFold:
         alone = diagnostic.space or diagnostic.transforms or diagnostic.filters or _goes_after(diagnostic)
         if alone or not table.in_kernel[at]:
             return 1
-        steps, layout = sum(len(own.steps.numbers) for own in self._sources), table.layout(at)
+        steps, layout = sum(len(own.steps.numbers) for own, _ in self._steps), table.layout(at)
         return max(MADE_BYTES // (steps * layout.points * layout.dtype.itemsize), 1)
 
     def _prepare(self, level: str, at: Array, parts: Sequence[Part], carried: Sides | None) -> PreparedSteps:
@@ -402,8 +389,9 @@ class AlikeFold:
         source, size = open_steps(parts, self._keys)
         self.bytes += size
         if carried is not None:
-            before = None if carried.source is None else self._views(CARRIED, at[0], carried.source)
-            states = before, self._views(CARRIED, at[0], carried.target)
+            before, target = carried
+            old = None if before is None else self._views(CARRIED, at[0], before)
+            states = old, self._views(CARRIED, at[0], target)
         if _goes_after(diagnostic):
             after = diagnostic.parts_after(self._keys, *parts[0][1][0].region)
         weights = [own.steps.weights[diagnostic.weights] for own, _ in parts] if diagnostic.weights else [()]
@@ -447,9 +435,8 @@ class AlikeFold:
                     self._fold_arrays(level, sides, waiting)
                     waiting, size = [], 0
             else:
-                states = None if sides.source is None else sides.source.state(table, at[0])
-                target = sides.target.state(table, at[0])
-                passed[int(at[0])] = fold_tiles(layout, states, target, steps, extremes, filters)
+                states = [None if side is None else side.state(table, at[0]) for side in sides]
+                passed[int(at[0])] = fold_tiles(layout, *states, steps, extremes, filters)
         if waiting:
             self._fold_arrays(level, sides, waiting)
         return {at: rows for at, rows in passed.items() if any(map(len, rows.values()))}
@@ -472,12 +459,12 @@ class AlikeFold:
         """
         if (self._folded < 0).all(axis=1).any():
             raise BbflowError("a batch ends among steps that its ranks have folded together")
-        sides = Sides(None if before is None else Side.at(before), Side.at(self._files[BASE[OUTER]]))
-        source, target = sides.addresses
+        sides = None if before is None else Side.at(before), Side.at(self._files[BASE[OUTER]])
+        source, target = _addresses(sides)
         left = np.where((self._folded == 0).any(axis=1), target, source)
-        for steps, rows, folded in zip(self._sources, self._in_plans, self._folded.T, strict=True):
-            own = np.flatnonzero(folded > 0)
-            told, table = table_of(steps.plan).blocks[rows[own]], self._table(OUTER).chosen(own)
+        for (steps, _), all_of in zip(self._steps, self._blocks, strict=True):
+            own = np.flatnonzero(all_of["folded"] > 0)
+            told, table = all_of[own], self._table(OUTER).chosen(own)
             for blocks in steps.blocks(told["form"]).T if len(own) else ():
                 table.merge_blocks(left[own], blocks, told, target, self._threads)
                 left[own] = target
@@ -485,8 +472,8 @@ class AlikeFold:
 
     def _keep_rows(self, at: int, rows: Rows) -> tuple[str, ...]:
         """Write a shard's rows that passed to files whose names a repeated task gives again, with `LABEL` in them."""
-        kept, directory = [], self._sources[0].plan.directories.rows
-        own = [source.steps for source, folded in zip(self._sources, self._folded[at], strict=True) if not folded]
+        kept, directory = [], self._steps[0][0].plan.directories.rows
+        own = [own.steps for (own, _), folded in zip(self._steps, self._folded[at], strict=True) if not folded]
         times = {number: time for steps in own for number, time in zip(steps.numbers, steps.times, strict=True)}
         key, first, last = self._members[at][0], own[0].numbers[0], own[-1].numbers[-1]
         for name, passed in rows.items():
@@ -514,7 +501,7 @@ def _tasks(table: StateTable, sides: Sides, addresses: Array, begins: Array, cou
         For each the address of the value that stands for 'missing', 0 for none.
     """
     tasks = np.zeros(len(begins), kernel.TASK)
-    tasks["source"], tasks["target"] = map(table.fields, sides.addresses)
+    tasks["source"], tasks["target"] = map(table.fields, _addresses(sides))
     tasks["blocks"] = addresses.ctypes.data + addresses.itemsize * begins
     tasks["steps"], tasks["points"], tasks["fill"] = counts, table.rows["points"], fills
     return tasks

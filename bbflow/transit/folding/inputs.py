@@ -331,12 +331,6 @@ def _step_by_step(shards: Sequence[Iterable[Array]]) -> tuple[Array, ...]:
     return tuple(chain.from_iterable(zip(*shards, strict=True)))
 
 
-def ends_of(steps: Sequence[MappedSteps]) -> tuple[int, int, float]:
-    """Return the number of the first of some steps, in their order, and of the last one, and this one's time."""
-    last = steps[-1].steps
-    return steps[0].steps.numbers[0], last.numbers[-1], last.times[-1]
-
-
 Part = tuple[MappedSteps, Sequence[PlannedShard]]
 """Steps that lie alike, and how shards lie there."""
 

@@ -27,7 +27,7 @@ from bbflow.transit.folding.plans import FoldPlan, lacking
 from bbflow.transit.folding.shards import Extent
 from bbflow.transit.folding.slots import LEVELS, OUTER
 from bbflow.transit.folding.state_layouts import ends_within, state_layout_of, states_of, written_of
-from bbflow.transit.folding.states import ReadyWork, pages_of
+from bbflow.transit.folding.states import pages_of
 from bbflow.transit.folding.tables import Roster, groups
 
 PYTHON = -1
@@ -264,8 +264,10 @@ def table_of(plan: FoldPlan) -> PlanTable:
     return _tables[plan]
 
 
-def ready_work(plan: FoldPlan, living: Mapping[str, int], ahead: int) -> ReadyWork:
-    """Return which files a lane's next batches need, if they lie as in a plan.
+def ready_files(
+    plan: FoldPlan, living: Mapping[str, int], ahead: int
+) -> tuple[tuple[str, int, tuple[Extent, ...]], ...]:
+    """Return which files a lane's next batches need, if they lie as in a plan; as `make_ready` takes them.
 
     Parameters
     ----------
@@ -288,8 +290,8 @@ def ready_work(plan: FoldPlan, living: Mapping[str, int], ahead: int) -> ReadyWo
         table = StateTable.of(level, plan.roster, plan.diagnostics, plan.dtypes)
         most = np.array([own_needs.get(key, 0) for key in plan.roster.diagnostics])[plan.roster.rows["diagnostic"]]
         for number in sorted(set(own_needs.values())):
-            files.append((level, number, table.chosen(np.flatnonzero(most >= number)).pages))
-    return ReadyWork(plan.lane, tuple(files))
+            files.append((level, number, tuple(table.chosen(np.flatnonzero(most >= number)).pages)))
+    return tuple(files)
 
 
 def _sorts(plan: FoldPlan) -> Array:

@@ -33,7 +33,6 @@ import numpy as np
 
 from bbflow.errors import naming
 from bbflow.host.locks import lock
-from bbflow.operators.frozen import Frozen
 from bbflow.operators.state import StateLayout
 from bbflow.operators.steps import Array
 from bbflow.store.pool import is_file, make_pages
@@ -227,22 +226,20 @@ def _map_pages(mapping: mmap.mmap, offset: int, size: int) -> None:
         mapping.madvise(MADV_POPULATE_WRITE, offset, size)
 
 
-@dataclass(frozen=True, slots=True)
-class ReadyWork(Frozen):
-    """Files of a lane that are to have their pages before a batch needs them."""
+def make_ready(lane: str, files: Iterable[tuple[str, int, Sequence[Extent]]]) -> None:
+    """Make this process's files as they will be needed, beside what is folded; a task.
 
-    lane: str
-    """Begins the files' paths."""
-    files: tuple[tuple[str, int, Sequence[Extent]], ...]
-    """Of a level this many files, and the pages of each that will be written; fewer files of more come first."""
-
-
-def make_ready(work: ReadyWork) -> None:
-    """Make this process's files as they will be needed, beside what is folded; a task."""
+    Parameters
+    ----------
+    lane
+        Begins the files' paths.
+    files
+        Of a level this many files, and the pages of each that will be written; fewer files of more come first.
+    """
     with suppress(OSError):  # without room the batch that needs them says so
-        for level, number, pages in work.files:
+        for level, number, pages in files:
             for at in range(number):
-                map_target(f"{work.lane}.{level}.{PROCESS}.{at}", pages)
+                map_target(f"{lane}.{level}.{PROCESS}.{at}", pages)
 
 
 def map_file(path: str) -> mmap.mmap:

@@ -6,7 +6,6 @@ Shards are sorted by what their states have in common; each sort is folded by wh
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from bbflow.operators.library import load
 from bbflow.operators.own.guard import collecting
 from bbflow.operators.steps import Array
 from bbflow.store.pool import map_pool
-from bbflow.transit.folding.alike_fold import AlikeFold, Record
+from bbflow.transit.folding.alike_fold import AlikeFold
 from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.inputs import MappedSteps, has_means, other_partials, partials, shard_inputs
 from bbflow.transit.folding.kernel_table import table_of
@@ -35,76 +34,47 @@ def _rows_of(other: Roster, roster: Roster) -> Array:
     return rows
 
 
-class LaneFold:
-    """Takes steps that are in one span of every window into the states of a lane's shards.
+def _counted(work: LaneWork, roster: Roster) -> Iterator[tuple[ShardState, Array, Inherited | None]]:
+    """Yield the states that count, those that begin with what an earlier run has left, and those that begin."""
+    new: Array = np.ones(len(roster), bool)
+    for item in work.states:
+        own = item.of_rows(len(roster))
+        new[own] = False
+        yield item, own, None
+    found: dict[tuple[str, tuple[Region, ...]], tuple[Inherited, list[int]]] = {}
+    for key, before in work.inherited.items():
+        if new[at := roster.positions[key]]:
+            found.setdefault((key.diagnostic, before.taken), (before, []))[1].append(at)
+    for before, rows in found.values():
+        new[rows] = False
+        yield ShardState(), np.array(rows), before
+    if new.any():
+        yield ShardState(), np.flatnonzero(new), None
 
-    Parameters
-    ----------
-    work
-        What is to be done.
-    keys
-        The spans.
-    steps
-        The steps, by how they lie, in their order.
-    roster
-        The shards that have states.
-    """
 
-    def __init__(self, work: LaneWork, keys: Keys, steps: Sequence[MappedSteps], roster: Roster) -> None:
-        self._work, self._keys, self._steps, self._roster = work, keys, steps, roster
-        self._rows = [_rows_of(own.plan.roster, roster) for own in steps]
-        own = [item.plan.diagnostics for item in steps]
-        self._diagnostics = own[0] if len(own) == 1 else {key: item for some in own for key, item in some.items()}
-        self.bytes = 0
-        """Bytes of the blocks that were folded."""
-
-    def fold(self) -> tuple[ShardState, ...]:
-        """Return the states that came of it."""
-        found = (record for counted in self._counted() for record in self._fold(*counted))
-        return gather(self._roster, found)
-
-    def _counted(self) -> Iterator[tuple[ShardState, Array, Inherited | None]]:
-        """Yield the states that count, those that begin with what an earlier run has left, and those that begin."""
-        new: Array = np.ones(len(self._roster), bool)
-        for item in self._work.states:
-            own = item.of_rows(len(self._roster))
-            new[own] = False
-            yield item, own, None
-        found: dict[tuple[str, tuple[Region, ...]], tuple[Inherited, list[int]]] = {}
-        for key, before in self._work.inherited.items():
-            if new[at := self._roster.positions[key]]:
-                found.setdefault((key.diagnostic, before.taken), (before, []))[1].append(at)
-        for before, rows in found.values():
-            new[rows] = False
-            yield ShardState(), np.array(rows), before
-        if new.any():
-            yield ShardState(), np.flatnonzero(new), None
-
-    @cached_property
-    def _sorts(self) -> Array:
-        """What only shards have in common that may be folded together; of shape (shards, plans)."""
-        parts = zip(self._steps, self._rows, strict=True)
-        return np.stack([np.where(rows < 0, -1, table_of(own.plan).sorts[rows]) for own, rows in parts], axis=1)
-
-    def _fold(self, like: ShardState, own: Array, inherited: Inherited | None) -> Iterator[Record]:
-        """Fold states that have all in common, those of a sort together."""
-        lane = next((steps.plan.lane for steps in self._steps if steps.plan.lane), "")
-        for _, at in groups(self._sorts[own]):
-            group = own[at]
-            present = [(steps.after(like.last_step), rows[group]) for steps, rows in self._of_group(group)]
+def _fold_span(
+    work: LaneWork, keys: Keys, steps: Sequence[MappedSteps], roster: Roster
+) -> tuple[tuple[ShardState, ...], int]:
+    """Return the states that steps in one span of every window come to, by how they lie, and the bytes of blocks."""
+    parts = [(own, _rows_of(own.plan.roster, roster)) for own in steps]
+    told = [own.plan.diagnostics for own in steps]
+    diagnostics = told[0] if len(told) == 1 else {key: item for some in told for key, item in some.items()}
+    lane = next((own.plan.lane for own in steps if own.plan.lane), "")
+    # What only shards have in common that may be folded together.
+    sorts = np.stack([np.where(rows < 0, -1, table_of(own.plan).sorts[rows]) for own, rows in parts], axis=1)
+    found, size = list[tuple[ShardState, Array]](), 0
+    for like, counted, inherited in _counted(work, roster):
+        for _, at in groups(sorts[counted]):
+            group = counted[at]
+            present = [(own.after(like.last_step), rows[group]) for own, rows in parts if rows[group[0]] >= 0]
             present = [item for item in present if item[0].steps.numbers]
             if not present:
-                yield like, group
+                found.append((like, group))
                 continue
-            sources, rows = zip(*present, strict=True)
-            told = like, self._roster.chosen(group), lane, self._diagnostics, self._keys
-            fold = AlikeFold(*told, sources, rows, self._work.threads)
-            yield from ((state, group[at]) for state, at in fold.fold(inherited, holds=self._work.holds))
-            self.bytes += fold.bytes
-
-    def _of_group(self, group: Array) -> Iterator[tuple[MappedSteps, Array]]:
-        """Yield the steps in which shards of a sort have blocks, with the rows of all shards there."""
-        return ((own, rows) for own, rows in zip(self._steps, self._rows, strict=True) if rows[group[0]] >= 0)
+            fold = AlikeFold(like, roster.chosen(group), lane, diagnostics, keys, present, work.threads)
+            found += [(state, group[own]) for state, own in fold.fold(inherited, holds=work.holds)]
+            size += fold.bytes
+    return gather(roster, found), size
 
 
 def fold_lane(work: LaneWork, *plans: FoldPlan) -> FoldReceipt | None:
@@ -134,11 +104,11 @@ def _folded(work: LaneWork, plans: Sequence[FoldPlan]) -> FoldReceipt:
     with collecting(work.off) as errors:
         for span in work.spans:
             steps = [MappedSteps(plan, own) for plan, own in zip(plans, span.steps, strict=True)]
-            lane = LaneFold(work, span.keys, steps, roster)
-            alike, contributed = lane.fold(), list(_contributions(work, span.keys, steps))
+            alike, folded = _fold_span(work, span.keys, steps, roster)
+            contributed = list(_contributions(work, span.keys, steps))
             found.append(SpanReceipt(alike, dict(errors)))
             parts += [part for part, _ in contributed]
-            size += lane.bytes + sum(size for _, size in contributed)
+            size += folded + sum(size for _, size in contributed)
             # What each span has come to is published later, from where it lies.
             work = replace(work, states=tuple(own.holding() for own in alike))
     return FoldReceipt(roster.digest, tuple(found), tuple(parts), size, started_s, time.time())
