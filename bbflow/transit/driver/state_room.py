@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from bbflow.configuring.settings import Config
-from bbflow.operators.decoding import decoded_dtype
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space.placement import Placement
 from bbflow.operators.steps import DType
@@ -91,9 +90,7 @@ def _dtype(
     """Return the type of the values after the transforms; None if the step lacks a variable."""
     if not blocks.keys() >= set(diagnostic.variables):
         return None
-    dtypes = {name: decoded_dtype(attributes.encoding(name), blocks[name].dtype) for name in diagnostic.of_variables}
-    like = max(dtypes, key=lambda name: len(blocks[name].shape))
-    return diagnostic.transformed_dtype(field_dtype(diagnostic, dtypes, like, placement))
+    return diagnostic.transformed_dtype(field_dtype(diagnostic, blocks, attributes.encoding, placement))
 
 
 def _forms(placed: Sequence[PlacedBlock]) -> dict[str, list[PlacedForm]]:

@@ -12,12 +12,12 @@ import numpy as np
 from bbflow.errors import CapacityError, ConfigError
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.steps import DType
-from bbflow.transit.folding.state_layouts import ends_within, state_layout_of, states_of, written_of
+from bbflow.store.extents import ALIGNMENT_BYTES, align
+from bbflow.transit.folding.state_layouts import ends_within, state_sizes, states_of, written_of
 from bbflow.units import format_bytes
 
 AHEAD = 1
 """Files of a level that another batch needs while what has ended is published: it writes open steps only."""
-PAGE_BYTES = 4096
 MOST_SPANS, SPANS_BYTES = 16, 16 << 20
 """A task folds so many spans at most, whose further states take so many bytes on a node: a task, a publication and a
 checkpoint for each take longer than small fields themselves."""
@@ -60,24 +60,20 @@ def footprint(diagnostic: Diagnostic, dtype: DType, counts: Iterable[tuple[int, 
     ahead = AHEAD if ends_within(diagnostic) else 0
     bytes_, further, spans, points = 0, 0, 0, 0
     for count, regions in Counter(counts).items():
-        sizes = {level: _pages(state_layout_of(diagnostic, level, dtype, count).nbytes) for level in own}
-        each = processes * sum(files[level] * size for level, size in sizes.items())
-        bytes_ += regions * (each + PAGE_BYTES)  # a lane, which has a region at least, notes which batch has begun
-        further += regions * ahead * processes * sum(sizes.values())
-        spans += regions * processes * sum(written_of(diagnostic, level) * size for level, size in sizes.items())
+        sizes = {level: align(max(size, 1)) for level, size in state_sizes(diagnostic, dtype, count).items()}
+        each = processes * sum(number * sizes[level] for level, number in files.items())
+        bytes_ += regions * (each + ALIGNMENT_BYTES)  # a lane, which has a region at least, notes which batch has begun
+        further += regions * ahead * processes * sum(sizes[level] for level in own)
+        spans += regions * processes * sum(written_of(diagnostic, level) * sizes[level] for level in own)
         points += regions * prod(count)
     return Footprint(diagnostic.key, points, np.dtype(dtype), bytes_, bytes_ + further, spans)
-
-
-def _pages(size: int) -> int:
-    return -(-max(size, 1) // PAGE_BYTES) * PAGE_BYTES
 
 
 def bytes_per_point(diagnostic: Diagnostic, dtype: str = "f4") -> float:
     """Return what the states keep for each point, before the size of the field is known."""
     points = 1 << 12
     one = footprint(diagnostic, np.dtype(dtype), [(points,)], 1)
-    return (one.ahead_bytes - PAGE_BYTES) / points
+    return (one.ahead_bytes - ALIGNMENT_BYTES) / points
 
 
 @dataclass(frozen=True, slots=True)

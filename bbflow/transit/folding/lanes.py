@@ -3,15 +3,18 @@
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import blake2b
 from pathlib import Path
 
 from bbflow.errors import BbflowError
+from bbflow.operators.decoding import decoded_dtype
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space.placement import Placement
 from bbflow.operators.steps import DType
 from bbflow.store.extents import Extents
+from bbflow.stream.cf import Encoding
+from bbflow.stream.records import Block, BlockForm
 from bbflow.transit.folding.shards import Extent, ShardKey
 from bbflow.transit.folding.slots import LEVELS
 
@@ -107,19 +110,26 @@ class Lanes:
                     self._free[known[0], level].give_back([extent])
 
 
-def field_dtype(diagnostic: Diagnostic, dtypes: Mapping[str, DType], like: str, placement: Placement | None) -> DType:
+def field_dtype(
+    diagnostic: Diagnostic,
+    forms: Mapping[str, Block | BlockForm],
+    encoding: Callable[[str], Encoding],
+    placement: Placement | None,
+) -> DType:
     """Return the type of a field's values, before its transforms.
 
     Parameters
     ----------
     diagnostic
         What is computed.
-    dtypes
-        Of its variables.
-    like
-        The variable that the field is like, if it is one.
+    forms
+        A block of each of its variables.
+    encoding
+        Gives how a variable's values are written.
     placement
         Where the field lies, if it has a `space`.
     """
+    dtypes = {name: decoded_dtype(encoding(name), forms[name].dtype) for name in diagnostic.of_variables}
+    like = max(dtypes, key=lambda name: len(forms[name].shape))
     dtype = dtypes[like] if diagnostic.of.is_plain else diagnostic.of_dtype(dtypes)
     return dtype if placement is None else placement.dtype(dtype)

@@ -6,7 +6,6 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from bbflow.operators.decoding import decoded_dtype
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.frozen import FrozenMap
 from bbflow.operators.space.placement import Local, Placement
@@ -91,7 +90,8 @@ class Planning:
         """Return the type of a field's values before its transforms, which is the same in all steps that have it."""
         found = ((pattern, places) for pattern in patterns for places in pattern.regions[key].values())
         pattern, places = next(found)
-        return self._dtype(pattern, key, places, site.encodings)
+        forms = {name: _form(pattern, place) for name, place in places.items()}
+        return field_dtype(self._diagnostics[key], forms, site.encodings.__getitem__, self._placements.get(key))
 
     def joined_plan(self, key: ShardKey, site: FoldSite, dtype: DType) -> FoldPlan:
         """Return the plan of a field that ranks' blocks are joined into: its steps' values go with the task."""
@@ -127,15 +127,20 @@ class Planning:
                     shard = PlannedShard(key, region, self.local(key, pattern.shapes), places)
                     by_node.setdefault(key.node, []).append(shard)
         count = self._lanes.count(site.threads // len(site.directories))  # for all patterns: a shard keeps its lane
+        types = {
+            key: self._diagnostics[key].transformed_dtype(self.dtype(key, [pattern], site))
+            for key, own in pattern.regions.items()
+            if own
+        }
         return {
-            (node, number): self._plan(pattern, site, (node, number), lane)
+            (node, number): self._plan(pattern, site, (node, number), lane, types)
             for node, shards in by_node.items()
-            for number, lane in enumerate(self._share(pattern, shards, count, site.encodings))
+            for number, lane in enumerate(self._share(pattern, shards, count, types))
             if lane
         }
 
     def _share(
-        self, pattern: Pattern, shards: Sequence[PlannedShard], count: int, encodings: Mapping[str, Encoding]
+        self, pattern: Pattern, shards: Sequence[PlannedShard], count: int, types: Mapping[str, DType]
     ) -> list[list[PlannedShard]]:
         """Share a node's shards out over some workers; a shard stays with the lane it began in."""
         layouts = pattern.layouts
@@ -154,33 +159,25 @@ class Planning:
             lane = lane if keeps_states else joined.get(shard.key, lane)
             loads[lane] += size
             if keeps_states and kind not in known_sizes:
-                dtype = self._transformed_dtype(pattern, shard, encodings)
-                known_sizes[kind] = state_sizes(self._diagnostics[shard.key.diagnostic], dtype, shard.region[1])
+                key = shard.key.diagnostic
+                known_sizes[kind] = state_sizes(self._diagnostics[key], types[key], shard.region[1])
             offsets = self._lanes.places(shard.key, lane, known_sizes[kind]) if keeps_states else None
             lanes[lane].append(shard._replace(offsets=offsets))
         return lanes
 
-    def _transformed_dtype(self, pattern: Pattern, shard: PlannedShard, encodings: Mapping[str, Encoding]) -> DType:
-        """Return the type of a field's values after its transforms: one for all shards, as each variable is of one."""
-        key = shard.key.diagnostic
-        return self._diagnostics[key].transformed_dtype(self._dtype(pattern, key, shard.places, encodings))
-
-    def _dtype(
-        self, pattern: Pattern, key: str, places: Mapping[str, Place], encodings: Mapping[str, Encoding]
-    ) -> DType:
-        forms = {name: _form(pattern, place) for name, place in places.items()}
-        diagnostic = self._diagnostics[key]
-        like = max(diagnostic.of_variables, key=lambda name: len(forms[name].shape))
-        dtypes = {name: decoded_dtype(encodings[name], form.dtype) for name, form in forms.items()}
-        return field_dtype(diagnostic, dtypes, like, self._placements.get(key))
-
-    def _plan(self, pattern: Pattern, site: FoldSite, lane: NodeLane, shards: Sequence[PlannedShard]) -> FoldPlan:
+    def _plan(
+        self,
+        pattern: Pattern,
+        site: FoldSite,
+        lane: NodeLane,
+        shards: Sequence[PlannedShard],
+        types: Mapping[str, DType],
+    ) -> FoldPlan:
         node, directories = lane[0], site.directories[lane[0]]
         diagnostics = {key: self._diagnostics[key] for key in dict.fromkeys(shard.key.diagnostic for shard in shards)}
         places = dict.fromkeys(place for shard in shards for place in shard.places.values())
         wanted = (shard for shard in shards if diagnostics[shard.key.diagnostic].filters)
         own = [shard for shard in shards if shard.offsets is not None]
-        alike = {shard.key.diagnostic: shard for shard in own}
         return FoldPlan(
             node,
             directories,
@@ -189,7 +186,7 @@ class Planning:
             {place: at_place(place, pattern.fixed) for place in places if place[0] == HELD},
             diagnostics,
             {name: site.encodings[name] for item in diagnostics.values() for name in item.variables},
-            {key: self._transformed_dtype(pattern, shard, site.encodings) for key, shard in alike.items()},
+            {item.key.diagnostic: types[item.key.diagnostic] for item in own},
             Roster.of([item.key for item in own], [item.region for item in own], [item.offsets for item in own]),
             f"{directories.states}/{self._lanes.label(lane)}" if own else "",
             tuple(places),

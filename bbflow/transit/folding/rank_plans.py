@@ -86,18 +86,10 @@ def folded_arrays(
         return FoldedArrays(why_not="there are no blocks of a single type of each variable")
     if both := sorted({name for name, _ in folded} & set(steady)):
         return FoldedArrays(why_not=f"{both[0]} is a coordinate of the results as well, whose changes must be seen")
-    for (name, _), own in folded.items():
-        value = forms[name].dtype.itemsize
-        state = state_places(own, value, 1024)[1] // 1024
-        if fewest * value <= state:
-            return FoldedArrays(
-                why_not=f"at most {fewest} steps would land together, of which a point of {name} takes "
-                f"{fewest * value} bytes, and their state {state}"
-            )
-    if (size := max(layout.state_bytes(folded) for layout in layouts)) > capacity // 2:
-        return FoldedArrays(
-            why_not=f"a node's ranks have states of {size} bytes, for which its pool of {capacity} must have room twice"
-        )
+    items = {name: forms[name].dtype.itemsize for name, _ in folded}
+    size = max(layout.state_bytes(folded) for layout in layouts)
+    if why_not := _why_too_large(folded, items, fewest, size, capacity):
+        return FoldedArrays(why_not=why_not)
     variables = tuple(
         (
             name,
@@ -109,6 +101,22 @@ def folded_arrays(
         for (name, type_), own in folded.items()
     )
     return FoldedArrays(variables, tuple(sorted(used - {name for name, _ in folded})), tuple(sorted(steady)), most)
+
+
+def _why_too_large(
+    folded: Mapping[tuple[str, str], int], items: Mapping[str, int], fewest: int, size: int, capacity: int
+) -> str:
+    """Return why states take more than the steps that they are of, or too much; an empty text if they don't."""
+    for (name, _), own in folded.items():
+        state = state_places(own, items[name], 1024)[1] // 1024
+        if fewest * items[name] <= state:
+            return (
+                f"at most {fewest} steps would land together, of which a point of {name} takes {fewest * items[name]} "
+                f"bytes, and their state {state}"
+            )
+    if size > capacity // 2:
+        return f"a node's ranks have states of {size} bytes, for which its pool of {capacity} must have room twice"
+    return ""
 
 
 def most_together(layouts: Sequence[Layout], capacity: int, seen_by: Set[str], *, is_all: bool) -> float:

@@ -99,14 +99,11 @@ def regions(
     if column is not None:
         for key, own in found.items():
             own |= flat.get((key.node, column.without(key.start), column.without(key.count)), {})
-    if held and single and not found:
-        shape = max((fixed[name].form.shape for name in held), key=len)
+    if single and not found and (held or not flat):
+        shape = max((fixed[name].form.shape for name in held), key=len, default=())
         found[ShardKey(next(iter(single.values()))[0], diagnostic.key, (0,) * len(shape), shape)] = {}
-    for own in (*found.values(), *([single] if single and not found else [])):
+    for own in found.values():
         own |= {name: place_of(name, fixed) for name in held}
-    if not found and len(single) == len(diagnostic.variables):
-        node = single[diagnostic.variables[0]][0]
-        return {ShardKey(node, diagnostic.key, (), ()): single}
     for name in held:
         _check_fixed(diagnostic, name, fixed[name].form.shape, forms, column)
     present = {name for own in [*found.values(), *flat.values()] for name in own} | set(single)
