@@ -283,7 +283,8 @@ class AlikeFold:
     @cached_property
     def _lies(self) -> Array:
         """Whether the kernel can take all blocks of a shard as they lie; bool of shape (shards,)."""
-        return np.logical_and.reduce([blocks["form"] >= 0 for blocks in self._blocks])
+        lies: Array = np.logical_and.reduce([blocks["form"] >= 0 for blocks in self._blocks])
+        return lies
 
     def _fold_blocks(self, sides: Sides, at: Array) -> dict[int, Rows]:
         """Take the blocks of some shards as they lie; gives what passed filters."""
@@ -435,8 +436,8 @@ class AlikeFold:
                     self._fold_arrays(level, sides, waiting)
                     waiting, size = [], 0
             else:
-                states = [None if side is None else side.state(table, at[0]) for side in sides]
-                passed[int(at[0])] = fold_tiles(layout, *states, steps, extremes, filters)
+                source, target = (None if side is None else side.state(table, at[0]) for side in sides)
+                passed[int(at[0])] = fold_tiles(layout, source, target, steps, extremes, filters)
         if waiting:
             self._fold_arrays(level, sides, waiting)
         return {at: rows for at, rows in passed.items() if any(map(len, rows.values()))}
