@@ -80,5 +80,5 @@ def persist(
 def reason_of(error: Exception) -> str:
     """Return why an attempt failed, in a line."""
     cause = error.__cause__ or error  # a client may give another error the name of a missing file
-    words = str(cause).strip().partition("\n\n")[0]  # what follows are obstore's details
+    words = " ".join(str(cause).strip().partition("\n\n")[0].split())  # what follows are obstore's details
     return f"{type(cause).__name__}: {words}" if words else type(cause).__name__

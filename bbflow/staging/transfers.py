@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from bbflow.errors import CapacityError, SourceError
+from bbflow.errors import CapacityError, ChangedSourceError, SourceError
 from bbflow.staging.checksums import Checking
 from bbflow.staging.fetching import Receipt
 from bbflow.staging.files import File
@@ -103,11 +103,13 @@ class Transfer:
             if self._is_same(facts) and path.stat().st_size == facts.size_bytes:
                 return Receipt(path, facts.size_bytes, self._transferred_bytes)
             path.unlink()
-        self._copy(facts)
+        try:
+            self._copy(facts)
+        except ChangedSourceError:
+            raise InterruptedError("it changes while it is copied, or hosts behind its URL differ") from None
         # Asked again: a copy of a source that changes meanwhile may have bytes of two versions.
         if self._facts() != facts:
             self._shelf.partial(url).unlink()
-            self._progress = 0
             raise InterruptedError(f"it changed while it was copied: {facts.version} is no more")
         return Receipt(self._shelf.finish(url), facts.size_bytes, self._transferred_bytes)
 
@@ -145,6 +147,8 @@ class Transfer:
             while copy.tell() < facts.size_bytes:
                 content = self._read(source, copy.tell(), facts.size_bytes)
                 copy.write(content)
+                # What comes again after a new beginning is no progress: it could break at the same place forever.
+                self._progress = max(self._progress, copy.tell())
                 for check in checks:
                     check.take(content)
         if checks[0].differs:
@@ -159,7 +163,6 @@ class Transfer:
         if len(content) != length_bytes:
             raise OSError(f"{len(content)} bytes came of {length_bytes} at {at}")
         self._transferred_bytes += length_bytes
-        self._progress += length_bytes
         return content
 
     def _damaged(self, check: Checking) -> SourceError:

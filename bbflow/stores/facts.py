@@ -10,6 +10,8 @@ from typing import Any, Protocol
 
 from bbflow.errors import ChangedSourceError, ConflictError, MissingSourceError, SourceError
 
+TIMEOUT_S = 60
+"""How long nothing may be heard of a request, in seconds."""
 LASTING = {
     errno.EEXIST,
     errno.EISDIR,
@@ -187,6 +189,11 @@ def conflict(url: str) -> ConflictError:
 def changed(url: str) -> ChangedSourceError:
     """Make the error that a file isn't what was to be moved."""
     return ChangedSourceError(f"{url} was written by someone else meanwhile, and stays there")
+
+
+def outdated(url: str) -> ChangedSourceError:
+    """Make the error that bytes are of another version than the one that is read."""
+    return ChangedSourceError(f"{url} has changed at its source: refresh it with 'bbflow files refresh'")
 
 
 def missing(url: str) -> SourceError:

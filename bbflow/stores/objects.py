@@ -29,6 +29,7 @@ from bbflow.errors import (
 )
 from bbflow.host.atomic import beside
 from bbflow.stores.facts import (
+    TIMEOUT_S,
     Arriving,
     Expected,
     Facts,
@@ -38,10 +39,11 @@ from bbflow.stores.facts import (
     conflict,
     forbidden,
     missing,
+    outdated,
 )
 from bbflow.stores.parts import Method, Upload
 from bbflow.stores.s3_answers import absence, answer, archived, bucket_missing, bucket_of, refusal
-from bbflow.stores.s3_keys import TIMEOUT_S, list_keys
+from bbflow.stores.s3_keys import list_keys
 from bbflow.stores.urls import below
 
 OPTIONS = {
@@ -121,13 +123,16 @@ class ObjectStore:
     @contextmanager
     def open(self, url: str, facts: Facts) -> Iterator[Reader]:
         """Open an object for reading in ranges."""
-        yield _Ranges(self, url)
+        yield _Ranges(self, url, facts.version)
 
-    def read(self, url: str, start: int, length_bytes: int) -> bytes:
-        """Read a range."""
+    def read(self, url: str, start: int, length_bytes: int, version: str | None) -> bytes:
+        """Read a range of a version, if that is known."""
         bucket, key = self._open(url)
         with self._refusals(url):
-            return bytes(self._obstore.get_range(bucket, key, start=start, length=length_bytes))
+            reply = self._obstore.get(bucket, key, options={"range": (start, start + length_bytes)})
+            if version not in (None, _version(reply.meta)):
+                raise outdated(url)
+            return bytes(reply.bytes())
 
     def whole(self, url: str, most_bytes: int) -> tuple[Facts, bytes] | None:
         """Read a small object and its facts by one request."""
@@ -487,11 +492,11 @@ def _made(size_bytes: int, version: str | None) -> Facts | None:
 class _Ranges:
     """An object that gives any range."""
 
-    def __init__(self, store: ObjectStore, url: str) -> None:
-        self._store, self._url = store, url
+    def __init__(self, store: ObjectStore, url: str, version: str | None) -> None:
+        self._store, self._url, self._version = store, url, version
 
     def read(self, start: int, length_bytes: int) -> bytes:
-        return self._store.read(self._url, start, length_bytes)
+        return self._store.read(self._url, start, length_bytes, self._version)
 
 
 def upload_parts(size_bytes: int) -> tuple[int, int]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from inspect import signature
 from typing import Any
 
@@ -19,9 +20,21 @@ from bbflow.errors import (
     MissingToolError,
     SourceError,
 )
-from bbflow.stores.facts import Arriving, Expected, Facts, Listed, Reader, changed, forbidden, impossible, missing
+from bbflow.stores.facts import (
+    TIMEOUT_S,
+    Arriving,
+    Expected,
+    Facts,
+    Listed,
+    Reader,
+    changed,
+    forbidden,
+    impossible,
+    missing,
+    outdated,
+)
 from bbflow.stores.urls import HTTP, below, is_name
-from bbflow.stores.web import WebFacts, children
+from bbflow.stores.web import Web, children, patient, told_by
 
 _READS_ANOTHER = {"fo", "target_protocol"}  # codespell:ignore fo
 """Parameters of fsspec's file systems that read another one's files: others' names may have ``::`` in them."""
@@ -34,11 +47,14 @@ class RemoteFiles:
     ----------
     options
         Protocol to what its file system's class is given.
+    timeout_s
+        How long nothing may be heard of a web server.
     """
 
-    def __init__(self, options: Mapping[str, Mapping[str, Any]]) -> None:
+    def __init__(self, options: Mapping[str, Mapping[str, Any]], *, timeout_s: float = TIMEOUT_S) -> None:
         self._options = {protocol: dict(given) for protocol, given in options.items()}
-        self._web = WebFacts()
+        self._timeout_s = timeout_s
+        self._web = Web()
 
     def facts(self, url: str) -> Facts:
         """Ask for a file's facts."""
@@ -57,19 +73,20 @@ class RemoteFiles:
         """Open a file for reading in chunks."""
         system, path = self._system(url)
         with _refusals(url):
-            if not facts.size_bytes:
-                stream = None  # there is nothing to read, and HTTP's would ask for its size again
-            elif not facts.ranges:
-                stream = system.open(path, "rb", block_size=0, size=facts.size_bytes)
-            elif "http" in system.protocol:
-                stream = system.open(path, "rb", cache_type="none", size=facts.size_bytes)
-            else:
-                stream = None
-        if stream is None:
-            yield _Ranges(lambda start, length: system.cat_file(path, start=start, end=start + length), url)
-        else:
+            stream = None if facts.ranges else system.open(path, "rb", block_size=0, size=facts.size_bytes)
+        if stream is not None:
             with stream:
-                yield _Stream(url, stream, facts.ranges)
+                _check_version(url, told_by(stream.r), facts.version)
+                yield _Stream(url, stream)
+        elif url.startswith(HTTP):
+            yield _Ranges(partial(self._web_part, system, path, facts.version), url)
+        else:
+            yield _Ranges(lambda start, length: system.cat_file(path, start=start, end=start + length), url)
+
+    def _web_part(self, system: Any, url: str, version: str | None, start: int, length_bytes: int) -> bytes:
+        told, content = sync(system.loop, self._web.read, system, url, start, length_bytes)
+        _check_version(url, told, version)
+        return bytes(content)
 
     def whole(self, url: str, most_bytes: int) -> tuple[Facts, bytes] | None:
         """Return nothing: fsspec never tells which version it has read."""
@@ -171,6 +188,7 @@ class RemoteFiles:
             raise ConfigError(f"{url}: what follows # is seen by no server; write %23 if it belongs to the name")
         try:
             kind, options = fsspec.get_filesystem_class(protocol), self._options.get(protocol, {})
+            options = patient(options, self._timeout_s) if url.startswith(HTTP) else options
             if chain and any(_READS_ANOTHER & signature(each.__init__).parameters.keys() for each in kind.__mro__[:-1]):
                 system, path = fsspec.url_to_fs(url, **options)
             else:
@@ -189,21 +207,23 @@ class _Ranges:
         self._read, self._url = read, url
 
     def read(self, start: int, length_bytes: int) -> bytes:
+        parts = []
         with _refusals(self._url):
-            return self._read(start, length_bytes)
+            while length_bytes > 0 and (part := self._read(start, length_bytes)):
+                parts.append(part)
+                start, length_bytes = start + len(part), length_bytes - len(part)
+        return b"".join(parts)
 
 
 class _Stream:
-    """An open file, with or without a way to a place in it."""
+    """An open file that is read from its beginning."""
 
-    def __init__(self, url: str, stream: Any, seekable: bool) -> None:
-        self._url, self._stream, self._seekable = url, stream, seekable
+    def __init__(self, url: str, stream: Any) -> None:
+        self._url, self._stream = url, stream
 
     def read(self, start: int, length_bytes: int) -> bytes:
         parts = []
         with _refusals(self._url):
-            if self._seekable:
-                self._stream.seek(start)
             while length_bytes > 0 and (part := self._stream.read(length_bytes)):
                 parts.append(part)
                 length_bytes -= len(part)
@@ -265,6 +285,18 @@ def _changed_s(info: Mapping[str, Any]) -> float:
     """Return when a file was last changed, in seconds since the epoch; 0 if its store doesn't tell."""
     changed = next((info[key] for key in ("mtime", "LastModified", "changed", "created") if info.get(key)), 0.0)
     return float(changed.timestamp()) if isinstance(changed, datetime) else float(changed)
+
+
+def _check_version(url: str, told: Mapping[str, Any], version: str | None) -> None:
+    """Check what came: a server may stand for several hosts, not all of which have the same file.
+
+    Raises
+    ------
+    ChangedSourceError
+        If it is of another version.
+    """
+    if version not in (None, _version(told)):
+        raise outdated(url)
 
 
 def _version(info: Mapping[str, Any]) -> str | None:

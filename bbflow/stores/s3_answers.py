@@ -2,8 +2,8 @@
 
 import re
 
-from bbflow.errors import ChangedSourceError, MissingSourceError, SourceError
-from bbflow.stores.facts import forbidden, impossible
+from bbflow.errors import MissingSourceError, SourceError
+from bbflow.stores.facts import forbidden, impossible, outdated
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 """What Amazon takes as a bucket's name ("Bucket naming rules"); other servers, and old buckets, have others too."""
@@ -31,7 +31,7 @@ def refusal(url: str, status: int, reason: str) -> Exception:
     if status in (401, 403):  # what ends a writer gives isn't a PermissionDeniedError
         return forbidden(url)
     if status == 416:
-        return ChangedSourceError(f"{url} has become shorter than it was: refresh it with 'bbflow files refresh'")
+        return outdated(url)
     if reason.startswith("InvalidBucketName") or (status == 400 and not _NAME.fullmatch(bucket_of(url))):
         rule = "which has 3 to 63 of a-z, 0-9, '-' and '.'"
         return MissingSourceError(f"{url}: {bucket_of(url)!r} can't be a bucket's name, {rule}: check the URL")

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import unquote_plus
 from xml.etree import ElementTree
 
-TIMEOUT_S = 60
+from bbflow.stores.facts import TIMEOUT_S
 
 
 def list_keys(

@@ -1,18 +1,20 @@
-"""HTTP through the session that fsspec's file system has: what a file is like, and which files a page lists."""
+"""HTTP through the session that fsspec's file system has: what a file is like, its parts, and what a page lists."""
 
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from bbflow.stores.facts import TIMEOUT_S, outdated
 from bbflow.stores.pages import listed_names
 from bbflow.stores.urls import server_of
 
-_PLACE = re.compile(r"bytes (?:\d+-\d+|\*)/(\d+)")
+_PLACE = re.compile(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)")
 
 
-class WebFacts:
-    """Asks servers about files, and remembers how each is to be asked.
+class Web:
+    """Asks servers about files and for parts of them, and remembers how each is to be asked.
 
     One byte is asked for, which tells whether parts can be had too, and which servers answer that know no HEAD, and
     where a URL is signed for GET only. A server that would send all of the file then is asked by HEAD, if it knows
@@ -48,17 +50,61 @@ class WebFacts:
         session, place, server = await system.set_session(), system.encode_url(url), server_of(url)
         if server in self._without_ranges - self._without_head:
             async with session.head(place, **_asking(system), allow_redirects=True) as reply:
-                if reply.ok and (told := _told(reply))["size"] is not None:
+                if reply.ok and (told := told_by(reply))["size"] is not None:
                     return told
                 self._without_head.add(server)
         async with session.get(place, **_asking(system, Range="bytes=0-0")) as reply:
             part = _PLACE.match(reply.headers.get("Content-Range", ""))
-            if part is not None and reply.status in (206, 416):  # an empty file has no first byte
-                return _told(reply) | {"size": int(part[1]), "ranges": True}
+            if part is not None and part[2] != "*" and reply.status in (206, 416):  # an empty file has no first byte
+                return told_by(reply) | {"size": int(part[2]), "ranges": True}
             system._raise_not_found_for_status(reply, url)
             reply.close()  # else the rest, which is on its way, would be waited for
             self._without_ranges.add(server)
-            return _told(reply)
+        if reply.status != 206:
+            return told_by(reply)
+        # What is as long as a part says nothing of the file.
+        return {"type": "file", "size": None} if server in self._without_head else await self.ask(system, url)
+
+    async def read(self, system: Any, url: str, start: int, length_bytes: int) -> tuple[dict[str, Any], bytes]:
+        """Read a part of a file; it may come out shorter.
+
+        Returns
+        -------
+        dict, bytes
+            What this reply tells of the file, which may not be what an earlier one told; and the bytes.
+
+        Raises
+        ------
+        ChangedSourceError
+            If the file has become shorter.
+        OSError
+            If the server sends anything else than this part: it counts as one without ranges from then on.
+        FileNotFoundError, aiohttp.ClientError
+            As `ask`.
+        """
+        session, place = await system.set_session(), system.encode_url(url)
+        wanted = _asking(system, Range=f"bytes={start}-{start + length_bytes - 1}")
+        async with session.get(place, **wanted) as reply:
+            part = _PLACE.match(reply.headers.get("Content-Range", ""))
+            if reply.status == 206 and part is not None and part[1] == str(start):
+                return told_by(reply), await reply.read()
+            if reply.status == 416:
+                raise outdated(url)
+            system._raise_not_found_for_status(reply, url)
+            reply.close()
+        self._without_ranges.add(server_of(url))
+        raise OSError(f"the server doesn't give the part from byte {start}, though it gave others")
+
+
+def patient(options: Mapping[str, Any], timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
+    """Return options of fsspec's file system with which a reply may last as long as something comes of it.
+
+    aiohttp's own limit is five minutes for all of a reply, in which a large file doesn't come without ranges.
+    """
+    import aiohttp
+
+    silence = aiohttp.ClientTimeout(total=None, sock_connect=timeout_s, sock_read=timeout_s)
+    return {**options, "client_kwargs": {"timeout": silence, **options.get("client_kwargs", {})}}
 
 
 async def children(system: Any, url: str) -> tuple[str, list[str], list[str]]:
@@ -90,7 +136,8 @@ def _asking(system: Any, **headers: str) -> dict[str, Any]:
     return options | {"headers": {**options.get("headers", {}), "Accept-Encoding": "identity", **headers}}
 
 
-def _told(reply: Any) -> dict[str, Any]:
+def told_by(reply: Any) -> dict[str, Any]:
+    """Return what a reply with all of a file tells of it, as fsspec would; of a part, its size is the part's."""
     length = None if "Content-Encoding" in reply.headers else reply.headers.get("Content-Length")
     size = None if length is None else int(length)
     told = {"type": "file", "size": size, "ETag": reply.headers.get("ETag"), "ranges": False}

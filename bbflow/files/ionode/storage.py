@@ -21,7 +21,7 @@ from bbflow.files.names import conflict_name
 from bbflow.files.wire import Seen
 from bbflow.host.atomic import is_beside
 from bbflow.staging.retry import Retry, persist, reason_of
-from bbflow.stores.facts import Expected, Facts, Listed, PlainStore, may_be_moved
+from bbflow.stores.facts import Expected, Facts, Listed, PlainStore, may_be_moved, outdated
 from bbflow.stores.sources import Sources
 from bbflow.stores.urls import below
 
@@ -89,7 +89,7 @@ class Storage:
 
     def _check(self, url: str, found: Facts, facts: tuple[int, str]) -> None:
         if (found.size_bytes, found.version or "") != facts:
-            raise ChangedSourceError(f"{url} has changed at its source: refresh it with 'bbflow files refresh'")
+            raise outdated(url)
 
     def write(
         self,
