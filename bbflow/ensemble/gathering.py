@@ -529,6 +529,7 @@ class EnsembleFold:
             self._store.mark(states, ledger, shown)
         if due:
             self._store.commit()
+        # After the commit: a closed moment has no states, so what a kill left unshown couldn't be shown any more.
         for states, ledger, shown, _ in due:
             if shown is not MomentShown.OPEN and self._may_close(ledger, states):
                 self.moments.close(ledger)

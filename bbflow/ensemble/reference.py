@@ -153,6 +153,7 @@ class ScoreReference:
                 f"scores: {self._name} has {len(own)} times in a span that the members' field isn't the mean of: make "
                 "the same of it first, one time for each span"
             )
+        # The mean of a part of a span would pass for that of all of it.
         wanted = round((end - begin) / self._step_near(begin, end))
         if len(own) < wanted:
             date = self._grid.clock.date(self._grid.number(begin))

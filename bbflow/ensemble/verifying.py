@@ -261,6 +261,7 @@ def _selected(space: Space, grid: Grid, name: str) -> Array:
     except ConfigError as error:
         raise ConfigError(f"scores: regions: {name}: {error}") from None
     local = placed.local((0,) * len(grid.shape), grid.shape)
+    # Selected as values would be, points' own numbers tell which of them the region has.
     numbers = np.arange(float(np.prod(grid.shape)))
     found = np.zeros(len(numbers), bool)
     if local is not None:

@@ -390,6 +390,7 @@ def _rows(field: "xr.DataArray", path: Path, by: Window | None) -> tuple[str, Wi
             keys = tuple((SEASONS.get(key, -1) if isinstance(key, str) else int(key),) for key in own)
             return dim, _same(path, by, parse_window(GROUPED[grouped])), keys
         if is_time:
+            # A single date, as a mean over time has, says nothing about which steps its field is for: all.
             if field.sizes[dim] == 1 and by is None:
                 continue
             units, calendar = field[dim].attrs["units"], field[dim].attrs.get("calendar", "standard")

@@ -41,6 +41,7 @@ def io_phase(
         yield announcement
     finally:
         ended.set()
+        # A signal may have come before it was started, and only what was can be joined.
         if renewal.ident is not None:
             renewal.join()
         board.end(announcement.token)

@@ -110,6 +110,7 @@ class World:
 
         def go_on() -> None:
             wanted = next(process, None)
+            # In a loop: `when_come` would call at once, one call deeper for each of thousands that have come.
             while isinstance(wanted, Signal) and wanted.has_come:
                 wanted = next(process, None)
             if wanted is None:

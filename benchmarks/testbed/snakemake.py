@@ -89,6 +89,7 @@ def run_once(bed: Bed, store: str, job: Job) -> Measured:
     done = subprocess.run(command, cwd=folder, env=told, capture_output=True, text=True, timeout=PART_S, check=False)
     if done.returncode:
         raise RuntimeError(f"Snakemake ended with {done.returncode}: {done.stderr[-3000:]}")
+    # Jobs note the time since boot, which any shell can read; phases are told on Python's clock.
     shift_s = time.monotonic() - float(Path("/proc/uptime").read_text().split()[0])
     times = {path.name: float(path.read_text()) + shift_s for path in notes.iterdir()}
     remove(folder)

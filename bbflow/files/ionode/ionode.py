@@ -237,6 +237,8 @@ class IoNode:
             keys=(),
         )
         inventory = [(key, size) for key, size in self._pieces.inventory() if not self._fills.is_filling(key)]
+        # A node of millions of pieces would break the limit of a message. Even one without any sends a part: the last
+        # one says that all is told.
         parts = [tuple(inventory[at : at + INVENTORY_PART]) for at in range(0, max(len(inventory), 1), INVENTORY_PART)]
         for part in parts[:-1]:
             master.send(replace(about, keys=part))

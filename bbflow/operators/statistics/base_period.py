@@ -131,6 +131,7 @@ def _in_spells(met: Array, at_least: int) -> Array:
     run, total = np.zeros(met.shape[1], int), np.zeros(met.shape[1], int)
     for day in met:
         run = np.where(day, run + 1, 0)
+        # One that has just become long enough counts with all its days, later days each for themselves.
         total += np.where(run == at_least, at_least, run > at_least)
     return total
 
@@ -205,6 +206,8 @@ def _bootstrapped(days: Days, base: BasePeriod, *, above: bool) -> dict[int, Arr
     for at, sample in enumerate(_samples(days, base)):
         limits = _limits_without(sample, by_number, days, base)
         last = at == min(days.lengths.max(), LEAP - 1) - 1
+        # A day of a leap year lies between two samples, and is judged as soon as the later one is there: only two
+        # samples' limits are kept, each of (years, points, years - 1).
         while target < days.lengths.max() and (
             stretched[target][0] + (stretched[target][1] > 0) <= at or (last and stretched[target][0] <= at)
         ):
@@ -263,6 +266,7 @@ def _joint_quantile(rest: Array, others: list[Array], most: int, q: float) -> Ar
     added.sort(axis=-1)
     kept = (~np.isnan(rest)).sum(axis=1)
     padded = np.full((points, rest.shape[1] + 2 * most + 3), np.inf)
+    # So ranks before the first and beyond the last need no case of their own.
     padded[:, : most + 1] = -np.inf
     padded[:, most + 1 : most + 1 + rest.shape[1]] = np.where(np.isnan(rest), np.inf, rest)
     counts = kept[:, None] + np.isfinite(added[..., 1:]).sum(axis=-1)

@@ -131,6 +131,7 @@ def _differences(values: Array, shift: Array, valid: Array | None) -> Array:
 def _centred(views: Views, name: str) -> Array:
     """Move the sum of some products from the shifts to the means."""
     one, two = name[0], name[1]
+    # Far from the first pair it is a small difference of large sums, which may be below 0 by rounding.
     centred = views[name] - views[one] / views["count"] * views[two]
     return np.asarray(np.maximum(centred, 0) if one == two else centred)
 
@@ -142,6 +143,7 @@ def covariance(views: Views, *, ddof: int) -> Array:
 
 def correlation(views: Views) -> Array:
     """Return Pearson's (xy - x y / n) / sqrt((xx - x**2 / n) (yy - y**2 / n)); missing if one input is constant."""
+    # The roots first: the product of both sums may overflow where they don't.
     spreads = (np.sqrt(_centred(views, name)) for name in ("xx", "yy"))
     return np.asarray(np.clip(_centred(views, "xy") / np.multiply(*spreads), -1, 1))
 

@@ -69,6 +69,7 @@ class FieldSketch(Family):
         off = values - np.where(views["gone"], 0.0, views["mean"])
         views["mean"][...] += off / (before + 1)
         views["seen"][...] = before + 1
+        # The first is the mean itself: it has no departure.
         if not before:
             return
         used = int(views["used"][0])

@@ -56,6 +56,7 @@ class Harmonics(Family):
             return
         values, valid = steps.stacked().astype("f8"), steps.valid()
         first = np.take_along_axis(values, valid.argmax(axis=0)[None], axis=0)[0]
+        # About an infinite value all differences would be infinite or none.
         known = valid.any(axis=0) & np.isfinite(first)
         shift = np.where(views["count"] > 0, views["shift"], np.where(known, first, 0.0))
         there, angles = valid.astype("f8"), self.angles(steps.times)

@@ -207,6 +207,7 @@ def _of_netcdf(path: Path, time: str) -> SeenStep:
         file = netCDF4.Dataset(path)
     except OSError as error:
         raise ConfigError(f"it isn't a NetCDF file: {error}") from None
+    # As a program puts them: packed, with fill values.
     file.set_auto_maskandscale(False)
     records = {time} | {name for name, dim in file.dimensions.items() if dim.isunlimited()}
     names = {str(dtype): name for name, dtype in DTYPES.items() if name not in ("char", "long double")}

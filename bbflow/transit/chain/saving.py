@@ -99,6 +99,7 @@ def add_shards(work: SaveWork) -> dict[str, str]:
             else:
                 for _, region, state in alike.rows():
                     _add(work, wholes, region, state, shared=False)
+    # The next host's client of the file system sees nothing of pages that are only mapped here.
     if work.spreads:
         for whole in wholes.values():
             if isinstance(whole.buffer, np.memmap):
@@ -347,6 +348,7 @@ class Saving:
             writer.put(item.offset, values)
         errors: dict[str, str] = {}
         errors |= self._fill(writer.state, {})
+        # One host after another: where shards share points, each reads what is there and writes the sum.
         for _, nodes in groupby(sorted(self._nodes), lambda node: self._nodes[node].host):
             errors |= self._fill(writer.state, dict.fromkeys(nodes))
         return writer.finish(), errors
