@@ -5,6 +5,7 @@ in it. What matches a pattern is ours, since nothing there did when the line was
 any part of one name, ``**`` for any number of directories, and at the end for all that a directory holds.
 """
 
+import errno
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -12,10 +13,12 @@ from contextlib import AbstractContextManager, suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from bbflow.errors import ConfigError
+from bbflow.errors import ConfigError, naming
 from bbflow.host.locks import locked_alone
 
 MARK = ".bbflow"
+NO_MARK = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENXIO}
+"""How the system refuses to open what is none of ours, or not there."""
 Pattern = tuple[str, ...]
 _MADE, _SHARED = "bbflow made this directory, inode ", "bbflow put these files into the directory with inode "
 
@@ -158,7 +161,8 @@ def _note(directory: Path, new: Sequence[str], header: str, taken: Path | None) 
         raise ConfigError(f"{directory / MARK} isn't a mark of this user's: move it, or give another directory")
     if first or new:
         # Before anything is made: a crash leaves names of what isn't there, never files that no mark names.
-        with open(directory / MARK, "a", opener=_unlinked) as file:
+        path = str(directory / MARK)
+        with naming(path), open(path, "a", opener=_unlinked) as file:
             file.write("".join(f"{line}\n" for line in (*first, *new)))
 
 
@@ -177,15 +181,24 @@ def _unlinked(path: str, flags: int) -> int:
 
 
 def _lines(directory: Path) -> list[str]:
-    """Read a mark, if it is one; where all may write, another user's would say what of ours is to be removed."""
+    """Read a mark, if it is one; where all may write, another user's would say what of ours is to be removed.
+
+    Raises
+    ------
+    OSError
+        If the file system fails: that there is no mark would be taken for the word that nothing is ours.
+    """
     try:
         with open(directory / MARK, opener=_unlinked) as file:
             found, above = os.fstat(file.fileno()), directory.stat()
             is_known = found.st_uid in (os.geteuid(), 0, above.st_uid) or not above.st_mode & stat.S_IWOTH
             if not (stat.S_ISREG(found.st_mode) and is_known):
                 return []
-            lines = file.read().splitlines()
-    except (OSError, UnicodeDecodeError):
+            with naming(file.name):
+                lines = file.read().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        if isinstance(error, OSError) and error.errno not in NO_MARK:
+            raise
         return []
     return lines if lines and lines[0].startswith((_MADE, _SHARED)) else []
 

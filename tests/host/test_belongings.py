@@ -1,5 +1,6 @@
 """What is ours in a directory is removed, and what isn't stays."""
 
+import errno
 import os
 import shutil
 import tempfile
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bbflow.errors import ConfigError
+from bbflow.host import belongings
 from bbflow.host.belongings import MARK, claim, clear, foreign, is_made, locked, make, remove
 from testsupport.foreign import assert_untouched, foreign_paths, plant
 
@@ -132,6 +134,18 @@ def test_a_mark_that_another_user_leaves_where_all_may_write_removes_nothing(tmp
     assert (shared / "mine/a").exists()
     with pytest.raises(ConfigError, match="isn't a mark of this user's"):
         claim(shared, "more")
+
+
+def test_a_mark_that_can_not_be_read_now_does_not_make_what_is_ours_anothers(tmp_path, monkeypatch):
+    claim(tmp_path, "pool")
+    (tmp_path / "pool").touch()
+
+    def failing(path, flags):
+        raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    monkeypatch.setattr(belongings, "_unlinked", failing)
+    with pytest.raises(OSError, match="Input/output error"):
+        claim(tmp_path, "pool")
 
 
 def test_a_pipe_in_a_marks_place_holds_nobody_up(tmp_path):

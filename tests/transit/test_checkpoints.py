@@ -94,3 +94,11 @@ def test_a_state_file_comes_back_as_it_was_written(tmp_path):
     writer = StateWriter(tmp_path / "state.bbflow", SAVED)
     writer.put(0, np.arange(24.0))
     assert writer.finish() == read_state(tmp_path)
+
+
+def test_a_state_that_can_not_be_read_now_is_no_wrong_path(tmp_path):
+    (tmp_path / "state.bbflow").symlink_to("/proc/self/mem")
+    with pytest.raises(OSError, match="Input/output error"):
+        read_state(tmp_path)
+    with pytest.raises(ConfigError, match="the first run of a chain has none"):
+        read_state(tmp_path / "none")

@@ -7,7 +7,8 @@ that the header places: the states as `StateLayout` lays them out for a whole fi
 import os
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from bbflow.errors import ConfigError, DamagedError
+from bbflow.errors import ConfigError, DamagedError, naming
 from bbflow.net.decoders import msgpack_decoder
 from bbflow.operators.steps import Array
 from bbflow.operators.windows.calendars import Clock
@@ -281,18 +282,18 @@ class StateWriter:
         begin = -(-(PREFIX.size + len(self._header)) // PAGE_BYTES) * PAGE_BYTES
         self.state = replace(state, path=path.with_name(f".{path.name}.new"), begin=begin)
         """What is being written; tasks fill in the data at its path."""
-        with self.state.path.open("wb") as file:
+        with self._opened("wb") as file:
             file.truncate(begin + state.data_bytes)
 
     def put(self, offset: int, values: Array) -> None:
         """Write an array into the data."""
-        with self.state.path.open("r+b") as file:
+        with self._opened() as file:
             file.seek(self.state.begin + offset)
             file.write(np.ascontiguousarray(values).tobytes())
 
     def finish(self) -> SavedState:
         """Publish the file, whole and on disk."""
-        with self.state.path.open("r+b") as file:
+        with self._opened() as file:
             checked = _checksum(file, self.state.begin)
             size, check = self.state.data_bytes, zlib.crc32(self._header)
             file.seek(0)
@@ -308,6 +309,11 @@ class StateWriter:
         finally:
             os.close(directory)
         return replace(self.state, path=self._target)
+
+    @contextmanager
+    def _opened(self, mode: str = "r+b") -> Iterator[Any]:
+        with naming(str(self.state.path)), self.state.path.open(mode) as file:
+            yield file
 
 
 def _checksum(file: Any, begin: int) -> int:
@@ -335,9 +341,9 @@ def read_state(path: Path) -> SavedState:
     """
     path = path / STATE_FILE if path.is_dir() else path
     try:
-        with path.open("rb") as file:
+        with naming(str(path)), path.open("rb") as file:
             return _read(file, path)
-    except OSError as error:
+    except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
         raise ConfigError(f"can't read the state {path}: {error.strerror}; the first run of a chain has none") from None
 
 
