@@ -79,15 +79,20 @@ def naming(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OSError(error.errno, error.strerror, path) from None
+        # NumPy tells of a full disk by a text alone.
+        named = (error.errno, error.strerror, path) if error.errno is not None else (f"{path}: {error}",)
+        raise OSError(*named) from None
 
 
-def describe(error: OSError) -> str:
-    """Return what the operating system refused, on which file, and what to do where that is clear."""
+def describe(error: Exception) -> str:
+    """Return what an error says; if the operating system refused, on which file, and what to do where that is clear."""
+    if not isinstance(error, OSError):
+        return str(error)
     where = f"{error.filename}: " if error.filename else ""
     advice = {
         errno.ENOSPC: ": the file system is full; make room on it, or give another output",
         errno.EDQUOT: ": your quota is used up; make room, or give another output",
+        errno.EFBIG: ": raise the limit of files' sizes (ulimit -f)",
         errno.EMFILE: ": raise the limit of open files (ulimit -n)",
     }
     return f"{where}{error.strerror or error}{advice.get(error.errno or 0, '')}"

@@ -13,7 +13,7 @@ import bbflow_adios2
 from bbflow.configuring.settings import Config
 from bbflow.configuring.step_time import written_time
 from bbflow.drain.stores import rescued_stores
-from bbflow.errors import NodeError, describe
+from bbflow.errors import BbflowError, NodeError, describe
 from bbflow.events import EVENTS_FILE
 from bbflow.host.log import tell
 from bbflow.landing.embedded import EmbeddedNodes
@@ -127,10 +127,10 @@ def conduct(options: RunOptions, name: str, embedded: EmbeddedNodes | None, prep
         if embedded is not None and (strays.held or supervisor.course.keeping is KeepsRun.HELD):
             embedded.leave()
         refused, was_refused = _refused(config, opens)
-    _tell_ending(options.file, config, supervisor.course, others, refused, draws_report=options.draws_report)
+    is_told = _tell_ending(options.file, config, supervisor.course, others, refused, draws_report=options.draws_report)
     for line in describe_held(options.file, config.stream, contact, supervisor.course, strays.held):
         tell(line, sys.stdout)
-    return code or (INCOMPLETE if has_strays or was_refused else 0)
+    return code or (INCOMPLETE if has_strays or was_refused or not is_told else 0)
 
 
 def _rescue_command(config: Config, contact: Path, owner: str) -> list[str]:
@@ -190,7 +190,7 @@ def _claimed(config: Config, contact: Path, owner: str, *, take_over: bool, pati
 
 def _tell_ending(
     file: Path, config: Config, course: Course, others: Sequence[Path], refused: Sequence[str], *, draws_report: bool
-) -> None:
+) -> bool:
     """Print how the run ended; what can't be written or drawn any more must not change its exit code.
 
     Parameters
@@ -203,18 +203,30 @@ def _tell_ending(
         Why results that seem complete aren't.
     draws_report
         Whether there is to be one.
+
+    Returns
+    -------
+    bool
+        Whether the output could be looked into.
     """
-    output = config.output
+    told = []
     try:
-        mark_incomplete(output, course.failure, *refused)
-    except OSError as error:
-        tell(describe(error), sys.stdout)
-    uncopied = _copied(config) if course.failure or refused else []  # what ended well has copied all
-    left = Left.of(output, others)
-    report = _drawn(output) if draws_report and left.spans else []
-    told = describe_ending(file, config.stream, output, course, left, config.continued)
-    for line in [*told, *uncopied, *report]:
+        mark_incomplete(config.output, course.failure, *refused)
+    except (BbflowError, OSError) as error:
+        told.append(describe(error))
+    try:
+        uncopied = _copied(config) if course.failure or refused else []  # what ended well has copied all
+        left = Left.of(config.output, others)
+        report = _drawn(config.output) if draws_report and left.spans else []
+        told += describe_ending(file, config.stream, config.output, course, left, config.continued)
+        told += [*uncopied, *report]
+        could_look = True
+    except (BbflowError, OSError) as error:
+        told += [describe(error), f"WHAT IS IN {config.output} CAN'T BE READ{course.failure and f': {course.failure}'}"]
+        could_look = False
+    for line in dict.fromkeys(told):
         tell(line, sys.stdout)
+    return could_look
 
 
 def _copied(config: Config) -> list[str]:

@@ -2,13 +2,14 @@
 
 import shlex
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from bbflow.drain.stores import left_out_of, rescued_stores
-from bbflow.errors import NodeError
+from bbflow.errors import BbflowError, NodeError
 from bbflow.host.belongings import clear, is_ours
 from bbflow.landing.client import NodeClient
 from bbflow.net.contact import NodeAddress, read_contact
@@ -52,17 +53,25 @@ class Left:
 
 
 def is_complete(output: Path) -> bool:
-    """Whether the results say that they are, and the raw steps, if there are some, have all that they were to have."""
-    is_whole = shown_attributes(output / RESULTS).get("bbflow_status") == "complete"
-    return is_whole and not left_out_of(output / RAW)
+    """Whether the results say that they are, and the raw steps, if there are some, have all that they were to have.
+
+    What can't be read says nothing: why is told at the run's end.
+    """
+    try:
+        is_whole = shown_attributes(output / RESULTS).get("bbflow_status") == "complete"
+        return is_whole and not left_out_of(output / RAW)
+    except (BbflowError, OSError):
+        return False
 
 
 def why_stop(output: Path) -> str:
-    """Return why a user's function wants the simulation to end; empty if none does."""
+    """Return why a user's function wants the simulation to end; empty if none does, or that can't be read now."""
     path = output / STOP_FILE
-    # By its mark: a user's own file of that name is no wish to stop.
-    # A user's own file of that name is no wish to stop.
-    return path.read_text() if is_ours(output, path) and path.exists() else ""
+    with suppress(OSError):
+        # By its mark: a user's own file of that name is no wish to stop.
+        if is_ours(output, path) and path.exists():
+            return path.read_text()
+    return ""
 
 
 def begin_in(output: Path) -> None:

@@ -11,7 +11,7 @@ from bbflow.host.belongings import claim
 from bbflow.net.contact import NodeAddress, add_node, contact_key
 from bbflow.run.conducting import _tell_ending
 from bbflow.run.course import Course, KeepsRun
-from bbflow.run.ending import Left, begin_in, describe_ending, describe_held, why_stop
+from bbflow.run.ending import Left, begin_in, describe_ending, describe_held, is_complete, why_stop
 from bbflow.transit.output.claiming import STOP_FILE, written
 from bbflow.transit.output.copying import Copying
 from bbflow.zarr_store.growing import GrowingZarr, shown_attributes
@@ -172,3 +172,18 @@ def test_a_copy_too_says_why_results_are_not_whole(tmp_path, course, refused):
     for place in ("out", "copy"):
         told = shown_attributes(tmp_path / place / "results.zarr")
         assert (told["bbflow_status"], told["bbflow_failure"]) == ("incomplete", course.failure or refused[0])
+
+
+@pytest.mark.parametrize("course", [Course(), FAILED])
+def test_results_that_can_not_be_read_any_more_are_told_and_the_end_goes_on(tmp_path, capsys, course):
+    content = {"stream": "s", "output": str(tmp_path / "out"), "operators": {"v": ["mean"]}, "windows": ["run"]}
+    unreadable = tmp_path / "out" / "results.zarr" / "zarr.json"
+    unreadable.mkdir(parents=True)
+    assert not is_complete(tmp_path / "out")
+    file, config = tmp_path / "a.yml", parse_config(content)
+    assert not _tell_ending(file, config, course, [], [], draws_report=True)
+    why = f": {course.failure}" if course.failure else ""
+    assert capsys.readouterr().out.splitlines() == [
+        f"bbflow: {unreadable}: Is a directory",
+        f"bbflow: WHAT IS IN {tmp_path / 'out'} CAN'T BE READ{why}",
+    ]
