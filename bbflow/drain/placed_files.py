@@ -1,6 +1,5 @@
 """Files whose chunks hold several steps: each has its place from the start, and is filled step by step."""
 
-import os
 from collections.abc import Iterator
 from math import prod
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from bbflow.drain.shard_files import ENTRY_BYTES, LARGE, PAGE, ShardChunks, header_bytes, make_once, write_at
+from bbflow.errors import naming
 
 Array = np.ndarray[Any, Any]
 PREFILL_BYTES = 1 << 20
@@ -54,15 +54,12 @@ class FixedShard:
         """Write consecutive steps from one on; return the bytes that were stored."""
         if not self._path.exists():
             make_once(self._path, self._empty())
-        descriptor = os.open(self._path, os.O_RDWR)
-        try:
+        with naming(str(self._path)), self._path.open("r+b", 0) as file:
             for step, begin in enumerate(range(0, len(chunks.parts), self._pieces), at):
                 for piece, parts in enumerate(chunks.parts[begin : begin + self._pieces]):
                     slot = step // self._rows * self._pieces + piece
                     place = self._header + slot * self._slot_bytes + step % self._rows * self._row_bytes
-                    write_at(descriptor, parts, place)
-        finally:
-            os.close(descriptor)
+                    write_at(file.fileno(), parts, place)
         return int(chunks.sizes.sum())
 
     def _empty(self) -> Iterator[bytes]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from bbflow.errors import naming
 from bbflow.host.atomic import beside, replacing
 
 Array = np.ndarray[Any, Any]
@@ -98,12 +99,10 @@ class Shard:
     def write(self, at: int, chunks: ShardChunks) -> int:
         """Write consecutive steps from one on, those before it must be there; return the bytes that were stored."""
         at *= self._pieces
-        try:
-            descriptor = os.open(self._path, os.O_RDWR)
-        except FileNotFoundError:
+        if not self._path.exists():
             self._make()
-            descriptor = os.open(self._path, os.O_RDWR)
-        try:
+        with naming(str(self._path)), self._path.open("r+b", 0) as file:
+            descriptor = file.fileno()
             known = _entries(descriptor, at)
             ends = known.sum(axis=1)[known[:, 0] != NOTHING]
             # By the entries, not by the file's length: what a killed writer left behind them is written over, by the
@@ -115,8 +114,6 @@ class Shard:
             # After the bytes that they name: a reader, or a writer that continues after a crash, believes the entries.
             write_at(descriptor, [_new_entries(known, offsets, chunks).reshape(-1).view("u1")], at * ENTRY_BYTES)
             return sum(map(len, parts))
-        finally:
-            os.close(descriptor)
 
     def _make(self) -> None:
         """Make the file with an empty index, unless someone else has just done so."""
@@ -140,7 +137,7 @@ def make_once(path: Path, contents: Iterable[bytes]) -> None:
     """Make a file, which appears whole, unless someone else has just done so."""
     temporary = beside(path)
     try:
-        with temporary.open("wb") as file:
+        with naming(str(path)), temporary.open("wb") as file:
             file.writelines(contents)
         with suppress(FileExistsError):
             # By a link, which fails where someone was faster: a rename would replace a file into which others write

@@ -33,7 +33,13 @@ def is_beside(name: str) -> bool:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield the name to write under; the file takes its place when the ``with`` ends well, else it goes."""
+    """Yield the name to write under; the file takes its place when the ``with`` ends well, else it goes.
+
+    Raises
+    ------
+    OSError
+        With the file's name, whatever of it couldn't be written.
+    """
     with _replacing(str(path)) as temporary:
         yield Path(temporary)
 
@@ -41,13 +47,14 @@ def replacing(path: Path) -> Iterator[Path]:
 @contextmanager
 def _replacing(path: str) -> Iterator[str]:
     temporary = _beside(path)
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
+    with naming(path):
+        try:
+            yield temporary
+            os.replace(temporary, path)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary)
+            raise
 
 
 def _made(path: str, mode: int) -> int:
@@ -78,7 +85,7 @@ def write_whole(path: Path | str, content: str | bytes | memoryview, mode: int =
         If it can't be written; what was there is there.
     """
     name, left = str(path), memoryview(content.encode() if isinstance(content, str) else content).cast("B")
-    with naming(name), _replacing(name) as temporary:
+    with _replacing(name) as temporary:
         descriptor = _made(temporary, mode)
         try:
             while left:

@@ -4,6 +4,7 @@ import ctypes
 import errno
 import mmap
 import os
+import resource
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -135,6 +136,11 @@ def _free_bytes(path: Path) -> int:
 
 
 def _without_room(path: Path, size: int) -> CapacityError:
+    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if limit != resource.RLIM_INFINITY and limit < size:
+        return CapacityError(
+            f"{path}: the pool needs {format_bytes(size)}, but files may have {format_bytes(limit)}: raise ulimit -f"
+        )
     return CapacityError(
         f"{path.parent} has {format_bytes(_free_bytes(path))} free, but the pool needs {format_bytes(size)}: give a "
         "smaller capacity or another directory"

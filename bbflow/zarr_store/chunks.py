@@ -48,8 +48,7 @@ class Chunks:
     @contextmanager
     def replacing(self, index: int) -> Iterator[BinaryIO]:
         """Yield a file that becomes a chunk when the ``with`` ends well; readers see the old one or the new one."""
-        path = self.path(index)
-        with naming(str(path)), replacing(path) as temporary, _made(temporary) as file:
+        with replacing(self.path(index)) as temporary, _made(temporary) as file:
             yield file
 
     def write(self, index: int, values: Array) -> None:
@@ -119,8 +118,10 @@ class Chunks:
 
     def read(self, index: int) -> Array:
         """Return a chunk's values."""
+        path = self.path(index)
         try:
-            content = self.path(index).read_bytes()
+            with naming(str(path)):
+                content = path.read_bytes()
         except FileNotFoundError:
             return np.full(self.shape, self.fill, self.stored)
         if self.dtype == TEXT:

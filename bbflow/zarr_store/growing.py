@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.errors import BbflowError
+from bbflow.errors import BbflowError, naming
 from bbflow.stream.attributes import in_json
 from bbflow.zarr_store.chunks import TEXT, Chunks
 
@@ -336,18 +336,21 @@ def _text_of(node: Node) -> str:
 
 def _lengthen(directory: Path, length: int) -> None:
     """Overwrite the length in the metadata of an array, as `_text_of` has laid them out."""
-    descriptor = os.open(os.path.join(directory, METADATA), os.O_WRONLY)
-    try:
-        os.pwrite(descriptor, f"{length:{LENGTH_DIGITS}}".encode(), LENGTH_AT)
-    finally:
-        os.close(descriptor)
+    path = os.path.join(directory, METADATA)
+    with naming(path):
+        descriptor = os.open(path, os.O_WRONLY)
+        try:
+            os.pwrite(descriptor, f"{length:{LENGTH_DIGITS}}".encode(), LENGTH_AT)
+        finally:
+            os.close(descriptor)
 
 
 def _replace(directory: Path, content: str) -> None:
     temporary = os.path.join(directory, TEMPORARY)
-    with open(temporary, "w") as file:
-        file.write(content)
-    os.rename(temporary, os.path.join(directory, METADATA))
+    with naming(temporary):
+        with open(temporary, "w") as file:
+            file.write(content)
+        os.rename(temporary, os.path.join(directory, METADATA))
 
 
 def _read_root(path: Path) -> Node:
@@ -359,7 +362,8 @@ def _read_root(path: Path) -> Node:
         If they are damaged: somebody else has written there.
     """
     try:
-        root: Node = json.loads((path / METADATA).read_text())
+        with naming(str(path / METADATA)):
+            root: Node = json.loads((path / METADATA).read_text())
     except FileNotFoundError:
         return deepcopy(GROUP)
     except ValueError:

@@ -1,10 +1,12 @@
 """Files appear whole or not at all, and nothing is left beside them."""
 
+import errno
 import stat
 import threading
 
 import pytest
 
+from bbflow.errors import describe
 from bbflow.host.atomic import beside, replacing, write_whole
 
 
@@ -24,6 +26,17 @@ def test_what_breaks_off_leaves_what_was_there(tmp_path):
         raise RuntimeError
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_can_not_be_written_is_named(tmp_path):
+    path = tmp_path / "a"
+    for refused, said in (
+        (OSError(errno.ENOSPC, "full"), "full"),
+        (OSError("8 requested and 0 written"), "8 requested"),
+    ):
+        with pytest.raises(OSError, match=said) as caught, replacing(path):
+            raise refused
+        assert describe(caught.value).startswith(f"{path}: {said}")
 
 
 def test_a_private_file_was_never_anything_else(tmp_path):

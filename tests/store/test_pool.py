@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from bbflow.errors import CapacityError
 from bbflow.store.pool import back_pool, create_pool, keep_backed
 
 CAPACITY = 64 << 20
@@ -52,3 +53,13 @@ def test_on_a_disk_nothing_is_written_ahead(tmp_path):
     back_pool(tmp_path / "pool", 0, CAPACITY)
     assert written_bytes() - before < CAPACITY // 2
     assert (tmp_path / "pool").stat().st_size == CAPACITY
+
+
+def test_a_limit_of_files_sizes_is_named(path):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
+    try:
+        with pytest.raises(CapacityError, match="needs 2 MiB, but files may have 1 MiB: raise ulimit -f"):
+            create_pool(path, 2 << 20)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -253,3 +253,17 @@ def test_metadata_that_somebody_has_cut_off_are_an_error_with_their_name(tmp_pat
     (tmp_path / "zarr.json").write_bytes(left)
     with pytest.raises(BbflowError, match=r"zarr\.json is damaged, it isn't JSON: give another output"):
         shown_attributes(tmp_path)
+
+
+def test_what_fails_to_be_written_or_read_is_named(tmp_path):
+    store = GrowingZarr(tmp_path / "s.zarr")
+    store.create("x", ("time",), (1,), "f8", {})
+    store.commit()
+    (tmp_path / "s.zarr" / "zarr.new").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left") as full:
+        store.commit(more=1)
+    assert full.value.filename == str(tmp_path / "s.zarr" / "zarr.new")
+    (tmp_path / "s.zarr" / "x" / "c.0").symlink_to("/proc/self/mem")
+    with pytest.raises(OSError, match="Input/output error") as unread:
+        store.read("x")
+    assert unread.value.filename == str(tmp_path / "s.zarr" / "x" / "c.0")

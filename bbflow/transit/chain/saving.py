@@ -13,6 +13,7 @@ from uuid import uuid4
 import msgspec
 import numpy as np
 
+from bbflow.errors import naming
 from bbflow.net.contact import NodeAddress
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.frozen import Frozen
@@ -147,7 +148,7 @@ class _Whole:
             (part.start[0] if part.start else 0) * row,
             bytearray(state_layout.nbytes_of(min(FINISHED_POINTS, state_layout.points))),
         )
-        with open(self.path, "r+b") as file:
+        with naming(str(self.path)), open(self.path, "r+b") as file:
             for points in parts_of(state_layout.points, FINISHED_POINTS):
                 tile = state_layout.part(views, points, scratch)
                 for (family, name), offset in self.state_layout.places.items():
