@@ -243,6 +243,26 @@ def test_a_meridian_that_is_there_at_both_ends_has_the_same_mean_twice():
     np.testing.assert_allclose(found[:, :-1], expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize("method", ["bil", "bic", "con", "laf"])
+@pytest.mark.parametrize("first", [0.0, -180.0])
+def test_a_meridian_of_the_source_that_comes_again_at_the_end_counts_once(method, first):
+    parallels = np.linspace(-85, 85, 18)
+    once, again = (axes(parallels, first + np.arange(count) * 10.0) for count in (36, 37))
+    for target in (axes(np.arange(-80, 81, 16.0), np.arange(-180, 180, 15.0)), target_of("hpz2")):
+        expected, made = (make_weights(method, source, target) for source in (once, again))
+        found = dense(made).reshape(-1, *again.shape)
+        np.testing.assert_allclose(found[..., :-1].reshape(len(found), -1), dense(expected), atol=1e-12)
+        np.testing.assert_allclose(made.share, expected.share, atol=1e-12)
+        assert not found[..., -1].any()
+
+
+def test_cells_that_overlap_where_the_globe_is_closed_make_no_conservative_weights():
+    source = axes(np.linspace(-60, 60, 4), [0.0, 10, 100, 200, 330])
+    for target in (regular(4, 6), target_of("hpz1")):
+        with pytest.raises(ConfigError, match="cells overlap where the globe is closed"):
+            make_weights("con", source, target)
+
+
 OVERLAPPING = Mesh(
     (1, 2), np.zeros(2), np.array([45.0, 135]), edges=(np.array([[-9.0, 9]]), np.array([[0.0, 99], [90, 180]]))
 )
