@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from hashlib import blake2b
 from math import prod
@@ -260,7 +260,7 @@ class AreaField:
 
     name: str = AREA_SHARE
     """What statistics alone call it."""
-    held: str = ""
+    held: str = field(default="", repr=False)
     """The file where an analysis holds it, of the field's shape; empty before it does."""
     window = None
     units = ""

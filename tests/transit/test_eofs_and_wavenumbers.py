@@ -53,21 +53,39 @@ def assert_modes(ours, theirs):
         np.testing.assert_allclose(mine, sign * own, rtol=1e-3, atol=1e-4 * np.nanmax(np.abs(own)))
 
 
-@pytest.mark.parametrize(("size", "nodes", "batch"), [(1, 1, 64), (2, 2, 7)])
-def test_modes_and_wavenumbers_are_those_of_the_whole_field(tmp_path, size, nodes, batch):
-    ranks = [
+ATTRIBUTES = {"tas/_ARRAY_DIMENSIONS": list(DIMS), "tas/units": "K", "time/units": UNITS}
+ATTRIBUTES |= {"lat/units": "degrees_north", "lon/units": "degrees_east"}
+
+
+def ranks_of(steps, size):
+    """What each of some ranks writes in each step."""
+    return [
         [
-            [*([("lat", LAT), ("lon", LON)] if rank == 0 and step == 0 else []),
+            [*([("lat", LAT), ("lon", LON)] if rank == 0 and step == steps[0] else []),
              *([("time", float(step))] if rank == 0 else []), ("tas", part(TAS[step], size, rank))]
-            for step in range(STEPS)
+            for step in steps
         ]
         for rank in range(size)
     ]  # fmt: skip
-    attributes = {"tas/_ARRAY_DIMENSIONS": list(DIMS), "tas/units": "K", "time/units": UNITS}
-    attributes |= {"lat/units": "degrees_north", "lon/units": "degrees_east"}
+
+
+def test_modes_go_on_in_the_next_job_of_a_chain(tmp_path):
+    config = {"operators": {"modes": OPERATORS["modes"]}, "time": {"variable": "time"}}
+    for steps, size in ((range(17), 1), (range(17, STEPS), 2)):
+        folder = tmp_path / str(size)
+        folder.mkdir()
+        ran = run_program(folder, ranks_of(steps, size), config, ATTRIBUTES)
+        assert (ran.outcome.complete, ran.told) == (True, "")
+        config["continue"] = str(folder / "out")
+    assert_modes(ran.results.modes_run_eof[0].values, modes_of(TAS, shares(LAT), 3))
+    assert_modes(ran.results.modes_month_eof[0].values, modes_of(TAS[12:], shares(LAT), 3))
+
+
+@pytest.mark.parametrize(("size", "nodes", "batch"), [(1, 1, 64), (2, 2, 7)])
+def test_modes_and_wavenumbers_are_those_of_the_whole_field(tmp_path, size, nodes, batch):
     config = {"operators": OPERATORS, "windows": ["run"], "time": {"variable": "time"},
               "workers": {"processes": 0, "threads": 2, "batch_steps": batch}}  # fmt: skip
-    ran = run_program(tmp_path, ranks, config, attributes, nodes)
+    ran = run_program(tmp_path, ranks_of(range(STEPS), size), config, ATTRIBUTES, nodes)
     assert (ran.outcome.complete, ran.told) == (True, "")
     results = ran.results
     assert results.modes_run_eof.dims == ("time_run", "modes_eof_mode", *DIMS)
