@@ -82,9 +82,21 @@ class Pieces:
         with self.opened(key) as descriptor:
             return os.preadv(descriptor, [target], offset)
 
+    def require(self, key: str, size: int) -> None:
+        """Check that a file has what counts of it.
+
+        Raises
+        ------
+        OSError
+            EIO if some of it has gone: to write on would make zeros of that.
+        """
+        found = dict(self.sizes([key]))
+        if found.get(key, -1) < size:
+            raise lacking(key, found.get(key, 0), size)
+
     def write(self, key: str, offset: int, content: memoryview) -> None:
-        """Write a range; the file is made if need be."""
-        with self.opened(key, make=True) as descriptor:
+        """Write a range of a file that is there."""
+        with self.opened(key) as descriptor:
             write_all(descriptor, content, offset)
 
     def cut(self, key: str, size: int) -> None:
@@ -130,6 +142,11 @@ class Pieces:
     def finish(self, key: str) -> None:
         """Record that all bytes of a file have come."""
         (self._unfinished / key).unlink(missing_ok=True)
+
+
+def lacking(key: str, has: int, size: int) -> OSError:
+    """Return the error of a piece that has less on its node than counts."""
+    return OSError(errno.EIO, f"piece {key} has {has} of {size} bytes on its node, which has lost the others")
 
 
 def write_all(descriptor: int, content: memoryview | bytes, offset: int) -> None:

@@ -12,6 +12,7 @@ from contextlib import suppress
 
 import pytest
 
+from bbflow.files.client.session import ClientSession
 from testsupport.waiting import until
 
 
@@ -273,3 +274,36 @@ def test_who_asks_for_room_before_a_new_masters_nodes_are_back_waits_for_them(se
         servers.spawn(*servers.processes["master-io0"][1])
         file.pwrite(b"new", 0)
     assert client.read("/f") == b"new"
+
+
+@pytest.mark.parametrize("left", [None, b"ke"], ids=["gone", "shorter"])
+@pytest.mark.parametrize(("mode", "at"), [("a", 0), ("r+", 3)], ids=["append", "overwrite"])
+def test_what_a_node_has_lost_of_a_file_is_not_made_up_with_zeros_by_the_next_write(servers, left, mode, at):
+    client = servers.start(storage=False)
+    client.write("/f", b"kept")
+    (piece,) = (servers.directory / "master-io0/pieces").iterdir()
+    piece.unlink() if left is None else os.truncate(piece, len(left))
+    with client.open("/f", mode) as file, pytest.raises(OSError, match=f"{piece.name} has . of 4 bytes on its node"):
+        file.pwrite(b"more", at)
+    with pytest.raises(OSError, match="isn't where it should be"):
+        client.read("/f")
+
+
+@pytest.mark.parametrize("is_remote", [False, True], ids=["here", "elsewhere"])
+def test_a_node_that_comes_back_empty_makes_no_zeros_of_what_is_written_to_it(servers, monkeypatch, is_remote):
+    client = servers.start(storage=False)
+    if is_remote:
+        monkeypatch.setattr(ClientSession, "pieces", lambda *_: None)
+    file = client.open("/f", "w")
+    file.pwrite(b"lost", 0)
+    servers.kill("master-io0")
+    shutil.rmtree(servers.directory / "master-io0")
+    servers.restart("master-io0")
+    until(lambda: servers.up(client) == 1, "the IOnode")
+    with suppress(OSError):  # the connection that broke says so once
+        file.pwrite(b"more", 4)
+    with pytest.raises(OSError, match="on its node"):
+        file.pwrite(b"more", 4)
+    file.close()
+    with pytest.raises(OSError, match="isn't where it should be"):
+        client.read("/f")

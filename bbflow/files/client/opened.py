@@ -15,7 +15,7 @@ from bbflow.errors import ConfigError
 from bbflow.files.client.calling import Caller
 from bbflow.files.inodes import Piece, Pieces, check_size, holders, key_of, pages
 from bbflow.files.piece_requests import MOST_BYTES, CopyRequest, CutRequest
-from bbflow.files.pieces import write_all
+from bbflow.files.pieces import lacking, write_all
 from bbflow.files.replies import CommitReply, FileReply, OpenFileReply, OpenToWriteReply
 from bbflow.files.requests import CloseFileRequest, CommitFileRequest, OpenFileRequest
 from bbflow.host.held import HeldDirectory
@@ -242,9 +242,9 @@ class OpenFile:
         if kept and version != new:
             asked = CopyRequest(key=key, of=key_of(version, index), bytes=kept)
             self._session.on_node(name, lambda node: node.call(asked, FileReply))
-        elif is_ragged:
+        elif is_ragged or not (kept or self._session.pieces(name)):
             self._cut(name, key, kept)
-        self._put(name, key, begin, content)
+        self._put(name, key, begin, content, kept)
         self._pieces[index] = (new, max(kept, end))
         self._ragged.discard(key)
 
@@ -285,11 +285,17 @@ class OpenFile:
         committed = self._committed.get(index, (0, 0))
         return max(pages(size) - (pages(committed[1]) if version == committed[0] else 0), 0) if version else 0
 
-    def _put(self, name: str, key: str, begin: int, content: memoryview) -> None:
+    def _put(self, name: str, key: str, begin: int, content: memoryview, kept: int) -> None:
         local = self._session.pieces(name)
         if local is not None:
-            descriptor = _opened(local, key, os.O_WRONLY | os.O_CREAT)
             try:
+                descriptor = _opened(local, key, os.O_WRONLY | (0 if kept else os.O_CREAT))
+            except FileNotFoundError:
+                raise lacking(key, 0, kept) from None
+            try:
+                # A node that was started again without its memory has less: a hole would count as what it had.
+                if (has := os.fstat(descriptor).st_size) < kept:
+                    raise lacking(key, has, kept)
                 write_all(descriptor, content, begin)
             finally:
                 os.close(descriptor)

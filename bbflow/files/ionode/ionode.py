@@ -181,14 +181,18 @@ class IoNode:
         content, is_intact = client.receive_raw(asked.bytes, asked.check)
         if not is_intact:
             raise OSError(errno.EBADMSG, f"{asked.bytes} bytes arrived damaged")
+        self._pieces.require(asked.key, 0)
         self._pieces.write(asked.key, asked.offset, content)
         return FileReply()
 
     def _cut(self, asked: CutRequest) -> FileReply:
+        if asked.bytes:
+            self._pieces.require(asked.key, asked.bytes)
         self._pieces.cut(asked.key, asked.bytes)
         return FileReply()
 
     def _copy(self, asked: CopyRequest) -> FileReply:
+        self._pieces.require(asked.of, asked.bytes)
         with self._whole(asked.of, 0, asked.bytes) as source:
             self._pieces.copy(asked.key, source, asked.bytes)
         return FileReply()
