@@ -179,13 +179,13 @@ void Dispatch::Write(const Request &request, Reply &reply)
 
 void Dispatch::Flush(const Request &request, Reply &reply)
 {
-    FileOf(request.As<fuse_flush_in>().fh).Flush(request.By);
+    FileOf(request.As<fuse_flush_in>().fh).Commit(request.By, CommitFor::Close);
     reply.Send();
 }
 
 void Dispatch::Sync(const Request &request, Reply &reply)
 {
-    FileOf(request.As<fuse_fsync_in>().fh).Sync(request.By);
+    FileOf(request.As<fuse_fsync_in>().fh).Commit(request.By, CommitFor::Sync);
     reply.Send();
 }
 

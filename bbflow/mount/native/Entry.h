@@ -10,6 +10,12 @@ namespace bbflow
 /** Number of a file or directory; the root's is 1. */
 using FileId = uint64_t;
 
+/** The root of a master's subtree. */
+inline FileId RootOf(const uint64_t master) { return (master << 48) + 1; }
+
+/** The number of the master that knows a file. */
+inline uint64_t MasterOf(const FileId id) { return id >> 48; }
+
 /** A file that a lookup found. */
 struct Entry
 {

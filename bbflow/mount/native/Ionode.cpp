@@ -1,12 +1,11 @@
 #include "Ionode.h"
 
 #include "Errno.h"
-#include "LocalPiece.h"
-#include "RemotePiece.h"
 
 #include <cstdio>
 #include <fcntl.h>
 #include <iostream>
+#include <sys/sendfile.h>
 #include <unistd.h>
 
 namespace bbflow
@@ -17,17 +16,10 @@ namespace
 
 constexpr double ConnectSecs = 10.0;
 constexpr double InterruptSecs = 0.5;
+/** How often bytes are sent that arrive damaged. */
+constexpr int SendTries = 3;
 
-} // end empty namespace
-
-std::string KeyOf(const uint64_t version, const uint64_t index)
-{
-    char text[64];
-    std::snprintf(text, sizeof(text), "%lx.%lx", static_cast<unsigned long>(version),
-                  static_cast<unsigned long>(index));
-    return text;
-}
-
+/** Waits for a reply; gives it if it isn't a refusal. */
 Value Await(const Caller &caller, Channel &channel)
 {
     while (true)
@@ -47,10 +39,153 @@ Value Await(const Caller &caller, Channel &channel)
     }
 }
 
+/** Sends a request and waits for its reply. */
 Value Exchange(const Caller &caller, Channel &channel, const Value &request)
 {
     channel.Send(request);
     return Await(caller, channel);
+}
+
+/** A piece in a directory of this host. */
+class LocalPiece final : public PieceFile
+{
+public:
+    /** @param descriptor is closed with it */
+    explicit LocalPiece(const int descriptor) : m_Descriptor(descriptor) {}
+    ~LocalPiece() override { close(m_Descriptor); }
+    LocalPiece(const LocalPiece &) = delete;
+    LocalPiece &operator=(const LocalPiece &) = delete;
+
+    size_t Read(const Caller &, char *target, const size_t most, const uint64_t offset) override
+    {
+        size_t have = 0;
+        while (have < most)
+        {
+            const ssize_t n = Checked(
+                pread(m_Descriptor, target + have, most - have, static_cast<off_t>(offset + have)));
+            if (n == 0)
+            {
+                break;
+            }
+            have += static_cast<size_t>(n);
+        }
+        return have;
+    }
+
+    void Write(const Caller &, const std::string_view bytes, const uint64_t offset) override
+    {
+        for (size_t done = 0; done < bytes.size();)
+        {
+            done += static_cast<size_t>(
+                Checked(pwrite(m_Descriptor, bytes.data() + done, bytes.size() - done,
+                               static_cast<off_t>(offset + done))));
+        }
+    }
+
+    void Cut(const Caller &, const uint64_t bytes) override
+    {
+        Checked(ftruncate(m_Descriptor, static_cast<off_t>(bytes)));
+    }
+
+    int Descriptor() const override { return m_Descriptor; }
+
+private:
+    const int m_Descriptor;
+};
+
+/** A piece on another host, read and written by messages. */
+class RemotePiece final : public PieceFile
+{
+public:
+    RemotePiece(std::shared_ptr<Ionode> node, std::string key)
+    : m_Node(std::move(node)), m_Key(std::move(key))
+    {
+    }
+
+    size_t Read(const Caller &caller, char *target, const size_t most,
+                const uint64_t offset) override
+    {
+        const Value request = Value::Map{
+            {"op", "read"}, {"key", m_Key}, {"offset", offset}, {"bytes", uint64_t{most}}};
+        return m_Node->Over(
+            [&](Channel &channel)
+            {
+                const Value reply = Exchange(caller, channel, request);
+                const uint64_t bytes = reply.UnsignedAt("bytes");
+                if (bytes > most)
+                {
+                    throw ConnectionLost("bbflow: " + channel.Peer() +
+                                         " sends more than was asked");
+                }
+                if (!channel.ReceiveRaw(reply, target, bytes, After(Channel::ReplySecs)))
+                {
+                    throw ConnectionLost("bbflow: bytes from " + channel.Peer() + " came damaged");
+                }
+                return size_t{bytes};
+            });
+    }
+
+    void Write(const Caller &caller, const std::string_view bytes, const uint64_t offset) override
+    {
+        const Value::Map request = {
+            {"op", "write"}, {"key", m_Key}, {"offset", offset}, {"bytes", uint64_t{bytes.size()}}};
+        for (int left = SendTries; left > 0; --left)
+        {
+            try
+            {
+                m_Node->Over(
+                    [&](Channel &channel)
+                    {
+                        channel.SendRaw(request, bytes);
+                        Await(caller, channel);
+                        return bytes.size();
+                    });
+                return;
+            }
+            catch (const Errno &error)
+            {
+                if (error.Number() != EBADMSG || left == 1)
+                {
+                    throw Errno(error.Number() == EBADMSG ? EIO : error.Number());
+                }
+            }
+        }
+    }
+
+    void Cut(const Caller &caller, const uint64_t bytes) override
+    {
+        m_Node->Ask(caller, Value::Map{{"op", "cut"}, {"key", m_Key}, {"bytes", bytes}});
+    }
+
+private:
+    const std::shared_ptr<Ionode> m_Node;
+    const std::string m_Key;
+};
+
+/** Copies the first bytes of a file into an empty one. @throws Errno if it fails */
+void CopyBytes(const int from, const int to, const uint64_t bytes)
+{
+    off_t offset = 0;
+    while (static_cast<uint64_t>(offset) < bytes)
+    {
+        const ssize_t n =
+            Checked(sendfile(to, from, &offset, bytes - static_cast<uint64_t>(offset)));
+        if (n == 0)
+        {
+            break; // what lies behind the source's end are zeros
+        }
+    }
+    Checked(ftruncate(to, static_cast<off_t>(bytes)));
+}
+
+} // end empty namespace
+
+std::string KeyOf(const uint64_t version, const uint64_t index)
+{
+    char text[64];
+    std::snprintf(text, sizeof(text), "%lx.%lx", static_cast<unsigned long>(version),
+                  static_cast<unsigned long>(index));
+    return text;
 }
 
 Ionode::Ionode(Node address, std::string key)

@@ -78,12 +78,6 @@ private:
     void GiveBack(std::unique_ptr<Channel> channel);
 };
 
-/** Sends a request and waits for its reply. */
-Value Exchange(const Caller &caller, Channel &channel, const Value &request);
-
-/** Waits for a reply; gives it if it isn't a refusal. */
-Value Await(const Caller &caller, Channel &channel);
-
 /** The name of a piece's file. */
 std::string KeyOf(uint64_t version, uint64_t index);
 

@@ -1,6 +1,7 @@
 #pragma once
 
-#include "Attr.h"
+#include "Entry.h"
+#include "Value.h"
 
 #include <chrono>
 #include <mutex>
@@ -11,6 +12,16 @@
 
 namespace bbflow
 {
+
+/** What a master says of a file (bbflow/files/FORMAT.md, `attr`). */
+struct Attr
+{
+    Entry File;
+    uint64_t Version = 0;
+};
+
+/** @throws std::runtime_error if it is none */
+Attr AttrFrom(const Value &attr);
 
 /** What a master told to forget. */
 struct Forgotten

@@ -4,7 +4,6 @@
 #include "Ending.h"
 #include "KeptMetadata.h"
 #include "MountedContact.h"
-#include "RequestSlots.h"
 
 #include <algorithm>
 #include <atomic>
@@ -39,6 +38,31 @@ struct LinkListener
     std::function<Held()> Holding;
     /** The session is back; or another one began, and what the last one had is void. */
     std::function<void(const Value &session, bool isNew)> OnSession;
+};
+
+/** The requests of a session that are under way. Each counts once, however often it is sent: its
+ *  slot and its number there tell the master whether it comes for the first time. No locks: whose
+ *  it is takes care of that. */
+class RequestSlots
+{
+public:
+    /** Gives a request a slot that no other one has now, and a number there. */
+    size_t Take(Value::Map &request);
+
+    /** @param isAbandoned whether the request's reply was not taken */
+    void Leave(size_t slot, bool isAbandoned);
+
+    /** Slot and number of each request that has no reply yet. */
+    Value::Array UnderWay() const;
+
+private:
+    struct Slot
+    {
+        uint64_t Number = 0;
+        bool IsBusy = false;
+        bool IsAbandoned = false;
+    };
+    std::vector<Slot> m_Slots;
 };
 
 /** A session with one master, and its connections: they come back after they broke. */

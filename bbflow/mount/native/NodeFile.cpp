@@ -67,19 +67,11 @@ size_t NodeFile::Write(const Caller &caller, const std::string_view bytes, const
     return done;
 }
 
-void NodeFile::Flush(const Caller &caller)
+void NodeFile::Commit(const Caller &caller, const CommitFor what)
 {
     if (m_IsForWriting)
     {
-        m_State->Commit(caller, CommitFor::Close);
-    }
-}
-
-void NodeFile::Sync(const Caller &caller)
-{
-    if (m_IsForWriting)
-    {
-        m_State->Commit(caller, CommitFor::Sync);
+        m_State->Commit(caller, what);
     }
 }
 

@@ -27,9 +27,8 @@ public:
      *  @param offset where the kernel thinks that it is */
     uint64_t EndFor(uint64_t offset) { return m_State->EndFor(offset); }
 
-    /** At each close(2) of a descriptor. */
-    void Flush(const Caller &caller);
-    void Sync(const Caller &caller);
+    /** Makes what was written through it count for all. */
+    void Commit(const Caller &caller, CommitFor what);
     void Allocate(const Caller &caller, int mode, uint64_t offset, uint64_t bytes);
 
     /** SEEK_DATA and SEEK_HOLE. */

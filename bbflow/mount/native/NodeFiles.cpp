@@ -1,12 +1,12 @@
 #include "NodeFiles.h"
 
-#include "CallerRights.h"
 #include "Errno.h"
 #include "FuseKernel.h"
 #include "Utf8.h"
 
-#include <cstdio>
 #include <fcntl.h>
+#include <fstream>
+#include <sstream>
 
 namespace bbflow
 {
@@ -15,6 +15,38 @@ namespace
 {
 
 constexpr int64_t ListLimit = 4096;
+
+/** The kernel sends the first group only; the others stand in /proc. */
+Value::Array GroupsOf(const uint32_t pid)
+{
+    Value::Array groups;
+    std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+    for (std::string line; std::getline(status, line);)
+    {
+        if (line.rfind("Groups:", 0) == 0)
+        {
+            std::istringstream numbers(line.substr(7));
+            for (uint64_t group = 0; numbers >> group;)
+            {
+                groups.emplace_back(group);
+            }
+            break;
+        }
+    }
+    return groups;
+}
+
+/** Adds to a request about names who makes it: `uid`, `gid`, and the `groups` of the process. */
+Value::Map By(const Caller &caller, Value::Map request)
+{
+    request.emplace_back("uid", uint64_t{caller.Uid});
+    request.emplace_back("gid", uint64_t{caller.Gid});
+    if (caller.Uid != 0) // root may anyway
+    {
+        request.emplace_back("groups", GroupsOf(caller.Pid));
+    }
+    return request;
+}
 
 int64_t Nanoseconds(const timespec &time)
 {

@@ -16,8 +16,6 @@ using Writing = std::lock_guard<std::shared_mutex>;
 
 /** The kernel tells of a last close(2) within this time, if it was one. */
 constexpr std::chrono::milliseconds ClosingTime{20};
-/** How often whoever waits looks whether a signal has come. */
-constexpr std::chrono::milliseconds InterruptTime{100};
 
 } // end empty namespace
 
@@ -43,40 +41,6 @@ void OpenInode::DropHandle(std::vector<int64_t> &handles, const int64_t handle)
         m_Volume.CloseHandle(handle, isWriter && (m_IsDirty || m_HasFailed));
         m_HasFailed = m_HasFailed && !isWriter; // the master lets go of what it left behind
     }
-}
-
-std::optional<int64_t> OpenInode::ShareWriting(const Caller &caller)
-{
-    std::unique_lock<std::shared_mutex> lock(m_Mutex);
-    for (const uint64_t asked = m_Asked; m_IsAsking;)
-    {
-        m_WritersChanged.wait_for(lock, InterruptTime);
-        if (m_Asked > asked + 1 && m_Refusal == EBUSY)
-        {
-            throw Errno(EBUSY); // who asked after this one came has waited for it, too
-        }
-        if (caller.IsInterrupted)
-        {
-            throw Errno(EINTR);
-        }
-    }
-    if (m_Writers.empty() || m_Generation != m_Volume.Link().Generation())
-    {
-        m_IsAsking = true;
-        return std::nullopt;
-    }
-    m_Writers.push_back(m_Writers.front());
-    m_IsClosing = false;
-    return m_Writers.front();
-}
-
-void OpenInode::EndAsking(const int error)
-{
-    const Writing lock(m_Mutex);
-    m_IsAsking = false;
-    ++m_Asked;
-    m_Refusal = error;
-    m_WritersChanged.notify_all();
 }
 
 void OpenInode::WaitForClosing()
@@ -183,52 +147,6 @@ void OpenInode::TakeMap(const Value &reply, const bool isForWriting)
     m_Ready.clear();
 }
 
-void OpenInode::CloseWriting(const Caller &caller, const int64_t handle)
-{
-    {
-        const Writing lock(m_Mutex);
-        if (std::count(m_Writers.begin(), m_Writers.end(), handle) > 1)
-        {
-            DropHandle(m_Writers, handle); // what others have written isn't closed
-            return;
-        }
-    }
-    try
-    {
-        Commit(caller, CommitFor::Close); // what was written by mmap(2) after the last close(2)
-    }
-    catch (...)
-    {
-        LeaveWriting(handle); // else the session would keep it from all other writers
-        throw;
-    }
-    LeaveWriting(handle);
-}
-
-void OpenInode::LeaveWriting(const int64_t handle)
-{
-    const Writing lock(m_Mutex);
-    DropHandle(m_Writers, handle);
-    if (m_Writers.empty() && m_IsDirty)
-    {
-        LoseWritten();
-    }
-    m_WritersChanged.notify_all();
-}
-
-/** What was written and not committed went with the last handle for writing: who still reads opens
- *  it anew. */
-void OpenInode::LoseWritten()
-{
-    Settle();
-    m_IsDirty = false;
-    m_IsUnsure = false;
-    m_Committed.reset();
-    m_Pages.reset();
-    const std::lock_guard<std::mutex> lock(m_ShownMutex);
-    m_Shown.Size.reset();
-}
-
 bool OpenInode::TryCloseReading(const int64_t handle)
 {
     const std::unique_lock<std::shared_mutex> lock(m_Mutex, std::try_to_lock);
@@ -260,20 +178,6 @@ Unwritten OpenInode::NotCommitted()
 {
     const std::lock_guard<std::mutex> lock(m_ShownMutex);
     return m_Shown;
-}
-
-/** With the map as it is now. */
-void OpenInode::MarkDirty()
-{
-    if (!m_IsDirty)
-    {
-        m_Volume.NotePages(m_Id, m_Number, std::nullopt); // it may end without a commit
-    }
-    m_IsDirty = true;
-    m_IsClosing = false;
-    const std::lock_guard<std::mutex> lock(m_ShownMutex);
-    m_Shown.Size = m_Map.Size;
-    clock_gettime(CLOCK_REALTIME, &m_Shown.Time);
 }
 
 uint64_t OpenInode::Size()

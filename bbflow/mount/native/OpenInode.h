@@ -165,9 +165,6 @@ private:
     bool HasOwnMap() const;
     void TakeMap(const Value &reply, bool isForWriting);
     void DropHandle(std::vector<int64_t> &handles, int64_t handle);
-    void LeaveWriting(int64_t handle);
-    void LoseWritten();
-    void MarkDirty();
 
     // OpenInodeRead.cpp
     void Reopen(const Caller &caller);
@@ -190,7 +187,10 @@ private:
     void Prepare(const Caller &caller, uint64_t index, WriteMode mode, Piece &piece);
     static bool TryCut(const Caller &caller, const Piece &piece, uint64_t bytes);
     void Undo(const Caller &caller, uint64_t index, const Piece &piece);
+    void MarkDirty();
     Value::Array PiecesForCommit() const;
+    void LeaveWriting(int64_t handle);
+    void LoseWritten();
     void Settle();
 };
 

@@ -14,6 +14,8 @@ namespace
 
 /** The kernel sends one append in parts if it is large; they come within this time. */
 constexpr std::chrono::milliseconds PartsTime{20};
+/** How often whoever waits looks whether a signal has come. */
+constexpr std::chrono::milliseconds InterruptTime{100};
 
 /** @throws Errno if a file can't be so large */
 void CheckSize(const uint64_t bytes)
@@ -25,6 +27,40 @@ void CheckSize(const uint64_t bytes)
 }
 
 } // end anonymous namespace
+
+std::optional<int64_t> OpenInode::ShareWriting(const Caller &caller)
+{
+    Writing lock(m_Mutex);
+    for (const uint64_t asked = m_Asked; m_IsAsking;)
+    {
+        m_WritersChanged.wait_for(lock, InterruptTime);
+        if (m_Asked > asked + 1 && m_Refusal == EBUSY)
+        {
+            throw Errno(EBUSY); // who asked after this one came has waited for it, too
+        }
+        if (caller.IsInterrupted)
+        {
+            throw Errno(EINTR);
+        }
+    }
+    if (m_Writers.empty() || m_Generation != m_Volume.Link().Generation())
+    {
+        m_IsAsking = true;
+        return std::nullopt;
+    }
+    m_Writers.push_back(m_Writers.front());
+    m_IsClosing = false;
+    return m_Writers.front();
+}
+
+void OpenInode::EndAsking(const int error)
+{
+    const Writing lock(m_Mutex);
+    m_IsAsking = false;
+    ++m_Asked;
+    m_Refusal = error;
+    m_WritersChanged.notify_all();
+}
 
 OpenInode::WriteMode OpenInode::ModeOf(const uint64_t index, const uint64_t offset,
                                        const uint64_t bytes) const
@@ -126,6 +162,20 @@ std::optional<Lack> OpenInode::TryWritePart(const Caller &caller, const std::str
     m_Grown.notify_all();
     done += bytes.size();
     return std::nullopt;
+}
+
+/** With the map as it is now. */
+void OpenInode::MarkDirty()
+{
+    if (!m_IsDirty)
+    {
+        m_Volume.NotePages(m_Id, m_Number, std::nullopt); // it may end without a commit
+    }
+    m_IsDirty = true;
+    m_IsClosing = false;
+    const std::lock_guard<std::mutex> lock(m_ShownMutex);
+    m_Shown.Size = m_Map.Size;
+    clock_gettime(CLOCK_REALTIME, &m_Shown.Time);
 }
 
 /** Ends a piece's file there, so that its memory is free when its room is.
@@ -256,6 +306,52 @@ void OpenInode::Commit(const Caller &caller, const CommitFor what)
     m_Newest = attr.Version;
     m_Volume.Kept().Keep(attr, reply.UnsignedAt("seq")); // before it is shown no more as unwritten
     const std::lock_guard<std::mutex> shown(m_ShownMutex);
+    m_Shown.Size.reset();
+}
+
+void OpenInode::CloseWriting(const Caller &caller, const int64_t handle)
+{
+    {
+        const Writing lock(m_Mutex);
+        if (std::count(m_Writers.begin(), m_Writers.end(), handle) > 1)
+        {
+            DropHandle(m_Writers, handle); // what others have written isn't closed
+            return;
+        }
+    }
+    try
+    {
+        Commit(caller, CommitFor::Close); // what was written by mmap(2) after the last close(2)
+    }
+    catch (...)
+    {
+        LeaveWriting(handle); // else the session would keep it from all other writers
+        throw;
+    }
+    LeaveWriting(handle);
+}
+
+void OpenInode::LeaveWriting(const int64_t handle)
+{
+    const Writing lock(m_Mutex);
+    DropHandle(m_Writers, handle);
+    if (m_Writers.empty() && m_IsDirty)
+    {
+        LoseWritten();
+    }
+    m_WritersChanged.notify_all();
+}
+
+/** What was written and not committed went with the last handle for writing: who still reads opens
+ *  it anew. */
+void OpenInode::LoseWritten()
+{
+    Settle();
+    m_IsDirty = false;
+    m_IsUnsure = false;
+    m_Committed.reset();
+    m_Pages.reset();
+    const std::lock_guard<std::mutex> lock(m_ShownMutex);
     m_Shown.Size.reset();
 }
 
