@@ -27,8 +27,7 @@ from bbflow.stream.cf import STEP, StreamAttributes
 from bbflow.stream.records import Step
 from bbflow.view.adapting import Adapting, StreamConfig
 from bbflow.view.blocks import Array, BlockReader
-from bbflow.view.consumers import RESCUE, Consumers
-from bbflow.view.forsaken import Forsaken
+from bbflow.view.consumers import RESCUE, Consumers, Forsaken
 from bbflow.view.layout import PlacedBlock
 from bbflow.view.stream import STEPS_PER_REPLY, StreamView, told_refusal
 from bbflow.view.times import StepTimes, clock_of, told_by

@@ -1,6 +1,5 @@
-"""How a stream ended, and what its stages say of it."""
+"""How a stream ended."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,16 +22,6 @@ class Outcome:
     """Steps that, by the interval between the others, are missing in gaps."""
     errors: tuple[str, ...] = ()
     """What failed in users' operators."""
-
-
-@dataclass(frozen=True, slots=True)
-class StageReport:
-    """What a stage says at its end."""
-
-    lines: Sequence[str] = ()
-    """What the user should know."""
-    is_whole: bool = True
-    """Whether nothing that was asked of it is lacking."""
 
 
 def mark_incomplete(output: Path, *why: str) -> None:

@@ -17,15 +17,12 @@ from bbflow.transit.driver.calling_stage import CallStage
 from bbflow.transit.driver.drain_stage import DrainStage
 from bbflow.transit.driver.finishing import check_writers, forget_stream, outcome_of, write_others
 from bbflow.transit.driver.fold_stage import FoldStage
-from bbflow.transit.driver.inbox import Inbox
-from bbflow.transit.driver.intake import Intake
+from bbflow.transit.driver.intake import Inbox, Intake
 from bbflow.transit.driver.opened_stream import OpenedStream
 from bbflow.transit.driver.policy import check_policy
-from bbflow.transit.driver.run_context import Running
-from bbflow.transit.driver.stage import DriverStage
+from bbflow.transit.driver.stage import DriverStage, Running, StageReport
 from bbflow.transit.folding.states import forget_gone
 from bbflow.transit.outcome import Outcome as Outcome
-from bbflow.transit.outcome import StageReport
 from bbflow.transit.output.claiming import STATE_FILE
 from bbflow.transit.output.copying import Copying
 from bbflow.view.consumers import Consumers, consumers_of, owner_of

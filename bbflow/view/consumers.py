@@ -1,5 +1,6 @@
 """The analysis' side of the nodes: its cursors and checkpoints, kept there by the agents."""
 
+import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -26,12 +27,16 @@ from bbflow.net.verdicts import DoneReply
 from bbflow.reading.rank_plan import RankPlan
 from bbflow.view.numbering import NO_STEP, Landed, Numbering, ahead, packed, unpacked
 from bbflow.view.returning import Returning
-from bbflow.view.stream import STEPS_PER_REPLY
+from bbflow.view.stream import STEPS_PER_REPLY, StreamView
 
 FOLD, DRAIN, CALLS, RESCUE = "fold", "drain", "calls", "rescue"
 
 ReplyT = TypeVar("ReplyT", bound=Struct)
 Cursor = tuple[int, bytes]
+PATIENCE_S = 60.0
+"""How long ranks may come whose stream others have closed; `bbflow run` doesn't wait: it knows when programs end."""
+LOST_PATIENCE_S = 600.0
+"""The same if they may be those of a lost node: they find out by its silence, and wait `NodeLossTimeoutSecs` then."""
 
 
 class Consumers(Closable):
@@ -360,3 +365,40 @@ def owner_of(output: Path) -> str:
 def no_checkpoint(node: str) -> bytes:
     """Return an empty checkpoint: for a consumer whose output says itself how far it is."""
     return b""
+
+
+class Forsaken:
+    """Ends a stream as aborted whose ranks on one node never come, while those on others have closed it.
+
+    No node knows of that.
+
+    Parameters
+    ----------
+    view
+        The stream over all nodes.
+    consumers
+        Whose connections to the nodes are used.
+    patience_s
+        How long the ranks may come.
+    clock
+        Gives seconds that never run backwards.
+    """
+
+    def __init__(
+        self,
+        view: StreamView,
+        consumers: Consumers,
+        patience_s: float = PATIENCE_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._view, self._consumers, self._patience_s, self._clock = view, consumers, patience_s, clock
+        self._since_s: float | None = None
+
+    def look(self) -> None:
+        """End the stream if it has been so for long enough."""
+        if not self._view.is_forsaken:
+            self._since_s = None
+        elif self._since_s is None:
+            self._since_s = self._clock()
+        elif self._clock() >= self._since_s + self._patience_s:
+            self._consumers.give_up()

@@ -13,8 +13,8 @@ from bbflow.operators.space import installed, parse_space
 from bbflow.operators.space.regridding import place_space
 from bbflow.operators.space.weights import read_weights, weights_bytes
 from bbflow.operators.steps import Steps
-from bbflow.transit.driver.first_step import FirstStep
-from bbflow.transit.driver.placing import StreamArrays, check_weights
+from bbflow.transit.driver.first_step import FirstStep, StreamArrays
+from bbflow.transit.driver.placing import check_weights
 
 LATS, LONS = np.linspace(-67.5, 67.5, 4), np.arange(0, 360, 60.0)
 LAT, LON = (item.reshape(-1) for item in np.meshgrid(LATS, LONS, indexing="ij"))

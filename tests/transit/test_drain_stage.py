@@ -25,7 +25,7 @@ from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.clusters.local_cluster import local_cluster
 from bbflow.transit.driver import drain_stage
 from bbflow.transit.driver.drain_stage import MOST_BEGUN, DrainStage
-from bbflow.transit.driver.run_context import Running, Seen
+from bbflow.transit.driver.stage import Running, Seen
 from bbflow.view.consumers import DRAIN, Consumers
 from bbflow.view.lease import Lease
 from bbflow.view.stream import News, StreamView

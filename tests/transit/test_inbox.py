@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from bbflow.errors import NodeError, StreamError
-from bbflow.transit.driver.inbox import Inbox
+from bbflow.transit.driver.intake import Inbox
 from testsupport.waiting import until
 
 LIMIT_S = 60

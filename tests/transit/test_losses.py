@@ -12,7 +12,7 @@ from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, OUTER
 from bbflow.transit.folding.tables import CountedStates, States
 from bbflow.transit.folding.written import pack, unpack
-from bbflow.view.forsaken import Forsaken
+from bbflow.view.consumers import Forsaken
 from bbflow.view.stream import Arrival, News, StreamView
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from bbflow.configuring.settings import WorkersConfig
 from bbflow.errors import NodeError
-from bbflow.transit.clusters.aside import YIELDING
+from bbflow.transit.clusters.cluster import YIELDING
 from bbflow.transit.clusters.local_cluster import local_cluster
 from bbflow.transit.clusters.tasks import take
 from bbflow.transit.clusters.thread_cluster import ThreadCluster

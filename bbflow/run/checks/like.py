@@ -21,9 +21,9 @@ from bbflow.run.checks.memory import result_bytes_per_point, window_times_s
 from bbflow.stream.cf import StreamAttributes
 from bbflow.stream.dtypes import DTYPES
 from bbflow.stream.records import Block
-from bbflow.transit.driver.first_step import check_chunks, check_variables, make_clock, own_names
+from bbflow.transit.driver.first_step import StreamArrays, check_chunks, check_variables, make_clock, own_names
 from bbflow.transit.driver.holding import hold_fields
-from bbflow.transit.driver.placing import StreamArrays, place_diagnostics
+from bbflow.transit.driver.placing import place_diagnostics
 from bbflow.transit.driver.state_room import footprints
 from bbflow.transit.folding.footprint import Footprint
 from bbflow.transit.folding.regions import check_apart, forms_by_name, regions

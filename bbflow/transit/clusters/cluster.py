@@ -1,6 +1,9 @@
 """Where tasks run: in threads of the analysis, or on Dask's workers; what the stages know of either."""
 
+import os
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 from bbflow.errors import NodeError
@@ -11,6 +14,15 @@ Work = tuple[tuple[Any, ...], str]
 """Arguments of a task, and the host that it must run on."""
 ASIDE_THREADS = 1
 """Of each worker's threads this many don't fold, if it has more: what ends is published, and steps drain, beside it."""
+YIELDING = 5
+"""How much nicer those are than their process: one gets a quarter of a core that a fold wants too."""
+
+
+def yield_to_folds() -> None:
+    """Make this thread yield to those that fold, for as long as it lives."""
+    thread = threading.get_native_id()  # Linux has priorities for each thread
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + YIELDING)
 
 
 class TaskLostError(NodeError):

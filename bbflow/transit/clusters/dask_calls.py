@@ -20,8 +20,7 @@ from distributed import Client, Worker, WorkerPlugin
 from distributed.core import ConnectionPool, send_recv
 from distributed.protocol import pickle
 
-from bbflow.transit.clusters.aside import yield_to_folds
-from bbflow.transit.clusters.cluster import ASIDE_THREADS, CallLostError
+from bbflow.transit.clusters.cluster import ASIDE_THREADS, CallLostError, yield_to_folds
 
 T = TypeVar("T")
 FAN = 32

@@ -28,8 +28,7 @@ from bbflow.errors import ConfigError, NodeError
 from bbflow.host.atomic import PRIVATE, write_whole
 from bbflow.host.closable import Closable
 from bbflow.host.leftovers import scratch
-from bbflow.transit.clusters.aside import yield_to_folds
-from bbflow.transit.clusters.cluster import ASIDE_THREADS, TaskLostError, Work, WorkerKilledError
+from bbflow.transit.clusters.cluster import ASIDE_THREADS, TaskLostError, Work, WorkerKilledError, yield_to_folds
 from bbflow.transit.clusters.dask_calls import CalledTask, WorkerCalls
 from bbflow.transit.clusters.dask_settings import PATIENT, UNWARNED, dask_settings, quiet
 from bbflow.transit.clusters.security import security_of

@@ -10,8 +10,7 @@ from typing import Any
 
 from bbflow.errors import NodeError
 from bbflow.host.closable import Closable
-from bbflow.transit.clusters.aside import yield_to_folds
-from bbflow.transit.clusters.cluster import ASIDE_THREADS, Work
+from bbflow.transit.clusters.cluster import ASIDE_THREADS, Work, yield_to_folds
 
 CLOSING_S = 30.0
 """How long to wait at the end for tasks whose results aren't wanted any more."""

@@ -13,10 +13,8 @@ from bbflow.stream.records import Parts
 from bbflow.transit.calling.answers import ERROR, KEPT, STOP, THROUGH, Answers, AxisPlace
 from bbflow.transit.calling.calls import CallReceipt, SpanCall, StepCall, call_function
 from bbflow.transit.clusters.tasks import TaskBatch, let_go
-from bbflow.transit.driver.run_context import Running, Seen
-from bbflow.transit.driver.stage import StreamStart
+from bbflow.transit.driver.stage import Running, Seen, StageReport, StreamStart
 from bbflow.transit.folding.patterns import parts_of
-from bbflow.transit.outcome import StageReport
 from bbflow.transit.output.claiming import STOP_FILE
 from bbflow.transit.output.results import Results
 from bbflow.view.consumers import CALLS, no_checkpoint

@@ -13,10 +13,8 @@ from bbflow.transit.clusters.cluster import SubmittedTask
 from bbflow.transit.clusters.tasks import TaskBatch, let_go
 from bbflow.transit.driver.first_step import check_chunks
 from bbflow.transit.driver.policy import gives_way, writing
-from bbflow.transit.driver.run_context import Running, Seen
-from bbflow.transit.driver.stage import Asking, PacedStage, StreamStart
+from bbflow.transit.driver.stage import Asking, PacedStage, Running, Seen, StageReport, StreamStart
 from bbflow.transit.folding.patterns import parts_of
-from bbflow.transit.outcome import StageReport
 from bbflow.view.consumers import DRAIN, no_checkpoint
 
 MOST_BEGUN = 3

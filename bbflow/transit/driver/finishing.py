@@ -9,10 +9,10 @@ from typing import Any
 from bbflow.configuring.settings import Config
 from bbflow.landing.absent import Absent, absent_ranks
 from bbflow.landing.replies import StreamStatus
-from bbflow.transit.driver.run_context import Running
+from bbflow.transit.driver.stage import Running, StageReport
 from bbflow.transit.folding.bookkeeping import Folding
 from bbflow.transit.folding.dates import taken_alike
-from bbflow.transit.outcome import Outcome, StageReport, mark_incomplete
+from bbflow.transit.outcome import Outcome, mark_incomplete
 from bbflow.transit.output.copying import RESULTS, Copying
 from bbflow.view.stream import told_refusal
 

@@ -1,21 +1,25 @@
-"""What the first step tells: the calendar, the variables, the coordinates."""
+"""What the first step tells: the calendar, the variables, and those of them that are kept for the whole run."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from bbflow.configuring.settings import AUTO, Config, RawConfig, ResultsConfig
 from bbflow.drain.cuts import TIME
 from bbflow.errors import ConfigError, nearest
+from bbflow.host.atomic import replacing, write_whole
+from bbflow.host.parsing import load_array
 from bbflow.net.contact import NodeAddress
 from bbflow.operators.statistics.weighting import TIME as BY_LENGTH
 from bbflow.operators.windows.calendars import STEP_CLOCK, Clock
 from bbflow.stream.cf import OWN, STEP, StreamAttributes
-from bbflow.stream.records import ToldTime
+from bbflow.stream.records import Block, BlockForm, ToldTime
 from bbflow.transit.clusters.cluster import Cluster
+from bbflow.transit.folding.fixed import FixedField
 from bbflow.view.adapting import StreamConfig
 from bbflow.view.blocks import BlockReader
 from bbflow.view.layout import PlacedBlock
@@ -23,6 +27,8 @@ from bbflow.view.times import clock_of
 from bbflow.zarr_store.stored_names import clash, stored_name
 
 Array = np.ndarray[Any, Any]
+BLOCKS_FILE, WEIGHTS_FILE, FIXED_FILE = "blocks", "weights", "fixed"
+_BLOCKS = msgspec.msgpack.Decoder(list[Block])
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +57,123 @@ class FirstStep:
             tasks.append(self.cluster.submit(read_whole, *work, host=self.nodes[own[0][0]].host, done=lambda: None))
         found = [task.result() for task in tasks]
         return [np.ndarray(shape, dtype, values) for dtype, shape, values in found]
+
+
+class StreamArrays:
+    """Whole variables of one step: coordinates, masks and weights.
+
+    What was read is kept in files, since an analysis that takes over after a crash doesn't see the first step again.
+
+    Parameters
+    ----------
+    directory
+        Where the files are.
+    first
+        The step.
+    """
+
+    def __init__(self, directory: Path, first: FirstStep) -> None:
+        self.directory = directory
+        """Where the files are."""
+        self.first = first
+        """The step."""
+        self._there = {block.name: block for _, block in first.placed}
+        self.blocks = self._there | self._known()
+        """One block of each variable that was seen so far, as it was at first: by that a change of shape is noticed."""
+        self._keep()
+
+    def _known(self) -> dict[str, Block]:
+        try:
+            packed = (self.directory / BLOCKS_FILE).read_bytes()
+        except FileNotFoundError:
+            return {}
+        return {block.name: block for block in _BLOCKS.decode(packed)}
+
+    def _keep(self) -> None:
+        """Keep what is known of the variables: after a crash there may be no step any more to see it in."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        write_whole(self.directory / BLOCKS_FILE, msgspec.msgpack.encode(list(self.blocks.values())))
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of the global arrays that were seen so far."""
+        return {name: block.shape for name, block in self.blocks.items() if block.kind == "GlobalArray"}
+
+    @property
+    def names(self) -> set[str]:
+        """The variables that the step has."""
+        return set(self._there)
+
+    def is_field(self, name: str) -> bool:
+        """Whether a variable is an array of real numbers, as coordinates are; texts and others can't be."""
+        known = self.blocks.get(name)
+        if known is None or known.kind not in ("GlobalArray", "GlobalValue") or known.type == "string":
+            return False
+        return known.dtype.kind in "iuf" and name in self
+
+    def block(self, name: str) -> Block:
+        """Return one block of a variable.
+
+        Raises
+        ------
+        ConfigError
+            If none was seen.
+        """
+        if name not in self.blocks:
+            raise ConfigError(f"the first step has no variable {name!r}; {nearest(name, self.blocks)}")
+        return self.blocks[name]
+
+    def __contains__(self, name: str) -> bool:
+        return self._file(name).exists() or name in self._there
+
+    def __getitem__(self, name: str) -> Array:
+        file = self._file(name)
+        if not file.exists():
+            if name not in self._there:
+                raise ConfigError(
+                    f"the first step, of which coordinates, masks and weights are, has no variable {name!r}: let the "
+                    f"program put it there; {nearest(name, self._there)}"
+                )
+            [whole] = self.first.whole([name])
+            with replacing(file) as temporary, temporary.open("wb") as new:
+                np.save(new, whole)
+        return load_array(file)
+
+    def known_fixed(self) -> list[str] | None:
+        """Return the variables that an earlier analysis has found to be fixed; None if none has looked."""
+        try:
+            return msgspec.json.decode((self.directory / FIXED_FILE).read_bytes(), type=list[str])
+        except FileNotFoundError:
+            return None
+
+    def hold(self, names: Collection[str]) -> None:
+        """Keep fixed fields."""
+        for name in names:
+            self[name]  # which reads it
+        write_whole(self.directory / FIXED_FILE, msgspec.json.encode(sorted(names)))
+
+    def fixed(self) -> dict[str, FixedField]:
+        """Return the fixed fields that are kept."""
+        return {name: FixedField(_whole(self.block(name)), str(self._file(name))) for name in self.known_fixed() or ()}
+
+    def known_weights(self) -> dict[str, str]:
+        """Return the digests of the weights of diagnostics that an analysis before this one had."""
+        try:
+            return msgspec.json.decode((self.directory / WEIGHTS_FILE).read_bytes(), type=dict[str, str])
+        except FileNotFoundError:
+            return {}
+
+    def keep_weights(self, digests: Mapping[str, str]) -> None:
+        """Keep them for the next one."""
+        write_whole(self.directory / WEIGHTS_FILE, msgspec.json.encode(dict(digests)))
+
+    def _file(self, name: str) -> Path:
+        return self.directory / f"{stored_name(name)}.npy"
+
+
+def _whole(block: Block) -> BlockForm:
+    """Return the form of a block that is all of a variable."""
+    return BlockForm(block.name, block.type, block.kind, block.shape, (0,) * len(block.shape), block.shape, 0)
 
 
 def make_clock(config: Config, attributes: StreamAttributes, told: ToldTime | None) -> Clock:

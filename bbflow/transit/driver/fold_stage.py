@@ -24,9 +24,8 @@ from bbflow.transit.driver.holding import hold_fields
 from bbflow.transit.driver.placing import place_diagnostics, write_field_coordinates, write_referenced
 from bbflow.transit.driver.publishing import SETTLED_DIRECTORY, Publication, Publishing
 from bbflow.transit.driver.rank_folding import RankFolding
-from bbflow.transit.driver.run_context import Running, Seen
 from bbflow.transit.driver.safe import SafeCopies, read_safe_copy
-from bbflow.transit.driver.stage import PacedStage, StreamStart
+from bbflow.transit.driver.stage import PacedStage, Running, Seen, StageReport, StreamStart
 from bbflow.transit.driver.state_files import StateFiles
 from bbflow.transit.driver.state_room import check_room
 from bbflow.transit.driver.stream_fields import StreamFields
@@ -40,7 +39,7 @@ from bbflow.transit.folding.task import fold_lane, get_ready, keep_plan
 from bbflow.transit.folding.timeline import Closing
 from bbflow.transit.folding.work import FoldReceipt
 from bbflow.transit.folding.written import pack
-from bbflow.transit.outcome import Outcome, StageReport
+from bbflow.transit.outcome import Outcome
 from bbflow.transit.output.claiming import KEPT_FILE, ROWS_DIRECTORY, SCRATCH
 from bbflow.transit.output.copying import RESULTS
 from bbflow.transit.output.fields import ResultField

@@ -18,7 +18,7 @@ from bbflow.operators.space.placement import Placement
 from bbflow.operators.steps import Array
 from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.cf import StreamAttributes
-from bbflow.transit.driver.placing import StreamArrays
+from bbflow.transit.driver.first_step import StreamArrays
 
 GridOf = tuple[tuple[str, ...], tuple[int, ...], Mapping[str, Array]]
 """Dimensions, their sizes, and coordinates by name."""

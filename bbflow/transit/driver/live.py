@@ -9,10 +9,18 @@ import xarray as xr
 from bbflow.operators.windows.calendars import Clock
 from bbflow.stores.moved import readable
 from bbflow.transit.folding.timeline import Closing
-from bbflow.transit.output.cf_attributes import axis_name, axis_variables, result_attributes, with_known_references
+from bbflow.transit.output.cf_attributes import (
+    axis_name,
+    axis_variables,
+    bounds_of,
+    count_variables,
+    result_attributes,
+    stamp_of,
+    time_attributes,
+    with_known_references,
+)
 from bbflow.transit.output.decoding import decoded
 from bbflow.transit.output.results import Published, result_name
-from bbflow.transit.output.stamps import bounds_of, count_variables, stamp_of, time_attributes
 
 
 def live_dataset(store: Path, fields: Sequence[tuple[Closing, Mapping[str, Published]]], clock: Clock) -> xr.Dataset:

@@ -11,11 +11,16 @@ from bbflow.stream.cf import StreamAttributes
 from bbflow.stream.records import Parts
 from bbflow.transit.chain.comparing import check_clock, going_on
 from bbflow.transit.chain.saved import SavedState
-from bbflow.transit.driver.first_step import FirstStep, check_result_chunks, check_variables, make_clock, own_names
-from bbflow.transit.driver.placing import StreamArrays
+from bbflow.transit.driver.first_step import (
+    FirstStep,
+    StreamArrays,
+    check_result_chunks,
+    check_variables,
+    make_clock,
+    own_names,
+)
 from bbflow.transit.driver.publishing import Publishing
-from bbflow.transit.driver.run_context import Running, Seen
-from bbflow.transit.driver.stage import DriverStage, StreamStart
+from bbflow.transit.driver.stage import DriverStage, Running, Seen, StreamStart
 from bbflow.transit.folding.bookkeeping import Folding
 from bbflow.transit.folding.patterns import parts_of
 from bbflow.transit.folding.written import Written, pack, unpack

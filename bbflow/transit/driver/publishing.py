@@ -19,7 +19,7 @@ from bbflow.transit.chain.saving import Saving
 from bbflow.transit.clusters.cluster import ASIDE_THREADS, SubmittedTask, Work
 from bbflow.transit.clusters.tasks import take
 from bbflow.transit.driver.reducing import Reducing, submit, together
-from bbflow.transit.driver.run_context import Running
+from bbflow.transit.driver.stage import Running
 from bbflow.transit.folding.kept import EndedSpans, Kept
 from bbflow.transit.folding.publish import PublishReceipt, publish_fields, reduce_fields
 from bbflow.transit.folding.shards import Region, Row

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence, Set
 from bbflow.host.log import tell
 from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.records import Layout
-from bbflow.transit.driver.run_context import Running, Seen
+from bbflow.transit.driver.stage import Running, Seen
 from bbflow.transit.folding.batches import Batch
 from bbflow.transit.folding.bookkeeping import Folding
 from bbflow.transit.folding.planning import FoldSite

@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 from bbflow.transit.clusters.cluster import SubmittedTask, Work
 from bbflow.transit.clusters.tasks import take
-from bbflow.transit.driver.run_context import Running
+from bbflow.transit.driver.stage import Running
 from bbflow.transit.folding.bookkeeping import Folding
 from bbflow.transit.folding.kernel_table import ready_files
 from bbflow.transit.folding.plans import FoldPlan

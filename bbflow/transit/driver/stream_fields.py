@@ -12,9 +12,8 @@ from bbflow.operators.steps import Array
 from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.cf import StreamAttributes
 from bbflow.stream.records import Block, BlockForm, Layout
-from bbflow.transit.driver.first_step import FirstStep
-from bbflow.transit.driver.placing import StreamArrays
-from bbflow.transit.driver.run_context import Running
+from bbflow.transit.driver.first_step import FirstStep, StreamArrays
+from bbflow.transit.driver.stage import Running
 from bbflow.transit.folding.fixed import Fixed
 from bbflow.transit.folding.patterns import parts_of
 from bbflow.transit.output.fields import ResultField, field_of

@@ -23,12 +23,15 @@ from bbflow.transit.folding.timeline import Closing, Span
 from bbflow.transit.output.cf_attributes import (
     axis_name,
     axis_variables,
+    bounds_of,
+    count_variables,
     result_attributes,
+    stamp_of,
     store_attributes,
+    time_attributes,
     with_known_references,
 )
 from bbflow.transit.output.fields import ResultField
-from bbflow.transit.output.stamps import bounds_of, count_variables, stamp_of, time_attributes
 from bbflow.transit.output.tiles import SpanFiles, packed_rows, tiled_storage, tiles_of
 from bbflow.zarr_store.chunks import TEXT, Chunk, Chunks
 from bbflow.zarr_store.growing import GrowingZarr
