@@ -15,14 +15,6 @@ namespace bbflow
 class OpenInode;
 struct Unwritten;
 
-/** A file that is open at the master. */
-struct OpenHandle
-{
-    FileId Id;
-    uint64_t Version;
-    bool IsForWriting;
-};
-
 /** One master's part of the namespace as this client sees it: the session, the room, the nodes and
  *  what is open. */
 class Volume
@@ -67,6 +59,14 @@ private:
         std::weak_ptr<OpenInode> State;
         uint64_t Number = 0;
         std::optional<Content> Pages;
+    };
+
+    /** A file that is open at the master. */
+    struct OpenHandle
+    {
+        FileId Id;
+        uint64_t Version;
+        bool IsForWriting;
     };
 
     const KernelMemory &m_Kernel;
