@@ -60,6 +60,8 @@ class GrowingZarr:
         self._shown = {name: node["shape"][0] for name, node in self._nodes.items() if node.get("shape")}
         """Array to how long readers see it."""
         self._laid_out: set[str] = set()
+        self.lost: list[str] = []
+        """Files that this writer had written, and found gone or cut off when it wrote into them again."""
 
     @property
     def is_new(self) -> bool:
@@ -106,6 +108,11 @@ class GrowingZarr:
         own = {"shape": list(shape), "attributes": in_json(attributes), "dimension_names": list(dims)}
         self._keep(name, node | own | dict(storage or {}))
 
+    @property
+    def lengths(self) -> Mapping[str, int]:
+        """Array to how long readers see it."""
+        return self._shown
+
     def metadata(self, name: str) -> Mapping[str, Any]:
         """Return what stands in the ``zarr.json`` of an array or group."""
         return self._nodes[name]
@@ -132,7 +139,9 @@ class GrowingZarr:
                 if is_next and chunks.write_part(index, begin - first, values):
                     continue
                 whole = np.full(chunks.shape, chunks.fill, chunks.stored)
-                if known > first:  # what lies beyond was left by a writer that died
+                if known > first and not chunks.is_whole(index):
+                    self.lost.append(chunks.path(index).relative_to(self._root).as_posix())
+                elif known > first:  # what lies beyond was left by a writer that died
                     whole[: known - first] = chunks.read(index)[: known - first]
                 whole[begin - first : last - first] = values
                 values = whole

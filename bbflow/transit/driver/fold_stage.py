@@ -100,22 +100,18 @@ class FoldStage(PacedStage):
         self._ready = self.submit_ready(get_ready)
         self._looked_s = -LOOK_S
 
-    @property
-    def lacking(self) -> list[str]:
-        """What the store lacks of what was asked for, in words: nothing is left out silently."""
+    def _lacking(self) -> list[str]:
+        """Find what the store lacks of what was asked for, in words: nothing is left out silently."""
         given_up, seldom = self.folding.patterns.given_up, self.folding.seldom
         told = given_up.keys() | self.folding.common.attendance.never
         unstored = [name for key, name in self.publishing.unstored() if key not in told]
+        removed = self.publishing.lost()
         return [
             *(f"{key}: {why}" for key, why in given_up.items()),
             *seldom,
             *(f"the results lack {name}, which was asked for" for name in unstored),
-            *(f"{name} was removed during the run: what was published before is lost" for name in self._removed),
+            *(f"{name}: removed or cut off during the run, what was published there is lost" for name in removed),
         ]
-
-    @property
-    def _removed(self) -> list[str]:
-        return [] if self.publishing.results is None else self.publishing.results.removed
 
     @property
     def idle(self) -> bool:
@@ -430,7 +426,7 @@ class FoldStage(PacedStage):
             self.publish(self.folding.closing(None))
         results = self.publishing.results
         is_empty = folds and results is None and self._saved is None and bool(self.run.config.diagnostics)
-        told = self._fields.coordinates.misplaced, self.lacking
+        told = self._fields.coordinates.misplaced, self._lacking()
         ending = end_of(self.run, self.folding, stopped, *told, folds=folds, is_empty=is_empty)
         if results is None or seen is None or late is None:
             return ending

@@ -1,6 +1,7 @@
 """A stream from its first step on: its calendar, what its attributes mean, and the stores that are opened with it."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 
 from bbflow.drain.coordinates import write_coordinates
 from bbflow.errors import StreamError
@@ -25,7 +26,7 @@ from bbflow.transit.folding.bookkeeping import Folding
 from bbflow.transit.folding.patterns import parts_of
 from bbflow.transit.folding.written import Written, pack, unpack
 from bbflow.transit.output.claiming import FIELDS_DIRECTORY
-from bbflow.transit.output.results import REMOVED
+from bbflow.transit.output.results import Results
 from bbflow.view.adapting import Adapting
 from bbflow.view.times import StepTimes, told_by
 
@@ -37,7 +38,6 @@ OF_EARLIER_JOB = {
     "bbflow_failure": "",
     "bbflow_left_out": None,
     "bbflow_stopped": None,
-    REMOVED: None,
 }
 """What a store that a later job continues no longer says."""
 
@@ -47,6 +47,8 @@ class ClockRecord(Written, frozen=True, kw_only=True):
 
     clock: Clock
     """The stream's calendar."""
+    spans: dict[str, int]
+    """Array of the results to how many spans of it were there before the run."""
 
 
 class OpenedStream:
@@ -149,7 +151,8 @@ class OpenedStream:
         if new:
             for why in check_variables(config, (block.name for _, block in blocks)).values():
                 tell(f"{why}: the others continue")
-        clock = self._make_clock(parts)
+        known = self._known(parts)
+        clock = self._make_clock(parts, known)
         self._reserved = own_names(config, clock)
         landed_in = next((part.landed_in for part in parts.values()), -1)
         first = FirstStep(landed_in, blocks, run.contact, config.stream, run.nodes, run.cluster)
@@ -159,8 +162,8 @@ class OpenedStream:
         self._sizes = attributes.sizes
         if self._saved is not None:
             check_clock(self._saved, clock, "this run")
-        begun, path = self._folding.cursor >= 0, config.output / "results.zarr"
-        results = self._publishing.open(path, attributes, clock, begun=begun)
+        results = self._publishing.open(config.output / "results.zarr", attributes, clock, self._before(known))
+        self._keep(clock, results)
         write_coordinates(first, [results], attributes)
         start = StreamStart(arrays, attributes, clock, results)
         for stage in self._stages:
@@ -173,20 +176,34 @@ class OpenedStream:
         self._time_of = lambda number, parts: times.find(self._folding.common.in_chain(number), parts)
         self._clock = clock
 
-    def _make_clock(self, parts: Parts) -> Clock:
-        """Return the calendar as the first step tells it; without any step, as the first one has told it."""
-        config = self._run.config
-        file = config.output / FIELDS_DIRECTORY / CLOCK_FILE
+    @property
+    def _record(self) -> Path:
+        return self._run.config.output / FIELDS_DIRECTORY / CLOCK_FILE
+
+    def _known(self, parts: Parts) -> ClockRecord | None:
+        """Return what an analysis of this run before this one has noted; None for the first one."""
         is_restarted = self._folding.cursor >= 0  # by now the units may be those of a further file
-        if (is_restarted or not parts) and file.exists():
-            clock = unpack(file.read_bytes(), ClockRecord, str(file)).clock
-            if not parts:
-                return clock
-        else:
-            clock = make_clock(config, self._attributes, told_by(parts, config.time.variable))
-            if self._saved is not None and config.time.start is None and config.time.interval is None:
-                clock = going_on(self._saved, clock)
-        if parts:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(file, pack(ClockRecord(clock=clock)))
+        if (is_restarted or not parts) and self._record.exists():
+            return unpack(self._record.read_bytes(), ClockRecord, str(self._record))
+        return None
+
+    def _make_clock(self, parts: Parts, known: ClockRecord | None) -> Clock:
+        """Return the calendar as the first step tells it; without any step, as the first one has told it."""
+        if known is not None:
+            return known.clock
+        config = self._run.config
+        clock = make_clock(config, self._attributes, told_by(parts, config.time.variable))
+        if self._saved is not None and config.time.start is None and config.time.interval is None:
+            clock = going_on(self._saved, clock)
         return clock
+
+    def _before(self, known: ClockRecord | None) -> Mapping[str, int] | None:
+        """Return which spans were there before the run; None if this is its first analysis."""
+        if self._folding.cursor < 0:
+            return None
+        return {} if known is None else known.spans
+
+    def _keep(self, clock: Clock, results: Results) -> None:
+        """Note what an analysis that takes over must know."""
+        self._record.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(self._record, pack(ClockRecord(clock=clock, spans=dict(results.before))))

@@ -3,7 +3,7 @@
 import itertools
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from bbflow.host.parsing import load_array
+from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.filter import Filter
 from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.cf import StreamAttributes
@@ -70,11 +71,26 @@ class Publishing:
         self._settled: dict[str, int] = {}
         self._shown: list[tuple[str, int]] = []
 
-    def open(self, path: Path, attributes: StreamAttributes, clock: Clock, *, begun: bool) -> Results:
-        """Open the store, or make it; an analysis before this one has if it is begun."""
+    def open(self, path: Path, attributes: StreamAttributes, clock: Clock, before: Mapping[str, int] | None) -> Results:
+        """Open the store, or make it, as `Results` does; what was lost of it since is noted."""
         config = self._run.config
-        self.results = Results(path, config.stream, attributes, clock, config.results, begun=begun)
+        self.results = Results(path, config.stream, attributes, clock, config.results, before=before)
+        if before is not None:
+            self.results.look_for_lost(self._gappy, mends=True)
         return self.results
+
+    def lost(self) -> list[str]:
+        """Look once more what is lost of the results, and return all that is noted."""
+        if self.results is None:
+            return []
+        self.results.look_for_lost(self._gappy)
+        return self.results.removed
+
+    @property
+    def _gappy(self) -> set[str]:
+        """Results that have no value for a span without a step of their variable."""
+        seldom = [item for item in self._run.config.diagnostics.values() if item.skips_absent]
+        return {name for item in seldom for name in _result_names(item)}
 
     def take_shown(self) -> tuple[tuple[str, int], ...]:
         """Return each span that was shown since the last call: its window, and where on its axis it lies."""
@@ -102,11 +118,7 @@ class Publishing:
         results, diagnostics = self.results, self._run.config.diagnostics.items()
         if results is None:
             return []
-        asked = [
-            (key, result_name(item.name, window.name, operator.name))
-            for key, item in diagnostics
-            for window, operator in itertools.product(item.windows, item.operators)
-        ]
+        asked = [(key, name) for key, item in diagnostics for name in _result_names(item)]
         return [(key, name) for key, name in asked if not results.has_spans(name)]
 
     def know(self, fields: Mapping[str, ResultField]) -> None:
@@ -261,6 +273,12 @@ class Publishing:
             told = f"{field.name} {self._filter(diagnostic, name)}"
             self.results.add_rows(f"{field.name}_{name}", told, field, rows, places, number)
         return [path for parts in files.values() for _, path in parts]
+
+
+def _result_names(item: Diagnostic) -> Iterator[str]:
+    """Iterate over what a diagnostic's results are called."""
+    for window, operator in itertools.product(item.windows, item.operators):
+        yield result_name(item.name, window.name, operator.name)
 
 
 def _join_rows(parts: Sequence[tuple[Region, Path]]) -> tuple[Array, list[Array]]:

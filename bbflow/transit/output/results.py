@@ -1,7 +1,7 @@
 """results.zarr: the published statistics, with CF metadata, growing while the simulation runs."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby, product
@@ -32,6 +32,7 @@ from bbflow.transit.output.cf_attributes import (
     with_known_references,
 )
 from bbflow.transit.output.fields import ResultField
+from bbflow.transit.output.lost_files import lost_files, names_of
 from bbflow.transit.output.tiles import SpanFiles, packed_rows, tiled_storage, tiles_of
 from bbflow.zarr_store.chunks import TEXT, Chunk, Chunks
 from bbflow.zarr_store.growing import GrowingZarr
@@ -69,7 +70,7 @@ def result_name(variable: str, window: str, operator: str) -> str:
 
 
 REMOVED = "bbflow_removed"
-"""Attribute of a store of which somebody has removed something: which arrays, or that it was all."""
+"""Attribute of a store of which somebody has removed something: which arrays or files, or that it was all."""
 WHOLE = ResultsConfig()
 """A chunk is a whole result."""
 
@@ -89,8 +90,8 @@ class Results:
         The stream's calendar.
     dividing
         How new results are cut into chunks.
-    begun
-        Whether an analysis of the same run has written it before.
+    before
+        Array to how many spans of it were there before the run, if an analysis of the same run has written it before.
     """
 
     def __init__(
@@ -101,7 +102,7 @@ class Results:
         clock: Clock,
         dividing: ResultsConfig = WHOLE,
         *,
-        begun: bool = False,
+        before: Mapping[str, int] | None = None,
     ) -> None:
         self.path = path
         self._dividing = dividing
@@ -115,12 +116,35 @@ class Results:
         self._starts: dict[str, list[float]] = {}
         self._newest: dict[str, float] = {}
         """Window to the latest of these."""
+        self.before = dict(self._store.lengths) if before is None else before
+        """Array to how many spans of it were there before the run."""
+        begun = before is not None
         gone = ([path.name] if self._store.is_new else self._store.restore()) if begun else []
         if self._store.is_new:
             self._store.commit(**store_attributes(attributes.of_stream_by_now, stream, datetime.now(UTC)))
-        if gone:
-            removed = ", ".join(dict.fromkeys([*self.removed, *gone]))
-            self._store.commit(**{REMOVED: removed})
+        if not begun and self.removed:  # of an earlier job
+            self._store.commit(**{REMOVED: None})
+        self._note_removed(gone)
+
+    def _note_removed(self, names: Sequence[str]) -> None:
+        known = self.removed
+        if new := [name for name in dict.fromkeys(names) if name not in known]:
+            self._store.commit(**{REMOVED: ", ".join([*known, *new])})
+
+    def look_for_lost(self, gappy: Collection[str], *, mends: bool = False) -> None:
+        """Note which files are gone or cut off that were written during the run.
+
+        Parameters
+        ----------
+        gappy
+            Results that may lack a span.
+        mends
+            Whether what is left of files goes in which further spans are written.
+        """
+        lost = list(lost_files(self._store, self._chunks, self.before, gappy))
+        self._note_removed([*names_of(self.path, lost), *self._store.lost])
+        for _, path in lost if mends else ():
+            path.unlink(missing_ok=True)
 
     def commit_late(self, attributes: StreamAttributes) -> None:
         """Set the attributes of the stream and of coordinates that have come since the first step."""
@@ -148,7 +172,7 @@ class Results:
 
     @property
     def removed(self) -> list[str]:
-        """Names of what somebody has removed of the store during the run, which lacks spans since; or the store's."""
+        """Arrays and files that somebody has removed during the run, so that spans are lost; or the store's name."""
         return [name for name in self._store.attribute(REMOVED, "").split(", ") if name]
 
     @property

@@ -90,12 +90,12 @@ class SpanFiles(Chunks, ABC):
     aside: Path | None = field(default=None, kw_only=True)
     """A copy of the file that is written in its place: the file has spans that readers see, and that are replaced."""
 
-    def path(self, index: int) -> Path:
-        """Return the file of a span."""
-        return Path(self._name(index))
+    @property
+    def per_file(self) -> int:
+        """How many spans share a file."""
+        return self.spans
 
     def _name(self, index: int) -> str:
-        """Return the same as a text: a `Path` takes longer than writing a small result."""
         return f"{self.directory}/c{self.separator}{index // self.spans}{f'{self.separator}0' * (len(self.shape) - 1)}"
 
     def put_aside(self, index: int) -> "SpanFiles":
@@ -171,6 +171,9 @@ class Packed(SpanFiles):
         span: Array = self._chunks.read(index // self.spans)[index % self.spans]
         return span[np.newaxis]
 
+    def _has_size(self, index: int, size: int) -> bool:
+        return size == self.spans * prod(self.shape) * self.stored.itemsize
+
     def write_spans(self, index: int, values: Array) -> None:
         """Write spans that follow each other, with one call for each file."""
         values = np.ascontiguousarray(values, self.stored)
@@ -231,6 +234,9 @@ class Tiles(SpanFiles):
                 write_at(descriptor, [own.reshape(-1).view("u1")], place)
             if self.rows == 1:
                 self._show(descriptor, first)
+
+    def _has_size(self, index: int, size: int) -> bool:
+        return size >= self._place(self._first(index) + self.cut.pieces)
 
     def read(self, index: int) -> Array:
         """Return a span's values, of shape (1, …)."""

@@ -1,0 +1,68 @@
+"""Files of results that somebody has removed or cut off while the run went on.
+
+What was written is told by what readers see: each span up to an array's length. To look whether a file is there in its
+size takes a small part of what making it took. Values that somebody has changed in their place aren't seen.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+
+from bbflow.stores.moved import is_moved, place_of
+from bbflow.zarr_store.chunks import Chunks
+from bbflow.zarr_store.growing import GrowingZarr
+
+MOST_NAMED = 3
+"""Of the files of one array."""
+
+
+def lost_files(
+    store: GrowingZarr, chunks_of: Callable[[str], Chunks], before: Mapping[str, int], gappy: Collection[str]
+) -> Iterator[tuple[str, Path]]:
+    """Iterate over what is lost of the files that a run has written.
+
+    Parameters
+    ----------
+    store
+        The results.
+    chunks_of
+        Gives what writes an array's spans.
+    before
+        Array to how many spans it had before the run.
+    gappy
+        Arrays that may have no file for a span: what is there of them must have its size.
+
+    Yields
+    ------
+    tuple of str and Path
+        Name of the array, and the file.
+    """
+    moves = place_of(store.path) is not None
+    for name, end in store.lengths.items():
+        node = store.metadata(name)
+        chunks, begin = chunks_of(name), max(before.get(own, 0) for own in (name, *node["dimension_names"][:1]))
+        rows = chunks.shape[0]
+        indices = range(begin // rows, -(-end // rows)) if 0 not in node["shape"] else range(0)
+        for index in _last_of_files(indices, chunks.per_file):
+            if not chunks.is_whole(index):
+                path = chunks.path(index)
+                if not (moves and is_moved(path)) and (name not in gappy or path.exists()):
+                    yield name, path
+
+
+def _last_of_files(indices: range, per_file: int) -> Iterator[int]:
+    """Iterate over the last index in each file."""
+    for first in range(indices.start // per_file * per_file, indices.stop, per_file):
+        yield min(first + per_file, indices.stop) - 1
+
+
+def names_of(root: Path, lost: Collection[tuple[str, Path]]) -> list[str]:
+    """Return how files are named: by their path in the store, or, where there are many, by their array."""
+    by_array: dict[str, list[str]] = defaultdict(list)
+    for name, path in lost:
+        by_array[name].append(path.relative_to(root).as_posix())
+    return [
+        text
+        for name, paths in by_array.items()
+        for text in (paths if len(paths) <= MOST_NAMED else [f"{len(paths)} files of {name}"])
+    ]
