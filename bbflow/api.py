@@ -240,9 +240,11 @@ class Analysis:
         StreamError
             If nothing was folded in that time.
         """
+        deadline_s = time.monotonic() + timeout_s
         try:
             return self._pipeline.live(timeout_s if self._thread.is_alive() else 0.0)
         except StreamError:
+            self._thread.join(max(deadline_s - time.monotonic(), 0.0))  # the stream may just have ended
             if self._thread.is_alive():
                 raise
         self.wait()

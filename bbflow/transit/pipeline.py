@@ -163,6 +163,9 @@ class Pipeline:
     def _advance(self) -> None:
         seen = self._opened.seen(self._drained)
         self._fold.take(seen)
+        # Before anything is begun: what has ended is shown then, and what is open in the states that count.
+        if self._fold.idle and self._fold.folding.common.timeline.current is not None:
+            self._inbox.answer(lambda: self._fold.live(seen))
         self._fold.begin(seen)
         seen = replace(seen, shown=self._fold.publishing.take_shown())
         knows_its_place = self._config.time.start is None or self._fold.folding.common.offset is not None
@@ -171,8 +174,6 @@ class Pipeline:
             if knows_its_place:
                 stage.begin(seen)
         self._intake.forget(self._cursor)
-        if self._fold.folding.common.timeline.current is not None:
-            self._inbox.answer(lambda: self._fold.live(seen.clock))
 
     @property
     def _cursor(self) -> int:

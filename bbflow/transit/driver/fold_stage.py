@@ -105,7 +105,7 @@ class FoldStage(PacedStage):
         given_up, seldom = self.folding.patterns.given_up, self.folding.seldom
         told = given_up.keys() | self.folding.common.attendance.never
         unstored = [name for key, name in self.publishing.unstored() if key not in told]
-        removed = self.publishing.lost()
+        removed = self.publishing.lost(told)
         return [
             *(f"{key}: {why}" for key, why in given_up.items()),
             *seldom,
@@ -383,6 +383,11 @@ class FoldStage(PacedStage):
             for file in files:
                 file.unlink(missing_ok=True)
 
+    def _settle_behind(self, seen: Seen) -> None:
+        """Hand on what `each` of seldom fields has, as if the stream ended now."""
+        if behind := self.folding.behind(None):
+            self._settle(behind, seen.attributes, seen.clock)
+
     def _settle(self, keys: Sequence[str], attributes: StreamAttributes, clock: Clock) -> None:
         """Move diagnostics that need a point's steps in their order to where their blocks, and spans, are now."""
         self._publish_rows()
@@ -396,14 +401,15 @@ class FoldStage(PacedStage):
             if path not in needed and is_ours(self.run.config.output, path):
                 path.unlink()
 
-    def live(self, clock: Clock) -> "xr.Dataset":
-        """Return the statistics as they are now, in memory."""
+    def live(self, seen: Seen) -> "xr.Dataset":
+        """Return the statistics as they are now, in memory; nothing may be begun."""
         from bbflow.transit.driver.live import live_dataset
 
+        self._settle_behind(seen)
         fields = [
             (closing, self.reduced(closing)) for closing in self.folding.common.timeline.open(self.folding.windows)
         ]
-        return live_dataset(self.run.config.output / RESULTS, fields, clock)
+        return live_dataset(self.run.config.output / RESULTS, fields, seen.clock)
 
     def end(self, seen: Seen | None, stopped: str, *, folds: bool) -> StreamEnd:
         """Publish the windows that are open, keep the state, and let the results say how they have ended.
@@ -421,8 +427,7 @@ class FoldStage(PacedStage):
         if seen is not None and late is not None:
             self._learn(self._fields.forms, late, seen.clock)
             self.publishing.describe()
-            if behind := self.folding.behind(None):
-                self._settle(behind, seen.attributes, seen.clock)
+            self._settle_behind(seen)
             self.publish(self.folding.closing(None))
         results = self.publishing.results
         is_empty = folds and results is None and self._saved is None and bool(self.run.config.diagnostics)

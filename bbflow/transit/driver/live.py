@@ -4,6 +4,7 @@ from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import xarray as xr
 
 from bbflow.operators.windows.calendars import Clock
@@ -20,7 +21,7 @@ from bbflow.transit.output.cf_attributes import (
     with_known_references,
 )
 from bbflow.transit.output.decoding import decoded
-from bbflow.transit.output.results import Published, result_name
+from bbflow.transit.output.results import SAME_START, Published, result_name
 
 
 def live_dataset(store: Path, fields: Sequence[tuple[Closing, Mapping[str, Published]]], clock: Clock) -> xr.Dataset:
@@ -44,7 +45,8 @@ def live_dataset(store: Path, fields: Sequence[tuple[Closing, Mapping[str, Publi
         dataset: xr.Dataset = published.load()
     for closing, results in fields:
         axis = f"time_{closing.window.name}"
-        before = float(dataset[axis].values[-1]) if axis in dataset and dataset.sizes[axis] else None
+        at, count = _place(dataset, axis, bounds_of(closing, clock)[0])
+        before = float(dataset[axis].values[at - 1]) if at else None
         opened = _open_span(closing, results, clock, before, set(dataset.variables))
         names = [name for name in dataset.data_vars if axis in dataset[name].dims]
         rest = dataset.drop_vars([*names, axis], errors="ignore")
@@ -57,9 +59,18 @@ def live_dataset(store: Path, fields: Sequence[tuple[Closing, Mapping[str, Publi
                 compat="override",
                 join="override",
                 combine_attrs="override",
-            )
+            ).isel({axis: [*range(at), count, *range(at + 1, count)]})
         dataset = rest.merge(opened, compat="override", join="override", combine_attrs="override")
     return decoded(dataset)
+
+
+def _place(dataset: xr.Dataset, axis: str, start: float) -> tuple[int, int]:
+    """Return where a span belongs on its axis, where an earlier job may have published a part, and how many it has."""
+    if axis not in dataset or not dataset.sizes[axis]:
+        return 0, 0
+    starts = dataset[f"{axis}_bnds"].values[:, 0]
+    (known,) = np.nonzero(np.isclose(starts, start, rtol=0, atol=SAME_START))
+    return int(known[0]) if len(known) else len(starts), len(starts)
 
 
 def _open_span(

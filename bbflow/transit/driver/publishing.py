@@ -76,21 +76,22 @@ class Publishing:
         config = self._run.config
         self.results = Results(path, config.stream, attributes, clock, config.results, before=before)
         if before is not None:
-            self.results.look_for_lost(self._gappy, mends=True)
+            self.results.look_for_lost(self._gappy(), mends=True)
         return self.results
 
-    def lost(self) -> list[str]:
-        """Look once more what is lost of the results, and return all that is noted."""
+    def lost(self, without: Collection[str]) -> list[str]:
+        """Look what is lost of the results, and return all that is noted; some diagnostics may have none of a span."""
         if self.results is None:
             return []
-        self.results.look_for_lost(self._gappy)
+        self.results.look_for_lost(self._gappy(without))
         return self.results.removed
 
-    @property
-    def _gappy(self) -> set[str]:
-        """Results that have no value for a span without a step of their variable."""
-        seldom = [item for item in self._run.config.diagnostics.values() if item.skips_absent]
-        return {name for item in seldom for name in _result_names(item)}
+    def _gappy(self, without: Collection[str] = ()) -> set[str]:
+        """Return what may lack a span: it has no value there, or nobody asks for it any more."""
+        asked = self._run.config.diagnostics.items()
+        whole = [item for key, item in asked if not item.skips_absent and key not in without]
+        assert self.results is not None
+        return self.results.names - {name for item in whole for name in _result_names(item)}
 
     def take_shown(self) -> tuple[tuple[str, int], ...]:
         """Return each span that was shown since the last call: its window, and where on its axis it lies."""

@@ -33,6 +33,7 @@ from bbflow.transit.output.cf_attributes import (
 )
 from bbflow.transit.output.fields import ResultField
 from bbflow.transit.output.lost_files import lost_files, names_of
+from bbflow.transit.output.moving import WINDOW
 from bbflow.transit.output.tiles import SpanFiles, packed_rows, tiled_storage, tiles_of
 from bbflow.zarr_store.chunks import TEXT, Chunk, Chunks
 from bbflow.zarr_store.growing import GrowingZarr
@@ -116,6 +117,8 @@ class Results:
         self._starts: dict[str, list[float]] = {}
         self._newest: dict[str, float] = {}
         """Window to the latest of these."""
+        self._along: dict[str, list[str]] = {}
+        """Window to the arrays along its axis."""
         self.before = dict(self._store.lengths) if before is None else before
         """Array to how many spans of it were there before the run."""
         begun = before is not None
@@ -174,6 +177,11 @@ class Results:
     def removed(self) -> list[str]:
         """Arrays and files that somebody has removed during the run, so that spans are lost; or the store's name."""
         return [name for name in self._store.attribute(REMOVED, "").split(", ") if name]
+
+    @property
+    def names(self) -> set[str]:
+        """Names of the results that are there."""
+        return {name for name in self._store.arrays if WINDOW in self._store.metadata(name)["attributes"]}
 
     @property
     def spans(self) -> Mapping[str, int]:
@@ -308,22 +316,21 @@ class Results:
         errors
             What failed in users' operators: their results say so.
         """
-        ends: dict[str, int] = {}
-        for span in spans:
+        for span in spans if errors else ():
             for key, (_, operators) in span.fields.items():
-                names = span.names[key]
-                ends |= {name: max(span.index + 1, ends.get(name, 0)) for name in names.values()}
-                for operator in operators if errors else ():
+                for operator in operators:
                     if (text := error_of(operator, errors)) is not None:
-                        self._store.describe(names[operator.name], bbflow_error=text)
-        for name, end in ends.items():
-            self._store.resize(name, end)
+                        self._store.describe(span.names[key][operator.name], bbflow_error=text)
         by_window: dict[str, list[Prepared]] = {}
         for span in spans:
             by_window.setdefault(span.closing.window.name, []).append(span)
-        for own in by_window.values():
+        for window, own in by_window.items():
             for _, following in groupby(enumerate(own), key=lambda item: item[1].index - item[0]):
                 self._write_axis([span for _, span in following])
+            # Also of what has nothing in these spans: xarray opens no store whose arrays differ in an axis' length.
+            end = self.shown(window)
+            for name in self._names_along(window):
+                self._store.resize(name, end)
         # Copies take the places of what readers see before the commit shows what is new: after a crash between the two
         # each file is whole, and what was written again is there without what is new.
         for path, chunks in self._aside.items():
@@ -331,6 +338,12 @@ class Results:
             chunks.aside.replace(path)
         self._aside = {}
         self._store.commit()
+
+    def _names_along(self, window: str) -> list[str]:
+        """Return what lies along a window's axis."""
+        if window not in self._along:
+            self._along[window] = self._store.names(f"time_{window}")
+        return self._along[window]
 
     def publish(self, closing: Closing, fields: Mapping[str, Published], errors: Mapping[str, str]) -> None:
         """Write what a window's span came to; readers see all of it at once, or nothing.
@@ -401,7 +414,9 @@ class Results:
         plain = [dim.removeprefix(f"{stored_name(field.name)}_") for dim in dims]
         storage = tiled_storage(plain, shape, dtype, self._dividing) if 0 not in shape else None
         chunk = packed_rows(window, shape, dtype, self._dividing), *shape
+        along = self._names_along(window.name)
         self._store.create(name, (f"time_{window.name}", *dims), (0, *shape), dtype, attributes, chunk, storage)
+        along.append(name)
 
     def _create_operator_axis(self, field: ResultField, operator: Operator, axis: Axis) -> str:
         name = axis_name(field, operator, axis)
