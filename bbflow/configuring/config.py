@@ -116,12 +116,7 @@ def parse_config(content: Any) -> Config:
             raise ConfigError(f"the key {key!r} is missing: say which stream, and which operators by variable")
     windows = _given(content, "windows", lambda value: as_list(value, "windows"), ["month", "run"])
     diagnostics = parse_diagnostics(content["operators"], windows)
-    results = {
-        stored_name(f"{item.name}_{window.name}_{operator.name}"): window.name
-        for item in diagnostics.values()
-        for window in item.windows
-        for operator in item.operators
-    }
+    results = _results_of(diagnostics.values())
     functions, raw = parse_functions(content.get("functions"), results), _parse_raw(content.get("raw", "none"))
     _check_asked(raw, functions)
     output, copy_to, moves = parse_output(content, dedups=raw.dedup)
@@ -135,16 +130,7 @@ def parse_config(content: Any) -> Config:
         time=parse_time(content.get("time")),
         schema=_given(content, "schema", _schema, None),
         raw=raw,
-        nodes=read_section(
-            NodesConfig,
-            content.get("nodes"),
-            "nodes",
-            count=positive,
-            capacity=parse_capacity,
-            state_capacity=parse_bytes,
-            directory=parse_path,
-            back_s=parse_seconds,
-        ),
+        nodes=_parse_nodes(content.get("nodes")),
         fold=parse_fold(content.get("fold")),
         workers=_parse_workers(content.get("workers"), diagnostics.values()),
         results=read_section(ResultsConfig, content.get("results"), "results", chunks=_chunks, shard=parse_bytes),
@@ -159,6 +145,21 @@ def parse_config(content: Any) -> Config:
     )
     check_on_ranks(config)
     return config
+
+
+def _results_of(diagnostics: Iterable[Diagnostic]) -> dict[str, str]:
+    """Return the names of all results, and of the window that each is of."""
+    return {
+        stored_name(f"{item.name}_{window.name}_{operator.name}"): window.name
+        for item in diagnostics
+        for window in item.windows
+        for operator in item.operators
+    }
+
+
+def _parse_nodes(section: Any) -> NodesConfig:
+    parts = {"capacity": parse_capacity, "state_capacity": parse_bytes, "directory": parse_path}
+    return read_section(NodesConfig, section, "nodes", count=positive, back_s=parse_seconds, **parts)
 
 
 def _given(content: Mapping[str, Any], key: str, reader: Callable[[Any], T], default: D) -> T | D:

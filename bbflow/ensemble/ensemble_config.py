@@ -1,6 +1,6 @@
 """Reading an ensemble's configuration, which is checked in full before anything starts."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -192,20 +192,8 @@ def _field(
         inside[name] = {**alike, "of": expression, **entry}
         others[expression] = f"{name}_{window.name}_{ONE_VALUE}"
     across = (window,) if own is None else parse_windows(as_list(own, "windows"))
-    for item in across:
-        if item.keeps != 1 or (isinstance(item.spans, StepsSpan) and item != window):
-            raise ConfigError(
-                f"windows: {item.name} can't be had over members and times: take spans of the calendar, such as month, "
-                "or run; without windows each time is by itself"
-            )
-    for chosen, what in ((scores is not None, "scores"), (has_indices, "Sobol' indices")):
-        if chosen and any(item != window for item in across):
-            raise ConfigError(f"{what} are of each time: take 'windows' out, or put the {what} under another name")
-    calendar = [item.name for item in across if item != window and not isinstance(item.spans, Run)]
-    if ensemble.starts and calendar:
-        raise ConfigError(
-            f"windows: {calendar[0]} isn't the same span of all starts: take each: {{{calendar[0]}: mean}}, or run"
-        )
+    of_each_time = {"scores": scores is not None, "Sobol' indices": has_indices}
+    _check_across(across, window, [what for what, is_chosen in of_each_time.items() if is_chosen], ensemble)
     result = f"{key}_{window.name}_{ONE_VALUE}"
     found = []
     if operators or scores:
@@ -217,6 +205,24 @@ def _field(
         indices = ensemble.sobol.operators()
         found.append(AcrossField(f"{key} sobol", key, result, window, across, indices, {}, design=ensemble.sobol))
     return found, inside
+
+
+def _check_across(across: Sequence[Window], own: Window, of_each_time: Sequence[str], ensemble: EnsembleConfig) -> None:
+    """Check that what is computed across members can be had over the windows that are named."""
+    for item in across:
+        if item.keeps != 1 or (isinstance(item.spans, StepsSpan) and item != own):
+            raise ConfigError(
+                f"windows: {item.name} can't be had over members and times: take spans of the calendar, such as month, "
+                "or run; without windows each time is by itself"
+            )
+    for what in of_each_time:
+        if any(item != own for item in across):
+            raise ConfigError(f"{what} are of each time: take 'windows' out, or put the {what} under another name")
+    calendar = [item.name for item in across if item != own and not isinstance(item.spans, Run)]
+    if ensemble.starts and calendar:
+        raise ConfigError(
+            f"windows: {calendar[0]} isn't the same span of all starts: take each: {{{calendar[0]}: mean}}, or run"
+        )
 
 
 def _scores(content: Any, ensemble: EnsembleConfig) -> ScoresConfig:

@@ -122,6 +122,10 @@ class PeerServer(ABC):
         unix = [] if socket_path is None else [listen_unix(socket_path)]
         self._tcp = listen_tcp(endpoint.address)
         self._listeners = (*unix, self._tcp)
+        self._wait_for_events(stop_at_eof)
+
+    def _wait_for_events(self, stop_at_eof: int | None) -> None:
+        """Register all that a turn looks at beside the peers."""
         for listener in self._listeners:
             listener.setblocking(False)
             self._selector.register(listener, selectors.EVENT_READ, "listener")

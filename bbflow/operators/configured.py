@@ -1,6 +1,6 @@
 """Diagnostics as the configuration writes them."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from bbflow.errors import ConfigError
@@ -135,10 +135,7 @@ def _parse(key: str, name: str, parts: Mapping[str, Any], windows: list[Any]) ->
     of = parse_expression(str(parts["of"])) if "of" in parts else of_variable(name)
     space = _parse_space(parts["space"]) if "space" in parts else None
     if gathering := {item.family.gathers for item in chosen} - {""}:
-        if len(gathering) > 1:
-            raise ConfigError("the points of one field count by one sort of weights: put the other under another name")
-        space = Space((*(space.moves if space else ()), Gather(gathering.pop())))
-        fields = {**fields, AREA_SHARE: AreaField()}
+        space, fields = _gathered(gathering, space), {**fields, AREA_SHARE: AreaField()}
     if space is not None and space.other is not None:
         if inputs := [text for item in chosen for text in item.inputs]:
             raise ConfigError(f"with: {inputs[0]}: the space takes two fields already: put it under another name")
@@ -164,6 +161,13 @@ def _parse(key: str, name: str, parts: Mapping[str, Any], windows: list[Any]) ->
     _check_fields(diagnostic)
     _check_operators(diagnostic)
     return diagnostic
+
+
+def _gathered(weights: Collection[str], space: Space | None) -> Space:
+    """Return a space whose points operators gather, with the weights by which they count."""
+    if len(weights) > 1:
+        raise ConfigError("the points of one field count by one sort of weights: put the other under another name")
+    return Space((*(space.moves if space else ()), *map(Gather, weights)))
 
 
 def _check_operators(diagnostic: Diagnostic) -> None:

@@ -89,12 +89,17 @@ def keep(parent: int, told: int, command: list[str]) -> int:
         elif info.si_signo in FORWARDED and info.si_pid:  # what the terminal sends, the program gets by itself
             for pid in _in_group() if info.si_signo in ENDING else [program.pid]:
                 _send(pid, signal.Signals(info.si_signo))
+    _remove_segments(launchers, program.pid)
+    return program.returncode
+
+
+def _remove_segments(launchers: dict[int, int], program: int) -> None:
+    """Remove the shared memory that launchers have left behind."""
     segments = _segments(launchers)
-    if segments and _are_gone(program.pid):  # who is left may be a rank that uses them
+    if segments and _are_gone(program):  # who is left may be a rank that uses them
         for path in segments:
             with suppress(OSError):
                 os.unlink(path)
-    return program.returncode
 
 
 def _are_gone(program: int) -> bool:

@@ -75,14 +75,19 @@ def _staging(events: Sequence[Event], directory: Path) -> Content:
         },
     }
     if len(phases) > 1:
-        content["application"] = {
-            "ranks": 1,
-            "rank_bytes": round(min(_length_s(event) for event in phases) * rate),
-            "pause_s": median(after["started_s"] - before["ended_s"] for before, after in pairwise(phases)),
-        }
+        content["application"] = _application(phases, rate)
     else:
         content["policies"] = ["naive", "no-action"]
     return content
+
+
+def _application(phases: Sequence[Event], rate: float) -> Content:
+    """Return the application whose I/O phases were seen, as if it had the whole file system then."""
+    return {
+        "ranks": 1,
+        "rank_bytes": round(min(_length_s(event) for event in phases) * rate),
+        "pause_s": median(after["started_s"] - before["ended_s"] for before, after in pairwise(phases)),
+    }
 
 
 def _transit(events: Sequence[Event], landed: Sequence[Event]) -> Content:

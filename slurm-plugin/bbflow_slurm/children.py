@@ -95,11 +95,29 @@ def ask(
     if any(descriptor < 3 for descriptor in descriptors):
         raise ValueError(f"descriptors {descriptors} are in the place of standard ones")
     told = {"who": asdict(identity(owner)), "limits": asdict(limits), "parent": os.getpid(), "facts": dict(facts)}
+    process = _started(step, told, descriptors, group)
+    try:
+        said = _listen(process, time.monotonic() + limits.time_s, is_over)
+    finally:
+        _end(process)
+    if said is None:
+        why = "it isn't wanted any more" if is_over() else f"its {limits.time_s:.0f} s were over"
+        raise GivenUpError(f"{step} was ended: {why}")
+    text = printable(said)
+    if process.returncode not in (0, NO):
+        raise FailedError(text or f"{step} failed ({process.returncode})")
+    return process.returncode == 0, text
+
+
+def _started(
+    step: str, told: Mapping[str, Any], descriptors: Sequence[int], group: ControlGroup | None
+) -> "subprocess.Popen[bytes]":
+    """Start a child that reads on its standard input what it is told."""
     notes = os.memfd_create("bbflow-slurm")
     try:
         os.write(notes, json.dumps(told).encode())
         os.lseek(notes, 0, os.SEEK_SET)
-        process = subprocess.Popen(
+        return subprocess.Popen(
             [sys.executable, "-I", "-m", "bbflow_slurm.child", step],
             stdin=notes,
             stdout=subprocess.PIPE,
@@ -112,17 +130,6 @@ def ask(
         )
     finally:
         os.close(notes)
-    try:
-        said = _listen(process, time.monotonic() + limits.time_s, is_over)
-    finally:
-        _end(process)
-    if said is None:
-        why = "it isn't wanted any more" if is_over() else f"its {limits.time_s:.0f} s were over"
-        raise GivenUpError(f"{step} was ended: {why}")
-    text = printable(said)
-    if process.returncode not in (0, NO):
-        raise FailedError(text or f"{step} failed ({process.returncode})")
-    return process.returncode == 0, text
 
 
 def _listen(process: "subprocess.Popen[bytes]", end_s: float, is_over: Callable[[], bool]) -> bytes | None:

@@ -96,6 +96,9 @@ class Database:
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self.close = weakref.finalize(self, self._connection.close)
         """Closes the database, which is also closed when it is no longer referenced."""
+        self._prepare()
+
+    def _prepare(self) -> None:
         try:
             # One master alone has it: to lock it again with each commit takes a twentieth of the time of a create.
             self._connection.execute("PRAGMA locking_mode=EXCLUSIVE")
@@ -107,10 +110,10 @@ class Database:
             """Goes up with each start: numbers that begin with it were never used before."""
         except sqlite3.DatabaseError as error:
             if _code(error) == sqlite3.SQLITE_BUSY:
-                raise NodeError(f"another master has {path} open: end it, or give another directory") from None
+                raise NodeError(f"another master has {self._path} open: end it, or give another directory") from None
             if _code(error) in NO_ROOM:
                 raise self._full(error) from None
-            raise ConfigError(f"{path} isn't a database of a master ({error}): give another directory") from None
+            raise ConfigError(f"{self._path} isn't a database of a master ({error}): give another directory") from None
         self._connection.execute("PRAGMA wal_autocheckpoint=4000")
 
     def _begin_epoch(self) -> int:

@@ -95,10 +95,6 @@ class Overview:
         lost = [image.path(inode) for inode in files if inode.lost and inode.parent]
         oldest = next(iter(image.dirty), None)
         failures = list(self._write_back.failures.items())[:MAX_LISTED]
-        losses = {ino: why for ino, why in self._write_back.losses.items() if self._is_lost(ino)}
-        failed = (self._scanning.failures, self._filling.failed, losses)
-        unread = islice(chain.from_iterable(errors.items() for errors in failed), MAX_LISTED)
-        hidden = list(image.hidden.items())[:MAX_LISTED]
         return OverviewReply(
             subtree=core.options.subtree,
             storage=core.options.storage,
@@ -112,18 +108,26 @@ class Overview:
             removing=len(image.doomed),
             prefetching=self._prefetching.wanted,
             failed=tuple((path, failure.error, failure.attempts) for path, failure in failures),
-            unread=tuple(
-                (image.path(image.inodes[ino]) or "/", error)
-                for ino, error in unread
-                if ino in image.inodes and image.inodes[ino].parent
-            )
-            + tuple((repr(name)[1:-1], f"the object is left out, since {one.reason}") for name, one in hidden),
+            unread=self._unread(),
             lost=tuple(sorted(lost)),
             writing=tuple(self._writing(image.root)),
             conflicts=tuple(sorted(image.path(inode) for inode in files if CONFLICT in inode.name and inode.parent)),
             weakness=self._write_back.weakness,
             replicas=core.options.replicas,
             thin=sum(map(self._replicas.is_thin, files)),
+        )
+
+    def _unread(self) -> tuple[tuple[str, str], ...]:
+        """Return what can't be read, or isn't shown, and why."""
+        inodes = self._core.image.inodes
+        losses = {ino: why for ino, why in self._write_back.losses.items() if self._is_lost(ino)}
+        failed = (self._scanning.failures, self._filling.failed, losses)
+        unread = islice(chain.from_iterable(errors.items() for errors in failed), MAX_LISTED)
+        named = [(inodes[ino], error) for ino, error in unread if ino in inodes and inodes[ino].parent]
+        hidden = list(self._core.image.hidden.items())[:MAX_LISTED]
+        return (
+            *((self._core.image.path(inode) or "/", error) for inode, error in named),
+            *((repr(name)[1:-1], f"the object is left out, since {one.reason}") for name, one in hidden),
         )
 
     def _state(self, inode: Inode) -> str:

@@ -253,9 +253,6 @@ def index_meaning(
     called: dict[str, Any] = {"name": name or index.name} | ({} if least is None else {"min_count": least})
     called |= {} if index.at_least is None else {"at_least": index.at_least}
     zero, factor, inner = _scale(index, units)
-    each: Any = {"window": "day", "operator": inner}
-    if index.days > 1:  # what is missing of some days can't be made good by the others, as it can in one day
-        each = {"window": {"running": {"days": index.days}}, "operator": {inner: {"skipna": False}}}
     told = {"units": index.units or ("mm" if index.day == "rain" else "")}
     fields: dict[str, Any] = {"month": {"calendar": "month"}} if "month" in index.made else {}
     if index.needs_file:
@@ -274,12 +271,19 @@ def index_meaning(
     return Meaning(
         {index.statistic: called | _limits(index, zero)},
         window,
-        each=each,
+        each=_each(index, inner),
         then=None if then == "value" else then,
         attributes={key: value for key, value in told.items() if value},
         units=taken,
         fields=fields,
     )
+
+
+def _each(index: ClimateIndex, statistic: str) -> dict[str, Any]:
+    """Return what makes the values of an index's days, or runs of days, from the steps."""
+    if index.days > 1:  # what is missing of some days can't be made good by the others, as it can in one day
+        return {"window": {"running": {"days": index.days}}, "operator": {statistic: {"skipna": False}}}
+    return {"window": "day", "operator": statistic}
 
 
 def _scale(index: ClimateIndex, units: str) -> tuple[float, float, str]:

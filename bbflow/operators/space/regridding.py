@@ -273,28 +273,18 @@ def _remapped(
     told = move.area_min is not None or move.fraction
     # Never nothing at all: a point without any weight would be filled by a division of zeros.
     least = max((move.area_min or 0.0) * ROUNDED, ANY) if told else least_of(weights)
-    done = (
-        before.cell_methods if before else "",
-        "area: sum" if move.is_sum else METHODS.get(weights.method, ""),
-        after.cell_methods if after else "",
-    )
-    made = [sums_units(move)] if move.is_sum else []
-    if move.fraction and (weights.values < -NO_SIGN).any():
-        raise ConfigError(
-            f"remap: fraction {move.fraction!r}: weights of either sign may cancel: take those of first order"
-        )
+    cell_methods, own_units = _told_of(before, move, weights, after)
+    _check_signs(move, weights)
     factor = _factor(move.fraction, variables, given, axes) if move.fraction else None
     if move.regions is not None and factor is not None:
         weights, factor = weighed(weights, factor, sums=move.is_sum), None
-    units = [before.own_units] if before else []
-    units += made + ([after.own_units] if after else [])
     return Remapped(
         dims=after.dims if after else on_target.dims,
         shape=after.shape if after else on_target.shape,
         coordinates=coordinates,
         coordinate_dims=coordinate_dims,
-        cell_methods=" ".join(filter(None, done)),
-        own_units=_units(units),
+        cell_methods=cell_methods,
+        own_units=own_units,
         source=grid.shape,
         before=before,
         weights=weights,
@@ -306,6 +296,25 @@ def _remapped(
         after=after,
         levels=_levels(move, weights, given, axes, after),
     )
+
+
+def _check_signs(move: Remap, weights: Weights) -> None:
+    """Check that weights don't cancel by which a target's share of valid sources is had."""
+    if move.fraction and (weights.values < -NO_SIGN).any():
+        raise ConfigError(
+            f"remap: fraction {move.fraction!r}: weights of either sign may cancel: take those of first order"
+        )
+
+
+def _told_of(
+    before: TrackPlacement | None, move: Remap, weights: Weights, after: TrackPlacement | None
+) -> tuple[str, str]:
+    """Return the cell methods of what is done before a remap, by it and after it, and the units that this makes."""
+    own = "area: sum" if move.is_sum else METHODS.get(weights.method, "")
+    done = (before.cell_methods if before else "", own, after.cell_methods if after else "")
+    units = [sums_units(move)] if move.is_sum else []
+    all_units = [*([before.own_units] if before else []), *units, *([after.own_units] if after else [])]
+    return " ".join(filter(None, done)), _units(all_units)
 
 
 def _levels(
