@@ -18,10 +18,10 @@ from zarr.storage import LocalStore, ObjectStore, WrapperStore
 from bbflow.configuring.settings import RawConfig
 from bbflow.drain.cuts import ChunkGrid
 from bbflow.drain.forms import Form, form_of, storage_of
-from bbflow.drain.shard_files import ShardChunks
 from bbflow.stores.sources import Sources
 from bbflow.stream.records import BlockForm
 from bbflow.zarr_store.growing import GrowingZarr
+from bbflow.zarr_store.shard_files import ShardChunks
 from benchmarks.rows import Row
 from testsupport.servers import Options, object_servers
 

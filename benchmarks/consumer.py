@@ -1,9 +1,8 @@
 """A consumer that looks at nothing: a step is done as soon as it is there."""
 
 from bbflow.landing.client import NodeClient
-from bbflow.landing.replies import AttachReply
+from bbflow.landing.replies import AttachReply, Shown
 from bbflow.landing.requests import AttachRequest, DoneRequest, WatchRequest
-from bbflow.landing.shown import Shown
 from bbflow.net.contact import NodeAddress
 from bbflow.net.verdicts import DoneReply
 

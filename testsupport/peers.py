@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from msgspec import convert
 
 from bbflow.landing.agent import Agent
+from bbflow.landing.replies import ShownStep
 from bbflow.landing.requests import parse_request
-from bbflow.landing.shown import ShownStep
 from bbflow.net.frames import FrameReader, decode_map, encode, pack
 from bbflow.store.entries import parse_record
 from bbflow.store.extents import ALIGNMENT_BYTES as PAGE

@@ -10,7 +10,7 @@ import bbflow_adios2
 from msgspec import convert
 
 from bbflow.landing.client import NodeClient
-from bbflow.landing.shown import Shown
+from bbflow.landing.replies import Shown
 from bbflow.store.block_values import read_block
 from bbflow.stream.layouts import Layouts
 from testsupport.asking import ask, ask_once

@@ -13,7 +13,6 @@ import numpy as np
 from bbflow.drain.cuts import ChunkGrid
 from bbflow.drain.encoding import encoder_of, rounded
 from bbflow.drain.forms import File, Form
-from bbflow.drain.shard_files import ShardChunks, is_stored, same_bytes
 from bbflow.errors import StreamError
 from bbflow.operators.frozen import Frozen
 from bbflow.store.pool import map_pool
@@ -22,6 +21,7 @@ from bbflow.view.lease import Lease
 from bbflow.view.returning import Returning
 from bbflow.view.whole_fields import FieldPlace, FieldReader, Parts, layouts_of, offsets_of, places_in
 from bbflow.zarr_store.growing import shown_attributes
+from bbflow.zarr_store.shard_files import ShardChunks, is_stored, same_bytes
 
 Array = np.ndarray[Any, Any]
 PIECE_BYTES = 64 << 20

@@ -13,11 +13,11 @@ from bbflow.configuring.settings import RawConfig
 from bbflow.drain.cuts import ChunkGrid, cut_of
 from bbflow.drain.encoding import BYTES, Codec, codec_of
 from bbflow.drain.placed_files import FixedShard
-from bbflow.drain.shard_files import LARGE, PAGE, Shard, Single
 from bbflow.errors import ConfigError
 from bbflow.stream.attributes import numbers_of
 from bbflow.stream.point_maps import PointMap
 from bbflow.stream.records import BlockForm
+from bbflow.zarr_store.shard_files import LARGE, PAGE, Shard, Single
 from bbflow.zarr_store.stored_names import stored_name
 
 MOST_STEPS = 4096

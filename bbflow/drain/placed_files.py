@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.drain.shard_files import ENTRY_BYTES, LARGE, PAGE, ShardChunks, header_bytes, make_once, write_at
 from bbflow.errors import naming
+from bbflow.zarr_store.shard_files import ENTRY_BYTES, LARGE, PAGE, ShardChunks, header_bytes, make_once, write_at
 
 Array = np.ndarray[Any, Any]
 PREFILL_BYTES = 1 << 20

@@ -8,9 +8,8 @@ from msgspec import Struct
 
 from bbflow.errors import BbflowError
 from bbflow.landing.client import NodeClient, tell_node
-from bbflow.landing.replies import StatusReply, StreamStatus
+from bbflow.landing.replies import Shown, StatusReply, StreamStatus
 from bbflow.landing.requests import GiveUpRequest, WatchRequest
-from bbflow.landing.shown import Shown
 from bbflow.net.contact import NodeAddress
 
 MOST_NAMED = 8

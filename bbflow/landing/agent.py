@@ -9,7 +9,7 @@ from bbflow.landing.analysis_requests import Analysing, Told, show
 from bbflow.landing.connections import WriterConnections
 from bbflow.landing.fabric import FabricGates
 from bbflow.landing.reading import Reading
-from bbflow.landing.replies import RoomReply, StatusReply, StreamStatus
+from bbflow.landing.replies import RoomReply, Shown, StatusReply, StreamStatus
 from bbflow.landing.requests import (
     BeginRequest,
     CommitRequest,
@@ -29,7 +29,6 @@ from bbflow.landing.requests import (
     UnpinRequest,
     WatchRequest,
 )
-from bbflow.landing.shown import Shown
 from bbflow.landing.waiting_requests import Answers, Queues, RoomAnswer, Waiting
 from bbflow.landing.writers import Clock
 from bbflow.net.verdicts import DoneReply, RefusedReply

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from msgspec import UNSET
 
 from bbflow.errors import StreamError
-from bbflow.landing.replies import AttachReply, DropReply
+from bbflow.landing.replies import AttachReply, DropReply, Shown, ShownStep
 from bbflow.landing.requests import AttachRequest, DoneRequest, DropRequest, PlanRequest, WatchRequest
-from bbflow.landing.shown import Shown, ShownStep
 from bbflow.landing.waiting_requests import Answers
 from bbflow.net.frames import pack
 from bbflow.net.verdicts import DoneReply

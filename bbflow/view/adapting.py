@@ -23,7 +23,7 @@ from bbflow.stream.point_maps import PointMap
 from bbflow.stream.records import Block, Parts, Step
 from bbflow.view.numbering import Numbering
 from bbflow.view.stream import Arrival, News, StreamView
-from bbflow.view.time_telling import TimeTelling
+from bbflow.view.times import TimeTelling
 
 ReadOn = Callable[[str, int, Block], Any]
 """Reads an array block: the node's name, ADIOS2's number of its step, the block."""

@@ -11,7 +11,7 @@ from bbflow.configuring.settings import Config
 from bbflow.errors import BbflowError, NodeError, StreamError
 from bbflow.host.closable import Closable
 from bbflow.landing.client import NodeClient
-from bbflow.landing.replies import AttachReply, DropReply, StatusReply, StreamStatus
+from bbflow.landing.replies import AttachReply, DropReply, Shown, StatusReply, StreamStatus
 from bbflow.landing.requests import (
     AttachRequest,
     DoneRequest,
@@ -21,7 +21,6 @@ from bbflow.landing.requests import (
     StatusRequest,
     WatchRequest,
 )
-from bbflow.landing.shown import Shown
 from bbflow.net.contact import NodeAddress
 from bbflow.net.verdicts import DoneReply
 from bbflow.reading.rank_plan import RankPlan

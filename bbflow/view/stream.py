@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from bbflow.landing.shown import Shown
+from bbflow.landing.replies import Shown
 from bbflow.reading.wire_types import Attribute
 from bbflow.store.extents import align
 from bbflow.store.streams import ENDED

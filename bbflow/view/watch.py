@@ -13,8 +13,8 @@ from typing import Any
 
 from bbflow.errors import BbflowError, NodeError, StreamError
 from bbflow.landing.client import NodeClient
+from bbflow.landing.replies import Shown
 from bbflow.landing.requests import WatchRequest
-from bbflow.landing.shown import Shown
 from bbflow.net.connection import GRACE_S
 from bbflow.net.contact import NodeAddress
 from bbflow.stream.layouts import Layouts

@@ -14,10 +14,10 @@ from bbflow.configuring.settings import RawConfig
 from bbflow.drain.cuts import LARGEST_BYTES, WANTED_BYTES, ChunkGrid, cut_of
 from bbflow.drain.encoding import encoder_of
 from bbflow.drain.forms import form_of, storage_of
-from bbflow.drain.shard_files import ShardChunks
 from bbflow.errors import ConfigError
 from bbflow.stream.records import BlockForm
 from bbflow.zarr_store.growing import GrowingZarr
+from bbflow.zarr_store.shard_files import ShardChunks
 
 
 def create(path, raw, rows, shape):

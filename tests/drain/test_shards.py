@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from bbflow.configuring.settings import RawConfig
 from bbflow.drain.encoding import encoder_of, rounded
 from bbflow.drain.forms import form_of, storage_of
-from bbflow.drain.shard_files import Shard, ShardChunks, same_bytes
 from bbflow.errors import ConfigError
 from bbflow.stream.records import BlockForm
 from bbflow.zarr_store.growing import GrowingZarr
+from bbflow.zarr_store.shard_files import Shard, ShardChunks, same_bytes
 
 SHAPE = (3, 5)
 

@@ -10,7 +10,7 @@ import pytest
 from msgspec import convert, msgpack, structs
 
 from bbflow.errors import ProtocolError, StreamError
-from bbflow.landing.shown import Shown
+from bbflow.landing.replies import Shown
 from bbflow.reading.rank_plan import RankPlan
 from bbflow.reading.wire_types import Row
 from bbflow.store.block_values import values_at

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec import UNSET, ValidationError, convert
 
 from bbflow.errors import ProtocolError
-from bbflow.landing.shown import ShownStep
+from bbflow.landing.replies import ShownStep
 from bbflow.reading.wire_types import Row
 from bbflow.stream.dtypes import DTYPES
 from bbflow.stream.layouts import LAYOUTS_KNOWN, Known, Layouts, joined

@@ -26,8 +26,7 @@ from bbflow.transit.driver.first_step import make_clock
 from bbflow.transit.output.decoding import open_results
 from bbflow.view.consumers import RESCUE, Consumers
 from bbflow.view.stream import News
-from bbflow.view.time_telling import TimeTelling
-from bbflow.view.times import StepTimes, told_by
+from bbflow.view.times import StepTimes, TimeTelling, told_by
 from testsupport.programs import write_program
 
 STEPS = 40

@@ -20,13 +20,13 @@ import numpy as np
 
 from bbflow.drain.cuts import ChunkGrid, Dividing, cut_of
 from bbflow.drain.encoding import BYTES
-from bbflow.drain.shard_files import ENTRY_BYTES, NOTHING, header_bytes, make_once, write_at
 from bbflow.errors import naming
 from bbflow.host.atomic import beside
 from bbflow.operators.windows.spans import Run
 from bbflow.operators.windows.window import Window
 from bbflow.stores.moved import bring, is_moved
 from bbflow.zarr_store.chunks import Array, Chunks
+from bbflow.zarr_store.shard_files import ENTRY_BYTES, NOTHING, header_bytes, make_once, write_at
 
 PACKED_BYTES, MOST_PACKED = 32 << 10, 512
 """Spans of a small result share a file of up to so many bytes, so many at most: some file systems take a tenth of a
