@@ -152,8 +152,8 @@ def _corners_of(method: str, source: Mesh, target: Mesh) -> _Corners:
     y, x = target.centres[0][there], target.centres[1][there]
     rows, parallels = np.argsort(lat), np.sort(lat)
     lon = lon if np.ptp(lon) < 360 else lon % 360
-    columns, meridians = np.argsort(lon), np.deg2rad(np.sort(lon))
-    columns, meridians = np.append(columns, columns[0]), np.append(meridians, meridians[0] + 2 * np.pi)
+    meridians, columns = np.unique(lon, return_index=True)  # of one that is there at both ends the first, as for CDO
+    columns, meridians = np.append(columns, columns[0]), np.deg2rad(np.append(meridians, meridians[0] + 360))
     x = np.deg2rad(x)
     x -= 2 * np.pi * np.where(x > meridians[-1], np.ceil((x - meridians[-1]) / (2 * np.pi)), 0)
     x += 2 * np.pi * np.where(x < meridians[0], np.ceil((meridians[0] - x) / (2 * np.pi)), 0)
@@ -161,7 +161,7 @@ def _corners_of(method: str, source: Mesh, target: Mesh) -> _Corners:
     # On a parallel or meridian the cell before it counts, in the order of the grid and in CDO's arithmetic.
     upper = np.clip(np.searchsorted(parallels, y, side="left" if lat[0] < lat[-1] else "right"), 1, len(lat) - 1)
     north = np.clip((y - parallels[upper - 1]) / (parallels[upper] - parallels[upper - 1]), 0, 1)
-    right = np.clip(np.searchsorted(meridians, x), 1, len(lon))
+    right = np.clip(np.searchsorted(meridians, x), 1, len(columns) - 1)
     east = np.clip((x - meridians[right - 1]) / (meridians[right] - meridians[right - 1]), 0, 1)
     corners = [(rows[upper - 1 + up], columns[right - 1 + more]) for up in (0, 1) for more in (0, 1)]
     found = np.stack([row * len(lon) + column for row, column in corners], axis=1)
@@ -227,26 +227,28 @@ def _conservative(source: Mesh, target: Mesh) -> Weights:
             "weights with CDO ('cdo gencon,GRID FILE weights.nc') or ESMF_RegridWeightGen, and name the file"
         )
     if source.edges is None or target.edges is None:
-        return _by_shapes(source, target)
-    (lat, lon), (new_lat, new_lon) = _lines(source.edges), _lines(target.edges)
+        columns, rows, area, whole = overlaps(source, target)
+    else:
+        columns, rows, area, whole = _boxes(source.edges, target.edges)
+    if source.edges is not None:
+        kept = _once(_lines(source.edges)[1])[columns % source.shape[-1]]
+        columns, rows, area = columns[kept], rows[kept], area[kept]
+    covered = np.bincount(rows, area, target.size)
+    share = np.clip(np.divide(covered, whole, out=np.zeros(target.size), where=whole > 0), 0, 1)
+    links = columns, rows, area / covered[rows]
+    return sparse("weights of remapcon", "con", (source, target), (source.size, target.size), links, share)
+
+
+def _boxes(source: tuple[Array, Array], target: tuple[Array, Array]) -> tuple[Array, Array, Array, Array]:
+    """Return what `overlaps` does, of cells between parallels and meridians."""
+    (lat, lon), (new_lat, new_lon) = _lines(source), _lines(target)
     rows, columns = _shared(lat, new_lat), _shared_meridians(lon, new_lon)
     across, along = np.ix_(range(len(rows[2])), range(len(columns[2])))
     area = (rows[2][across] * columns[2][along]).reshape(-1)
     sources = (rows[0][across] * len(lon) + columns[0][along]).reshape(-1)
     targets = (rows[1][across] * len(new_lon) + columns[1][along]).reshape(-1)
-    covered = np.bincount(targets, area, target.size)
     whole = np.diff(new_lat, axis=1) * np.deg2rad(np.diff(new_lon, axis=1)).T
-    share = np.clip(covered / whole.reshape(-1), 0, 1)
-    links = sources, targets, area / covered[targets]
-    return sparse("weights of remapcon", "con", (source, target), (source.size, target.size), links, share)
-
-
-def _by_shapes(source: Mesh, target: Mesh) -> Weights:
-    columns, rows, area, whole = overlaps(source, target)
-    covered = np.bincount(rows, area, target.size)
-    share = np.clip(np.divide(covered, whole, out=np.zeros(target.size), where=whole > 0), 0, 1)
-    links = columns, rows, area / covered[rows]
-    return sparse("weights of remapcon", "con", (source, target), (source.size, target.size), links, share)
+    return sources, targets, area, whole.reshape(-1)
 
 
 OVERLAP = 1e-3
@@ -272,6 +274,24 @@ def _lines(edges: tuple[Array, Array]) -> tuple[Array, Array]:
         if (upper[:-1] > lower[1:] + OVERLAP).any():
             raise ConfigError(f"remapcon: cells overlap: the bounds of a {name} are wrong")
     return np.sin(np.deg2rad(np.clip(lat, -90, 90))), lon
+
+
+def _once(meridians: Array) -> Array:
+    """Return which cells around the globe lie where none before them does, as the last from 0 to 360 degrees does.
+
+    Raises
+    ------
+    ConfigError
+        If others overlap where the globe is closed.
+    """
+    west, width = meridians[:, 0], np.diff(meridians, axis=1)[:, 0]
+    places = np.round(np.stack([west % 360, width], axis=1) / OVERLAP) % np.array([round(360 / OVERLAP), np.inf])
+    once = np.zeros(len(west), bool)
+    once[np.unique(places, axis=0, return_index=True)[1]] = True
+    begins = west - 360 * np.floor((west - west.min()) / 360)
+    if (begins + width)[once].max() > west.min() + 360 + OVERLAP:
+        raise ConfigError("remapcon: cells overlap where the globe is closed: the bounds of a longitude are wrong")
+    return once
 
 
 def _shared(one: Array, other: Array, least: float = 1e-12) -> tuple[Array, Array, Array]:
