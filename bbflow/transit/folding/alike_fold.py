@@ -395,10 +395,10 @@ class AlikeFold:
             states = old, self._views(CARRIED, at[0], target)
         if _goes_after(diagnostic):
             after = diagnostic.parts_after(self._keys, *parts[0][1][0].region)
-        weights = [own.steps.weights[diagnostic.weights] for own, _ in parts] if diagnostic.weights else [()]
+        weights = [own.steps.weights[diagnostic.weights] for own, _ in parts] if diagnostic.weights else ()
         steps = ShardSteps(
             source, diagnostic, self._table(level).layout(at[0]).dtype, states, self._keys, self._begun(diagnostic),
-            after, np.concatenate(weights),
+            after, np.array([*chain.from_iterable(weights)]),
         )  # fmt: skip
         return PreparedSteps(at, steps.told, extremes_of(parts, diagnostic), diagnostic.filters)
 

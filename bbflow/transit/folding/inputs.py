@@ -164,12 +164,13 @@ def open_steps(parts: "Sequence[Part]", keys: Keys) -> tuple[Steps | Mapping[str
         others = {name: Steps(values, None, *order) for name, values in own.steps.others.items()}
         return Steps(own.steps.arrays, None, *order, others), 0
     inputs = shard_inputs(parts, keys)
-    variables, order = inputs.variables, _order(inputs.times, inputs.numbers)
+    variables = inputs.variables
     if shard.local is None:
         lies = variables[diagnostic.of.variables[0]]
         if diagnostic.of.is_plain and not diagnostic.others and isinstance(lies, Steps):
             return lies, inputs.bytes
         return variables, inputs.bytes
+    order = _order(inputs.times, inputs.numbers)
     others = {
         text: Steps(_local(shard.local, item, variables), None, *order) for text, item in diagnostic.others.items()
     }
@@ -202,40 +203,6 @@ def _evaluated(local: Local, expression: Expression, variables: Mapping[str, Ste
         some = {name: steps.some(slice(first, first + most)) for name, steps in own.items()}
         field = evaluate(expression, {name: some[name] for name in expression.variables})
         yield field if local.column is None else local.column.apply(field, some)
-
-
-def partials(inputs: Inputs, diagnostic: Diagnostic, local: Local, *, averages: bool = True) -> Array:
-    """Return what the blocks contribute to each step's results.
-
-    Parameters
-    ----------
-    inputs, diagnostic
-        What there is, and what is wanted of it.
-    local
-        Which points of the blocks, or what of them.
-    averages
-        Whether it may be that of the steps' mean, where the diagnostic takes it.
-
-    Returns
-    -------
-    numpy.ndarray
-        Of shape (steps, components, points), or (1, components, points) of the mean.
-    """
-    averages = averages and _averages(diagnostic)
-    found = []
-    for steps in _evaluated(local, diagnostic.of, inputs.variables):
-        is_all = len(steps.values) == len(inputs.numbers)
-        found.append(local.averaged_partial(steps) if averages and is_all else local.partial(steps))
-    return np.concatenate(found)
-
-
-def other_partials(inputs: Inputs, diagnostic: Diagnostic, local: Local) -> dict[str, Array]:
-    """Return what the blocks contribute to each step's further inputs, by their text; as `partials` does."""
-    variables = inputs.variables if diagnostic.others else {}
-    return {
-        text: np.concatenate([local.partial(steps) for steps in _evaluated(local, item, variables)])
-        for text, item in diagnostic.others.items()
-    }
 
 
 class MappedSteps:
@@ -379,6 +346,30 @@ def shard_inputs(parts: Sequence[Part], keys: Keys) -> Inputs:
     if waiting:
         raise BbflowError("a batch ends among steps that its ranks have folded together")
     return Inputs.joined(found)
+
+
+def contribution(parts: Sequence[Part], keys: Keys, *, averages: bool) -> tuple[Inputs, Array, dict[str, Array]]:
+    """Return a shard's steps, and what they contribute to steps that depend on others too, and to further inputs.
+
+    Parameters
+    ----------
+    parts, keys
+        As for `shard_inputs`.
+    averages
+        Whether it may be that of the steps' mean, where the diagnostic takes it.
+    """
+    own, (shard,) = parts[0]
+    diagnostic, local, inputs = own.plan.diagnostics[shard.key.diagnostic], shard.local, shard_inputs(parts, keys)
+    assert local is not None
+    variables, averages, found = inputs.variables, averages and _averages(diagnostic), list[Array]()
+    for steps in _evaluated(local, diagnostic.of, variables):
+        is_all = len(steps.values) == len(inputs.numbers)
+        found.append(local.averaged_partial(steps) if averages and is_all else local.partial(steps))
+    others = {
+        text: np.concatenate([local.partial(steps) for steps in _evaluated(local, item, variables)])
+        for text, item in diagnostic.others.items()
+    }
+    return inputs, np.concatenate(found), others
 
 
 def has_means(parts: Sequence[Part]) -> bool:

@@ -28,7 +28,7 @@ from bbflow.transit.folding.shards import Extent
 from bbflow.transit.folding.slots import LEVELS, OUTER
 from bbflow.transit.folding.state_layouts import ends_within, state_layout_of, states_of, written_of
 from bbflow.transit.folding.states import pages_of
-from bbflow.transit.folding.tables import Roster, groups
+from bbflow.transit.folding.tables import Roster, groups, is_all
 
 PYTHON = -1
 """Stands for the type of states that the kernel can't fold: they have a family that is folded in Python."""
@@ -129,7 +129,7 @@ class StateTable:
 
     def chosen(self, rows: Array) -> "StateTable":
         """Return what is known of some of the shards."""
-        if len(rows) == len(self.rows) and (rows[1:] > rows[:-1]).all():
+        if is_all(rows, len(self.rows)):
             return self
         families = self.families
         if len(families):

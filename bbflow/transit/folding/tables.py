@@ -150,7 +150,9 @@ class Roster(Frozen):
         return Roster, (self.node, self.diagnostics, self.rows), known
 
     def chosen(self, rows: Array) -> "Roster":
-        """Return some of them."""
+        """Return those at some positions."""
+        if is_all(rows, len(self)):
+            return self
         return Roster(self.node, self.diagnostics, self.rows[rows])
 
     @cached_property
@@ -232,6 +234,11 @@ def padded(values: Sequence[Sequence[int]], dims: int, pad: int) -> Array:
         further = (pad,) * dims
         values = [(*own, *further[len(own) :]) for own in values]
     return np.array(values, "i8").reshape(len(values), dims)
+
+
+def is_all(rows: Array, count: int) -> bool:
+    """Whether some positions are all of so many, in their order."""
+    return len(rows) == count and bool((rows[1:] > rows[:-1]).all())
 
 
 def _marks(rows: Array) -> list[bytes]:
@@ -354,8 +361,7 @@ class States:
             for positions, shards in self.roster.fields:
                 own = marked[positions]
                 if own.any():
-                    roster = shards if own.all() else shards.chosen(own)
-                    yield States(roster, (replace(item, at=None),))
+                    yield States(shards.chosen(np.flatnonzero(own)), (replace(item, at=None),))
 
     def is_of(self, diagnostic: str) -> bool:
         """Whether these, as those of `fields`, are of a diagnostic."""

@@ -15,7 +15,7 @@ from bbflow.operators.steps import Array
 from bbflow.store.pool import map_pool
 from bbflow.transit.folding.alike_fold import AlikeFold
 from bbflow.transit.folding.inherited import Inherited
-from bbflow.transit.folding.inputs import MappedSteps, has_means, other_partials, partials, shard_inputs
+from bbflow.transit.folding.inputs import MappedSteps, contribution, has_means
 from bbflow.transit.folding.kernel_table import table_of
 from bbflow.transit.folding.plans import FoldPlan, PlannedShard
 from bbflow.transit.folding.shards import Region, ShardKey, ShardState
@@ -23,15 +23,6 @@ from bbflow.transit.folding.slots import Keys
 from bbflow.transit.folding.states import LaneTurn, begun
 from bbflow.transit.folding.tables import Roster, gather, groups
 from bbflow.transit.folding.work import FoldReceipt, LaneWork, PartialSteps, SpanReceipt
-
-
-def _rows_of(other: Roster, roster: Roster) -> Array:
-    """Return where the shards of a roster stand in another one; -1 for nowhere."""
-    if other is roster:
-        return np.arange(len(roster))
-    rows = np.full(len(roster), -1)
-    rows[roster.find(other)] = np.arange(len(other))
-    return rows
 
 
 def _counted(work: LaneWork, roster: Roster) -> Iterator[tuple[ShardState, Array, Inherited | None]]:
@@ -56,7 +47,7 @@ def _fold_span(
     work: LaneWork, keys: Keys, steps: Sequence[MappedSteps], roster: Roster
 ) -> tuple[tuple[ShardState, ...], int]:
     """Return the states that steps in one span of every window come to, by how they lie, and the bytes of blocks."""
-    parts = [(own, _rows_of(own.plan.roster, roster)) for own in steps]
+    parts = [(own, own.plan.roster.find(roster)) for own in steps]
     told = [own.plan.diagnostics for own in steps]
     diagnostics = told[0] if len(told) == 1 else {key: item for some in told for key, item in some.items()}
     lane = next((own.plan.lane for own in steps if own.plan.lane), "")
@@ -121,12 +112,7 @@ def _contributions(work: LaneWork, keys: Keys, steps: Sequence[MappedSteps]) -> 
         for shard in own.plan.joined:
             found.setdefault(shard.key, []).append((own, [shard]))
     for key, parts in found.items():
-        plan, local = parts[0][0].plan, parts[0][1][0].local
-        inputs = shard_inputs(parts, keys)
-        assert local is not None
-        diagnostic, averages = plan.diagnostics[key.diagnostic], key.diagnostic not in work.stepwise
-        values = partials(inputs, diagnostic, local, averages=averages)
-        others = other_partials(inputs, diagnostic, local)
+        inputs, values, others = contribution(parts, keys, averages=key.diagnostic not in work.stepwise)
         yield PartialSteps(key, inputs.numbers, values, has_means(parts), others), inputs.bytes
 
 
