@@ -271,7 +271,9 @@ class AlikeFold:
         """Take the steps into the open states; gives files of rows that passed filters, and which shards have them."""
         level = OUTER if self._diagnostic(0).each is None else INNER
         carried = self._next(BASE[CARRIED]) if self._diagnostic(0).transforms else None
-        sides, lies = self._next(BASE[level]), self._lies
+        sides = self._next(BASE[level])
+        # Whether the kernel can take all blocks of a shard as they lie.
+        lies = np.logical_and.reduce([blocks["form"] >= 0 for blocks in self._blocks])
         passed = self._fold_blocks(sides, np.flatnonzero(lies)) if lies.any() else {}
         if not lies.all():
             passed |= self._fold_made(level, sides, self._prepared(level, np.flatnonzero(~lies), carried))
@@ -279,12 +281,6 @@ class AlikeFold:
         for at in range(len(self._roster) if passed else 0):
             files.setdefault(self._keep_rows(at, passed[at]) if at in passed else (), []).append(at)
         return [(own, np.array(rows)) for own, rows in files.items()] or [((), np.arange(len(self._roster)))]
-
-    @cached_property
-    def _lies(self) -> Array:
-        """Whether the kernel can take all blocks of a shard as they lie; bool of shape (shards,)."""
-        lies: Array = np.logical_and.reduce([blocks["form"] >= 0 for blocks in self._blocks])
-        return lies
 
     def _fold_blocks(self, sides: Sides, at: Array) -> dict[int, Rows]:
         """Take the blocks of some shards as they lie; gives what passed filters."""

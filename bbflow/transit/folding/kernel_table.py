@@ -246,8 +246,8 @@ class PlanTable:
             at = forms[plan.blocks[own, 0]]
             own, at = own[at >= 0], at[at >= 0]
             for form, alike in _kinds([plan.layout.forms[number] for number in at.tolist()]):
-                layout = states[OUTER].layout(own[alike[0]])
-                block = _block(diagnostic, form, layout, plan.encodings[form.name], kept)
+                state = states[OUTER].chosen(own[alike[:1]])
+                block = _block(diagnostic, form, state, plan.encodings[form.name], kept)
                 if block is not None:
                     rows[own[alike]] = block
                     rows["form"][own[alike]] = at[alike]
@@ -322,19 +322,19 @@ def _check_blocks(plan: FoldPlan, diagnostic: Diagnostic, forms: Array, shards: 
             raise StreamError(lacking(diagnostic, plan.layout.forms[at], ["the steps themselves"]))
 
 
-def _block(diagnostic: Diagnostic, form: BlockForm, layout: StateLayout, encoding: Encoding, kept: list[Array]) -> Any:
+def _block(diagnostic: Diagnostic, form: BlockForm, state: StateTable, encoding: Encoding, kept: list[Array]) -> Any:
     """Return the row of blocks of a kind, but for where they lie; None if the kernel can't take them as they lie."""
-    told, lies = _in_kernel(layout), is_whole(form) and is_bare(encoding, form.dtype)
+    layout, lies = state.layout(0), bool(state.in_kernel[0]) and is_whole(form) and is_bare(encoding, form.dtype)
     can_be = not diagnostic.filters and all(isinstance(family, Moments | Bins) for family in layout.families)
-    if form.folded and not (told and lies and can_be):
+    if form.folded and not (lies and can_be):
         raise StreamError(lacking(diagnostic, form, ["the steps themselves"]))
-    if told is None or not lies:
+    if not lies:
         return None
     fill = next(iter(fills_of(encoding, form.dtype)), np.empty(0))
     kept.append(fill)
     counts, fields = -1, np.full(len(FIELDS), -1)
     if form.folded > 0:
-        counts, fields = _state(diagnostic, form, layout, told[0])
+        counts, fields = _state(diagnostic, form, layout, state.rows["fields"][0])
     return np.array((0, form.bytes, fill.ctypes.data if fill.size else 0, form.folded, counts, fields), BLOCK_ROW)
 
 
