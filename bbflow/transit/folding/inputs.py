@@ -309,10 +309,11 @@ def _are_packed(plan: FoldPlan, diagnostic: Diagnostic) -> bool:
 
 def extremes_of(parts: Sequence[Part], diagnostic: Diagnostic) -> list[Extremes]:
     """Return each step's smallest and largest value, where a shard's blocks tell those of what is folded."""
-    (own, (shard, *_)), name = parts[0], diagnostic.variables[0]
+    own, (shard, *_) = parts[0]
     same = diagnostic.filters and diagnostic.of.is_plain and shard.local is None and not own.steps.arrays
     if not same or diagnostic.transforms or diagnostic.then is not None or _are_packed(own.plan, diagnostic):
         return [None] * sum(len(own.steps.numbers) for own, _ in parts)
+    name = diagnostic.variables[0]
     return [known for own, (shard, *_) in parts for known in own.extremes_at(shard.places[name])]
 
 
