@@ -19,7 +19,7 @@ from bbflow_workflows import climate
 
 from bbflow.configuring.config import parse_config
 from bbflow.run.checks.memory import process_bytes
-from bbflow.transit.folding.footprint import bytes_per_point
+from bbflow.transit.states.footprint import bytes_per_point
 from benchmarks.rows import Row
 from benchmarks.scale_run import ended, watched
 

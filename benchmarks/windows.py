@@ -12,7 +12,7 @@ from typing import Any
 from bbflow.configuring.config import load_config
 from bbflow.configuring.settings import Config
 from bbflow.models.rates import PAGE_BYTES, NodeRates, StreamBalance, StreamLoad, stream_balance
-from bbflow.transit.folding.footprint import bytes_per_point
+from bbflow.transit.states.footprint import bytes_per_point
 from benchmarks.ballast import make_ballast, write_zeros
 from benchmarks.rows import Row
 from benchmarks.scale_rate import kernel_rate

@@ -21,10 +21,10 @@ from bbflow.transit.driver.intake import Inbox, Intake
 from bbflow.transit.driver.opened_stream import OpenedStream
 from bbflow.transit.driver.policy import check_policy
 from bbflow.transit.driver.stage import DriverStage, Running, StageReport
-from bbflow.transit.folding.states import forget_gone
 from bbflow.transit.outcome import Outcome as Outcome
 from bbflow.transit.output.claiming import STATE_FILE
 from bbflow.transit.output.copying import Copying
+from bbflow.transit.states.files import forget_gone
 from bbflow.view.consumers import Consumers, consumers_of, owner_of
 from bbflow.view.returning import Returning
 

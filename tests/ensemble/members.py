@@ -10,9 +10,9 @@ from bbflow.operators.parse import parse_operators
 from bbflow.operators.windows.calendars import STEP_CLOCK, Clock
 from bbflow.operators.windows.parse_windows import parse_window
 from bbflow.stream.cf import StreamAttributes
-from bbflow.transit.folding.timeline import Closing, Span
 from bbflow.transit.output.fields import ResultField
 from bbflow.transit.output.results import Results
+from bbflow.transit.spans.timeline import Closing, Span
 
 STEP = parse_window({"steps": {"count": 1, "name": "step"}})
 DAYS = Clock("days since 2001-01-01", "standard")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bbflow.operators.windows import parse_windows
 from bbflow.operators.windows.calendars import CALENDARS, Clock
 from bbflow.operators.windows.tolerance import MOMENTS_S, nearest_moment, spacing
-from bbflow.transit.folding.timeline import Passed
+from bbflow.transit.spans.timeline import Passed
 
 WINDOWS = parse_windows(
     [

@@ -24,12 +24,12 @@ from bbflow.transit.folding.patterns import LaidStep, Pattern
 from bbflow.transit.folding.planning import FoldSite
 from bbflow.transit.folding.plans import Directories
 from bbflow.transit.folding.regions import forms_by_name, regions
-from bbflow.transit.folding.slots import OUTER
-from bbflow.transit.folding.state_layouts import state_layout_of
-from bbflow.transit.folding.states import map_source, remove_states
 from bbflow.transit.folding.task import fold_lane
 from bbflow.transit.output.claiming import STATE_FILE
 from bbflow.transit.output.fields import ResultField
+from bbflow.transit.spans.slots import OUTER
+from bbflow.transit.states.files import map_source, remove_states
+from bbflow.transit.states.state_layouts import state_layout_of
 from bbflow.zarr_store.growing import GrowingZarr
 
 NODES = "a", "b", "c", "d"

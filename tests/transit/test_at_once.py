@@ -9,8 +9,9 @@ from test_states_go_on import COLUMNS, HOURS, QUARTERS, ROWS, values
 
 from bbflow.operators import kernel
 from bbflow.operators.library import TYPES
-from bbflow.transit.folding import kernel_table, states
+from bbflow.transit.folding import kernel_table
 from bbflow.transit.folding.alike_fold import AlikeFold
+from bbflow.transit.states import files
 
 CONFIG = {
     "windows": ["day", "month", {"running": {"days": 3}}, "run"],
@@ -81,8 +82,8 @@ def test_states_of_another_process_stay_mapped_while_the_kernel_reads_them(tmp_p
     restarted = shards.restarted
 
     def anew(folding, saved):
-        monkeypatch.setattr(states, "PROCESS", f"{states.PROCESS[:-1]}x")
-        states._mapped.clear()
+        monkeypatch.setattr(files, "PROCESS", f"{files.PROCESS[:-1]}x")
+        files._mapped.clear()
         return restarted(folding, saved)
 
     expected = shards.statistics(whole_run(tmp_path / "expected", batch_steps=1))

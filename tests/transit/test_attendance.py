@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bbflow.transit.folding.checkpoints import Checkpoint, common_of
-from bbflow.transit.folding.losses import Attendance
 from bbflow.transit.folding.regions import points_of
-from bbflow.transit.folding.shards import ShardKey
-from bbflow.transit.folding.timeline import Windows
+from bbflow.transit.spans.timeline import Windows
+from bbflow.transit.states.checkpoints import Checkpoint, common_of
+from bbflow.transit.states.losses import Attendance
+from bbflow.transit.states.shards import ShardKey
 
 SHAPE = (3, 4)
 

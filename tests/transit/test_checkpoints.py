@@ -11,12 +11,12 @@ from bbflow.stream.point_maps import PointMap
 from bbflow.transit.chain.saved import SavedArray, SavedField, SavedState, StateWriter, read_state
 from bbflow.transit.chain.taking_over import carried_on
 from bbflow.transit.driver.safe import read_safe_copy
-from bbflow.transit.folding.checkpoints import Checkpoint, ended_before, read_checkpoints
-from bbflow.transit.folding.slots import OUTER, StateSlot
-from bbflow.transit.folding.timeline import Passed, Span, Timeline
-from bbflow.transit.folding.written import VERSION, pack, unpack
 from bbflow.transit.outcome import Outcome
 from bbflow.transit.output.fields import ResultField
+from bbflow.transit.spans.slots import OUTER, StateSlot
+from bbflow.transit.spans.timeline import Passed, Span, Timeline
+from bbflow.transit.states.checkpoints import Checkpoint, ended_before, read_checkpoints
+from bbflow.transit.states.written import VERSION, pack, unpack
 
 
 def test_what_another_version_wrote_is_refused_by_its_name(tmp_path):

@@ -10,16 +10,16 @@ from bbflow.configuring.config import parse_config
 from bbflow.operators import fold_steps
 from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.cf import StreamAttributes
-from bbflow.transit.folding import finish
-from bbflow.transit.folding.finish import Finishing, Partial, are_apart
-from bbflow.transit.folding.publish import FieldWork, Handed, hand_over, publish_fields
-from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace
-from bbflow.transit.folding.slots import BASE, OUTER, StateSlot
-from bbflow.transit.folding.state_layouts import state_layout_of
-from bbflow.transit.folding.tables import States
-from bbflow.transit.folding.timeline import Closing, Span
 from bbflow.transit.output.fields import ResultField
 from bbflow.transit.output.results import Results
+from bbflow.transit.publication import finish
+from bbflow.transit.publication.finish import Finishing, Partial, are_apart
+from bbflow.transit.publication.publish import FieldWork, Handed, hand_over, publish_fields
+from bbflow.transit.spans.slots import BASE, OUTER, StateSlot
+from bbflow.transit.spans.timeline import Closing, Span
+from bbflow.transit.states.shards import ShardKey, ShardState, StatePlace
+from bbflow.transit.states.state_layouts import state_layout_of
+from bbflow.transit.states.tables import States
 
 OPERATORS = ["mean", "std", "min", "count", {"histogram": {"edges": [0, 3, 6, 9]}}]
 TILES = {

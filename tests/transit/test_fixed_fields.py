@@ -11,7 +11,7 @@ from bbflow import start_nodes
 from bbflow.errors import ConfigError
 from bbflow.stream.records import BlockForm
 from bbflow.transit.folding.fixed import FixedField
-from bbflow.transit.folding.shards import ShardKey
+from bbflow.transit.states.shards import ShardKey
 from bbflow.view.consumers import Consumers
 from testsupport.programs import part, run_program, write_program
 

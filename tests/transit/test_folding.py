@@ -18,14 +18,14 @@ from bbflow.transit.folding.bookkeeping import Folding
 from bbflow.transit.folding.patterns import LaidStep, Pattern
 from bbflow.transit.folding.planning import FoldSite
 from bbflow.transit.folding.plans import Directories
-from bbflow.transit.folding.shards import ShardKey, ShardState
-from bbflow.transit.folding.slots import BASE, OUTER
-from bbflow.transit.folding.state_layouts import state_layout_of
-from bbflow.transit.folding.states import map_source
-from bbflow.transit.folding.tables import States
 from bbflow.transit.folding.task import fold_lane
-from bbflow.transit.folding.timeline import Passed
 from bbflow.transit.folding.work import FoldReceipt, PartialSteps
+from bbflow.transit.spans.slots import BASE, OUTER
+from bbflow.transit.spans.timeline import Passed
+from bbflow.transit.states.files import map_source
+from bbflow.transit.states.shards import ShardKey, ShardState
+from bbflow.transit.states.state_layouts import state_layout_of
+from bbflow.transit.states.tables import States
 
 CONFIG = {"stream": "s", "operators": {"tas": {"operators": ["mean"], "windows": ["month", "run"]}}}
 WINDOWS = parse_windows(["month", "run"])

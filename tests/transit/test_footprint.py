@@ -10,8 +10,8 @@ import streams
 from bbflow.errors import CapacityError, ConfigError
 from bbflow.operators.configured import parse_diagnostics
 from bbflow.transit.driver.state_files import StateFiles
-from bbflow.transit.folding.footprint import Footprint, StateRoom, bytes_per_point, room_for
-from bbflow.transit.folding.state_layouts import states_of
+from bbflow.transit.states.footprint import Footprint, StateRoom, bytes_per_point, room_for
+from bbflow.transit.states.state_layouts import states_of
 
 TIME = {"time/units": "days since 2001-01-01", "time/calendar": "360_day"}
 

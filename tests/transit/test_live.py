@@ -9,10 +9,10 @@ from bbflow.operators.windows import parse_window
 from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.driver.live import live_dataset
-from bbflow.transit.folding.timeline import Closing, Span
 from bbflow.transit.output.decoding import open_results
 from bbflow.transit.output.fields import ResultField
 from bbflow.transit.output.results import Results
+from bbflow.transit.spans.timeline import Closing, Span
 
 CLOCK = Clock("days since 2000-11-01", "noleap")
 SPANS = {

@@ -6,12 +6,12 @@ from shards import at_once
 
 from bbflow.stream.records import Layout, Step
 from bbflow.transit.driver.safe import CopyWork, SafeCopies, copy_states, read_safe_copy
-from bbflow.transit.folding.checkpoints import Checkpoint
-from bbflow.transit.folding.losses import Losses
-from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace
-from bbflow.transit.folding.slots import BASE, OUTER
-from bbflow.transit.folding.tables import CountedStates, States
-from bbflow.transit.folding.written import pack, unpack
+from bbflow.transit.spans.slots import BASE, OUTER
+from bbflow.transit.states.checkpoints import Checkpoint
+from bbflow.transit.states.losses import Losses
+from bbflow.transit.states.shards import ShardKey, ShardState, StatePlace
+from bbflow.transit.states.tables import CountedStates, States
+from bbflow.transit.states.written import pack, unpack
 from bbflow.view.consumers import Forsaken
 from bbflow.view.stream import Arrival, News, StreamView
 

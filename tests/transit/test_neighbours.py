@@ -6,15 +6,15 @@ import pytest
 from bbflow.operators.configured import parse_diagnostics
 from bbflow.operators.fold import fold_steps
 from bbflow.transit.chain import saving
-from bbflow.transit.folding import reduce
-from bbflow.transit.folding.finish import Finishing
-from bbflow.transit.folding.inherited import Inherited
-from bbflow.transit.folding.reduce import partial_of, partials_of, together
-from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace
-from bbflow.transit.folding.slots import BASE, OUTER, StateSlot
-from bbflow.transit.folding.state_layouts import state_layout_of
-from bbflow.transit.folding.tables import States
-from bbflow.transit.folding.timeline import Closing, Span
+from bbflow.transit.publication import reduce
+from bbflow.transit.publication.finish import Finishing
+from bbflow.transit.publication.reduce import partial_of, partials_of, together
+from bbflow.transit.spans.slots import BASE, OUTER, StateSlot
+from bbflow.transit.spans.timeline import Closing, Span
+from bbflow.transit.states.inherited import Inherited
+from bbflow.transit.states.shards import ShardKey, ShardState, StatePlace
+from bbflow.transit.states.state_layouts import state_layout_of
+from bbflow.transit.states.tables import States
 
 ROWS = [(first, 2) for first in range(0, 12, 2)]
 MIXED = [(0, 2), (2, 2), (4, 1), (5, 1), (6, 2), (10, 2)]

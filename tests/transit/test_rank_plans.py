@@ -12,8 +12,8 @@ from bbflow.configuring.settings import LandingLimit
 from bbflow.errors import ConfigError
 from bbflow.operators.windows.calendars import STEP_CLOCK, Clock
 from bbflow.operators.windows.parse_windows import parse_windows
-from bbflow.transit.folding.rank_plans import StepPace, StepsToCome, why_no_times
-from bbflow.transit.folding.timeline import Passed
+from bbflow.transit.driver.rank_plans import StepPace, StepsToCome, why_no_times
+from bbflow.transit.spans.timeline import Passed
 
 WINDOWS = ["day", "month", {"running": {"days": 2}}, {"hours": 6}, "run", "season"]
 

@@ -15,7 +15,6 @@ from bbflow.operators import parse_operators
 from bbflow.operators.windows import parse_windows
 from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.cf import StreamAttributes
-from bbflow.transit.folding.timeline import Closing, Span
 from bbflow.transit.output.fields import ResultField
 from bbflow.transit.output.results import Results
 from bbflow.transit.output.tiles import (
@@ -27,6 +26,7 @@ from bbflow.transit.output.tiles import (
     tiled_storage,
     tiles_of,
 )
+from bbflow.transit.spans.timeline import Closing, Span
 from bbflow.zarr_store.growing import GrowingZarr
 
 STEPS, LATS, LONS = 96, 10, 12

@@ -13,13 +13,13 @@ from bbflow.events import read_events
 from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.chain.taking_over import carried_on
 from bbflow.transit.folding.batches import Batch
-from bbflow.transit.folding.kept import EndedSpans
 from bbflow.transit.folding.patterns import LaidStep
-from bbflow.transit.folding.publish import FieldWork, publish_fields, reduce_fields, stacked
-from bbflow.transit.folding.states import remove_states
 from bbflow.transit.folding.task import fold_lane
 from bbflow.transit.output.fields import ResultField
 from bbflow.transit.output.results import Results, result_name
+from bbflow.transit.publication.publish import FieldWork, publish_fields, reduce_fields, stacked
+from bbflow.transit.states.files import remove_states
+from bbflow.transit.states.kept import EndedSpans
 
 SHAPE, STEPS = (4, 6), 40
 HOURS = [float(hour) for hour in np.cumsum(np.random.default_rng(3).integers(2, 20, STEPS))]

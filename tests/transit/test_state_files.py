@@ -15,9 +15,7 @@ from hypothesis import strategies as st
 from bbflow.errors import BbflowError
 from bbflow.operators.configured import parse_diagnostics
 from bbflow.transit.folding.lanes import Lanes
-from bbflow.transit.folding.shards import ShardKey, StatePlace
-from bbflow.transit.folding.state_layouts import states_of, written_of
-from bbflow.transit.folding.states import (
+from bbflow.transit.states.files import (
     LaneTurn,
     begun,
     forget,
@@ -28,11 +26,13 @@ from bbflow.transit.folding.states import (
     remove_stale,
     remove_states,
 )
+from bbflow.transit.states.shards import ShardKey, StatePlace
+from bbflow.transit.states.state_layouts import states_of, written_of
 from testsupport.waiting import until
 
 OTHER = """
 import sys, time
-from bbflow.transit.folding.states import LaneTurn, begun, free_file, map_target
+from bbflow.transit.states.files import LaneTurn, begun, free_file, map_target
 current = None
 for batch in (0, 1):
     with begun(f"{sys.argv[1]}/0a-1-a-0", LaneTurn(batch, 0), [current]):

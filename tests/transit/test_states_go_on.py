@@ -16,7 +16,7 @@ from bbflow.stream.records import BlockForm, Layout, Step
 from bbflow.transit.chain.saved import read_state
 from bbflow.transit.chain.taking_over import carried_on, take_over
 from bbflow.transit.folding.regions import check_apart
-from bbflow.transit.folding.shards import ShardKey, overlapping
+from bbflow.transit.states.shards import ShardKey, overlapping
 from bbflow.view.stream import News, StreamView
 
 SHAPE = 4, 6

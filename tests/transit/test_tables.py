@@ -13,10 +13,10 @@ from bbflow.configuring.config import parse_config
 from bbflow.transit.chain.taking_over import carried_on
 from bbflow.transit.folding.batches import Batch
 from bbflow.transit.folding.patterns import LaidStep
-from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace
-from bbflow.transit.folding.slots import BASE, OUTER, StateSlot
-from bbflow.transit.folding.tables import CountedStates, Roster, States
 from bbflow.transit.folding.task import fold_lane
+from bbflow.transit.spans.slots import BASE, OUTER, StateSlot
+from bbflow.transit.states.shards import ShardKey, ShardState, StatePlace
+from bbflow.transit.states.tables import CountedStates, Roster, States
 
 ROWS = 32
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bbflow.operators.windows import parse_windows
-from bbflow.transit.folding.slots import OUTER, StateSlot, living, plan_roll
-from bbflow.transit.folding.timeline import Timeline, Windows
+from bbflow.transit.spans.slots import OUTER, StateSlot, living, plan_roll
+from bbflow.transit.spans.timeline import Timeline, Windows
 
 WINDOWS = parse_windows(["day", "month", {"season": "DJF"}, {"running": {"days": 3}}, "clim_month", "run"])
 ALL = Windows(tuple(WINDOWS), ())

@@ -21,7 +21,7 @@ from bbflow.transit.clusters.dask_calls import CalledTask, CalledWorker, WorkerC
 from bbflow.transit.clusters.dask_cluster import DaskCluster
 from bbflow.transit.clusters.local_cluster import local_cluster
 from bbflow.transit.clusters.tasks import TaskBatch
-from bbflow.transit.folding.states import LaneTurn, begun
+from bbflow.transit.states.files import LaneTurn, begun
 from testsupport.processes import running
 from testsupport.waiting import until
 

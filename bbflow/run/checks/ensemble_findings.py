@@ -7,7 +7,7 @@ from bbflow.ensemble.reference import check_references
 from bbflow.ensemble.state_sizes import tell_room
 from bbflow.errors import BbflowError
 from bbflow.run.checks.finding import FINE, WRONG, Finding
-from bbflow.transit.folding.footprint import Footprint
+from bbflow.transit.states.footprint import Footprint
 
 MILLION = 10**6
 

@@ -25,9 +25,9 @@ from bbflow.transit.driver.first_step import StreamArrays, check_chunks, check_v
 from bbflow.transit.driver.holding import hold_fields
 from bbflow.transit.driver.placing import place_diagnostics
 from bbflow.transit.driver.state_room import footprints
-from bbflow.transit.folding.footprint import Footprint
 from bbflow.transit.folding.regions import check_apart, forms_by_name, regions
 from bbflow.transit.output.fields import field_of
+from bbflow.transit.states.footprint import Footprint
 from bbflow.units import format_bytes
 
 NODE = "bb0"

@@ -16,7 +16,7 @@ from bbflow.models.rates import PAGE_BYTES, NodeRates, StreamLoad, stream_balanc
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space.weights import weights_bytes
 from bbflow.run.checks.finding import FINE, NOTE, WRONG, Finding
-from bbflow.transit.folding.footprint import bytes_per_point
+from bbflow.transit.states.footprint import bytes_per_point
 from bbflow.units import format_bytes
 
 PROCESS_BYTES = 320 << 20

@@ -3,8 +3,8 @@
 from bbflow.configuring.settings import Config
 from bbflow.models.rates import ENDING, ENDING_TOGETHER
 from bbflow.run.checks.finding import FINE, Finding
-from bbflow.transit.folding.footprint import MOST_SPANS
-from bbflow.transit.folding.state_layouts import ends_within
+from bbflow.transit.states.footprint import MOST_SPANS
+from bbflow.transit.states.state_layouts import ends_within
 
 
 def check_ends(config: Config) -> list[Finding]:

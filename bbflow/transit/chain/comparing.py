@@ -13,10 +13,10 @@ from bbflow.operators.operator import Operator
 from bbflow.operators.steps import DType
 from bbflow.operators.windows.calendars import Clock, same_calendar
 from bbflow.transit.chain.saved import SavedState, read_state
-from bbflow.transit.folding.slots import INNER, OUTER
-from bbflow.transit.folding.state_layouts import state_layout_of
 from bbflow.transit.output.claiming import FUNCTIONS_DIRECTORY
 from bbflow.transit.output.fields import ResultField
+from bbflow.transit.spans.slots import INNER, OUTER
+from bbflow.transit.states.state_layouts import state_layout_of
 
 NAMES = {"operators": "operators' names", "windows": "windows' names"}
 """Parts that users know by names, and the parts that tell these: other operators may continue from one state."""

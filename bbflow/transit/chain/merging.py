@@ -25,16 +25,16 @@ from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.chain.comparing import check_diagnostics, check_states
 from bbflow.transit.chain.saved import SavedState, StateWriter, read_state
 from bbflow.transit.chain.saving import place_coordinates, place_states
-from bbflow.transit.folding.finish import Finishing, Partial
-from bbflow.transit.folding.inherited import map_part, remainder
-from bbflow.transit.folding.reduce import partial_of
-from bbflow.transit.folding.slots import OUTER, StateSlot, WindowKey, whole_units
-from bbflow.transit.folding.state_layouts import state_layout_of
-from bbflow.transit.folding.timeline import Closing, Passed, Span, Timeline
 from bbflow.transit.output.claiming import STATE_FILE, pyramid_files, written
 from bbflow.transit.output.fields import coordinate_name
 from bbflow.transit.output.pyramid_stores import Pyramids
 from bbflow.transit.output.results import Results
+from bbflow.transit.publication.finish import Finishing, Partial
+from bbflow.transit.publication.reduce import partial_of
+from bbflow.transit.spans.slots import OUTER, StateSlot, WindowKey, whole_units
+from bbflow.transit.spans.timeline import Closing, Passed, Span, Timeline
+from bbflow.transit.states.inherited import map_part, remainder
+from bbflow.transit.states.state_layouts import state_layout_of
 from bbflow.zarr_store.growing import zarr_files
 
 Spans = Mapping[str, Mapping[WindowKey, Span]]

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bbflow.host.atomic import write_whole
-from bbflow.transit.folding.tables import Roster
+from bbflow.transit.states.tables import Roster
 
 ROSTERS_DIRECTORY = ".rosters"
 """In the output, while the run lasts."""

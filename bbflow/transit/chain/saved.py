@@ -21,12 +21,12 @@ from bbflow.net.decoders import msgpack_decoder
 from bbflow.operators.steps import Array
 from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.point_maps import PointMap
-from bbflow.transit.folding.inherited import Before, Inherited
-from bbflow.transit.folding.slots import Keys, StateSlot
-from bbflow.transit.folding.timeline import Timeline
-from bbflow.transit.folding.written import pack
 from bbflow.transit.output.claiming import STATE_FILE
 from bbflow.transit.output.fields import ResultField
+from bbflow.transit.spans.slots import Keys, StateSlot
+from bbflow.transit.spans.timeline import Timeline
+from bbflow.transit.states.inherited import Before, Inherited
+from bbflow.transit.states.written import pack
 
 MAGIC, VERSION = b"bbflow state", 2
 PREFIX = struct.Struct("<12sIQQII")

@@ -27,17 +27,17 @@ from bbflow.transit.chain.comparing import meaning_of
 from bbflow.transit.chain.saved import SavedArray, SavedField, SavedState, StateWriter
 from bbflow.transit.clusters.tasks import take
 from bbflow.transit.folding.alike_fold import AlikeFold
-from bbflow.transit.folding.finish import Partial
-from bbflow.transit.folding.inherited import Inherited, map_part, place_of, remainder
-from bbflow.transit.folding.kept import Kept
-from bbflow.transit.folding.reduce import together
-from bbflow.transit.folding.shards import Region, Row, ShardKey, ShardState, StatePlace, overlapping, places_of
-from bbflow.transit.folding.slots import BASE, CARRIED, INNER, LEVELS, OUTER, Keys, StateSlot
-from bbflow.transit.folding.state_layouts import by_region, state_layout_of
-from bbflow.transit.folding.states import combine_files, forget, map_source
-from bbflow.transit.folding.tables import Roster, States
-from bbflow.transit.folding.timeline import Timeline
 from bbflow.transit.output.fields import ResultField
+from bbflow.transit.publication.finish import Partial
+from bbflow.transit.publication.reduce import together
+from bbflow.transit.spans.slots import BASE, CARRIED, INNER, LEVELS, OUTER, Keys, StateSlot
+from bbflow.transit.spans.timeline import Timeline
+from bbflow.transit.states.files import combine_files, forget, map_source
+from bbflow.transit.states.inherited import Inherited, map_part, place_of, remainder
+from bbflow.transit.states.kept import Kept
+from bbflow.transit.states.shards import Region, Row, ShardKey, ShardState, StatePlace, overlapping, places_of
+from bbflow.transit.states.state_layouts import by_region, state_layout_of
+from bbflow.transit.states.tables import Roster, States
 from bbflow.zarr_store.chunks import TEXT
 from bbflow.zarr_store.growing import GrowingZarr
 

@@ -11,15 +11,15 @@ from bbflow.transit.chain.comparing import check_continued
 from bbflow.transit.chain.rosters import RosterFiles
 from bbflow.transit.chain.saved import SavedState, read_state
 from bbflow.transit.folding.bookkeeping import Folding
-from bbflow.transit.folding.checkpoints import (
+from bbflow.transit.outcome import Outcome
+from bbflow.transit.output.claiming import KEPT_FILE
+from bbflow.transit.states.checkpoints import (
     ended_before,
     named_rosters,
     nodes_with_states,
     read_checkpoints,
     settled_files,
 )
-from bbflow.transit.outcome import Outcome
-from bbflow.transit.output.claiming import KEPT_FILE
 from bbflow.view.consumers import FOLD, Consumers, Cursor
 
 

@@ -11,9 +11,9 @@ from bbflow.landing.absent import Absent, absent_ranks
 from bbflow.landing.replies import StreamStatus
 from bbflow.transit.driver.stage import Running, StageReport
 from bbflow.transit.folding.bookkeeping import Folding
-from bbflow.transit.folding.dates import taken_alike
 from bbflow.transit.outcome import Outcome, mark_incomplete
 from bbflow.transit.output.copying import RESULTS, Copying
+from bbflow.transit.spans.dates import taken_alike
 from bbflow.view.stream import told_refusal
 
 NOT_CLOSED = "the simulation ended without closing the stream"

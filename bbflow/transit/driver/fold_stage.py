@@ -30,20 +30,20 @@ from bbflow.transit.driver.state_files import StateFiles
 from bbflow.transit.driver.state_room import check_room
 from bbflow.transit.driver.stream_fields import StreamFields
 from bbflow.transit.folding.batches import Batch
-from bbflow.transit.folding.checkpoints import Checkpoint
-from bbflow.transit.folding.footprint import StateRoom
-from bbflow.transit.folding.kept import EndedSpans, Kept
 from bbflow.transit.folding.planning import FoldSite
 from bbflow.transit.folding.plans import Directories, FoldPlan
 from bbflow.transit.folding.task import fold_lane, get_ready, keep_plan
-from bbflow.transit.folding.timeline import Closing
 from bbflow.transit.folding.work import FoldReceipt
-from bbflow.transit.folding.written import pack
 from bbflow.transit.outcome import Outcome
 from bbflow.transit.output.claiming import KEPT_FILE, ROWS_DIRECTORY, SCRATCH
 from bbflow.transit.output.copying import RESULTS
 from bbflow.transit.output.fields import ResultField
 from bbflow.transit.output.results import Published
+from bbflow.transit.spans.timeline import Closing
+from bbflow.transit.states.checkpoints import Checkpoint
+from bbflow.transit.states.footprint import StateRoom
+from bbflow.transit.states.kept import EndedSpans, Kept
+from bbflow.transit.states.written import pack
 from bbflow.view.consumers import FOLD
 from bbflow.view.times import told_by
 

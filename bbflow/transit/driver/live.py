@@ -9,7 +9,6 @@ import xarray as xr
 
 from bbflow.operators.windows.calendars import Clock
 from bbflow.stores.moved import readable
-from bbflow.transit.folding.timeline import Closing
 from bbflow.transit.output.cf_attributes import (
     axis_name,
     axis_variables,
@@ -22,6 +21,7 @@ from bbflow.transit.output.cf_attributes import (
 )
 from bbflow.transit.output.decoding import decoded
 from bbflow.transit.output.results import SAME_START, Published, result_name
+from bbflow.transit.spans.timeline import Closing
 
 
 def live_dataset(store: Path, fields: Sequence[tuple[Closing, Mapping[str, Published]]], clock: Clock) -> xr.Dataset:

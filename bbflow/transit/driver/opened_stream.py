@@ -24,9 +24,9 @@ from bbflow.transit.driver.publishing import Publishing
 from bbflow.transit.driver.stage import DriverStage, Running, Seen, StreamStart
 from bbflow.transit.folding.bookkeeping import Folding
 from bbflow.transit.folding.patterns import parts_of
-from bbflow.transit.folding.written import Written, pack, unpack
 from bbflow.transit.output.claiming import FIELDS_DIRECTORY
 from bbflow.transit.output.results import Results
+from bbflow.transit.states.written import Written, pack, unpack
 from bbflow.view.adapting import Adapting
 from bbflow.view.times import StepTimes, told_by
 

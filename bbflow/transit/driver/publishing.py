@@ -21,14 +21,14 @@ from bbflow.transit.clusters.cluster import ASIDE_THREADS, SubmittedTask, Work
 from bbflow.transit.clusters.tasks import take
 from bbflow.transit.driver.reducing import Reducing, submit, together
 from bbflow.transit.driver.stage import Running
-from bbflow.transit.folding.kept import EndedSpans, Kept
-from bbflow.transit.folding.publish import PublishReceipt, publish_fields, reduce_fields
-from bbflow.transit.folding.shards import Region, Row
-from bbflow.transit.folding.timeline import Closing, SpanKey
 from bbflow.transit.output.claiming import STATE_FILE
 from bbflow.transit.output.fields import ResultField, check_shape
 from bbflow.transit.output.pyramid_stores import Pyramids
 from bbflow.transit.output.results import Prepared, Published, Results, result_name
+from bbflow.transit.publication.publish import PublishReceipt, publish_fields, reduce_fields
+from bbflow.transit.spans.timeline import Closing, SpanKey
+from bbflow.transit.states.kept import EndedSpans, Kept
+from bbflow.transit.states.shards import Region, Row
 
 Array = np.ndarray[Any, Any]
 SETTLED_DIRECTORY = ".settled"

@@ -6,11 +6,7 @@ from collections.abc import Collection, Sequence, Set
 from bbflow.host.log import tell
 from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.records import Layout
-from bbflow.transit.driver.stage import Running, Seen
-from bbflow.transit.folding.batches import Batch
-from bbflow.transit.folding.bookkeeping import Folding
-from bbflow.transit.folding.planning import FoldSite
-from bbflow.transit.folding.rank_plans import (
+from bbflow.transit.driver.rank_plans import (
     FoldedArrays,
     StepPace,
     StepsToCome,
@@ -19,7 +15,11 @@ from bbflow.transit.folding.rank_plans import (
     plan_of,
     why_no_times,
 )
-from bbflow.transit.folding.timeline import Passed
+from bbflow.transit.driver.stage import Running, Seen
+from bbflow.transit.folding.batches import Batch
+from bbflow.transit.folding.bookkeeping import Folding
+from bbflow.transit.folding.planning import FoldSite
+from bbflow.transit.spans.timeline import Passed
 from bbflow.view.times import StepTimes, told_by
 
 

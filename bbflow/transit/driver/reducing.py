@@ -8,14 +8,14 @@ from typing import Any
 
 from bbflow.net.contact import NodeAddress
 from bbflow.transit.clusters.cluster import SubmittedTask, Work
-from bbflow.transit.folding.inherited import Inherited
-from bbflow.transit.folding.kept import Kept
-from bbflow.transit.folding.publish import FieldWork, hand_over
-from bbflow.transit.folding.slots import OUTER, slots_of
-from bbflow.transit.folding.tables import States
-from bbflow.transit.folding.timeline import Closing
 from bbflow.transit.output.fields import ResultField
 from bbflow.transit.output.results import Described
+from bbflow.transit.publication.publish import FieldWork, hand_over
+from bbflow.transit.spans.slots import OUTER, slots_of
+from bbflow.transit.spans.timeline import Closing
+from bbflow.transit.states.inherited import Inherited
+from bbflow.transit.states.kept import Kept
+from bbflow.transit.states.tables import States
 from bbflow.zarr_store.chunks import Chunk
 
 FEW_POINTS = 1 << 16

@@ -9,9 +9,9 @@ from typing import Any
 
 from bbflow.host.atomic import write_whole
 from bbflow.transit.clusters.tasks import take
-from bbflow.transit.folding.shards import Row, ShardState, StatePlace
-from bbflow.transit.folding.tables import CountedStates, Roster, States
-from bbflow.transit.folding.written import Written, pack, unpack
+from bbflow.transit.states.shards import Row, ShardState, StatePlace
+from bbflow.transit.states.tables import CountedStates, Roster, States
+from bbflow.transit.states.written import Written, pack, unpack
 
 SAFE_DIRECTORY = ".safe"
 """In the output, while the run lasts."""

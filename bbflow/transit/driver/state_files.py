@@ -11,9 +11,9 @@ from bbflow.transit.driver.stage import Running
 from bbflow.transit.folding.bookkeeping import Folding
 from bbflow.transit.folding.kernel_table import ready_files
 from bbflow.transit.folding.plans import FoldPlan
-from bbflow.transit.folding.states import make_ready, remove_stale, remove_states
-from bbflow.transit.folding.tables import living_files
 from bbflow.transit.folding.work import LaneWork
+from bbflow.transit.states.files import make_ready, remove_stale, remove_states
+from bbflow.transit.states.tables import living_files
 
 
 class StateFiles:

@@ -12,9 +12,9 @@ from bbflow.transit.clusters.cluster import SubmittedTask
 from bbflow.transit.clusters.tasks import take
 from bbflow.transit.driver.first_step import FirstStep
 from bbflow.transit.folding.fixed import Fixed
-from bbflow.transit.folding.footprint import Footprint, StateRoom, footprint, free_bytes, room_for
 from bbflow.transit.folding.lanes import field_dtype
 from bbflow.transit.folding.regions import PlacedForm, forms_by_name, regions
+from bbflow.transit.states.footprint import Footprint, StateRoom, footprint, free_bytes, room_for
 from bbflow.view.layout import PlacedBlock
 
 

@@ -1,1 +1,1 @@
-"""The fold: steps into the partial states of shards, what counts of them, and what they come to."""
+"""The fold: which steps are folded next, where, and the tasks that take them into states."""

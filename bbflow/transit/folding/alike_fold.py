@@ -22,8 +22,6 @@ from bbflow.operators.filter import Extremes, Filter, gather_rows, in_order
 from bbflow.operators.fold import HasTiles, fold_tiles
 from bbflow.operators.steps import Array, Steps
 from bbflow.operators.windows.window import Window
-from bbflow.transit.folding.inherited import Inherited
-from bbflow.transit.folding.inner import inner_step
 from bbflow.transit.folding.inputs import (
     MappedSteps,
     Part,
@@ -33,10 +31,12 @@ from bbflow.transit.folding.inputs import (
     shard_inputs,
 )
 from bbflow.transit.folding.kernel_table import StateTable, table_of
-from bbflow.transit.folding.shards import LABEL, ShardState, StatePlace
-from bbflow.transit.folding.slots import BASE, CARRIED, INNER, OUTER, Keys, StateSlot, plan_roll
-from bbflow.transit.folding.states import free_file, map_file, map_target
-from bbflow.transit.folding.tables import Member, Roster, groups
+from bbflow.transit.spans.slots import BASE, CARRIED, INNER, OUTER, Keys, StateSlot, plan_roll
+from bbflow.transit.states.files import free_file, map_file, map_target
+from bbflow.transit.states.inherited import Inherited
+from bbflow.transit.states.inner import inner_step
+from bbflow.transit.states.shards import LABEL, ShardState, StatePlace
+from bbflow.transit.states.tables import Member, Roster, groups
 
 MADE_BYTES = 4 << 20
 """About how many bytes of values are made before they are folded; a shard that exceeds it goes tile by tile."""

@@ -17,13 +17,13 @@ from bbflow.operators.statistics.weighting import MONTH, TIME
 from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.layouts import EXTREMES_BYTES
 from bbflow.stream.records import Parts
-from bbflow.transit.folding.checkpoints import Checkpoint
-from bbflow.transit.folding.dates import StepDates, next_time, weighed_otherwise
 from bbflow.transit.folding.patterns import LaidStep, Pattern, Patterns, parts_of, weights_of
 from bbflow.transit.folding.plans import FoldPlan, PlannedSteps
-from bbflow.transit.folding.shards import Place, ShardKey
-from bbflow.transit.folding.slots import Keys
-from bbflow.transit.folding.timeline import Passed, Windows, too_coarse, too_late
+from bbflow.transit.spans.dates import StepDates, next_time, weighed_otherwise
+from bbflow.transit.spans.slots import Keys
+from bbflow.transit.spans.timeline import Passed, Windows, too_coarse, too_late
+from bbflow.transit.states.checkpoints import Checkpoint
+from bbflow.transit.states.shards import Place, ShardKey
 from bbflow.view.stream import StreamView
 from bbflow.view.times import StepTimes
 

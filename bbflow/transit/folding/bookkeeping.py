@@ -14,21 +14,21 @@ from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space.placement import Placement
 from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.folding.batches import Batch, Cutter, planned_steps
-from bbflow.transit.folding.checkpoints import common_of, counted_states, first_checkpoint, read_checkpoints
-from bbflow.transit.folding.inherited import Before, Inherited, Origins
-from bbflow.transit.folding.kept import EndedSpans, Kept
 from bbflow.transit.folding.lanes import JOINED, Lanes, NodeLane
-from bbflow.transit.folding.losses import Untimely
 from bbflow.transit.folding.patterns import Pattern, Patterns, Shapes
 from bbflow.transit.folding.planning import FoldSite, Planning
 from bbflow.transit.folding.plans import FoldPlan, PlannedSteps
 from bbflow.transit.folding.series import join_partials, uneven
-from bbflow.transit.folding.shards import Region, Row, ShardKey, ShardState, overlapping
-from bbflow.transit.folding.slots import Keys, is_behind
-from bbflow.transit.folding.tables import Roster, States
-from bbflow.transit.folding.timeline import Closing, Windows
 from bbflow.transit.folding.work import FoldReceipt, LaneWork, SpanWork
-from bbflow.transit.folding.written import pack
+from bbflow.transit.spans.slots import Keys, is_behind
+from bbflow.transit.spans.timeline import Closing, Windows
+from bbflow.transit.states.checkpoints import common_of, counted_states, first_checkpoint, read_checkpoints
+from bbflow.transit.states.inherited import Before, Inherited, Origins
+from bbflow.transit.states.kept import EndedSpans, Kept
+from bbflow.transit.states.losses import Untimely
+from bbflow.transit.states.shards import Region, Row, ShardKey, ShardState, overlapping
+from bbflow.transit.states.tables import Roster, States
+from bbflow.transit.states.written import pack
 from bbflow.view.consumers import Cursor
 from bbflow.view.stream import StreamView
 

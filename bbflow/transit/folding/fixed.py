@@ -10,7 +10,7 @@ from bbflow.host.parsing import PARSING, load_array
 from bbflow.operators.space.placement import Local
 from bbflow.operators.steps import Array
 from bbflow.stream.records import BlockForm
-from bbflow.transit.folding.shards import Place, ShardKey
+from bbflow.transit.states.shards import Place, ShardKey
 
 HELD = ""
 """Stands for the node of a fixed field: it is on none, and names of nodes aren't empty."""

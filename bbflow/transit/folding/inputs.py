@@ -26,10 +26,10 @@ from bbflow.stream.cf import Encoding
 from bbflow.stream.dtypes import wide_dtype
 from bbflow.stream.folded import MEAN, state_places
 from bbflow.stream.layouts import BlockForm
-from bbflow.transit.folding.inner import then
 from bbflow.transit.folding.plans import FoldPlan, PlannedShard, PlannedSteps, come_and_go, lacking
-from bbflow.transit.folding.shards import Place
-from bbflow.transit.folding.slots import Keys
+from bbflow.transit.spans.slots import Keys
+from bbflow.transit.states.inner import then
+from bbflow.transit.states.shards import Place
 
 
 class Inputs(NamedTuple):

@@ -24,11 +24,11 @@ from bbflow.stream.cf import Encoding
 from bbflow.stream.folded import COUNTS, MEAN, folded_of, state_places
 from bbflow.stream.layouts import BlockForm
 from bbflow.transit.folding.plans import FoldPlan, lacking
-from bbflow.transit.folding.shards import Extent
-from bbflow.transit.folding.slots import LEVELS, OUTER
-from bbflow.transit.folding.state_layouts import ends_within, state_layout_of, states_of, written_of
-from bbflow.transit.folding.states import pages_of
-from bbflow.transit.folding.tables import Roster, groups, is_all
+from bbflow.transit.spans.slots import LEVELS, OUTER
+from bbflow.transit.states.files import pages_of
+from bbflow.transit.states.shards import Extent
+from bbflow.transit.states.state_layouts import ends_within, state_layout_of, states_of, written_of
+from bbflow.transit.states.tables import Roster, groups, is_all
 
 PYTHON = -1
 """Stands for the type of states that the kernel can't fold: they have a family that is folded in Python."""

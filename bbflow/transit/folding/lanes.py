@@ -15,8 +15,8 @@ from bbflow.operators.steps import DType
 from bbflow.store.extents import Extents
 from bbflow.stream.cf import Encoding
 from bbflow.stream.records import Block, BlockForm
-from bbflow.transit.folding.shards import Extent, ShardKey
-from bbflow.transit.folding.slots import LEVELS
+from bbflow.transit.spans.slots import LEVELS
+from bbflow.transit.states.shards import Extent, ShardKey
 
 NodeLane = tuple[str, int]
 """A node, and one of its workers."""

@@ -9,7 +9,7 @@ from bbflow.operators.space.placement import Placement
 from bbflow.stream.records import Layout, Parts
 from bbflow.transit.folding.fixed import Fixed
 from bbflow.transit.folding.regions import array_shape, check_apart, check_types, forms_by_name, points_of, regions
-from bbflow.transit.folding.shards import Regions, ShardKey
+from bbflow.transit.states.shards import Regions, ShardKey
 from bbflow.view.stream import StreamView
 
 KEPT = 16

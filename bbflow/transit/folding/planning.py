@@ -16,9 +16,9 @@ from bbflow.transit.folding.fixed import HELD, at_place
 from bbflow.transit.folding.lanes import JOINED, Lanes, NodeLane, field_dtype
 from bbflow.transit.folding.patterns import Pattern, Shapes
 from bbflow.transit.folding.plans import Directories, FoldPlan, PlannedShard
-from bbflow.transit.folding.shards import Place, Region, ShardKey
-from bbflow.transit.folding.state_layouts import state_sizes
-from bbflow.transit.folding.tables import Roster, padded
+from bbflow.transit.states.shards import Place, Region, ShardKey
+from bbflow.transit.states.state_layouts import state_sizes
+from bbflow.transit.states.tables import Roster, padded
 
 
 @dataclass(frozen=True, slots=True)

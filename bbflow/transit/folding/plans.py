@@ -12,8 +12,8 @@ from bbflow.operators.steps import Array, DType
 from bbflow.stream.cf import Encoding
 from bbflow.stream.records import BlockForm, Layout
 from bbflow.transit.folding.fixed import FixedField
-from bbflow.transit.folding.shards import Place, Region, ShardKey
-from bbflow.transit.folding.tables import Roster
+from bbflow.transit.states.shards import Place, Region, ShardKey
+from bbflow.transit.states.tables import Roster
 
 
 class PlannedShard(NamedTuple):

@@ -11,7 +11,7 @@ from bbflow.operators.space.columns import Column
 from bbflow.stream.puts import seen
 from bbflow.stream.records import Block, BlockForm
 from bbflow.transit.folding.fixed import Fixed, place_of
-from bbflow.transit.folding.shards import Place, Regions, ShardKey, overlapping
+from bbflow.transit.states.shards import Place, Regions, ShardKey, overlapping
 
 NOTHING: Fixed = {}
 Form = Block | BlockForm

@@ -11,8 +11,8 @@ from bbflow.operators.space.placement import Local, Placement
 from bbflow.operators.steps import Array, DType
 from bbflow.transit.folding.patterns import LaidStep, weights_of
 from bbflow.transit.folding.plans import PlannedSteps, come_and_go
-from bbflow.transit.folding.shards import ShardKey
 from bbflow.transit.folding.work import PartialSteps
+from bbflow.transit.states.shards import ShardKey
 
 SAME = 1e-12
 """By so much sums of the same weights may differ."""

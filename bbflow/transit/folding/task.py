@@ -14,15 +14,15 @@ from bbflow.operators.own.guard import collecting
 from bbflow.operators.steps import Array
 from bbflow.store.pool import map_pool
 from bbflow.transit.folding.alike_fold import AlikeFold
-from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.inputs import MappedSteps, contribution, has_means
 from bbflow.transit.folding.kernel_table import table_of
 from bbflow.transit.folding.plans import FoldPlan, PlannedShard
-from bbflow.transit.folding.shards import Region, ShardKey, ShardState
-from bbflow.transit.folding.slots import Keys
-from bbflow.transit.folding.states import LaneTurn, begun
-from bbflow.transit.folding.tables import Roster, gather, groups
 from bbflow.transit.folding.work import FoldReceipt, LaneWork, PartialSteps, SpanReceipt
+from bbflow.transit.spans.slots import Keys
+from bbflow.transit.states.files import LaneTurn, begun
+from bbflow.transit.states.inherited import Inherited
+from bbflow.transit.states.shards import Region, ShardKey, ShardState
+from bbflow.transit.states.tables import Roster, gather, groups
 
 
 def _counted(work: LaneWork, roster: Roster) -> Iterator[tuple[ShardState, Array, Inherited | None]]:

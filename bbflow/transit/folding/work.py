@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from bbflow.operators.frozen import Frozen
 from bbflow.operators.steps import Array
-from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.plans import PlannedSteps
-from bbflow.transit.folding.shards import ShardKey, ShardState
-from bbflow.transit.folding.slots import Keys
-from bbflow.transit.folding.tables import Roster
+from bbflow.transit.spans.slots import Keys
+from bbflow.transit.states.inherited import Inherited
+from bbflow.transit.states.shards import ShardKey, ShardState
+from bbflow.transit.states.tables import Roster
 
 
 class SpanWork(NamedTuple):

@@ -12,8 +12,8 @@ from bbflow.operators.operator import Axis, Operator
 from bbflow.operators.windows.calendars import Clock
 from bbflow.operators.windows.window import Window
 from bbflow.stream.cf import CF_VERSION
-from bbflow.transit.folding.timeline import Closing, Span
 from bbflow.transit.output.fields import ResultField, reinterpreted
+from bbflow.transit.spans.timeline import Closing, Span
 from bbflow.zarr_store.stored_names import stored_name
 
 Described = tuple[tuple[str, ...], np.ndarray[Any, Any], dict[str, str]]

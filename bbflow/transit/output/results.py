@@ -19,7 +19,6 @@ from bbflow.operators.windows.calendars import Clock
 from bbflow.operators.windows.window import Window
 from bbflow.stores.moved import bring, is_moved
 from bbflow.stream.cf import StreamAttributes
-from bbflow.transit.folding.timeline import Closing, Span
 from bbflow.transit.output.cf_attributes import (
     axis_name,
     axis_variables,
@@ -35,6 +34,7 @@ from bbflow.transit.output.fields import ResultField
 from bbflow.transit.output.lost_files import lost_files, names_of
 from bbflow.transit.output.moving import WINDOW
 from bbflow.transit.output.tiles import SpanFiles, packed_rows, tiled_storage, tiles_of
+from bbflow.transit.spans.timeline import Closing, Span
 from bbflow.zarr_store.chunks import TEXT, Chunk, Chunks
 from bbflow.zarr_store.growing import GrowingZarr
 from bbflow.zarr_store.stored_names import stored_name

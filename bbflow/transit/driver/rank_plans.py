@@ -19,8 +19,8 @@ from bbflow.stream.folded import folded_of, state_places
 from bbflow.stream.layouts import Layout
 from bbflow.transit.folding.kernel_table import kept_of
 from bbflow.transit.folding.plans import FoldPlan
-from bbflow.transit.folding.shards import Place
-from bbflow.transit.folding.timeline import Passed
+from bbflow.transit.spans.timeline import Passed
+from bbflow.transit.states.shards import Place
 
 FEWEST_STEPS = 256
 """A plan holds for so many steps at least."""

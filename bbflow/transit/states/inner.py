@@ -8,10 +8,10 @@ import numpy as np
 from bbflow.operators.diagnostic import VALUE, Diagnostic
 from bbflow.operators.expressions import Expression
 from bbflow.operators.steps import Array, Steps
-from bbflow.transit.folding.shards import Region, ShardState, places_of
-from bbflow.transit.folding.slots import BASE, INNER, StateSlot, slots_of, whole_units
-from bbflow.transit.folding.state_layouts import state_layout_of
-from bbflow.transit.folding.states import combine_files
+from bbflow.transit.spans.slots import BASE, INNER, StateSlot, slots_of, whole_units
+from bbflow.transit.states.files import combine_files
+from bbflow.transit.states.shards import Region, ShardState, places_of
+from bbflow.transit.states.state_layouts import state_layout_of
 
 
 def then(expression: Expression | None, steps: Steps, fields: Mapping[str, Array]) -> Steps:

@@ -13,10 +13,10 @@ from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.frozen import Frozen
 from bbflow.operators.state import StateLayout
 from bbflow.operators.steps import Array
-from bbflow.transit.folding.shards import Region, Row, ShardKey, ShardState, StatePlace, overlapping
-from bbflow.transit.folding.slots import Keys, StateSlot
-from bbflow.transit.folding.state_layouts import by_region, state_layout_of
-from bbflow.transit.folding.timeline import Timeline
+from bbflow.transit.spans.slots import Keys, StateSlot
+from bbflow.transit.spans.timeline import Timeline
+from bbflow.transit.states.shards import Region, Row, ShardKey, ShardState, StatePlace, overlapping
+from bbflow.transit.states.state_layouts import by_region, state_layout_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from bbflow.configuring.settings import Config
-from bbflow.transit.folding.inherited import Origins
-from bbflow.transit.folding.shards import Region
-from bbflow.transit.folding.tables import States
-from bbflow.transit.folding.timeline import Closing, Timeline
+from bbflow.transit.spans.timeline import Closing, Timeline
+from bbflow.transit.states.inherited import Origins
+from bbflow.transit.states.shards import Region
+from bbflow.transit.states.tables import States
 
 
 @dataclass(frozen=True, slots=True)

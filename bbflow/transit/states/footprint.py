@@ -13,7 +13,7 @@ from bbflow.errors import CapacityError, ConfigError
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.steps import DType
 from bbflow.store.extents import ALIGNMENT_BYTES, align
-from bbflow.transit.folding.state_layouts import ends_within, state_sizes, states_of, written_of
+from bbflow.transit.states.state_layouts import ends_within, state_sizes, states_of, written_of
 from bbflow.units import format_bytes
 
 AHEAD = 1

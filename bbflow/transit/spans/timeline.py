@@ -11,7 +11,7 @@ from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.windows.calendars import Clock
 from bbflow.operators.windows.tolerance import COARSE, ROUNDED, error_s, restart_margin
 from bbflow.operators.windows.window import Window
-from bbflow.transit.folding.slots import Keys, WindowKey, living, whole_units
+from bbflow.transit.spans.slots import Keys, WindowKey, living, whole_units
 
 
 class Span(msgspec.Struct, frozen=True, array_like=True):

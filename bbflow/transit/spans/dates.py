@@ -9,7 +9,7 @@ from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.statistics.weighting import is_length_worth_a_word
 from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.records import Parts
-from bbflow.transit.folding.timeline import Passed
+from bbflow.transit.spans.timeline import Passed
 from bbflow.view.times import StepTimes
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from bbflow.operators.frozen import FrozenMap
 from bbflow.operators.steps import Array
-from bbflow.transit.folding.slots import LEVELS, Keys, StateSlot
+from bbflow.transit.spans.slots import LEVELS, Keys, StateSlot
 
 Region = tuple[tuple[int, ...], tuple[int, ...]]
 """First index and shape."""

@@ -17,9 +17,9 @@ import numpy as np
 
 from bbflow.operators.frozen import Frozen
 from bbflow.operators.steps import Array
-from bbflow.transit.folding.shards import Region, Row, ShardKey, ShardState
-from bbflow.transit.folding.slots import LEVELS
-from bbflow.transit.folding.written import Written, pack, unpack
+from bbflow.transit.spans.slots import LEVELS
+from bbflow.transit.states.shards import Region, Row, ShardKey, ShardState
+from bbflow.transit.states.written import Written, pack, unpack
 
 Member = tuple[ShardKey, Region, Sequence[int]]
 """A shard, the part of the field that its states are of, and where these lie in files of `LEVELS`."""

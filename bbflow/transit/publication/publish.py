@@ -15,9 +15,8 @@ from bbflow.operators.operator import Operator
 from bbflow.operators.own.guard import collecting
 from bbflow.operators.steps import Array
 from bbflow.stream.point_maps import PointMap
-from bbflow.transit.folding.finish import Finishing, Partial, state_layout_of_part
-from bbflow.transit.folding.inherited import Inherited
-from bbflow.transit.folding.reduce import (
+from bbflow.transit.publication.finish import Finishing, Partial, state_layout_of_part
+from bbflow.transit.publication.reduce import (
     STACK_BYTES,
     FieldParts,
     LyingStates,
@@ -27,9 +26,10 @@ from bbflow.transit.folding.reduce import (
     slots_in,
     stacked_results,
 )
-from bbflow.transit.folding.shards import StatePlace, places_of
-from bbflow.transit.folding.tables import States
-from bbflow.transit.folding.timeline import Closing, SpanKey
+from bbflow.transit.spans.timeline import Closing, SpanKey
+from bbflow.transit.states.inherited import Inherited
+from bbflow.transit.states.shards import StatePlace, places_of
+from bbflow.transit.states.tables import States
 from bbflow.zarr_store.chunks import Chunk
 
 

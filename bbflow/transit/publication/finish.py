@@ -13,9 +13,9 @@ from bbflow.operators.frozen import Frozen
 from bbflow.operators.operator import FINISHED_POINTS
 from bbflow.operators.state import StateLayout
 from bbflow.operators.steps import Array, Views
-from bbflow.transit.folding.shards import Region, overlapping
-from bbflow.transit.folding.slots import OUTER
-from bbflow.transit.folding.state_layouts import by_region, state_layout_of
+from bbflow.transit.spans.slots import OUTER
+from bbflow.transit.states.shards import Region, overlapping
+from bbflow.transit.states.state_layouts import by_region, state_layout_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from bbflow.transit.folding.shards import Region, Row, ShardKey, overlap
+from bbflow.transit.states.shards import Region, Row, ShardKey, overlap
 
 
 class Attendance(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from bbflow.operators.steps import Array, DType, Steps, Views
 from bbflow.operators.transforms import Transform
 from bbflow.operators.windows.spans import Months, Run, Spans
 from bbflow.operators.windows.window import Window
-from bbflow.transit.folding.slots import CARRIED, INNER, OUTER
+from bbflow.transit.spans.slots import CARRIED, INNER, OUTER
 
 
 def state_layout_of(diagnostic: Diagnostic, level: str, dtype: DType, count: tuple[int, ...]) -> StateLayout:

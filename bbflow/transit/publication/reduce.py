@@ -15,15 +15,15 @@ from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.fold import fold_tiles
 from bbflow.operators.state import StateLayout
 from bbflow.operators.steps import Array, DType
-from bbflow.transit.folding.finish import Partial
-from bbflow.transit.folding.inherited import Inherited, remainder
-from bbflow.transit.folding.inner import inner_step
-from bbflow.transit.folding.shards import Region, ShardState, StatePlace, places_of
-from bbflow.transit.folding.slots import BASE, OUTER, StateSlot, slots_of
-from bbflow.transit.folding.state_layouts import state_layout_of
-from bbflow.transit.folding.states import combine_files, map_file, map_source
-from bbflow.transit.folding.tables import States, groups
-from bbflow.transit.folding.timeline import Closing
+from bbflow.transit.publication.finish import Partial
+from bbflow.transit.spans.slots import BASE, OUTER, StateSlot, slots_of
+from bbflow.transit.spans.timeline import Closing
+from bbflow.transit.states.files import combine_files, map_file, map_source
+from bbflow.transit.states.inherited import Inherited, remainder
+from bbflow.transit.states.inner import inner_step
+from bbflow.transit.states.shards import Region, ShardState, StatePlace, places_of
+from bbflow.transit.states.state_layouts import state_layout_of
+from bbflow.transit.states.tables import States, groups
 
 SMALL_BYTES = 1 << 20
 """A larger state is looked at where it lies: to copy it would take longer than what is saved."""

@@ -36,7 +36,7 @@ from bbflow.host.locks import lock
 from bbflow.operators.state import StateLayout
 from bbflow.operators.steps import Array
 from bbflow.store.pool import is_file, make_pages
-from bbflow.transit.folding.shards import Extent, StatePlace
+from bbflow.transit.states.shards import Extent, StatePlace
 
 PROCESS = uuid.uuid4().hex[:12]
 """Names this process's files; a number such as the pid could come back. A fork is named anew."""

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import structs
 
-from bbflow.transit.folding.inherited import Before, Inherited
-from bbflow.transit.folding.losses import Attendance, Losses, Untimely
-from bbflow.transit.folding.shards import ShardState
-from bbflow.transit.folding.tables import CountedStates, Roster, States
-from bbflow.transit.folding.timeline import Passed, Timeline, Windows
-from bbflow.transit.folding.written import Written, unpack
 from bbflow.transit.outcome import Outcome
+from bbflow.transit.spans.timeline import Passed, Timeline, Windows
+from bbflow.transit.states.inherited import Before, Inherited
+from bbflow.transit.states.losses import Attendance, Losses, Untimely
+from bbflow.transit.states.shards import ShardState
+from bbflow.transit.states.tables import CountedStates, Roster, States
+from bbflow.transit.states.written import Written, unpack
 from bbflow.view.consumers import Cursor
 
 
