@@ -113,7 +113,7 @@ class ToldMeanings:
         return self._sorted
 
     def _see(self, variable: str, number: int) -> None:
-        number = -1 if 0 <= self._through >= number - 1 else number
+        number = 0 if 0 <= self._through >= number - 1 else number  # what is told with step 0 comes before any
         if number < self._since.get(variable, math.inf):
             self._since[variable] = number
             for name in self._values.get(variable, ()):

@@ -53,7 +53,8 @@ def fields():
 ATTRIBUTES = {
     "time/units": "days since 2001-01-25", "lat/units": "degrees_north", "lon/units": "degrees_east", "ta/units": "K",
     "lev/units": "hPa", "lev/positive": "down", "lev/bounds": "lev_bnds", "ps/units": "Pa", "pfull/units": "Pa",
-    "ta/_ARRAY_DIMENSIONS": DIMS, "pfull/_ARRAY_DIMENSIONS": DIMS, "ps/_ARRAY_DIMENSIONS": DIMS[1:],
+    "ta/_ARRAY_DIMENSIONS": DIMS, "ta/_FillValue": -9e33, "pfull/_ARRAY_DIMENSIONS": DIMS,
+    "ps/_ARRAY_DIMENSIONS": DIMS[1:],
     "lev_bnds/_ARRAY_DIMENSIONS": ["lev", "bnds"],
     **{f"{name}/_ARRAY_DIMENSIONS": ["lev" if name.startswith("hy") else name]
        for name in ("lev", "lat", "lon", "hyam", "hybm")},

@@ -100,6 +100,17 @@ def test_packing_that_comes_with_the_first_step_after_an_earlier_analysis_comes_
     assert view.attributes == {"v/units": "K"}
 
 
+@pytest.mark.parametrize("first", ["a", "b"], ids="{} is heard first".format)
+def test_packing_of_the_first_step_is_not_late_where_an_analysis_died_between_the_commits_to_two_nodes(first):
+    """The node with rank 0 holds the step, whose attributes it alone has been told; the other has let it go."""
+    view = StreamView(["a", "b"], {"a": -1, "b": 0})
+    told = {"a": [news(0, {"v/scale_factor": 2.0}), news(1, {})], "b": [news(1, {})]}
+    for node in sorted(told, key=lambda node: node != first):
+        for own in told[node]:
+            view.update(node, own)
+    assert (view.changes, view.attributes) == ([], {"v/scale_factor": 2.0})
+
+
 def test_rank_0_of_a_stream_that_is_not_whole_is_waited_for():
     view = StreamView(["b", "c"], {"b": -1, "c": -1}, whole=False)
     other = Layout.of((BlockForm("v", "double", "GlobalValue", (), (), (), 1),))
