@@ -3,6 +3,7 @@
 Nothing is fsynced: what is promised holds when a process is killed, not after a loss of power.
 """
 
+import hashlib
 import os
 import re
 import threading
@@ -12,6 +13,8 @@ from pathlib import Path
 
 from bbflow.errors import naming
 
+_LONGEST = 200
+"""Bytes of a name to which a dot, two numbers and ``.part`` are added; file systems have 255."""
 PRIVATE = 0o600
 """Permissions of a file that only its owner can read."""
 
@@ -23,6 +26,8 @@ def beside(path: Path) -> Path:
 
 def _beside(path: str) -> str:
     folder, name = os.path.split(path)
+    if len(os.fsencode(name)) > _LONGEST:  # any name that a file may have must leave room for the rest of this one
+        name = hashlib.sha256(os.fsencode(name)).hexdigest()
     return os.path.join(folder, f".{name}.{os.getpid()}-{threading.get_native_id()}.part")
 
 

@@ -160,7 +160,7 @@ def observe(what: str, limits: TrafficLimits | None = None, root: Path = Path("/
         seen = read()
     except OSError as error:
         raise ConfigError(f"can't observe {what}: {error}") from None
-    if not seen and kind != "jobs":
+    if not seen and not (kind == "jobs" and _job_files(root, name)):
         raise ConfigError(f"can't observe {what}: this machine has no such counters")
     return CounterSource(read, name, limits)
 
@@ -184,10 +184,14 @@ def _read_lustre(root: Path, name: str) -> Mapping[str, Traffic]:
 
 def _read_jobs(root: Path, name: str) -> Mapping[str, Traffic]:
     found: dict[str, Traffic] = {}
-    for path in _lustre_files(root, f"obdfilter/{name}-OST*/job_stats"):
+    for path in _job_files(root, name):
         for job, traffic in parse_job_stats(path.read_text()).items():
             found[job] = found.get(job, Traffic()) + traffic
     return found
+
+
+def _job_files(root: Path, name: str) -> list[Path]:
+    return _lustre_files(root, f"obdfilter/{name}-OST*/job_stats")
 
 
 def _lustre_files(root: Path, pattern: str) -> list[Path]:

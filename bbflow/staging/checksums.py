@@ -20,10 +20,12 @@ class Checking:
     Raises
     ------
     ConfigError
-        If the algorithm isn't known.
+        If the algorithm isn't known, or it isn't a text.
     """
 
     def __init__(self, expected: str | None) -> None:
+        if not isinstance(expected, str | None):
+            raise ConfigError(f"checksum {expected!r} is no text, such as sha256:…")
         self._algorithm, _, self._digits = (expected or "").partition(":")
         self._hash: Any = None
         if expected is not None:

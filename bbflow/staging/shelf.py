@@ -5,7 +5,7 @@
     lock                    held by the one process that stages here
     notes/<id>.json         what a file or a partial file is a copy of; written before its first byte
     partial/<id>            a file that is being copied
-    files/<id>/<name>       a whole file: renamed from partial/, so it never appears in part
+    files/<id>/<name>       a whole file: renamed from partial/, so it never appears in part; a copy can't be written to
 
 A file's name is that of its source, since programs look at endings. Nothing is fsynced: what is promised holds
 when a process is killed; after a loss of power a burst buffer is stale anyhow, and is to be emptied.
@@ -78,6 +78,8 @@ class Shelf:
         if held is None:
             raise ConfigError(f"another process stages into {directory}: name another directory")
         self._lock = os.fdopen(held, "rb", buffering=0)
+        # A task that writes into its input would alter what others read, and its source wouldn't have it.
+        self._copies_mode = stat.S_IMODE((self.directory / "files").stat().st_mode) & 0o444
 
     def close(self) -> None:
         """Unlock the directory for other processes."""
@@ -120,12 +122,14 @@ class Shelf:
             os.mkdir(folder)
         path = f"{folder}/{file_name(note.url)}"
         os.replace(partial, path)
+        os.chmod(path, self._copies_mode)
         return Path(path)
 
     def finish(self, url: str) -> Path:
         """Publish a file that is whole."""
         path = self._with_folder(url)
         self.partial(url).replace(path)
+        path.chmod(self._copies_mode)
         return path
 
     def remove(self, url: str) -> None:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bbflow.errors import ConfigError
+from bbflow.errors import ConfigError, SourceError
 from bbflow.reading.sections import check_keys
 from bbflow.reading.yaml_files import read_yaml
+from bbflow.staging.checksums import Checking
 from bbflow.staging.files import File, Location, Task
 from bbflow.staging.matching import many, named
 from bbflow.stores.facts import Listed
@@ -96,9 +97,25 @@ def expand_plan(steps: Sequence[PlanStep], sources: Sources, target: Path) -> tu
     names: dict[str, str] = {}
     made = {file.url for step in steps for file in step.task.outputs}
     expanded = [replace(step, task=_expanded(step.task, sources, target, names, made)) for step in steps]
+    checksums = _checksums(expanded)
+    expanded = [replace(step, task=_checked(step.task, checksums)) for step in expanded]
     for step in expanded:  # what a task's words can't be is said before the first one runs
         words_of(step, {file.url: file.url for file in (*step.task.inputs, *step.task.outputs)})
     return expanded, names
+
+
+def _checksums(steps: Sequence[PlanStep]) -> dict[str, str]:
+    """Return URL to checksum, of inputs that have one: a file is staged once for all tasks."""
+    found: dict[str, str] = {}
+    for step in steps:
+        for file in step.task.inputs:
+            if file.checksum is not None and found.setdefault(file.url, file.checksum) != file.checksum:
+                raise ConfigError(f"task {step.task.key!r}: {file.url} has another checksum before: give one")
+    return found
+
+
+def _checked(task: Task, checksums: Mapping[str, str]) -> Task:
+    return replace(task, inputs=tuple(replace(file, checksum=checksums.get(file.url)) for file in task.inputs))
 
 
 def _expanded(task: Task, sources: Sources, target: Path, names: dict[str, str], made: Set[str]) -> Task:
@@ -118,10 +135,17 @@ def _meant(file: File, task: str, sources: Sources, target: Path) -> Iterator[tu
         return
     if file.size_bytes is not None or file.checksum is not None:
         raise ConfigError(f"task {task!r}: {file.url} stands for several files, which have no size or checksum")
-    for listed in many(file.url, sources):
-        path = local_path(listed.url)
-        if path is None or not path.is_relative_to(target):
-            yield listed, File(listed.url, listed.size_bytes)
+    found = many(file.url, sources)
+    outside = [listed for listed in found if not _is_below(target, listed.url)]
+    if not outside:
+        raise SourceError(f"{file.url}: all {len(found)} of its files are in {target} already; stage to another place")
+    for listed in outside:
+        yield listed, File(listed.url, listed.size_bytes)
+
+
+def _is_below(directory: Path, url: str) -> bool:
+    path = local_path(url)
+    return path is not None and path.is_relative_to(directory)
 
 
 def _step(item: Any, where: str) -> PlanStep:
@@ -145,8 +169,11 @@ def _file(item: Any, where: str) -> File:
     check_keys(item, {"url", "size", "checksum"}, where, may_be_empty=True)
     if "url" not in item:
         raise ConfigError(f"{where}: a file needs a url")
-    size = item.get("size")
-    return File(str(item["url"]), None if size is None else parse_bytes(size), item.get("checksum"))
+    size, checksum = item.get("size"), item.get("checksum")
+    Checking(checksum)
+    is_empty = str(size).strip() == "0"
+    size_bytes = None if size is None else 0 if is_empty else parse_bytes(size)
+    return File(str(item["url"]), size_bytes, checksum)
 
 
 def _list(item: Any) -> list[Any]:

@@ -100,7 +100,7 @@ class Transfer:
     def _copied(self, url: str, facts: Facts) -> Receipt:
         path = self._shelf.path(url)
         if path.exists():
-            if self._is_same(facts) and path.stat().st_size == facts.size_bytes:
+            if self._is_same(facts) and path.stat().st_size == facts.size_bytes and self._is_right(path):
                 return Receipt(path, facts.size_bytes, self._transferred_bytes)
             path.unlink()
         try:
@@ -132,10 +132,22 @@ class Transfer:
     def _note(self, facts: Facts) -> Note:
         return Note(self._file.url, facts.size_bytes, facts.version or "")
 
+    def _is_right(self, path: Path) -> bool:
+        """Whether a copy has the checksum that is given: whoever had it copied may have given none."""
+        check = Checking(self._file.checksum)
+        check.take_file(path)
+        return not check.differs
+
+    def _may_continue(self, partial: Path, facts: Facts) -> bool:
+        """Whether a partial file, if there is one, can be the beginning of what the source has now."""
+        if not (facts.resumable and self._is_same(facts)) or partial.is_symlink():
+            return False
+        return not partial.exists() or partial.stat().st_size <= facts.size_bytes
+
     def _copy(self, facts: Facts) -> None:
         """Continue the partial file, or begin it, until it is whole and checked."""
         partial = self._shelf.partial(self._file.url)
-        if not (facts.resumable and self._is_same(facts)):
+        if not self._may_continue(partial, facts):
             partial.unlink(missing_ok=True)
             # Before the first byte: nothing else tells a later life that a partial file is ours, and of which version.
             self._shelf.write_note(self._note(facts))
@@ -215,34 +227,48 @@ def stage_out(
     Raises
     ------
     SourceError
-        If it can't be written there, or a directory has what is neither a file nor a directory.
+        If it can't be written there, or it is, or has, what is neither a file nor a directory.
     """
     size_bytes = 0
-    for file, place in _targets(path, url) if path.is_dir() else [(path, url)]:
+    for file, place in _targets(path, url):
         size_bytes += persist(partial(_write, file, place, sources, gate), place, retry, sleep=sleep)
     return size_bytes
 
 
 def size_of(path: Path) -> int:
-    """Return the bytes of a file, or of all files below a directory."""
+    """Return the bytes of a file, or of all files below a directory; a link to nothing has none."""
+    inside = (os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names)
+    return sum(os.stat(each).st_size for each in (inside if path.is_dir() else [path]) if os.path.exists(each))
+
+
+def _targets(path: Path, url: str) -> list[tuple[Path, str]]:
+    """Return where a file, or each file of a directory, goes; directories are made where a URL is a path."""
     if not path.is_dir():
-        return path.stat().st_size
-    return sum(os.stat(os.path.join(folder, name)).st_size for folder, _, names in os.walk(path) for name in names)
-
-
-def _targets(directory: Path, url: str) -> list[tuple[Path, str]]:
-    """Return where each file of a directory goes; directories are made where a URL is a path: others have none."""
+        _check_plain(path, url)
+        return [(path, url)]
     found = []
-    for folder, folders, names in os.walk(directory):
-        place = url if folder == str(directory) else below(url, os.path.relpath(folder, directory))
+    for folder, folders, names in os.walk(path):
+        place = url if folder == str(path) else below(url, os.path.relpath(folder, path))
         if (local := local_path(place)) is not None:
-            local.mkdir(parents=True, exist_ok=True)
-        for path, name in ((Path(folder, name), name) for name in (*names, *folders)):
-            if path.is_file():
-                found.append((path, below(place, name)))
-            elif path.is_symlink() or not path.is_dir():
-                raise SourceError(f"{path} is neither a file nor a directory, so {url} can't have it: write a file")
+            _make_directory(local)
+        for each, name in ((Path(folder, name), name) for name in (*names, *folders)):
+            if each.is_symlink() or not each.is_dir():
+                _check_plain(each, url)
+                found.append((each, below(place, name)))
     return found
+
+
+def _check_plain(path: Path, url: str) -> None:
+    """Refuse what isn't a file: reading a pipe would never end."""
+    if not path.is_file():
+        raise SourceError(f"{path} is neither a file nor a directory, so {url} can't have it: write a file")
+
+
+def _make_directory(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SourceError(f"{path} can't be a directory: {error.strerror}; check the path") from error
 
 
 def _write(path: Path, url: str, sources: Sources, gate: Gate) -> int:

@@ -1,7 +1,7 @@
 """Waves: which files are staged when, and which tasks may run. Events in, actions out; no clock, no threads."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 
 from bbflow.errors import BbflowError, CapacityError, ConfigError, SourceError, nearest
@@ -201,7 +201,7 @@ class Waves:
         """Admit a task, or refuse it; None if it must wait for room."""
         if any(file.url in self._writing for file in head.task.inputs):
             return None  # a task that writes directly has not finished it
-        problem = self._overwriting(head.task)
+        problem = self._overwriting(head.task) or self._contradicting(head.task)
         if problem is not None:
             return self._refuse(head, problem)
         if head.task.set_bytes > self.capacity_bytes or (self._direct and self._unknown(head.task)):
@@ -232,6 +232,19 @@ class Waves:
             entry = self._bb.get(url)
             if entry is not None and not entry.may_go and (entry.pins or not entry.made):
                 return ConfigError(f"task {task.key!r} would overwrite {url}, which others use: name it differently")
+        return None
+
+    def _contradicting(self, task: Task) -> BbflowError | None:
+        """Return why a copy that others hold, and so isn't checked any more, may not be what a task wants."""
+        for file in task.inputs:
+            entry = self._bb.get(file.url)
+            if entry is None or not entry.copied or entry.is_doubtful:
+                continue
+            if file.checksum not in (None, entry.file.checksum):
+                return ConfigError(
+                    f"task {task.key!r} wants {file.url} with {file.checksum}, but a task before it didn't: give all "
+                    "the same checksum"
+                )
         return None
 
     def _unknown(self, task: Task) -> list[str]:
@@ -286,7 +299,7 @@ class Waves:
         elif entry.is_doubtful:
             kind = Check if entry.state is FileState.UNCHECKED else Stage
             needed = [kind(file, head.order // self.slots)]
-            self._bb.become(file.url, FileState.COMING)
+            self._bb.become(file.url, FileState.COMING, replace(entry.file, checksum=file.checksum))
         self._bb.pin(file.url, head.task.key)
         if self._bb[file.url].state is not FileState.HERE:
             head.missing.add(file.url)

@@ -222,7 +222,7 @@ class WorkerNode:
     def deliver(self, name: str, route: Route) -> None:
         """Copy an output, if the task made it, to its place for all; a file stays here for tasks of this node."""
         path = self.output_path(name, route)
-        if not path.exists():
+        if not os.path.lexists(path):
             return
         self._store.resize(name, size_of(path))
         with self._gate(route) as gate:

@@ -1,6 +1,7 @@
 """What tasks write to the burst buffer: where each file lies, who reads it, and when it goes to its own place."""
 
 import logging
+import os
 import shutil
 import threading
 from collections.abc import Callable
@@ -141,7 +142,7 @@ class Outputs:
         """Copy a result, which its task has written, to its own place; done at once if the task made nothing."""
         done: Future[None] = Future()
         with self._lock:
-            is_made = place.path.exists()
+            is_made = os.path.lexists(place.path)  # a link to nothing is refused, not left out
             if is_made:
                 place.version = _version(place.path)
                 place.readers += 1

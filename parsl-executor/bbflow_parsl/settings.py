@@ -1,7 +1,7 @@
 """What a user says about the burst buffer in Parsl's configuration."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,8 @@ OPTIONS = ("oversize", "options", "retry", "events", "clock")
 class BurstBufferSettings:
     """The burst buffer of one executor, and which files go through it.
 
-    A prefix is the beginning of a URL up to a slash: ``/pfs/survey``, ``s3://bucket/data``. Files that match none go
-    the way they go without bbflow.
+    A prefix is the beginning of a URL up to a slash: ``/pfs/survey``, ``s3://bucket/data``; the longest that matches
+    counts. Files that match none go the way they go without bbflow.
     """
 
     directory: str | os.PathLike[str] | None = None
@@ -76,6 +76,8 @@ class BurstBufferSettings:
         for name in ("sources", "intermediate", "results"):
             if isinstance(getattr(self, name), str):
                 raise ConfigError(f"{name} is a text: write a list of prefixes, [{getattr(self, name)!r}]")
+        for prefix in {*map(absolute, self.intermediate)} & {*map(absolute, self.results)}:
+            raise ConfigError(f"{prefix} is in 'intermediate' and in 'results': leave one out")
         for size in (self.capacity, self.node_capacity, *self.expected.values()):
             parse_bytes(size)
         for name in self.options:
@@ -106,8 +108,8 @@ class BurstBufferSettings:
 
     def expected_bytes(self, url: str) -> int:
         """Return the room that a running task needs for an output; 0 if nothing was said."""
-        matching = [prefix for prefix in self.expected if _matches(url, [prefix])]
-        return parse_bytes(self.expected[max(matching, key=len)]) if matching else 0
+        prefix = _longest(url, self.expected)
+        return parse_bytes(self.expected[prefix]) if prefix is not None else 0
 
     @property
     def outputs_bytes(self) -> int:
@@ -122,16 +124,19 @@ class BurstBufferSettings:
     def stages_in(self, url: str) -> bool:
         """Whether an input is to be staged, if it is there."""
         if self.sources is not None:
-            return _matches(url, self.sources)
+            return _longest(url, self.sources) is not None
         return urlsplit(url).scheme in ("", *SCHEMES)
 
     def keeps(self, url: str) -> bool:
         """Whether an output stays on the burst buffer."""
-        return _matches(url, self.intermediate)
+        return self._output_prefix(url) in self.intermediate
 
     def stages_out(self, url: str) -> bool:
         """Whether an output lands on the burst buffer and is staged out."""
-        return not self.keeps(url) and _matches(url, self.results)
+        return self._output_prefix(url) in self.results
+
+    def _output_prefix(self, url: str) -> str | None:
+        return _longest(url, [*self.intermediate, *self.results])
 
 
 def absolute(url: str) -> str:
@@ -149,6 +154,8 @@ def local_path(url: str) -> Path | None:
     return Path(known) if known.startswith("/") else None
 
 
-def _matches(url: str, prefixes: Sequence[str]) -> bool:
+def _longest(url: str, prefixes: Iterable[str]) -> str | None:
+    """Return the prefix of a URL that says most of it; None if there is none."""
     known = absolute(url)
-    return any((known + "/").startswith(absolute(prefix).rstrip("/") + "/") for prefix in prefixes)
+    matching = [prefix for prefix in prefixes if (known + "/").startswith(absolute(prefix).rstrip("/") + "/")]
+    return max(matching, key=lambda prefix: len(absolute(prefix)), default=None)

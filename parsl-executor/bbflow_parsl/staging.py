@@ -11,6 +11,7 @@ from parsl.data_provider.data_manager import DataManager
 from parsl.data_provider.files import File
 
 from bbflow.staging.stager import Stager
+from bbflow.stores.urls import file_name
 from bbflow_parsl.futures import StagedFile, settle, when_all_done
 from bbflow_parsl.memo import mark_residency
 from bbflow_parsl.outputs import Outputs
@@ -98,7 +99,8 @@ class BurstBufferStaging(BurstBufferProvider):
         is_result = self.burst_buffer.stages_out(file.url)
         # The memoiser knows a task by where its files lie: one that it is to find again gets the same place.
         reuse = bool(app_fu.task_record["memoize"])  # type: ignore[attr-defined]
-        place = self.outputs.place(absolute(file.url), file.filename, app_fu, is_result, reuse)
+        url = absolute(file.url)
+        place = self.outputs.place(url, file_name(url), app_fu, is_result, reuse)
         file.local_path = str(place.path)
         if not is_result:
             mark_residency(file, file.local_path)

@@ -11,7 +11,7 @@ from parsl.data_provider.files import File
 from bbflow.errors import SourceError
 
 read, write = python_app(apps.read), python_app(apps.write)
-NAMES = ["a#b", "c?d", "e%20f", "[ab]", "g h", "i;j", "a", "c"]
+NAMES = ["a#b", "c?d", "e%20f", "[ab]", "g h", "i;j", "#k", "?l", "a", "c"]
 
 
 @python_app
@@ -32,10 +32,15 @@ def names_below(inputs=()):
 
 
 @python_app
-def write_odd(outputs=()):
-    folder = Path(outputs[0])
-    folder.mkdir()
-    (folder / "up").symlink_to("..")
+def write_odd(kind, outputs=()):
+    path = Path(outputs[0])
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "link to nothing":
+        path.symlink_to("nowhere")
+    else:
+        path.mkdir()
+        (path / "up").symlink_to("..")
 
 
 TREE = ["deep", "deep/er", "deep/er/a#b", "deep/two", "empty", "link", "one"]
@@ -59,8 +64,9 @@ def test_a_directory_is_staged_out_with_all_below_it_and_is_anothers_input(loade
     assert (place / "link").read_text() == "content 0"
 
 
-def test_a_directory_that_nobody_could_copy_is_one_error_at_once(loaded):
-    made = write_odd(outputs=[File(str(loaded.results / "odd"))])
+@pytest.mark.parametrize("kind", ["directory with a link up", "pipe", "link to nothing"])
+def test_what_nobody_could_copy_is_one_error_at_once(loaded, kind):
+    made = write_odd(kind, outputs=[File(str(loaded.results / "odd"))])
     with pytest.raises(SourceError, match="neither a file nor a directory"):
         made.result(300)
 

@@ -298,8 +298,23 @@ def test_a_burst_buffer_that_is_not_there_is_one_clear_error(site):
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [({"outputs_share": 1.5}, "outputs_share"), ({"sources": "/pfs"}, "list of prefixes"), ({"slots": 0}, "slots")],
+    [
+        ({"outputs_share": 1.5}, "outputs_share"),
+        ({"sources": "/pfs"}, "list of prefixes"),
+        ({"slots": 0}, "slots"),
+        ({"intermediate": ["/pfs/work"], "results": ["/pfs/work/"]}, "/pfs/work is in 'intermediate' and in 'results'"),
+    ],
 )
 def test_wrong_settings_are_refused(changes, message):
     with pytest.raises(ConfigError, match=message):
         BurstBufferSettings(**changes)
+
+
+@pytest.mark.parametrize("outer", ["intermediate", "results"])
+def test_of_prefixes_within_each_other_the_longest_counts(outer):
+    inner = "results" if outer == "intermediate" else "intermediate"
+    settings = BurstBufferSettings(**{outer: ["/pfs/me"], inner: ["/pfs/me/in"]})
+    assert settings.stages_out("/pfs/me/in/file") == (inner == "results") != settings.keeps("/pfs/me/in/file")
+    assert settings.stages_out("/pfs/me/file") == (outer == "results") != settings.keeps("/pfs/me/file")
+    assert not settings.keeps("/pfs/other")
+    assert not settings.stages_out("/pfs/other")

@@ -122,6 +122,10 @@ def test_a_killed_command_leaves_no_half_file_and_is_carried_on_with(tmp_path):
             "'<{inputs}' can't be filled in: {0} is the first of its 1 inputs",
             os.EX_USAGE,
         ),
+        (["--plan", "twice.yml", "--capacity", "9MiB"], "f0.dat has another checksum before", os.EX_USAGE),
+        (["--plan", "number.yml", "--capacity", "9MiB"], "checksum 17 is no text", os.EX_USAGE),
+        (["--plan", "empty.yml", "--capacity", "9MiB"], "f0.dat has 2097152 bytes, but 0 were expected", 1),
+        (["bb/", "--capacity", "9MiB"], "all 1 of its files are in", 1),
         (["--capacity", "9MiB"], "give either sources to stage, or --plan FILE", os.EX_USAGE),
         (["f0.dat", "--plan", "bad.yml", "--capacity", "9MiB"], "give either sources", os.EX_USAGE),
         (["f0.dat", "--capacity", "9MiB", "--picture", "no/p.png"], "isn't there, so the picture", os.EX_USAGE),
@@ -132,6 +136,13 @@ def test_what_is_wrong_is_one_line_that_says_so(sources, tmp_path, monkeypatch, 
     (tmp_path / "bad.yml").write_text("- {task: t, input: [f0.dat]}")
     (tmp_path / "fails.yml").write_text("- {task: t, inputs: [f0.dat], command: 'false'}")
     (tmp_path / "lazy.yml").write_text("- {task: t, inputs: [f0.dat], outputs: [o.dat], command: 'true'}")
+    (tmp_path / "twice.yml").write_text(
+        "".join(f"- {{task: t{n}, inputs: [{{url: f0.dat, checksum: 'md5:{n}'}}]}}\n" for n in range(2))
+    )
+    (tmp_path / "number.yml").write_text("- {task: t, inputs: [{url: f0.dat, checksum: 17}]}")
+    (tmp_path / "empty.yml").write_text("- {task: t, inputs: [{url: f0.dat, size: 0}]}")
+    (tmp_path / "bb").mkdir()
+    (tmp_path / "bb" / "own.dat").touch()
     (tmp_path / "odd.yml").write_text(
         "- {task: t, command: touch ran}\n- {task: u, inputs: [f0.dat], command: 'a <{inputs}'}"
     )

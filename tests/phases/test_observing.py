@@ -131,7 +131,7 @@ def test_what_to_observe_is_found_by_its_kind_and_name(tmp_path):
         (tmp_path / name).write_text(text)
     for what in ("nfs:/pfs one", "disk:sda", "lustre:scratch", "jobs:scratch"):
         assert observe(what, root=tmp_path).now() == []
-    for wrong in ("nfs:/other", "disk:sdb", "lustre:home"):
+    for wrong in ("nfs:/other", "disk:sdb", "lustre:home", "jobs:home"):
         with pytest.raises(ConfigError, match="no such counters"):
             observe(wrong, root=tmp_path)
     with pytest.raises(ConfigError, match="did you mean 'lustre:'"):

@@ -17,7 +17,7 @@ from bbflow.errors import CapacityError, ConfigError, SourceError
 from bbflow.staging import Decision, File, Gate, Retry
 from bbflow.staging.gate import PAUSE_S, Closed
 from bbflow.staging.shelf import Shelf
-from bbflow.staging.transfers import Transfer, stage_out
+from bbflow.staging.transfers import Transfer, size_of, stage_out
 from bbflow.stores.sources import Sources
 from testsupport import range_server
 from testsupport.range_server import RangeServer
@@ -278,6 +278,67 @@ def test_a_file_staged_out_appears_whole(make, tmp_path):
     assert stage_out(source, str(target), Sources(), Gate(1), QUICK) == MiB
     assert target.read_bytes() == source.read_bytes()
     assert [path.name for path in target.parent.iterdir()] == ["out.dat"]
+
+
+def test_a_name_may_be_as_long_as_a_file_system_takes(make, tmp_path):
+    target = tmp_path / "pfs" / ("é" * 127)
+    stage_out(make("out.dat", 10), str(target), Sources(), Gate(1), QUICK)
+    assert [path.name for path in target.parent.iterdir()] == [target.name]
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link to nothing", "directory with one"])
+def test_what_is_no_file_is_not_staged_out(tmp_path, kind):
+    path = tmp_path / "made"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "link to nothing":
+        path.symlink_to("nowhere")
+    else:
+        path.mkdir()
+        (path / "link").symlink_to("nowhere")
+        assert size_of(path) == 0
+    with pytest.raises(SourceError, match="is neither a file nor a directory"):
+        stage_out(path, str(tmp_path / "out"), Sources(), Gate(1), QUICK)
+
+
+def test_a_directory_does_not_replace_a_file(make, tmp_path):
+    (tmp_path / "made").mkdir()
+    with pytest.raises(SourceError, match=r"out\.dat can't be a directory: File exists"):
+        stage_out(tmp_path / "made", str(make("out.dat", 10)), Sources(), Gate(1), QUICK)
+
+
+@pytest.mark.parametrize("size", [10, MiB])
+def test_a_copy_cannot_be_written_to_and_its_source_can(make, as_file, copy, size):
+    source = make("in.dat", size)
+    assert copy(as_file(source)).path.stat().st_mode & 0o222 == 0
+    assert source.stat().st_mode & 0o222 != 0
+
+
+@pytest.mark.parametrize("left", ["longer", "link"])
+def test_what_cannot_be_the_beginning_of_a_file_is_begun_again(make, as_file, copy, shelf, tmp_path, left):
+    source = make("in.dat", MiB)
+    copy(as_file(source)).path.unlink()
+    partial = shelf.partial(str(source))
+    if left == "longer":
+        partial.write_bytes(bytes(2 * MiB))
+    else:
+        (tmp_path / "victim").write_bytes(b"precious")
+        partial.symlink_to(tmp_path / "victim")
+    path = copy(as_file(source)).path
+    assert path.read_bytes() == source.read_bytes()
+    assert not path.is_symlink()
+    assert left == "longer" or (tmp_path / "victim").read_bytes() == b"precious"
+
+
+def test_a_copy_that_was_had_without_a_checksum_is_checked_against_one(make, as_file, copy):
+    source = make("in.dat", MiB)
+    path = copy(as_file(source)).path
+    path.chmod(0o600)
+    path.write_bytes(bytes(MiB))
+    right = f"sha256:{hashlib.sha256(source.read_bytes()).hexdigest()}"
+    assert copy(File(str(source), MiB, right)).path.read_bytes() == source.read_bytes()
+    with pytest.raises(SourceError, match="is damaged"):
+        copy(File(str(source), MiB, "md5:" + "0" * 32))
 
 
 def test_what_cannot_be_staged_out_is_an_error(make):

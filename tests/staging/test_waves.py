@@ -191,6 +191,20 @@ def test_what_an_earlier_life_left_takes_room_and_is_checked_before_use():
     assert waves.used_bytes == 10
 
 
+def test_a_copy_that_others_hold_is_not_given_to_a_task_with_another_checksum():
+    waves = Waves(slots=2, capacity_bytes=1000)
+    waves.found(File("f", 10))
+    first, same, other = (
+        Task(key, (File("f", 10, of),)) for key, of in (("a", "md5:1"), ("b", "md5:1"), ("c", "md5:2"))
+    )
+    waves.add(first)
+    assert ready_keys(waves.staged("f")) == ["a"]
+    assert ready_keys(waves.add(same)) == ["b"]
+    (refused,) = waves.add(other)
+    assert isinstance(refused, Refused)
+    assert "give all the same checksum" in str(refused.error)
+
+
 def test_what_an_earlier_life_left_in_another_size_goes():
     waves = Waves(slots=1, capacity_bytes=20)
     waves.found(File("left", 12))
