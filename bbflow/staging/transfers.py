@@ -16,7 +16,7 @@ from bbflow.staging.files import File
 from bbflow.staging.gate import Gate
 from bbflow.staging.retry import Retry, persist
 from bbflow.staging.shelf import Note
-from bbflow.stores.facts import Facts
+from bbflow.stores.facts import Facts, missing
 from bbflow.stores.sources import Reader, Sources, local_path
 from bbflow.stores.urls import below
 
@@ -99,6 +99,8 @@ class Transfer:
 
     def _copied(self, url: str, facts: Facts) -> Receipt:
         path = self._shelf.path(url)
+        if path.is_dir():
+            raise SourceError(f"{path} is a directory, where {url} was to lie: move it away")
         if path.exists():
             if self._is_same(facts) and path.stat().st_size == facts.size_bytes and self._is_right(path):
                 return Receipt(path, facts.size_bytes, self._transferred_bytes)
@@ -260,6 +262,8 @@ def _targets(path: Path, url: str) -> list[tuple[Path, str]]:
 
 def _check_plain(path: Path, url: str) -> None:
     """Refuse what isn't a file: reading a pipe would never end."""
+    if not os.path.lexists(path):
+        raise missing(str(path))
     if not path.is_file():
         raise SourceError(f"{path} is neither a file nor a directory, so {url} can't have it: write a file")
 

@@ -1,7 +1,7 @@
 """What Pegasus asks a transfer job for: the JSON list on its standard input."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,7 +57,7 @@ def read_entries(text: str) -> list[dict[str, Any]]:
     """
     try:
         entries = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"the transfer list isn't JSON: {error}") from None
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise ConfigError("the transfer list must be a JSON list of objects, as Pegasus writes it")
@@ -90,13 +90,13 @@ def request_of(entry: Mapping[str, Any], environment: Mapping[str, str]) -> Requ
         lfn = str(entry.get("lfn", ""))
         sources = [place_of(each, environment, lfn) for each in entry["src_urls"]]
         targets = [place_of(each, environment, lfn) for each in entry["dest_urls"]]
+        attributes = dict(entry.get("attributes", {}))
     except (KeyError, TypeError, ValueError):
         raise ConfigError(f"an entry of the transfer list isn't as Pegasus writes it: {json.dumps(entry)}") from None
     if len(targets) != 1 or not sources or any("type" in each for each in (*entry["src_urls"], *entry["dest_urls"])):
         return None
     if not _is_ours(sources, targets[0]):
         return None
-    attributes = entry.get("attributes", {})
     return Request(
         lfn=lfn,
         sources=tuple(sorted(sources, key=lambda place: -place.priority)),
@@ -105,6 +105,25 @@ def request_of(entry: Mapping[str, Any], environment: Mapping[str, str]) -> Requ
         checksum=_checksum(attributes),
         generate_checksum=bool(entry.get("generate_checksum")),
     )
+
+
+def distinct(requests: Sequence[Request]) -> list[Request]:
+    """Return each request once.
+
+    Raises
+    ------
+    ConfigError
+        If two have one target: whichever came last would count.
+    """
+    by_target: dict[str, Request] = {}
+    for request in requests:
+        first = by_target.setdefault(request.target.url, request)
+        if first != request:
+            raise ConfigError(
+                f"{request.target.url} is the target of two transfers, from {first.sources[0].url} and "
+                f"{request.sources[0].url}: give the files names of their own"
+            )
+    return list(by_target.values())
 
 
 def _is_ours(sources: list[TransferPlace], target: TransferPlace) -> bool:

@@ -6,11 +6,15 @@
     DIR/.bbflow/<name>.json    what it, or the whole file, is a copy of
     DIR/<name>                 the whole file: renamed, so it never appears in part
 
+Of a name that has no room for the ending, the first two have a digest.
+
 The notes go when a job has all its files, so that one that is tried again copies only what it hasn't; Pegasus removes
 the directory with the rest of a run's, whatever became of it.
 """
 
 import contextlib
+import hashlib
+import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +23,8 @@ from bbflow.errors import ConfigError
 from bbflow.staging.shelf import Note, read_note, write_note
 
 FOLDER = ".bbflow"
+_LONGEST = 250
+"""Bytes of a name to which an ending is added; file systems have 255."""
 _ATTEMPTS = 10
 """To write into the folder while other jobs end."""
 
@@ -37,6 +43,8 @@ class Target:
     def __init__(self, path: Path, source: Path | None = None) -> None:
         self._path, self._source = path, source
         self._folder = path.parent / FOLDER
+        name = os.fsencode(path.name)
+        self._name = path.name if len(name) <= _LONGEST else hashlib.sha256(name).hexdigest()
 
     @property
     def directory(self) -> Path:
@@ -49,7 +57,7 @@ class Target:
 
     def partial(self, _: str) -> Path:
         """Return where it lies while it is being copied."""
-        return self._folder / f"{self._path.name}.part"
+        return self._folder / f"{self._name}.part"
 
     def make_room(self) -> None:
         """Make the directories that it needs.
@@ -106,4 +114,4 @@ class Target:
 
     @property
     def _note(self) -> Path:
-        return self._folder / f"{self._path.name}.json"
+        return self._folder / f"{self._name}.json"

@@ -106,6 +106,48 @@ def test_a_file_of_another_size_than_the_catalog_says_is_refused(job):
     assert "has 1000 bytes, but 999 were expected" in said
 
 
+def test_two_files_for_one_place_are_refused_and_one_that_is_asked_for_twice_comes(job):
+    job.add("a", job.make("a"))
+    job.add("a", job.make("b"))
+    code, said = job.run()
+    assert (code, job.target("a").exists(), len(said.splitlines())) == (1, False, 1)
+    assert f"from {job.folder}/source/a and {job.folder}/source/b: give the files names of their own" in said
+    job.entries[1] = job.entries[0] | {"id": 2}
+    code, said = job.run()
+    assert (code, "1 files, 1000 B" in said) == (0, True)
+
+
+@pytest.mark.parametrize("threads", ["-3", "many", "100000"])
+def test_a_number_of_threads_that_makes_no_sense_is_one_line(job, threads):
+    job.add("a", job.make("a"))
+    job.environment = {"PEGASUS_TRANSFER_THREADS": threads}
+    code, said = job.run("--threads", "0")
+    assert (code, len(said.splitlines())) == (1, 1)
+    assert f"threads is {threads}: --threads, or PEGASUS_TRANSFER_THREADS, must be from 1 to" in said
+
+
+def test_a_list_that_is_not_as_pegasus_writes_it_is_one_line(job):
+    job.add("a", job.make("a"), attributes=None)
+    code, said = job.run()
+    assert (code, "isn't as Pegasus writes it" in said, len(said.splitlines())) == (1, True, 1)
+
+
+def test_a_name_may_be_as_long_as_a_file_system_takes(job):
+    name = "n" * 255
+    job.add(name, job.make(name, 3 << 20))
+    code, said = job.run()
+    assert code == 0, said
+    assert job.target(name).stat().st_size == 3 << 20
+    assert job.left == []
+
+
+def test_a_directory_at_a_files_place_is_refused_at_once(job):
+    job.add("a", job.make("a"))
+    job.target("a").mkdir(parents=True)
+    code, said = job.run()
+    assert (code, "is a directory, where" in said) == (1, True)
+
+
 def test_files_that_cannot_fit_are_refused_before_the_first_is_copied(job):
     job.add("a", job.make("a"))
     job.add("b", job.make("b"), attributes={"size": str(1 << 60)})

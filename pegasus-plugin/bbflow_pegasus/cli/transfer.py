@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,13 @@ from typing import Any
 from bbflow.errors import ConfigError
 from bbflow.host.log import tell
 from bbflow.staging import Retry
+from bbflow.staging.stager import MOST_FETCHERS
 from bbflow.units import format_bytes
 from bbflow_pegasus.conduct import Conduct, conduct_of
 from bbflow_pegasus.credentials import SiteCredentials
 from bbflow_pegasus.delegating import delegate
 from bbflow_pegasus.housekeeping import Chore, chore_of, do_chores
-from bbflow_pegasus.requests import Request, read_entries, request_of
+from bbflow_pegasus.requests import Request, distinct, read_entries, request_of
 from bbflow_pegasus.statistics import Attempt, generate_checksums, write_attempts
 from bbflow_pegasus.transfer_job import TransferJob, staged
 
@@ -100,9 +102,10 @@ def _is_meant(request: Request, conduct: Conduct) -> bool:
 
 
 def _copy(requests: Sequence[Request], conduct: Conduct, options: argparse.Namespace) -> int:
-    threads = options.threads or int(os.environ.get("PEGASUS_TRANSFER_THREADS") or THREADS)
+    threads = _threads(options.threads or os.environ.get("PEGASUS_TRANSFER_THREADS") or THREADS)
     retry = Retry(options.max_attempts) if options.max_attempts else Retry()
     started_s = time.time()
+    requests = distinct(requests)
     attempts = TransferJob(conduct, SiteCredentials(os.environ), threads, retry).run(requests)
     write_attempts(attempts, os.environ)
     targets = staged(attempts)
@@ -110,6 +113,14 @@ def _copy(requests: Sequence[Request], conduct: Conduct, options: argparse.Names
     _tell(attempts, len(have), len(requests), time.time() - started_s)
     generate_checksums(have, os.environ)
     return 0 if len(have) == len(requests) else 1
+
+
+def _threads(given: int | str) -> int:
+    """Check how many files are copied at once: none would wait forever."""
+    with suppress(ValueError):
+        if 1 <= int(given) <= MOST_FETCHERS:
+            return int(given)
+    raise ConfigError(f"threads is {given}: --threads, or PEGASUS_TRANSFER_THREADS, must be from 1 to {MOST_FETCHERS}")
 
 
 def _tell(attempts: Sequence[Attempt], have: int, wanted: int, elapsed_s: float) -> None:
