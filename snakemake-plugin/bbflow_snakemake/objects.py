@@ -107,18 +107,20 @@ class StorageObject(StorageObjectRead, StorageObjectWrite, StorageObjectGlob, St
         os.utime(path, (facts.changed_s, facts.changed_s))
 
     def store_object(self) -> None:
-        """Copy what a job has made to its store, in place of what is there."""
+        """Copy what a job has made to its store, in place of what is there: a file doesn't replace a directory."""
         path = self.local_path()
-        if path.is_dir() or self._facts() is None:
+        if path.is_dir():
             self._clear()
+        elif self._facts() is None and self._is_directory():
+            raise SourceError(f"{self.query} is a directory, which a file doesn't replace: move it away")
         self.provider.copies.store(path, self.query)
         self.provider.known.forget(self.query)
 
     def remove(self) -> None:
-        """Remove it from its store."""
+        """Remove it from its store, but for a directory that Snakemake hasn't made: a file may have been meant."""
         if self._facts() is not None:
             self.provider.sources.remove(self.query)
-        else:
+        elif self._is_made():
             self._clear()
         self.provider.known.forget(self.query)
 
@@ -149,6 +151,11 @@ class StorageObject(StorageObjectRead, StorageObjectWrite, StorageObjectGlob, St
     def _is_directory(self) -> bool:
         path = local_path(self.query)
         return path.is_dir() if path is not None else next(iter(self._tree()), None) is not None
+
+    def _is_made(self) -> bool:
+        """Whether Snakemake has made a directory, or nothing is in it."""
+        names = {file.name for file in self._tree()}
+        return not names or TIMESTAMP in names
 
     def _tree(self) -> Iterable[Listed]:
         try:

@@ -117,6 +117,22 @@ def test_a_stored_directory_takes_the_place_of_what_was_there(tmp_path, provider
     assert [path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()] == ["deep/file"]
 
 
+def test_a_file_does_not_take_the_place_of_a_directory_nor_remove_one_that_others_made(tmp_path, provider):
+    target = tmp_path / "pfs" / "made"
+    target.mkdir(parents=True)
+    (target / "theirs").write_text("precious")
+    found = provider.object(str(target))
+    asyncio.run(found.managed_remove())
+    found.local_path().parent.mkdir(parents=True, exist_ok=True)
+    found.local_path().write_text("a file")
+    with pytest.raises(WorkflowError, match="is a directory, which a file doesn't replace"):
+        asyncio.run(found.managed_store())
+    assert (target / "theirs").read_text() == "precious"
+    (target / ".snakemake_timestamp").touch()
+    asyncio.run(found.managed_remove())
+    assert not target.exists()
+
+
 @pytest.mark.usefixtures("known_endpoint")
 def test_a_directory_of_objects_comes_whole(tmp_path, endpoint, provider):
     for name in ("a", "deep/b"):
