@@ -36,7 +36,7 @@ from bbflow.store.node import NodeStore
 from bbflow.store.streams import Stream
 
 Reply = tuple[int, Struct]
-"""For whom, and what: one of `replies`, or `Shown`."""
+"""For whom, and what: one of `replies`."""
 POOL_S = 0.05
 """How often an agent looks whether files have left the room that its pool is to have."""
 QUIET = (
