@@ -1,7 +1,7 @@
 """What is drained next, and how far the drain is: bookkeeping around `RawStore`."""
 
 from bisect import bisect_right
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -16,6 +16,7 @@ from bbflow.configuring.settings import Config
 from bbflow.drain.block_tables import LandedBlock
 from bbflow.drain.choosing import Choosing
 from bbflow.drain.drain_task import DrainWork
+from bbflow.drain.forms import Form
 from bbflow.drain.raw import RawStore, is_asked_for, type_of, wanted
 from bbflow.stream.cf import StreamAttributes
 from bbflow.stream.puts import points_of, seen
@@ -129,6 +130,8 @@ class Draining:
         self.cursor = min(cursors.values(), default=-1)
         """Every step up to this one is drained, or not kept."""
         self._begun: deque[DrainBatch] = deque()
+        self._written: dict[str, tuple[Form, Counter[int]]] = {}
+        """Variable to its form, and for each file how many steps were written into it that have all their values."""
         # Looked at once for all steps with the same layout.
         self._chosen = lru_cache(maxsize=16)(self._choose)
         self._to_tables: set[str] = set()
@@ -179,6 +182,14 @@ class Draining:
     def changes(self) -> list[str]:
         """Return what isn't where it began."""
         return [] if self._store is None else self._store.changes
+
+    def look_for_lost(self) -> None:
+        """Note which variables lack what this analysis has written: somebody has removed it, or cut it off."""
+        for name, (form, files) in self._written.items():
+            assert self._store is not None
+            lost = (form.lost(str(self._store.path), index, steps) for index, steps in files.items())
+            if (path := next(filter(None, lost), None)) is not None:
+                self._store.note_lost(name, path)
 
     def keeps(self, number: int) -> bool:
         """Whether a step is to be drained."""
@@ -351,6 +362,10 @@ class Draining:
         hit = None if self.choosing is None else self.choosing.last_hit(batch.through)
         if hit is not None:
             self._store.note_hit(hit)
+        for form in batch.works[0].forms if batch.works else ():
+            if form.name in batch.whole:
+                _, steps = self._written.setdefault(form.name, (form, Counter()))
+                steps.update((batch.start + at) // form.steps for at in range(len(batch.numbers)))
         if batch.numbers:
             self._store.commit(batch.start, batch.numbers, batch.times, batch.values, batch.whole, batch.mixed)
             self._there.update(batch.numbers)

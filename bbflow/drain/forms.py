@@ -14,10 +14,11 @@ from bbflow.drain.cuts import ChunkGrid, cut_of
 from bbflow.drain.encoding import BYTES, Codec, codec_of
 from bbflow.drain.placed_files import FixedShard
 from bbflow.errors import ConfigError
+from bbflow.stores.moved import is_moved, place_of
 from bbflow.stream.attributes import numbers_of
 from bbflow.stream.point_maps import PointMap
 from bbflow.stream.records import BlockForm
-from bbflow.zarr_store.shard_files import LARGE, PAGE, Shard, Single
+from bbflow.zarr_store.shard_files import LARGE, PAGE, Shard, Single, chunks_there
 from bbflow.zarr_store.stored_names import stored_name
 
 MOST_STEPS = 4096
@@ -76,6 +77,18 @@ class Form:
             return Single(path, self._path(store, index - 1) if index else None)
         chunk_bytes = prod(chunk) * self.dtype.itemsize
         return Shard(path, self.steps, PAGE if chunk_bytes >= LARGE else 1, self.pieces)
+
+    def lost(self, store: str, index: int, steps: int) -> Path | None:
+        """Return a file into which so many whole steps were written, if it hasn't them any more."""
+        path = self._path(store, index)
+        if self.steps * self.pieces == 1:
+            least = 1 if self.codec is not None else prod(self.shape) * self.dtype.itemsize
+            has_all = path.exists() and path.stat().st_size >= least
+        else:
+            entries = self.steps // self.rows * self.pieces
+            # One whose chunks have several steps is made with all of them.
+            has_all = chunks_there(path, entries) >= (steps * self.pieces if self.rows == 1 else entries)
+        return None if has_all or (place_of(path) is not None and is_moved(path)) else path
 
     def _path(self, store: str, index: int) -> Path:
         return Path(store, stored_name(self.name), ".".join(["c", str(index), *("0" for _ in self.shape)]))

@@ -107,6 +107,12 @@ class RawStore:
         number: int | None = self._store.attribute(LAST_HIT)
         return number
 
+    def note_lost(self, name: str, path: Path) -> None:
+        """Note that a variable lacks what was in a file."""
+        where = path.relative_to(self.path).as_posix()
+        self.leave_out(name, f"{where} was removed or cut off during the run, so it lacks steps")
+        self._store.commit(**{LEFT_OUT: self._left_out})
+
     def note_hit(self, number: int) -> None:
         """Note, with the next commit, the last step so far that was chosen."""
         self._hit = {LAST_HIT: number}

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.errors import naming
+from bbflow.errors import BbflowError, naming
 from bbflow.host.atomic import beside, replacing
 
 Array = np.ndarray[Any, Any]
@@ -108,6 +108,11 @@ class Shard:
             # By the entries, not by the file's length: what a killed writer left behind them is written over, by the
             # same.
             begin = max(self._header, int(ends.max(initial=0)))
+            if (size := os.fstat(descriptor).st_size) < begin:
+                raise BbflowError(
+                    f"{self._path} was cut off: it has {size} of {begin} bytes, so steps in it are lost; give another "
+                    "output"
+                )
             offsets = self._offsets(begin, chunks)
             parts = _with_gaps(begin, offsets, chunks)
             write_at(descriptor, parts, begin)
@@ -201,6 +206,18 @@ def linked(path: Path, name: Path) -> bool:
             raise
         return False
     return True
+
+
+def chunks_there(path: Path, entries: int) -> int:
+    """Return how many chunks the index of a shard names whose bytes are there; none of a file that isn't."""
+    try:
+        with path.open("rb") as file:
+            index, size = file.read(entries * ENTRY_BYTES), os.fstat(file.fileno()).st_size
+    except FileNotFoundError:
+        return 0
+    known = np.frombuffer(index[: len(index) // ENTRY_BYTES * ENTRY_BYTES], "<u8").reshape(-1, 2)
+    known = known[known[:, 0] != NOTHING]
+    return int((known.sum(axis=1) <= size).sum())
 
 
 def _entries(descriptor: int, count: int) -> Array:

@@ -7,6 +7,7 @@ import pytest
 from test_scheduler_lost import HELD, writer
 
 from bbflow import start_nodes
+from bbflow.errors import BbflowError
 from bbflow.events import read_events
 from testsupport.processes import finish_well
 from testsupport.waiting import PATIENCE_S, until
@@ -24,15 +25,16 @@ def cut_off(path):
     os.truncate(path, path.stat().st_size // 2)
 
 
-def ended_after(act, path, tmp_path, *, results=WHOLE, restarts):
+def ended_after(act, path, tmp_path, *, results=WHOLE, raw="none", restarts):
     """Fold the first steps, act on what is published by then, fold the others, and return how that ended."""
     out = tmp_path / "out"
     config = {"stream": "weather", "output": str(out), "operators": {"tas": ["max"]}, "windows": ["day"]}
-    config |= {"workers": {"processes": 0}, "results": results}
+    config |= {"workers": {"processes": 0}, "results": results, "raw": raw}
     folded = lambda: [event["last_step"] for event in read_events(out) if event["event"] == "fold"]  # noqa: E731
     with start_nodes(1, "4MiB") as buffer, writer(tmp_path, buffer.contact) as process:
         with buffer.analyse(config) as analysis:
             until(lambda: folded()[-1:] == [HELD - 1], "nothing is folded")
+            until(lambda: not (raw != "none" and drained(out) < HELD - 1), "nothing is drained")
             if not restarts:
                 act(out / path)
                 (tmp_path / "go").touch()
@@ -68,3 +70,29 @@ def test_a_file_that_is_damaged_during_an_analysis_is_told(tmp_path, act, name):
     outcome = ended_after(act, f"results.zarr/{name}", tmp_path, results={"chunks": {"time": 1}}, restarts=False)
     assert not outcome.complete
     assert outcome.errors == (LOST.format(name),)
+
+
+def drained(out):
+    """Return the number of the last step that is drained."""
+    return max((event["last_step"] for event in read_events(out) if event["event"] == "drain"), default=-1)
+
+
+CHUNK = "tas/c.0.0.0"
+SHARDS = {"a shard": "all", "compressed": {"compression": "zstd"}}
+SINGLE, SEVERAL = {"shard": 96}, {"chunks": {"time": 4}}
+"""A file a step, and chunks of several steps."""
+
+
+@pytest.mark.parametrize(
+    ("act", "raw"), [(cut_off, SINGLE), (cut_off, SEVERAL), *((remove, raw) for raw in (SINGLE, *SHARDS.values()))]
+)
+def test_a_file_of_raw_steps_that_is_damaged_during_an_analysis_is_told(tmp_path, act, raw):
+    outcome = ended_after(act, f"raw.zarr/{CHUNK}", tmp_path, raw=raw, restarts=False)
+    told = f"raw.zarr hasn't all: tas: {CHUNK} was removed or cut off during the run, so it lacks steps"
+    assert (outcome.complete, outcome.errors) == (False, (told,))
+
+
+@pytest.mark.parametrize("raw", SHARDS)
+def test_nothing_is_written_behind_the_end_of_a_shard_that_is_cut_off(tmp_path, raw):
+    with pytest.raises(BbflowError, match=rf"{CHUNK} was cut off: it has \d+ of \d+ bytes, so steps in it are lost"):
+        ended_after(cut_off, f"raw.zarr/{CHUNK}", tmp_path, raw=SHARDS[raw], restarts=False)

@@ -148,6 +148,7 @@ class DrainStage(PacedStage):
     def finish(self, seen: Seen) -> StageReport:
         """Add attributes that came late, and say what the store lacks."""
         self.draining.commit_late(self.run.view.attributes)
+        self.draining.look_for_lost()
         lacking = [f"raw.zarr hasn't all: {text}" for text in self.draining.lacking]
         return StageReport((*lacking, *self.draining.changes), not lacking)
 
