@@ -9,6 +9,7 @@ Example:
 import argparse
 import subprocess
 import sys
+from collections.abc import Collection
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -32,7 +33,7 @@ from bbflow.landing.embedded import (
     spawn_node,
     wait_until_ready,
 )
-from bbflow.net.contact import remove_scheduler_file
+from bbflow.net.contact import read_contact, remove_scheduler_file
 from bbflow.net.listen import split_address
 from bbflow.units import parse_capacity
 
@@ -63,11 +64,12 @@ def run(options: argparse.Namespace) -> int:
     refuse_lone_files_options(options)
     if options.scheduler_file is None:
         refuse(options, "without --scheduler-file", "dashboard", "threads")
+    names = [f"bb{number}" for number in range(options.nodes)]
+    _check_names(options.contact, names)
     root = make_root(options.directory)
     with ExitStack() as undoing:
         undoing.callback(remove_root, root)
-        for number in range(options.nodes):
-            name = f"bb{number}"
+        for name in names:
             capacity, words = parse_capacity(options.capacity), [*listen_options(options), *files_options(options)]
             process = spawn_node(name, root, capacity, options.contact, options=words)
             undoing.callback(_end, process)
@@ -79,6 +81,15 @@ def run(options: argparse.Namespace) -> int:
         undoing.pop_all()
     print(f"{options.nodes} BB nodes are up: see 'bbflow status --contact {options.contact}'")
     return 0
+
+
+def _check_names(contact: Path, names: Collection[str]) -> None:
+    """Check that no node of these names is there: it would be taken for the one that is started."""
+    there = [node.name for node in read_contact(contact) if node.name in names] if contact.exists() else []
+    if there:
+        raise NodeError(
+            f"{contact} has node {there[0]} already: end it by 'bbflow down --contact {contact}', or give another file"
+        )
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

@@ -92,6 +92,14 @@ def test_nodes_that_cannot_all_be_up_are_ended_again(short_path, capsys):
     assert not contact.exists()
 
 
+def test_nodes_that_are_up_are_not_taken_for_others(up, tmp_path, short_path):
+    contact, _ = up
+    there = contact.read_bytes()
+    told = bbflow("up", "--contact", contact, "--capacity", "8MiB", "--directory", short_path, code=os.EX_NOHOST)
+    assert f"has node bb0 already: end it by 'bbflow down --contact {contact}'" in told
+    assert contact.read_bytes() == there
+
+
 def test_nodes_serve_one_run_after_the_other(up, tmp_path):
     contact, scheduler = up
     config = write_config(tmp_path)
