@@ -4,6 +4,7 @@ import mmap
 import os
 import socket
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -58,10 +59,11 @@ def elsewhere(far, monkeypatch):
 
 @pytest.fixture
 def no_tcp(monkeypatch):
-    """Let no bytes of the pool come by the connection."""
+    """Let no bytes of the pool come by the connection; why they do, an agent says in its log."""
 
-    def refuse(*_):
-        raise AssertionError("bytes came by TCP")
+    def refuse(connection, *_):
+        log = Path(connection.node.directory).with_name(f"{connection.node.name}.log")
+        raise AssertionError(f"bytes came by TCP: {log.read_text() if log.exists() else 'no log'}")
 
     monkeypatch.setattr(NodeConnection, "_receive_raw", refuse)
 
