@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -107,9 +108,7 @@ class JobCopies:
         ) as stager:
             found = stager.submit("the job", files).result()
             for name, (url, _) in places.items():
-                target = self._path / name
-                target.parent.mkdir(parents=True, exist_ok=True)
-                os.link(found[url], target)
+                _give(Path(found[url]), self._path / name)
         shutil.rmtree(self._path / STAGED)
         if wishes.analysis is not None:
             JobStream(self._path, self._path.name).want(wishes.analysis)
@@ -143,6 +142,19 @@ class JobCopies:
 def copying(facts: Mapping[str, Any]) -> JobCopies:
     """Return what copies, as root has told it."""
     return JobCopies(Path(facts["directory"]), facts["capacity_bytes"], facts["site"])
+
+
+def _give(copy: Path, target: Path) -> None:
+    """Put a copy into the job's directory, which is the job's to write to; into two places it comes as two files."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if copy.stat().st_nlink == 1:
+            os.link(copy, target)
+            target.chmod(target.stat().st_mode | stat.S_IWUSR)
+        else:
+            shutil.copyfile(copy, target)
+    except FileExistsError:
+        raise ConfigError(f"{target.parent} would be a file and a directory: give them dests of their own") from None
 
 
 def _check_room(size_bytes: int, capacity_bytes: int) -> None:

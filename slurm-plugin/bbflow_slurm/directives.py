@@ -106,10 +106,10 @@ def parse_script(lines: Iterable[str], pool: Pool | None = None) -> Wishes:
                     streams.append(wish)
         except ConfigError as error:
             raise ConfigError(f"line {number} of the job script: {error}") from None
-    targets = [wish.dest for wish in ins]
-    for dest in targets:
-        if targets.count(dest) > 1:
-            raise ConfigError(f"two lines stage in to {dest}: give each a dest of its own")
+    for way, targets in (("in", [wish.dest for wish in ins]), ("out", [wish.dest for wish in outs])):
+        for dest in targets:
+            if targets.count(dest) > 1:
+                raise ConfigError(f"two lines stage {way} to {dest}: give each a dest of its own")
     return Wishes(tuple(ins), tuple(outs), *streams)
 
 

@@ -95,9 +95,10 @@ def test_a_job_has_one_stream():
         parse_script(["#BB_LUA stream analysis=/a", "#BB_LUA stream analysis=/a"])
 
 
-def test_two_lines_have_two_targets():
-    lines = ["#BB_LUA stage_in source=/a dest=x", "#BB_LUA stage_in source=/b dest=x"]
-    with pytest.raises(ConfigError, match="two lines stage in to x"):
+@pytest.mark.parametrize("way", ["in", "out"])
+def test_two_lines_have_two_targets(way):
+    lines = [f"#BB_LUA stage_{way} source=a dest=x", f"#BB_LUA stage_{way} source=b dest=x"]
+    with pytest.raises(ConfigError, match=f"two lines stage {way} to x"):
         parse_script(lines)
 
 

@@ -73,6 +73,22 @@ def test_files_patterns_and_directories_come_to_their_places(controller, pfs):
     assert not controller.left()
 
 
+def test_a_job_may_write_to_what_came_for_it_and_alters_one_place(controller, pfs):
+    controller.write(*(f"stage_in source={pfs}/a dest={name}" for name in ("one", "two")))
+    assert controller.set_up() == controller.stage_in() == 0
+    one, two = (controller.bb / "7" / name for name in ("one", "two"))
+    assert one.stat().st_mode & two.stat().st_mode & 0o200
+    one.write_bytes(b"new")
+    assert two.read_bytes() == (pfs / "a").read_bytes()
+
+
+def test_a_file_and_a_directory_of_one_name_are_refused(controller, pfs, capfd):
+    controller.write(f"stage_in source={pfs}/a dest=x", f"stage_in source={pfs}/deep/b dest=x/y")
+    assert controller.set_up() == 0
+    assert controller.stage_in() == 1
+    assert "would be a file and a directory: give them dests of their own" in "".join(capfd.readouterr())
+
+
 def test_a_directory_that_has_taken_the_place_of_a_jobs_stays(controller):
     assert controller.set_up() == 0
     was = (controller.bb / "7").stat().st_ino
