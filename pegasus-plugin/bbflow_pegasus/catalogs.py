@@ -42,6 +42,8 @@ class Catalog:
         entries = self._content.get(kind, []) if isinstance(self._content, dict) else None
         if not isinstance(entries, list):
             raise ConfigError(f"{path} isn't a catalog of Pegasus 5: it has no list {kind!r}")
+        if other := [entry for entry in entries if not isinstance(entry, dict)]:
+            raise ConfigError(f"{path} isn't a catalog of Pegasus 5: {other[0]!r} among its {kind} is no map")
 
     @property
     def text(self) -> str:

@@ -67,6 +67,10 @@ class BurstBufferSite:
             raise ConfigError(
                 f"directory {str(self.directory)!r} must be an absolute path, or s3://user@endpoint/bucket"
             )
+        if self.node_directory is not None and not self.node_directory.startswith(("/", "$")):
+            raise ConfigError(
+                f"node_directory {self.node_directory!r} must be an absolute path, or begin by a variable"
+            )
         if self.is_object and not (urlsplit(str(self.directory)).username and self.path.strip("/")):
             raise ConfigError(f"{self.directory}: write it as Pegasus does, s3://user@endpoint/bucket/prefix")
         if parse_policy(self.policy).needs_phases and not (self.phases or self.observe):

@@ -157,7 +157,8 @@ def test_catalogs_lie_where_the_properties_say(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "line"), [("sites: 3\n", "it has no list 'sites'"), ("sites: [\n", "is not valid YAML")]
+    ("text", "line"),
+    [("sites: 3\n", "it has no list 'sites'"), ("sites: [\n", "is not valid YAML"), ("sites: [7]\n", "is no map")],
 )
 def test_what_is_no_catalog_is_one_line(files, text, line):
     files.sites.write_text(text)
@@ -174,6 +175,7 @@ def test_a_compute_site_that_is_not_there_names_the_nearest(files):
     ("keys", "line"),
     [
         ({"directory": "bb"}, "must be an absolute path"),
+        ({"node_directory": "nvme"}, "must be an absolute path, or begin by a variable"),
         ({"directory": "s3://bucket/prefix"}, "s3://user@endpoint/bucket/prefix"),
         ({"capacity": "much"}, "is not a size"),
         ({"slots": 0}, "slots is 0: it must be 1 or more"),
