@@ -14,7 +14,6 @@ from bbflow.operators.configured import parse_diagnostics
 from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.cf import Encoding, StreamAttributes
 from bbflow.stream.records import BlockForm, Layout, Step
-from bbflow.transit.chain.rosters import RosterFiles
 from bbflow.transit.chain.saved import read_state
 from bbflow.transit.chain.saving import Saving
 from bbflow.transit.chain.taking_over import carried_on
@@ -30,6 +29,7 @@ from bbflow.transit.output.fields import ResultField
 from bbflow.transit.spans.slots import OUTER
 from bbflow.transit.states.files import map_source, remove_states
 from bbflow.transit.states.state_layouts import state_layout_of
+from bbflow.transit.states.tables import RosterFiles
 from bbflow.zarr_store.growing import GrowingZarr
 
 NODES = "a", "b", "c", "d"

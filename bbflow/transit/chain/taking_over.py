@@ -8,7 +8,6 @@ from pathlib import Path
 from bbflow.configuring.settings import Config
 from bbflow.errors import StreamError
 from bbflow.transit.chain.comparing import check_continued
-from bbflow.transit.chain.rosters import RosterFiles
 from bbflow.transit.chain.saved import SavedState, read_state
 from bbflow.transit.folding.bookkeeping import Folding
 from bbflow.transit.outcome import Outcome
@@ -20,6 +19,7 @@ from bbflow.transit.states.checkpoints import (
     read_checkpoints,
     settled_files,
 )
+from bbflow.transit.states.tables import RosterFiles
 from bbflow.view.consumers import FOLD, Consumers, Cursor
 
 

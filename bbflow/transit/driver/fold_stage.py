@@ -14,7 +14,6 @@ from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.cf import StreamAttributes
 from bbflow.stream.records import Block, BlockForm
 from bbflow.transit.chain.comparing import check_field
-from bbflow.transit.chain.rosters import RosterFiles
 from bbflow.transit.chain.saved import SavedState
 from bbflow.transit.chain.taking_over import carried_on
 from bbflow.transit.clusters.cluster import SubmittedTask, TaskLostError, Work, WorkerKilledError
@@ -43,6 +42,7 @@ from bbflow.transit.spans.timeline import Closing
 from bbflow.transit.states.checkpoints import Checkpoint
 from bbflow.transit.states.footprint import StateRoom
 from bbflow.transit.states.kept import EndedSpans, Kept
+from bbflow.transit.states.tables import RosterFiles
 from bbflow.transit.states.written import pack
 from bbflow.view.consumers import FOLD
 from bbflow.view.times import told_by

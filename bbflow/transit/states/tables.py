@@ -11,10 +11,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bbflow.host.atomic import write_whole
 from bbflow.operators.frozen import Frozen
 from bbflow.operators.steps import Array
 from bbflow.transit.spans.slots import LEVELS
@@ -24,6 +26,8 @@ from bbflow.transit.states.written import Written, pack, unpack
 Member = tuple[ShardKey, Region, Sequence[int]]
 """A shard, the part of the field that its states are of, and where these lie in files of `LEVELS`."""
 
+ROSTERS_DIRECTORY = ".rosters"
+"""In the output, while the run lasts: rosters, which checkpoints name."""
 FEW_ROWS = 32
 PADS = {"start": 0, "count": 1, "first": 0, "shape": 1}
 """What stands for dimensions that a shard hasn't."""
@@ -493,3 +497,37 @@ class CountedStates:
     def _change(self, wanted: Callable[[ShardState], bool], change: Callable[[ShardState], ShardState]) -> None:
         if any(map(wanted, self.likes)):
             self._tables = {digest: table.changed(change) for digest, table in self._tables.items()}
+
+
+class RosterFiles:
+    """Keeps the rosters of a run in its output, for an analysis that continues it.
+
+    Parameters
+    ----------
+    output
+        Of the run.
+    """
+
+    def __init__(self, output: Path) -> None:
+        self._directory = output / ROSTERS_DIRECTORY
+        self._there: set[str] = set()
+
+    def keep(self, rosters: Iterable[Roster]) -> None:
+        """Write those that aren't there yet: before a checkpoint names them."""
+        for roster in rosters:
+            if roster.digest not in self._there:
+                self._directory.mkdir(parents=True, exist_ok=True)
+                write_whole(self._directory / roster.digest, roster.packed)
+                self._there.add(roster.digest)
+
+    def drop(self, named: Iterable[str]) -> None:
+        """Remove all but some: once no checkpoint names them any more."""
+        for digest in self._there - set(named):
+            (self._directory / digest).unlink(missing_ok=True)
+            self._there.remove(digest)
+
+    def read(self, digest: str) -> Roster:
+        """Return one that is there."""
+        self._there.add(digest)
+        path = self._directory / digest
+        return Roster.unpacked(path.read_bytes(), str(path))
