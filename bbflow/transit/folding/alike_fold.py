@@ -320,7 +320,9 @@ class AlikeFold:
             if not limits:
                 continue
             at = np.flatnonzero(self._of[shards] == code)
-            least, most = np.moveaxis(self._extremes(shards[at]), -1, 0)
+            steps = zip(self._steps, self._blocks, strict=True)
+            known = [own.extremes(blocks["form"][shards[at]]) for (own, _), blocks in steps]
+            least, most = np.moveaxis(np.concatenate(known, axis=1), -1, 0)
             part = np.zeros((len(at), len(limits)), kernel.FILTER)
             for row, (lowest, highest) in zip(part.T, limits.values(), strict=True):
                 skip = ((least <= most) & ((most < lowest) | (least > highest))).astype("u1")
@@ -334,16 +336,6 @@ class AlikeFold:
         table = np.concatenate(parts) if parts else np.zeros(0, kernel.FILTER)
         tasks["filters"] = np.where(tasks["filter_count"], table.ctypes.data + table.itemsize * tasks["filters"], 0)
         return named, table
-
-    def _extremes(self, at: Array) -> Array:
-        """Return the smallest and the largest value of some shards' blocks, as `MappedSteps.extremes` does.
-
-        It is of shape (shards, steps, 2).
-        """
-        found = []
-        for (own, _), blocks in zip(self._steps, self._blocks, strict=True):
-            found += [own.extremes(blocks["form"][at], step) for step in range(len(own.steps.numbers))]
-        return np.stack(found, axis=1)
 
     def _gathered(self, named: Sequence[tuple[int, str]], found: Sequence[Array]) -> dict[int, Rows]:
         """Return the rows of what passed, by shard and filter."""

@@ -267,8 +267,8 @@ class MappedSteps:
             return (values_at(map_file(files[source]), form.place, form) for files in self.steps.files)
         return (values_at(self.pool, offset, form) for offset in self.offsets[at].tolist())
 
-    def extremes(self, forms: Array, step: int) -> Array:
-        """Return the smallest and the largest value of blocks in a step; of shape (forms, 2).
+    def extremes(self, forms: Array) -> Array:
+        """Return the smallest and the largest value of some blocks in each step; of shape (forms, steps, 2).
 
         Where they aren't known the smallest is above the largest.
 
@@ -276,20 +276,18 @@ class MappedSteps:
         ----------
         forms
             Which blocks: of one type, that a filter wants to know of.
-        step
-            Position of the step.
         """
-        dtype, told = wide_dtype(self.plan.layout.forms[forms[0]].type), self.steps.extremes[step]
-        if not told:
-            return np.full((len(forms), 2), (1, 0), dtype)
-        return np.frombuffer(told, dtype).reshape(-1, 2)[np.searchsorted(self.plan.filtered, forms)]
+        dtype, own = wide_dtype(self.plan.layout.forms[forms[0]].type), np.searchsorted(self.plan.filtered, forms)
+        unknown = np.full((len(forms), 2), (1, 0), dtype)
+        steps = (np.frombuffer(told, dtype).reshape(-1, 2)[own] if told else unknown for told in self.steps.extremes)
+        return np.stack([*steps], axis=1)
 
     def extremes_at(self, place: Place) -> list[Extremes]:
         """Return the smallest and the largest value of a shard's block in each step, None where they aren't known."""
-        (node, at), steps = place, range(len(self.steps.numbers))
+        node, at = place
         if node != self.plan.node or at not in self.plan.filtered:
-            return [None] * len(steps)
-        told = [self.extremes(np.array([at]), step)[0].tolist() for step in steps]
+            return [None] * len(self.steps.numbers)
+        told = self.extremes(np.array([at]))[0].tolist()
         return [(least, most) if least <= most else None for least, most in told]
 
 
