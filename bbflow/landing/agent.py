@@ -178,7 +178,14 @@ class Agent:
         return self._settle() if wrote or read else []
 
     def expire(self) -> list[Reply]:
-        """Do what is due by the clock: answer watchers, give up on ranks that don't come back."""
+        """Do what is due by the clock: answer watchers, give up on ranks that don't come back.
+
+        Raises
+        ------
+        NodeError
+            If the pool is gone: who waits for room in it would wait forever.
+        """
+        self._store.check_pool()
         lost, is_impatient = self._writing.expire(), self._writing.is_impatient()
         self._change += lost
         is_waiting = self._store.is_unsettled

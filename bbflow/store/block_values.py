@@ -44,7 +44,7 @@ def values_at(memory: Memory, offset: int, form: Block | BlockForm) -> np.ndarra
     Raises
     ------
     StreamError
-        If its rank has folded it: there are no values.
+        If its rank has folded it, so that there are no values; or if the file that it was spilled to was cut.
     """
     if form.folded:
         raise StreamError(
@@ -52,4 +52,7 @@ def values_at(memory: Memory, offset: int, form: Block | BlockForm) -> np.ndarra
         )
     points = math.prod(form.count)
     reach = points and (points - 1) * form.stride + 1
+    if offset + reach * form.dtype.itemsize > len(memory):
+        where = f"{memory.filename} was cut" if isinstance(memory, np.memmap) else "its memory ends before"
+        raise StreamError(f"{form.name} can't be read: {where}")
     return np.frombuffer(memory, form.dtype, reach, offset)[:: form.stride]

@@ -6,14 +6,14 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
-from bbflow.errors import CapacityError, ConfigError, ProtocolError
+from bbflow.errors import CapacityError, ConfigError, NodeError, ProtocolError, StreamError
 from bbflow.host.belongings import make, remove
 from bbflow.store.compacting import records_of
 from bbflow.store.entries import AbortRecord, DropRecord, EvictRecord, FormatRecord, GrantRecord, OfStream, Record
 from bbflow.store.extents import Extent, Extents
 from bbflow.store.index import Index, replay
 from bbflow.store.offers import Offer, Offers
-from bbflow.store.pool import check_free, create_pool, map_pool_for_writing
+from bbflow.store.pool import DIGITS, check_free, check_pool, create_pool, empty_pool, map_pool_for_writing, name_pool
 from bbflow.store.shared_pool import SharedPool
 from bbflow.store.shared_room import NodeRoom
 from bbflow.store.streams import Stream
@@ -22,6 +22,7 @@ from bbflow.stream.records import Step
 FORMAT_VERSION = 3
 FILES = (
     "pool",
+    f"pool.{'[0-9]' * DIGITS}",
     "index",
     "index.new",
     "agent.sock",
@@ -76,6 +77,7 @@ class NodeStore:
         if known is None:
             self.extents = Extents(capacity)
             self._make_pool(capacity, is_shared=room is not None)
+        self.check_pool()
         self.index = Index(directory / "index")
         """What was recorded, in the order in which it was."""
         self._pool: memoryview | None = None
@@ -96,7 +98,12 @@ class NodeStore:
         # Without an index nothing says what lies in it.
         pool.unlink(missing_ok=True)
         try:
-            check_free(pool, capacity) if is_shared else create_pool(pool, capacity)
+            if is_shared:
+                check_free(pool, capacity)
+                empty_pool(pool, capacity)
+                name_pool(pool, capacity)
+            else:
+                create_pool(pool, capacity)
         except CapacityError:
             remove(self.directory)
             raise
@@ -131,6 +138,16 @@ class NodeStore:
         if self._shared is not None:
             self._shared.settle(needed=self._needs_pool, now_s=now_s)
 
+    def check_pool(self) -> None:
+        """See that the pool is there.
+
+        Raises
+        ------
+        NodeError
+            If somebody has removed, cut or replaced it: the node has nothing more to give, and must end.
+        """
+        check_pool(str(self.directory / "pool"))
+
     def pool(self) -> memoryview:
         """Return the pool's bytes; they are mapped when they are first needed."""
         if self._pool is None:
@@ -144,7 +161,13 @@ class NodeStore:
         ------
         CapacityError
             If there is no room for it.
+        StreamError
+            If the pool is gone: a step's record would promise what nobody can read.
         """
+        try:
+            self.check_pool()
+        except NodeError as error:
+            raise StreamError(str(error)) from None
         before_bytes = self.index.size_bytes
         for tried in count(1):
             try:

@@ -1,4 +1,8 @@
-"""The pool: a memory-mapped file whose pages are all there before the first step."""
+"""The pool: a memory-mapped file whose pages are all there before the first step.
+
+A second name with its length tells it from a file that took its place, and from one that was cut: who reads either
+would find zeros where values were.
+"""
 
 import ctypes
 import errno
@@ -10,11 +14,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bbflow.errors import CapacityError
+from bbflow.errors import CapacityError, NodeError
 from bbflow.units import format_bytes
 
 TMPFS_MAGIC, STATFS_BYTES = 0x01021994, 256
 ZEROS = memoryview(bytes(1 << 18))
+DIGITS = 16
+"""Of the capacity in a pool's second name."""
 _LIBC = ctypes.CDLL(None)
 
 
@@ -39,6 +45,37 @@ def create_pool(path: Path, capacity: int) -> None:
     except CapacityError:
         path.unlink()
         raise
+    name_pool(path, capacity)
+
+
+def name_pool(path: Path, capacity: int) -> None:
+    """Give a new pool its second name."""
+    second = _second_name(str(path), capacity)
+    Path(second).unlink(missing_ok=True)
+    os.link(path, second)
+
+
+def _second_name(path: str, capacity: int) -> str:
+    return f"{path}.{capacity:0{DIGITS}}"
+
+
+def check_pool(path: str) -> int:
+    """Return the inode of a pool.
+
+    Raises
+    ------
+    NodeError
+        If the pool that the node made isn't there any more.
+    """
+    try:
+        status = os.stat(path)
+        if os.stat(_second_name(path, status.st_size)).st_ino == status.st_ino:
+            return status.st_ino
+    except FileNotFoundError:
+        pass
+    raise NodeError(
+        f"{path} was removed, cut or replaced: what the BB node held is lost; start it in another directory"
+    )
 
 
 def empty_pool(path: Path, capacity: int) -> None:
@@ -153,20 +190,26 @@ _mapping = threading.Lock()
 
 
 def map_pool(path: str) -> mmap.mmap:
-    """Map a pool for reading; a process maps each pool once, and keeps it mapped until `forget_pools`."""
-    known = _pools.get(path)
-    if known is not None and known[0] == os.stat(path).st_ino:
+    """Map a pool for reading; a process maps each pool once, and keeps it mapped until `forget_pools`.
+
+    Raises
+    ------
+    NodeError
+        As for `check_pool`.
+    """
+    known, inode = _pools.get(path), check_pool(path)
+    if known is not None and known[0] == inode:
         return known[1]
     # One thread maps, the others find its mapping: a second one would map all pages once more.
     with _mapping, open(path, "rb") as file:
-        status = os.fstat(file.fileno())
+        status, inode = os.fstat(file.fileno()), check_pool(path)
         known = _pools.get(path)
-        if known is None or known[0] != status.st_ino:
+        if known is None or known[0] != inode:
             forget_pools()
             # To map pages ahead would also make those that a pool without streams has left to the node's files.
             populate = mmap.MAP_POPULATE if status.st_blocks * 512 >= status.st_size else 0
             mapping = mmap.mmap(file.fileno(), 0, flags=mmap.MAP_SHARED | populate, prot=mmap.PROT_READ)
-            known = _pools[path] = status.st_ino, mapping
+            known = _pools[path] = inode, mapping
         return known[1]
 
 

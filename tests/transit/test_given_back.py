@@ -9,7 +9,7 @@ import pytest
 import xarray as xr
 
 from bbflow import start_nodes
-from bbflow.store.pool import forget_pools, map_pool
+from bbflow.store.pool import create_pool, forget_pools, map_pool
 from testsupport.writers import write, write_config
 
 STEPS = """
@@ -71,13 +71,12 @@ def test_a_view_that_nobody_has_any_more_is_closed(tmp_path):
 @pytest.mark.parametrize("is_replaced", [False, True])
 def test_a_pool_that_is_gone_or_another_file_is_not_kept(tmp_path, is_replaced):
     pool = tmp_path / "pool"
-    pool.write_bytes(bytes(4096))
+    create_pool(pool, 4096)
     first = map_pool(str(pool))
     assert map_pool(str(pool)) is first
     pool.unlink()
     if is_replaced:
-        (tmp_path / "other").write_bytes(bytes(8192))
-        (tmp_path / "other").rename(pool)
+        create_pool(pool, 8192)
         assert len(map_pool(str(pool))) == 8192
     forget_pools()
     del first

@@ -1,0 +1,64 @@
+"""A pool that somebody takes from its node is missed by the agent, by who reads it, and by the next agent."""
+
+import os
+import shutil
+
+import pytest
+
+from bbflow.errors import NodeError, StreamError
+from bbflow.store.block_values import map_file, values_at
+from bbflow.store.entries import AbortRecord
+from bbflow.store.node import NodeStore
+from bbflow.store.pool import forget_pools, map_pool
+from bbflow.stream.records import BlockForm
+
+CAPACITY = 1 << 16
+
+
+def remove(pool):
+    pool.unlink()
+
+
+def cut(pool):
+    os.truncate(pool, CAPACITY // 2)
+
+
+def replace(pool):
+    pool.unlink()
+    pool.write_bytes(bytes(CAPACITY))
+
+
+def replace_by_a_copy(pool):
+    shutil.copy2(pool, pool.with_name("copy"))
+    pool.with_name("copy").replace(pool)
+
+
+@pytest.mark.parametrize("is_mapped", [False, True])
+@pytest.mark.parametrize("harm", [remove, cut, replace, replace_by_a_copy])
+def test_nobody_takes_a_pool_that_was_taken_away_for_the_nodes(tmp_path, harm, is_mapped):
+    store, pool = NodeStore(tmp_path, CAPACITY), tmp_path / "pool"
+    store.check_pool()
+    if is_mapped:
+        assert len(map_pool(str(pool))) == CAPACITY
+    harm(pool)
+    lost = "was removed, cut or replaced: what the BB node held is lost"
+    with pytest.raises(NodeError, match=lost):
+        store.check_pool()
+    with pytest.raises(StreamError, match=lost):
+        store.record(AbortRecord(stream="s", rank=0))
+    with pytest.raises(NodeError, match=lost):
+        map_pool(str(pool))
+    store.close()
+    with pytest.raises(NodeError, match=lost):
+        NodeStore(tmp_path, CAPACITY)
+    forget_pools()
+
+
+def test_a_spilled_file_that_was_cut_is_named(tmp_path):
+    spilled = tmp_path / "model.0.0.spill"
+    spilled.write_bytes(bytes(16))
+    block = BlockForm("v", "float", "GlobalArray", (4,), (0,), (4,), 0, 0, 0, 16)
+    assert values_at(map_file(str(spilled)), 0, block).tolist() == [0] * 4
+    os.truncate(spilled, 15)
+    with pytest.raises(StreamError, match=f"v can't be read: {spilled} was cut"):
+        values_at(map_file(str(spilled)), 0, block)
