@@ -24,6 +24,12 @@ RETRIES = 6000
 """How many times a node with a full file system waits for room, ten minutes in all, before it lets its writers go."""
 
 
+def steady_clock() -> Callable[[], float]:
+    """Return a clock (seconds since the epoch) that isn't set: every rank would be late if the host's went forward."""
+    began_s = time.time() - time.monotonic()
+    return lambda: began_s + time.monotonic()
+
+
 class Server(PeerServer):
     """Serves one node until someone asks it to stop.
 
@@ -47,7 +53,8 @@ class Server(PeerServer):
     def __init__(self, store: NodeStore, name: str, endpoint: Endpoint, stop_at_eof: int | None = None) -> None:
         host = socket.gethostname()
         self._gates = FabricGates(split_address(endpoint.address)[0], store.pool)
-        self._agent = Agent(store, name=name, host=host, clock=time.time, gates=self._gates)
+        self._clock = steady_clock()
+        self._agent = Agent(store, name=name, host=host, clock=self._clock, gates=self._gates)
         self._name, self._stop_at_eof = name, stop_at_eof
         store.wait_for_room = self._wait_for_room
         identity = WelcomeReply(name=name, host=host)
@@ -59,7 +66,7 @@ class Server(PeerServer):
 
     def _due_s(self) -> float | None:
         deadline_s = self._agent.next_deadline_s()
-        return None if deadline_s is None else deadline_s - time.time()
+        return None if deadline_s is None else deadline_s - self._clock()
 
     def _do_due(self) -> None:
         self._deliver(self._agent.expire())
