@@ -177,10 +177,14 @@ def describe_held(
     is_held = course.keeping is KeepsRun.HELD
     if not is_held and not others:
         return []
+    try:
+        nodes = read_contact(contact)
+    except NodeError as error:
+        return [f"WHAT WAS NEITHER PUBLISHED NOR RESCUED IS LOST with the BB nodes: {error}"]
     where = ["--contact", str(contact)]
     again = [
         shlex.join(["bbflow", "node", "--name", node.name, "--directory", str(Path(node.directory).parent), *where])
-        for node in read_contact(contact)
+        for node in nodes
         if not is_running(node)
     ]
     publish = [] if course.published else [shlex.join(["bbflow", "fold", str(config), *where, "--finish"])]

@@ -71,11 +71,12 @@ def _stray(name: str, parts: Sequence[StreamStatus]) -> Stray | None:
 
 
 def statuses_of(contact: Path) -> list[StatusReply]:
-    """Ask the nodes that answer."""
+    """Ask the nodes that answer; none do whose contact file is gone."""
     found = []
-    for node in read_contact(contact):
-        with suppress(BbflowError):
-            found.append(status_of(node))
+    with suppress(BbflowError):
+        for node in read_contact(contact):
+            with suppress(BbflowError):
+                found.append(status_of(node))
     return found
 
 

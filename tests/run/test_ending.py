@@ -12,6 +12,7 @@ from bbflow.net.contact import NodeAddress, add_node, contact_key
 from bbflow.run.conducting import _tell_ending
 from bbflow.run.course import Course, KeepsRun
 from bbflow.run.ending import Left, begin_in, describe_ending, describe_held, is_complete, why_stop
+from bbflow.run.strays import statuses_of
 from bbflow.transit.output.claiming import STOP_FILE, written
 from bbflow.transit.output.copying import Copying
 from bbflow.zarr_store.growing import GrowingZarr, shown_attributes
@@ -123,6 +124,13 @@ def test_what_could_not_be_published_is_published_by_a_command_that_is_said(tmp_
         lines = describe_held(Path("a.yml"), "climate", contact, Course(keeping=KeepsRun.HELD, published=published))
         assert len(lines) == count
         assert any("fold a.yml" in line and line.endswith("--finish") for line in lines) == (not published)
+
+
+def test_nodes_that_are_gone_with_their_contact_file_hold_nothing(tmp_path):
+    course = Course(keeping=KeepsRun.HELD)
+    (line,) = describe_held(Path("a.yml"), "climate", tmp_path / "contact.json", course)
+    assert line.startswith("WHAT WAS NEITHER PUBLISHED NOR RESCUED IS LOST with the BB nodes: there is no contact file")
+    assert statuses_of(tmp_path / "contact.json") == []
 
 
 def test_a_file_of_the_users_that_is_called_as_a_stop_is_neither_read_nor_removed(tmp_path):
