@@ -41,12 +41,12 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError("give --contact, --events or both: there is nothing else to ask")
     if options.contact is not None and not options.contact.exists():
         raise ConfigError(f"{options.contact} isn't there: name the contact file of nodes that run")
-    if (options.listen or options.token) and options.contact is None:
+    if (options.listen is not None or options.token) and options.contact is None:
         raise ConfigError("--listen and --token need --contact: the token follows from its key")
     noted = [NotedEvents(directory) for directory in options.events]
     if options.token:
         _write_token(options.token, secret_of(contact_key(options.contact)))
-    if not options.listen:
+    if options.listen is None:
         sys.stdout.write(exposition(ask(options.contact, noted)).decode())
         return 0
     with MetricsServer(
