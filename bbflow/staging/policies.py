@@ -53,12 +53,18 @@ class Policy(ABC):
     needs_phases: ClassVar[bool] = True
     """Whether it could never do anything where no phase is seen; False for one that goes by the clock, say."""
     max_delay_s: float = MAX_DELAY_S
-    """After this many seconds of phases without a break, transfers continue as if there were none."""
+    """After this many seconds of phases without a break, transfers continue as if there were none; for a phase that is
+    only expected they wait no longer either."""
 
     def decide(self, situation: Situation) -> Decision:
         """Return what transfers may do now."""
         if situation.phases and situation.delayed_s >= self.max_delay_s:
             return Decision(reason=f"delayed for {self.max_delay_s:g} s, the most that is allowed")
+        expected = situation.predicted
+        if expected is not None and 2 * expected.tolerance_s > self.max_delay_s:
+            # Of phases a day apart the next would be waited for for hours.
+            expected = dataclasses.replace(expected, tolerance_s=self.max_delay_s / 2)
+            situation = dataclasses.replace(situation, predicted=expected)
         return self.choose(situation)
 
     @abstractmethod

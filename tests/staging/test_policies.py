@@ -52,6 +52,14 @@ def test_full_delay_holds_in_a_phase_and_stops_before_the_next():
     assert policy.decide(situation(predicted=SOON)).stop_s == 109.5
 
 
+def test_no_longer_than_the_longest_delay_is_waited_for_a_phase_that_is_only_expected():
+    daily = Prediction(begins_s=50_000.0, duration_s=60.0, confidence=0.9, tolerance_s=10_000.0)
+    policy = parse_policy("full-delay")
+    assert policy.decide(situation(now_s=45_000.0, predicted=daily)).stop_s == 49_700.0
+    assert policy.decide(situation(now_s=50_299.0, predicted=daily)).stop_s == 49_700.0
+    assert policy.decide(situation(now_s=50_301.0, predicted=daily)) == Decision()
+
+
 def test_full_delay_takes_no_notice_of_a_prediction_that_did_not_come_true_or_is_a_guess():
     policy = parse_policy("full-delay")
     assert policy.decide(situation(now_s=110.4, predicted=SOON)).stop_s == 109.5
