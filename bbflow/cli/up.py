@@ -37,6 +37,8 @@ from bbflow.net.contact import read_contact, remove_scheduler_file
 from bbflow.net.listen import split_address
 from bbflow.units import parse_capacity
 
+MOST_NODES = 1024
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
@@ -59,6 +61,8 @@ def run(options: argparse.Namespace) -> int:
     """Run the command."""
     if min(options.nodes, options.threads) < 1:
         raise ConfigError("--nodes and --threads must be 1 or more")
+    if options.nodes > MOST_NODES:
+        raise ConfigError(f"--nodes {options.nodes}: one host has {MOST_NODES} at most")
     if options.files:
         _check_files(options)
     refuse_lone_files_options(options)

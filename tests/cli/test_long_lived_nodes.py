@@ -50,6 +50,11 @@ def writer(directory):
     return [sys.executable, directory / "writer.py", directory / "weather.xml"]
 
 
+def test_more_nodes_than_a_host_can_have_are_refused_at_once(tmp_path, capsys):
+    assert main(["up", "--contact", str(tmp_path / "contact.json"), "--nodes", "9" * 30]) == os.EX_USAGE
+    assert "one host has 1024 at most" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("words", [["--nodes", "0"], ["--nodes", "-1"], ["--threads", "0"]])
 def test_no_nodes_at_all_are_refused(tmp_path, capsys, words):
     assert main(["up", "--contact", str(tmp_path / "contact.json"), *words]) == os.EX_USAGE
