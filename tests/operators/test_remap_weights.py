@@ -134,8 +134,13 @@ def test_radians_and_latitudes_of_single_precision_are_the_same_places(tmp_path)
     place_space(parse_space({"remap": path}), ("lat", "lon"), (4, 6), known, {}.__getitem__, radians)
 
 
+NONE = "none", np.empty(0, "i4")
+
+
 @pytest.mark.parametrize(("content", "says"), [
     (scrip(src_grid_dims=("rank", np.array([6, 5]))), "is damaged: src_grid_dims says 5 x 6 points, but has 24"),
+    (scrip(src_address=NONE, dst_address=NONE, remap_matrix=(("none", "num_wgts"), np.empty((0, 1)))), "no links"),
+    (esmf(col=NONE, row=NONE, S=NONE), "has no links: the two grids have nothing in common"),
     (scrip(src_address=("num_links", COLUMNS + 2)), "1 of 24 links lead out of its source grid of 24 points"),
     (scrip(dst_address=("num_links", ROWS)), "4 of 24 links lead out of its target grid of 6 points"),
     (scrip(remap_matrix=(("num_links", "num_wgts"), np.zeros((24, 3)))), "3 weights for each link"),

@@ -142,6 +142,8 @@ def read_weights(path: Path) -> Weights:
 def _read(path: Path, _changed: int, _size: int) -> Weights:
     data = load(path, "a file of weights", decode_cf=False)
     name = _name(path)
+    if any(own in data and not data[own].size for own in ("remap_matrix", "S")):
+        raise ConfigError(f"{name} has no links: the two grids have nothing in common")
     if "remap_matrix" in data:
         return _scrip(name, data)
     if {"S", "row", "col"} <= set(data.variables):
