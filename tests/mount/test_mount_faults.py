@@ -233,3 +233,16 @@ def test_a_mount_that_was_killed_loses_nothing_that_was_closed(servers, mounts):
     assert (where / "closed").read_bytes() == b"closed"
     until(lambda: not errno_of((where / "closed").write_bytes, b"again"), "its lease's end", poll_s=0.1)
     assert (where / "closed").read_bytes() == b"again"
+
+
+@pytest.mark.parametrize("left", [None, 2], ids=["gone", "shorter"])
+@pytest.mark.parametrize(("mode", "at"), [("ab", 0), ("r+b", 3)], ids=["append", "overwrite"])
+def test_what_a_node_has_lost_of_a_file_is_not_made_up_with_zeros_by_the_next_write(servers, mounts, left, mode, at):
+    servers.start(storage=False).write("/f", b"kept")
+    where = mounts.start("m", contact=servers.contact)
+    (piece,) = (servers.directory / "master-io0/pieces").iterdir()
+    piece.unlink() if left is None else os.truncate(piece, left)
+    with (where / "f").open(mode, buffering=0) as file:
+        file.seek(at)
+        assert errno_of(file.write, b"more") == errno.EIO
+    assert errno_of((where / "f").read_bytes) == errno.EIO

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <iostream>
 #include <sys/sendfile.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace bbflow
@@ -46,6 +47,18 @@ Value Exchange(const Caller &caller, Channel &channel, const Value &request)
     return Await(caller, channel);
 }
 
+/** Checks that a file has what counts of it: on a node that has lost its memory it has less, and to
+ *  write on behind that would make zeros of it. @throws Errno EIO if not */
+void Require(const int descriptor, const uint64_t bytes)
+{
+    struct stat found = {};
+    Checked(fstat(descriptor, &found));
+    if (static_cast<uint64_t>(found.st_size) < bytes)
+    {
+        throw Errno(EIO);
+    }
+}
+
 /** A piece in a directory of this host. */
 class LocalPiece final : public PieceFile
 {
@@ -84,6 +97,7 @@ public:
 
     void Cut(const Caller &, const uint64_t bytes) override
     {
+        Require(m_Descriptor, bytes);
         Checked(ftruncate(m_Descriptor, static_cast<off_t>(bytes)));
     }
 
@@ -165,17 +179,15 @@ private:
 /** Copies the first bytes of a file into an empty one. @throws Errno if it fails */
 void CopyBytes(const int from, const int to, const uint64_t bytes)
 {
+    Require(from, bytes);
     off_t offset = 0;
     while (static_cast<uint64_t>(offset) < bytes)
     {
-        const ssize_t n =
-            Checked(sendfile(to, from, &offset, bytes - static_cast<uint64_t>(offset)));
-        if (n == 0)
+        if (Checked(sendfile(to, from, &offset, bytes - static_cast<uint64_t>(offset))) == 0)
         {
-            break; // what lies behind the source's end are zeros
+            throw Errno(EIO); // it has been cut meanwhile
         }
     }
-    Checked(ftruncate(to, static_cast<off_t>(bytes)));
 }
 
 } // end empty namespace

@@ -147,10 +147,14 @@ std::optional<Lack> OpenInode::TryWritePart(const Caller &caller, const std::str
         Prepare(caller, index, mode, piece);
         piece.File->Write(caller, bytes, offset);
     }
-    catch (const Errno &)
+    catch (const Errno &error)
     {
         Undo(caller, index, piece);
         m_Volume.Room().GiveBack(nodes, more);
+        if (error.Number() == ENOENT)
+        {
+            throw Errno(EIO); // the file is there, but its node has lost this piece
+        }
         throw;
     }
     piece.Bytes = end;
