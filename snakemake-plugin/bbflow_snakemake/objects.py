@@ -12,7 +12,7 @@ from snakemake_interface_storage_plugins.storage_object import (
     StorageObjectWrite,
 )
 
-from bbflow.errors import MissingSourceError, SourceError
+from bbflow.errors import BbflowError, MissingSourceError, SourceError
 from bbflow.stores.facts import Facts, Listed
 from bbflow.stores.local_files import local_path
 from bbflow_snakemake.ahead import link
@@ -38,8 +38,8 @@ class StorageObject(StorageObjectRead, StorageObjectWrite, StorageObjectGlob, St
             files, directories = self.provider.sources.children(str(parent_of(self.query)))
         except MissingSourceError:
             files, directories = [], []
-        except SourceError:
-            return  # one that may not be listed: each file is asked for
+        except BbflowError:
+            return  # one that may not be listed: each file is asked for, and says why
         for file in files:
             key = self.cache_key(local_suffix(file.url))
             cache.exists_in_storage[key] = True

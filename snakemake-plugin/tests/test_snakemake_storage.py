@@ -171,6 +171,14 @@ def test_a_thousand_questions_are_a_few_listings(tmp_path, endpoint, provider, m
     assert cache.exists_in_storage[provider.object("s3://bucket/many/deep").cache_key()]
 
 
+def test_a_store_that_cannot_be_had_is_no_listing_but_an_error_of_snakemakes(provider, monkeypatch):
+    monkeypatch.delenv("BBFLOW_CONTACT", raising=False)
+    found = provider.object("bb://x/in.dat")
+    asyncio.run(found.inventory(IOCache(100)))
+    with pytest.raises(WorkflowError, match="bb:// needs a contact file"):
+        asyncio.run(found.managed_exists())
+
+
 def test_sizes_of_many_files_are_listed_and_those_of_changed_ones_are_asked_for(tmp_path, provider, monkeypatch):
     pfs = tmp_path / "pfs"
     pfs.mkdir()
