@@ -12,6 +12,7 @@ from bbflow.configuring.config import parse_config
 from bbflow.net.contact import NodeAddress
 from bbflow.operators.configured import parse_diagnostics
 from bbflow.operators.windows.calendars import Clock
+from bbflow.store.pool import name_pool
 from bbflow.stream.cf import Encoding, StreamAttributes
 from bbflow.stream.records import BlockForm, Layout, Step
 from bbflow.transit.chain.saved import read_state
@@ -143,6 +144,7 @@ class Landed:
         self._step_bytes = 2 * values[0].nbytes  # regions may overlap
         with self._pool.open("wb") as file:
             file.truncate(self._step_bytes * len(values))
+        name_pool(self._pool, self._step_bytes * len(values))
         directories = Directories(str(self._pool), str(folder / "state"), str(folder))
         self.site = FoldSite(dict.fromkeys(NODES, directories), 1, {"x": Encoding()})
 
