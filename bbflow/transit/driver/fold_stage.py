@@ -103,9 +103,10 @@ class FoldStage(PacedStage):
     def _lacking(self) -> list[str]:
         """Find what the store lacks of what was asked for, in words: nothing is left out silently."""
         given_up, seldom = self.folding.patterns.given_up, self.folding.seldom
-        told = given_up.keys() | self.folding.common.attendance.never
+        attendance = self.folding.common.attendance
+        told = given_up.keys() | attendance.never
         unstored = [name for key, name in self.publishing.unstored() if key not in told]
-        removed = self.publishing.lost(told)
+        removed = self.publishing.lost(given_up.keys() | attendance.absent.keys())
         return [
             *(f"{key}: {why}" for key, why in given_up.items()),
             *seldom,
