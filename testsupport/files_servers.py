@@ -13,10 +13,18 @@ BOUND_S = 120
 
 
 class Servers:
-    """One contact file with its servers; all end with the test."""
+    """One contact file with its servers; all end with the test.
 
-    def __init__(self, directory):
-        self.directory = directory
+    Parameters
+    ----------
+    directory
+        For them all.
+    starter
+        Starts them instead of this process.
+    """
+
+    def __init__(self, directory, starter=None):
+        self.directory, self._starter = directory, starter
         self.contact = directory / "contact.json"
         self.storage = directory / "storage"
         self.processes = {}
@@ -39,8 +47,13 @@ class Servers:
     def spawn(self, name, kind, *words, program=("-m", "bbflow"), **options):
         command = [sys.executable, *program, "files", kind, "--contact", str(self.contact)]
         command += ["--directory", str(self.directory / name), *words]
-        with (self.directory / f"{name}.log").open("ab") as log:
-            self.processes[name] = (subprocess.Popen(command, stdout=log, stderr=log, **options), (name, kind, *words))
+        log = self.directory / f"{name}.log"
+        if self._starter is not None:
+            process = self._starter.start(command, log)
+        else:
+            with log.open("ab") as file:
+                process = subprocess.Popen(command, stdout=file, stderr=file, **options)
+        self.processes[name] = (process, (name, kind, *words))
 
     def kill(self, name, number=signal.SIGKILL):
         process, _ = self.processes[name]

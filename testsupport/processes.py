@@ -1,11 +1,42 @@
 """Programs that run beside a test, and waiting for what they do. A bound ends a hang; it is no measure of speed."""
 
+import json
 import subprocess
+import sys
 from contextlib import contextmanager
 
 import psutil
 
 from testsupport.waiting import PATIENCE_S, until
+
+STARTER = """
+import json, signal, subprocess, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+for line in sys.stdin:
+    words, log = json.loads(line)
+    with open(log, "ab") as file:
+        print(subprocess.Popen(words, stdout=file, stderr=file).pid, flush=True)
+"""
+
+
+class Starter:
+    """Starts programs from a process that has no files of a test open.
+
+    A fork of the test's own would close those on a mount, and wait until they are committed: for the program, perhaps.
+    """
+
+    def __init__(self):
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self._process = subprocess.Popen([sys.executable, "-c", STARTER], **pipes)
+
+    def start(self, words, log):
+        """Start a program that says all into a log; return its `psutil.Process`."""
+        print(json.dumps([[str(word) for word in words], str(log)]), file=self._process.stdin, flush=True)
+        return psutil.Process(int(self._process.stdout.readline()))
+
+    def close(self):
+        """End it; what it has started goes on."""
+        self._process.communicate()
 
 
 @contextmanager

@@ -43,6 +43,8 @@ class JoinIonode(IonodeAddress, frozen=True, tag_field="op", tag="ionode", kw_on
     """What lies there."""
     last: bool = False
     """Whether it is the last part."""
+    verifier: str = ""
+    """Another one once what lay there is gone; empty if it doesn't tell."""
     busy: Sizes = {}
     """With the last one: the tasks that it is still at, by object."""
 

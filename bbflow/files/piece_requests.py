@@ -20,6 +20,15 @@ class ReadRequest(Struct, frozen=True, tag_field="op", tag="read", kw_only=True)
     bytes: Range
 
 
+class BeginConnectionRequest(Struct, frozen=True, tag_field="op", tag="begin", kw_only=True):
+    """Name a connection, and retire others whose requests are no longer waited for."""
+
+    connection: str
+    """Any name that no other one has."""
+    without: tuple[str, ...] = ()
+    """Connections by which nothing is changed any more once this is answered."""
+
+
 class WriteRequest(Struct, frozen=True, tag_field="op", tag="write", kw_only=True):
     """Raw bytes follow, which belong into a piece."""
 
@@ -27,10 +36,12 @@ class WriteRequest(Struct, frozen=True, tag_field="op", tag="write", kw_only=Tru
     offset: Count
     bytes: Range
     check: Check
+    make: bool = False
+    """Whether the piece begins with it: what has its name goes, and else it must be there."""
 
 
 class CutRequest(Struct, frozen=True, tag_field="op", tag="cut", kw_only=True):
-    """Truncate a piece."""
+    """Truncate a piece; one that is to have no bytes need not be there."""
 
     key: str
     bytes: Count
@@ -56,6 +67,8 @@ class UsageRequest(Struct, frozen=True, tag_field="op", tag="status", kw_only=Tr
     """Ask how full it is."""
 
 
-PieceRequest = ReadRequest | WriteRequest | CutRequest | CopyRequest | ReadyRequest | UsageRequest
+PieceRequest = (
+    BeginConnectionRequest | ReadRequest | WriteRequest | CutRequest | CopyRequest | ReadyRequest | UsageRequest
+)
 parse_piece_request = parser(PieceRequest, "a request")
 """Takes in what a client asks."""

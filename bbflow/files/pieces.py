@@ -3,15 +3,19 @@
 import errno
 import os
 import re
+import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from bbflow.host.atomic import PRIVATE, write_whole
 
 KEY = re.compile(r"[1-9a-f][0-9a-f]{0,15}\.(?:0|[1-9a-f][0-9a-f]{0,11})")
 COPY_BYTES = 64 << 20
 SOCKET_NAME = "ionode.sock"
 """What an IOnode listens on in its directory."""
-IONODE_FILES = ("pieces/*", "unfinished/*", SOCKET_NAME, "room")
+VERIFIER_NAME = "verifier"
+IONODE_FILES = ("pieces/*", "unfinished/*", SOCKET_NAME, VERIFIER_NAME, "room")
 """All that is put into an IOnode's directory."""
 
 
@@ -26,6 +30,8 @@ class Pieces:
 
     def __init__(self, directory: Path) -> None:
         self._pieces, self._unfinished = directory / "pieces", directory / "unfinished"
+        self.verifier = self._verifier(directory / VERIFIER_NAME)
+        """Another one once what lay here is gone (as NFS has it, RFC 1813, section 3.3.7)."""
         for path in (self._pieces, self._unfinished):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         # A mark tells of a piece whose bytes hadn't all come: the piece goes first, or a kill here would leave it
@@ -33,6 +39,12 @@ class Pieces:
         for mark in [path for path in self._unfinished.iterdir() if KEY.fullmatch(path.name)]:
             (self._pieces / mark.name).unlink(missing_ok=True)
             mark.unlink()
+
+    def _verifier(self, path: Path) -> str:
+        if not (self._pieces.is_dir() and path.exists()):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_whole(path, secrets.token_hex(8), PRIVATE)
+        return path.read_text()
 
     def path(self, key: str) -> Path:
         """Return a piece file's path.
@@ -94,9 +106,11 @@ class Pieces:
         if found.get(key, -1) < size:
             raise lacking(key, found.get(key, 0), size)
 
-    def write(self, key: str, offset: int, content: memoryview) -> None:
-        """Write a range of a file that is there."""
-        with self.opened(key) as descriptor:
+    def write(self, key: str, offset: int, content: memoryview, *, make: bool = False) -> None:
+        """Write a range; with `make` the file begins without any bytes, else it must be there."""
+        with self.opened(key, make=make) as descriptor:
+            if make:
+                os.ftruncate(descriptor, 0)
             write_all(descriptor, content, offset)
 
     def cut(self, key: str, size: int) -> None:

@@ -35,8 +35,7 @@ def test_an_upload_in_pieces_of_no_bytes_is_refused(tmp_path):
 def test_a_copy_that_has_missed_what_was_appended_is_not_written_back(tmp_path):
     pieces, storage = Pieces(tmp_path), Storage(f"file://{tmp_path}/store", Retry(attempts=1))
     transfers = Transfers("io", pieces, Fills(pieces, storage, at_once, 1), storage, dict, at_once)
-    pieces.cut("1.0", 0)
-    pieces.write("1.0", 0, memoryview(b"kept"))
+    pieces.write("1.0", 0, memoryview(b"kept"), make=True)
     command = UploadCommand(
         task=1, path="f", size=8, pieces=((1, 8),), piece_bytes=64, ring=("io",), replicas=1, over=None
     )

@@ -2,13 +2,15 @@
 
 `client_rules.json` has them as data: what is done to a file, and what its master has of it then. Each piece is
 told by the number of the commit that made it, and how many bytes of it count; `pages` is the memory of one copy.
-`fail` is a write of which half the bytes land: neither clients nor IOnodes may write longer files then.
+`fail` is a write of which half the bytes land: neither clients nor IOnodes may write longer files then; `lose` lets
+all IOnodes end and begin again without what lay there, and `refused` is a commit that must fail.
 """
 
 import errno
 import json
 import os
-from contextlib import ExitStack, contextmanager
+import shutil
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import psutil
@@ -16,40 +18,13 @@ import pytest
 
 from bbflow.files.replies import AttrReply, OpenFileReply
 from bbflow.files.requests import CloseFileRequest, LookupRequest, OpenFileRequest
+from testsupport.client_files import MountedFile, PythonFile
 from testsupport.files_servers import Servers
 from testsupport.mounts import Mounts, errno_of, files_of_at_most
+from testsupport.processes import Starter
 from testsupport.waiting import until
 
 RULES = json.loads(Path(__file__).with_name("client_rules.json").read_text())
-FLAGS = {"w": os.O_WRONLY | os.O_CREAT | os.O_TRUNC, "r+": os.O_RDWR, "a": os.O_WRONLY | os.O_APPEND}
-
-
-class PythonFile:
-    """A file as programs have it that call the library, or fsspec."""
-
-    def __init__(self, place, name, mode):
-        self._file = place.client.open(f"/{name}", mode)
-        self.write, self.truncate, self.sync = self._file.pwrite, self._file.truncate, self._file.sync
-        self.close = self._file.close
-
-
-class MountedFile:
-    """A file as programs have it that call the kernel."""
-
-    def __init__(self, place, name, mode):
-        self._descriptor = os.open(place.top / name, FLAGS[mode], 0o644)
-
-    def write(self, content, offset):
-        assert os.pwrite(self._descriptor, content, offset) == len(content)
-
-    def truncate(self, size):
-        os.ftruncate(self._descriptor, size)
-
-    def sync(self):
-        os.fsync(self._descriptor)
-
-    def close(self):
-        os.close(self._descriptor)
 
 
 class Place:
@@ -58,13 +33,28 @@ class Place:
     def __init__(self, servers, mounts, copies, *, by_messages):
         words = ("--piece", str(RULES["piece_bytes"]), "--replicas", str(copies))
         self.client = servers.start(nodes=copies + 1, storage=False, master=words)
-        nodes = [name for name in servers.processes if "io" in name]
-        for name in nodes if by_messages else ():
-            (servers.directory / name).chmod(0o777)  # where others may write, clients open no pieces by themselves
+        self._servers, self._by_messages = servers, by_messages
+        self._nodes = [name for name in servers.processes if "io" in name]
+        self._open_to_others()
         self.copies, self.top = copies, mounts.start("top", contact=servers.contact, restore_signals=False)
         self._mount = mounts.pid("top")
-        self._nodes = [servers.processes[name][0].pid for name in nodes]
         self._looker = servers.client()
+
+    def _open_to_others(self):
+        """Where others may write, clients open no pieces by themselves."""
+        for name in self._nodes if self._by_messages else ():
+            (self._servers.directory / name).chmod(0o777)
+
+    def lose(self):
+        """End all IOnodes, and start them again without what lay there."""
+        for name in self._nodes:
+            self._servers.kill(name)
+            shutil.rmtree(self._servers.directory / name)
+        until(lambda: not self._servers.up(self._looker), "the master to miss them")
+        for name in self._nodes:
+            self._servers.spawn(*self._servers.processes[name][1])
+        until(lambda: self._servers.up(self._looker) == len(self._nodes), "the IOnodes")
+        self._open_to_others()
 
     @contextmanager
     def no_longer_piece_files_than(self, size_bytes, kind):
@@ -72,7 +62,7 @@ class Place:
         # The kernel would shorten a limited program's write before the mount hears of it.
         client = self._mount if kind is MountedFile else os.getpid()
         with ExitStack() as limited:
-            for pid in (client, *self._nodes):
+            for pid in (client, *(self._servers.processes[name][0].pid for name in self._nodes)):
                 limited.enter_context(files_of_at_most(psutil.Process(pid), size_bytes))
             yield
 
@@ -93,7 +83,8 @@ class Place:
 @pytest.fixture(scope="module", params=["one copy", "two copies", "by messages"])
 def place(request, tmp_path_factory):
     copies, by_messages = 1 + (request.param == "two copies"), request.param == "by messages"
-    with Servers(tmp_path_factory.mktemp("servers")) as servers, Mounts(tmp_path_factory.mktemp("mounts")) as mounts:
+    directory, top = tmp_path_factory.mktemp("servers"), tmp_path_factory.mktemp("mounts")
+    with closing(Starter()) as starter, Servers(directory, starter) as servers, Mounts(top) as mounts:
         yield Place(servers, mounts, copies, by_messages=by_messages)
 
 
@@ -118,7 +109,7 @@ def test_a_client_keeps_the_rules(place, kind, case):
                 written = bytes([1 + number]) * size
                 content.extend(bytes(max(offset + size - len(content), 0)))
                 content[offset : offset + size] = written
-                file.write(written, offset)
+                assert file.write(written, offset) == size
             elif what == "fail":
                 offset, size = numbers
                 with place.no_longer_piece_files_than(offset % RULES["piece_bytes"] + size // 2, kind):
@@ -127,6 +118,10 @@ def test_a_client_keeps_the_rules(place, kind, case):
                 (size,) = numbers
                 content[size:] = bytes(max(size - len(content), 0))
                 file.truncate(size)
+            elif what == "lose":
+                place.lose()
+            elif what == "refused":
+                assert errno_of(file.sync) == errno.EIO
             else:
                 file.sync()
                 look()

@@ -1,15 +1,16 @@
 """Talking to a master or an IOnode: one connection, one request at a time, errors as `OSError`."""
 
 import errno
+import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from msgspec import Struct
 
 from bbflow.errors import NodeError, printable
 from bbflow.files.commands import IonodeAddress
-from bbflow.files.piece_requests import ReadRequest, WriteRequest
+from bbflow.files.piece_requests import BeginConnectionRequest, ReadRequest, WriteRequest
 from bbflow.files.replies import FileReply, parse_verdict
 from bbflow.net.connection import ATTEMPTS, NodeConnection, ReplyT
 from bbflow.net.contact import NodeAddress
@@ -17,6 +18,10 @@ from bbflow.net.contact import NodeAddress
 
 class Gone(NodeError):  # noqa: N818 - it may come back
     """A connection broke: its other end may come back."""
+
+
+class UnansweredError(OSError):
+    """Nobody knows what became of a request: its reply never came."""
 
 
 class Caller(NodeConnection):
@@ -40,6 +45,8 @@ class Caller(NodeConnection):
         super().__init__(address)
         # A request may wait for others, as an open does for a writer's close: how long, the master decides.
         self._socket.settimeout(None)
+        self.name = secrets.token_hex(8)
+        """What `begin` calls it."""
 
     def call(self, asked: Struct, kind: type[ReplyT]) -> ReplyT:
         """Send a request and return its reply.
@@ -107,8 +114,12 @@ class Caller(NodeConnection):
             raise self._damaged("from", len(target))
         return count
 
-    def write(self, key: str, offset: int, content: memoryview) -> None:
-        """Write a range of a piece, at most `MOST_BYTES`.
+    def begin(self, without: Iterable[str]) -> None:
+        """Give the connection its name, at an IOnode, and let nothing be changed there any more by others."""
+        self.call(BeginConnectionRequest(connection=self.name, without=tuple(without)), FileReply)
+
+    def write(self, key: str, offset: int, content: memoryview, *, make: bool = False) -> None:
+        """Write a range of a piece, at most `MOST_BYTES`; with `make` the piece begins with it.
 
         Raises
         ------
@@ -117,7 +128,7 @@ class Caller(NodeConnection):
         """
         for _ in range(ATTEMPTS):
             check = self._seal.of_raw(content)
-            self._send(WriteRequest(key=key, offset=offset, bytes=len(content), check=check), content)
+            self._send(WriteRequest(key=key, offset=offset, bytes=len(content), check=check, make=make), content)
             try:
                 self.answer(FileReply)
                 return

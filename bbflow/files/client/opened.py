@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from bbflow.errors import ConfigError
-from bbflow.files.client.calling import Caller
+from bbflow.files.client.calling import Caller, UnansweredError
 from bbflow.files.inodes import Piece, Pieces, check_size, holders, key_of, pages
 from bbflow.files.piece_requests import MOST_BYTES, CopyRequest, CutRequest
 from bbflow.files.pieces import lacking, write_all
@@ -68,6 +68,8 @@ class OpenFile:
         self._ragged: set[str] = set()
         # Whether the reply to a commit never came: its pieces may be others' then.
         self._is_unsure = False
+        # Whether the last commit was refused: what a node has lost counts never again under its version.
+        self._is_refused = False
         self._version, self._may_append, is_new = 0, False, False
         self.writes = isinstance(told, OpenToWriteReply)
         """Whether it is open for writing."""
@@ -242,7 +244,7 @@ class OpenFile:
         if kept and version != new:
             asked = CopyRequest(key=key, of=key_of(version, index), bytes=kept)
             self._session.on_node(name, lambda node: node.call(asked, FileReply))
-        elif is_ragged or not (kept or self._session.pieces(name)):
+        elif is_ragged and kept:
             self._cut(name, key, kept)
         self._put(name, key, begin, content, kept)
         self._pieces[index] = (new, max(kept, end))
@@ -288,6 +290,7 @@ class OpenFile:
     def _put(self, name: str, key: str, begin: int, content: memoryview, kept: int) -> None:
         local = self._session.pieces(name)
         if local is not None:
+            self._session.settle(name)
             try:
                 descriptor = _opened(local, key, os.O_WRONLY | (0 if kept else os.O_CREAT))
             except FileNotFoundError:
@@ -296,13 +299,15 @@ class OpenFile:
                 # A node that was started again without its memory has less: a hole would count as what it had.
                 if (has := os.fstat(descriptor).st_size) < kept:
                     raise lacking(key, has, kept)
+                if not kept:
+                    os.ftruncate(descriptor, 0)
                 write_all(descriptor, content, begin)
             finally:
                 os.close(descriptor)
             return
         for at in range(0, len(content), MOST_BYTES):
-            part = content[at : at + MOST_BYTES]
-            self._session.on_node(name, partial(Caller.write, key=key, offset=begin + at, content=part))
+            part, makes = content[at : at + MOST_BYTES], not (kept or at)
+            self._session.on_node(name, partial(Caller.write, key=key, offset=begin + at, content=part, make=makes))
 
     def truncate(self, size: int) -> None:
         """Truncate the file at `size`.
@@ -323,6 +328,8 @@ class OpenFile:
             if last in self._pieces:
                 self._shorten(last, size - last * self._piece_bytes)
             self.size, self._dirty = size, True
+            if self._is_refused and not self._pieces:
+                self._commit(sync=False)  # what is written from now on has another version
 
     def _shorten(self, index: int, count: int) -> None:
         version, there = self._pieces[index]
@@ -354,15 +361,28 @@ class OpenFile:
         count = max((index for index, (version, _) in self._pieces.items() if version), default=-1) + 1
         pieces: Pieces = tuple(self._pieces.get(index, (0, 0)) for index in range(count))
         asked = CommitFileRequest(handle=self._handle, size=self.size, pieces=pieces, sync=sync)
-        self._is_unsure = True
-        told = self._session.call(asked, CommitReply)
+        self._settle()
+        was_unsure, self._is_unsure = self._is_unsure, True
+        try:
+            told = self._session.call(asked, CommitReply)
+        except UnansweredError:
+            raise
+        except OSError:
+            self._is_unsure, self._is_refused = was_unsure, True
+            raise
         # Only after the commit, which may fail: then all of it is still charged.
-        self._is_unsure = False
+        self._is_unsure = self._is_refused = False
         self._ragged.clear()
         self._give_unspent_back(pieces)
         self._version, self._may_append = told.version, told.append
         self.read_version = told.attr.version
         self._committed, self._charged, self._dirty = dict(self._pieces), {}, False
+
+    def _settle(self) -> None:
+        """Have no request left that could still change a piece that is written."""
+        changed = {index for index, piece in self._pieces.items() if piece != self._committed.get(index)}
+        for place in sorted({index % len(self._ring) for index in changed}):
+            self._session.settle(self._ring[place])
 
     def _give_unspent_back(self, pieces: Pieces) -> None:
         """Return the room that was taken beyond what was committed in the end."""

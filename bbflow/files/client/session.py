@@ -13,7 +13,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from bbflow.errors import NodeError
-from bbflow.files.client.calling import Caller, Gone, address_of
+from bbflow.files.client.calling import Caller, Gone, UnansweredError, address_of
 from bbflow.files.client.opened import OpenFile
 from bbflow.files.client.own_pieces import hold_pieces
 from bbflow.files.commands import IonodeTold
@@ -21,7 +21,7 @@ from bbflow.files.replies import CommitReply, FileReply, GrantReply, NodesReply,
 from bbflow.files.requests import ByeRequest, ClientRequest, GrantRequest, NodesRequest, SessionRequest
 from bbflow.host.held import HeldDirectory
 from bbflow.net.connection import ReplyT
-from bbflow.net.contact import MasterAddress
+from bbflow.net.contact import MasterAddress, NodeAddress
 
 T = TypeVar("T")
 
@@ -29,7 +29,9 @@ COME_BACK_S = 30.0
 """How long a master that is away is tried again."""
 PAUSE_S = 0.05
 ATTEMPTS = 4
-"""How often a request is sent whose reply the master's end cut off."""
+"""How often a request is sent whose reply the master's end cut off, and an IOnode is tried that was lost."""
+SETTLE_S = 0.5
+"""How long an IOnode is given to come back, each time."""
 
 GIVING = (OpenToWriteReply, CommitReply, GrantReply)
 """Replies that room comes along with."""
@@ -57,6 +59,8 @@ class ClientSession:
         """Bytes that may still be written, by IOnode."""
         self._nodes: dict[str, IonodeTold] = {}
         self._nodes_callers: dict[str, list[Caller]] = {}
+        # By node: connections whose last request may still be carried out, though nobody waits for it.
+        self._left: dict[str, set[str]] = {}
         self._pieces: dict[tuple[str, str], HeldDirectory] = {}
         self._held: list[HeldDirectory] = []
         self._number, self._is_asking = 0, False
@@ -144,7 +148,7 @@ class ClientSession:
                 self._caller.close()
                 raise
         what = f"the master of {self.subtree!r} hangs up at each {type(asked).__name__}"
-        raise OSError(errno.EIO, f"{what}: see its log ({gone})")
+        raise UnansweredError(errno.EIO, f"{what}: see its log ({gone})")
 
     def tell(self, asked: ClientRequest) -> None:
         """Send a request that has no reply; a master that is away learns of it when the session comes back."""
@@ -167,7 +171,8 @@ class ClientSession:
                 return
             except NodeError:
                 if time.monotonic() > deadline_s:
-                    raise OSError(errno.EIO, f"the master of {self.subtree!r} doesn't come back: {gone}") from None
+                    what = f"the master of {self.subtree!r} doesn't come back: {gone}"
+                    raise UnansweredError(errno.EIO, what) from None
                 time.sleep(PAUSE_S)
 
     def node(self, name: str) -> IonodeTold:
@@ -208,38 +213,80 @@ class ClientSession:
     def on_node(self, name: str, action: Callable[[Caller], T]) -> T:
         """Do something with a connection to an IOnode, which no other thread uses meanwhile.
 
+        It is done again, from its begin, if a connection has broken while it was idle.
+
         Raises
         ------
         OSError
             EHOSTDOWN if it is away, and what the action raises.
         """
-        caller = self._borrow(name)
-        try:
-            result = action(caller)
-        except Gone as gone:  # a connection that broke is not used again
-            caller.close()
-            raise OSError(errno.EHOSTDOWN, str(gone)) from None
-        except OSError:
-            self._give_back(name, caller)
-            raise
-        self._give_back(name, caller)
-        return result
+        while True:
+            caller, is_fresh = self._borrow(name)
+            try:
+                result = action(caller)
+            except Gone as gone:
+                self._leave(name, caller)
+                if is_fresh:
+                    raise OSError(errno.EHOSTDOWN, str(gone)) from None
+            except OSError:
+                self._give_back(name, caller)
+                raise
+            except BaseException:  # interrupted: its reply is still to come
+                self._leave(name, caller)
+                raise
+            else:
+                self._give_back(name, caller)
+                return result
 
-    def _borrow(self, name: str) -> Caller:
+    def settle(self, name: str) -> None:
+        """Return once nothing is changed on an IOnode any more by requests that nobody waits for.
+
+        Raises
+        ------
+        OSError
+            EHOSTDOWN if it is away, so that nobody knows.
+        """
+        for attempt in range(ATTEMPTS):
+            if not self._left.get(name):
+                return
+            try:
+                self.on_node(name, lambda _: None)
+            except OSError:
+                if attempt == ATTEMPTS - 1:
+                    raise
+                time.sleep(SETTLE_S)
+
+    def _leave(self, name: str, caller: Caller) -> None:
+        """Never use a connection again; whoever next opens one to its IOnode says so there first."""
+        caller.close()
+        with self._lock:
+            self._left.setdefault(name, set()).add(caller.name)
+            for idle in self._nodes_callers.pop(name, []):
+                idle.close()
+
+    def _borrow(self, name: str) -> tuple[Caller, bool]:
+        """Return a connection, and whether it is a new one."""
         with self._lock:
             idle = self._nodes_callers.setdefault(name, [])
             if idle:
-                return idle.pop()
+                return idle.pop(), False
+            left = frozenset(self._left.get(name, ()))
         try:
-            return Caller(address_of(self.node(name), self.key))
+            caller = _begun(address_of(self.node(name), self.key), left)
         except NodeError as error:
             # It may be back at another address: the next look asks the master.
             self._nodes.pop(name, None)
             raise OSError(errno.EHOSTDOWN, str(error)) from None
+        with self._lock:
+            self._left.get(name, set()).difference_update(left)
+        return caller, True
 
     def _give_back(self, name: str, caller: Caller) -> None:
         with self._lock:
-            self._nodes_callers.setdefault(name, []).append(caller)
+            if self._left.get(name):
+                caller.close()
+            else:
+                self._nodes_callers.setdefault(name, []).append(caller)
 
     def take_room(self, node: str, size: int, wish: int) -> None:
         """Take room for some bytes on an IOnode, and ask for more at once if there isn't any.
@@ -291,3 +338,14 @@ class ClientSession:
             self._pieces.clear()
             while self._held:
                 self._held.pop().close()
+
+
+def _begun(address: NodeAddress, without: Iterable[str]) -> Caller:
+    """Return a connection to an IOnode that does nothing for these others any more."""
+    caller = Caller(address)
+    try:
+        caller.begin(without)
+    except BaseException:
+        caller.close()
+        raise
+    return caller

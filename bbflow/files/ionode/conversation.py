@@ -1,9 +1,13 @@
 """An IOnode's side of one client's connection, with waiting: frames, raw bytes, handshake, TLS."""
 
+import errno
 import math
 import socket
 import ssl
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from msgspec import Struct
@@ -48,6 +52,9 @@ class Conversation(Closable):
         self._socket, self._deadline_s = peer, time.monotonic() + timeout_s
         self._reader = FrameReader(MAX_FRAME_BYTES, parse_handshake)
         self._seal: Seal = CHECKSUM
+        self._changing, self._is_retired = threading.Lock(), False
+        self.name = ""
+        """What its client calls it, once it has said."""
         try:
             self._hurry()
             if tls is not None:
@@ -145,6 +152,25 @@ class Conversation(Closable):
         view = memoryview(content)
         self.send(BytesReply(bytes=len(view), check=self._seal.of_raw(view)))
         self._socket.sendall(view)
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Hold while a request changes a piece.
+
+        Raises
+        ------
+        OSError
+            ESTALE if its client has said by another connection that it waits for none of this one's requests.
+        """
+        with self._changing:
+            if self._is_retired:
+                raise OSError(errno.ESTALE, "this connection's client has gone on without it")
+            yield
+
+    def retire(self) -> None:
+        """Change nothing more by this connection, once what is being changed is done."""
+        with self._changing:
+            self._is_retired = True
 
     def close(self) -> None:
         """Hang up."""

@@ -40,6 +40,7 @@ from bbflow.files.ionode.door import Door
 from bbflow.files.ionode.fills import Fills
 from bbflow.files.ionode.storage import Storage
 from bbflow.files.piece_requests import (
+    BeginConnectionRequest,
     CopyRequest,
     CutRequest,
     PieceRequest,
@@ -119,14 +120,19 @@ class IoNode:
         self._workers = ThreadPoolExecutor(THREADS, thread_name_prefix="bbflow-transfer")
         # A delay policy may hold all of these; what clients wait for, such as a look at a directory, continues.
         self._uploads = ThreadPoolExecutor(THREADS, thread_name_prefix="bbflow-upload")
+        self._begun: dict[str, Conversation] = {}
         self._sending = threading.Lock()
         self._told: Caller | None = None
         self._busy: dict[str, int] = {}
         self.is_over = False
         """Whether the master has told it to end, and to keep nothing."""
-        self._requests: dict[type, Callable[[Any], FileReply]] = {
+        self._own_requests: dict[type, Callable[[Conversation, Any], None]] = {
+            BeginConnectionRequest: self._begin,
+            WriteRequest: self._write,
             CutRequest: self._cut,
             CopyRequest: self._copy,
+        }
+        self._requests: dict[type, Callable[[Any], FileReply]] = {
             ReadyRequest: self._ready,
             UsageRequest: self._usage,
         }
@@ -150,15 +156,19 @@ class IoNode:
         return Conversation(peer, self._endpoint.key, self._identity, self._tls, timeout_s)
 
     def _serve(self, client: Conversation) -> None:
-        while (asked := client.receive()) is not None:
-            self._answer(client, asked)
+        try:
+            while (asked := client.receive()) is not None:
+                self._answer(client, asked)
+        finally:
+            self._begun.pop(client.name, None)
 
     def _answer(self, client: Conversation, asked: PieceRequest) -> None:
         try:
             if isinstance(asked, ReadRequest):
                 self._read(client, asked)
-            elif isinstance(asked, WriteRequest):
-                client.send(self._write(client, asked))
+            elif isinstance(asked, BeginConnectionRequest | WriteRequest | CutRequest | CopyRequest):
+                self._own_requests[type(asked)](client, asked)
+                client.send(FileReply())
             else:
                 client.send(self._requests[type(asked)](asked))
         except OSError as error:
@@ -177,25 +187,32 @@ class IoNode:
                 raise FileNotFoundError(errno.ENOENT, f"piece {key} isn't here any more")
             yield descriptor
 
-    def _write(self, client: Conversation, asked: WriteRequest) -> FileReply:
+    def _begin(self, client: Conversation, asked: BeginConnectionRequest) -> None:
+        client.name = asked.connection
+        self._begun[client.name] = client
+        for name in asked.without:
+            if (other := self._begun.get(name)) is not None:
+                other.retire()
+
+    def _write(self, client: Conversation, asked: WriteRequest) -> None:
         content, is_intact = client.receive_raw(asked.bytes, asked.check)
         if not is_intact:
             raise OSError(errno.EBADMSG, f"{asked.bytes} bytes arrived damaged")
-        self._pieces.require(asked.key, 0)
-        self._pieces.write(asked.key, asked.offset, content)
-        return FileReply()
+        with client.changing():
+            if not asked.make:
+                self._pieces.require(asked.key, 0)
+            self._pieces.write(asked.key, asked.offset, content, make=asked.make)
 
-    def _cut(self, asked: CutRequest) -> FileReply:
-        if asked.bytes:
-            self._pieces.require(asked.key, asked.bytes)
-        self._pieces.cut(asked.key, asked.bytes)
-        return FileReply()
+    def _cut(self, client: Conversation, asked: CutRequest) -> None:
+        with client.changing():
+            if asked.bytes:
+                self._pieces.require(asked.key, asked.bytes)
+            self._pieces.cut(asked.key, asked.bytes)
 
-    def _copy(self, asked: CopyRequest) -> FileReply:
+    def _copy(self, client: Conversation, asked: CopyRequest) -> None:
         self._pieces.require(asked.of, asked.bytes)
-        with self._whole(asked.of, 0, asked.bytes) as source:
+        with self._whole(asked.of, 0, asked.bytes) as source, client.changing():
             self._pieces.copy(asked.key, source, asked.bytes)
-        return FileReply()
 
     def _ready(self, asked: ReadyRequest) -> FileReply:
         with self._whole(asked.key, asked.offset, asked.bytes):
@@ -239,6 +256,7 @@ class IoNode:
             capacity=self._bound.tell(),
             most=settings.capacity,
             keys=(),
+            verifier=self._pieces.verifier,
         )
         inventory = [(key, size) for key, size in self._pieces.inventory() if not self._fills.is_filling(key)]
         # A node of millions of pieces would break the limit of a message. Even one without any sends a part: the last

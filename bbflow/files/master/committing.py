@@ -55,6 +55,7 @@ class Committing:
             for index in range(len(pieces))
             if pieces[index][0] and pieces[index] not in handle.pieces[index : index + 1]
         ]
+        self._check_written(call, handle, inode, [index for index, _ in new])
         if handle.striping.replicas > 1 and new:
             # The version doesn't count before its copies are there: a close that was answered must outlive a node.
             self._copying.add(handle.number)
@@ -86,7 +87,8 @@ class Committing:
         mtime_ns = inode.mtime_ns if asked.mtime_ns is None else asked.mtime_ns
         inode = replace(inode, mtime_ns=mtime_ns, mode=mode_after_write(inode, call.who))
         # What it writes from here on is the next version: whole pieces that count are never written again.
-        handle = replace(handle, version=core.number(), pieces=pieces, is_cut_off=False)
+        verifiers = core.verifiers(handle.striping.ring)
+        handle = replace(handle, version=core.number(), pieces=pieces, is_cut_off=False, verifiers=verifiers)
         call.record(InodeRecord(inode), HandleRecord(handle))
         core.sessions.hold(call.session, inode.ino)
         reply = CommitReply(
@@ -107,6 +109,18 @@ class Committing:
             old = handle.pieces[index] if index < len(handle.pieces) else (0, 0)
             if version not in (0, handle.version, old[0]) or not 0 <= count <= piece_bytes:
                 raise ProtocolError(f"a commit with piece {version:x}.{index:x} of {count} bytes, which isn't its own")
+
+    def _check_written(self, call: AnyCall, handle: Handle, inode: Inode, indices: list[int]) -> None:
+        """Refuse pieces that were written to a node which has lost them since; wait for one that is away."""
+        ring = handle.striping.ring
+        for at in sorted({index % len(ring) for index in indices}):
+            name, node = ring[at], self._core.nodes.get(ring[at])
+            if node is None or node.peer is None:
+                away = OSError(errno.EHOSTDOWN, f"IOnode {name}, which has bytes of {inode.name!r}, is away")
+                call.wait(NodeEvent(name), away, self._core.options.node_loss_s, self._core.clock())
+            if handle.verifiers[at] not in ("", node.verifier):
+                raise OSError(errno.EIO, f"IOnode {name} came back without what was written to {inode.name!r}: "
+                              "write it again")  # fmt: skip
 
     def _check_room(self, call: AnyCall, added: dict[str, int]) -> None:
         for name, size in added.items():

@@ -332,7 +332,12 @@ class Core:
 
     def handle(self, session: Session, inode: Inode, version: int, pieces: Pieces, striping: Striping) -> Handle:
         """Return a new handle."""
-        return Handle(self.number(), session.name, inode.ino, version, pieces, striping)
+        verifiers = self.verifiers(striping.ring) if version else ()
+        return Handle(self.number(), session.name, inode.ino, version, pieces, striping, verifiers=verifiers)
+
+    def verifiers(self, ring: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the verifiers of a ring's nodes; an empty one for who hasn't told yet."""
+        return tuple([self.nodes[name].verifier if name in self.nodes else "" for name in ring])
 
     def without_name(self, inode: Inode) -> list[Record]:
         """Return what is so once an inode has lost its name: its object goes; it, too, unless it is open still."""

@@ -37,7 +37,7 @@ CREATE TABLE IF NOT EXISTS master (subtree TEXT, number INTEGER);
 CREATE TABLE IF NOT EXISTS inodes (ino INTEGER PRIMARY KEY, parent INTEGER, name TEXT, record BLOB);
 CREATE TABLE IF NOT EXISTS sessions (session TEXT PRIMARY KEY, uid INTEGER, gid INTEGER);
 CREATE TABLE IF NOT EXISTS writers (handle INTEGER PRIMARY KEY, session TEXT, ino INTEGER, version INTEGER,
-    ring BLOB, replicas INTEGER, piece_bytes INTEGER);
+    ring BLOB, replicas INTEGER, piece_bytes INTEGER, verifiers BLOB);
 CREATE TABLE IF NOT EXISTS doomed (path TEXT PRIMARY KEY, size INTEGER, version TEXT);
 CREATE TABLE IF NOT EXISTS replies (session TEXT, slot INTEGER, number INTEGER, reply BLOB,
     PRIMARY KEY (session, slot)) WITHOUT ROWID;
@@ -46,8 +46,8 @@ CREATE TABLE IF NOT EXISTS locks (ino INTEGER, session TEXT, owner TEXT, kind TE
 CREATE TABLE IF NOT EXISTS transfers (path TEXT PRIMARY KEY, node TEXT, source TEXT, task INTEGER,
     ino INTEGER, version INTEGER);
 """
-VERSION = 3
-RING = msgspec.msgpack.Decoder(tuple[str, ...])
+VERSION = 4
+NAMES = msgspec.msgpack.Decoder(tuple[str, ...])
 NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
 """What SQLite says of a file system that is full, and of a quota that is used up."""
 
@@ -155,11 +155,14 @@ class Database:
     def writers(self) -> list[Handle]:
         """Return the handles for writing; what pieces they have follows from their files."""
         return [
-            Handle(handle, session, ino, version, (), Striping(RING.decode(ring), replicas, piece_bytes))
-            for handle, session, ino, version, ring, replicas, piece_bytes in self._connection.execute(
+            Handle(
+                number, session, ino, version, (), Striping(NAMES.decode(ring), replicas, piece_bytes),
+                verifiers=NAMES.decode(verifiers),
+            )
+            for number, session, ino, version, ring, replicas, piece_bytes, verifiers in self._connection.execute(
                 "SELECT * FROM writers"
             )
-        ]
+        ]  # fmt: skip
 
     def records(self) -> Iterator[Stored]:
         """Iterate over all else that holds: clients, their replies and locks, and objects' fate."""
@@ -282,15 +285,15 @@ class Database:
         if gone := [(handle,) for handle, row in self._writers.items() if row is None]:
             many("DELETE FROM writers WHERE handle = ?", gone)
         if new := [_values(row) for row in self._writers.values() if row]:
-            many("INSERT OR REPLACE INTO writers VALUES (?, ?, ?, ?, ?, ?, ?)", new)
+            many("INSERT OR REPLACE INTO writers VALUES (?, ?, ?, ?, ?, ?, ?, ?)", new)
         if self._replies:
             many("INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?)", [(*k, *v) for k, v in self._replies.items()])
         execute("COMMIT")
 
 
 def _values(it: Handle) -> tuple[Any, ...]:
-    ring = msgspec.msgpack.encode(it.striping.ring)
-    return it.number, it.session, it.ino, it.version, ring, it.striping.replicas, it.striping.piece_bytes
+    ring, verifiers = msgspec.msgpack.encode(it.striping.ring), msgspec.msgpack.encode(it.verifiers)
+    return it.number, it.session, it.ino, it.version, ring, it.striping.replicas, it.striping.piece_bytes, verifiers
 
 
 def _code(error: Exception) -> int:

@@ -130,7 +130,7 @@ class Fleet:
         address = IonodeAddress(**{key: getattr(told, key) for key in IonodeAddress.__struct_fields__})
         node = core.node(name, address)
         granted_bytes = sum(session.room.get(name, 0) for session in core.sessions.by_name.values())
-        node.come(address, told.most, peer, granted_bytes)
+        node.come(address, told.most, peer, granted_bytes, told.verifier)
         self.by_peer[peer] = node
         self._shrinking.may_hold(node, told.capacity)
         core.send(peer, NodesNotice(nodes=self.told()))  # before any command that names one

@@ -31,6 +31,8 @@ class Handle(Struct, frozen=True, gc=False):
     """Where the pieces lie that it reads, or writes: the file's own once they are committed."""
     is_cut_off: bool = False
     """Whether the bytes that it continues from are gone meanwhile."""
+    verifiers: tuple[str, ...] = ()
+    """Those of the ring's nodes when it was opened, or last committed: what is written now lies there with them."""
     pid: int = 0
     """The program on the session's host that opened it for writing; unknown after a restart."""
 

@@ -32,6 +32,8 @@ class Node:
     """What sessions may still write."""
     away_since_s: float = 0.0
     """When its connection was lost."""
+    verifier: str = ""
+    """Another one once what lay there is gone; empty before it has told."""
 
     @property
     def free_bytes(self) -> int:
@@ -43,9 +45,10 @@ class Node:
         """Taken and promised share of the capacity."""
         return 1.0 - self.free_bytes / self.capacity if self.capacity else 1.0
 
-    def come(self, address: IonodeAddress, most_bytes: int, peer: int, granted_bytes: int) -> None:
+    def come(self, address: IonodeAddress, most_bytes: int, peer: int, granted_bytes: int, verifier: str) -> None:
         """Record that it is there, and what sessions may still write."""
         self.address, self.most_bytes, self.peer, self.granted_bytes = address, most_bytes, peer, granted_bytes
+        self.verifier = verifier
 
     def go(self, now_s: float) -> None:
         """Record that its connection is gone."""

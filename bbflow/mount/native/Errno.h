@@ -20,6 +20,13 @@ private:
     int m_Number;
 };
 
+/** The same where nobody knows what became of a request: its reply isn't waited for any longer. */
+class Unanswered final : public Errno
+{
+public:
+    using Errno::Errno;
+};
+
 /** Returns the result of a system call.
  *  @throws Errno if it failed */
 template <class T>

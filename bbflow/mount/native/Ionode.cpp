@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <fcntl.h>
 #include <iostream>
+#include <random>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,6 +20,13 @@ constexpr double ConnectSecs = 10.0;
 constexpr double InterruptSecs = 0.5;
 /** How often bytes are sent that arrive damaged. */
 constexpr int SendTries = 3;
+
+/** A connection's name, as no other one of any client has it. */
+std::string RandomName()
+{
+    std::random_device source;
+    return std::to_string(source()) + "-" + std::to_string(source());
+}
 
 /** Waits for a reply; gives it if it isn't a refusal. */
 Value Await(const Caller &caller, Channel &channel)
@@ -230,8 +238,7 @@ void Ionode::Hold()
     within.Socket = m_Directory.PathOf("ionode.sock");
     try
     {
-        GiveBack(std::make_unique<Channel>(
-            ConnectTo(within, m_Key, Transport::SharedMemory, After(ConnectSecs))));
+        const Channel asked(ConnectTo(within, m_Key, Transport::SharedMemory, After(ConnectSecs)));
         m_Pieces = m_Directory.Below("pieces");
     }
     catch (const Refused &error)
@@ -301,33 +308,26 @@ size_t Ionode::Over(const std::function<size_t(Channel &)> &work)
 {
     while (true)
     {
-        std::unique_ptr<Channel> channel;
-        bool isFresh = false;
+        std::optional<Named> idle = TakeIdle();
+        const bool isFresh = !idle;
+        Named used;
         try
         {
-            channel = Take();
-            isFresh = channel == nullptr;
-            if (isFresh)
-            {
-                channel = std::make_unique<Channel>(
-                    ConnectTo(m_Address, m_Key, Transport::Auto, After(ConnectSecs)));
-            }
-            const size_t result = work(*channel);
-            GiveBack(std::move(channel));
+            used = isFresh ? Connect() : std::move(*idle);
+            const size_t result = work(*used.Link);
+            GiveBack(std::move(used));
             return result;
         }
         catch (const Errno &error)
         {
             // After an interrupt its reply is still to come, and would be taken for the next one's.
-            if (error.Number() != EINTR)
-            {
-                GiveBack(std::move(channel));
-            }
+            error.Number() == EINTR ? Leave(used.Name) : GiveBack(std::move(used));
             throw;
         }
         catch (const std::runtime_error &error)
         {
-            if (isFresh || channel == nullptr)
+            Leave(used.Name);
+            if (isFresh)
             {
                 std::cerr << error.what() << std::endl;
                 throw Errno(EHOSTDOWN);
@@ -336,22 +336,70 @@ size_t Ionode::Over(const std::function<size_t(Channel &)> &work)
     }
 }
 
-std::unique_ptr<Channel> Ionode::Take()
+void Ionode::Settle()
+{
+    {
+        const std::lock_guard<std::mutex> lock(m_Mutex);
+        if (m_Left.empty())
+        {
+            return;
+        }
+    }
+    Over([](Channel &) { return size_t{0}; });
+}
+
+/** Connects, and has the node do nothing more for connections that were left. */
+Ionode::Named Ionode::Connect()
+{
+    std::set<std::string> left;
+    {
+        const std::lock_guard<std::mutex> lock(m_Mutex);
+        left = m_Left;
+    }
+    Value::Array without(left.begin(), left.end());
+    Named made{RandomName(), std::make_unique<Channel>(
+                                 ConnectTo(m_Address, m_Key, Transport::Auto, After(ConnectSecs)))};
+    made.Link->Send(
+        Value::Map{{"op", "begin"}, {"connection", made.Name}, {"without", std::move(without)}});
+    made.Link->Reply(After(ConnectSecs));
+    const std::lock_guard<std::mutex> lock(m_Mutex);
+    for (const std::string &name : left)
+    {
+        m_Left.erase(name);
+    }
+    return made;
+}
+
+/** A connection's last request is no longer waited for: others begin only once the node knows. */
+void Ionode::Leave(const std::string &name)
+{
+    const std::lock_guard<std::mutex> lock(m_Mutex);
+    if (!name.empty())
+    {
+        m_Left.insert(name);
+        m_Idle.clear();
+    }
+}
+
+std::optional<Ionode::Named> Ionode::TakeIdle()
 {
     const std::lock_guard<std::mutex> lock(m_Mutex);
     if (m_Idle.empty())
     {
-        return nullptr;
+        return std::nullopt;
     }
-    std::unique_ptr<Channel> channel = std::move(m_Idle.back());
+    Named named = std::move(m_Idle.back());
     m_Idle.pop_back();
-    return channel;
+    return named;
 }
 
-void Ionode::GiveBack(std::unique_ptr<Channel> channel)
+void Ionode::GiveBack(Named named)
 {
     const std::lock_guard<std::mutex> lock(m_Mutex);
-    m_Idle.push_back(std::move(channel));
+    if (m_Left.empty())
+    {
+        m_Idle.push_back(std::move(named));
+    }
 }
 
 } // end namespace bbflow

@@ -7,7 +7,10 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <string>
+#include <vector>
 
 namespace bbflow
 {
@@ -54,6 +57,9 @@ public:
     /** Does something over a connection; again over a new one if an idle one was broken. */
     size_t Over(const std::function<size_t(Channel &)> &work);
 
+    /** Returns once nothing is changed there any more by requests that nobody waits for. */
+    void Settle();
+
     /** Sends a request, and waits until it is done. */
     void Ask(const Caller &caller, const Value &request);
 
@@ -70,12 +76,22 @@ private:
     HeldDirectory m_Directory;
     /** Held once and for all, with m_HoldMutex locked. */
     HeldDirectory m_Pieces;
+    /** A connection, by the name that the node knows it by. */
+    struct Named
+    {
+        std::string Name;
+        std::unique_ptr<Channel> Link;
+    };
     std::mutex m_Mutex;
-    std::vector<std::unique_ptr<Channel>> m_Idle;
+    std::vector<Named> m_Idle;
+    /** Connections whose last request may still be carried out, though nobody waits for it. */
+    std::set<std::string> m_Left;
 
     void Hold();
-    std::unique_ptr<Channel> Take();
-    void GiveBack(std::unique_ptr<Channel> channel);
+    Named Connect();
+    std::optional<Named> TakeIdle();
+    void GiveBack(Named named);
+    void Leave(const std::string &name);
 };
 
 /** The name of a piece's file. */

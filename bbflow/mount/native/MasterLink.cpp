@@ -51,9 +51,14 @@ Value MasterLink::Ask(const Caller &caller, const Value::Map &request)
             m_Session.LeaveSlot(slot, &reply);
             return reply;
         }
+        catch (const Unanswered &)
+        {
+            m_Session.LeaveSlot(slot, nullptr);
+            throw;
+        }
         catch (const Errno &error)
         {
-            m_Session.LeaveSlot(slot, nullptr); // refused, or no longer waited for
+            m_Session.LeaveSlot(slot, nullptr); // refused
             patience.WaitFor(error, caller);
         }
         catch (...)
@@ -84,11 +89,11 @@ Value MasterLink::AskAgainAndAgain(const Caller &caller, const Value &request)
             if (IsOver(patience) || m_Ending.IsBegun())
             {
                 std::cerr << error.what() << std::endl;
-                throw Errno(EIO);
+                throw Unanswered(EIO);
             }
             if (caller.IsInterrupted)
             {
-                throw Errno(EINTR);
+                throw Unanswered(EINTR);
             }
             m_Ending.WaitFor(RetrySecs);
         }

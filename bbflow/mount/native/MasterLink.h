@@ -21,8 +21,9 @@ public:
 
     /** Sends a request and waits for its reply, over lost connections if need be, and while a node
      *  that it needs is away.
-     *  @throws Errno with what the master refuses by; EIO if it, or the node, stays away; EINTR if
-     *          the program doesn't wait any longer */
+     *  @throws Errno with what the master refuses by; EIO if the node stays away, EINTR if the
+     *          program doesn't wait for it any longer
+     *  @throws Unanswered the same where it is the master that stays away, or isn't waited for */
     Value Ask(const Caller &caller, const Value::Map &request);
 
     /** Sends what has no reply; it is lost with the connection, as the session's own things are. */

@@ -31,13 +31,18 @@ Node MasterIn(const Contact &contact, const uint64_t number, const std::string &
                          ": start the nodes with --files, or wait until they are up");
 }
 
-/** @throws Errno if the reply is a refusal */
+/** @throws Errno if the reply is a refusal; what EIO doesn't tell a program stands in the log */
 Value Accepted(Value reply)
 {
     if (!reply.BoolAt("ok"))
     {
         const Value *number = reply.Find("errno");
-        throw Errno(number != nullptr ? static_cast<int>(number->AsUnsigned()) : EIO);
+        const int error = number != nullptr ? static_cast<int>(number->AsUnsigned()) : EIO;
+        if (const Value *why = reply.Find("error"); error == EIO && why != nullptr)
+        {
+            std::cerr << "bbflow-mount: " << why->Text() << std::endl;
+        }
+        throw Errno(error);
     }
     return reply;
 }
@@ -207,7 +212,7 @@ Value MasterSession::Exchange(Channel &channel, const Value &request, const Call
         }
         if (m_Ending.IsBegun() || (caller != nullptr && caller->IsInterrupted))
         {
-            throw Errno(EINTR);
+            throw Unanswered(EINTR);
         }
     }
 }

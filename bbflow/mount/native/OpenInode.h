@@ -135,11 +135,14 @@ private:
     std::vector<int64_t> m_Writers;
     /** Whether the map is newer than what was committed. */
     bool m_IsDirty = false;
-    /** Whether a write has failed, of which bytes may lie on a node that was away. */
+    /** Whether a change of a piece has failed, of which bytes may lie, or come yet, on a node. */
     bool m_HasFailed = false;
     /** Whether nobody knows if the last commit counts: its reply never came. Files of the map may
      * be others' then, and don't change before another commit gives them their new version. */
     bool m_IsUnsure = false;
+    /** Whether the last commit was refused: what a node has lost counts never again under its
+     * version. */
+    bool m_IsRefused = false;
     /** Whether a writer closed it, and nothing was written since. */
     bool m_IsClosing = false;
     std::condition_variable_any m_WritersChanged;
@@ -185,10 +188,12 @@ private:
     WriteMode ModeOf(uint64_t index, uint64_t offset, uint64_t bytes) const;
     std::unique_lock<std::shared_mutex> LockToChange(const Caller &caller);
     void Prepare(const Caller &caller, uint64_t index, WriteMode mode, Piece &piece);
-    static bool TryCut(const Caller &caller, const Piece &piece, uint64_t bytes);
+    bool TryCut(const Caller &caller, const Piece &piece, uint64_t bytes);
     void Undo(const Caller &caller, uint64_t index, const Piece &piece);
     void MarkDirty();
     Value::Array PiecesForCommit() const;
+    Value AskToCommit(const Caller &caller, CommitFor what);
+    void SettleNodes(const Caller &caller);
     void LeaveWriting(int64_t handle);
     void LoseWritten();
     void Settle();

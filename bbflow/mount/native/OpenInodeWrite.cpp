@@ -1,8 +1,10 @@
 #include "OpenInode.h"
 
 #include "Errno.h"
+#include "Patience.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace bbflow
 {
@@ -196,6 +198,7 @@ bool OpenInode::TryCut(const Caller &caller, const Piece &piece, const uint64_t 
     }
     catch (const Errno &)
     {
+        m_HasFailed = true;
         return false;
     }
 }
@@ -231,7 +234,7 @@ uint64_t OpenInode::EndFor(const uint64_t offset)
 bool OpenInode::TryTruncate(const Caller &caller, const uint64_t size)
 {
     CheckSize(size);
-    const Writing lock = LockToChange(caller);
+    Writing lock = LockToChange(caller);
     const uint64_t index = size / m_Map.PieceBytes;
     const uint64_t rest = size % m_Map.PieceBytes;
     const size_t kept = index + (rest > 0 ? 1 : 0);
@@ -258,6 +261,11 @@ bool OpenInode::TryTruncate(const Caller &caller, const uint64_t size)
     pieces.resize(std::min(kept, pieces.size()));
     m_Map.Size = size;
     MarkDirty();
+    if (m_IsRefused && pieces.empty())
+    {
+        lock.unlock();
+        Commit(caller, CommitFor::Change); // what is written from now on has another version
+    }
     return true;
 }
 
@@ -271,6 +279,59 @@ Value::Array OpenInode::PiecesForCommit() const
     return list;
 }
 
+/** Has no request left that could still change a piece that is written. */
+void OpenInode::SettleNodes(const Caller &caller)
+{
+    const Patience patience(m_Volume.Link().Patience());
+    for (size_t i = 0; m_HasFailed && i < m_Map.Pieces.size();)
+    {
+        const Piece &piece = m_Map.Pieces[i];
+        try
+        {
+            if (piece.Version == m_Map.Version || piece.Bytes != piece.Committed)
+            {
+                m_Volume.Nodes().At(m_Map.NodeOf(i))->Settle();
+            }
+            ++i;
+        }
+        catch (const Errno &error)
+        {
+            patience.WaitFor(error, caller);
+        }
+    }
+}
+
+Value OpenInode::AskToCommit(const Caller &caller, const CommitFor what)
+{
+    int64_t modified = 0;
+    {
+        const std::lock_guard<std::mutex> shown(m_ShownMutex);
+        modified = int64_t{m_Shown.Time.tv_sec} * 1000000000 + m_Shown.Time.tv_nsec;
+    }
+    const bool wasUnsure = std::exchange(m_IsUnsure, true);
+    try
+    {
+        Value reply = m_Volume.Link().Ask(caller, {{"op", "commit"},
+                                                   {"handle", m_Writers.front()},
+                                                   {"size", m_Map.Size},
+                                                   {"pieces", PiecesForCommit()},
+                                                   {"mtime_ns", modified},
+                                                   {"sync", what == CommitFor::Sync}});
+        m_IsUnsure = m_IsRefused = false;
+        return reply;
+    }
+    catch (const Unanswered &)
+    {
+        throw;
+    }
+    catch (const Errno &)
+    {
+        m_IsUnsure = wasUnsure;
+        m_IsRefused = true;
+        throw;
+    }
+}
+
 void OpenInode::Commit(const Caller &caller, const CommitFor what)
 {
     const Writing lock(m_Mutex);
@@ -280,19 +341,8 @@ void OpenInode::Commit(const Caller &caller, const CommitFor what)
         return;
     }
     CheckGeneration();
-    int64_t modified = 0;
-    {
-        const std::lock_guard<std::mutex> shown(m_ShownMutex);
-        modified = int64_t{m_Shown.Time.tv_sec} * 1000000000 + m_Shown.Time.tv_nsec;
-    }
-    m_IsUnsure = true;
-    const Value reply = m_Volume.Link().Ask(caller, {{"op", "commit"},
-                                                     {"handle", m_Writers.front()},
-                                                     {"size", m_Map.Size},
-                                                     {"pieces", PiecesForCommit()},
-                                                     {"mtime_ns", modified},
-                                                     {"sync", what == CommitFor::Sync}});
-    m_IsUnsure = false;
+    SettleNodes(caller);
+    const Value reply = AskToCommit(caller, what);
     m_Map.Version = reply.UnsignedAt("version");
     m_Map.MayAppend = reply.BoolAt("append");
     for (size_t i = 0; i < m_Map.Pieces.size(); ++i)
@@ -352,7 +402,7 @@ void OpenInode::LoseWritten()
 {
     Settle();
     m_IsDirty = false;
-    m_IsUnsure = false;
+    m_IsUnsure = m_IsRefused = false;
     m_Committed.reset();
     m_Pages.reset();
     const std::lock_guard<std::mutex> lock(m_ShownMutex);
