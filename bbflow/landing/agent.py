@@ -39,6 +39,8 @@ Reply = tuple[int, Struct]
 """For whom, and what: one of `replies`."""
 POOL_S = 0.05
 """How often an agent looks whether files have left the room that its pool is to have."""
+WAITING_S = 1.0
+"""How often it looks whether the pool is still there while ranks wait for room in it."""
 QUIET = (
     SyncRequest, HoldRequest, PinRequest, UnpinRequest, GetRequest, FabricRequest, JoinRequest, PassRequest,
     StatusRequest,
@@ -196,6 +198,7 @@ class Agent:
     def next_deadline_s(self) -> float | None:
         """When `expire` has something to do, in seconds since the epoch."""
         pool_s = [self._looked_s + POOL_S] if self._store.is_unsettled else []
+        pool_s += [self._looked_s + WAITING_S] if self._waiting else []
         watchers_s = (watcher.deadline_s for watcher in self._watchers)
         return min([*watchers_s, *self._writing.deadlines_s(), *pool_s], default=None)
 

@@ -1,5 +1,8 @@
 """Requests that wait for room."""
 
+import pytest
+
+from bbflow.errors import NodeError
 from bbflow.landing.waiting_requests import Queues, Waiting
 
 
@@ -33,3 +36,14 @@ def test_a_peer_that_is_gone_waits_no_more():
     queues.remove(1)
     assert [waiting.peer for waiting in queues] == [2]
     assert not queues.has_alike(Waiting(9, {}, "b"))
+
+
+def test_nobody_waits_for_room_in_a_pool_that_is_gone(bench):
+    bench.open()
+    bench.land(0, pages=10)
+    assert bench.begin(0, 1, 10) is None
+    bench.expire()
+    assert bench.agent.next_deadline_s() <= bench.clock.now_s + 1.0
+    (bench.directory / "pool").unlink()
+    with pytest.raises(NodeError, match="was removed, cut or replaced"):
+        bench.wait(1.0)
