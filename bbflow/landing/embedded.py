@@ -15,6 +15,7 @@ from pathlib import Path
 from bbflow.errors import CapacityError, NodeError, describe_end
 from bbflow.host.belongings import is_made, make, remove
 from bbflow.host.closable import Closable
+from bbflow.host.log import log
 from bbflow.landing.client import NodeClient
 from bbflow.net.contact import NodeAddress, contact_key, lock_of, read_contact, remove_node
 from bbflow.store.pool import forget_pools
@@ -129,7 +130,7 @@ class EmbeddedNodes(Closable):
     def _keep(self, name: str) -> None:
         """Start a node's agent again that was killed: it takes over what the node holds."""
         left = RESTARTS
-        while left:
+        while True:
             began_s = time.monotonic()
             self._processes[name].wait()
             _close_input(self._processes[name])
@@ -137,6 +138,10 @@ class EmbeddedNodes(Closable):
             with self._lock:
                 # Under the lock, else an agent could be started after all others were told to end.
                 if self._closing:
+                    return
+                if not left:
+                    why = _last_word(self._root / f"{name}.log") or describe_end(self._processes[name].returncode)
+                    log(f"bbflow: BB node {name} ended {RESTARTS} times, and isn't started again: {why}")
                     return
                 self._processes[name] = self._spawn(name)
 
@@ -241,7 +246,14 @@ def spawn_node(
         )
 
 
-def wait_until_ready(name: str, contact: Path, process: subprocess.Popen[bytes], log: Path) -> None:
+def _last_word(log: Path) -> str:
+    """Return the last line of a node's log; "" if there is none."""
+    with suppress(OSError):
+        return log.read_text(errors="replace").strip().rpartition("\n")[2].removeprefix("bbflow: ")
+    return ""
+
+
+def wait_until_ready(name: str, contact: Path, process: subprocess.Popen[bytes], said_in: Path) -> None:
     """Wait until a node stands in the contact file and answers.
 
     Raises
@@ -252,9 +264,9 @@ def wait_until_ready(name: str, contact: Path, process: subprocess.Popen[bytes],
     deadline_s = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline_s:
         if process.poll() is not None:
-            said = log.read_text().strip().removeprefix("bbflow: ").splitlines() if process.returncode > 0 else []
+            said = _last_word(said_in) if process.returncode > 0 else ""
             kind = CapacityError if process.returncode == os.EX_TEMPFAIL else NodeError
-            raise kind(said[-1] if said else f"BB node {name} {describe_end(process.returncode)} while it started")
+            raise kind(said or f"BB node {name} {describe_end(process.returncode)} while it started")
         with suppress(NodeError):
             for node in read_contact(contact):
                 if node.name == name:

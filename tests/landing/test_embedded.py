@@ -129,3 +129,15 @@ def test_a_node_that_is_gone_is_named(short):
         (node,) = nodes.nodes
     with pytest.raises(NodeError, match=r"BB node bb0 on .* doesn't answer"):
         NodeClient(node)
+
+
+def test_a_node_that_can_not_be_started_again_says_why(short, capfd):
+    with EmbeddedNodes(1, 1 << 20, short) as nodes:
+        (node,) = nodes.nodes
+        os.unlink(node.pool)
+        agent_of(node).kill()
+        said = []
+        until(lambda: said.append(capfd.readouterr().err) or "isn't started again" in "".join(said), "its last word")
+    (line,) = "".join(said).splitlines()
+    assert line.startswith("bbflow: BB node bb0 ended 10 times, and isn't started again: ")
+    assert f"{node.pool} was removed, cut or replaced" in line
