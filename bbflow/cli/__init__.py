@@ -69,6 +69,7 @@ class _Parser(argparse.ArgumentParser):
     def __init__(self, *words: Any, **keys: Any) -> None:
         super().__init__(*words, **keys)
         self.register("type", Path, parse_path)
+        self.set_defaults(default_of=self.get_default)  # an action's own, where a command has actions
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,6 @@ class Program:
             if name in words[:1]:
                 module = import_module(f"{self.package}.{name}")
                 command.description, _, command.epilog = str(module.__doc__).partition("\n\n")
-                command.set_defaults(default_of=command.get_default)
                 module.add_arguments(command)
         return parser
 

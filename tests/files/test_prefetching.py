@@ -41,10 +41,11 @@ def test_what_was_prefetched_stays_until_it_is_read_and_then_the_next_comes(serv
     assert client.status()[0].prefetching == 0
 
 
-def test_a_writer_that_waits_has_the_room_of_what_nobody_has_read(servers):
+def test_a_writer_that_waits_has_the_room_of_what_nobody_has_read(servers, capsys):
     put(servers, *(f"f{number}" for number in range(5)))
     client = servers.start(capacity="1MiB")
-    client.prefetch(["/"])
+    assert main(["files", "prefetch", "--contact", str(servers.contact), "/"]) == 0
+    assert capsys.readouterr().out == "5 files are coming\n"
     until(lambda: len(warm(client)) == 5, "the files")
     for number in range(4):
         client.write(f"/new{number}", FILE)
