@@ -185,11 +185,13 @@ class Draining:
 
     def look_for_lost(self) -> None:
         """Note which variables lack what this analysis has written: somebody has removed it, or cut it off."""
+        if self._store is None:
+            return
         for name, (form, files) in self._written.items():
-            assert self._store is not None
             lost = (form.lost(str(self._store.path), index, steps) for index, steps in files.items())
             if (path := next(filter(None, lost), None)) is not None:
                 self._store.note_lost(name, path)
+        self._store.look_for_lost()
 
     def keeps(self, number: int) -> bool:
         """Whether a step is to be drained."""

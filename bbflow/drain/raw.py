@@ -17,6 +17,7 @@ from bbflow.drain.stores import HIDDEN, LAST_HIT, LEFT_OUT, MIXED, NAME
 from bbflow.errors import ConfigError
 from bbflow.operators.decoding import marks_of, meant_dtype, named_hole, written_fill
 from bbflow.operators.windows.calendars import dated, shows_gaps
+from bbflow.stores.moved import is_moved, place_of
 from bbflow.stream.cf import CF_VERSION, OWN, STEP, Encoding, StreamAttributes
 from bbflow.stream.records import BlockForm
 from bbflow.view.layout import fill_of
@@ -88,6 +89,10 @@ class RawStore:
         """What was there at the last commit."""
         self._hit: dict[str, int] = {}
         self._left_out: list[str] = list(self._store.attribute(LEFT_OUT, ()))
+        self._written: dict[str, set[int]] = {}
+        """Array of axes and single values to which of its files this analysis has written."""
+        self._damaged: dict[str, Path] = {}
+        """Array to a file of it that was no more what was written when further steps came."""
         self.path = path
         if self._store.is_new:
             self._store.create(STEP, (self._axis,), (0,), "i8", {"long_name": "step of the simulation"}, (512,))
@@ -106,6 +111,16 @@ class RawStore:
         """The last step that counts that was chosen; None if none was."""
         number: int | None = self._store.attribute(LAST_HIT)
         return number
+
+    def look_for_lost(self) -> None:
+        """Note which axes and single values lack what this analysis has written."""
+        moves = place_of(self.path) is not None
+        for name, indices in self._written.items():
+            chunks = self._store.chunks(name)
+            gone = (chunks.path(index) for index in sorted(indices) if not chunks.is_whole(index))
+            path = self._damaged.get(name) or next((path for path in gone if not (moves and is_moved(path))), None)
+            if path is not None:
+                self.note_lost(name, path)
 
     def note_lost(self, name: str, path: Path) -> None:
         """Note that a variable lacks what was in a file."""
@@ -239,7 +254,15 @@ class RawStore:
     def _write_values(self, name: str, start: int, values: Sequence[Any]) -> None:
         chunks = self._store.chunks(name)
         filled = [chunks.fill if value is None else value for value in values]
-        self._store.write(name, start, np.array(filled, chunks.stored))
+        self._write(name, start, np.array(filled, chunks.stored))
+
+    def _write(self, name: str, start: int, values: Array) -> None:
+        chunks, own = self._store.chunks(name), self._written.setdefault(name, set())
+        first, end = start // chunks.shape[0], -(-(start + len(values)) // chunks.shape[0])
+        if first in own and not chunks.is_whole(first):
+            self._damaged.setdefault(name, chunks.path(first))  # the store makes it whole again, without what was there
+        own.update(range(first, end))
+        self._store.write(name, start, values)
 
     def _in_grid(self, like: BlockForm) -> BlockForm:
         return replace(like, shape=self._attributes.grid(like.name, like.shape))
@@ -283,7 +306,7 @@ class RawStore:
         if not shows_gaps(self._times, described):
             shown = {hidden: described.get(name) for name, hidden in HIDDEN.items()}
             self._store.describe(self._axis, **dict.fromkeys(HIDDEN), **shown)
-        self._store.write(self._axis, start, own)
+        self._write(self._axis, start, own)
 
     @property
     def lacking(self) -> list[str]:
@@ -352,7 +375,7 @@ class RawStore:
         self._name_fills(start, whole)
         for name, own in values.items():
             self._write_values(stored_name(name), start, own)
-        self._store.write(STEP, start, np.asarray(numbers))
+        self._write(STEP, start, np.asarray(numbers))
         if self._axis != STEP:
             self._write_times(start, times)
         end = start + len(numbers)

@@ -9,6 +9,7 @@ from test_scheduler_lost import HELD, writer
 from bbflow import start_nodes
 from bbflow.errors import BbflowError
 from bbflow.events import read_events
+from bbflow.stream.cf import STEP
 from testsupport.processes import finish_well
 from testsupport.waiting import PATIENCE_S, until
 
@@ -89,6 +90,14 @@ SINGLE, SEVERAL = {"shard": 96}, {"chunks": {"time": 4}}
 def test_a_file_of_raw_steps_that_is_damaged_during_an_analysis_is_told(tmp_path, act, raw):
     outcome = ended_after(act, f"raw.zarr/{CHUNK}", tmp_path, raw=raw, restarts=False)
     told = f"raw.zarr hasn't all: tas: {CHUNK} was removed or cut off during the run, so it lacks steps"
+    assert (outcome.complete, outcome.errors) == (False, (told,))
+
+
+@pytest.mark.parametrize("act", [remove, cut_off])
+@pytest.mark.parametrize("name", [STEP, "time"])
+def test_an_axis_of_raw_steps_that_is_damaged_during_an_analysis_is_told(tmp_path, act, name):
+    outcome = ended_after(act, f"raw.zarr/{name}/c.0", tmp_path, raw="all", restarts=False)
+    told = f"raw.zarr hasn't all: {name}: {name}/c.0 was removed or cut off during the run, so it lacks steps"
     assert (outcome.complete, outcome.errors) == (False, (told,))
 
 
