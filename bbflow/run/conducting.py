@@ -98,6 +98,7 @@ def conduct(options: RunOptions, name: str, embedded: EmbeddedNodes | None, prep
         noted_opens(contact, command, selects=bool(config.select)) as opens,
         _stop_stream(config, contact) as stop_stream,
     ):
+        nodes = read_contact(contact)
         strays = Strays(options.file, config, contact, embedded, (stop_stream_of(config.stream),))
         analysis = options.analysis(str(contact))
         others = rescued_stores(config.output / RESCUED_DIRECTORY)
@@ -128,7 +129,7 @@ def conduct(options: RunOptions, name: str, embedded: EmbeddedNodes | None, prep
             embedded.leave()
         refused, was_refused = _refused(config, opens)
     is_told = _tell_ending(options.file, config, supervisor.course, others, refused, draws_report=options.draws_report)
-    for line in describe_held(options.file, config.stream, contact, supervisor.course, strays.held):
+    for line in describe_held(options.file, config.stream, contact, nodes, supervisor.course, strays.held):
         tell(line, sys.stdout)
     return code or (INCOMPLETE if has_strays or was_refused or not is_told else 0)
 

@@ -1,6 +1,7 @@
 """The end of a run in words: what it has made, what is missing, and how to get it."""
 
 import shlex
+import socket
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from bbflow.drain.stores import left_out_of, rescued_stores
 from bbflow.errors import BbflowError, NodeError
 from bbflow.host.belongings import clear, is_ours
 from bbflow.landing.client import NodeClient
-from bbflow.net.contact import NodeAddress, read_contact
+from bbflow.net.contact import NodeAddress
 from bbflow.run.course import Course, KeepsRun
 from bbflow.stores.moved import place_of
 from bbflow.stream.cf import STEP
@@ -159,7 +160,12 @@ def _again(config: Path, before: Path | None, store: Path, stream: str, last_ste
 
 
 def describe_held(
-    config: Path, stream: str, contact: Path, course: Course, others: Sequence[str] = ()
+    config: Path,
+    stream: str,
+    contact: Path,
+    nodes: Sequence[NodeAddress],
+    course: Course,
+    others: Sequence[str] = (),
 ) -> list[str]:  # fmt: skip
     """Return how to get what was neither published nor rescued: it lies where the BB nodes keep it.
 
@@ -168,7 +174,9 @@ def describe_held(
     config, stream
         The run's.
     contact
-        The nodes' contact file.
+        The nodes' contact file; it may be gone by now.
+    nodes
+        Those that it named.
     course
         As it ended.
     others
@@ -177,14 +185,14 @@ def describe_held(
     is_held = course.keeping is KeepsRun.HELD
     if not is_held and not others:
         return []
-    try:
-        nodes = read_contact(contact)
-    except NodeError as error:
-        return [f"WHAT WAS NEITHER PUBLISHED NOR RESCUED IS LOST with the BB nodes: {error}"]
+    here = socket.gethostname()
+    left = [node for node in nodes if node.host != here or Path(node.directory).exists()]
+    if not left:
+        return ["WHAT WAS NEITHER PUBLISHED NOR RESCUED IS LOST: the BB nodes' directories are gone"]
     where = ["--contact", str(contact)]
     again = [
         shlex.join(["bbflow", "node", "--name", node.name, "--directory", str(Path(node.directory).parent), *where])
-        for node in nodes
+        for node in left
         if not is_running(node)
     ]
     publish = [] if course.published else [shlex.join(["bbflow", "fold", str(config), *where, "--finish"])]

@@ -1,4 +1,5 @@
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 
 from bbflow.configuring.config import parse_config
 from bbflow.host.belongings import claim
-from bbflow.net.contact import NodeAddress, add_node, contact_key
+from bbflow.net.contact import NodeAddress
 from bbflow.run.conducting import _tell_ending
 from bbflow.run.course import Course, KeepsRun
 from bbflow.run.ending import Left, begin_in, describe_ending, describe_held, is_complete, why_stop
@@ -116,20 +117,20 @@ def test_open_windows_that_could_not_be_published_are_said():
 
 
 def test_what_could_not_be_published_is_published_by_a_command_that_is_said(tmp_path):
-    contact = tmp_path / "contact.json"
-    add_node(
-        contact, NodeAddress("bb0", "here", str(tmp_path / "none.sock"), str(tmp_path / "bb0"), contact_key(contact))
-    )
+    contact, directory = tmp_path / "contact.json", tmp_path / "bb0"
+    directory.mkdir()
+    nodes = [NodeAddress("bb0", socket.gethostname(), str(tmp_path / "none.sock"), str(directory), "key")]
     for published, count in ((True, 3), (False, 4)):
-        lines = describe_held(Path("a.yml"), "climate", contact, Course(keeping=KeepsRun.HELD, published=published))
+        course = Course(keeping=KeepsRun.HELD, published=published)
+        lines = describe_held(Path("a.yml"), "climate", contact, nodes, course)
         assert len(lines) == count
         assert any("fold a.yml" in line and line.endswith("--finish") for line in lines) == (not published)
+    directory.rmdir()
+    lost = "WHAT WAS NEITHER PUBLISHED NOR RESCUED IS LOST: the BB nodes' directories are gone"
+    assert describe_held(Path("a.yml"), "climate", contact, nodes, course) == [lost]
 
 
-def test_nodes_that_are_gone_with_their_contact_file_hold_nothing(tmp_path):
-    course = Course(keeping=KeepsRun.HELD)
-    (line,) = describe_held(Path("a.yml"), "climate", tmp_path / "contact.json", course)
-    assert line.startswith("WHAT WAS NEITHER PUBLISHED NOR RESCUED IS LOST with the BB nodes: there is no contact file")
+def test_nodes_whose_contact_file_is_gone_are_asked_nothing(tmp_path):
     assert statuses_of(tmp_path / "contact.json") == []
 
 
