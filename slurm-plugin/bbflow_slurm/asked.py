@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import stat
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -13,6 +12,7 @@ from bbflow.host.held import open_regular
 from bbflow.phases import BoardSource, PhaseSource
 from bbflow.staging import File, Gate, Retry, Sources, Stager, expand, parse_policy
 from bbflow.staging.policies import NoAction
+from bbflow.staging.shelf import make_writable
 from bbflow.staging.transfers import stage_out
 from bbflow.staging.watched import WatchedGate
 from bbflow.stores.facts import Listed
@@ -150,7 +150,7 @@ def _give(copy: Path, target: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         if copy.stat().st_nlink == 1:
             os.link(copy, target)
-            target.chmod(target.stat().st_mode | stat.S_IWUSR)
+            make_writable(target)
         else:
             shutil.copyfile(copy, target)
     except FileExistsError:

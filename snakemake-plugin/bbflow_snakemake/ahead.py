@@ -11,6 +11,7 @@ from bbflow.errors import SourceError
 from bbflow.events import EventLog
 from bbflow.host.belongings import make, remove
 from bbflow.staging import File, Locations, Stager
+from bbflow.staging.shelf import make_writable
 from bbflow_snakemake.settings import Plan
 
 
@@ -147,6 +148,7 @@ def _first_of(futures: Iterable["Future[Locations]"]) -> Locations:
 
 def link(path: Path, copy: Path, changed_s: float) -> None:
     """Link a copy at a path, by a link as old as its source: Snakemake compares them."""
+    make_writable(copy)  # what can't be written to is protected to Snakemake
     temporary = path.with_name(f".{path.name}.link")
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(copy)

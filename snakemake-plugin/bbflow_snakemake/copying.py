@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bbflow.staging import File, Gate, Retry, Sources
 from bbflow.staging.policies import NoAction
-from bbflow.staging.shelf import Shelf
+from bbflow.staging.shelf import Shelf, make_writable
 from bbflow.staging.transfers import Transfer, stage_out
 from bbflow.staging.watched import WatchedGate
 from bbflow_snakemake.settings import Plan
@@ -49,6 +49,8 @@ class DirectCopies:
         try:
             with self._gate() as gate:
                 receipt = Transfer(File(url), self._sources, shelf, gate, self._retry).run()
+            # Snakemake takes what it can't write to for protected, and wouldn't make it anew.
+            make_writable(receipt.path)
             os.replace(receipt.path, path)
         finally:
             shelf.close()

@@ -6,7 +6,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from bbflow_snakemake.ahead import Ahead
+from bbflow_snakemake.ahead import Ahead, link
 from bbflow_snakemake.copying import SMALL_BYTES
 from bbflow_snakemake.settings import plan_of
 from snakemake.io import IOCache
@@ -104,6 +104,23 @@ def test_a_retrieved_file_is_as_old_as_its_source(tmp_path, provider):
     asyncio.run(found.managed_retrieve())
     assert found.local_path().read_text() == "content"
     assert found.local_path().stat().st_mtime == found.mtime() == 1000
+
+
+@pytest.mark.parametrize("is_ahead", [False, True])
+def test_a_retrieved_file_can_be_written_to_or_snakemake_takes_it_for_a_protected_output(tmp_path, provider, is_ahead):
+    source, path = tmp_path / "source", tmp_path / "local"
+    source.write_text("content")
+    ahead = Ahead(plan_of(StorageProviderSettings()), tmp_path / "ahead", 1, keep=False)
+    try:
+        if is_ahead:
+            ahead.announce({str(source): len("content")})
+            link(path, ahead.copy_of(str(source), provider.sources.facts(str(source)).version), 1000)
+        else:
+            provider.copies.fetch(str(source), path)
+        assert path.read_text() == "content"
+        assert path.stat().st_mode & 0o200
+    finally:
+        ahead.close()
 
 
 def test_a_stored_directory_takes_the_place_of_what_was_there(tmp_path, provider):
