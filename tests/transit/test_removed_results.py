@@ -73,6 +73,13 @@ def test_a_file_that_is_damaged_during_an_analysis_is_told(tmp_path, act, name):
     assert outcome.errors == (LOST.format(name),)
 
 
+@pytest.mark.parametrize("results", [WHOLE, CUT])
+def test_no_span_is_written_behind_the_end_of_a_file_that_is_cut_off(tmp_path, results):
+    name = "tas_day_max/c.0.0.0"
+    with pytest.raises(BbflowError, match=rf"{name} was cut off: it has \d+ of \d+ bytes, so spans in it are lost"):
+        ended_after(cut_off, f"results.zarr/{name}", tmp_path, results=results, restarts=False)
+
+
 def drained(out):
     """Return the number of the last step that is drained."""
     return max((event["last_step"] for event in read_events(out) if event["event"] == "drain"), default=-1)

@@ -20,7 +20,7 @@ import numpy as np
 
 from bbflow.drain.cuts import ChunkGrid, Dividing, cut_of
 from bbflow.drain.encoding import BYTES
-from bbflow.errors import naming
+from bbflow.errors import BbflowError, naming
 from bbflow.host.atomic import beside
 from bbflow.operators.windows.spans import Run
 from bbflow.operators.windows.window import Window
@@ -119,6 +119,10 @@ class SpanFiles(Chunks, ABC):
         """Make a span's file where it is the first one in it: one process does so."""
 
     @abstractmethod
+    def _least_bytes(self, descriptor: int, index: int) -> int:
+        """Return how many bytes a file has at least before a span is written into it."""
+
+    @abstractmethod
     def _put(self, index: int, values: Array) -> None:
         """Write a whole span where it lies."""
 
@@ -147,6 +151,12 @@ class SpanFiles(Chunks, ABC):
     def _opened(self, index: int) -> Iterator[int]:
         descriptor = os.open(self._file(index), os.O_RDWR)
         try:
+            least = self._least_bytes(descriptor, index)  # before the size: others may write further spans meanwhile
+            if (size := os.fstat(descriptor).st_size) < least:
+                raise BbflowError(
+                    f"{self._name(index)} was cut off: it has {size} of {least} bytes, so spans in it are lost; give "
+                    "another output"
+                )
             yield descriptor
         finally:
             os.close(descriptor)
@@ -172,7 +182,14 @@ class Packed(SpanFiles):
         return span[np.newaxis]
 
     def _has_size(self, index: int, size: int) -> bool:
-        return size == self.spans * prod(self.shape) * self.stored.itemsize
+        return size == self._bytes
+
+    @property
+    def _bytes(self) -> int:
+        return self.spans * prod(self.shape) * self.stored.itemsize
+
+    def _least_bytes(self, descriptor: int, index: int) -> int:
+        return self._bytes
 
     def write_spans(self, index: int, values: Array) -> None:
         """Write spans that follow each other, with one call for each file."""
@@ -234,6 +251,15 @@ class Tiles(SpanFiles):
                 write_at(descriptor, [own.reshape(-1).view("u1")], place)
             if self.rows == 1:
                 self._show(descriptor, first)
+
+    def _least_bytes(self, descriptor: int, index: int) -> int:
+        """Return where the chunks of a span, and the last one before them, end as far as the file's index has them."""
+        before = max(self._first(index) - 1, 0)
+        count = self._first(index) + self.cut.pieces - before
+        found = os.pread(descriptor, count * ENTRY_BYTES, before * ENTRY_BYTES)
+        entries = np.frombuffer(found[: len(found) // ENTRY_BYTES * ENTRY_BYTES], "<u8").reshape(-1, 2)
+        ends = entries[entries[:, 0] != NOTHING].sum(axis=1)
+        return max(header_bytes(self._entries), int(ends.max(initial=0)))
 
     def _has_size(self, index: int, size: int) -> bool:
         return size >= self._place(self._first(index) + self.cut.pieces)
