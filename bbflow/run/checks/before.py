@@ -93,9 +93,9 @@ def tell_before(config: Config, command: Sequence[str], contact: Path | None, sc
     CapacityError
         If the memory that the nodes would take isn't there.
     ConfigError
-        If weights can't be read: nothing would be folded; or if there is no such contact file.
+        If weights can't be read: nothing would be folded; or if the contact file isn't one.
     NodeError
-        If a node doesn't answer.
+        If there is no contact file, or a node doesn't answer.
     """
     if contact is not None:
         read_contact(contact)
