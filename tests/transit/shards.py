@@ -212,7 +212,9 @@ def keys_of(folding, hour, number):
 def save(folder, folding, shape):
     """Save what a run kept, remove its states, and read what was saved."""
     GrowingZarr(folder / "results.zarr").commit()
-    saving(folder, folding, shape).save(folder / STATE_FILE, folder / "results.zarr", ATTRIBUTES, CLOCK, complete=True)
+    saving(folder, folding, shape).save(
+        folder / STATE_FILE, folder / "results.zarr", ATTRIBUTES, CLOCK, complete=True, places={}
+    )
     remove_states(str(folder / "state"), folding.lanes.run)  # else this process keeps them mapped
     return read_state(folder)
 

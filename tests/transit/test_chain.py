@@ -106,6 +106,29 @@ def test_a_stream_of_another_calendar_or_grid_is_refused(first, tmp_path, calend
         streams.analyse(tmp_path, CONFIG | {"continue": str(first / "out")})
 
 
+@pytest.mark.parametrize("changed", ["mask", "cells", None])
+def test_a_mask_or_weights_that_are_others_in_the_next_job_are_told(tmp_path, changed):
+    land = {"mask": "mask > 0", "mean": ["y", "x"], "weights": "none"}
+    areas = {"mean": ["y", "x"], "weights": "cells"}
+    config = {"operators": {key: {"of": "v", "space": own, "operators": ["mean"]} for key, own in
+                            (("land", land), ("areas", areas))}, "windows": ["run"]}  # fmt: skip
+    own = {"mask": np.array([[1, 0, 1]], "i4"), "cells": np.array([[1.0, 2.0, 3.0]])}
+    attributes = {f"{name}/_ARRAY_DIMENSIONS": ["y", "x"] for name in ("v", *own)} | {"time/units": UNITS}
+    continued = {}
+    for job, part in enumerate((slice(0, 2), slice(2, 4))):
+        # Of another type the second time: equal numbers are the same mask.
+        told = {n: item[:, ::-1] if job and n == changed == "cells" else item for n, item in own.items()}
+        told["mask"] = (1 - own["mask"] if job and changed == "mask" else own["mask"]).astype("f8" if job else "i4")
+        folder = tmp_path / str(job)
+        values = {"v": np.arange(12.0).reshape(4, 1, 3)[part]} | told
+        streams.store(folder, values, np.arange(4.0)[part], attributes, steady=tuple(own))
+        outcome, _ = streams.analysed(folder, config | continued)
+        continued = {"continue": str(folder / "out")}
+    assert read_state(folder / "out").places.keys() == own.keys()
+    assert outcome.complete == (changed is None)
+    assert (f"{changed} isn't what it was in the job before" in str(outcome.errors)) == (changed is not None)
+
+
 def test_operators_that_the_run_before_had_not_are_refused_with_what_to_do(first):
     more = CONFIG | {"operators": CONFIG["operators"] | {"more": {"of": "tas", "operators": ["mean"]}}}
     with pytest.raises(ConfigError, match=r"operators of more .* take them out, or begin again without 'continue'"):

@@ -89,6 +89,11 @@ def check_states(first: SavedState, other: SavedState) -> None:
         if other.fields[key].dtype != item.dtype:
             raise _differs(other, key, "type", other.fields[key].dtype, item.dtype, str(first.path))
         check_field(other, key, item.field, str(first.path))
+    for name in sorted(first.places.keys() & other.places.keys()):
+        if first.places[name] != other.places[name]:
+            raise ConfigError(
+                f"{name}, by which fields are placed, differs in the states {first.path} and {other.path}: {REMEDY}"
+            )
 
 
 def check_clock(saved: SavedState, clock: Clock, where: str) -> None:

@@ -9,7 +9,7 @@ import struct
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,6 +97,8 @@ class SavedState:
     """The stream's, to tell their attributes from those of other paths."""
     complete: bool = True
     """Whether its results lack nothing."""
+    places: Mapping[str, str] = field(default_factory=dict)
+    """Variables by which fields are placed, such as masks and weights, to digests of their values."""
     path: Path = Path()
     """The file."""
     begin: int = 0
@@ -158,6 +160,7 @@ class SavedState:
             content=self.content,
             variables=self.variables,
             complete=self.complete,
+            places=self.places,
             fields={name: FieldRecord.of(item) for name, item in self.fields.items()},
             coordinates=self.coordinates,
         )
@@ -244,6 +247,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     coordinates: tuple[SavedArray, ...]
     variables: tuple[str, ...] = ()
     complete: bool = True
+    places: Mapping[str, str] = {}
 
     def state(self, path: Path, begin: int) -> SavedState:
         """Return what a file says, whose data begin with some byte."""
@@ -261,6 +265,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
             self.numbers.data_bytes,
             self.variables,
             self.complete,
+            self.places,
             path,
             begin,
         )

@@ -303,7 +303,14 @@ class Saving:
         self._diagnostics = {key: item for key, item in kept.config.diagnostics.items() if self._dtype(key)}
 
     def save(
-        self, path: Path, results: Path, attributes: StreamAttributes, clock: Clock, *, complete: bool
+        self,
+        path: Path,
+        results: Path,
+        attributes: StreamAttributes,
+        clock: Clock,
+        *,
+        complete: bool,
+        places: Mapping[str, str],
     ) -> dict[str, str]:
         """Write the state file of a run.
 
@@ -317,20 +324,22 @@ class Saving:
             Of the stream.
         complete
             Whether the results lack nothing.
+        places
+            Variables by which fields are placed, to digests of their values.
 
         Returns
         -------
         dict
             What failed in users' operators.
         """
-        return self._save(path, coordinates_of(results), attributes, clock, complete=complete)[1]
+        return self._save(path, coordinates_of(results), attributes, clock, complete=complete, places=places)[1]
 
     def save_only(
         self, keys: Collection[str], path: Path, attributes: StreamAttributes, clock: Clock
     ) -> tuple[SavedState, dict[str, str]]:
         """Write a state file of some diagnostics, for this run itself; gives what it says, and what failed."""
         self._diagnostics = {key: item for key, item in self._diagnostics.items() if key in keys}
-        return self._save(path, [], attributes, clock)
+        return self._save(path, [], attributes, clock, complete=True, places={})
 
     def _save(
         self,
@@ -339,11 +348,12 @@ class Saving:
         attributes: StreamAttributes,
         clock: Clock,
         *,
-        complete: bool = True,
+        complete: bool,
+        places: Mapping[str, str],
     ) -> tuple[SavedState, dict[str, str]]:
         coordinates, end = place_coordinates(found, 0)
         state = self._describe(attributes, clock, [item for item, _ in coordinates], end)
-        state = replace(state, complete=complete)
+        state = replace(state, complete=complete, places=dict(places))
         writer = StateWriter(path, state)
         for item, values in coordinates:
             writer.put(item.offset, values)

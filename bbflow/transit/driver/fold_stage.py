@@ -131,7 +131,7 @@ class FoldStage(PacedStage):
         for name, placement in placed.items():
             write_field_coordinates(name, placement, attributes, results)
         self._learn(arrays.blocks, attributes, clock)
-        self._fields.open(arrays, told, results)
+        self._fields.open(arrays, told, results, {} if self._saved is None else self._saved.places)
         self._files.remove_stale()
         if self._saved is not None:  # what no step has had so far may be published as well
             saved = {name: own.field for name, own in self._saved.fields.items()}
@@ -371,7 +371,11 @@ class FoldStage(PacedStage):
         """Save the states for a run that continues this one; the results don't depend on it."""
         try:
             self.folding.fail(
-                self._guarded(lambda kept: self.publishing.save(kept, attributes, clock, complete=complete))
+                self._guarded(
+                    lambda kept: self.publishing.save(
+                        kept, attributes, clock, complete=complete, places=self._fields.coordinates.places
+                    )
+                )
             )
         except BbflowError as error:
             self.folding.fail({"state": str(error)})

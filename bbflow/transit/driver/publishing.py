@@ -225,12 +225,14 @@ class Publishing:
         host, done = self._run.nodes[node].host, self._run.wake
         return self._run.cluster.submit(function, *arguments, host=host, done=done, beside=beside)
 
-    def save(self, kept: Kept, attributes: StreamAttributes, clock: Clock, *, complete: bool) -> dict[str, str]:
+    def save(
+        self, kept: Kept, attributes: StreamAttributes, clock: Clock, *, complete: bool, places: Mapping[str, str]
+    ) -> dict[str, str]:
         """Save the states for a run that continues this one; return what failed in users' operators."""
         assert self.results is not None
         saving = Saving(kept, self.fields, self._run.nodes, self.submit, self._lanes + ASIDE_THREADS)
         path = self._run.config.output / STATE_FILE
-        return saving.save(path, self.results.path, attributes, clock, complete=complete)
+        return saving.save(path, self.results.path, attributes, clock, complete=complete, places=places)
 
     def settle(
         self, keys: Collection[str], kept: Kept, attributes: StreamAttributes, clock: Clock

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Collection, Mapping, Sequence
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,13 @@ class StreamFields:
         """Of the first step, until it is known which of them are fixed."""
         self._asked_s = 0.0
 
-    def open(self, arrays: StreamArrays, told: Mapping[str, Sequence[str]], results: Results) -> None:
+    def open(
+        self,
+        arrays: StreamArrays,
+        told: Mapping[str, Sequence[str]],
+        results: Results,
+        earlier: Mapping[str, str],
+    ) -> None:
         """Begin with what the first step has.
 
         Parameters
@@ -62,9 +69,11 @@ class StreamFields:
             Variable to the diagnostics whose points, masks or weights it has told.
         results
             What has the coordinates.
+        earlier
+            What an earlier job of the chain was told by them, as `SteadyCoordinates.places`.
         """
         self._arrays, self._placing = arrays, told
-        self.coordinates.open(arrays, told, results)
+        self.coordinates.open(arrays, told, results, earlier)
 
     def described(
         self,
@@ -173,16 +182,30 @@ class SteadyCoordinates:
         self._fixed: Mapping[str, Sequence[str]] = {}
         self._reader: BlockReader | None = None
         self._looks = 0
+        self.places: dict[str, str] = {}
+        """Masks and weights to digests of their values: the next job of a chain is compared with them."""
         self.changes: list[str] = []
         """What has changed, and in which step that was seen."""
         self.misplaced: list[str] = []
         """Those of them by which fields were placed."""
 
-    def open(self, arrays: StreamArrays, told: Mapping[str, Sequence[str]], results: Results) -> None:
+    def open(
+        self,
+        arrays: StreamArrays,
+        told: Mapping[str, Sequence[str]],
+        results: Results,
+        earlier: Mapping[str, str],
+    ) -> None:
         """Begin with what the first step has, as `StreamFields.open`."""
         self._results, self._told = results, told
         self._values = {name: results.values(name) for name in arrays.blocks if results.is_coordinate(name)}
         self._values |= {name: arrays[name] for name in told if name not in self._values}
+        # Without coordinates: the results have those of the first job, and are compared with each step.
+        own = {name: _digest(arrays[name]) for name in told if not results.is_coordinate(name)}
+        self.places = dict(earlier) | own  # a job without steps hands on what it was told
+        for name in sorted(own):
+            if earlier.get(name, own[name]) != own[name]:
+                self._misplace(name, f"{name} isn't what it was in the job before")
 
     def hold(self, fixed: Mapping[str, Sequence[str]], arrays: StreamArrays) -> None:
         """Compare fixed fields too, wherever they come again; by the diagnostics that have them of the first step."""
@@ -234,12 +257,7 @@ class SteadyCoordinates:
     def _note(self, name: str, number: int) -> None:
         seen = f"{name} changes with time, as seen in step {number}"
         if name in self._told:
-            fields = ", ".join(self._told[name])
-            self.misplaced.append(
-                f"{seen}: the points, masks or weights that 'space' of {fields} has by it are those of the first step; "
-                "weights that change can be had by an expression, as (x * w) and w summed by themselves"
-            )
-            self.changes.append(self.misplaced[-1])
+            self._misplace(name, seen)
         if name in self._fixed:
             fields = ", ".join(self._fixed[name])
             self.misplaced.append(f"{seen}, and isn't in the second: {fields} have it as the first step does")
@@ -247,6 +265,19 @@ class SteadyCoordinates:
         if self._results is not None and self._results.is_coordinate(name):
             self._results.describe(name, bbflow_changed_in_step=number)
             self.changes.append(f"coordinate {seen}: the results have it as the first step does")
+
+    def _misplace(self, name: str, seen: str) -> None:
+        fields = ", ".join(self._told[name])
+        self.misplaced.append(
+            f"{seen}: the points, masks or weights that 'space' of {fields} has by it are those of the first step; "
+            "weights that change can be had by an expression, as (x * w) and w summed by themselves"
+        )
+        self.changes.append(self.misplaced[-1])
+
+
+def _digest(values: Array) -> str:
+    # Of equal numbers, whatever their type: the next job may write them with another one.
+    return blake2b((np.asarray(values, "<f8") + 0.0).tobytes(), digest_size=16).hexdigest()
 
 
 def _has_values(form: BlockForm) -> bool:
