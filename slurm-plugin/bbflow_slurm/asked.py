@@ -153,8 +153,8 @@ def _give(copy: Path, target: Path) -> None:
             make_writable(target)
         else:
             shutil.copyfile(copy, target)
-    except FileExistsError:
-        raise ConfigError(f"{target.parent} would be a file and a directory: give them dests of their own") from None
+    except (FileExistsError, IsADirectoryError, NotADirectoryError):
+        raise ConfigError(f"{target}: a file would be a directory too: give them dests of their own") from None
 
 
 def _check_room(size_bytes: int, capacity_bytes: int) -> None:

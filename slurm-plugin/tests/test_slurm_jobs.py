@@ -82,11 +82,22 @@ def test_a_job_may_write_to_what_came_for_it_and_alters_one_place(controller, pf
     assert two.read_bytes() == (pfs / "a").read_bytes()
 
 
-def test_a_file_and_a_directory_of_one_name_are_refused(controller, pfs, capfd):
-    controller.write(f"stage_in source={pfs}/a dest=x", f"stage_in source={pfs}/deep/b dest=x/y")
+@pytest.mark.parametrize(
+    ("sources", "dests", "target"),
+    [
+        ("ab", ("x", "x/y"), "x/y"),
+        ("ab", ("x", "x/y/z"), "x/y/z"),
+        ("ab", ("x/y", "x"), "x"),
+        ("aa", ("x/y", "x"), "x"),
+    ],
+)
+def test_a_file_and_a_directory_of_one_name_are_refused(controller, pfs, capfd, sources, dests, target):
+    places = {"a": pfs / "a", "b": pfs / "deep/b"}
+    controller.write(*(f"stage_in source={places[of]} dest={dest}" for of, dest in zip(sources, dests, strict=True)))
     assert controller.set_up() == 0
     assert controller.stage_in() == 1
-    assert "would be a file and a directory: give them dests of their own" in "".join(capfd.readouterr())
+    said = "".join(capfd.readouterr())
+    assert f"/7/{target}: a file would be a directory too: give them dests of their own" in said
 
 
 def test_a_directory_that_has_taken_the_place_of_a_jobs_stays(controller):
