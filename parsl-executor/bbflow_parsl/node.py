@@ -3,6 +3,7 @@
 import hashlib
 import logging
 import os
+import stat
 import subprocess
 import sys
 import threading
@@ -268,6 +269,8 @@ def _let_appear(entry: Path, path: Path) -> Path:
     """Publish an entry's file, whole."""
     found = entry / WHOLE / path.name
     found.parent.mkdir(exist_ok=True)
+    # Wherever it came from: a task that writes into its input would alter what others read, and other nodes get.
+    path.chmod(stat.S_IMODE(path.stat().st_mode) & 0o444)
     return path.replace(found)
 
 

@@ -79,7 +79,9 @@ def fetch(node, path):
 
 def tamper(node, copy):
     """Change a node's copy, so that what comes from there is known again."""
-    with shelves_of(node.directory).file(copy.name).open("r+b") as file:
+    path = shelves_of(node.directory).file(copy.name)
+    path.chmod(0o600)
+    with path.open("r+b") as file:
         file.write(b"of the node")
 
 
@@ -91,6 +93,7 @@ def test_a_node_copies_from_another_that_has_the_file(nodes, source):
     assert path.name == "field.nc"
     content = source.read_bytes()
     assert path.read_bytes() == b"of the node" + content[11:]
+    assert path.stat().st_mode & 0o222 == 0
     three = nodes.new()
     assert fetch(three, source)[0].read_bytes() == path.read_bytes()
 
