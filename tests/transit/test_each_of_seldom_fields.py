@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from bbflow import start_nodes
+from bbflow.events import read_events
 from bbflow.transit.output.decoding import open_results
 from testsupport.processes import finish_well
 from testsupport.waiting import PATIENCE_S, until
@@ -129,3 +130,21 @@ def test_results_of_what_a_later_job_lacks_are_as_long_as_the_others(tmp_path):
     assert lacking.startswith("'mondays' and 1 more: in 0 of 4 steps")
     with open_results(tmp_path / "out" / "results.zarr") as results:
         np.testing.assert_array_equal(results["seldom_month_mean"].values[:, 0], [9.5, np.nan])
+
+
+def test_what_the_first_steps_lack_is_no_removed_file_to_who_takes_over(tmp_path):
+    operators = {field: {"operators": ["mean"], "windows": ["day"]} for field in EVERY}
+    config = configured(tmp_path) | {"operators": operators, "results": {"chunks": {"time": 1}}}
+    hold = f"    while day == {LOOKED_AT} and not Path({str(tmp_path)!r}, 'go').exists(): time.sleep(0.01)\n"
+    code = "import time\nfrom pathlib import Path\n"
+    code += writer(0, 40).replace("    engine.begin_step()", f"{hold}    engine.begin_step()")
+    code = code.replace("if day % every[name] == 0", "if day % every[name] == 0 and (day or name == 'every')")
+    folded = lambda: [event["last_step"] for event in read_events(tmp_path / "out") if event["event"] == "fold"]  # noqa: E731
+    with start_nodes(1, "8MiB") as nodes, writing(nodes.contact, code, write_config(tmp_path)) as process:
+        with nodes.analyse(config):
+            until(lambda: folded()[-1:] == [LOOKED_AT - 1], "nothing is folded")
+        (tmp_path / "go").touch()
+        with nodes.analyse(config) as analysis:
+            errors = analysis.wait(PATIENCE_S).errors
+        finish_well(process)
+    assert [text.partition(": in ")[0] for text in errors] == ["'seldom'", "'mondays'"]

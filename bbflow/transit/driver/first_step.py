@@ -27,7 +27,7 @@ from bbflow.view.times import clock_of
 from bbflow.zarr_store.stored_names import clash, stored_name
 
 Array = np.ndarray[Any, Any]
-BLOCKS_FILE, WEIGHTS_FILE, FIXED_FILE = "blocks", "weights", "fixed"
+BLOCKS_FILE, LATE_FILE, WEIGHTS_FILE, FIXED_FILE = "blocks", "late", "weights", "fixed"
 _BLOCKS = msgspec.msgpack.Decoder(list[Block])
 
 
@@ -78,13 +78,15 @@ class StreamArrays:
         self.first = first
         """The step."""
         self._there = {block.name: block for _, block in first.placed}
-        self.blocks = self._there | self._known()
+        self.blocks = self._there | self._known(BLOCKS_FILE)
         """One block of each variable that was seen so far, as it was at first: by that a change of shape is noticed."""
+        self.late = self._known(LATE_FILE)
+        """The same of those that came later."""
         self._keep()
 
-    def _known(self) -> dict[str, Block]:
+    def _known(self, file: str) -> dict[str, Block]:
         try:
-            packed = (self.directory / BLOCKS_FILE).read_bytes()
+            packed = (self.directory / file).read_bytes()
         except FileNotFoundError:
             return {}
         return {block.name: block for block in _BLOCKS.decode(packed)}
@@ -93,6 +95,15 @@ class StreamArrays:
         """Keep what is known of the variables: after a crash there may be no step any more to see it in."""
         self.directory.mkdir(parents=True, exist_ok=True)
         write_whole(self.directory / BLOCKS_FILE, msgspec.msgpack.encode(list(self.blocks.values())))
+
+    def keep_late(self, forms: Mapping[str, BlockForm]) -> None:
+        """Keep what the first step lacks: who takes over may publish it before a step has it again."""
+        new = [form for name, form in forms.items() if name not in self.blocks and name not in self.late]
+        if new:
+            self.late |= {
+                form.name: Block(form.name, form.type, form.kind, form.shape, form.start, form.count) for form in new
+            }
+            write_whole(self.directory / LATE_FILE, msgspec.msgpack.encode(list(self.late.values())))
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:

@@ -103,10 +103,9 @@ class FoldStage(PacedStage):
     def _lacking(self) -> list[str]:
         """Find what the store lacks of what was asked for, in words: nothing is left out silently."""
         given_up, seldom = self.folding.patterns.given_up, self.folding.seldom
-        attendance = self.folding.common.attendance
-        told = given_up.keys() | attendance.never
+        told = given_up.keys() | self.folding.common.attendance.never
         unstored = [name for key, name in self.publishing.unstored() if key not in told]
-        removed = self.publishing.lost(given_up.keys() | attendance.absent.keys())
+        removed = self.publishing.lost(self.folding.gappy)
         return [
             *(f"{key}: {why}" for key, why in given_up.items()),
             *seldom,
@@ -130,7 +129,7 @@ class FoldStage(PacedStage):
                 self.folding.patterns.give_up(name, NO_POINTS)
         for name, placement in placed.items():
             write_field_coordinates(name, placement, attributes, results)
-        self._learn(arrays.blocks, attributes, clock)
+        self._learn(arrays.late | arrays.blocks, attributes, clock)
         self._fields.open(arrays, told, results, {} if self._saved is None else self._saved.places)
         self._files.remove_stale()
         if self._saved is not None:  # what no step has had so far may be published as well

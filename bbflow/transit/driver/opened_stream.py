@@ -162,7 +162,8 @@ class OpenedStream:
         self._sizes = attributes.sizes
         if self._saved is not None:
             check_clock(self._saved, clock, "this run")
-        results = self._publishing.open(config.output / "results.zarr", attributes, clock, self._before(known))
+        told, before = (attributes, clock), self._before(known)
+        results = self._publishing.open(config.output / "results.zarr", *told, before, self._folding.gappy)
         self._keep(clock, results)
         write_coordinates(first, [results], attributes)
         start = StreamStart(arrays, attributes, clock, results)

@@ -71,25 +71,35 @@ class Publishing:
         self._settled: dict[str, int] = {}
         self._shown: list[tuple[str, int]] = []
 
-    def open(self, path: Path, attributes: StreamAttributes, clock: Clock, before: Mapping[str, int] | None) -> Results:
-        """Open the store, or make it, as `Results` does; what was lost of it since is noted."""
+    def open(
+        self,
+        path: Path,
+        attributes: StreamAttributes,
+        clock: Clock,
+        before: Mapping[str, int] | None,
+        gappy: Collection[str],
+    ) -> Results:
+        """Open the store, or make it, as `Results` does; what was lost of it since is noted.
+
+        Some diagnostics may have nothing of a span.
+        """
         config = self._run.config
         self.results = Results(path, config.stream, attributes, clock, config.results, before=before)
         if before is not None:
-            self.results.look_for_lost(self._gappy(), mends=True)
+            self.results.look_for_lost(self._without(gappy), mends=True)
         return self.results
 
-    def lost(self, without: Collection[str]) -> list[str]:
+    def lost(self, gappy: Collection[str]) -> list[str]:
         """Look what is lost of the results, and return all that is noted; some diagnostics may have none of a span."""
         if self.results is None:
             return []
-        self.results.look_for_lost(self._gappy(without))
+        self.results.look_for_lost(self._without(gappy))
         return self.results.removed
 
-    def _gappy(self, without: Collection[str] = ()) -> set[str]:
-        """Return what may lack a span: it has no value there, or nobody asks for it any more."""
+    def _without(self, gappy: Collection[str]) -> set[str]:
+        """Return the results that may lack a span: they have no value there, or nobody asks for them any more."""
         asked = self._run.config.diagnostics.items()
-        whole = [item for key, item in asked if not item.skips_absent and key not in without]
+        whole = [item for key, item in asked if not item.skips_absent and key not in gappy]
         assert self.results is not None
         return self.results.names - {name for item in whole for name in _result_names(item)}
 

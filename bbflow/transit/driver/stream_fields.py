@@ -72,7 +72,7 @@ class StreamFields:
         earlier
             What an earlier job of the chain was told by them, as `SteadyCoordinates.places`.
         """
-        self._arrays, self._placing = arrays, told
+        self._arrays, self._placing, self._keep_late = arrays, told, arrays.keep_late
         self.coordinates.open(arrays, told, results, earlier)
 
     def described(
@@ -101,6 +101,7 @@ class StreamFields:
         if (tuple(layouts.values()), attributes.values) == self._said:
             return {}
         blocks = {form.name: form for layout in layouts.values() for form in layout.forms}
+        self._keep_late({name: form for name, form in blocks.items() if name in self.folded})
         found = self.described(blocks, attributes, placements, clock)
         self._said = tuple(layouts.values()), dict(attributes.values)
         return found

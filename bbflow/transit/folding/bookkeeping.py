@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -159,6 +159,11 @@ class Folding:
     def _lacks_shards(self, pattern: Pattern, key: str) -> bool:
         known = sum(own.count for table in self.states.tables for own in table.fields if own.is_of(key))
         return key in pattern.absent or known > len(pattern.regions[key])
+
+    @property
+    def gappy(self) -> Set[str]:
+        """The diagnostics that some steps had no values for, so that they may lack spans."""
+        return self.patterns.given_up.keys() | self.common.attendance.absent.keys()
 
     def behind(self, keys: Keys | None) -> list[str]:
         """Return the diagnostics whose `each` must be handed on before a step with some spans, or the stream's end.
