@@ -14,7 +14,7 @@ from bbflow.drain.block_tables import TYPE, BlockTables, LandedBlock, needs_tabl
 from bbflow.drain.coordinates import is_same
 from bbflow.drain.forms import Form, form_of, storage_of
 from bbflow.drain.stores import HIDDEN, LAST_HIT, LEFT_OUT, MIXED, NAME
-from bbflow.errors import ConfigError
+from bbflow.errors import BbflowError, ConfigError
 from bbflow.operators.decoding import marks_of, meant_dtype, named_hole, written_fill
 from bbflow.operators.windows.calendars import dated, shows_gaps
 from bbflow.stores.moved import is_moved, place_of
@@ -73,6 +73,8 @@ class RawStore:
     ------
     ConfigError
         If an existing store has its steps along another axis.
+    BbflowError
+        If a file of its axes is gone, or was cut off.
     """
 
     def __init__(
@@ -103,8 +105,21 @@ class RawStore:
             self._store.commit(**attributes.of_stream_by_now | {"Conventions": CF_VERSION})
         elif (axis := self._store.metadata(STEP)["dimension_names"][0]) != self._axis:
             raise ConfigError(f"{path} has its steps along {axis!r}, not {self._axis!r}: give another output")
+        for name in (STEP, self._axis):
+            self._check_whole(name)
         self._times = np.empty(0) if time is None else _ends(self._store.read(self._axis))
         """The first, the last and whether there is none, of all times."""
+
+    def _check_whole(self, name: str) -> None:
+        """Check that an axis has all that was written: without its numbers or times, steps would be others."""
+        if name not in self._store or place_of(self.path) is not None:
+            return
+        chunks, length = self._store.chunks(name), self._store.metadata(name)["shape"][0]
+        for index in range(-(-length // chunks.shape[0])):
+            if not chunks.is_whole(index):
+                raise BbflowError(
+                    f"{chunks.path(index)} was removed or cut off, so steps in it are lost: give another output"
+                )
 
     @property
     def last_hit(self) -> int | None:

@@ -108,6 +108,12 @@ def test_an_axis_of_raw_steps_that_is_damaged_during_an_analysis_is_told(tmp_pat
     assert (outcome.complete, outcome.errors) == (False, (told,))
 
 
+@pytest.mark.parametrize("name", [STEP, "time"])
+def test_an_axis_of_raw_steps_that_is_removed_between_two_analyses_is_told(tmp_path, name):
+    with pytest.raises(BbflowError, match=rf"{name}/c.0 was removed or cut off, so steps in it are lost"):
+        ended_after(remove, f"raw.zarr/{name}/c.0", tmp_path, raw="all", restarts=True)
+
+
 @pytest.mark.parametrize("raw", SHARDS)
 def test_nothing_is_written_behind_the_end_of_a_shard_that_is_cut_off(tmp_path, raw):
     with pytest.raises(BbflowError, match=rf"{CHUNK} was cut off: it has \d+ of \d+ bytes, so steps in it are lost"):
