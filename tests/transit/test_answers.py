@@ -79,6 +79,15 @@ def test_an_answer_that_would_be_read_otherwise_than_the_first_is_refused(first,
     np.testing.assert_array_equal(store["m"], np.stack([decoded.values] * 2))
 
 
+def test_answers_that_are_lost_with_a_file_are_told(tmp_path):
+    answers = Answers(tmp_path, "own")
+    answers.add(said_by(Gives(one(1.0)), None, {}).found, AxisPlace(0.0, UNITS, number=0))
+    answers.commit()
+    (answers.path / "time" / "c.0").unlink()
+    with pytest.raises(OperatorError, match=r"time/c\.0 of its store was removed or cut off during the run"):
+        answers.add(said_by(Gives(one(2.0)), None, {}).found, AxisPlace(1.0, UNITS, number=1))
+
+
 def test_spans_of_time_and_dates_are_in_the_same_units_in_all_answers(tmp_path):
     spans = [np.timedelta64(5, "h"), np.timedelta64(90, "m"), np.timedelta64("NaT", "s")]
     dates = [np.datetime64("2000-01-01"), np.datetime64("1955-01-01T00:00:00.25"), np.datetime64("NaT", "s")]

@@ -87,7 +87,7 @@ class Answers:
         Raises
         ------
         OperatorError
-            If it isn't like that of the fields before.
+            If it isn't like that of the fields before, or these have lost a file.
         """
         if TIME not in self._store:
             self._create(found, place)
@@ -101,6 +101,9 @@ class Answers:
         if found.rows is not None:
             self._add_rows(found, place, index, found.rows)
         self._write_place(place, index)
+        if self._store.lost:
+            lost = self._store.lost[0]
+            raise OperatorError(f"{lost} of its store was removed or cut off during the run, so answers are lost")
 
     def _index(self, place: AxisPlace) -> int:
         """Return where on the axis an answer lies: that of a span may be there already."""
