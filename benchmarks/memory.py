@@ -8,7 +8,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -112,8 +114,8 @@ def _looks(words: list[str], folder: Path) -> Iterator[tuple[int, int]]:
                     processes += _private_bytes(process)
             except psutil.Error:
                 continue
-        files = (Path(place, name) for place, _, names in os.walk(folder / "nodes") for name in names)
-        yield sum(map(_size, files)), processes
+        files = [Path(place, name) for place, _, names in os.walk(folder / "nodes") for name in names]
+        yield sum(dict(chain.from_iterable(map(_bytes_by_inode, files))).values()), processes
         time.sleep(0.02)
     assert run.returncode == 0, (folder / "said").read_text()
 
@@ -125,11 +127,11 @@ def _descendants(run: psutil.Process) -> list[psutil.Process]:
         return []
 
 
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_blocks * 512
-    except OSError:
-        return 0  # it is gone
+def _bytes_by_inode(path: Path) -> Iterator[tuple[int, int]]:
+    """Yield nothing for a file that is gone; a pool has two names, and counts once."""
+    with suppress(FileNotFoundError):
+        found = path.stat()
+        yield found.st_ino, found.st_blocks * 512
 
 
 def _said_and_held(quick: bool) -> list[Row]:

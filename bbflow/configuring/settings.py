@@ -64,6 +64,8 @@ class ResultsConfig:
     None for one whole result."""
     shard: int = 128 << 20
     """Bytes of a file at most, where chunks are asked for: it holds as many spans of a result as fit."""
+    joined: bool = False
+    """Whether an ensemble removes files while the run goes on, once it has joined what is in them."""
 
 
 @dataclass(frozen=True, slots=True)

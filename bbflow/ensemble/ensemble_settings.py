@@ -206,7 +206,7 @@ class EnsembleAnalysis:
             stream=self.stream_of(member, attempt),
             output=output,
             time=time,
-            results=FIELD_FILES,
+            results=replace(FIELD_FILES, joined=not self.ensemble.keep),
             continued=output if continues else None,
         )
 

@@ -90,3 +90,34 @@ def test_an_ensemble_whose_keeper_is_killed_is_not_waited_for_and_carries_on(tmp
         for step, mean in enumerate(found.tas_step_mean.values):
             np.testing.assert_allclose(mean, (fields(1, step)[0] + fields(2, step)[0]) / 2, rtol=1e-12)
         assert found.members_step.values.tolist() == [2] * 8
+
+
+JOINED_FIRST = """
+import sys
+from pathlib import Path
+from waves import write
+from bbflow.ensemble.status import read_status
+from testsupport.waiting import until
+xml, output = map(Path, sys.argv[1:])
+joined = lambda: read_status(output).members[0].times >= 4
+write(1, xml, before_end=lambda: until(joined))
+assert not (output / "members/1/results.zarr/tas_step_max/c.0.0.0").exists()
+"""
+
+
+@pytest.mark.timeout(300)
+def test_a_member_whose_fields_are_joined_while_it_runs_is_complete(tmp_path):
+    waves = Waves(tmp_path, 1, kills=0)
+    ensemble = Ensemble(waves.config)
+    ensemble.up()
+    words = [
+        "env",
+        f"PYTHONPATH={Path(__file__).parent}:{Path(__file__).parents[2]}",
+        sys.executable,
+        "-c",
+        JOINED_FIRST,
+    ]
+    assert ensemble.run("1", [*words, str(waves.xml), str(ensemble.output)]) == 0
+    assert ensemble.wait(100)
+    with open_results(ensemble.output / "ensemble.zarr") as found:
+        assert found.members_step.values.tolist() == [1] * 8

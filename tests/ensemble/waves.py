@@ -44,7 +44,7 @@ def fields(member, step):
     return made.normal(280, 5, SHAPE), made.normal(1e5, 500, SHAPE)
 
 
-def write(member, engine_xml, first=0, die=None, bp=None):
+def write(member, engine_xml, first=0, die=None, bp=None, before_end=lambda: None):
     """Write a member's stream, or its BP5 file; be killed in a step if that is wanted."""
     import adios2  # in the child: each has its own
     from adios2.bindings import Mode
@@ -62,6 +62,7 @@ def write(member, engine_xml, first=0, die=None, bp=None):
         if step == die:
             os.kill(os.getpid(), signal.SIGKILL)
         engine.end_step()
+    before_end()
     engine.close()
 
 
