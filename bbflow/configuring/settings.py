@@ -64,8 +64,6 @@ class ResultsConfig:
     None for one whole result."""
     shard: int = 128 << 20
     """Bytes of a file at most, where chunks are asked for: it holds as many spans of a result as fit."""
-    joined: bool = False
-    """Whether an ensemble removes files while the run goes on, once it has joined what is in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +177,8 @@ class Config:
     """What becomes of the simulation when its analysis fails for good: continue or stop."""
     continued: Path | None = None
     """State of an earlier run, or the output that has it, with which this run continues (the key 'continue')."""
+    is_joined: bool = False
+    """Whether it is of an ensemble's member, whose fields go, while it runs, once they are joined."""
     schema: str | None = None
     """Name of the conventions that the program writes by, or none; found out if None."""
     content: Mapping[str, Any] = field(default_factory=dict)

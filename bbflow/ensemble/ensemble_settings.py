@@ -206,8 +206,9 @@ class EnsembleAnalysis:
             stream=self.stream_of(member, attempt),
             output=output,
             time=time,
-            results=replace(FIELD_FILES, joined=not self.ensemble.keep),
+            results=FIELD_FILES,
             continued=output if continues else None,
+            is_joined=not self.ensemble.keep,
         )
 
 
