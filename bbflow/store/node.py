@@ -13,7 +13,16 @@ from bbflow.store.entries import AbortRecord, DropRecord, EvictRecord, FormatRec
 from bbflow.store.extents import Extent, Extents
 from bbflow.store.index import Index, replay
 from bbflow.store.offers import Offer, Offers
-from bbflow.store.pool import DIGITS, check_free, check_pool, create_pool, empty_pool, map_pool_for_writing, name_pool
+from bbflow.store.pool import (
+    DIGITS,
+    check_free,
+    check_pool,
+    create_pool,
+    empty_pool,
+    map_pool_for_writing,
+    name_pool,
+    pool_identity,
+)
 from bbflow.store.shared_pool import SharedPool
 from bbflow.store.shared_room import NodeRoom
 from bbflow.store.streams import Stream
@@ -69,6 +78,7 @@ class NodeStore:
         make(directory, *FILES)
         (directory / "state").mkdir(mode=0o700, exist_ok=True)
         self.directory = directory
+        self._pool_path = str(directory / "pool")
         self.wait_for_room: Callable[[CapacityError, int], bool] = lambda error, tried: False
         """Called when the index has no room for a record, with how often that was so; gives whether to try again."""
         self._streams: dict[str, Stream] = {}
@@ -77,6 +87,8 @@ class NodeStore:
         if known is None:
             self.extents = Extents(capacity)
             self._make_pool(capacity, is_shared=room is not None)
+        self._checked: tuple[int, int, int] | None = None
+        """Identity of the pool when it was found to be right."""
         self.check_pool()
         self.index = Index(directory / "index")
         """What was recorded, in the order in which it was."""
@@ -146,7 +158,11 @@ class NodeStore:
         NodeError
             If somebody has removed, cut or replaced it: the node has nothing more to give, and must end.
         """
-        check_pool(str(self.directory / "pool"))
+        # One look, and no path made for it: this comes before each record.
+        identity = pool_identity(self._pool_path)
+        if identity is None or identity != self._checked:
+            check_pool(self._pool_path)
+            self._checked = identity
 
     def pool(self) -> memoryview:
         """Return the pool's bytes; they are mapped when they are first needed."""

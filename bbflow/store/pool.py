@@ -59,6 +59,15 @@ def _second_name(path: str, capacity: int) -> str:
     return f"{path}.{capacity:0{DIGITS}}"
 
 
+def pool_identity(path: str) -> tuple[int, int, int] | None:
+    """Return inode, length and names of a pool, one of which changes if it is cut or replaced; None if it is gone."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_size, status.st_nlink
+
+
 def check_pool(path: str) -> int:
     """Return the inode of a pool.
 

@@ -64,6 +64,8 @@ class Stream:
     """What they needed in their last steps."""
     ends: tuple[int, ...] = ()
     """If they may land states instead of steps: the last steps of what lands together, ascending."""
+    has_continued: bool = False
+    """Whether any step came that counts with a later one only, since ranks have folded values of it."""
     moved: dict[int, str] = field(default_factory=dict)
     """Ranks that came from a node that was lost, and its name."""
     steps: dict[int, Step] = field(default_factory=dict)
@@ -189,7 +191,8 @@ class Stream:
 
     def first_with(self, step: int) -> int:
         """Return the first of the steps that can only be folded together with one, since ranks have folded them."""
-        while self._continues(step - 1):
+        # Most streams have none, and to look at each rank's part takes longer than all else for a rank that must wait.
+        while self.has_continued and self._continues(step - 1):
             step -= 1
         return step
 
@@ -233,6 +236,7 @@ class Stream:
             return self._amend(part)
         parts = self.parts.setdefault(number, {})
         parts[rank] = part
+        self.has_continued |= part.layout.continues
         if len(parts) == self._due(number):
             self._land(Step.of_parts(number, [part for _, part in sorted(parts.items())]))
             del self.parts[number]
@@ -245,12 +249,14 @@ class Stream:
             return extents_of(part)
         step = self.steps[part.number]
         whole = Step.of_parts(part.number, [step, part])
+        self.has_continued |= part.layout.continues
         self.steps[part.number] = replace(whole, began_s=step.began_s, committed_s=step.committed_s)
         self.amended.add(part.number)
         return []
 
     def _land(self, step: Step) -> None:
         self.steps[step.number] = step
+        self.has_continued |= step.layout.continues
         self.last = step.number
         self.landed_steps += 1
         self.landed_bytes += step.bytes
