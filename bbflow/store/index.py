@@ -1,26 +1,57 @@
-"""The index: a node's journal of frames, which survives its agent."""
+"""The index: a node's journal of frames, which survives its agent.
+
+A file beside it holds its length, so that an index which somebody has cut or damaged isn't taken for one whose last
+record was being written when the agent died: what was acknowledged since is lost, and its room has other steps by now.
+"""
 
 import os
-from collections.abc import Iterator
+import struct
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from bbflow.errors import CapacityError, DamagedError
+from bbflow.errors import CapacityError, DamagedError, ProtocolError
 from bbflow.net.frames import FrameReader, encode
 from bbflow.store.entries import Record, parse_record
 
+LENGTH = struct.Struct("<Q")
 
-def replay(path: Path) -> Iterator[Record]:
+
+def length_file(path: Path) -> Path:
+    """Return the file that holds the length of an index."""
+    return path.with_name(f"{path.name}.length")
+
+
+def acknowledged_bytes(path: Path) -> int:
+    """Return how long an index was when its last record was acknowledged; 0 if there is none.
+
+    Raises
+    ------
+    ProtocolError
+        If that isn't told.
+    """
+    if not path.exists():
+        return 0
+    try:
+        (length,) = LENGTH.unpack(length_file(path).read_bytes())
+    except (FileNotFoundError, struct.error):
+        raise ProtocolError(f"{length_file(path)} was removed or cut") from None
+    return int(length)
+
+
+def replay(path: Path, acknowledged: int = 0) -> Iterator[Record]:
     """Iterate over the records of an index and cut off a torn tail.
 
     Parameters
     ----------
     path
         The index file; if it doesn't exist there are no records.
+    acknowledged
+        Its whole records have as many bytes at least.
 
     Raises
     ------
     ProtocolError
-        If a whole record isn't one of FORMAT.md.
+        If a whole record isn't one of FORMAT.md, or acknowledged ones aren't there.
     """
     if not path.exists():
         return
@@ -31,6 +62,8 @@ def replay(path: Path) -> Iterator[Record]:
                 yield from reader.feed(data)
         except DamagedError:
             pass  # the tail was being written when the agent died: what follows was never acknowledged
+        if reader.consumed_bytes < acknowledged:
+            raise ProtocolError(f"{reader.consumed_bytes} of its {acknowledged} bytes are whole")
         file.truncate(reader.consumed_bytes)
 
 
@@ -39,9 +72,12 @@ class Index:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        # First: an index without it is refused.
+        self._length = os.open(length_file(path), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._descriptor = _opened(path)
         self.size_bytes = os.fstat(self._descriptor).st_size
         """Length of the file."""
+        self._acknowledge(self.size_bytes)
 
     def append(self, record: Record) -> None:
         """Write one record.
@@ -51,23 +87,71 @@ class Index:
         CapacityError
             If the storage below is full; nothing of the record stays.
         """
-        # No fsync: what the system has outlives the agent, and a host that crashes loses the pool anyhow.
-        frame = encode(record)
+        written = _write(self._descriptor, self._path, record)
         try:
-            written = os.write(self._descriptor, frame)
+            self._acknowledge(self.size_bytes + written)
         except OSError as error:
-            raise CapacityError(f"{self._path}: {error.strerror}; free some of its file system") from None
-        if written < len(frame):
-            # What came behind half a record would be lost with it: it looks like the torn tail that a crash leaves.
-            self.cut_back(self.size_bytes)
-            raise CapacityError(f"{self._path}: the file system is full; free some of it")
+            os.ftruncate(self._descriptor, self.size_bytes)
+            raise _without_room(length_file(self._path), error) from None
         self.size_bytes += written
+
+    def _acknowledge(self, size_bytes: int) -> None:
+        os.pwrite(self._length, LENGTH.pack(size_bytes), 0)
 
     def cut_back(self, size_bytes: int) -> None:
         """Take back what was appended beyond a length."""
+        self._acknowledge(size_bytes)
         os.ftruncate(self._descriptor, size_bytes)
         self.size_bytes = size_bytes
 
-    def close(self) -> None:
-        """Close the file."""
+    def rewrite(self, records: Iterable[Record]) -> None:
+        """Let others stand in place of all records: these, which are fewer bytes.
+
+        Raises
+        ------
+        CapacityError, ProtocolError
+            If there is no room for both now, or one is too long; then all is as it was.
+        """
+        temporary = self._path.with_name(f"{self._path.name}.new")
+        temporary.unlink(missing_ok=True)
+        descriptor = _opened(temporary)
+        try:
+            size_bytes = sum(_write(descriptor, temporary, record) for record in records)
+            # First: a crash leaves the old index or the new one, and this is true of both.
+            self._acknowledge(min(size_bytes, self.size_bytes))
+            temporary.rename(self._path)
+        except BaseException:
+            os.close(descriptor)
+            temporary.unlink()
+            raise
         os.close(self._descriptor)
+        self._descriptor, self.size_bytes = descriptor, size_bytes
+        self._acknowledge(size_bytes)
+
+    def close(self) -> None:
+        """Close the files."""
+        os.close(self._descriptor)
+        os.close(self._length)
+
+
+def _opened(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+
+def _write(descriptor: int, path: Path, record: Record) -> int:
+    """Write one record, and return its bytes; nothing of it stays where there is no room for it."""
+    # No fsync: what the system has outlives the agent, and a host that crashes loses the pool anyhow.
+    frame = encode(record)
+    try:
+        written = os.write(descriptor, frame)
+    except OSError as error:
+        raise _without_room(path, error) from None
+    if written < len(frame):
+        # What came behind half a record would be lost with it: it looks like the torn tail that a crash leaves.
+        os.ftruncate(descriptor, os.fstat(descriptor).st_size - written)
+        raise CapacityError(f"{path}: the file system is full; free some of it")
+    return written
+
+
+def _without_room(path: Path, error: OSError) -> CapacityError:
+    return CapacityError(f"{path}: {error.strerror}; free some of its file system")

@@ -11,7 +11,7 @@ from bbflow.host.belongings import make, remove
 from bbflow.store.compacting import records_of
 from bbflow.store.entries import AbortRecord, DropRecord, EvictRecord, FormatRecord, GrantRecord, OfStream, Record
 from bbflow.store.extents import Extent, Extents
-from bbflow.store.index import Index, replay
+from bbflow.store.index import Index, acknowledged_bytes, replay
 from bbflow.store.offers import Offer, Offers
 from bbflow.store.pool import (
     DIGITS,
@@ -33,6 +33,7 @@ FILES = (
     "pool",
     f"pool.{'[0-9]' * DIGITS}",
     "index",
+    "index.length",
     "index.new",
     "agent.sock",
     f"offers/{'[0-9a-f]' * 16}",
@@ -82,7 +83,7 @@ class NodeStore:
         self.wait_for_room: Callable[[CapacityError, int], bool] = lambda error, tried: False
         """Called when the index has no room for a record, with how often that was so; gives whether to try again."""
         self._streams: dict[str, Stream] = {}
-        known = self._recover(replay(directory / "index"))
+        known = self._recover(directory / "index")
         self._capacity = capacity if known is None else known
         if known is None:
             self.extents = Extents(capacity)
@@ -207,24 +208,14 @@ class NodeStore:
     def compact(self) -> None:
         """Rewrite the index with what still counts, so that it doesn't grow with the number of steps."""
         records: list[Record] = [record for stream in self._streams.values() for record in records_of(stream)]
-        path, temporary = self.directory / "index", self.directory / "index.new"
-        temporary.unlink(missing_ok=True)
-        compacted = Index(temporary)
         try:
-            for record in [self._format(), *records]:
-                compacted.append(record)
+            self.index.rewrite([self._format(), *records])
         except (CapacityError, ProtocolError):  # no room for a second one now, or what counts is too long for a record
-            compacted.close()
-            temporary.unlink()
             self._compact_above_bytes = self.index.size_bytes + self._compact_bytes
             return  # the old index is whole
-        # One rename: a crash leaves the old index or the new one, and each is whole.
-        temporary.rename(path)
         for stream in self._streams.values():
             stream.is_written_anew()
-        self.index.close()
-        self.index = compacted
-        self._compact_above_bytes = max(self._compact_bytes, GROWTH * compacted.size_bytes)
+        self._compact_above_bytes = max(self._compact_bytes, GROWTH * self.index.size_bytes)
 
     def abort(self, name: str, rank: int) -> None:
         """End a stream for the loss of a rank, also where the index has no room for the record any more."""
@@ -269,9 +260,10 @@ class NodeStore:
             return stream, self._streams.pop(name).drop()
         return stream, stream.apply(record)
 
-    def _recover(self, records: Iterator[Record]) -> int | None:
+    def _recover(self, index: Path) -> int | None:
         """Take in what an earlier agent has left; return the pool's capacity, None if there was none."""
         try:
+            records = replay(index, acknowledged_bytes(index))
             first = next(records, None)
             if first is None:
                 return None

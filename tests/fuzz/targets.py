@@ -14,6 +14,7 @@ from bbflow.landing.requests import DataRequest, parse_request
 from bbflow.net.frames import MAX_PAYLOAD_BYTES, FrameReader, encode, pack
 from bbflow.net.handshake import NodeHandshake, WelcomeReply, parse_handshake
 from bbflow.store.entries import AttachRecord
+from bbflow.store.index import LENGTH, length_file
 from bbflow.store.node import NodeStore
 
 KEY = "ab" * 32
@@ -83,7 +84,9 @@ def index(data):
         path = Path(folder)
         NodeStore(path, 8 * PAGE).close()
         chosen = [RECORDS[0], *(dice.of(RECORDS) for _ in range(dice.throw(12)))]
-        (path / "index").write_bytes(b"".join(encode(dice.mutate(record)) for record in chosen))
+        whole = b"".join(encode(dice.mutate(record)) for record in chosen)
+        (path / "index").write_bytes(whole)
+        length_file(path / "index").write_bytes(LENGTH.pack(len(whole)))
         with contextlib.suppress(ProtocolError, ConfigError):
             store = NodeStore(path, 8 * PAGE)
             store.record(AttachRecord(stream="new", consumers=(), epoch=1))

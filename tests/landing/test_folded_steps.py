@@ -18,6 +18,7 @@ from bbflow.stream.folded import state_places
 from bbflow.stream.layouts import BlockForm, Layout, Layouts
 from bbflow.transit.folding.batches import next_landing, whole_landings
 from bbflow.view.stream import News, StreamView
+from testsupport.indexes import plant_index
 from testsupport.peers import ANALYSIS, PAGE, STREAM, shown_step, steps_of
 
 FIELDS = 0b000111
@@ -75,7 +76,7 @@ def test_an_agent_that_is_started_again_has_all_or_none_of_them(bench):
     assert times(bench) == [0.0, 1.0, 2.0, 3.0, 4.0]
     assert bench.open(resume=True, settled=-1)["committed"] == 4
     bench.store.close()
-    (bench.directory / "index").write_bytes(index[:-1])
+    plant_index(bench.directory, index[:-1], 0)
     bench.__init__(bench.directory)
     assert steps_of(bench.watch()) == []
     assert bench.open(resume=True, settled=-1)["committed"] == -1

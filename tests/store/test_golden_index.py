@@ -6,6 +6,7 @@ from bbflow.host.belongings import make
 from bbflow.net.frames import FrameReader
 from bbflow.store.node import FILES, NodeStore
 from bbflow.store.pool import create_pool
+from testsupport.indexes import plant_index
 from testsupport.peers import PAGE, STREAM
 
 RECORDS = {"format", "open", "grant", "commit", "discard", "evict", "attach", "done", "close", "abort", "drop"}
@@ -22,7 +23,7 @@ def test_the_golden_index_has_every_record_that_is_not_of_an_index_written_anew(
 def test_a_node_carries_on_from_the_golden_index(tmp_path):
     make(tmp_path, *FILES)
     create_pool(tmp_path / "pool", PAGES * PAGE)
-    (tmp_path / "index").write_bytes(GOLDEN.read_bytes())
+    plant_index(tmp_path, GOLDEN.read_bytes())
     store = NodeStore(tmp_path, PAGES * PAGE)
     stream = store.streams[STREAM]
     assert (stream.status, stream.writers, stream.epoch) == ("open", 2, 1)

@@ -12,6 +12,7 @@ from bbflow.store.entries import DiscardRecord, DropRecord, FormatRecord
 from bbflow.store.extents import ALIGNMENT_BYTES as PAGE
 from bbflow.store.index import Index, replay
 from bbflow.store.node import FILES, NodeStore
+from testsupport.indexes import plant_index
 from testsupport.peers import record_of
 
 RECORDS = [
@@ -82,9 +83,10 @@ def test_an_index_is_private(tmp_path):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
-def test_a_full_file_system_is_named():
+def test_a_full_file_system_is_named(tmp_path):
+    (tmp_path / "index").symlink_to("/dev/full")
     with pytest.raises(CapacityError, match="No space left"):
-        Index("/dev/full").append(RECORDS[0])
+        Index(tmp_path / "index").append(RECORDS[0])
 
 
 def test_a_store_of_another_version_is_refused(tmp_path):
@@ -128,7 +130,7 @@ def test_too_large_a_pool_is_an_error_with_both_numbers_and_leaves_no_file(tmp_p
 
 def test_a_node_carries_on_from_an_index_torn_at_any_byte_of_its_last_records(tmp_path):
     store = NodeStore(tmp_path / "n", 1 << 16)
-    sizes, states = [], []
+    sizes, states = [store.index.size_bytes], [{}]
     for record in LIFE:
         store.record(record_of(record))
         sizes.append((tmp_path / "n" / "index").stat().st_size)
@@ -136,10 +138,34 @@ def test_a_node_carries_on_from_an_index_torn_at_any_byte_of_its_last_records(tm
     store.close()
     whole = (tmp_path / "n" / "index").read_bytes()
     for torn in range(sizes[0], len(whole) + 1):
-        (tmp_path / "n" / "index").write_bytes(whole[:torn])
+        at = bisect_right(sizes, torn) - 1
+        plant_index(tmp_path / "n", whole[:torn], sizes[at])
         again = NodeStore(tmp_path / "n", 1 << 16)
-        assert again.streams == states[bisect_right(sizes, torn) - 1]
+        assert again.streams == states[at]
         again.close()
+
+
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_a_node_whose_index_was_cut_or_damaged_below_what_was_acknowledged_is_refused(tmp_path, is_compacted):
+    """Its last record says which states count: before it, files were named that hold others by now."""
+    path, store = tmp_path / "n" / "index", NodeStore(tmp_path / "n", 1 << 16)
+    for record in LIFE:
+        store.record(record_of(record))
+    if is_compacted:
+        store.compact()
+    store.close()
+    whole = path.read_bytes()
+    cut = rf"index is damaged \(\d+ of its {len(whole)} bytes are whole\): remove"
+    for harmed in (whole[:-1], whole[: len(whole) // 2], b"", whole[:-9] + b"?" + whole[-8:]):
+        path.write_bytes(harmed)
+        with pytest.raises(ProtocolError, match=cut):
+            NodeStore(tmp_path / "n", 1 << 16)
+        assert path.read_bytes() == harmed
+    path.write_bytes(whole)
+    NodeStore(tmp_path / "n", 1 << 16).close()
+    path.with_name("index.length").unlink()
+    with pytest.raises(ProtocolError, match=r"index\.length was removed or cut"):
+        NodeStore(tmp_path / "n", 1 << 16)
 
 
 @pytest.mark.parametrize(
