@@ -18,6 +18,8 @@ class Retry:
 
     attempts: int = 9
     """In a row without any progress."""
+    silences: int = 2
+    """Of these attempts, those in which nothing came until the store's limit: more would be minutes each."""
     first_s: float = 0.1
     """Wait before the second attempt; it doubles with each further one."""
     longest_s: float = 10.0
@@ -60,7 +62,7 @@ def persist(
     BbflowError, Closed
         What the action raises of these: trying again wouldn't help.
     """
-    failures = 0
+    failures = silences = 0
     while True:
         before = progress()
         try:
@@ -68,13 +70,20 @@ def persist(
         except (BbflowError, Closed):
             raise
         except Exception as error:  # what a client raises depends on the protocol
-            failures = 1 if progress() > before else failures + 1
-            if failures >= retry.attempts:
+            if progress() > before:
+                failures = silences = 0
+            failures, silences = failures + 1, silences + _is_silence(error)
+            if failures >= retry.attempts or silences >= retry.silences:
                 raise SourceError(
                     f"{url}: gave up after {failures} failures in a row ({reason_of(error)}): check it"
                 ) from error
             failed(reason_of(error))
         sleep(retry.wait_s(failures, random.random()))
+
+
+def _is_silence(error: Exception) -> bool:
+    """Whether nothing was heard for as long as the store waits; urllib and fsspec have that as a reason."""
+    return any(isinstance(each, TimeoutError) for each in (error, error.__cause__, getattr(error, "reason", None)))
 
 
 def reason_of(error: Exception) -> str:

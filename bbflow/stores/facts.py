@@ -36,8 +36,8 @@ class Facts:
     """Changes whenever the content does: ETag, or time of the last change; None if it tells nothing."""
     checksum: str | None = None
     """Such as ``md5:…``; None if it tells none."""
-    ranges: bool = True
-    """Whether parts can be read by themselves; else it is one stream from the beginning."""
+    ranges: bool = field(default=True, compare=False)
+    """Whether parts can be read by themselves; else it is one stream from the beginning. An answer, not the file's."""
     changed_s: float = field(default=0.0, compare=False)
     """When it was last changed, in seconds since the epoch; 0 if that isn't told. `version` says what is new."""
 

@@ -477,8 +477,8 @@ class ObjectStore:
         except (OSError, errors.GenericError) as error:
             if known := bucket_missing(url, error) or archived(url, error):
                 raise known from error
-            if reason := absence(str(error)):
-                raise ConnectionError(reason) from None
+            if absent := absence(str(error)):
+                raise absent from None
             if (found := answer(str(error))) is None:
                 raise
             raise refusal(url, *found) from None

@@ -13,6 +13,8 @@ _NO_ANSWER = re.compile(
 _ANSWER = re.compile(r"status code: (\d{3}) ?([\w ]*)")
 _TOLD = re.compile(r"<Code>([^<]*)</Code>(?:.*?<Message>([^<]*)</Message>)?", re.DOTALL)
 _STORAGE_CLASS = re.compile(r"<(?:StorageClass|AccessTier)>(\w+)</")
+_STOPPED = "kind: Timeout"
+"""What obstore says, in its details only, of an answer of which nothing more comes."""
 _ROLES = "//169.254.169.254/"
 """Where hosts of a cloud ask for their role's keys, which is done where no others are given."""
 
@@ -61,11 +63,16 @@ def archived(url: str, error: Exception) -> SourceError | None:
     )
 
 
-def absence(words: str) -> str | None:
-    """Return what a request lacks, keys or an answer, and what to do; None if it failed for another reason."""
+def absence(words: str) -> OSError | None:
+    """Return the error of a request that lacks keys or an answer, with what to do; None if it failed otherwise."""
     if _ROLES in words:
-        return "no keys, and no role of this host: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        return ConnectionError("no keys, and no role of this host: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
     found = _NO_ANSWER.search(words)
     if found and found[2]:  # the seconds after which it was given up
-        return f"the S3 server at {found[1]} gave no answer in {found[2]} s: it hangs, or the way there is too slow"
-    return f"no S3 server answers at {found[1]}: start it, or name another in AWS_ENDPOINT_URL" if found else None
+        silence = f"gave no answer in {found[2]} s: it hangs, or the way there is too slow"
+        return TimeoutError(f"the S3 server at {found[1]} {silence}")
+    if _STOPPED in words:
+        return TimeoutError("the S3 server stopped within its answer: it hangs, or the way there is too slow")
+    if found:
+        return ConnectionError(f"no S3 server answers at {found[1]}: start it, or name another in AWS_ENDPOINT_URL")
+    return None

@@ -8,22 +8,23 @@ from typing import Any
 
 from bbflow.stores.facts import TIMEOUT_S, outdated
 from bbflow.stores.pages import listed_names
-from bbflow.stores.urls import server_of
 
 _PLACE = re.compile(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)")
 
 
 class Web:
-    """Asks servers about files and for parts of them, and remembers how each is to be asked.
+    """Asks servers about files and for parts of them, and remembers which files come whole only.
 
     One byte is asked for, which tells whether parts can be had too, and which servers answer that know no HEAD, and
-    where a URL is signed for GET only. A server that would send all of the file then is asked by HEAD, if it knows
-    that. Safe to use from any thread, since what is remembered is only added to.
+    where a URL is signed for GET only. A file that comes whole then is asked about by HEAD, if its server knows that.
+    A server may give parts of some files only, or none while it is busy: neither is remembered of the others. Safe to
+    use from any thread, since each change is one of a set.
     """
 
     def __init__(self) -> None:
-        self._without_ranges: set[str] = set()
-        self._without_head: set[str] = set()
+        self._whole: set[str] = set()
+        self._doubted: set[str] = set()
+        """Files of which something else than a part that was asked for has come once."""
 
     async def ask(self, system: Any, url: str) -> dict[str, Any]:
         """Ask about a file.
@@ -47,23 +48,27 @@ class Web:
         aiohttp.ClientError
             If the server refuses, or doesn't answer.
         """
-        session, place, server = await system.set_session(), system.encode_url(url), server_of(url)
-        if server in self._without_ranges - self._without_head:
-            async with session.head(place, **_asking(system), allow_redirects=True) as reply:
-                if reply.ok and (told := told_by(reply))["size"] is not None:
-                    return told
-                self._without_head.add(server)
-        async with session.get(place, **_asking(system, Range="bytes=0-0")) as reply:
-            part = _PLACE.match(reply.headers.get("Content-Range", ""))
-            if part is not None and part[2] != "*" and reply.status in (206, 416):  # an empty file has no first byte
-                return told_by(reply) | {"size": int(part[2]), "ranges": True}
+        session, place = await system.set_session(), system.encode_url(url)
+        if url not in self._whole:
+            async with session.get(place, **_asking(system, Range="bytes=0-0")) as reply:
+                part = _PLACE.match(reply.headers.get("Content-Range", ""))
+                if (
+                    part is not None and part[2] != "*" and reply.status in (206, 416)
+                ):  # an empty file has no first byte
+                    return told_by(reply) | {"size": int(part[2]), "ranges": True}
+                system._raise_not_found_for_status(reply, url)
+                reply.close()  # else the rest, which is on its way, would be waited for
+            self._whole.add(url)
+            # What is as long as a part says nothing of the file.
+            if reply.status != 206 and (told := told_by(reply))["size"] is not None:
+                return told
+        async with session.head(place, **_asking(system), allow_redirects=True) as reply:
+            if reply.ok and (told := told_by(reply))["size"] is not None:
+                return told
+        async with session.get(place, **_asking(system)) as reply:
             system._raise_not_found_for_status(reply, url)
-            reply.close()  # else the rest, which is on its way, would be waited for
-            self._without_ranges.add(server)
-        if reply.status != 206:
+            reply.close()
             return told_by(reply)
-        # What is as long as a part says nothing of the file.
-        return {"type": "file", "size": None} if server in self._without_head else await self.ask(system, url)
 
     async def read(self, system: Any, url: str, start: int, length_bytes: int) -> tuple[dict[str, Any], bytes]:
         """Read a part of a file; it may come out shorter.
@@ -78,7 +83,8 @@ class Web:
         ChangedSourceError
             If the file has become shorter.
         OSError
-            If the server sends anything else than this part: it counts as one without ranges from then on.
+            If the server sends anything else than this part: after the second time in a row, the file counts as one
+            that comes whole only.
         FileNotFoundError, aiohttp.ClientError
             As `ask`.
         """
@@ -87,12 +93,13 @@ class Web:
         async with session.get(place, **wanted) as reply:
             part = _PLACE.match(reply.headers.get("Content-Range", ""))
             if reply.status == 206 and part is not None and part[1] == str(start):
+                self._doubted.discard(url)
                 return told_by(reply), await reply.read()
             if reply.status == 416:
                 raise outdated(url)
             system._raise_not_found_for_status(reply, url)
             reply.close()
-        self._without_ranges.add(server_of(url))
+        (self._whole if url in self._doubted else self._doubted).add(url)
         raise OSError(f"the server doesn't give the part from byte {start}, though it gave others")
 
 

@@ -2,9 +2,10 @@
 
 import os
 import re
+import socket
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -12,7 +13,10 @@ from fsspec.exceptions import FSTimeoutError
 
 from bbflow.errors import SourceError
 from bbflow.staging import File, Gate, Retry
+from bbflow.staging.retry import persist
 from bbflow.staging.transfers import Transfer
+from bbflow.stores.facts import Facts
+from bbflow.stores.objects import ObjectStore
 from bbflow.stores.remote import RemoteFiles
 from bbflow.stores.sources import Sources
 
@@ -133,11 +137,48 @@ def test_an_object_has_no_part_of_another_version(copy):
         assert copy("s3://bucket/in.dat", options).read_bytes() == RIGHT
 
 
-def test_a_size_that_only_a_part_tells_is_none(copy):
+def test_an_odd_answer_once_costs_one_part_and_says_nothing_of_other_files(shelf):
+    odd = iter([False, False, True])
+
+    def lie(reply):
+        if reply.is_part and reply.start and next(odd, False):
+            all_instead_of_parts(reply)
+
+    gate, sources = Gate(1, chunk_s=1e-9), Sources()
+    with liar(lie) as url:
+        receipt = Transfer(File(f"{url}/in.dat"), sources, shelf, gate, QUICK).run()
+        assert receipt.path.read_bytes() == RIGHT
+        assert receipt.transferred_bytes == len(RIGHT), "it went on where it was"
+        assert sources.facts(f"{url}/other.dat").ranges
+
+
+def test_a_file_without_parts_says_nothing_of_others_on_its_server(shelf):
+    comes_whole = True
+
+    def lie(reply):
+        if comes_whole and reply.status == 206:
+            reply.status, reply.content, reply.length = 200, RIGHT, len(RIGHT)
+
+    sources = Sources()
+    with liar(lie) as url:
+        assert not sources.facts(f"{url}/first.dat").ranges
+        comes_whole = False
+        assert sources.facts(f"{url}/second.dat").ranges
+
+
+def test_a_size_that_neither_parts_nor_head_tell_is_that_of_the_whole(copy):
     def lie(reply):
         parts_of_an_unknown_whole(reply)
         if reply.method == "HEAD":
             reply.status = 405
+
+    with liar(lie) as url:
+        assert copy(f"{url}/in.dat").read_bytes() == RIGHT
+
+
+def test_a_file_without_a_size_is_refused(copy):
+    def lie(reply):
+        reply.status, reply.length = 200, None
 
     with liar(lie) as url, pytest.raises(SourceError, match="doesn't tell its size"):
         copy(f"{url}/in.dat")
@@ -166,3 +207,47 @@ def test_a_server_that_says_nothing_is_given_up_and_one_that_is_slow_is_not():
         ended.set()
     assert asked.is_set()
     assert files._system(f"{url}/in.dat")[0].client_kwargs["timeout"].total is None
+
+
+@contextmanager
+def silent(said):
+    """Answer each request with the same bytes and nothing more; gives the URL, and the connections that came."""
+    connections = []
+    with socket.create_server(("127.0.0.1", 0)) as door:
+
+        def answer():
+            with suppress(OSError):
+                while True:
+                    connections.append(door.accept()[0])
+                    connections[-1].recv(1 << 16)
+                    connections[-1].sendall(said)
+
+        threading.Thread(target=answer, daemon=True).start()
+        yield f"http://127.0.0.1:{door.getsockname()[1]}", connections
+        door.shutdown(socket.SHUT_RDWR)
+    for each in connections:
+        each.close()
+
+
+BEGUN = b"""HTTP/1.1 206 Here\r\nContent-Length: 1000\r\nContent-Range: bytes 0-999/1000\r\nETag: "right"\r
+Last-Modified: Wed, 21 Oct 2015 07:28:00 GMT\r\n\r\n0123"""
+
+
+@pytest.mark.parametrize("said", [b"", BEGUN], ids=["at once", "within an answer"])
+@pytest.mark.parametrize("kind", ["http", "s3"])
+def test_a_silent_server_is_asked_twice(kind, said):
+    with silent(said) as (url, connections):
+        if kind == "http":
+            name, store = f"{url}/in.dat", RemoteFiles({}, timeout_s=0.3)
+        else:
+            options = {"endpoint_url": url, "anon": True, "region": "us-east-1"}
+            name, store = "s3://bucket/in.dat", ObjectStore(options, timeout_s=1)
+
+        def read():
+            with store.open(name, Facts(1000, None)) as source:
+                source.read(0, 1000)
+
+        with pytest.raises(SourceError, match="gave up after 2 failures in a row") as refused:
+            persist(read, name, Retry(first_s=0.01))
+        assert len(connections) == 2
+    assert "\n" not in str(refused.value)
