@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,17 @@ EXIT_CODES = {
 }
 
 
+_GONE = "the current directory was removed: cd to one that is there, also if it has the same name"
+
+
+def _has_directory() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
+
+
 class _Parser(argparse.ArgumentParser):
     """Reads paths as the configuration does: a shell leaves the ``~`` of ``--output=~/results`` alone."""
 
@@ -93,6 +105,8 @@ class Program:
         words = list(sys.argv[1:] if arguments is None else arguments)
         # What is imported stays: to look for garbage among it again and again takes a tenth of a command's start.
         gc.set_threshold(50_000)
+        if isinstance(sys.stdout, TextIOWrapper):  # names of files are bytes: what they are doesn't follow the language
+            sys.stdout.reconfigure(encoding=sys.getfilesystemencoding(), errors="surrogateescape")
         try:
             try:
                 return self._run(words)
@@ -105,7 +119,7 @@ class Program:
             if isinstance(error, BrokenPipeError) and unread.is_unread():
                 unread.drop()
                 return unread.EXIT_CODE
-            tell(describe(error), program=self.name)
+            tell(describe(error) if _has_directory() else _GONE, program=self.name)
             return os.EX_IOERR
         except KeyboardInterrupt:
             return 130

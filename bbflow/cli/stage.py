@@ -18,12 +18,12 @@ Example:
 """
 
 import argparse
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from io import TextIOWrapper
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -38,10 +38,10 @@ from bbflow.events import EventLog
 from bbflow.host.log import tell
 from bbflow.staging.diary import kind_of
 from bbflow.staging.gate import Decision
-from bbflow.staging.named_links import check_names, link_tree, unlink_gone, write_listing
+from bbflow.staging.named_links import check_listing, check_names, link_tree, unlink_gone, write_listing
 from bbflow.staging.stager import Stager
 from bbflow.staging.staging_plan import ENDINGS, PlanStep, expand_plan, plan_of_sources, read_plan
-from bbflow.staging.task_commands import run_plan
+from bbflow.staging.task_commands import Commands, run_plan
 from bbflow.stores.sources import Sources, local_path
 from bbflow.units import format_bytes, parse_bytes
 
@@ -67,9 +67,14 @@ def run(options: argparse.Namespace) -> int:
     """Run the command."""
     if options.plan is None:
         refuse(options, "without --plan, whose tasks it is about", "slots", "lookahead")
+    _end_by_signals()
     steps, names = expand_plan(_plan(options), Sources(), options.to.absolute())
     if options.tree:
         check_names(names)
+    if any(not step.command for step in steps):
+        check_listing(options.to)
+    if options.picture and options.picture.suffix.lower() != ".png":
+        raise ConfigError(f"--picture {options.picture}: it becomes a PNG; give a name that ends with .png")
     if options.picture and not options.picture.absolute().parent.is_dir():
         raise ConfigError(f"{options.picture.absolute().parent} isn't there, so the picture can't be written to it")
     with ExitStack() as stack:
@@ -85,6 +90,13 @@ def run(options: argparse.Namespace) -> int:
         _tell_places(options.to.absolute(), _places(stager, steps), names if options.tree else None)
         _draw(options.picture, notes)
     return 0
+
+
+def _end_by_signals() -> None:
+    """Let signals end what was begun, as Ctrl-C does: a batch system sends SIGTERM, a closed terminal SIGHUP."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
 
 
 def _plan(options: argparse.Namespace) -> list[PlanStep]:
@@ -114,7 +126,8 @@ def _run_shown(stager: Stager, steps: Sequence[PlanStep], slots: int) -> None:
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(True), TransferSpeedColumn())
     with ThreadPoolExecutor(1) as pool, Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         ended: list[PlanStep] = []
-        running = pool.submit(run_plan, stager, steps, slots, ended.append)
+        commands = Commands()
+        running = pool.submit(run_plan, stager, steps, slots, ended.append, commands)
         bar = progress.add_task("staging", total=None)
         try:
             _follow(
@@ -125,8 +138,9 @@ def _run_shown(stager: Stager, steps: Sequence[PlanStep], slots: int) -> None:
                 ),
                 lambda reason: progress.console.print(Text(f"bbflow: transfers wait: {reason}")),  # with others' names
             )
-        except KeyboardInterrupt:
+        except BaseException:  # such as what a signal raises
             stager.close()
+            commands.stop()
             raise
         running.result()
 
@@ -178,8 +192,6 @@ def _tell_places(directory: Path, places: Mapping[str, Path], names: Mapping[str
     """Write and print where sources lie; with names, only where their tree is."""
     if places:
         write_listing(directory, places)
-    if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="surrogateescape")  # a path may have bytes that are no UTF-8
     if names is None:
         unlink_gone(directory)
         for path in places.values():

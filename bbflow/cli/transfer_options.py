@@ -7,6 +7,7 @@ from typing import Any
 
 from bbflow.cli.without_effect import refuse
 from bbflow.errors import ConfigError
+from bbflow.host.log import tell
 from bbflow.operators.own.origin import look_in
 from bbflow.phases import Board, BoardSource, PhaseSource, SourcesTogether, observe
 from bbflow.staging.policies import parse_policy
@@ -43,6 +44,8 @@ def transfers_of(options: argparse.Namespace) -> Mapping[str, Any]:
     if options.phases is None:
         refuse(options, "without --phases", "file-system")
     else:
+        if not options.phases.exists():
+            tell(f"{options.phases} wasn't there: it is made, and phases are seen once others announce them in it")
         Board(options.phases).sweep()
         places.insert(0, BoardSource(options.phases, options.file_system))
     look_in(str(Path.cwd()))  # for a policy of one's own

@@ -12,6 +12,8 @@ from bbflow.host.atomic import replacing, write_whole
 LISTING, TREE = "listing.tsv", "tree"
 _ESCAPES = {"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"}
 """What would end a field or a line, as other programs write it in tables."""
+_STAGED = re.compile(r".*/files/[^/]+/[^/]+", re.DOTALL)
+"""Where a listing says that files lie, whatever name its directory had then."""
 _MEANINGS = {escape: mark for mark, escape in _ESCAPES.items()}
 
 
@@ -26,6 +28,11 @@ def write_listing(directory: Path, places: Mapping[str, Path]) -> Path:
         Where files are staged to.
     places
         URL to path.
+
+    Raises
+    ------
+    ConfigError
+        If something else is there.
     """
     path = directory / LISTING
     listed = {url: place for url, place in _listed(path).items() if os.path.exists(place)}
@@ -35,11 +42,25 @@ def write_listing(directory: Path, places: Mapping[str, Path]) -> Path:
     return path
 
 
+def check_listing(directory: Path) -> None:
+    """Refuse to write a listing in the place of another file.
+
+    Raises
+    ------
+    ConfigError
+        If there is one.
+    """
+    _listed(directory / LISTING)
+
+
 def _listed(path: Path) -> dict[str, str]:
-    with suppress(FileNotFoundError):
-        lines = (line.split("\t") for line in path.read_text(encoding="utf-8", errors="surrogateescape").split("\n"))
-        return {_meant(words[0]): _meant(words[1]) for words in lines if len(words) == 2}
-    return {}
+    if not os.path.lexists(path):
+        return {}
+    text = path.read_text(encoding="utf-8", errors="surrogateescape") if path.is_file() else "something else"
+    rows = [[_meant(field) for field in line.split("\t")] for line in text.split("\n") if line]
+    if not all(len(row) == 2 and _STAGED.fullmatch(row[1]) for row in rows):
+        raise ConfigError(f"{path} is there and isn't ours: move it away, or stage elsewhere")
+    return dict(rows)
 
 
 def _field(text: str) -> str:

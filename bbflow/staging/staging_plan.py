@@ -1,6 +1,7 @@
 """A plan to stage by hand: tasks with their files, and perhaps the command that each runs."""
 
 import math
+import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -21,6 +22,8 @@ from bbflow.units import parse_bytes
 
 ENDINGS = (".yml", ".yaml", ".json")
 """Of plan files as a rule."""
+_SHELL = re.compile(r"\|{1,2}|&{1,2}|;|<{1,3}|[0-9&]?>{1,2}.*")
+"""Words that a shell would take for its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +155,23 @@ def _step(item: Any, where: str) -> PlanStep:
     check_keys(item, {"task", "inputs", "outputs", "command", "compute_s"}, where, may_be_empty=True)
     inputs, outputs = (tuple(_file(given, where) for given in _list(item.get(key))) for key in ("inputs", "outputs"))
     command = item.get("command") or ()
-    words = shlex.split(command) if isinstance(command, str) else [str(word) for word in command]
+    words = _split(command, where) if isinstance(command, str) else [str(word) for word in command]
     task = Task(str(item.get("task", where)), inputs, outputs)
     return PlanStep(task, tuple(words), _seconds(item.get("compute_s"), where))
+
+
+def _split(command: str, where: str) -> list[str]:
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise ConfigError(f"{where}: command {command!r}: {error}") from None
+    for word in words:
+        if _SHELL.fullmatch(word):
+            raise ConfigError(
+                f"{where}: command {command!r} runs without a shell, which {word!r} needs; write a list: [sh, -c, "
+                f"'…', sh, '{{inputs}}'], where the inputs are $1, $2, …"
+            )
+    return words
 
 
 def _seconds(value: Any, where: str) -> float | None:

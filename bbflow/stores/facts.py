@@ -4,11 +4,12 @@ import errno
 import os
 import re
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from bbflow.errors import ChangedSourceError, ConflictError, MissingSourceError, SourceError
+from bbflow.stores.urls import is_plain
 
 TIMEOUT_S = 60
 """How long nothing may be heard of a request, in seconds."""
@@ -198,7 +199,11 @@ def outdated(url: str) -> ChangedSourceError:
 
 def missing(url: str) -> SourceError:
     """Make the error that a file isn't there."""
-    return MissingSourceError(f"{url} isn't there: check the URL")
+    where = ""
+    if is_plain(url) and not os.path.isabs(url):
+        with suppress(FileNotFoundError):  # the current directory may be gone
+            where = f"; a relative path begins at {os.getcwd()}"
+    return MissingSourceError(f"{url} isn't there: check the URL{where}")
 
 
 def forbidden(url: str) -> SourceError:

@@ -293,7 +293,8 @@ def _refusals(url: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise missing(url) from error
     except PermissionError as error:
-        raise forbidden(url) from error
+        inside = error.filename not in (None, path_of(url))
+        raise forbidden(f"{url}: {error.filename}" if inside else url) from error
     except OSError as error:
         if lasting := impossible(url, error):
             raise lasting from error

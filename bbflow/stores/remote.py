@@ -194,7 +194,8 @@ class RemoteFiles:
             else:
                 system, path = kind(**kind._get_kwargs_from_urls(url) | options), kind._strip_protocol(url)
         except ImportError as error:
-            raise MissingToolError(f"{url}: {error}; HTTP comes with pip install 'bbflow[s3]'") from None
+            how = "; that comes with pip install 'bbflow[s3]'" if url.startswith(HTTP) else ""
+            raise MissingToolError(f"{url}: {error}{how}") from None
         except ValueError as error:
             raise ConfigError(f"{url}: {error}") from None
         return system, path

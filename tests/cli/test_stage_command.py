@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from bbflow.phases import io_phase
+from testsupport.waiting import until
 
 BBFLOW = [sys.executable, "-m", "bbflow", "stage"]
 MiB = 1 << 20
@@ -18,6 +19,13 @@ MiB = 1 << 20
 
 def stage(*words, check=True):
     return subprocess.run([*BBFLOW, *map(str, words)], capture_output=True, text=True, check=check, timeout=300)
+
+
+def is_alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 @pytest.fixture
@@ -78,6 +86,41 @@ def test_a_plan_runs_its_commands_beside_their_files_and_stages_outputs_out(sour
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize(
+    ("number", "deaf", "code"),
+    [
+        (signal.SIGTERM, "", 143),
+        (signal.SIGTERM, "trap '' TERM; ", 143),
+        (signal.SIGHUP, "", 129),
+        (signal.SIGINT, "", 130),
+    ],
+)
+def test_a_plan_that_is_told_to_end_ends_its_commands_and_what_they_started(tmp_path, number, deaf, code):
+    script = f"{deaf}sleep 300 & echo $$ $! > pids.part; mv pids.part pids; wait; wait"
+    (tmp_path / "plan.yml").write_text(yaml.safe_dump([{"task": "t", "command": ["sh", "-c", script]}]))
+    words = [*BBFLOW, "--plan", "plan.yml", "--to", "bb", "--capacity", "1MiB"]
+    with subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.DEVNULL) as process:
+        until((tmp_path / "pids").exists, of=process)
+        process.send_signal(number)
+        assert process.wait(300) == code
+    begun = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+    until(lambda: not any(is_alive(pid) for pid in begun))
+
+
+@pytest.mark.parametrize("taken", ["mine", "a\tb\n", ""])
+def test_a_listing_of_the_users_own_stays(sources, tmp_path, taken):
+    place = tmp_path / "bb" / "listing.tsv"
+    if taken:
+        place.parent.mkdir()
+        place.write_text(taken)
+    else:
+        place.mkdir(parents=True)
+    refused = stage(sources[0], "--to", tmp_path / "bb", "--capacity", "9MiB", check=False)
+    assert (refused.returncode, refused.stdout) == (os.EX_USAGE, "")
+    assert "listing.tsv is there and isn't ours: move it away" in refused.stderr
+    assert place.is_dir() or place.read_text() == taken
+
+
 @pytest.mark.parametrize("name", ["a.yml", "a#bytes=0-1", "[ab]", b"\xff.nc".decode(errors="surrogateescape")])
 def test_one_source_is_itself_whatever_its_name(tmp_path, name):
     for content in (name, "a", "b"):
@@ -129,6 +172,11 @@ def test_a_killed_command_leaves_no_half_file_and_is_carried_on_with(tmp_path):
         (["--capacity", "9MiB"], "give either sources to stage, or --plan FILE", os.EX_USAGE),
         (["f0.dat", "--plan", "bad.yml", "--capacity", "9MiB"], "give either sources", os.EX_USAGE),
         (["f0.dat", "--capacity", "9MiB", "--picture", "no/p.png"], "isn't there, so the picture", os.EX_USAGE),
+        (["f0.dat", "--capacity", "9MiB", "--picture", "p.pdf"], "it becomes a PNG", os.EX_USAGE),
+        (["--plan", "shell.yml", "--capacity", "9MiB"], "runs without a shell, which '>' needs", os.EX_USAGE),
+        (["--plan", "pipe.yml", "--capacity", "9MiB"], "runs without a shell, which '|' needs", os.EX_USAGE),
+        (["--plan", "quote.yml", "--capacity", "9MiB"], "No closing quotation", os.EX_USAGE),
+        (["nothing.dat", "--capacity", "9MiB"], "a relative path begins at /", 1),
     ],
 )
 def test_what_is_wrong_is_one_line_that_says_so(sources, tmp_path, monkeypatch, words, message, code):
@@ -141,6 +189,8 @@ def test_what_is_wrong_is_one_line_that_says_so(sources, tmp_path, monkeypatch, 
     )
     (tmp_path / "number.yml").write_text("- {task: t, inputs: [{url: f0.dat, checksum: 17}]}")
     (tmp_path / "empty.yml").write_text("- {task: t, inputs: [{url: f0.dat, size: 0}]}")
+    for name, command in (("shell", "cat {0} > ran"), ("pipe", "cat {0} | tee ran"), ("quote", "touch 'ran")):
+        (tmp_path / f"{name}.yml").write_text(yaml.safe_dump([{"task": "t", "inputs": ["f0.dat"], "command": command}]))
     (tmp_path / "bb").mkdir()
     (tmp_path / "bb" / "own.dat").touch()
     (tmp_path / "odd.yml").write_text(
@@ -150,3 +200,37 @@ def test_what_is_wrong_is_one_line_that_says_so(sources, tmp_path, monkeypatch, 
     assert not (tmp_path / "ran").exists()
     assert (ended.returncode, message in ended.stderr) == (code, True), ended.stderr
     assert len(ended.stderr.strip().splitlines()) == 1
+
+
+def test_names_are_printed_as_they_are_whatever_the_language(tmp_path):
+    (tmp_path / "ü.dat").touch()
+    words = [*BBFLOW, "ü.dat", "--to", "bb", "--capacity", "1MiB"]
+    ended = subprocess.run(
+        words, cwd=tmp_path, env=os.environ | {"PYTHONIOENCODING": "ascii"}, capture_output=True, timeout=300
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert os.path.exists(ended.stdout.rstrip(b"\n"))
+
+
+def test_a_directory_that_was_removed_under_the_shell_is_named_as_the_cause(tmp_path):
+    (tmp_path / "gone").mkdir()
+    words = " ".join([*BBFLOW, "a.dat", "--to", "bb", "--capacity", "1MiB"])
+    ended = subprocess.run(f"rmdir ../gone; {words}", shell=True, cwd=tmp_path / "gone", capture_output=True, text=True)
+    assert (ended.returncode, "the current directory was removed: cd" in ended.stderr) == (os.EX_IOERR, True)
+
+
+def test_a_board_that_is_made_is_told_of(sources, tmp_path):
+    words = [sources[0], "--to", tmp_path / "bb", "--capacity", "9MiB", "--policy", "full-delay", "--phases"]
+    assert f"{tmp_path}/p wasn't there: it is made" in stage(*words, tmp_path / "p").stderr
+    assert "wasn't there" not in stage(*words, tmp_path / "p").stderr
+
+
+def test_a_closed_directory_below_a_pattern_is_named(tmp_path):
+    (tmp_path / "in" / "closed").mkdir(parents=True)
+    (tmp_path / "in" / "closed").chmod(0)
+    user = ["unshare", "--user", "--map-user=4213", "--map-group=4213"]
+    if subprocess.run([*user, "true"], capture_output=True).returncode:
+        pytest.skip("user namespaces aren't allowed here")
+    words = [*user, *BBFLOW, "in/**", "--to", "bb", "--capacity", "1MiB"]
+    ended = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert (ended.returncode, "in: in/closed: no permission" in ended.stderr) == (1, True), ended.stderr

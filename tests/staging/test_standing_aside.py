@@ -13,7 +13,7 @@ from bbflow.errors import BbflowError, SourceError
 from bbflow.staging import File, Gate, Retry, Stager
 from bbflow.staging.files import Task
 from bbflow.staging.staging_plan import PlanStep
-from bbflow.staging.task_commands import run_plan
+from bbflow.staging.task_commands import Commands, run_plan
 from bbflow.staging.transfers import stage_out
 from bbflow.stores.sources import Sources
 from testsupport.waiting import until
@@ -51,7 +51,7 @@ def test_a_slot_runs_what_is_ready_and_does_not_wait_for_a_late_task(silent, mak
         raise InterruptedError
 
     with Stager(tmp_path / "bb", 1 << 20, 1) as stager, pytest.raises(InterruptedError):
-        run_plan(stager, steps, 1, stop)
+        run_plan(stager, steps, 1, stop, Commands())
     assert ran == ["good"]
 
 
