@@ -2,7 +2,6 @@
 
 import argparse
 from importlib import import_module
-from pathlib import Path
 
 from bbflow_pegasus.cli import BBFLOW_PEGASUS
 
@@ -64,7 +63,7 @@ def _meaning(action, parser):
         "prog": parser.prog,
         "type": getattr(action.type, "__name__", ""),
     }
-    return " ".join(meaning.replace(str(Path.home()), "~").replace("|", "\\|").split())
+    return " ".join(meaning.replace("|", "\\|").split())
 
 
 def _sentence(text):

@@ -7,8 +7,10 @@ Example:
 """
 
 import argparse
+import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import bbflow_catalogs
@@ -21,7 +23,7 @@ from bbflow.host.log import tell
 from bbflow.reading.yaml_files import read_yaml
 
 HEADER = "# written by 'bbflow demo'\n"
-CACHE = Path.home() / ".cache" / "bbflow" / "climate"
+CACHE = "~/.cache/bbflow/climate"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,6 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
+    if options.ranks < 1:  # of which mpiexec would make one rank
+        raise ConfigError(f"--ranks {options.ranks}: at least 1 must run")
     options.output.mkdir(parents=True, exist_ok=True)
     options.config = _write_config(options.output)
     try:
@@ -52,10 +56,18 @@ def run(options: argparse.Namespace) -> int:
         command = climate.command(program, options.ranks, config=climate.DEFAULT_CONFIG, **flags)
     except RuntimeError as error:
         raise MissingToolError(str(error)) from None
+    _check(command)
     started_s = time.monotonic()
     code = run_simulation(options, command)
     tell(f"the main job took {time.monotonic() - started_s:.1f} s", sys.stdout)
     return code
+
+
+def _check(command: Sequence[str]) -> None:
+    """Let the program itself read its flags, before nodes and an analysis wait for it."""
+    asked = subprocess.run([*command, "--help"], capture_output=True, text=True)
+    if asked.returncode:
+        raise ConfigError((asked.stderr.strip() or f"{command[0]} ended with code {asked.returncode}").splitlines()[-1])
 
 
 def _write_config(output: Path) -> Path:

@@ -41,14 +41,21 @@ def compiled(
     Raises
     ------
     JavaUnavailableError
-        If there is no Java compiler, or it doesn't accept the sources; the first error is told.
+        If there is no Java compiler, or it doesn't accept the sources, the first error is told; or no cache.
     """
-    cache = cache or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bbflow" / "java"
+    cache = cache or _cache()
     digest = hashlib.sha256(b"".join([f"{host} {release}".encode(), *(source.read_bytes() for source in sources)]))
     classes = cache / digest.hexdigest()[:16]
     if not classes.is_dir():
         _compile(sources, host, release, classpath(), classes)
     return classes
+
+
+def _cache() -> Path:
+    place = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    if place.startswith("~"):  # as in a container, whose user nobody knows
+        raise JavaUnavailableError("this user has no home directory to keep compiled classes in: set XDG_CACHE_HOME")
+    return Path(place, "bbflow", "java")
 
 
 def _compile(sources: Sequence[Path], host: str, release: int, classpath: str, classes: Path) -> None:

@@ -552,7 +552,8 @@ def _credentials() -> dict[str, Any]:
     """Read static credentials of the user's profile, unless the environment has some."""
     if "AWS_ACCESS_KEY_ID" in os.environ:
         return {}
-    path = Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE", Path.home() / ".aws" / "credentials"))
+    # In a container a user may have no home: then there are none.
+    path = os.path.expanduser(os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials"))
     profile = os.environ.get("AWS_PROFILE", "default")
     parser = configparser.ConfigParser(interpolation=None)
     try:

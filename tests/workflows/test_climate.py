@@ -1,3 +1,4 @@
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from bbflow_workflows import climate
 
+from bbflow.cli import main
 from testsupport.once import built_once
 
 CATALOG = Path(bbflow_catalogs.__file__).parent / "adios2"
@@ -268,6 +270,24 @@ def test_an_exception_of_adios2_ends_the_run_with_an_error(program, tmp_path):
     done = start(program, output=tmp_path / "file" / "below.bp")
     assert done.returncode not in (0, 2)
     assert "climate: rank 0:" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "refusal"),
+    [
+        (["--steps", "-1"], "--steps must be a whole number from 1 to"),
+        (["--calendar", "julian"], "--calendar must be standard, noleap or 360_day"),
+        (["--nlat", "4", "--ranks", "3"], "is too few for 3 ranks"),
+        (["--ranks", "0"], "--ranks 0: at least 1 must run"),
+    ],
+)
+def test_a_demo_that_cannot_run_is_refused_first(program, tmp_path, tmp_path_factory, capsys, words, refusal):
+    place = ["--output", str(tmp_path / "out"), "--build", str(program.parent)]
+    with built_once(tmp_path_factory, "climate"):
+        assert main(["demo", *place, *words]) == os.EX_USAGE
+    said = capsys.readouterr().err
+    assert refusal in said
+    assert said.count("\n") == 1
 
 
 @pytest.mark.parametrize("ranks", [1, 2])

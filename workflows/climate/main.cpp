@@ -91,12 +91,13 @@ int Main(const int argc, char **argv, const int rank)
     try
     {
         const Options options = Options::Parse(argc, argv);
+        Bands bands(MPI_COMM_WORLD, options.Latitudes);
+        // After all that may be refused: 'bbflow demo' asks so before it starts anything else.
         if (options.Help)
         {
             std::fputs(rank == 0 ? Options::Usage().c_str() : "", stdout);
             return 0;
         }
-        Bands bands(MPI_COMM_WORLD, options.Latitudes);
         Run(options, bands);
     }
     catch (const BadOption &error)
