@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from bbflow.cli.without_effect import refuse
 from bbflow.errors import ConfigError
 from bbflow.host.belongings import locked, make
+from bbflow.host.log import tell
 from bbflow.landing.adopt import adopt
 from bbflow.landing.embedded import DEFAULT_DIRECTORY, own_directory, remove_root
 from bbflow.landing.server import SOCKET_NAME, serve
@@ -126,7 +127,9 @@ def run(options: argparse.Namespace) -> int:
                 room = files.room
             store = NodeStore(directory, pool, room)
             if options.adopt:
-                adopt(store, options.adopt)
+                count = adopt(store, options.adopt)
+                taken = f"the steps of {count} ranks" if count else "nothing, since there is nothing new"
+                tell(f"adopted {taken} in {options.adopt}")
             serve(store, options.name, endpoint, ready, with_parent=options.with_parent)
         finally:
             remove_node(options.contact, options.name, str(directory))

@@ -1,5 +1,6 @@
 """What a job script asks for: lines ``#BB_LUA stage_in source=… dest=…``. All of it is pure."""
 
+import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from bbflow.errors import ConfigError, nearest
+from bbflow.stores.local_files import path_of
+from bbflow.stores.urls import is_local
 from bbflow.units import format_bytes, parse_bytes
 
 MARK = "#BB_LUA"
@@ -106,11 +109,19 @@ def parse_script(lines: Iterable[str], pool: Pool | None = None) -> Wishes:
                     streams.append(wish)
         except ConfigError as error:
             raise ConfigError(f"line {number} of the job script: {error}") from None
-    for way, targets in (("in", [wish.dest for wish in ins]), ("out", [wish.dest for wish in outs])):
-        for dest in targets:
-            if targets.count(dest) > 1:
-                raise ConfigError(f"two lines stage {way} to {dest}: give each a dest of its own")
+    _check_dests("in", [wish.dest for wish in ins])
+    _check_dests("out", [wish.dest for wish in outs])
     return Wishes(tuple(ins), tuple(outs), *streams)
+
+
+def _check_dests(way: str, dests: Sequence[str]) -> None:
+    seen = set[str]()
+    for dest in dests:
+        # One place has many names: '/out/' is '/out', and 'file:///out'.
+        place = os.path.normpath(path_of(dest)).replace("//", "/") if is_local(dest) else dest.rstrip("/")
+        if place in seen:
+            raise ConfigError(f"two lines stage {way} to {dest}: give each a dest of its own")
+        seen.add(place)
 
 
 def parse_line(text: str) -> StageIn | StageOut | Path | None:

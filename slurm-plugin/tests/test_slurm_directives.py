@@ -102,6 +102,13 @@ def test_two_lines_have_two_targets(way):
         parse_script(lines)
 
 
+@pytest.mark.parametrize("other", ["/pfs/out/", "//pfs/out", "/pfs/./out", "file:///pfs/out"])
+def test_one_place_under_two_names_is_one_target(other):
+    lines = ["#BB_LUA stage_out source=a dest=/pfs/out", f"#BB_LUA stage_out source=b dest={other}"]
+    with pytest.raises(ConfigError, match=f"two lines stage out to {other}"):
+        parse_script(lines)
+
+
 @pytest.mark.parametrize(
     "lines",
     [["#BB_LUA stage_in source=/a dest=" + "x" * MOST_SIGNS], ["#BB_LUA stage_in source=/a dest=x"] * MOST_SIGNS],

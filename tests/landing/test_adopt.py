@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 
 from bbflow.errors import ConfigError, StreamError
@@ -72,3 +75,24 @@ def test_adopted_files_go_when_their_steps_are_done(bench, spilled):
 def test_a_directory_that_is_not_there_is_named(bench, tmp_path):
     with pytest.raises(ConfigError, match="there is no directory"):
         adopt(bench.store, tmp_path / "none")
+
+
+def test_a_node_says_what_it_has_adopted(tmp_path, spilled):
+    words = [
+        "--name",
+        "a",
+        "--contact",
+        tmp_path / "contact.json",
+        "--capacity",
+        "1MiB",
+        "--directory",
+        tmp_path / "bb",
+    ]
+    command = [sys.executable, "-m", "bbflow", "node", *map(str, words), "--adopt", str(spilled), "--with-parent"]
+
+    def said():
+        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300).stderr
+
+    assert f"adopted nothing, since there is nothing new in {spilled}" in said()
+    spill(spilled, 0, range(3))
+    assert f"adopted the steps of 1 ranks in {spilled}" in said()
