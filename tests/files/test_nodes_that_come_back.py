@@ -16,9 +16,10 @@ SIZE = 4
 class Nodes(Bench):
     """One master with two IOnodes, ``a`` and ``b``."""
 
-    def __init__(self, directory):
-        self.directory, self.options = directory, Options(write_back_after_s=0.0, piece_bytes=4096)
-        super().__init__(directory, piece_bytes=4096)
+    def __init__(self, directory, **options):
+        self.ordered, options = {}, {"piece_bytes": 4096} | options
+        self.directory, self.options = directory, Options(write_back_after_s=0.0, **options)
+        super().__init__(directory, **options)
 
     def join(self, **_):
         self.has, self.verifiers = {"a": {}, "b": {}}, {"a": "of a", "b": "of b"}
@@ -37,18 +38,39 @@ class Nodes(Bench):
                 self.hear(peer, "task", task=message["task"], ok=True)
         return dropped
 
+    def out(self):
+        out = super().out()
+        self.ordered |= {peer: message for peer, message in out if "task" in message}
+        return out
+
+    def answer(self, name, **keys):
+        """Let a node answer what it was ordered last; return what that was."""
+        order = self.ordered.pop(PEERS[name])
+        self.say(PEERS[name], "task", task=order["task"], **keys)
+        return order
+
+    def come_empty(self, name):
+        """Let a node come back without what lay there."""
+        self.has[name], self.verifiers[name] = {}, self.verifiers[name] + ", emptied"
+        self.come(name)
+
     def lose(self, *names):
         """Let nodes be away until they count as lost."""
         for name in names:
             self.master.disconnect(PEERS[name])
         self.wait(61.0)
 
-    def write(self, sizes):
-        """Make a file with a piece of each of these sizes, round the nodes from ``a`` on; return its number."""
+    def made(self):
+        """Make a file, with room on both nodes; return the reply."""
         made = self.say(ONE, "create", parent=self.root, name="f", mode=0o600, exclusive=True)
-        pieces = [[made["version"], size] for size in sizes]
         for name in made["ring"]:
             self.say(ONE, "room", node=name, bytes=ROOM // 4)
+        return made
+
+    def write(self, sizes):
+        """Make a file with a piece of each of these sizes, round the nodes from ``a`` on; return its number."""
+        made = self.made()
+        pieces = [[made["version"], size] for size in sizes]
         size = made["piece_bytes"] * (len(sizes) - 1) + sizes[-1]
         assert self.say(ONE, "commit", handle=made["handle"], size=size, pieces=pieces)["ok"]
         self.say(ONE, "close", handle=made["handle"])
@@ -125,19 +147,146 @@ def test_what_was_removed_while_its_node_counted_as_lost_goes(nodes):
     assert nodes.used()[name] == 0
 
 
+def commit_of(made, pieces=1):
+    """Return a commit of whole pieces."""
+    return {"handle": made["handle"], "size": pieces * SIZE, "pieces": [[made["version"], SIZE]] * pieces}
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 def test_what_was_written_and_has_gone_with_its_node_does_not_count(nodes, restarted):
-    made = nodes.say(ONE, "create", parent=nodes.root, name="f", mode=0o600, exclusive=True)
+    made = nodes.made()
     name = made["ring"][0]
-    assert nodes.say(ONE, "room", node=name, bytes=8192)["ok"]
-    keys = {"handle": made["handle"], "size": SIZE, "pieces": [[made["version"], SIZE]]}
     nodes.master.disconnect(PEERS[name])
     if restarted:
-        nodes.restart([made["handle"], made["attr"]["ino"], made["version"], True], **{name: 8192})
-    assert nodes.say(ONE, "commit", **keys) is None
-    nodes.verifiers[name] = "another"
-    nodes.come(name)
+        room = dict.fromkeys(made["ring"], ROOM // 4)
+        nodes.restart([made["handle"], made["attr"]["ino"], made["version"], True], **room)
+    assert nodes.say(ONE, "commit", **commit_of(made)) is None
+    nodes.come_empty(name)
+    assert nodes.answer(name, ok=True)["keys"] == [f"{made['version']:x}.0"]
     assert nodes.said[ONE]["errno"] == errno.EIO
     assert "came back without what was written to 'f'" in nodes.said[ONE]["error"]
     emptied = nodes.say(ONE, "commit", handle=made["handle"], size=0, pieces=[])
-    assert nodes.say(ONE, "commit", **keys | {"pieces": [[emptied["version"], SIZE]]})["ok"]
+    assert nodes.say(ONE, "commit", **commit_of(made | emptied))["ok"]
+
+
+def test_what_was_written_once_its_node_had_come_back_empty_counts(nodes):
+    made = nodes.made()
+    name = made["ring"][0]
+    nodes.master.disconnect(PEERS[name])
+    nodes.come_empty(name)
+    assert nodes.say(ONE, "commit", **commit_of(made)) is None
+    assert nodes.answer(name, ok=True, keys=[[f"{made['version']:x}.0", SIZE]])["op"] == "have"
+    assert nodes.said[ONE]["ok"]
+
+
+def test_a_node_that_is_emptied_again_while_it_is_asked_is_asked_again(nodes):
+    made = nodes.made()
+    name = made["ring"][0]
+    nodes.master.disconnect(PEERS[name])
+    nodes.come_empty(name)
+    assert nodes.say(ONE, "commit", **commit_of(made)) is None
+    nodes.master.disconnect(PEERS[name])
+    nodes.come_empty(name)
+    assert nodes.answer(name, ok=True)["op"] == "have"
+    assert nodes.said[ONE]["errno"] == errno.EIO
+
+
+def test_a_node_that_goes_away_while_it_is_asked_is_asked_again(nodes):
+    made = nodes.made()
+    name = made["ring"][0]
+    nodes.master.disconnect(PEERS[name])
+    nodes.come_empty(name)
+    assert nodes.say(ONE, "commit", **commit_of(made)) is None
+    nodes.master.disconnect(PEERS[name])
+    nodes.come(name)
+    nodes.answer(name, ok=True, keys=[[f"{made['version']:x}.0", SIZE]])
+    assert nodes.said[ONE]["ok"]
+
+
+def test_what_was_appended_where_a_node_has_lost_what_came_before_does_not_count(nodes):
+    ino = nodes.write([SIZE])
+    name = nodes.holder()
+    appended = nodes.say(ONE, "open", ino=ino, write=True)
+    nodes.master.disconnect(PEERS[name])
+    nodes.come_empty(name)
+    pieces = [[appended["pieces"][0][0], 2 * SIZE]]
+    assert nodes.say(ONE, "commit", handle=appended["handle"], size=2 * SIZE, pieces=pieces)["errno"] == errno.EIO
+
+
+def test_a_node_that_a_new_master_has_not_met_yet_is_asked_what_it_has(nodes):
+    made = nodes.made()
+    first, second = made["ring"]
+    room = dict.fromkeys(made["ring"], ROOM // 4)
+    nodes.restart([made["handle"], made["attr"]["ino"], made["version"], True], **room)
+    nodes.come(first)
+    on_first = nodes.say(ONE, "commit", handle=made["handle"], size=SIZE, pieces=[[made["version"], SIZE]])
+    nodes.come(second)
+    nodes.master.disconnect(PEERS[second])
+    nodes.come_empty(second)
+    pieces = [[made["version"], SIZE], [on_first["version"], SIZE]]
+    assert nodes.say(ONE, "commit", handle=made["handle"], size=4096 + SIZE, pieces=pieces) is None
+    assert nodes.answer(second, ok=True)["keys"] == [f"{on_first['version']:x}.1"]
+    assert nodes.said[ONE]["errno"] == errno.EIO
+
+
+@pytest.fixture
+def twice(tmp_path):
+    """A master that has two copies of each piece, and a new file of one."""
+    bench = Nodes(tmp_path, replicas=2)
+    bench.enter(ONE)
+    return bench, bench.made()
+
+
+def test_what_goes_with_its_node_before_it_is_copied_does_not_count(twice):
+    nodes, made = twice
+    first, second = made["ring"]
+    assert nodes.say(ONE, "commit", **commit_of(made)) is None
+    nodes.master.disconnect(PEERS[first])
+    nodes.come_empty(first)
+    nodes.answer(second, ok=False, errno=errno.EHOSTDOWN, error="gone")
+    nodes.answer(first, ok=True)
+    assert nodes.said[ONE]["errno"] == errno.EIO
+    assert nodes.used() == {"a": 0, "b": 0}
+
+
+def test_what_was_not_copied_counts_when_its_node_is_back(twice):
+    nodes, made = twice
+    first, second = made["ring"]
+    assert nodes.say(ONE, "commit", **commit_of(made)) is None
+    nodes.master.disconnect(PEERS[first])
+    nodes.answer(second, ok=False, errno=errno.EHOSTDOWN, error="gone")
+    assert ONE not in nodes.said
+    nodes.come(first)
+    assert nodes.said[ONE]["ok"]
+    nodes.wait(1.0)
+    assert nodes.answer(second, ok=True)["op"] == "fetch"
+    assert nodes.used() == {"a": 4096, "b": 4096}
+
+
+def test_what_was_copied_counts_without_its_node_and_is_copied_back(twice):
+    nodes, made = twice
+    first, second = made["ring"]
+    assert nodes.say(ONE, "commit", **commit_of(made)) is None
+    nodes.master.disconnect(PEERS[first])
+    nodes.come_empty(first)
+    nodes.answer(second, ok=True)
+    assert nodes.said[ONE]["ok"]
+    assert nodes.used() == {first: 0, second: 4096}
+    nodes.wait(1.0)
+    assert nodes.answer(first, ok=True)["op"] == "fetch"
+    assert nodes.used() == {"a": 4096, "b": 4096}
+
+
+def test_a_file_is_lost_whose_last_node_goes_while_it_is_copied(twice):
+    nodes, made = twice
+    first, second = made["ring"]
+    assert nodes.say(ONE, "commit", **commit_of(made)) is None
+    nodes.answer(second, ok=False, errno=errno.ENOSPC, error="full")
+    assert nodes.said[ONE]["ok"]
+    nodes.say(ONE, "close", handle=made["handle"])
+    nodes.wait(1.0)
+    nodes.lose(first)
+    assert nodes.state(made["attr"]["ino"]) == "dirty"
+    nodes.answer(second, ok=False, errno=errno.EHOSTDOWN, error="gone")
+    nodes.wait(1.0)
+    assert nodes.state(made["attr"]["ino"]) == "lost"

@@ -19,8 +19,8 @@ class ClosedEvent(Event, frozen=True):
     ino: int
 
 
-class CopiedEvent(Event, frozen=True):
-    """The copies that a commit waited for are there, or will not be."""
+class SeenEvent(Event, frozen=True):
+    """IOnodes have said what they have of what is to be committed, or will not."""
 
     handle: int
 

@@ -1,19 +1,19 @@
 """Committing: a version of a file counts, all at once."""
 
 import errno
-from contextlib import suppress
 
 from msgspec.structs import replace
 
 from bbflow.errors import ProtocolError
 from bbflow.files.inodes import Inode, Pieces, Striping, check_size
-from bbflow.files.master.awaited_events import CopiedEvent, NodeEvent
+from bbflow.files.master.awaited_events import NodeEvent
 from bbflow.files.master.core import Answers, AnyCall, Call, Core, Deferred
 from bbflow.files.master.permissions import mode_after_write
 from bbflow.files.master.records import Handle, HandleRecord, InodeRecord
 from bbflow.files.master.replicas import Replicas
 from bbflow.files.master.room import delta
 from bbflow.files.master.writeback import WriteBack
+from bbflow.files.master.written_pieces import WrittenPieces
 from bbflow.files.replies import CommitReply
 from bbflow.files.requests import CommitFileRequest
 
@@ -31,7 +31,7 @@ class Committing:
 
     def __init__(self, core: Core, write_back: WriteBack, replicas: Replicas) -> None:
         self._core, self._write_back, self._replicas = core, write_back, replicas
-        self._copying: set[int] = set()
+        self._written = WrittenPieces(core, replicas)
         self.changes: Answers = {CommitFileRequest: self._commit}
         """What changes something."""
 
@@ -42,10 +42,7 @@ class Committing:
         inode, size, pieces = self._core.image.inodes[handle.ino], call.asked.size, call.asked.pieces
         if not handle.version:
             raise OSError(errno.EBADF, f"{inode.name!r} isn't open for writing")
-        if handle.number in self._copying:
-            # Its client waits for that one no longer: it must neither count after this one, nor take its room twice.
-            before = OSError(errno.EIO, f"an earlier commit of {inode.name!r} isn't over")
-            call.wait(CopiedEvent(handle.number), before, -1, self._core.clock())
+        self._written.wait_for_copies(call, handle)
         _check_base(handle, inode, pieces)
         self._check_pieces(handle, pieces, size)
         added = delta(handle.striping.places(handle.pieces), handle.striping.places(pieces))
@@ -55,32 +52,19 @@ class Committing:
             for index in range(len(pieces))
             if pieces[index][0] and pieces[index] not in handle.pieces[index : index + 1]
         ]
-        self._check_written(call, handle, inode, [index for index, _ in new])
-        if handle.striping.replicas > 1 and new:
-            # The version doesn't count before its copies are there: a close that was answered must outlive a node.
-            self._copying.add(handle.number)
-            self._replicas.copy(handle, new, lambda: self._count_later(call, handle, added))
-            raise Deferred
-        return self._count(call, handle, added)
+        absent = self._written.check(call, handle, inode, new)
+        return self._count(call, handle, added, absent)
 
-    def _count_later(self, call: Call[CommitFileRequest], handle: Handle, added: dict[str, int]) -> None:
-        core = self._core
-        self._copying.discard(handle.number)
-        core.happened(CopiedEvent(handle.number))
-        there = core.image.handles.get(handle.number)
-        if there is not None:  # else its session has ended meanwhile
-            core.next_seq()  # others were told meanwhile what was so until now
-            with suppress(Deferred):
-                core.finish(call, self._count(call, there, added))
-            core.count(call)
-
-    def _count(self, call: Call[CommitFileRequest], handle: Handle, added: dict[str, int]) -> CommitReply:
-        """Decide that a version counts, now that its bytes are where they belong."""
+    def _count(
+        self, call: Call[CommitFileRequest], handle: Handle, added: dict[str, int], absent: list[tuple[str, str]]
+    ) -> CommitReply:
+        """Decide that a version counts, now that its bytes are where they belong, but for those copies."""
         core, asked, pieces = self._core, call.asked, call.asked.pieces
         inode = core.image.inodes[handle.ino]
         for name, size in added.items():
             core.grant(call.session, name, -size)
         core.place(handle.striping.places(pieces))
+        self._replicas.miss(inode.ino, absent)
         # The file lies where its writer has put it now, no longer where the version before lay.
         inode = at(inode, handle.striping, is_cut=is_cut(handle.pieces, pieces, was=inode.is_cut))
         inode = self.new_version(call, inode, pieces, asked.size, handle.version)
@@ -109,18 +93,6 @@ class Committing:
             old = handle.pieces[index] if index < len(handle.pieces) else (0, 0)
             if version not in (0, handle.version, old[0]) or not 0 <= count <= piece_bytes:
                 raise ProtocolError(f"a commit with piece {version:x}.{index:x} of {count} bytes, which isn't its own")
-
-    def _check_written(self, call: AnyCall, handle: Handle, inode: Inode, indices: list[int]) -> None:
-        """Refuse pieces that were written to a node which has lost them since; wait for one that is away."""
-        ring = handle.striping.ring
-        for at in sorted({index % len(ring) for index in indices}):
-            name, node = ring[at], self._core.nodes.get(ring[at])
-            if node is None or node.peer is None:
-                away = OSError(errno.EHOSTDOWN, f"IOnode {name}, which has bytes of {inode.name!r}, is away")
-                call.wait(NodeEvent(name), away, self._core.options.node_loss_s, self._core.clock())
-            if handle.verifiers[at] not in ("", node.verifier):
-                raise OSError(errno.EIO, f"IOnode {name} came back without what was written to {inode.name!r}: "
-                              "write it again")  # fmt: skip
 
     def _check_room(self, call: AnyCall, added: dict[str, int]) -> None:
         for name, size in added.items():

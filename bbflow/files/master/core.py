@@ -37,6 +37,18 @@ class Blocked(Exception):  # noqa: N818 - it is a signal, not an error
 
 
 @dataclass(slots=True)
+class SeenPieces:
+    """Piece files of a commit that were seen on IOnodes after they were written."""
+
+    places: dict[tuple[str, str], str] = field(default_factory=dict)
+    """By node and piece file, the node's verifier then: with another one it is there no more."""
+    asked: set[tuple[str, str]] = field(default_factory=set)
+    """Nodes that were asked what they have, with their verifier then."""
+    are_copied: bool = False
+    """Whether their further nodes were told to copy them."""
+
+
+@dataclass(slots=True)
 class Call(Generic[R_co]):
     """One request under way."""
 
@@ -62,6 +74,8 @@ class Call(Generic[R_co]):
     """What it waits for."""
     begun: int = 0
     """How many files it was about when it came."""
+    seen: "SeenPieces | None" = None
+    """What IOnodes have said since it came, for a commit."""
 
     def record(self, *records: Record) -> None:
         """Decide that something is so from now on: it counts once the whole request is decided."""

@@ -382,7 +382,7 @@ class Master:
         for name in self._tellings.late():
             self._cut_off(name)
         self._tellings.tell(None, self._fleet.give_up(), lambda: None)
-        self._replicas.mend()
+        self._tellings.tell(None, self._replicas.mend(), lambda: None)
         self._expire_waits(now_s)
         if self._grace_until_s and now_s >= self._grace_until_s:
             core.happened(GraceEvent())

@@ -12,6 +12,8 @@ from bbflow.files.master.records import Handle, InodeRecord
 from bbflow.files.master.room import Node
 from bbflow.files.master.sessions import Changes
 
+Places = dict[tuple[str, str], str]
+
 
 class Replicas:
     """Copies pieces from node to node.
@@ -29,7 +31,7 @@ class Replicas:
         self.thin: dict[int, None] = {}
         """Files that lack a copy."""
 
-    def copy(self, handle: Handle, pieces: Iterable[tuple[int, Piece]], then: Callable[[], None]) -> None:
+    def copy(self, handle: Handle, pieces: Iterable[tuple[int, Piece]], then: Callable[[Places], None]) -> None:
         """Copy pieces to their further nodes, and call back; a node that has failed has its copy later.
 
         Parameters
@@ -39,34 +41,34 @@ class Replicas:
         pieces
             Their numbers, and what they are.
         then
-            Called once they are where they belong.
+            Called with the copies that are there, by node and piece file, and each node's verifier.
         """
         copies = [
             (node, key_of(version, index), size, handle.striping.holders(index)[0])
             for index, (version, size) in pieces
             for node in handle.striping.holders(index)[1:]
         ]
-        failed: list[tuple[str, str]] = []
+        there: Places = {}
         left = len(copies)
 
         def done(node: str, key: str, answer: CommandAnswer) -> None:
             nonlocal left
             left -= 1
-            if answer.errno is not None:
-                failed.append((node, key))
+            if answer.errno is None:
+                there[node, key] = self._core.nodes[node].verifier
+            else:
+                self.miss(handle.ino, [(node, key)])  # with it goes what it had of the piece before
             if not left:
-                then()
-                self._miss(handle.ino, failed)
+                then(there)
 
         if not copies:
-            # It counts all copies as placed; those that have failed are taken out again behind it.
-            then()
+            then(there)
         for node, key, size, first in copies:
             command = FetchCommand(key=key, bytes=size, node=self._address(first))
             self._core.command(node, command, partial(done, node, key))
 
-    def _miss(self, ino: int, copies: Iterable[tuple[str, str]]) -> None:
-        """Record which copies aren't there: `mend` makes them."""
+    def miss(self, ino: int, copies: Iterable[tuple[str, str]]) -> None:
+        """Record which copies, by node and piece file, aren't there: `mend` makes them."""
         for name, key in copies:
             self._core.nodes[name].remove(key)
             self.thin[ino] = None
@@ -74,12 +76,22 @@ class Replicas:
     def _address(self, name: str) -> IonodeAddress:
         return self._core.nodes[name].address
 
-    def mend(self) -> None:
-        """Make the copies that are missing, as far as nodes are there to take them."""
+    def mend(self) -> Changes:
+        """Make the copies that are missing, as far as nodes are there to take them; return what clients must forget."""
+        changes = Changes()
         for ino in list(self.thin):
             inode = self._core.image.inodes.get(ino)
-            if inode is None or not inode.ring or inode.lost or self._mend(inode):
+            if inode is not None and inode.ring and not inode.lost and self._is_gone(inode):
+                self._lose(inode)
+                changes.add(inos=(ino,))
+            elif inode is None or not inode.ring or inode.lost or self._mend(inode):
                 self.thin.pop(ino, None)
+        return changes
+
+    def _is_gone(self, inode: Inode) -> bool:
+        """Whether a piece lies nowhere any more: the last node went while it was being copied."""
+        nodes = self._core.nodes.values()
+        return not all(any(key in node.placed for node in nodes) for key in inode.keys)
 
     def widen(self) -> None:
         """Record which files were made while there were fewer nodes than copies of each, now that one has come."""
@@ -129,7 +141,7 @@ class Replicas:
         def done(answer: CommandAnswer) -> None:
             now = self._core.image.inodes.get(inode.ino)
             if answer.errno is not None and now is not None and key in now.keys:
-                self._miss(inode.ino, [(node.name, key)])
+                self.miss(inode.ino, [(node.name, key)])
 
         node.place(key, pages(size))
         command = FetchCommand(key=key, bytes=size, node=self._address(source.name))
@@ -147,22 +159,22 @@ class Replicas:
                 continue
             gone = [key for key in inode.places.get(node.name, ()) if key in keys]
             if gone:
-                self._lose(inode, node, gone)
+                indices = {int(key.rpartition(".")[2], 16) for key in gone}
+                if inode.state != "clean" and all(self._elsewhere(inode, index, node.name) for index in indices):
+                    self.thin[inode.ino] = None
+                else:
+                    self._lose(inode)
                 changes.add(inos=(inode.ino,))
         for key in keys:
             node.remove(key)
         return changes
 
-    def _lose(self, inode: Inode, node: Node, gone: list[str]) -> None:
+    def _lose(self, inode: Inode) -> None:
         # The shared storage has it, too: whoever opens it next fetches it from there.
         if inode.state == "clean":
             self._let_go(inode)
-            return
-        indices = {int(key.rpartition(".")[2], 16) for key in gone}
-        if all(self._elsewhere(inode, index, node.name) for index in indices):
-            self.thin[inode.ino] = None
-            return
-        self._core.commit(InodeRecord(replace(inode, lost=True)))
+        else:
+            self._core.commit(InodeRecord(replace(inode, lost=True)))
 
     def _elsewhere(self, inode: Inode, index: int, but: str) -> Node | None:
         key = key_of(inode.pieces[index][0], index)
