@@ -30,8 +30,10 @@ class Pieces:
 
     def __init__(self, directory: Path) -> None:
         self._pieces, self._unfinished = directory / "pieces", directory / "unfinished"
-        self.verifier = self._verifier(directory / VERIFIER_NAME)
+        self._mark = directory / VERIFIER_NAME
+        self.verifier = self._verified()
         """Another one once what lay here is gone (as NFS has it, RFC 1813, section 3.3.7)."""
+        self._mark_facts = _facts(self._mark)
         for path in (self._pieces, self._unfinished):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         # A mark tells of a piece whose bytes hadn't all come: the piece goes first, or a kill here would leave it
@@ -40,11 +42,19 @@ class Pieces:
             (self._pieces / mark.name).unlink(missing_ok=True)
             mark.unlink()
 
-    def _verifier(self, path: Path) -> str:
-        if not (self._pieces.is_dir() and path.exists()):
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_whole(path, secrets.token_hex(8), PRIVATE)
-        return path.read_text()
+    def _verified(self) -> str:
+        if not (self._pieces.is_dir() and self._mark.exists()):
+            self._mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_whole(self._mark, secrets.token_hex(8), PRIVATE)
+        return self._mark.read_text()
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether the directory isn't there any more, or another one is."""
+        try:
+            return not self._pieces.is_dir() or _facts(self._mark) != self._mark_facts
+        except OSError as error:
+            return error.errno in (errno.ENOENT, errno.ENOTDIR)
 
     def path(self, key: str) -> Path:
         """Return a piece file's path.
@@ -156,6 +166,11 @@ class Pieces:
     def finish(self, key: str) -> None:
         """Record that all bytes of a file have come."""
         (self._unfinished / key).unlink(missing_ok=True)
+
+
+def _facts(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_ino, found.st_mtime_ns
 
 
 def lacking(key: str, has: int, size: int) -> OSError:

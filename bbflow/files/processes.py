@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+from bbflow.errors import NodeError
 from bbflow.files.giving_way import GivingWay
 from bbflow.files.ionode.ionode import IoNode, IoNodeSettings
 from bbflow.files.ionode.landed_streams import storage_at
@@ -99,7 +100,7 @@ def run_ionode(
     Raises
     ------
     NodeError
-        If another IOnode serves the directory.
+        If another IOnode serves the directory, or that is removed.
     """
     block_signals()
     make(settings.directory, *IONODE_FILES)
@@ -114,6 +115,9 @@ def run_ionode(
     giving_way.close()
     if node.is_over:
         remove(settings.directory)
+    if node.is_removed:
+        what = f"{settings.directory} was removed while IOnode {settings.name} ran, with all that lay there"
+        raise NodeError(f"{what}: start it again")
 
 
 def block_signals() -> None:

@@ -175,6 +175,21 @@ def test_copies_that_a_node_has_missed_are_made_when_it_is_back(servers):
     assert {path: client.read(path) for path in contents} == contents
 
 
+def test_an_ionode_whose_directory_is_removed_ends_and_what_lay_there_does_not_count(servers):
+    client = servers.start(storage=False)
+    client.write("/closed", b"lost")
+    file = client.open("/f", "w")
+    file.pwrite(b"lost", 0)
+    shutil.rmtree(servers.directory / "master-io0")
+    process, command = servers.processes["master-io0"]
+    assert process.wait(60) == os.EX_NOHOST
+    assert "master-io0 was removed while" in (servers.directory / "master-io0.log").read_text()
+    servers.spawn(*command)
+    with pytest.raises(OSError, match="came back without what was written to 'f'"):
+        file.close()
+    until(lambda: client.status()[0].lost == ("closed",), "the list of what is lost")
+
+
 def test_a_full_node_evicts_what_is_clean_least_recently_used_first(servers):
     client = servers.start(capacity="1MiB")
     contents = {f"/f{number}": os.urandom(200_000) for number in range(12)}

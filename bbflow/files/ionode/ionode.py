@@ -62,7 +62,7 @@ from bbflow.store.shared_room import NodeRoom
 COME_BACK_S = 0.2
 """How often a master that is away is tried again."""
 LOOK_S = 0.1
-"""How often it looks what the streams leave."""
+"""How often it looks what the streams leave, and whether its pieces are there."""
 INVENTORY_PART = 100_000
 THREADS = 8
 INSIDE_PART = 4
@@ -126,6 +126,8 @@ class IoNode:
         self._busy: dict[str, int] = {}
         self.is_over = False
         """Whether the master has told it to end, and to keep nothing."""
+        self.is_removed = False
+        """Whether it ends since its directory isn't there any more."""
         self._own_requests: dict[type, Callable[[Conversation, Any], None]] = {
             BeginConnectionRequest: self._begin,
             WriteRequest: self._write,
@@ -143,8 +145,7 @@ class IoNode:
         for listener, meet in ((self._unix, self._meet_here), (self._tcp, self._meet_elsewhere)):
             door = Door(listener, most, meet, self._serve)
             threading.Thread(target=door.run, daemon=True).start()
-        if self._settings.room is not None:
-            threading.Thread(target=self._watch_room, name="bbflow-room", daemon=True).start()
+        threading.Thread(target=self._watch, name="bbflow-watch", daemon=True).start()
 
     # Clients.
 
@@ -282,8 +283,7 @@ class IoNode:
             elif isinstance(told, EndCommand):
                 self.is_over = True
                 self._tell(told, CommandAnswer())
-                # The main thread waits for signals alone (sigwait).
-                os.kill(os.getpid(), signal.SIGTERM)
+                _end()
             elif type(told) in self._transfers.quick:
                 self._tell(told, self._transfers.quick[type(told)](told))
             elif isinstance(told, FillCommand):  # it only queues; in order with what drops the same piece
@@ -293,10 +293,15 @@ class IoNode:
                     self._busy |= _object_of(told)
                 (self._uploads if isinstance(told, UploadCommand) else self._workers).submit(self._execute, told)
 
-    def _watch_room(self) -> None:
-        """Report to the master whenever streams want more of the node, or less."""
+    def _watch(self) -> None:
+        """Report to the master whenever streams want more of the node, or less; end once its directory has gone."""
         while not self.is_over:
             time.sleep(LOOK_S)
+            if self._pieces.is_removed and not self.is_over:
+                # To go on would keep the verifier, by which what was written here counts.
+                self.is_removed = True
+                _end()
+                return
             with self._sending, suppress(Gone, OSError):  # no descriptor may be free
                 if self._told is not None and self._bound.has_changed():
                     self._told.send(CapacityNotice(bytes=self._bound.tell()))
@@ -315,6 +320,10 @@ class IoNode:
                         del self._busy[path]
             if self._told is not None:
                 self._told.send(replace(answer, task=command.task))
+
+
+def _end() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)  # the main thread waits for signals alone (sigwait)
 
 
 def _object_of(command: Command) -> dict[str, int]:
