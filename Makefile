@@ -3,10 +3,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 OUT ?= bbflow-out
 TOOLS := PATH="$(CURDIR)/$(BIN):$$PATH"
-ADIOS2 := $(CURDIR)/$(VENV)/adios2
-CONFORMANCE := $(CURDIR)/$(VENV)/conformance
-MPI := $(CURDIR)/$(VENV)/mpi
-BUILD := $(CURDIR)/$(VENV)/climate
+# Relative, since a checkout's own path may have blanks in it, where a target ends.
+ADIOS2 := $(VENV)/adios2
+CONFORMANCE := $(VENV)/conformance
+MPI := $(VENV)/mpi
+BUILD := $(VENV)/climate
 SOURCES := setup.cfg setup.py pyproject.toml CMakeLists.txt \
 	$(wildcard adios2-engine/CMakeLists.txt adios2-engine/src/* adios2-engine/src/*/* adios2-engine/wire/* adios2-engine/preload/* \
 	bbflow/operators/native/* bbflow/mount/native/* bbflow/landing/native/*)
@@ -99,9 +100,9 @@ conformance: $(CONFORMANCE)/.built
 
 # The engine and a program against an ADIOS2 with MPI, which is built once.
 test-mpi: $(MPI)/.installed
-	$(TOOLS) cmake -S adios2-engine -B $(MPI)/engine -G Ninja -DCMAKE_PREFIX_PATH=$(MPI)/adios2
+	$(TOOLS) cmake -S adios2-engine -B $(MPI)/engine -G Ninja -DCMAKE_PREFIX_PATH="$(CURDIR)/$(MPI)/adios2"
 	$(TOOLS) cmake --build $(MPI)/engine
-	$(TOOLS) cmake -S adios2-engine/mpi -B $(MPI)/program -G Ninja -DCMAKE_PREFIX_PATH=$(MPI)/adios2
+	$(TOOLS) cmake -S adios2-engine/mpi -B $(MPI)/program -G Ninja -DCMAKE_PREFIX_PATH="$(CURDIR)/$(MPI)/adios2"
 	$(TOOLS) cmake --build $(MPI)/program
 	$(BIN)/python -m pytest $(LONG) adios2-engine/mpi --built $(MPI)
 
@@ -130,7 +131,7 @@ parsl-suite: | check-tools
 	@test -f "$(PARSL)/parsl/tests/conftest.py" || { echo "say where a checkout of Parsl is: make parsl-suite PARSL=path" >&2; exit 1; }
 	python3 -m venv $(VENV)-parsl
 	$(VENV)-parsl/bin/python -m pip install -q . -r $(PARSL)/test-requirements.txt -e '$(PARSL)[monitoring]'
-	parsl-executor/suite/run.sh $(CURDIR)/$(VENV)-parsl/bin/python $(abspath $(PARSL))
+	parsl-executor/suite/run.sh "$(CURDIR)/$(VENV)-parsl/bin/python" $(abspath $(PARSL))
 
 # Puts from a GPU's memory: with a stand-in, and with a GPU of NVIDIA's, whose figures it prints; else those skip with a reason.
 gpu-suite: $(VENV)/.test
@@ -243,13 +244,13 @@ $(ADIOS2)/.unpacked: | $(VENV)/.test
 	@touch $@
 
 $(CONFORMANCE)/.built: adios2-engine/conformance/CMakeLists.txt $(ADIOS2)/.unpacked
-	$(BIN)/cmake -S $(<D) -B $(CONFORMANCE)/build -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja \
-		-DADIOS2_SOURCE=$(ADIOS2)/source \
+	$(BIN)/cmake -S $(<D) -B $(CONFORMANCE)/build -G Ninja -DCMAKE_MAKE_PROGRAM="$(CURDIR)/$(BIN)/ninja" \
+		-DADIOS2_SOURCE="$(CURDIR)/$(ADIOS2)/source" \
 		-DADIOS2_DIR=$$($(BIN)/python -c 'import adios2, os; print(os.path.dirname(adios2.__file__))')/cmake/adios2
 	$(BIN)/cmake --build $(CONFORMANCE)/build
 	@touch $@
 
 $(MPI)/.installed: adios2-engine/mpi/adios2.cmake $(ADIOS2)/.unpacked
-	$(TOOLS) cmake -C $< -S $(ADIOS2)/source -B $(MPI)/build -G Ninja -DCMAKE_INSTALL_PREFIX=$(MPI)/adios2
+	$(TOOLS) cmake -C $< -S $(ADIOS2)/source -B $(MPI)/build -G Ninja -DCMAKE_INSTALL_PREFIX="$(CURDIR)/$(MPI)/adios2"
 	$(TOOLS) cmake --build $(MPI)/build --target install
 	@touch $@

@@ -1,5 +1,6 @@
 """The public interface in Python, for notebooks and for the command line."""
 
+import subprocess
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from bbflow.configuring.config import parse_config
 from bbflow.configuring.settings import Config
-from bbflow.errors import ConfigError, StreamError
+from bbflow.errors import ConfigError, StreamError, describe_end
 from bbflow.host.closable import Closable
 from bbflow.landing.client import status_of
 from bbflow.landing.embedded import DEFAULT_DIRECTORY, EmbeddedNodes
@@ -179,7 +180,7 @@ class Analysis:
         **how: Any,
     ) -> None:
         self._nodes = [node for node in read_contact(contact) if node.name not in how.get("lost", ())]
-        self._output = config.output
+        self._stream, self._output = config.stream, config.output
         self._resources = ExitStack()
         claim_output(config)
         try:
@@ -213,17 +214,36 @@ class Analysis:
         except BaseException as error:  # it is raised again in `wait`, in the caller's thread
             self._error = error
 
-    def watch(self, interval_s: float = 1.0) -> Iterator[list[StatusReply]]:
+    def watch(
+        self, interval_s: float = 1.0, *, program: "subprocess.Popen[Any] | None" = None
+    ) -> Iterator[list[StatusReply]]:
         """Yield the nodes' status again and again until the stream has ended.
 
         Parameters
         ----------
         interval_s
             Seconds between two.
+        program
+            The simulation, if it is a process of this one.
+
+        Raises
+        ------
+        StreamError
+            If it has ended without opening the stream, which would be waited for forever.
         """
         while self._thread.is_alive():
-            yield [status_of(node) for node in self._nodes]
+            code = None if program is None else program.poll()
+            statuses = [status_of(node) for node in self._nodes]
+            yield statuses
+            if code is not None and all(self._awaits(status) for status in statuses):
+                raise StreamError(
+                    f"the program {describe_end(code)} and never opened stream {self._stream!r}: look at what it says, "
+                    "whether its IO has this name, and its engine is bbflow's"
+                )
             self._thread.join(interval_s)
+
+    def _awaits(self, status: StatusReply) -> bool:
+        return self._stream not in status.streams or status.streams[self._stream].status == "expected"
 
     def result(self, timeout_s: float = 60.0) -> "xr.Dataset":
         """Return the statistics as they are now, those of the open month and of the run so far included.

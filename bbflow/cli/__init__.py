@@ -3,6 +3,7 @@
 import argparse
 import gc
 import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -126,7 +127,13 @@ class Program:
 
     def _run(self, words: list[str]) -> int:
         end = words.index("--") if "--" in words else len(words)
-        options = self._parser(words).parse_args(words[:end])
+        parser = self._parser(words)
+        options, more = parser.parse_known_args(words[:end])
+        if more and "simulation" in options and end == len(words) and not more[0].startswith("-"):
+            example = shlex.join([self.name, *words[: words.index(more[0])], "--", *more])
+            raise ConfigError(f"{shlex.join(more)}: a program that is to run stands after --, as in {example!r}")
+        if more:
+            parser.error(f"unrecognized arguments: {shlex.join(more)}")
         if end < len(words) and "simulation" not in options:
             raise ConfigError(f"{self.name} {options.command} runs no program, so nothing may stand after --")
         options.simulation = words[end + 1 :]

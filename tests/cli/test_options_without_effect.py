@@ -14,6 +14,8 @@ CONFIG = "stream: s\noutput: o\noperators: {x: [mean]}\nwindows: [run]\n"
 NOWHERE = {
     "operators --cdo mean": "leave it or 'mean' out",
     "check c.yml --storage .": "--storage has no effect without --site",
+    "run c.yml mpiexec -n 4 ./m": "stands after --, as in 'bbflow run c.yml -- mpiexec -n 4 ./m'",
+    "phase run ocean cp a b": "as in 'bbflow phase run ocean -- cp a b'",
     "status --contact c -- true": "bbflow status runs no program",
     "ensemble status c.yml -- true": "bbflow ensemble runs no program",
     "phase list -- true": "bbflow phase runs no program",

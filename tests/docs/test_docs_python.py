@@ -11,24 +11,38 @@ import xarray as xr
 from distributed import Client, LocalCluster
 
 import bbflow
-from bbflow.errors import ConfigError
+from bbflow.errors import ConfigError, StreamError
 from testsupport.weather import weather
 
 DOCS = Path(__file__).parents[2] / "docs"
 HOLD = "sys.stdin.read()  # the stream stays open until the test has looked"
 
 
+def example_of_the_docs():
+    return (DOCS / "python.md").read_text().split("```python\n")[1].split("```")[0]
+
+
 def test_the_example_of_the_docs_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "model.py").write_text(weather(60))
     (tmp_path / "model.xml").write_text(bbflow_adios2.engine_xml("weather"))
-    example = (DOCS / "python.md").read_text().split("```python\n")[1].split("```")[0]
-    names = {"MODEL": [sys.executable, "model.py", "model.xml"]}
-    exec(compile(example, "docs/python.md", "exec"), names)
+    names = {}
+    exec(compile(example_of_the_docs(), "docs/python.md", "exec"), names)
     assert names["model"].wait() == 0
     assert names["outcome"].complete
     results = xr.open_zarr("out/results.zarr")
     np.testing.assert_array_equal(results.tas_month_mean.values[:, 0, 0], [15, 44.5, 59])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "how"),
+    [('"model.py"', '"nothing.py"', "ended with exit code 2"), ('"stream": "weather"', '"stream": "wether"', "code 0")],
+)
+def test_a_program_that_never_opens_the_stream_is_not_waited_for_forever(tmp_path, monkeypatch, old, new, how):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model.py").write_text(weather(5))
+    with pytest.raises(StreamError, match=rf"the program .*{how} and never opened stream"):
+        exec(compile(example_of_the_docs().replace(old, new), "docs/python.md", "exec"), {})
 
 
 def test_the_live_result_has_the_open_month_and_the_run_so_far(tmp_path):

@@ -48,7 +48,7 @@ def build(build_directory: Path) -> Path:
     configure += [f"-DMPI_CXX_COMPILER:FILEPATH={mpicxx}", *_fresh(build_directory, mpicxx)]
     _run(configure)
     _run([cmake, "--build", build_directory])
-    return build_directory / "climate"
+    return build_directory.absolute() / "climate"  # a bare name would be looked for on PATH
 
 
 def command(program: Path, ranks: int, **flags: object) -> list[str]:
