@@ -104,13 +104,19 @@ extern "C" BBFLOW_EXPORT bool bbflow_place_span(void *span, void *memory, size_t
     using namespace bbflow;
     char *const own = static_cast<char *>(span);
     auto &head = *static_cast<Span<char> *>(span);
-    const bool isNew = head.Buffer == -1 && head.Position == 0;
-    if (Current == nullptr || !(isNew || head.Buffer == InMemory) ||
-        std::memcmp(own + Current->EngineAt, &Current->Engine, sizeof(void *)) != 0)
+    if (Current == nullptr)
+    {
+        return false;
+    }
+    // One that was placed before may be of an engine that is closed: it stays with its variable.
+    const bool isNew = head.Buffer == -1 && head.Position == 0 &&
+                       std::memcmp(own + Current->EngineAt, &Current->Engine, sizeof(void *)) == 0;
+    if (!isNew && head.Buffer != InMemory)
     {
         return false;
     }
     static_assert(sizeof(Span<long double>) <= SpanHeaderBytes);
+    std::memcpy(own + Current->EngineAt, &Current->Engine, sizeof(void *));
     head.Buffer = InMemory;
     head.Position = reinterpret_cast<size_t>(memory);
     std::memcpy(own + Current->SizeAt, &elements, sizeof elements);

@@ -51,6 +51,13 @@ def test_spans_are_filled_by_the_program_and_land_as_other_blocks(node, programs
             np.testing.assert_array_equal(values, np.arange(3) + number + 1)
 
 
+def test_a_variable_has_spans_in_each_file_that_it_is_written_to(node, programs, tmp_path):
+    done = run_program(node, programs, "spans-in-files", write_config(tmp_path, KeepOpen="yes"))
+    assert done.returncode == 0, done.stderr
+    found = [values for step in steps_of(watch(node)) for _, values in arrays_of(node, step)]
+    np.testing.assert_array_equal(found, np.repeat(np.arange(6.0)[:, None], 4, axis=1))
+
+
 def test_a_span_without_the_preloaded_library_is_refused_with_the_way_out(node, programs, tmp_path):
     done = run_program(node, programs, "spans", write_config(tmp_path), LD_PRELOAD="")
     assert done.returncode == 1

@@ -254,6 +254,29 @@ void PutManySpans(adios2::IO &io)
     engine.Close();
 }
 
+/** Fills spans of one variable in several files, one after the other. */
+void PutSpansInFiles(adios2::IO &io)
+{
+    auto field = io.DefineVariable<double>("field", {4}, {0}, {4});
+    std::vector<std::vector<char>> taken;
+    for (int file = 0; file < 3; ++file)
+    {
+        auto engine = Open(io);
+        for (int step = 0; step < 2; ++step)
+        {
+            engine.BeginStep();
+            auto span = engine.Put(field);
+            std::fill(span.begin(), span.end(), 2 * file + step);
+            engine.EndStep();
+        }
+        engine.Close();
+        for (size_t bytes = 16; bytes <= 4096; bytes += 16)
+        {
+            taken.emplace_back(bytes); // else the next engine lies where this one did
+        }
+    }
+}
+
 /** Puts from its own memory where it gets no span. */
 void PutWhereThereIsNoSpan(adios2::IO &io)
 {
@@ -295,6 +318,7 @@ const std::map<std::string, std::function<void(adios2::IO &)>> Modes = {
     {"attributes", WriteChangingAttributes},
     {"spans", PutSpans},
     {"many-spans", PutManySpans},
+    {"spans-in-files", PutSpansInFiles},
     {"span-or-put", PutWhereThereIsNoSpan},
     {"ghosts", PutFromLargerMemory},
     {"stepless", PutWithoutBeginStep},
