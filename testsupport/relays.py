@@ -32,18 +32,28 @@ class Relay:
                 self._links.append(_Link(self, self._listener.accept()[0], self._server))
 
     @contextmanager
-    def held(self):
-        """Hold back what is said from now on over connections that are there, and pass it on at the end."""
+    def slow(self):
+        """Hold back what is said from now on over connections that are there, which it gives, until the end."""
         links = list(self._links)
         for link in links:
             link.may_pass.clear()
         try:
-            yield
+            yield links
         finally:
-            held = [link for link in links if link.has_held]
             for link in links:
                 link.may_pass.set()
-            until(lambda: all(link.is_over for link in held), "the server to take in what was held")
+
+    @contextmanager
+    def held(self):
+        """The same where nobody waits for it: return once the server has taken in what was held."""
+        with self.slow() as links:
+            yield
+        held = [link for link in links if link.has_held]
+        until(lambda: all(link.is_over for link in held), "the server to take in what was held")
+
+    def came(self):
+        """Return how many connections have come."""
+        return len(self._links)
 
     @contextmanager
     def losing_replies_to(self, request, times=1_000_000):

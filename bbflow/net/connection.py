@@ -2,6 +2,7 @@
 
 import socket
 import ssl
+import struct
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -45,7 +46,7 @@ class NodeConnection(Closable):
     gone: type[NodeError] = NodeError
     """What is raised if the server is gone."""
     standstill_s: int = SILENCE_S
-    """How long a server on another host may take nothing: what it is asked is short, but for its host's silence."""
+    """How long a server may take nothing of what it is sent: that is short, but for its host's silence."""
 
     def __init__(self, node: NodeAddress) -> None:
         self.node = node
@@ -54,7 +55,8 @@ class NodeConnection(Closable):
         by_path = bool(node.socket) and _is_here(node)
         where = node.socket if by_path else node.tcp
         try:
-            self._socket = _connect_unix(node) if by_path else _connect_tcp(node, self.standstill_s)
+            connect = _connect_unix if by_path else _connect_tcp
+            self._socket = connect(node, self.standstill_s)
         except OSError as error:
             raise NodeError(
                 f"BB node {node.name} on {node.host} doesn't answer at {where} ({error.strerror or error}): "
@@ -164,6 +166,7 @@ class NodeConnection(Closable):
         filled = self._reader.take_raw(target)
         while filled < len(target):
             try:
+                self._wait()
                 count = self._socket.recv_into(target[filled:])
             except OSError as error:
                 raise self._is_gone(error) from None
@@ -182,11 +185,15 @@ class NodeConnection(Closable):
 
     def _hear(self) -> Any:
         while (payload := self._reader.next()) is None:
+            self._wait()
             data = self._socket.recv(RECEIVED_BYTES)
             if not data:
                 raise self.gone(f"BB node {self.node.name} closed the connection")
             self._reader.add(data)
         return payload
+
+    def _wait(self) -> None:
+        """Wait until something comes, where that is to be done otherwise than by the socket's own limit."""
 
     def fileno(self) -> int:
         """Return the socket's descriptor, for who waits for several."""
@@ -207,9 +214,11 @@ def _is_here(node: NodeAddress) -> bool:
     return node.host == socket.gethostname()
 
 
-def _connect_unix(node: NodeAddress) -> socket.socket:
+def _connect_unix(node: NodeAddress, standstill_s: int) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
+        # Also before a server that is stopped and lets nobody in: its queue may be full.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", standstill_s, 0))
         connection.connect(node.socket)
     except OSError:
         connection.close()

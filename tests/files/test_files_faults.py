@@ -8,11 +8,15 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 
 import pytest
 
+from bbflow.files.client import calling
 from bbflow.files.client.session import ClientSession
+from bbflow.net import connection
+from testsupport.relays import Relay
 from testsupport.waiting import until
 
 
@@ -279,6 +283,54 @@ def test_a_host_that_stands_still_holds_others_up_for_its_lease_only(servers):
     client.mkdir("/d")  # metadata doesn't need the node
     servers.processes["master-io0"][0].send_signal(signal.SIGCONT)
     assert client.read("/f") == b"1"
+
+
+def stopped_node(servers, monkeypatch):
+    """Return a client with an open file on an IOnode that is had by messages, and is stopped then."""
+    monkeypatch.setattr(calling, "SILENCE_S", 0.5)
+    monkeypatch.setattr(connection, "TIMEOUT_S", 0.5)
+    monkeypatch.setattr(calling.Caller, "standstill_s", 1)
+    client = servers.start(storage=False, capacity="128MiB")
+    (servers.directory / "master-io0").chmod(0o777)
+    file = client.open("/f", "w")
+    file.pwrite(b"1", 0)
+    servers.processes["master-io0"][0].send_signal(signal.SIGSTOP)
+    return file
+
+
+@pytest.mark.parametrize("size", [1, 1 << 23], ids=["small", "large"])
+def test_a_write_to_an_ionode_that_is_stopped_fails_by_its_name_and_goes_well_later(servers, monkeypatch, size):
+    file = stopped_node(servers, monkeypatch)
+    with pytest.raises(OSError, match="master-io0") as caught:
+        file.pwrite(bytes(size), 0)
+    assert caught.value.errno == errno.EHOSTDOWN
+    servers.processes["master-io0"][0].send_signal(signal.SIGCONT)
+    file.pwrite(b"2" * size, 0)
+    file.close()
+    with servers.client() as other:
+        assert other.read("/f") == b"2" * size
+
+
+def test_a_read_from_an_ionode_that_is_stopped_fails_by_its_name(servers, monkeypatch):
+    file = stopped_node(servers, monkeypatch)
+    with pytest.raises(OSError, match="master-io0") as caught:
+        file.pread(1, 0)
+    assert caught.value.errno == errno.EIO
+    servers.processes["master-io0"][0].send_signal(signal.SIGCONT)
+    assert file.pread(1, 0) == b"1"
+
+
+def test_an_ionode_that_is_slow_is_waited_for(servers, monkeypatch):
+    monkeypatch.setattr(calling, "SILENCE_S", 0.1)
+    servers.start(storage=False)
+    (servers.directory / "master-io0").chmod(0o777)
+    relay = Relay(servers.directory / "master-io0" / "ionode.sock")
+    with closing(relay), servers.client().open("/f", "w") as file, ThreadPoolExecutor() as beside:
+        file.pwrite(b"1", 0)
+        with relay.slow():
+            came, reading = relay.came(), beside.submit(file.pread, 1, 0)
+            until(lambda: relay.came() > came + 2, "the third look")
+        assert reading.result(60) == b"1"
 
 
 def test_who_asks_for_room_before_a_new_masters_nodes_are_back_waits_for_them(servers):

@@ -2,7 +2,9 @@
 
 import errno
 import secrets
+import select
 import socket
+import ssl
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -14,6 +16,9 @@ from bbflow.files.piece_requests import BeginConnectionRequest, ReadRequest, Wri
 from bbflow.files.replies import FileReply, parse_verdict
 from bbflow.net.connection import ATTEMPTS, NodeConnection, ReplyT
 from bbflow.net.contact import NodeAddress
+
+SILENCE_S = 10.0
+"""How long an IOnode may say nothing before it is asked by another connection whether it still does anything."""
 
 
 class Gone(NodeError):  # noqa: N818 - it may come back
@@ -45,8 +50,6 @@ class Caller(NodeConnection):
         super().__init__(address)
         # A request may wait for others, as an open does for a writer's close: how long, the master decides.
         self._socket.settimeout(None)
-        self.name = secrets.token_hex(8)
-        """What `begin` calls it."""
 
     def call(self, asked: Struct, kind: type[ReplyT]) -> ReplyT:
         """Send a request and return its reply.
@@ -100,6 +103,41 @@ class Caller(NodeConnection):
             return self._hear()
         except OSError as error:
             raise self._is_gone(error) from None
+
+
+class IonodeCaller(Caller):
+    """A connection to an IOnode. One that says nothing is waited for while it lets others in, and no longer.
+
+    Parameters
+    ----------
+    address
+        Where it is.
+
+    Raises
+    ------
+    NodeError
+        As `Caller`.
+    """
+
+    _is_in = False
+
+    def __init__(self, address: NodeAddress) -> None:
+        super().__init__(address)
+        self._is_in = True
+        self.name = secrets.token_hex(8)
+        """What `begin` calls it."""
+
+    def _wait(self) -> None:
+        """Wait for what comes: for the shared storage it may take long, from a node that is stopped it never does."""
+        if not self._is_in or (isinstance(self._socket, ssl.SSLSocket) and self._socket.pending()):
+            return
+        coming = select.poll()
+        coming.register(self._socket, select.POLLIN)
+        while not coming.poll(SILENCE_S * 1000):
+            try:
+                NodeConnection(self.node).close()
+            except NodeError as error:
+                raise Gone(f"IOnode {self.node.name} has been silent for {SILENCE_S:.0f} s: {error}") from None
 
     def read(self, key: str, offset: int, target: memoryview) -> int:
         """Read a range of a piece, at most `MOST_BYTES`; return how many bytes there were.

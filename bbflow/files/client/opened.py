@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from bbflow.errors import ConfigError
-from bbflow.files.client.calling import Caller, UnansweredError
+from bbflow.files.client.calling import IonodeCaller, UnansweredError
 from bbflow.files.inodes import Piece, Pieces, check_size, holders, key_of, pages
 from bbflow.files.piece_requests import MOST_BYTES, CopyRequest, CutRequest
 from bbflow.files.pieces import lacking, write_all
@@ -176,7 +176,8 @@ class OpenFile:
             count = 0
             for at in range(0, len(target), MOST_BYTES):
                 part = target[at : at + MOST_BYTES]
-                count += self._session.on_node(name, partial(Caller.read, key=key, offset=begin + at, target=part))
+                read = partial(IonodeCaller.read, key=key, offset=begin + at, target=part)
+                count += self._session.on_node(name, read)
         if count < len(target):
             raise FileNotFoundError(errno.ENOENT, f"{name} has a copy of an older, shorter version")
 
@@ -307,7 +308,8 @@ class OpenFile:
             return
         for at in range(0, len(content), MOST_BYTES):
             part, makes = content[at : at + MOST_BYTES], not (kept or at)
-            self._session.on_node(name, partial(Caller.write, key=key, offset=begin + at, content=part, make=makes))
+            write = partial(IonodeCaller.write, key=key, offset=begin + at, content=part, make=makes)
+            self._session.on_node(name, write)
 
     def truncate(self, size: int) -> None:
         """Truncate the file at `size`.

@@ -13,7 +13,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from bbflow.errors import NodeError
-from bbflow.files.client.calling import Caller, Gone, UnansweredError, address_of
+from bbflow.files.client.calling import Caller, Gone, IonodeCaller, UnansweredError, address_of
 from bbflow.files.client.opened import OpenFile
 from bbflow.files.client.own_pieces import hold_pieces
 from bbflow.files.commands import IonodeTold
@@ -58,7 +58,7 @@ class ClientSession:
         self.room: dict[str, int] = {}
         """Bytes that may still be written, by IOnode."""
         self._nodes: dict[str, IonodeTold] = {}
-        self._nodes_callers: dict[str, list[Caller]] = {}
+        self._nodes_callers: dict[str, list[IonodeCaller]] = {}
         # By node: connections whose last request may still be carried out, though nobody waits for it.
         self._left: dict[str, set[str]] = {}
         self._pieces: dict[tuple[str, str], HeldDirectory] = {}
@@ -210,7 +210,7 @@ class ClientSession:
                     self._pieces[place] = held
             return held
 
-    def on_node(self, name: str, action: Callable[[Caller], T]) -> T:
+    def on_node(self, name: str, action: Callable[[IonodeCaller], T]) -> T:
         """Do something with a connection to an IOnode, which no other thread uses meanwhile.
 
         It is done again, from its begin, if a connection has broken while it was idle.
@@ -256,7 +256,7 @@ class ClientSession:
                     raise
                 time.sleep(SETTLE_S)
 
-    def _leave(self, name: str, caller: Caller) -> None:
+    def _leave(self, name: str, caller: IonodeCaller) -> None:
         """Never use a connection again; whoever next opens one to its IOnode says so there first."""
         caller.close()
         with self._lock:
@@ -264,7 +264,7 @@ class ClientSession:
             for idle in self._nodes_callers.pop(name, []):
                 idle.close()
 
-    def _borrow(self, name: str) -> tuple[Caller, bool]:
+    def _borrow(self, name: str) -> tuple[IonodeCaller, bool]:
         """Return a connection, and whether it is a new one."""
         with self._lock:
             idle = self._nodes_callers.setdefault(name, [])
@@ -281,7 +281,7 @@ class ClientSession:
             self._left.get(name, set()).difference_update(left)
         return caller, True
 
-    def _give_back(self, name: str, caller: Caller) -> None:
+    def _give_back(self, name: str, caller: IonodeCaller) -> None:
         with self._lock:
             if self._left.get(name):
                 caller.close()
@@ -340,9 +340,9 @@ class ClientSession:
                 self._held.pop().close()
 
 
-def _begun(address: NodeAddress, without: Iterable[str]) -> Caller:
+def _begun(address: NodeAddress, without: Iterable[str]) -> IonodeCaller:
     """Return a connection to an IOnode that does nothing for these others any more."""
-    caller = Caller(address)
+    caller = IonodeCaller(address)
     try:
         caller.begin(without)
     except BaseException:

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 from bbflow.errors import BbflowError, ChangedSourceError, ConflictError, NodeError, ProtocolError, SourceError
-from bbflow.files.client.calling import Caller, address_of
+from bbflow.files.client.calling import IonodeCaller, address_of
 from bbflow.files.commands import (
     CHANGED,
     STOPPED,
@@ -123,7 +123,7 @@ class Transfers:
         # All nodes of a contact file have its key, and no message has it.
         address = address_of(command.node, next(iter(self._addresses().values())).key)
         try:
-            with Caller(address) as caller, self._pieces.opened(key, make=True) as descriptor:
+            with IonodeCaller(address) as caller, self._pieces.opened(key, make=True) as descriptor:
                 at, buffer = 0, memoryview(bytearray(min(MOST_BYTES, size)))
                 while at < size and (count := caller.read(key, at, buffer[: size - at])):
                     write_all(descriptor, buffer[:count], at)
@@ -208,11 +208,11 @@ class Transfers:
             if caller:
                 caller.close()
 
-    def _caller(self, nodes: tuple[str, ...]) -> Caller:
+    def _caller(self, nodes: tuple[str, ...]) -> IonodeCaller:
         addresses = self._addresses()
         for name in nodes:
             try:
-                return Caller(addresses[name])
+                return IonodeCaller(addresses[name])
             except (KeyError, NodeError):
                 continue
         raise OSError(errno.EHOSTDOWN, f"none of the IOnodes {', '.join(nodes)} answers")
