@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from itertools import groupby
 from math import prod
 from pathlib import Path
@@ -52,6 +52,8 @@ class DrainWork(Frozen):
     """How many there are."""
     back_s: float = 0.0
     """How long a node whose agent is killed is waited for (seconds)."""
+    begun: Mapping[str, int] = field(default_factory=dict)
+    """Array to the index of the last file into which steps before these were written."""
 
     def parts(self, shares: int) -> "list[DrainWork]":
         """Part the files among this many tasks; those that have none are left out."""
@@ -179,7 +181,8 @@ class _Making:
         """Iterate over what is written at once: the place of its first step in a file, the file, and the chunks."""
         length = max(PIECE_BYTES // max(self._step_bytes, 1), 1)
         for index, rows in self._work.rows(self._form).items():
-            file = self._form.file(self._work.store, index)
+            is_begun = self._work.begun.get(self._form.name) == index
+            file = self._form.file(self._work.store, index, is_begun=is_begun)
             if self._form.steps > 1:
                 self._last = None  # what a shard repeats is in itself
             for begin in range(0, len(rows), length):

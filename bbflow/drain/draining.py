@@ -18,6 +18,7 @@ from bbflow.drain.choosing import Choosing
 from bbflow.drain.drain_task import DrainWork
 from bbflow.drain.forms import Form
 from bbflow.drain.raw import RawStore, is_asked_for, type_of, wanted
+from bbflow.errors import BbflowError
 from bbflow.stream.cf import StreamAttributes
 from bbflow.stream.puts import points_of, seen
 from bbflow.stream.records import FOLDED, Block, BlockForm, Step
@@ -26,6 +27,7 @@ from bbflow.view.judging import Judging, WholeFields
 from bbflow.view.layout import number_of
 from bbflow.view.meanings import MeaningChange
 from bbflow.view.whole_fields import Layouts, layouts_of
+from bbflow.zarr_store.growing import METADATA
 
 LEAST_BYTES, MOST_BYTES = 128 << 20, 256 << 20
 
@@ -130,6 +132,8 @@ class Draining:
         self.cursor = min(cursors.values(), default=-1)
         """Every step up to this one is drained, or not kept."""
         self._begun: deque[DrainBatch] = deque()
+        self._last_files: dict[str, int] = {}
+        """Array to the index of the last file that is written by what was begun."""
         self._written: dict[str, tuple[Form, Counter[int]]] = {}
         """Variable to its form, and for each file how many steps were written into it that have all their values."""
         # Looked at once for all steps with the same layout.
@@ -141,7 +145,15 @@ class Draining:
         """What decides about each step, if something must."""
 
     def open(self, path: Path, attributes: StreamAttributes, time: Mapping[str, str] | None) -> RawStore:
-        """Open ``raw.zarr``, or make it; with the CF attributes of its time, None if the steps have no time."""
+        """Open ``raw.zarr``, or make it; with the CF attributes of its time, None if the steps have no time.
+
+        Raises
+        ------
+        BbflowError
+            If it is gone, and steps were drained.
+        """
+        if self.cursor >= 0 and not (path / METADATA).exists():
+            raise BbflowError(f"{path} was removed, so steps in it are lost; give another output")
         self._time = None if time is None else self._config.time.variable
         axis = None if time is None else (self._config.time.variable, time)
         self._store = RawStore(path, self._config.raw, attributes, axis)
@@ -272,9 +284,11 @@ class Draining:
         }
         numbers, times = tuple(step.number for step in new), tuple(step.time for step in new)
         parts = tuple({node: bare(part) for node, part in step.parts.items()} for step in new)
+        back_s, begun = self._config.nodes.back_s, dict(self._last_files)
         work = DrainWork(
-            path, start, numbers, parts, forms, self._contact, self._config.stream, back_s=self._config.nodes.back_s
+            path, start, numbers, parts, forms, self._contact, self._config.stream, back_s=back_s, begun=begun
         )
+        self._last_files |= {form.name: (start + len(numbers) - 1) // form.steps for form in forms if numbers}
         whole = frozenset[str]().union(*(one.whole for one in chosen)).intersection(*(one.whole for one in chosen))
         works, whole = tuple(work.parts(shares)), whole - left_out
         tabled, axes = (

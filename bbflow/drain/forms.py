@@ -67,12 +67,13 @@ class Form:
         """How many chunks a step has."""
         return 1 if self.cut is None else self.cut.pieces
 
-    def file(self, store: str, index: int) -> File:
-        """Return a file of the array by its index."""
+    def file(self, store: str, index: int, *, is_begun: bool = False) -> File:
+        """Return a file of the array by its index; one into which steps were written must be there."""
         path, chunk = self._path(store, index), self.shape if self.cut is None else self.cut.chunk
         if self.rows > 1:
             fill = np.asarray(self.fill, self.dtype)
-            return FixedShard(path, self.steps, self.rows, self.pieces, tuple(max(size, 1) for size in chunk), fill)
+            whole = tuple(max(size, 1) for size in chunk)
+            return FixedShard(path, self.steps, self.rows, self.pieces, whole, fill, is_begun=is_begun)
         if self.steps * self.pieces == 1:
             return Single(path, self._path(store, index - 1) if index else None)
         chunk_bytes = prod(chunk) * self.dtype.itemsize

@@ -1,5 +1,6 @@
 """Files whose chunks hold several steps: each has its place from the start, and is filled step by step."""
 
+import os
 from collections.abc import Iterator
 from math import prod
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.errors import naming
+from bbflow.errors import BbflowError, naming
 from bbflow.zarr_store.shard_files import ENTRY_BYTES, LARGE, PAGE, ShardChunks, header_bytes, make_once, write_at
 
 Array = np.ndarray[Any, Any]
@@ -35,10 +36,22 @@ class FixedShard:
         Of one step in a chunk.
     fill
         What stands where there is no value; of shape () and the values' type.
+    is_begun
+        Whether steps were written into it before.
     """
 
-    def __init__(self, path: Path, steps: int, rows: int, pieces: int, shape: tuple[int, ...], fill: Array) -> None:
-        self._path, self._rows, self._pieces, self._fill = path, rows, pieces, fill
+    def __init__(
+        self,
+        path: Path,
+        steps: int,
+        rows: int,
+        pieces: int,
+        shape: tuple[int, ...],
+        fill: Array,
+        *,
+        is_begun: bool = False,
+    ) -> None:
+        self._path, self._rows, self._pieces, self._fill, self._is_begun = path, rows, pieces, fill, is_begun
         self._row_bytes = prod(shape) * fill.itemsize
         self._chunk_bytes = rows * self._row_bytes
         align = PAGE if self._chunk_bytes >= LARGE else 1
@@ -51,10 +64,24 @@ class FixedShard:
         return None
 
     def write(self, at: int, chunks: ShardChunks) -> int:
-        """Write consecutive steps from one on; return the bytes that were stored."""
+        """Write consecutive steps from one on; return the bytes that were stored.
+
+        Raises
+        ------
+        BbflowError
+            If the file was removed or cut off since steps were written into it.
+        """
         if not self._path.exists():
+            if self._is_begun:
+                raise BbflowError(f"{self._path} was removed, so steps in it are lost; give another output")
             make_once(self._path, self._empty())
         with naming(str(self._path)), self._path.open("r+b", 0) as file:
+            size, whole = os.fstat(file.fileno()).st_size, self._header + self._chunks * self._slot_bytes
+            if size < whole:
+                raise BbflowError(
+                    f"{self._path} was cut off: it has {size} of {whole} bytes, so steps in it are lost; give another "
+                    "output"
+                )
             for step, begin in enumerate(range(0, len(chunks.parts), self._pieces), at):
                 for piece, parts in enumerate(chunks.parts[begin : begin + self._pieces]):
                     slot = step // self._rows * self._pieces + piece

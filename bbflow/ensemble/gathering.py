@@ -4,9 +4,8 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -14,16 +13,18 @@ from bbflow.ensemble.common_grid import CommonGrid
 from bbflow.ensemble.deciding import Deciding
 from bbflow.ensemble.ensemble_settings import EnsembleAnalysis, run_of, split_run
 from bbflow.ensemble.folding import Contribution, WindowStates, finished, fold, states_of
+from bbflow.ensemble.followed import Begin, Followed
 from bbflow.ensemble.member_stores import MemberStore, Row
 from bbflow.ensemble.moment_files import Ledger, MomentFiles
 from bbflow.ensemble.places import GRID, RESULTS, STORE, EnsemblePlaces
-from bbflow.ensemble.roster import Member, MemberRoster, Standing, Verdict
+from bbflow.ensemble.roster import Member, MemberRoster, Standing
 from bbflow.ensemble.store import EnsembleStore, MomentShown
 from bbflow.ensemble.verifying import Verifying
-from bbflow.errors import ConfigError
+from bbflow.errors import BbflowError, ConfigError
 from bbflow.operators.steps import Array
 from bbflow.operators.windows.calendars import Clock
 from bbflow.operators.windows.spans import Run
+from bbflow.transit.output.lost_files import LOST
 
 FOREVER = 1 << 61
 """End of the whole run (microseconds)."""
@@ -36,51 +37,6 @@ MOST_SAID = 20
 ENDED_AT_ONCE = 16
 """No analysis is begun while those of so many ended members still run: where members write faster than
 they are analysed, the nodes' room holds them up, and memory doesn't grow with their number."""
-
-
-class MemberAnalysis(Protocol):
-    """A member's own analysis, which runs beside this."""
-
-    def done(self, *, ended: bool) -> Verdict | None:
-        """Return what it came to; None while it runs. `ended` says whether the member's program has."""
-
-    def stop(self) -> None:
-        """End it; what it has folded stays on the nodes."""
-
-
-Begin = Callable[[str, int], MemberAnalysis]
-"""Begins the analysis of a member's attempt."""
-
-
-@dataclass(slots=True)
-class Followed:
-    """A member as this analysis sees it."""
-
-    store: MemberStore
-    """Its results."""
-    member: Member
-    """How it is."""
-    analysis: MemberAnalysis | None = None
-    """Its analysis, while it runs."""
-    is_due: bool = False
-    """Whether it has written what no analysis has begun to take."""
-    attempt: int = 0
-    """Of which attempt that is."""
-    is_out: bool = False
-    """Whether what it gave was taken out, since it is lost."""
-    is_taken: bool = False
-    """Whether its grid was compared with the others'."""
-
-    @property
-    def is_analysed(self) -> bool:
-        """Whether its analysis runs, or is yet to begin: more may come of it, also of one that is lost."""
-        return self.analysis is not None or self.is_due
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether the program that is analysed has ended."""
-        attempt = self.member.attempt
-        return self.member.number > self.attempt or not (attempt and attempt.runs)
 
 
 class EnsembleFold:
@@ -139,7 +95,9 @@ class EnsembleFold:
         self._states = states_of(self._analysis, grid)
         ensemble = self._analysis.ensemble
         self._leads = {start: grid.start(start) for start in ensemble.starts}
-        self._store = EnsembleStore(self._output / STORE, ensemble.name, ensemble.members, grid, self._leads)
+        closed = any(ledger.closed for ledger in self.moments.ledgers.values())
+        told = self._output / STORE, ensemble.name, ensemble.members, grid, self._leads
+        self._store = EnsembleStore(*told, is_continued=closed)
         self._verifying = Verifying(grid, self._store, self._truth, self._say)
 
     def _taken_together(self) -> list[list[str]]:
@@ -230,10 +188,13 @@ class EnsembleFold:
             if followed.member.standing is not Standing.DONE and not followed.member.standing.is_enough
         }
         left_out = sorted({name for ledger in self.moments.ledgers.values() for name in ledger.left_out})
+        removed = [] if self._store is None else self._store.look_for_removed()
+        for name in removed:
+            self._say(f"{name}: {LOST}")
         unscored = {} if self._verifying is None else self._verifying.summarise(self._states)
         for name, why in unscored.items():
             self._say(f"{name} lacks scores: {why}")
-        complete = not lost and not left_out and not unscored and self._store is not None
+        complete = not (lost or left_out or unscored or removed) and self._store is not None
         if self._store is not None:
             told = {
                 name: f"{member.standing.value}, {self._gave(name)}: {_why(member)}" for name, member in lost.items()
@@ -275,17 +236,30 @@ class EnsembleFold:
             # Without its refusal the ensemble would end as complete without this member.
             self._check_done(name, followed)
             # Whoever ends between two looks was looked at above: what it has is taken all the same.
-            if (followed.store.look() or not followed.is_taken) and followed.store.grid is not None:
+            if (self._look(name, followed) or not followed.is_taken) and followed.store.grid is not None:
                 self._take_grid(name, followed)
                 if not followed.is_taken:
                     followed.is_taken = True
-                    followed.store.skip_gone()
                     self._forget(name, followed)
+
+    def _look(self, name: str, followed: Followed) -> bool:
+        """Look whether a member has shown anything new; one whose store is damaged is refused."""
+        try:
+            return followed.store.look()
+        except BbflowError as error:
+            self._refuse(name, followed, str(error))
+        return False
+
+    def _refuse(self, name: str, followed: Followed, why: str) -> None:
+        if followed.member.standing is not Standing.REFUSED:
+            self.roster.mark(name, Standing.REFUSED, why)
+            followed.member = self.roster.members((name,))[name]
+            self._say(why)
 
     def _follow_analysis(self, name: str, followed: Followed) -> None:
         ended = followed.has_ended
         if followed.analysis is not None and (verdict := followed.analysis.done(ended=ended)) is not None:
-            followed.store.look()  # what it has shown last, before the verdict says that there is no more
+            self._look(name, followed)  # what it has shown last, before the verdict says that there is no more
             self.roster.judge(name, verdict)
             followed.member = msgspec.structs.replace(followed.member, verdict=verdict)
             followed.analysis = None
@@ -341,21 +315,16 @@ class EnsembleFold:
             if own.units == self._grid.units:
                 followed.store.grid = self._grid  # one for all members
         except ConfigError as error:
-            if followed.member.standing is not Standing.REFUSED:
-                self.roster.mark(name, Standing.REFUSED, str(error))
-                followed.member = self.roster.members((name,))[name]
-                self._say(f"{error}")
+            self._refuse(name, followed, str(error))
 
     def _check_done(self, name: str, followed: Followed) -> None:
         """Refuse a member that is done and has nothing of a result that all must have."""
         if followed.member.standing is not Standing.DONE or followed.is_analysed or followed.is_taken:
             return
-        followed.store.look()
+        self._look(name, followed)
         if missing := followed.store.missing():
             why = f"member {name} has no {missing[0]}: its program writes other variables than the others, or no step"
-            self.roster.mark(name, Standing.REFUSED, why)
-            followed.member = self.roster.members((name,))[name]
-            self._say(why)
+            self._refuse(name, followed, why)
 
     def _take_out(self) -> None:
         """Restart moments that have something of lost members; all others give again what they gave.
@@ -379,7 +348,7 @@ class EnsembleFold:
             self._say(f"{', '.join(sorted(lost))} taken out: {emptied} times are folded again without")
             for followed in self._members.values():
                 followed.store.begin_again()
-                followed.store.look()
+                self._look(followed.store.member, followed)
 
     def _forget(self, name: str, followed: Followed) -> None:
         """Release what is known of a member that is over: memory is that of those that run, however many have."""
@@ -444,16 +413,25 @@ class EnsembleFold:
         results = dict.fromkeys(result for states in wanted for result in states.results)
         values = {result: followed.store.read(result, row) for result in results}
         there = {result: own for result, own in values.items() if own is not None}
-        if len(there) < len(values):
-            return 0  # it was folded before this process began, and let go of
         for states in wanted:
             assert followed.store.grid is not None
             ledger = self._moment_of(states, row, followed.store.grid.clock, split_run(name)[0])
-            if ledger is not None:
-                own = given.setdefault(ledger.name, (ledger, []))[1]
-                mine = {result: there[result] for result in states.results}
-                own.append(Contribution(name, row.instant, mine, self._analysis.weight_of(name)))
+            if ledger is None:
+                continue
+            if gone := [result for result in states.results if result not in there]:
+                # What was taken before this process began may be let go of; else it is lost, and none has the rest.
+                if row.instant > self.moments.through.get((ledger.window, name), -FOREVER):
+                    self._note_removed(followed, row, gone)
+                continue
+            own = given.setdefault(ledger.name, (ledger, []))[1]
+            mine = {result: there[result] for result in states.results}
+            own.append(Contribution(name, row.instant, mine, self._analysis.weight_of(name)))
         return sum(own.nbytes for own in there.values())
+
+    def _note_removed(self, followed: Followed, row: Row, results: Sequence[str]) -> None:
+        assert self._store is not None
+        paths = (followed.store.path(result, row) for result in results)
+        self._store.note_removed(str(path.relative_to(self._output)) for path in paths)
 
     def _is_truth(self, run: str) -> bool:
         return split_run(run)[1] == self._analysis.ensemble.truth
@@ -511,6 +489,8 @@ class EnsembleFold:
         window = self._states[ledger.window].inner.name
         row = next((row for row in self._rows(followed, window) if row.instant == ledger.begin), None)
         found = None if row is None else followed.store.read(result, row)
+        if row is not None and found is None:
+            self._note_removed(followed, row, [result])
         return None if found is None else found.astype("f8")
 
     def _show(self) -> bool:

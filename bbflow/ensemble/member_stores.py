@@ -3,11 +3,13 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 
 import numpy as np
 
 from bbflow.ensemble.common_grid import CommonGrid
+from bbflow.errors import BbflowError
 from bbflow.operators.steps import Array
 from bbflow.operators.windows.calendars import Clock
 from bbflow.operators.windows.spans import StepsSpan
@@ -60,7 +62,13 @@ class MemberStore:
         """First row of each window that isn't folded, as far as is known."""
 
     def look(self) -> bool:
-        """Look whether there is anything new."""
+        """Look whether there is anything new.
+
+        Raises
+        ------
+        BbflowError
+            If somebody has removed the times, or cut off a file.
+        """
         try:
             found = (self._path / METADATA).stat()
         except FileNotFoundError:
@@ -88,13 +96,6 @@ class MemberStore:
         """Return all rows again."""
         self._seen, self.next = None, dict.fromkeys(self.next, 0)
 
-    def skip_gone(self) -> None:
-        """Skip the first rows that a field has let go of: they were folded by a process before this one."""
-        for window, rows in self._rows.items():
-            own = [self._store.chunks(name) for name, at in self._results.items() if at == window and self._store]
-            while self.next[window] < len(rows) and not all(item.path(self.next[window]).exists() for item in own):
-                self.next[window] += 1
-
     @property
     def is_open(self) -> bool:
         """Whether what is known of the store is kept."""
@@ -114,6 +115,8 @@ class MemberStore:
         is_step = isinstance(self._inner[window].spans, StepsSpan)
         times, bounds = store.read(f"time_{window}"), store.read(f"time_{window}_bnds")
         del known[max(len(known) - 1, 0) :]  # the last one may have been a part of a span
+        if not (np.isfinite(times[len(known) :]).all() and np.isfinite(bounds[len(known) :]).all()):
+            raise BbflowError(f"{self._path}: the times of its {window}s were removed during the run")
         assert self.grid is not None
         for index in range(len(known), len(times)):
             number, (begin, end) = float(times[index]), bounds[index].tolist()
@@ -144,13 +147,19 @@ class MemberStore:
         return rows[:-1]
 
     def read(self, result: str, row: Row) -> Array | None:
-        """Return a field, of shape (points,); None if it was let go of."""
+        """Return a field, of shape (points,); None if it was let go of, or somebody has removed or cut it off."""
         assert self._store is not None
         chunks = self._store.chunks(result)
         try:
-            return np.fromfile(chunks.path(row.index), chunks.stored)
+            found = np.fromfile(chunks.path(row.index), chunks.stored)
         except FileNotFoundError:
             return None
+        return found if found.size == prod(chunks.shape) else None
+
+    def path(self, result: str, row: Row) -> Path:
+        """Return the file of a field."""
+        assert self._store is not None
+        return self._store.chunks(result).path(row.index)
 
     def let_go(self, window: str, before: int) -> None:
         """Remove the fields of the rows from the first one that is there to one before which all are folded."""

@@ -100,6 +100,8 @@ class MomentFiles:
         """Of those in the fast directory."""
         self.ledgers: dict[str, Ledger] = {}
         """Of all moments, by name."""
+        self.through: dict[tuple[str, str], int] = {}
+        """Window and member to the last of its times that was taken before this process began (microseconds)."""
         for directory in self._directories:
             directory.mkdir(parents=True, exist_ok=True)
             # Of a process that was killed it may be a moment's file too: the name goes, and the moment stays.
@@ -119,6 +121,10 @@ class MomentFiles:
             self._places[ledger.name].unlink()
             self._bytes.pop(ledger.name, None)
         self._note(ledger, path)
+        taken = {name: counted.through for name, counted in ledger.members.items()}
+        for name, through in {**dict.fromkeys(ledger.left_out, ledger.end), **taken}.items():
+            key = ledger.window, name
+            self.through[key] = max(through, self.through.get(key, through))
 
     def _note(self, ledger: Ledger, path: Path) -> None:
         # Of closed ones only the file knows which members are in them: in time there are many.

@@ -1,6 +1,7 @@
 """ensemble.zarr: statistics across members, which grow while members run."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from enum import IntEnum
 from pathlib import Path
@@ -21,6 +22,7 @@ from bbflow.operators.windows.spans import Run
 from bbflow.stream.cf import CF_VERSION
 from bbflow.transit.output.cf_attributes import axis_name, axis_variables, with_known_references
 from bbflow.transit.output.fields import ResultField, reinterpreted
+from bbflow.transit.output.lost_files import lost_files, names_of, note_removed, removed_from
 from bbflow.zarr_store.growing import GrowingZarr
 from bbflow.zarr_store.stored_names import stored_name
 
@@ -60,17 +62,28 @@ class EnsembleStore:
     starts
         Starts of forecasts to their times (microseconds): the second dimension, the first one is the lead time then.
         Empty if members have none: the first is the time.
+    is_continued
+        Whether it has what can't be written again: moments that are closed.
     """
 
     def __init__(
-        self, path: Path, name: str, members: tuple[str, ...], grid: CommonGrid, starts: Mapping[str, int]
+        self,
+        path: Path,
+        name: str,
+        members: tuple[str, ...],
+        grid: CommonGrid,
+        starts: Mapping[str, int],
+        *,
+        is_continued: bool,
     ) -> None:
         self.path = path
         self._grid, self._clock = grid, grid.clock
         self._store = GrowingZarr(path)
         self._columns = {start: at for at, start in enumerate(starts)}
         self._begins: dict[str, list[float]] = {}
-        self._shown: dict[str, tuple[Array, Array]] = {}
+        self._shown: dict[str, dict[tuple[int, ...], tuple[MomentShown, int]]] = {}
+        """Window to the places of moments to what readers see of them."""
+        gone = [path.name] if self._store.is_new and is_continued else self._store.restore()
         if self._store.is_new:
             now = datetime.now(UTC).isoformat(timespec="seconds")
             self._store.commit(
@@ -88,6 +101,38 @@ class EnsembleStore:
             own = self._clock.attributes | told
             self._store.create(START, (START,), numbers.shape, "f8", own, chunks=numbers.shape)
             self._store.write(START, 0, numbers)
+        self.note_removed(gone)
+        self.look_for_removed()
+
+    def note_removed(self, names: Iterable[str]) -> None:
+        """Note what somebody has removed, of this store or of members' fields before they were taken."""
+        note_removed(self._store, names)
+
+    def look_for_removed(self) -> list[str]:
+        """Note which files are gone or cut off, and return all that is noted; what is left of them goes."""
+        cells = {name for name in self._store.lengths if self._has_cells(name)}
+        lost = list(lost_files(self._store, self._store.chunks, {}, cells))
+        lost += [(name, path) for name in cells for path in self._lost_cells(name)]
+        self.note_removed([*names_of(self.path, lost), *self._store.lost])
+        for _, path in lost:
+            path.unlink(missing_ok=True)
+        return removed_from(self._store)
+
+    def _has_cells(self, name: str) -> bool:
+        """Whether each start of a lead time has a file of its own."""
+        node = self._store.metadata(name)
+        is_by_start: bool = node["dimension_names"][1:2] == [START]
+        return is_by_start and self._store.chunks(name).shape[1] < node["shape"][1]
+
+    def _lost_cells(self, name: str) -> Iterator[Path]:
+        chunks, shown = self._store.chunks(name), self._store.lengths[name]
+        axis = self._store.metadata(name)["dimension_names"][0]
+        counts = self._store.read(f"members_{axis.removeprefix('lead_time_')}")[:shown]
+        for row, column in np.argwhere(counts > 0).tolist():
+            own = replace(chunks, column=column)
+            # Of scores it isn't known which cells have had a reference.
+            if not own.is_whole(row) and ("/" not in name or own.path(row).exists()):
+                yield own.path(row)
 
     def has_coordinates(self) -> bool:
         """Whether the grid's coordinates are written."""
@@ -145,7 +190,9 @@ class EnsembleStore:
             self._put(f"fields_{window}", at, ledger, np.array(ledger.fields, "i8"))
         self._put(f"members_{window}", at, ledger, np.array(len(ledger.members), "i4"))
         self._store.write(axis, at, np.array([time]))
-        self._shown.pop(window, None)
+        self._marks(states)[self._place(at, ledger)] = shown, ledger.fields
+        for name in self._store.names(axis, in_groups=True):
+            self._fill(name, at + 1)
 
     def _put(self, name: str, at: int, ledger: Ledger, values: Array) -> None:
         if ledger.start:
@@ -192,7 +239,17 @@ class EnsembleStore:
         at = self._index(states, self._key(states, ledger))
         if name not in self._store:
             self._make(name, states, dims, values, attributes)
+        self._fill(name, at)
         self._put(name, at, ledger, values)
+
+    def _fill(self, name: str, end: int) -> None:
+        """Lengthen scores by missing values: xarray opens no tree whose groups differ in an axis' length."""
+        node = self._store.metadata(name)
+        first, *shape = node["shape"]
+        if self._has_cells(name):
+            self._store.resize(name, end)
+        elif first < end:
+            self._store.write(name, first, np.full((end - first, *shape), np.nan))
 
     def values(self, name: str) -> Array | None:
         """Return an array's values; None if there is no such array."""
@@ -213,26 +270,28 @@ class EnsembleStore:
 
         The store itself says it: there is nothing else that a kill could leave behind or ahead of it.
         """
-        window = states.window.name
-        starts = self._known(states)
+        starts, nothing = self._known(states), (MomentShown.NOT, 0)
         if self._key(states, ledger) not in starts:
-            return MomentShown.NOT, 0
-        if window not in self._shown:
-            count = f"{'members' if states.is_inner else 'fields'}_{window}"
-            self._shown[window] = self._store.read(f"status_{window}"), self._store.read(count)
-        at = starts.index(self._key(states, ledger))
-        status, fields = self._shown[window]
-        if at >= min(len(status), len(fields)):
-            return MomentShown.NOT, 0
-        place = (at, self._columns[ledger.start]) if ledger.start else at
-        own = int(fields[place])
-        return (MomentShown(int(status[place])), own) if own else (MomentShown.NOT, 0)
+            return nothing
+        place = self._place(starts.index(self._key(states, ledger)), ledger)
+        return self._marks(states).get(place, nothing)
 
     def complete(self, states: WindowStates) -> int:
         """Return how many moments of a window all members had passed when they were shown."""
+        return sum(shown >= MomentShown.COMPLETE for shown, _ in self._marks(states).values())
+
+    def _place(self, at: int, ledger: Ledger) -> tuple[int, ...]:
+        return (at, self._columns[ledger.start]) if ledger.start else (at,)
+
+    def _marks(self, states: WindowStates) -> dict[tuple[int, ...], tuple[MomentShown, int]]:
+        """Return what was marked; the store is read once, since others may damage it."""
         window = states.window.name
-        name = f"status_{window}"
-        return int((self._store.read(name) >= MomentShown.COMPLETE).sum()) if name in self._store else 0
+        if window not in self._shown:
+            names = f"status_{window}", f"{'members' if states.is_inner else 'fields'}_{window}"
+            status, fields = (self._store.read(name) if name in self._store else np.zeros(0, "i8") for name in names)
+            places = [tuple(place) for place in np.argwhere(fields[: len(status)]).tolist()]
+            self._shown[window] = {place: (MomentShown(int(status[place])), int(fields[place])) for place in places}
+        return self._shown[window]
 
     @staticmethod
     def _key(states: WindowStates, ledger: Ledger) -> float:

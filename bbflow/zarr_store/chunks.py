@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from bbflow.errors import naming
+from bbflow.errors import BbflowError, naming
 from bbflow.host.atomic import replacing, write_whole
 
 Array = np.ndarray[Any, Any]
@@ -137,7 +137,13 @@ class Chunks:
         return np.ascontiguousarray(values, self.stored).reshape(-1).view("u1").data
 
     def read(self, index: int) -> Array:
-        """Return a chunk's values."""
+        """Return a chunk's values.
+
+        Raises
+        ------
+        BbflowError
+            If its file was cut off.
+        """
         path = self.path(index)
         try:
             with naming(str(path)):
@@ -147,6 +153,8 @@ class Chunks:
         if self.dtype == TEXT:
             found: Array = _texts().decode(content)
             return found.reshape(self.shape)
+        if len(content) < (size := prod(self.shape) * self.stored.itemsize):
+            raise BbflowError(f"{path} was cut off: it has {len(content)} of {size} bytes")
         return np.frombuffer(content, self.stored, prod(self.shape)).reshape(self.shape)
 
 

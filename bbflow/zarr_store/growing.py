@@ -47,8 +47,9 @@ class GrowingZarr:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._is_new = not path.exists()
-        self._root = path.with_name(f".{path.name}.{uuid.uuid4().hex}") if self._is_new else path
+        self._is_new = not (path / METADATA).exists()
+        # Of one whose root somebody has removed the directory is there.
+        self._root = path if path.exists() else path.with_name(f".{path.name}.{uuid.uuid4().hex}")
         root = _read_root(path)
         self._attributes: dict[str, Any] = root["attributes"]
         self._id = self._attributes.get(STORE_ID) or uuid.uuid4().hex
@@ -159,8 +160,11 @@ class GrowingZarr:
             replace(chunks, column=column).write(row, data)
             return
         assert chunks.shape[0] == 1, f"{name} has several rows in a chunk"
-        values = chunks.read(row) if row < known else np.full(chunks.shape, chunks.fill, chunks.stored)
-        values = np.array(values)
+        values = np.full(chunks.shape, chunks.fill, chunks.stored)
+        if row < known and not chunks.is_whole(row):
+            self.lost.append(chunks.path(row).relative_to(self._root).as_posix())
+        elif row < known:
+            values[:] = chunks.read(row)
         values[0, column] = data
         chunks.write(row, values)
 
@@ -241,9 +245,10 @@ class GrowingZarr:
         """Names of the arrays in the root."""
         return sorted(name for name, node in self._nodes.items() if node["node_type"] == "array" and "/" not in name)
 
-    def names(self, dimension: str) -> list[str]:
-        """Names of the arrays in the root whose first dimension is `dimension`."""
-        dims = {name: node.get("dimension_names") for name, node in self._nodes.items() if "/" not in name}
+    def names(self, dimension: str, *, in_groups: bool = False) -> list[str]:
+        """Names of the arrays in the root, or in its groups, whose first dimension is `dimension`."""
+        own = (name for name in self._nodes if ("/" in name) == in_groups)
+        dims = {name: self._nodes[name].get("dimension_names") for name in own}
         return sorted(name for name, named in dims.items() if named and named[0] == dimension)
 
     @property
@@ -278,11 +283,11 @@ class GrowingZarr:
         root = _json(GROUP | {"attributes": self._attributes})
         _replace(self._root, f'{root[:-1]}, "consolidated_metadata": {inside}}}')
         self._shown |= longer
-        if self._is_new:
+        self._is_new = False
+        if self._root != self.path:
             # A new store appears whole: its directory is made under another name.
             self._root.rename(self.path)
-            self._root, self._is_new = self.path, False
-            self._chunks = {}
+            self._root, self._chunks = self.path, {}
 
     def _keep(self, name: str, node: Node) -> None:
         """Set what an array or group is from the next `commit` on."""

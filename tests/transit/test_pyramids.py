@@ -1,5 +1,8 @@
 """Pyramids of results: each cell the mean of what is valid in four, in stores that readers of such grids open."""
 
+import os
+import shutil
+
 import numpy as np
 import pytest
 import streams
@@ -19,8 +22,10 @@ from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.output.claiming import claim_output, clear_output
 from bbflow.transit.output.fields import ResultField
+from bbflow.transit.output.lost_files import LOST
 from bbflow.transit.output.pyramid_stores import Pyramids
 from bbflow.transit.output.results import Results
+from bbflow.zarr_store.growing import GrowingZarr
 
 LAT, LON = np.linspace(-75, 75, 6), np.arange(8) * 45.0
 STEPS = 24
@@ -106,6 +111,45 @@ def test_what_a_killed_analysis_has_left_out_is_made_of_the_results(output, tmp_
     np.testing.assert_array_equal(found["time"], known["time"])
 
 
+@pytest.mark.parametrize("name", ["1/tas_max/c.1.0", "0/time/c.0", "1/crs/c.0"])
+def test_a_file_of_a_pyramid_that_is_removed_during_the_run_is_told(tmp_path, monkeypatch, name):
+    follow, path = Pyramids.follow, tmp_path / "out/pyramids/day_hp2.zarr" / name
+
+    def harmed(self, results, window, fields, at):
+        follow(self, results, window, fields, at)
+        if at == 2:
+            path.unlink(missing_ok=True)
+
+    monkeypatch.setattr(Pyramids, "follow", harmed)
+    values = {"tas": np.random.default_rng(3).normal(290, 10, (STEPS, 6, 8)), "lat": LAT, "lon": LON}
+    streams.store(tmp_path, values, 6.0 * np.arange(STEPS), ATTRIBUTES, steady=("lat", "lon"))
+    operators = {"tas": {"space": {"healpix": {"zoom": 2}, "pyramid": True}, "operators": ["max"]}}
+    outcome, _ = streams.analysed(tmp_path, {"windows": ["day"], "operators": operators})
+    assert (outcome.complete, outcome.errors) == (False, (f"pyramids/day_hp2.zarr/{name}: {LOST}",))
+
+
+def test_what_is_gone_of_pyramids_when_an_analysis_takes_over_is_told_and_a_whole_one_made_again(output, tmp_path):
+    clock, before = Clock("hours since 2001-01-01", "noleap"), {}
+    results = Results(output / "results.zarr", "s", StreamAttributes({}), clock, before=before)
+    pyramid = pyramid_of(target_of("hpz2"), 0, (), frozenset())
+    field = ResultField("tas", "<f8", (192,), ("tas_cell",), {}, {}, pyramid=pyramid)
+    (window,), fields = parse_windows(["day"]), [(field, parse_operators(["mean"]))]
+    Pyramids(tmp_path).follow(results, window, fields, 3)
+    store = tmp_path / "pyramids/day_hp2.zarr"
+    (store / "1/tas_mean/c.1.0").unlink()
+    shutil.rmtree(store / "0/tas_mean")
+    os.truncate(store / "2/time/c.0", 8)
+    after = Pyramids(tmp_path)
+    after.follow(results, window, fields, 4)
+    files = ["1/tas_mean/c.1.0", "0/tas_mean", "4 files of pyramids/day_hp2.zarr/0/tas_mean", "2/time/c.0"]
+    assert {*after.lost()} == {name if " " in name else f"pyramids/day_hp2.zarr/{name}" for name in files}
+    shutil.rmtree(store)
+    again = Pyramids(tmp_path)
+    again.follow(results, window, fields, 5)
+    assert again.lost() == []
+    assert xr.open_zarr(store, group="0", consolidated=False).sizes["time"] == 6
+
+
 def test_a_merge_has_the_pyramids_of_its_runs(tmp_path):
     random, runs = np.random.default_rng(3), []
     operators = {"tas": {"space": {"healpix": {"zoom": 2}, "pyramid": [0, 2]}, "operators": ["mean"]}}
@@ -126,7 +170,8 @@ def test_an_earlier_runs_pyramids_are_its_own(tmp_path):
     content = {"stream": "s", "operators": {"tas": {"space": {"healpix": 2, "pyramid": True}, "operators": ["mean"]}}}
     config = parse_config(content | {"output": str(tmp_path / "out")})
     claim_output(config)
-    Pyramids(config.output)._store("day_hp2").commit()
+    (config.output / "pyramids").mkdir()
+    GrowingZarr(config.output / "pyramids/day_hp2.zarr").commit()
     with pytest.raises(ConfigError, match="pyramids is there from an earlier run"):
         clear_output(config.output, overwrite=False)
     clear_output(config.output, overwrite=True)

@@ -49,11 +49,11 @@ def ended_after(act, path, tmp_path, *, results=WHOLE, raw="none", restarts):
     return outcome
 
 
-@pytest.mark.parametrize("removed", ["results.zarr", "results.zarr/tas_day_max"])
+@pytest.mark.parametrize("removed", ["results.zarr", "results.zarr/zarr.json", "results.zarr/tas_day_max"])
 def test_spans_that_are_lost_with_what_is_removed_are_told(tmp_path, removed):
     outcome = ended_after(remove, removed, tmp_path, restarts=True)
     assert not outcome.complete
-    assert LOST.format(removed.rpartition("/")[2]) in outcome.errors
+    assert LOST.format(removed.removesuffix("/zarr.json").rpartition("/")[2]) in outcome.errors
 
 
 @pytest.mark.parametrize("results", [WHOLE, CUT])
@@ -91,9 +91,7 @@ SINGLE, SEVERAL = {"shard": 96}, {"chunks": {"time": 4}}
 """A file a step, and chunks of several steps."""
 
 
-@pytest.mark.parametrize(
-    ("act", "raw"), [(cut_off, SINGLE), (cut_off, SEVERAL), *((remove, raw) for raw in (SINGLE, *SHARDS.values()))]
-)
+@pytest.mark.parametrize(("act", "raw"), [(cut_off, SINGLE), *((remove, raw) for raw in (SINGLE, *SHARDS.values()))])
 def test_a_file_of_raw_steps_that_is_damaged_during_an_analysis_is_told(tmp_path, act, raw):
     outcome = ended_after(act, f"raw.zarr/{CHUNK}", tmp_path, raw=raw, restarts=False)
     told = f"raw.zarr hasn't all: tas: {CHUNK} was removed or cut off during the run, so it lacks steps"
@@ -114,7 +112,18 @@ def test_an_axis_of_raw_steps_that_is_removed_between_two_analyses_is_told(tmp_p
         ended_after(remove, f"raw.zarr/{name}/c.0", tmp_path, raw="all", restarts=True)
 
 
-@pytest.mark.parametrize("raw", SHARDS)
+@pytest.mark.parametrize("name", ["raw.zarr", "raw.zarr/zarr.json"])
+def test_raw_steps_that_are_removed_between_two_analyses_are_told(tmp_path, name):
+    with pytest.raises(BbflowError, match=r"raw\.zarr was removed, so steps in it are lost"):
+        ended_after(remove, name, tmp_path, raw="all", restarts=True)
+
+
+@pytest.mark.parametrize("raw", [*SHARDS.values(), SEVERAL])
 def test_nothing_is_written_behind_the_end_of_a_shard_that_is_cut_off(tmp_path, raw):
     with pytest.raises(BbflowError, match=rf"{CHUNK} was cut off: it has \d+ of \d+ bytes, so steps in it are lost"):
-        ended_after(cut_off, f"raw.zarr/{CHUNK}", tmp_path, raw=SHARDS[raw], restarts=False)
+        ended_after(cut_off, f"raw.zarr/{CHUNK}", tmp_path, raw=raw, restarts=False)
+
+
+def test_a_file_of_chunks_of_several_steps_that_is_removed_is_not_made_again(tmp_path):
+    with pytest.raises(BbflowError, match=f"{CHUNK} was removed, so steps in it are lost"):
+        ended_after(remove, f"raw.zarr/{CHUNK}", tmp_path, raw=SEVERAL, restarts=False)

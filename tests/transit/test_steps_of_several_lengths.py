@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 
 from bbflow import start_nodes
-from bbflow.errors import BbflowError
+from bbflow.errors import BbflowError, ConfigError
 from testsupport.writers import write, write_config, writing
 
 WRITER = """
@@ -116,15 +116,35 @@ def test_that_steps_of_several_lengths_count_alike_is_said(tmp_path):
     assert (outcome.complete, results.missing_run.item()) == (True, 0)
 
 
-def test_a_length_that_only_the_next_job_tells_is_said_there(tmp_path):
+def test_a_length_that_the_next_job_tells_otherwise_is_refused_at_its_first_step(tmp_path):
     operators, state = {"x": {"operators": ["mean"], "weights": "time"}}, tmp_path / "out" / "state.bbflow"
     run(tmp_path, program([0.0, 1.0, 2.0]), operators)
-    regular, _ = run(tmp_path, program([3.0, 4.0, 5.0], first=3), operators, **{"continue": str(state)})
-    outcome, results = run(tmp_path, program([9.0, 10.0], first=6), operators, **{"continue": str(state)})
-    (line,) = outcome.errors
-    assert "the last step of the run before counts 1, but this run's first one comes 4 after it" in line
-    assert (regular.errors, outcome.complete) == ((), True)
-    assert float(results.x_run_mean[0, 0]) == np.arange(8).mean()  # one job's fifth step would count 4
+    regular, results = run(tmp_path, program([3.0, 4.0, 5.0], first=3), operators, **{"continue": str(state)})
+    assert (regular.errors, regular.complete, float(results.x_run_mean[0, 0])) == ((), True, np.arange(6).mean())
+    told = "the last step of the run before counts 1, but this run's first one comes 4 after it"
+    with pytest.raises(ConfigError, match=told):
+        run(tmp_path, program([9.0, 10.0], first=6), operators, **{"continue": str(state)})
+
+
+@pytest.mark.parametrize("bounded", [False, True])
+def test_steps_of_several_lengths_are_continued_only_where_bounds_tell_the_last_one(tmp_path, bounded):
+    ends = [0.0, 31.0, 59.0, 90.0, 120.0]
+    bounds = np.stack([ends[:-1], ends[1:]], 1).tolist()
+    axes = {0: DAYS | ({"time/bounds": "time_bnds"} if bounded else {})}
+    parts = []
+    for job in (slice(0, 3), slice(3, 4)):
+        own = bounds[job] if bounded else ()
+        parts.append(program(ends[:-1][job], axes=axes, bounds=own, first=job.start))
+    operators = {"x": {"operators": ["mean"], "weights": "time"}}
+    run(tmp_path, parts[0], operators)
+    continued = {"continue": str(tmp_path / "out")}
+    if bounded:
+        outcome, results = run(tmp_path, parts[1], operators, **continued)
+        assert outcome.complete
+        np.testing.assert_allclose(results.x_run_mean, np.average(np.arange(4.0), weights=[31, 28, 31, 30]))
+        return
+    with pytest.raises(ConfigError, match=r"state.bbflow can't be continued: its steps are from 28 to 31 long"):
+        run(tmp_path, parts[1], operators, **continued)
 
 
 def test_a_pool_with_room_for_one_step_only_is_refused_where_the_next_one_tells_its_length(tmp_path):

@@ -10,11 +10,13 @@ from bbflow.configuring.settings import Config
 from bbflow.errors import ConfigError
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.operator import Operator
+from bbflow.operators.statistics.weighting import TIME
 from bbflow.operators.steps import DType
 from bbflow.operators.windows.calendars import Clock, same_calendar
 from bbflow.transit.chain.saved import SavedState, read_state
 from bbflow.transit.output.claiming import FUNCTIONS_DIRECTORY
 from bbflow.transit.output.fields import ResultField
+from bbflow.transit.spans.dates import check_guessed
 from bbflow.transit.spans.slots import INNER, OUTER
 from bbflow.transit.states.state_layouts import state_layout_of
 
@@ -160,6 +162,9 @@ def check_continued(config: Config, path: Path) -> SavedState:
     """
     saved = read_state(path)
     check_diagnostics(saved, config.diagnostics)
+    has_bounds = f"{config.time.attribute or config.time.variable}/bounds" in saved.attributes
+    if not has_bounds and TIME in {item.weights for item in config.diagnostics.values()}:
+        check_guessed(saved.timeline.numbers, str(saved.path))
     if saved.runs > 1:
         for item in config.diagnostics.values():
             if item.each or item.transforms:

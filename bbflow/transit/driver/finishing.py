@@ -123,7 +123,6 @@ def outcome_of(run: Running, folding: Folding, ending: StreamEnd, told: Sequence
         *folding.common.losses.described,
         *folding.left_out,
         *taken_alike(folding.common.timeline.numbers, folding.config.diagnostics.values()),
-        *folding.cutter.joint,
         *ending.lacking,
         *view.refused,
         *([] if absent is None else [str(absent)]),

@@ -37,6 +37,7 @@ from bbflow.transit.outcome import Outcome
 from bbflow.transit.output.claiming import KEPT_FILE, ROWS_DIRECTORY, SCRATCH
 from bbflow.transit.output.copying import RESULTS
 from bbflow.transit.output.fields import ResultField
+from bbflow.transit.output.lost_files import LOST
 from bbflow.transit.output.results import Published
 from bbflow.transit.spans.timeline import Closing
 from bbflow.transit.states.checkpoints import Checkpoint
@@ -110,7 +111,7 @@ class FoldStage(PacedStage):
             *(f"{key}: {why}" for key, why in given_up.items()),
             *seldom,
             *(f"the results lack {name}, which was asked for" for name in unstored),
-            *(f"{name}: removed or cut off during the run, what was published there is lost" for name in removed),
+            *(f"{name}: {LOST}" for name in removed),
         ]
 
     @property
@@ -433,6 +434,7 @@ class FoldStage(PacedStage):
             self.publishing.describe()
             self._settle_behind(seen)
             self.publish(self.folding.closing(None))
+            self.publishing.complete_pyramids()
         results = self.publishing.results
         is_empty = folds and results is None and self._saved is None and bool(self.run.config.diagnostics)
         told = self._fields.coordinates.misplaced, self._lacking()
@@ -446,8 +448,7 @@ class FoldStage(PacedStage):
         return ending
 
     def finish(self, seen: Seen) -> StageReport:
-        """Complete the pyramids, once all results are there, and say which coordinates have changed."""
-        self.publishing.complete_pyramids()
+        """Say which coordinates have changed."""
         if self._ranks is not None:
             self._ranks.conclude()
         return StageReport(self._fields.coordinates.changes)

@@ -90,10 +90,11 @@ class Publishing:
         return self.results
 
     def lost(self, gappy: Collection[str]) -> list[str]:
-        """Look what is lost of the results, and return all that is noted; some diagnostics may have none of a span."""
+        """Look what is lost of results and pyramids, and return all that is noted; of a span some may have none."""
         if self.results is None:
             return []
         self.results.look_for_lost(self._without(gappy))
+        self.results.note_removed(self._pyramids.lost())
         return self.results.removed
 
     def _without(self, gappy: Collection[str]) -> set[str]:

@@ -19,7 +19,7 @@ from bbflow.stream.layouts import EXTREMES_BYTES
 from bbflow.stream.records import Parts
 from bbflow.transit.folding.patterns import LaidStep, Pattern, Patterns, parts_of, weights_of
 from bbflow.transit.folding.plans import FoldPlan, PlannedSteps
-from bbflow.transit.spans.dates import StepDates, next_time, weighed_otherwise
+from bbflow.transit.spans.dates import StepDates, check_joint, next_time
 from bbflow.transit.spans.slots import Keys
 from bbflow.transit.spans.timeline import Passed, Windows, too_coarse, too_late
 from bbflow.transit.states.checkpoints import Checkpoint
@@ -174,8 +174,6 @@ class Cutter:
         self._dates = StepDates()
         self.is_held_back = False
         """Whether a step waits for the next one, which tells its length."""
-        self.joint: list[str] = []
-        """What the run before has taken otherwise, since only this one's first step tells it, in words."""
 
     def next_batch(
         self,
@@ -209,8 +207,8 @@ class Cutter:
         StreamError
             If a step isn't later than the one before, or has no date, and the configuration makes that an error.
         ConfigError
-            If a variable has blocks without a place in a global array, blocks overlap, or those of an expression's
-            variables don't cover the same regions.
+            If a variable has blocks without a place in a global array, blocks overlap, those of an expression's
+            variables don't cover the same regions, or the run before took its last step for one of another length.
         """
         batch, self.is_held_back = Batch(cursor, common.timeline.numbers, common.offset or 0), False
         times = StepTimes(self._config.time, clock)
@@ -230,7 +228,7 @@ class Cutter:
                 break
             joins = common.offset is None and not batch.spans
             if joins and TIME in weights and times.bounds(step.in_chain, laid.parts) is None:
-                self.joint = weighed_otherwise(batch.passed, passed)
+                check_joint(batch.passed, passed)
             batch.add(laid._replace(weights=weights), passed, step.keys)
             if is_alone and step.ends:
                 break

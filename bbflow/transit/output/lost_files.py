@@ -1,17 +1,20 @@
-"""Files of results that somebody has removed or cut off while the run went on.
+"""Files of a store that somebody has removed or cut off while the run went on.
 
 What was written is told by what readers see: each span up to an array's length. To look whether a file is there in its
 size takes a small part of what making it took. Values that somebody has changed in their place aren't seen.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from bbflow.stores.moved import is_moved, place_of
 from bbflow.zarr_store.chunks import Chunks
 from bbflow.zarr_store.growing import GrowingZarr
 
+REMOVED = "bbflow_removed"
+"""Attribute of a store of which somebody has removed something: which arrays or files, or that it was all."""
+LOST = "removed or cut off during the run, what was published there is lost"
 MOST_NAMED = 3
 """Of the files of one array."""
 
@@ -24,7 +27,7 @@ def lost_files(
     Parameters
     ----------
     store
-        The results.
+        Whose files.
     chunks_of
         Gives what writes an array's spans.
     before
@@ -54,6 +57,19 @@ def _last_of_files(indices: range, per_file: int) -> Iterator[int]:
     """Iterate over the last index in each file."""
     for first in range(indices.start // per_file * per_file, indices.stop, per_file):
         yield min(first + per_file, indices.stop) - 1
+
+
+def removed_from(store: GrowingZarr) -> list[str]:
+    """Return what is noted as removed."""
+    return [name for name in store.attribute(REMOVED, "").split(", ") if name]
+
+
+def note_removed(store: GrowingZarr, names: Iterable[str]) -> list[str]:
+    """Note in a store what was removed, and show it; return what wasn't known."""
+    known = removed_from(store)
+    if new := [name for name in dict.fromkeys(names) if name not in known]:
+        store.commit(**{REMOVED: ", ".join([*known, *new])})
+    return new
 
 
 def names_of(root: Path, lost: Collection[tuple[str, Path]]) -> list[str]:

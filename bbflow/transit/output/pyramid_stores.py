@@ -1,6 +1,6 @@
 """Pyramids beside ``results.zarr``: a store for each window and grid, with a group for each level."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +11,7 @@ from bbflow.operators.windows.window import Window
 from bbflow.stream.cf import PACKING
 from bbflow.transit.output.claiming import PYRAMIDS_DIRECTORY
 from bbflow.transit.output.fields import ResultField
+from bbflow.transit.output.lost_files import lost_files, names_of
 from bbflow.transit.output.results import Array, Described, Results, result_name
 from bbflow.zarr_store.growing import GrowingZarr
 from bbflow.zarr_store.stored_names import stored_name
@@ -31,6 +32,10 @@ class Pyramids:
     def __init__(self, output: Path) -> None:
         self._directory = output / PYRAMIDS_DIRECTORY
         self._stores: dict[str, GrowingZarr] = {}
+        self._before: dict[str, Mapping[str, int]] = {}
+        """Store to its arrays or axes to how many spans of them were there before the run."""
+        self._gone: list[str] = []
+        """What was gone of a store when an analysis took over."""
 
     def follow(self, results: Results, window: Window, fields: Iterable[Described], at: int) -> None:
         """Write what a span has come to, and what an analysis that was killed had left out before it.
@@ -51,16 +56,32 @@ class Pyramids:
             if field.pyramid is not None:
                 name = stored_name(f"{window.name}_{field.pyramid.label}")
                 touched.setdefault(name, []).append(field.pyramid)
-                levels = PyramidLevels(self._store(name), results, window, field, field.pyramid)
+                levels = PyramidLevels(self._store(name, results, window), results, window, field, field.pyramid)
                 for operator in operators:
                     levels.write(operator, at)
         for name, pyramids in touched.items():
             self._stores[name].commit(**multiscales(pyramids))
 
-    def _store(self, name: str) -> GrowingZarr:
+    def lost(self) -> list[str]:
+        """Return what is gone or cut off of what was written during the run, as paths in the output."""
+        found = list(self._gone)
+        for name, store in self._stores.items():
+            own, lost = self._label(name), lost_files(store, store.chunks, self._before[name], ())
+            found += names_of(self._directory.parent, [(f"{own}/{array}", path) for array, path in lost])
+            found += [f"{own}/{file}" for file in store.lost]
+        return found
+
+    def _label(self, name: str) -> str:
+        return f"{self._directory.name}/{name}.zarr"
+
+    def _store(self, name: str, results: Results, window: Window) -> GrowingZarr:
         self._directory.mkdir(exist_ok=True)
         if name not in self._stores:
-            self._stores[name] = GrowingZarr(self._directory / f"{name}.zarr")
+            store = self._stores[name] = GrowingZarr(self._directory / f"{name}.zarr")
+            self._before[name] = dict(store.lengths)
+            if results.is_continued:  # a store that is gone is made again of the results
+                self._gone += [f"{self._label(name)}/{array}" for array in store.restore()]
+                self._before[name] = {"time": results.before.get(f"time_{window.name}", 0)}
         return self._stores[name]
 
 

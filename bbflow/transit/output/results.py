@@ -31,7 +31,7 @@ from bbflow.transit.output.cf_attributes import (
     with_known_references,
 )
 from bbflow.transit.output.fields import ResultField
-from bbflow.transit.output.lost_files import lost_files, names_of
+from bbflow.transit.output.lost_files import REMOVED, lost_files, names_of, note_removed, removed_from
 from bbflow.transit.output.moving import WINDOW
 from bbflow.transit.output.tiles import SpanFiles, packed_rows, tiled_storage, tiles_of
 from bbflow.transit.spans.timeline import Closing, Span
@@ -70,8 +70,6 @@ def result_name(variable: str, window: str, operator: str) -> str:
     return stored_name(f"{variable}_{window}_{operator}")
 
 
-REMOVED = "bbflow_removed"
-"""Attribute of a store of which somebody has removed something: which arrays or files, or that it was all."""
 WHOLE = ResultsConfig()
 """A chunk is a whole result."""
 
@@ -121,18 +119,18 @@ class Results:
         """Window to the arrays along its axis."""
         self.before = dict(self._store.lengths) if before is None else before
         """Array to how many spans of it were there before the run."""
-        begun = before is not None
-        gone = ([path.name] if self._store.is_new else self._store.restore()) if begun else []
+        self.is_continued = before is not None
+        """Whether an analysis of the same run has written it before."""
+        gone = ([path.name] if self._store.is_new else self._store.restore()) if self.is_continued else []
         if self._store.is_new:
             self._store.commit(**store_attributes(attributes.of_stream_by_now, stream, datetime.now(UTC)))
-        if not begun and self.removed:  # of an earlier job
+        if not self.is_continued and self.removed:  # of an earlier job
             self._store.commit(**{REMOVED: None})
-        self._note_removed(gone)
+        self.note_removed(gone)
 
-    def _note_removed(self, names: Sequence[str]) -> None:
-        known = self.removed
-        if new := [name for name in dict.fromkeys(names) if name not in known]:
-            self._store.commit(**{REMOVED: ", ".join([*known, *new])})
+    def note_removed(self, names: Iterable[str]) -> None:
+        """Note arrays and files that somebody has removed during the run."""
+        note_removed(self._store, names)
 
     def look_for_lost(self, gappy: Collection[str], *, mends: bool = False) -> None:
         """Note which files are gone or cut off that were written during the run.
@@ -145,7 +143,7 @@ class Results:
             Whether what is left of files goes in which further spans are written.
         """
         lost = list(lost_files(self._store, self._chunks, self.before, gappy))
-        self._note_removed([*names_of(self.path, lost), *self._store.lost])
+        self.note_removed([*names_of(self.path, lost), *self._store.lost])
         for _, path in lost if mends else ():
             path.unlink(missing_ok=True)
 
@@ -176,7 +174,7 @@ class Results:
     @property
     def removed(self) -> list[str]:
         """Arrays and files that somebody has removed during the run, so that spans are lost; or the store's name."""
-        return [name for name in self._store.attribute(REMOVED, "").split(", ") if name]
+        return removed_from(self._store)
 
     @property
     def names(self) -> set[str]:

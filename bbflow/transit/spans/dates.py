@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 import cftime  # type: ignore[import-untyped]
 
+from bbflow.errors import ConfigError
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.statistics.weighting import is_length_worth_a_word
 from bbflow.operators.windows.calendars import Clock
@@ -82,19 +83,45 @@ def taken_alike(passed: Passed, diagnostics: Iterable[Diagnostic]) -> list[str]:
     ]
 
 
-def weighed_otherwise(before: Passed, after: Passed) -> list[str]:
-    """Return that a run before has weighed its last step by another length than the next run's first one tells.
+def check_guessed(before: Passed, told: str) -> None:
+    """Check that the length of the last step of a run can be what it was taken for, that of the one before.
+
+    Parameters
+    ----------
+    before
+        What has passed by that step.
+    told
+        What names the run.
+
+    Raises
+    ------
+    ConfigError
+        If its steps are of several lengths: the true one would change sums in which the step is already.
+    """
+    if before.differ:
+        raise ConfigError(
+            f"weights: time: {told} can't be continued: its steps are from {before.shortest:g} to {before.longest:g} "
+            f"long, and no bounds tell that of the last one: let the program write the bounds of its time in all jobs"
+        )
+
+
+def check_joint(before: Passed, after: Passed) -> None:
+    """Check that the last step of a run before is as long as it was taken for, once the next one's first step tells it.
 
     Parameters
     ----------
     before, after
         What has passed by the last step of the run before, and by the first one of the run that continues it.
+
+    Raises
+    ------
+    ConfigError
+        If it isn't.
     """
     taken = before.length or before.interval
-    if taken is None or after.length is None or abs(after.length - taken) <= after.tolerance:
-        return []
-    return [
-        f"weights: time: the last step of the run before counts {taken:g}, but this run's first one comes "
-        f"{after.length:g} after it, so spans over the join differ from those of one run: let the program write the "
-        "bounds of its time"
-    ]
+    if taken is not None and after.length is not None and abs(after.length - taken) > after.tolerance:
+        raise ConfigError(
+            f"weights: time: the last step of the run before counts {taken:g}, but this run's first one comes "
+            f"{after.length:g} after it, which changes sums that it is in already: let the program write the bounds of "
+            "its time in all jobs, or begin again without 'continue'"
+        )
