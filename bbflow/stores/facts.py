@@ -3,8 +3,8 @@
 import errno
 import os
 import re
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -102,11 +102,32 @@ class Listed:
     """Whether it is a directory; listings have these only if asked to."""
 
 
-class Reader(Protocol):
-    """An open source."""
+class Reader:
+    """An open source.
+
+    Parameters
+    ----------
+    read
+        Reads a range, or as much of its begin as comes at once: given where it starts, and how many bytes it has.
+    refusals
+        Turns what `read` raises into a `SourceError`.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[int, int], bytes],
+        refusals: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        self._read, self._refusals = read, refusals
 
     def read(self, start: int, length_bytes: int) -> bytes:
-        """Read a range; without ranges, it must follow the last one."""
+        """Read a range, up to the end of the source; without ranges, it must follow the last one."""
+        parts = []
+        with self._refusals():
+            while length_bytes > 0 and (part := self._read(start, length_bytes)):
+                parts.append(part)
+                start, length_bytes = start + len(part), length_bytes - len(part)
+        return b"".join(parts)
 
 
 class PlainStore(Protocol):

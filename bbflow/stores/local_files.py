@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,8 @@ class LocalFiles:
         with _refusals(url):
             file = open(path_of(url), "rb", buffering=0)  # noqa: SIM115 - closed below
         with file:
-            yield _Ranges(file.fileno(), url)
+            descriptor = file.fileno()
+            yield Reader(lambda start, length: os.pread(descriptor, length, start), partial(_refusals, url))
 
     def whole(self, url: str, most_bytes: int) -> tuple[Facts, bytes] | None:
         """Read a small file; None if it is larger, or changes meanwhile."""
@@ -235,21 +237,6 @@ class LocalFiles:
     def disproves(self, url: str) -> bool:
         """Whether a wrong checksum proves damage: there is none here."""
         return True
-
-
-class _Ranges:
-    """An open file that gives any range."""
-
-    def __init__(self, descriptor: int, url: str) -> None:
-        self._descriptor, self._url = descriptor, url
-
-    def read(self, start: int, length_bytes: int) -> bytes:
-        parts = []
-        with _refusals(self._url):
-            while length_bytes > 0 and (part := os.pread(self._descriptor, length_bytes, start)):
-                parts.append(part)
-                start, length_bytes = start + len(part), length_bytes - len(part)
-        return b"".join(parts)
 
 
 def _facts(url: str, found: os.stat_result) -> Facts:

@@ -123,7 +123,7 @@ class ObjectStore:
     @contextmanager
     def open(self, url: str, facts: Facts) -> Iterator[Reader]:
         """Open an object for reading in ranges."""
-        yield _Ranges(self, url, facts.version)
+        yield Reader(lambda start, length: self.read(url, start, length, facts.version))
 
     def read(self, url: str, start: int, length_bytes: int, version: str | None) -> bytes:
         """Read a range of a version, if that is known."""
@@ -487,16 +487,6 @@ class ObjectStore:
 def _made(size_bytes: int, version: str | None) -> Facts | None:
     """Return what a server tells of an object that it has taken, if it names the version as later answers do."""
     return Facts(size_bytes, version) if version and version.endswith('"') else None
-
-
-class _Ranges:
-    """An object that gives any range."""
-
-    def __init__(self, store: ObjectStore, url: str, version: str | None) -> None:
-        self._store, self._url, self._version = store, url, version
-
-    def read(self, start: int, length_bytes: int) -> bytes:
-        return self._store.read(self._url, start, length_bytes, self._version)
 
 
 def upload_parts(size_bytes: int) -> tuple[int, int]:

@@ -28,12 +28,4 @@ def part_of(facts: Facts, part: Range, url: str) -> Facts:
 def shifted(opened: AbstractContextManager[Reader], start: int) -> Iterator[Reader]:
     """Open a file so that its bytes count from a place in it."""
     with opened as reader:
-        yield _Shifted(reader, start)
-
-
-class _Shifted:
-    def __init__(self, reader: Reader, start: int) -> None:
-        self._reader, self._start = reader, start
-
-    def read(self, start: int, length_bytes: int) -> bytes:
-        return self._reader.read(self._start + start, length_bytes)
+        yield Reader(lambda at, length: reader.read(start + at, length))

@@ -1,6 +1,6 @@
 """Everything that fsspec knows, but local files and S3. The only module that imports fsspec."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
@@ -72,16 +72,17 @@ class RemoteFiles:
     def open(self, url: str, facts: Facts) -> Iterator[Reader]:
         """Open a file for reading in chunks."""
         system, path = self._system(url)
-        with _refusals(url):
+        refusals = partial(_refusals, url)
+        with refusals():
             stream = None if facts.ranges else system.open(path, "rb", block_size=0, size=facts.size_bytes)
         if stream is not None:
             with stream:
                 _check_version(url, told_by(stream.r), facts.version)
-                yield _Stream(url, stream)
+                yield Reader(lambda _, length: stream.read(length), refusals)
         elif url.startswith(HTTP):
-            yield _Ranges(partial(self._web_part, system, path, facts.version), url)
+            yield Reader(partial(self._web_part, system, path, facts.version), refusals)
         else:
-            yield _Ranges(lambda start, length: system.cat_file(path, start=start, end=start + length), url)
+            yield Reader(lambda start, length: system.cat_file(path, start=start, end=start + length), refusals)
 
     def _web_part(self, system: Any, url: str, version: str | None, start: int, length_bytes: int) -> bytes:
         told, content = sync(system.loop, self._web.read, system, url, start, length_bytes)
@@ -199,36 +200,6 @@ class RemoteFiles:
         except ValueError as error:
             raise ConfigError(f"{url}: {error}") from None
         return system, path
-
-
-class _Ranges:
-    """A source that gives any range by itself."""
-
-    def __init__(self, read: Callable[[int, int], bytes], url: str) -> None:
-        self._read, self._url = read, url
-
-    def read(self, start: int, length_bytes: int) -> bytes:
-        parts = []
-        with _refusals(self._url):
-            while length_bytes > 0 and (part := self._read(start, length_bytes)):
-                parts.append(part)
-                start, length_bytes = start + len(part), length_bytes - len(part)
-        return b"".join(parts)
-
-
-class _Stream:
-    """An open file that is read from its beginning."""
-
-    def __init__(self, url: str, stream: Any) -> None:
-        self._url, self._stream = url, stream
-
-    def read(self, start: int, length_bytes: int) -> bytes:
-        parts = []
-        with _refusals(self._url):
-            while length_bytes > 0 and (part := self._stream.read(length_bytes)):
-                parts.append(part)
-                length_bytes -= len(part)
-        return b"".join(parts)
 
 
 @contextmanager

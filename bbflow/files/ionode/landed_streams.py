@@ -79,7 +79,8 @@ class StreamStore:
     def open(self, url: str, facts: Facts) -> Iterator[Reader]:
         """Open a key for reading in chunks."""
         stream, key = self._split(url)
-        yield _Content(_read(self._last(stream), key, url))
+        content = _read(self._last(stream), key, url)
+        yield Reader(lambda start, length: content[start : start + length])
 
     def create(self, url: str, size_bytes: int, over: Expected | None = None) -> AbstractContextManager[Any]:
         """Refuse: only simulations write streams."""
@@ -130,16 +131,6 @@ class StreamStore:
 def storage_at(url: str) -> Storage:
     """Return the shared storage at a URL, which may be streams."""
     return Storage(url, store=StreamStore(url) if url.startswith(STREAMS_URL) else None)
-
-
-class _Content:
-    """Bytes that are here."""
-
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-
-    def read(self, start: int, length_bytes: int) -> bytes:
-        return self._content[start : start + length_bytes]
 
 
 def _facts(keys: "ZarrKeys") -> Iterator[tuple[str, Facts]]:
