@@ -76,11 +76,6 @@ class GroupCoMoments(Family):
             *(StateField(name, "f8", (p,)) for name in ("with_a", "with_b")),
         )
 
-    def clear(self, views: Views) -> None:
-        """No group."""
-        for values in views.values():
-            values[...] = 0
-
     def fold(self, views: Views, steps: Steps) -> None:
         """Take whole groups."""
         size, valid = self.parameters + 2, steps.valid()

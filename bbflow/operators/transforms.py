@@ -12,7 +12,7 @@ import numpy as np
 
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators.expressions import Expression, parse_expression
-from bbflow.operators.family import StateField
+from bbflow.operators.family import ANY_TYPE, StateField
 from bbflow.operators.steps import Array, DType, Steps, Views
 from bbflow.operators.windows.kinds import QUARTERS
 from bbflow.operators.windows.parse_windows import parse_window
@@ -57,9 +57,10 @@ class Transform(ABC):
     def fields(self, dtype: DType) -> tuple[StateField, ...]:
         """Return what is carried from step to step for an input's type."""
 
-    @abstractmethod
     def clear(self, views: Views) -> None:
-        """Set the state before the first step."""
+        """Set the state before the first step, as its fields say it."""
+        for item in self.fields(ANY_TYPE):
+            item.clear(views[item.name])
 
     @abstractmethod
     def apply(self, views: Views, steps: Steps) -> list[Array]:
@@ -94,6 +95,7 @@ class Deaccumulate(Transform):
     """Whether a sum may start again, which a falling value tells; if not, falling values give negative differences. Or
     the window with each of whose spans it does, or what has another value in each sum: then of falling values only 0
     starts it again too."""
+    name = "deaccumulate"
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -110,25 +112,13 @@ class Deaccumulate(Transform):
         if begins:
             views["previous"][...] = 0
 
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return "deaccumulate"
-
     def fields(self, dtype: DType) -> tuple[StateField, ...]:
         """Return the last valid value, in float64 as a transform before this one makes it, and whether it is there.
 
         And what the sum is marked by that it belongs to, if anything.
         """
-        marks = (StateField("mark", "f8") for _ in self.inputs)
+        marks = (StateField("mark", "f8", empty=np.nan) for _ in self.inputs)
         return (StateField("previous", "f8"), StateField("known", "u1"), *marks)
-
-    def clear(self, views: Views) -> None:
-        """No value yet: as if it had been 0."""
-        views["previous"][...] = 0
-        views["known"][...] = 0
-        if self.inputs:
-            views["mark"][...] = np.nan
 
     def apply(self, views: Views, steps: Steps) -> list[Array]:
         """Subtract step by step."""
@@ -161,19 +151,11 @@ class CumulativeSum(Transform):
 
     skipna: bool = True
     """Whether a missing value adds nothing, as in CDO's timcumsum; if not, all that follow are missing."""
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return "cumsum"
+    name = "cumsum"
 
     def fields(self, dtype: DType) -> tuple[StateField, ...]:
         """Return the sum so far."""
         return (StateField("sum", "f8"),)
-
-    def clear(self, views: Views) -> None:
-        """Nothing so far."""
-        views["sum"][...] = 0
 
     def apply(self, views: Views, steps: Steps) -> list[Array]:
         """Add step by step."""
@@ -194,19 +176,11 @@ class Shift(Transform):
 
     steps: int
     """How many."""
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return "shift"
+    name = "shift"
 
     def fields(self, dtype: DType) -> tuple[StateField, ...]:
         """Return the last steps, the oldest first."""
-        return (StateField("past", "f8", (self.steps,)),)
-
-    def clear(self, views: Views) -> None:
-        """No step so far."""
-        views["past"][...] = np.nan
+        return (StateField("past", "f8", (self.steps,), empty=np.nan),)
 
     def apply(self, views: Views, steps: Steps) -> list[Array]:
         """Return the oldest of the last steps for each, and keep it instead."""
@@ -228,11 +202,7 @@ class AnomalySoFar(Transform):
     """Of `BY`."""
     closed: str = "left"
     """On which side spans hold their boundary."""
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return "anomaly_so_far"
+    name = "anomaly_so_far"
 
     @property
     def window(self) -> Window:
@@ -249,14 +219,8 @@ class AnomalySoFar(Transform):
         *_, rows = BY[self.by]
         return (
             StateField("sums", "f8", (rows,)), StateField("counts", "i4", (rows,)),
-            StateField("sum", "f8"), StateField("count", "i4"), StateField("span", "i8"),
+            StateField("sum", "f8"), StateField("count", "i4"), StateField("span", "i8", empty=NONE),
         )  # fmt: skip
-
-    def clear(self, views: Views) -> None:
-        """Nothing so far."""
-        for name in ("sums", "counts", "sum", "count"):
-            views[name][...] = 0
-        views["span"][...] = NONE
 
     def enter(self, views: Views, key: Key | None, *, begins: bool) -> None:
         """Count the open span if another one begins, which its number tells."""

@@ -283,11 +283,6 @@ class TrackPlacement(Placement):
     """Whether what blocks have is joined step by step even where one has all: so there is one state for all shapes."""
 
     @property
-    def components(self) -> int:
-        """Return how many numbers (k) a partial result has for each point."""
-        return REDUCTIONS[self.how].components
-
-    @property
     def unchanged(self) -> set[str]:
         """Return the dimensions that have all of the variable's points, in their order."""
         one = (track for track in self.tracks if track.factor == 1 and len(track.axes) == 1)

@@ -37,6 +37,7 @@ class Moments(Family):
 
     needed: frozenset[str]
     """Names of the fields."""
+    name = "moments"
 
     @property
     def is_weighted(self) -> bool:
@@ -52,11 +53,6 @@ class Moments(Family):
     def of(cls, *fields: StateField) -> Self:
         """Return the family that keeps some fields."""
         return cls(frozenset(item.name for item in fields))
-
-    @property
-    def name(self) -> str:
-        """All operators share one set of moments."""
-        return "moments"
 
     def join(self, other: Self) -> Self:
         """Return the family that keeps what both keep."""

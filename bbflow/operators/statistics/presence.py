@@ -10,10 +10,7 @@ from bbflow.operators.steps import DType, Steps, Views
 class Presence(Family):
     """Counts the steps of each point."""
 
-    @property
-    def name(self) -> str:
-        """All operators share it."""
-        return "presence"
+    name = "presence"
 
     def fields(self, dtype: DType) -> tuple[StateField, ...]:
         """One number."""

@@ -24,11 +24,7 @@ class CentralMoments(Family):
     """Keeps the mean and the sums of the second, third and fourth powers of the differences from it."""
 
     counts = "count"
-
-    @property
-    def name(self) -> str:
-        """One for all."""
-        return "central_moments"
+    name = "central_moments"
 
     def fields(self, dtype: DType) -> tuple[StateField, ...]:
         """Return all: none can be had without those before it."""

@@ -13,10 +13,7 @@ from bbflow.operators.steps import Array, DType, Steps, Views
 class SignedSums(Family):
     """Keeps the sums of positive and of negative values, both as absolute ones."""
 
-    @property
-    def name(self) -> str:
-        """There is one."""
-        return "signed sums"
+    name = "signed sums"
 
     def fields(self, dtype: DType) -> tuple[StateField, ...]:
         """Return the sums."""
