@@ -131,15 +131,13 @@ class CounterSource:
         return self._detectors.setdefault(name, Detector(name, self._file_system, self._limits))
 
 
-def observe(what: str, limits: TrafficLimits | None = None, root: Path = Path("/")) -> CounterSource:
+def observe(what: str, root: Path = Path("/")) -> CounterSource:
     """Observe ``nfs:MOUNT``, ``lustre:FSNAME`` (as a client), ``jobs:FSNAME`` (on its servers) or ``disk:DEVICE``.
 
     Parameters
     ----------
     what
         Whose counters.
-    limits
-        When traffic counts.
     root
         Where /proc and /sys are.
 
@@ -162,7 +160,7 @@ def observe(what: str, limits: TrafficLimits | None = None, root: Path = Path("/
         raise ConfigError(f"can't observe {what}: {error}") from None
     if not seen and not (kind == "jobs" and _job_files(root, name)):
         raise ConfigError(f"can't observe {what}: this machine has no such counters")
-    return CounterSource(read, name, limits)
+    return CounterSource(read, name)
 
 
 def _read_nfs(root: Path, mount: str) -> Mapping[str, Traffic]:

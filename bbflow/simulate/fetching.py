@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from bbflow.events import EventLog
 from bbflow.phases import PhaseSource
 from bbflow.simulate.gate import FluidGate
 from bbflow.simulate.scenario_sections import BurstBufferSection
@@ -39,8 +38,6 @@ class SimulatedFetchers:
         As for the real stager.
     share
         Gives the next stream's share of the source, to an equal share.
-    events
-        Where everything that happens is noted; nowhere if None.
     """
 
     def __init__(
@@ -53,13 +50,12 @@ class SimulatedFetchers:
         policy: Policy,
         phases: PhaseSource | None,
         share: Callable[[], float],
-        events: EventLog | None = None,
     ) -> None:
         def clock() -> float:
             return world.now_s
 
         self._world, self._given, self._source, self._links, self._share = world, given, source, links, share
-        self.diary = Diary(events, clock, slots)
+        self.diary = Diary(None, clock, slots)
         """What has happened so far."""
         self._gate = FluidGate(world, given.fetchers)
         self._watch = Watch(

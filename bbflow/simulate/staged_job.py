@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from bbflow.errors import ConfigError
-from bbflow.events import EventLog
 from bbflow.simulate.application import SimulatedApplication
 from bbflow.simulate.fetching import SimulatedFetchers
 from bbflow.simulate.scenario_sections import Application, BurstBufferSection, FileSystem, JobSection
@@ -69,13 +68,11 @@ class SimulatedJob:
         `NAIVE`, or as `parse_policy` reads it.
     seed
         Of everything irregular.
-    events
-        Where everything that happens is noted; nowhere if None.
     """
 
-    def __init__(self, scenario: StagingScenario, policy: str, seed: int = 0, events: EventLog | None = None) -> None:
+    def __init__(self, scenario: StagingScenario, policy: str, seed: int = 0) -> None:
         self._world = world = World(scenario.resolution_s)
-        self._scenario, self._policy, self._events = scenario, policy, events
+        self._scenario, self._policy = scenario, policy
         job, pfs = scenario.job, scenario.file_system
         self._pfs = world.resource(pfs.servers * pfs.server_bytes_per_s, pfs.loss)
         self._nodes = [world.resource(job.link_bytes_per_s) for _ in range(job.nodes)]
@@ -114,9 +111,7 @@ class SimulatedJob:
         job, given, world = self._scenario.job, self._scenario.burst_buffer, self._world
         links = [world.resource(given.link_bytes_per_s) for _ in range(self._bb_nodes)]
         policy, phases = parse_policy(self._policy), self._application
-        fetchers = SimulatedFetchers(
-            world, given, job.slots, self._pfs, links, policy, phases, self._share, self._events
-        )  # fmt: skip
+        fetchers = SimulatedFetchers(world, given, job.slots, self._pfs, links, policy, phases, self._share)
         return SimulatedStager(fetchers, job.slots, self._bb_nodes * given.node_capacity_bytes, job.lookahead)
 
     def _outcome(self, began_s: float, ended_s: float, stager: SimulatedStager | None) -> StagingOutcome:
@@ -173,9 +168,7 @@ class SimulatedJob:
         return math.exp(self._scenario.file_system.unfairness * self._random.standard_normal())
 
 
-def run_staging(
-    scenario: StagingScenario, policy: str, seed: int = 0, events: EventLog | None = None
-) -> StagingOutcome:
+def run_staging(scenario: StagingScenario, policy: str, seed: int = 0) -> StagingOutcome:
     """Run a scenario with one policy.
 
     Raises
@@ -185,4 +178,4 @@ def run_staging(
     """
     if scenario.application is None and policy not in (NAIVE, "no-action"):
         raise ConfigError(f"policy {policy}: the scenario has no application whose phases it could give way to")
-    return SimulatedJob(scenario, policy, seed, events).run()
+    return SimulatedJob(scenario, policy, seed).run()

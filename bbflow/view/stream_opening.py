@@ -30,11 +30,9 @@ class Opening:
         The stream.
     after
         Only steps above this one count.
-    schema
-        By which conventions the stream is written; None: by those that recognise it.
     """
 
-    def __init__(self, contact: Path, stream: str, after: int = -1, schema: str | None = None) -> None:
+    def __init__(self, contact: Path, stream: str, after: int = -1) -> None:
         self._stream = stream
         self._after = after
         self._nodes = read_contact(contact)
@@ -42,7 +40,7 @@ class Opening:
         done = dict.fromkeys(names, -1)
         self.view = StreamView(names, done)
         # An array isn't read for its time: its step may be gone by then.
-        read_as = StreamConfig(TimeConfig(by="steps"), schema)
+        read_as = StreamConfig(TimeConfig(by="steps"), schema=None)
         self._adapting = Adapting(names, done, read_as, BlockReader(contact, stream).read, Numbering())
         self.lease = Lease(contact, stream)
         self.steps: list[int] = []

@@ -35,8 +35,6 @@ class ZarrKeys:
         The contact file.
     stream
         The stream.
-    time
-        The single value that tells a step's time.
     before
         The look before.
 
@@ -48,7 +46,7 @@ class ZarrKeys:
         If a node is gone.
     """
 
-    def __init__(self, contact: Path, stream: str, time: str = "time", before: "ZarrKeys | None" = None) -> None:
+    def __init__(self, contact: Path, stream: str, before: "ZarrKeys | None" = None) -> None:
         opening = Opening(contact, stream)
         opening.wait(lambda _: True, None)
         self._steps = {number: index for index, number in enumerate(opening.steps)}
@@ -59,7 +57,7 @@ class ZarrKeys:
         if before is not None and opening.view.frontier + 1 >= before._length:  # else another stream has the name now
             self._go_on(before, opening.view.status)
         if self._steps:
-            dataset = dataset_of(opening, Source(contact, stream, None), stream, time, set())
+            dataset = dataset_of(opening, Source(contact, stream, None), stream, "time", set())
             (self._axis,) = dataset.encoding["unlimited_dims"]
             own = {stored_name(str(name)): variable for name, variable in dataset.variables.items()}
             self._variables = self._lasting | own
