@@ -6,7 +6,6 @@ from pathlib import Path
 from benchmarks import (
     cells,
     chunks,
-    control,
     drain,
     ensemble,
     first_fold,
@@ -50,7 +49,6 @@ FIGURES = {
     "many_workers": many_workers,
     "windows": windows,
     "workers": workers,
-    "control": control,
     "drain": drain,
     "chunks": chunks,
     "cells": cells,

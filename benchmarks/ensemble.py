@@ -1,10 +1,7 @@
 """Folding members into a moment's file, against the kernel alone, iterative-stats and xarray on the same fields."""
 
 import logging
-import statistics
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +14,7 @@ from bbflow.ensemble.ensemble_config import parse_ensemble
 from bbflow.ensemble.folding import Contribution, fold, states_of
 from bbflow.ensemble.moment_files import Ledger, MomentFiles
 from bbflow.operators.fold import fold_steps
+from benchmarks.rates import median_s
 from benchmarks.rows import Row
 
 POINTS, FEWER = 1 << 20, 1 << 16
@@ -24,15 +22,6 @@ MEMBERS = 20
 """In one turn: a wave whose members are in step."""
 TIMES = 7
 RESULT = "tas_step_max"
-
-
-def _median_s(work: Callable[[], object]) -> float:
-    took = []
-    for _ in range(TIMES):
-        started = time.perf_counter()
-        work()
-        took.append(time.perf_counter() - started)
-    return statistics.median(took)
 
 
 def measure(*, quick: bool) -> list[Row]:
@@ -60,7 +49,7 @@ def measure(*, quick: bool) -> list[Row]:
         layout = states.fields[0].layout
         target = bytearray(layout.nbytes)
         layout.clear(target)
-        kernel = _median_s(lambda: fold_steps(layout, target, target, fields))
+        kernel = median_s(lambda: fold_steps(layout, target, target, fields), TIMES)
         for members in (MEMBERS, 1):
             own, moments, at = fields[:members], MomentFiles(Path(folder) / "fast", 1 << 34, Path(folder) / "slow"), [0]
 
@@ -69,7 +58,7 @@ def measure(*, quick: bool) -> list[Row]:
                 ledger = Ledger(window="step", begin=0, end=0, numbers=(0.0, 0.0, 0.0))
                 fold(moments, states, ledger, [Contribution(str(n), at[0], {RESULT: own[n]}) for n in range(len(own))])
 
-            took = _median_s(one_turn) / members * MEMBERS
+            took = median_s(one_turn, TIMES) / members * MEMBERS
             rows.append((f"into a moment's file, {members} members at a time", took))
             moments.clear()
 
@@ -85,8 +74,8 @@ def measure(*, quick: bool) -> list[Row]:
             getattr(whole, name)("realization")
         whole.std("realization", ddof=1)
 
-    rows += [("iterative-stats (Melissa), one by one", _median_s(iterative))]
-    rows += [("xarray, all members in memory", _median_s(with_xarray))]
+    rows += [("iterative-stats (Melissa), one by one", median_s(iterative, TIMES))]
+    rows += [("xarray, all members in memory", median_s(with_xarray, TIMES))]
     total = MEMBERS * points / 1e6
     first = Row(f"kernel alone, {MEMBERS} members at a time (the ratio's 1)", total / kernel, "million values/s", 1.0)
     return [first, *(Row(name, total / took, "million values/s", kernel / took) for name, took in rows)]

@@ -1,4 +1,4 @@
-"""Fold: million points a second on one core, against NumPy, CDO, Multio, one_pass and xarray+flox on the same steps."""
+"""Fold: million points a second on one core, against NumPy, CDO, Multio and xarray+flox on the same steps."""
 
 import mmap
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from bbflow.operators import StateLayout, fold_steps, parse_operators
-from benchmarks import fold_cdo, fold_flox, fold_multio, fold_one_pass
+from benchmarks import fold_cdo, fold_flox, fold_multio
 from benchmarks.rates import one_core, rate
 from benchmarks.rows import Row
 
@@ -81,7 +81,7 @@ def measure(*, quick: bool) -> list[Row]:
     repeat = 3 if quick else 5
     fields = np.random.default_rng(0).standard_normal((STEPS, SIDE, SIDE), "f4") * np.float32(10) + np.float32(280)
     with one_core():
-        others = [module.measure(fields, EDGES, repeat) for module in (fold_cdo, fold_multio, fold_one_pass, fold_flox)]
+        others = [module.measure(fields, EDGES, repeat) for module in (fold_cdo, fold_multio, fold_flox)]
         own = {
             part: {f"bbflow: {name}": rate(_folded(fields, names), fields.size, repeat) for name, names in sets.items()}
             for part, sets in PARTS.items()

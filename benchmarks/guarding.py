@@ -2,11 +2,9 @@
 
 import os
 import socket
-import statistics
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from bbflow.transit.clusters.dask_cluster import dask_here
 from bbflow.transit.clusters.tasks import take
 from bbflow.transit.clusters.thread_cluster import ThreadCluster
 from bbflow.transit.driver.safe import CopyWork, copy_states
+from benchmarks.rates import in_turn
 from benchmarks.rows import Row
 
 FILES, FILE_BYTES = 4, 128 << 20
@@ -39,11 +38,11 @@ def _safe_copies(repeat: int) -> list[Row]:
             Path(file).write_bytes(os.urandom(FILE_BYTES))
         work = CopyWork(files, f"{disk}/safe")
         Path(disk, "cp").mkdir()
-        ways: list[Callable[[], object]] = [
-            lambda: subprocess.run(["cp", *files, f"{disk}/cp"], check=True),
-            lambda: copy_states(work),
-        ]
-        cp_s, copy_s = _medians(ways, repeat)
+        ways = {
+            "cp": lambda: subprocess.run(["cp", *files, f"{disk}/cp"], check=True),
+            "copy": lambda: copy_states(work),
+        }
+        cp_s, copy_s = in_turn(ways, repeat).values()
     gib = FILES * FILE_BYTES / 2**30
     return [
         Row("cp of partial states in memory to the disk's page cache", gib / cp_s, "GiB/s", 1.0),
@@ -53,8 +52,12 @@ def _safe_copies(repeat: int) -> list[Row]:
 
 def _tasks(repeat: int) -> list[Row]:
     with _plain() as tcp, dask_here(WorkersConfig(processes=1)) as tls, ThreadCluster(2) as inside:
-        ways = [lambda: _run_tasks(tcp), lambda: _run_tasks(tls.client), lambda: _run_in(inside)]
-        tcp_s, tls_s, inside_s = (seconds / TASKS for seconds in _medians(ways, repeat))
+        ways = {
+            "tcp": lambda: _run_tasks(tcp),
+            "tls": lambda: _run_tasks(tls.client),
+            "inside": lambda: _run_in(inside),
+        }
+        tcp_s, tls_s, inside_s = (seconds / TASKS for seconds in in_turn(ways, repeat).values())
     return [
         Row("small task of Dask among many, TCP", 1e3 * tcp_s, "ms", 1.0),
         Row("with TLS, as bbflow runs it", 1e3 * tls_s, "ms", tls_s / tcp_s),
@@ -75,15 +78,3 @@ def _run_tasks(client: Client) -> None:
 def _run_in(cluster: ThreadCluster) -> None:
     tasks = [cluster.submit(abs, number, host=socket.gethostname(), done=lambda: None) for number in range(TASKS)]
     take(tasks)
-
-
-def _medians(ways: list[Callable[[], object]], repeat: int) -> list[float]:
-    """Time all ways in turn, again and again; the first round makes files and warms up."""
-    rounds = [[_seconds(way) for way in ways] for _ in range(repeat + 1)]
-    return [statistics.median(each) for each in zip(*rounds[1:], strict=True)]
-
-
-def _seconds(way: Callable[[], object]) -> float:
-    began_s = time.perf_counter()
-    way()
-    return time.perf_counter() - began_s

@@ -1,7 +1,5 @@
 """Levels: how fast columns are brought to other levels, against copying the field."""
 
-import statistics
-import time
 from collections.abc import Callable
 
 import numpy as np
@@ -9,21 +7,13 @@ import numpy as np
 from bbflow.operators.space import parse_space
 from bbflow.operators.space.regridding import place_space
 from bbflow.operators.steps import Array, Steps
+from benchmarks.rates import rate
 from benchmarks.rows import Row
 
 LEVELS, COLUMNS, FEWER, TIMES = 30, 1 << 20, 1 << 17, 9
 TARGETS = [1000, 2000, 5000, 10000, 20000, 30000, 50000, 70000, 85000, 92500]
 HYBRID = {"a": "a", "b": "b", "surface": "ps"}
 A, B = np.linspace(100.0, 0, LEVELS), np.linspace(0, 1, LEVELS) ** 2
-
-
-def _median_s(work: Callable[[], object]) -> float:
-    took = []
-    for _ in range(TIMES):
-        started = time.process_time()  # of one thread: what others do on the machine doesn't count
-        work()
-        took.append(time.process_time() - started)
-    return statistics.median(took)
 
 
 def _interpolation(field: Array, ps: Array, **said: object) -> Callable[[], object]:
@@ -47,17 +37,14 @@ def measure(*, quick: bool) -> list[Row]:
     for dtype in ("f4", "f8"):
         field = np.random.default_rng(1).random((LEVELS, columns), dtype)
         ps = (98000 + 3000 * np.sin(np.arange(columns) / 500)).astype(dtype)
-        gigabytes = field.nbytes / 1e9
-        copy = _median_s(field.copy)
+        copy = rate(field.copy, field.nbytes, TIMES)
         ways = {
             "hybrid coefficients": _interpolation(field, ps, pressure=HYBRID),
             "a pressure of each point": _interpolation(field, ps, pressure={"field": "p", "surface": "ps"}),
             "hybrid coefficients, in log p": _interpolation(field, ps, pressure=HYBRID, log=True),
         }
-        rows.append(Row(f"{dtype}: copy of the field (the ratio's 1)", gigabytes / copy, "GB/s", 1.0))
+        rows.append(Row(f"{dtype}: copy of the field (the ratio's 1)", copy / 1e3, "GB/s", 1.0))
         for name, work in ways.items():
-            took = _median_s(work)
-            rows.append(
-                Row(f"{dtype}: {len(TARGETS)} of {LEVELS} levels by {name}", gigabytes / took, "GB/s", copy / took)
-            )
+            own = rate(work, field.nbytes, TIMES)
+            rows.append(Row(f"{dtype}: {len(TARGETS)} of {LEVELS} levels by {name}", own / 1e3, "GB/s", own / copy))
     return rows

@@ -51,7 +51,7 @@ def _rows(count: int) -> list[Row]:
     with scheduler_of(count) as (process, address), Client(address, set_as_default=False) as client:
         client.wait_for_workers(count, timeout=PATIENCE_S)
         joined_s = time.perf_counter() - began_s
-        with ManyHosts(client, is_own=False) as cluster:
+        with ManyHosts(client) as cluster:
             hosts = [_address(number) for number in range(count)]
             works = [((number,), host) for number, host in enumerate(hosts)]
             _run(TaskBatch(cluster, None, int, works, lambda: None))  # whoever is new is met

@@ -1,9 +1,10 @@
-"""Rates on one core: the median of repetitions."""
+"""How long things take: the median of repetitions."""
 
 import os
 import resource
 import statistics
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 
@@ -18,6 +19,23 @@ def rate(action: Callable[[], object], points: int, repeat: int) -> float:
         action()
         times.append(_cpu_s() - start)
     return points / statistics.median(times) / 1e6
+
+
+def in_turn(ways: Mapping[str, Callable[[], object]], repeat: int) -> dict[str, float]:
+    """Return the median seconds of each way; each is warm, and other work on the machine meets all alike."""
+    taken: dict[str, list[float]] = {name: [] for name in ways}
+    for turn in range(repeat + 1):
+        for name, way in ways.items():
+            started_s = time.perf_counter()
+            way()
+            if turn:
+                taken[name].append(time.perf_counter() - started_s)
+    return {name: statistics.median(own) for name, own in taken.items()}
+
+
+def median_s(action: Callable[[], object], repeat: int) -> float:
+    """Return the median seconds of one."""
+    return in_turn({"": action}, repeat)[""]
 
 
 def _cpu_s() -> float:

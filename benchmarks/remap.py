@@ -1,10 +1,8 @@
 """Remapping: fields of a grid of cells put on HEALPix, against scipy's product, CDO and one read of the memory."""
 
 import shutil
-import statistics
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from bbflow.operators.space.regridding import place_space
 from bbflow.operators.space.targets import target_of
 from bbflow.operators.space.weights import Weights, sparse, write_weights
 from bbflow.operators.steps import Array, Steps
+from benchmarks.rates import in_turn, median_s
 from benchmarks.rows import Row
 
 CELLS, LEVELS, ZOOM = 1_050_000, 16, 6
@@ -76,7 +75,7 @@ def _rows(weights: Weights, field: Array, path: Path, repeat: int) -> list[Row]:
         ways["CDO's remap, with its files in memory"] = _cdo(weights, field, path)
     else:
         print("remap: cdo is not installed (apt install cdo): its row is left out")
-    seconds = _in_turn(ways, repeat)
+    seconds = in_turn(ways, repeat)
     ours = seconds["bbflow"]
     seconds[averaged] /= BATCH
     rows = [
@@ -90,7 +89,7 @@ def _rows(weights: Weights, field: Array, path: Path, repeat: int) -> list[Row]:
 
 def _pyramid(values: Array, remap_s: float, repeat: int) -> Row:
     pyramid = pyramid_of(target_of(f"hpz{ZOOM}"), 1, (), frozenset())
-    seconds = _in_turn({"pyramid": lambda: list(pyramid.made(values))}, repeat)["pyramid"]
+    seconds = median_s(lambda: list(pyramid.made(values)), repeat)
     return Row("all coarser zooms, of the time that the finest takes", seconds / remap_s, "")
 
 
@@ -109,15 +108,3 @@ def _cdo(weights: Weights, field: Array, path: Path) -> Callable[[], object]:
     grid.write_text(f"gridtype = unstructured\ngridsize = {weights.target.size}\n{values}\n")
     command: Sequence[object] = ["cdo", "-s", "-O", "-P", "1", f"remap,{grid},{path}", source, result]
     return lambda: subprocess.run(list(map(str, command)), check=True, capture_output=True)
-
-
-def _in_turn(ways: dict[str, Callable[[], object]], repeat: int) -> dict[str, float]:
-    """Return the median seconds of each way; each is warm, and other work on the machine meets all alike."""
-    taken: dict[str, list[float]] = {name: [] for name in ways}
-    for turn in range(repeat + 1):
-        for name, way in ways.items():
-            started_s = time.perf_counter()
-            way()
-            if turn:
-                taken[name].append(time.perf_counter() - started_s)
-    return {name: statistics.median(own) for name, own in taken.items()}
