@@ -33,10 +33,10 @@ from bbflow.transit.publication.reduce import together
 from bbflow.transit.spans.slots import BASE, CARRIED, INNER, LEVELS, OUTER, Keys, StateSlot
 from bbflow.transit.spans.timeline import Timeline
 from bbflow.transit.states.files import combine_files, forget, map_source
-from bbflow.transit.states.inherited import Inherited, map_part, place_of, remainder
+from bbflow.transit.states.inherited import Inherited, map_part, remainder
 from bbflow.transit.states.kept import Kept
 from bbflow.transit.states.shards import Region, Row, ShardKey, ShardState, StatePlace, overlapping, places_of
-from bbflow.transit.states.state_layouts import by_region, state_layout_of
+from bbflow.transit.states.state_layouts import by_region, put_state, state_layout_of
 from bbflow.transit.states.tables import Roster, States
 from bbflow.zarr_store.chunks import TEXT
 from bbflow.zarr_store.growing import GrowingZarr
@@ -167,7 +167,8 @@ def _add(
             places = places_of(files, _sources(slot, work.target.keys))
             if places:
                 state_layout = work.target.state_layout(work.diagnostic, slot, region[1])
-                _add_state(whole.fields, state_layout, region, _state_of(state_layout, slot, places), shared=shared)
+                own = _state_of(state_layout, slot, places)
+                put_state(whole.fields, state_layout, region, own, shared=shared)
 
 
 def _add_alike(work: SaveWork, wholes: Mapping[StateSlot, _Whole], alike: States) -> None:
@@ -178,7 +179,7 @@ def _add_alike(work: SaveWork, wholes: Mapping[StateSlot, _Whole], alike: States
             if part.states and part.count[1:] == work.target.shape[1:]:
                 whole.write(part, state_layout)
             elif part.states:
-                _add_state(whole.fields, state_layout, part.region, part.merged(state_layout), shared=False)
+                put_state(whole.fields, state_layout, part.region, part.merged(state_layout), shared=False)
 
 
 def _state_of(state_layout: StateLayout, slot: StateSlot, places: Sequence[StatePlace]) -> bytearray:
@@ -188,19 +189,6 @@ def _state_of(state_layout: StateLayout, slot: StateSlot, places: Sequence[State
     else:
         combine_files(state_layout, places, own)
     return own
-
-
-def _add_state(
-    fields: Mapping[tuple[str, str], Array], state_layout: StateLayout, region: Region, own: Any, *, shared: bool
-) -> None:
-    place = place_of(*region)
-    if shared:
-        there = bytearray(state_layout.nbytes)
-        for name, view in by_region(state_layout, there, region[1]).items():
-            view[...] = fields[name][place]
-        state_layout.combine(there, own, own)
-    for name, view in by_region(state_layout, own, region[1]).items():
-        fields[name][place] = view
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from bbflow.operators.state import StateLayout
 from bbflow.operators.steps import Array, Views
 from bbflow.transit.spans.slots import OUTER
 from bbflow.transit.states.shards import Region, overlapping
-from bbflow.transit.states.state_layouts import by_region, state_layout_of
+from bbflow.transit.states.state_layouts import by_region, put_state, state_layout_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,27 +85,10 @@ def merge_into(
     state_layout.clear(whole)
     fields = by_region(state_layout, whole, count)
     for part in parts:
-        _merge_part(diagnostic, fields, (..., *_region(start, part)), part)
+        region = tuple(first - at for at, first in zip(start, part.start, strict=True)), part.count
+        own = state_layout_of_part(diagnostic, part)
+        put_state(fields, own, region, part.merged(own), shared=True)
     return Partial(start, count, parts[0].dtype, (whole,))
-
-
-def _merge_part(
-    diagnostic: Diagnostic, fields: Mapping[tuple[str, str], Array], place: tuple[Any, ...], part: Partial
-) -> None:
-    """Merge a part into its place in the whole's fields."""
-    state_layout = state_layout_of_part(diagnostic, part)
-    merged = np.empty(state_layout.nbytes, np.uint8)
-    views = by_region(state_layout, merged, part.count)
-    for name, view in views.items():
-        view[...] = fields[name][place]
-    state_layout.combine(merged, part.merged(state_layout), merged)
-    for name, view in views.items():
-        fields[name][place] = view
-
-
-def _region(origin: tuple[int, ...], part: Partial) -> Iterator[slice]:
-    for at, first, size in zip(origin, part.start, part.count, strict=True):
-        yield slice(first - at, first - at + size)
 
 
 BAND_BYTES = 8 << 20

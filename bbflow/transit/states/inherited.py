@@ -16,7 +16,7 @@ from bbflow.operators.steps import Array
 from bbflow.transit.spans.slots import Keys, StateSlot
 from bbflow.transit.spans.timeline import Timeline
 from bbflow.transit.states.shards import Region, Row, ShardKey, ShardState, StatePlace, overlapping
-from bbflow.transit.states.state_layouts import by_region, state_layout_of
+from bbflow.transit.states.state_layouts import by_region, place_of, state_layout_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +98,6 @@ class Inherited(Frozen):
 def map_part(path: str, offset: int, size: int, mode: Any) -> Array:
     """Map some bytes of a file."""
     return np.memmap(path, np.uint8, mode, offset, (size,))
-
-
-def place_of(start: tuple[int, ...], count: tuple[int, ...]) -> tuple[Any, ...]:
-    """Return the index of a region in arrays whose last axes are the field's."""
-    return (..., *(slice(first, first + size) for first, size in zip(start, count, strict=True)))
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from bbflow.operators.transforms import Transform
 from bbflow.operators.windows.spans import Months, Run, Spans
 from bbflow.operators.windows.window import Window
 from bbflow.transit.spans.slots import CARRIED, INNER, OUTER
+from bbflow.transit.states.shards import Region
 
 
 def state_layout_of(diagnostic: Diagnostic, level: str, dtype: DType, count: tuple[int, ...]) -> StateLayout:
@@ -62,9 +63,6 @@ class _Carrying(Family):
     def fields(self, dtype: DType) -> tuple[StateField, ...]:
         return self.transform.fields(dtype)
 
-    def clear(self, views: Views) -> None:
-        self.transform.clear(views)
-
     def fold(self, views: Views, steps: Steps) -> None:
         self.transform.apply(views, steps)
 
@@ -79,6 +77,36 @@ def by_region(state_layout: StateLayout, state: Any, count: tuple[int, ...]) -> 
         for family, views in state_layout.views(state).items()
         for name, view in views.items()
     }
+
+
+def place_of(start: tuple[int, ...], count: tuple[int, ...]) -> tuple[Any, ...]:
+    """Return the index of a region in arrays whose last axes are the field's."""
+    return (..., *(slice(first, first + size) for first, size in zip(start, count, strict=True)))
+
+
+def put_state(
+    fields: Mapping[tuple[str, str], Array], state_layout: StateLayout, region: Region, own: Any, *, shared: bool
+) -> None:
+    """Put a region's state into a whole's fields, as `by_region` gives them; merged with what is there if it shares it.
+
+    Parameters
+    ----------
+    fields
+        Of the whole.
+    state_layout, region, own
+        How the state lies, where in the whole its region is, and the state.
+    shared
+        Whether others have points of the region.
+    """
+    place, (_, count) = place_of(*region), region
+    if shared:
+        there = np.empty(state_layout.nbytes, np.uint8)
+        for name, view in by_region(state_layout, there, count).items():
+            view[...] = fields[name][place]
+        state_layout.combine(there, own, there)
+        own = there
+    for name, view in by_region(state_layout, own, count).items():
+        fields[name][place] = view
 
 
 RECURRING = {"month": 12, "season": 4, "day": 31, "hour": 24, "dayofyr": 366}
