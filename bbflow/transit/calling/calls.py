@@ -32,8 +32,8 @@ class StepCall(Frozen):
     """Where the nodes are."""
     stream: str
     """The stream."""
-    number: int
-    """The step's."""
+    at: int
+    """The step's number."""
     time: float | None
     """Its time, on the clock."""
     parts: Mapping[str, Step]
@@ -52,11 +52,6 @@ class StepCall(Frozen):
         object.__setattr__(self, "attributes", replace(own, variables=variables, **maps))
         Frozen.__post_init__(self)
 
-    @property
-    def at(self) -> int:
-        """The step's number."""
-        return self.number
-
     def dataset(self) -> "xr.Dataset":
         """Return the fields with their coordinates, decoded as `xarray.open_dataset` does."""
         import xarray as xr  # late: the fold needs none of it
@@ -65,7 +60,7 @@ class StepCall(Frozen):
 
         fields, places = WholeFields(self.contact, self.stream, self.attributes), places_in(layouts_of(self.parts))
         singles, store = singles_in(self.parts), GrowingZarr(self.results)
-        found: dict[str, Any] = {STEP: ((), self.number, {"long_name": "step of the simulation"})}
+        found: dict[str, Any] = {STEP: ((), self.at, {"long_name": "step of the simulation"})}
         if self.time is not None and not self.clock.by_steps:
             found["time"] = ((), self.time, self.clock.attributes | self.clock.meaning)
         for name in self.function.of:
@@ -98,22 +93,17 @@ class SpanCall(Frozen):
 
     function: UserFunction
     """Which function."""
-    index: int
+    at: int
     """Where on the window's axis the span lies."""
     results: Path
     """``results.zarr``, which shows it."""
-
-    @property
-    def at(self) -> int:
-        """The span's place."""
-        return self.index
 
     def dataset(self) -> "xr.Dataset":
         """Return the results with their coordinates, decoded."""
         from bbflow.transit.output.decoding import open_results
 
         with open_results(self.results) as published:
-            own = published[list(self.function.results)].isel({f"time_{self.function.window}": self.index})
+            own = published[list(self.function.results)].isel({f"time_{self.function.window}": self.at})
             # Dask would make tasks of it for all workers, and to unpickle them imports xarray beside their own tasks.
             loaded: xr.Dataset = own.load(scheduler="synchronous")
         return loaded

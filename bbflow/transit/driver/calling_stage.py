@@ -84,7 +84,8 @@ class CallStage:
             first = answers.through + 1 if function.of else max(answers.through, 0)
             calling = Calling(function, answers, first, error=answers.error, kept=set(answers.kept))
             (self._steps if function.of else self._spans).append(calling)
-        self._stopped = ""
+        self.stopped = ""
+        """Why the simulation is to end; empty if nothing has asked for that."""
         for calling in self._all:
             if calling.answers.stop:
                 self._ask_to_stop(calling.answers.stop)
@@ -101,11 +102,6 @@ class CallStage:
     def errors(self) -> list[str]:
         """Return which functions failed."""
         return [calling.error for calling in self._all if calling.error]
-
-    @property
-    def stopped(self) -> str:
-        """Why the simulation is to end; empty if nothing has asked for that."""
-        return self._stopped
 
     @property
     def cursor(self) -> float:
@@ -236,7 +232,7 @@ class CallStage:
         if said.found is not None:
             calling.answers.add(said.found, self._place(call, seen.clock))
         if isinstance(call, StepCall) and is_asked:
-            kept = {*calling.kept, *([call.number] if said.keep else ())}
+            kept = {*calling.kept, *([call.at] if said.keep else ())}
             # What the drain is past is decided: kept for good, the list would grow with the run.
             calling.kept = {number for number in kept if number > seen.drained}
             told[KEPT] = sorted(calling.kept)
@@ -248,14 +244,14 @@ class CallStage:
         assert self._results is not None
         told = clock.attributes | clock.meaning
         if isinstance(call, StepCall):
-            time = call.number if call.time is None else call.time
-            return AxisPlace(float(time), told, number=call.number)
-        time, bounds = self._results.stamp(call.function.window, call.index)
+            time = call.at if call.time is None else call.time
+            return AxisPlace(float(time), told, number=call.at)
+        time, bounds = self._results.stamp(call.function.window, call.at)
         return AxisPlace(time, told, bounds=bounds)
 
     def _ask_to_stop(self, why: str) -> None:
-        if not self._stopped:
-            self._stopped = why
+        if not self.stopped:
+            self.stopped = why
             write_whole(self._run.config.output / STOP_FILE, why.encode())
             self._run.log.add("stop", why=why)
 

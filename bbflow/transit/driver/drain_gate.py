@@ -2,22 +2,16 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 
 from bbflow.drain.drain_task import Drained, DrainWork, drain_steps
 from bbflow.phases import BoardSource, io_phase
-from bbflow.staging.policies import Policy, checked_policy
+from bbflow.staging.policies import Policy
 from bbflow.staging.share import Share
 from bbflow.staging.watched import WatchedGate
 
 APPLICATION = "bbflow drain"
 """Who is in the phase that the drain announces."""
-
-
-def giving_way_to(policy: str, phases: Path | None) -> Callable[[DrainWork], Drained]:
-    """Return what a drain task calls that gives way to phases."""
-    return partial(drain_giving_way, policy=checked_policy(policy, phases), phases=phases)
 
 
 def drain_giving_way(work: DrainWork, policy: Policy, phases: Path | None) -> Drained:

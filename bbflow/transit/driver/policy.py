@@ -1,6 +1,7 @@
 """What the drain's delay policy needs, imported by those runs alone that have one."""
 
 from collections.abc import Callable
+from functools import partial
 
 from bbflow.configuring.settings import RawConfig
 from bbflow.drain.drain_task import Drained, DrainWork, drain_steps
@@ -33,9 +34,9 @@ def writing(raw: RawConfig) -> Callable[[DrainWork], Drained]:
     ConfigError
         As `check_policy`.
     """
-    check_policy(raw)
     if not gives_way(raw):
         return drain_steps
-    from bbflow.transit.driver.drain_gate import giving_way_to
+    from bbflow.staging.policies import checked_policy
+    from bbflow.transit.driver.drain_gate import drain_giving_way
 
-    return giving_way_to(raw.policy, raw.phases)
+    return partial(drain_giving_way, policy=checked_policy(raw.policy, raw.phases), phases=raw.phases)
