@@ -13,6 +13,7 @@ import resource
 import signal
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from bbflow.errors import BbflowError, describe
@@ -106,12 +107,16 @@ def _remove(facts: Facts) -> None:
     clear_below(facts["directory"])
 
 
-def _stream(step: str) -> Callable[[Facts], bool | None]:
-    def work(facts: Facts) -> bool | None:
+def _stream(step: str) -> Callable[[Facts], bool]:
+    def work(facts: Facts) -> bool:
         from bbflow_slurm import parts
+        from bbflow_slurm.streams import JobStream
 
-        found: Callable[[Facts], bool | None] = getattr(parts, step)
-        return found(facts)
+        stream = JobStream(Path(facts["directory"]), facts["job"])
+        if not stream.is_wanted:
+            return False
+        getattr(parts, step)(stream, facts)
+        return True
 
     return work
 
