@@ -1,40 +1,29 @@
 """Small files: read in one go, checked, and put in their places; what isn't that simple is a `Transfer`'s."""
 
 import time
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Protocol
+from collections.abc import Iterator
 
 from bbflow.staging.checksums import Checking
 from bbflow.staging.fetching import MOST_BYTES, Receipt, SmallBatch
 from bbflow.staging.files import File
 from bbflow.staging.gate import Gate
 from bbflow.staging.shelf import Note
+from bbflow.staging.transfers import Places
 from bbflow.stores.facts import Facts
 from bbflow.stores.sources import Sources
 
 
-class SmallPlaces(Protocol):
-    """Where whole files are put; a `Shelf` is one."""
-
-    def has(self, url: str) -> bool:
-        """Whether anything is there of a file."""
-
-    def put(self, note: Note, content: bytes) -> Path:
-        """Publish a file whole, and note what it is a copy of."""
-
-
-def copy_batch(files: Sequence[File], sources: Sources, shelf: SmallPlaces, gate: Gate, rank: int) -> SmallBatch:
-    """Copy small files of one server, one after the other.
+def copy_batch(copies: Iterator[Receipt | None], size_bytes: int, gate: Gate, rank: int) -> SmallBatch:
+    """Copy small files, one after the other, when the gate lets them all pass.
 
     Parameters
     ----------
-    files
-        None larger than `MOST_BYTES`, as far as is known.
-    sources, shelf, gate
-        From where, to where, and who says when.
-    rank
-        Of the first, in the order of all transfers.
+    copies
+        Copies the next of them each time, as `copy_whole`.
+    size_bytes
+        Of all, as far as is known.
+    gate, rank
+        Who says when, and the place of the first in the order of all transfers.
 
     Raises
     ------
@@ -43,15 +32,15 @@ def copy_batch(files: Sequence[File], sources: Sources, shelf: SmallPlaces, gate
     """
     receipts: list[Receipt | None] = []
     ended_s: list[float] = []
-    with gate.batch(sum(file.size_bytes or 0 for file in files), rank):
+    with gate.batch(size_bytes, rank):
         started_s, started_cpu_s = time.perf_counter(), time.thread_time()
-        for file in files:
-            receipts.append(copy_whole(file, sources, shelf))
+        for receipt in copies:
+            receipts.append(receipt)
             ended_s.append(time.perf_counter() - started_s)
         return SmallBatch(receipts, ended_s, time.thread_time() - started_cpu_s)
 
 
-def copy_whole(file: File, sources: Sources, shelf: SmallPlaces) -> Receipt | None:
+def copy_whole(file: File, sources: Sources, shelf: Places) -> Receipt | None:
     """Copy a small file that isn't there yet, not even in part; None if anything isn't as it should be.
 
     Its content and its version come from one read, so it is a copy of one version without asking twice.

@@ -22,7 +22,7 @@ from bbflow.staging.policies import NoAction, Policy
 from bbflow.staging.probes import Answers, Probes
 from bbflow.staging.retry import Retry, persist
 from bbflow.staging.shelf import Shelf
-from bbflow.staging.small import copy_batch
+from bbflow.staging.small import copy_batch, copy_whole
 from bbflow.staging.submissions import Submission, Submissions
 from bbflow.staging.transfers import Transfer, size_of, stage_out
 from bbflow.staging.watching import Watch
@@ -353,7 +353,8 @@ class Stager(Closable):
         return transfer.run().transferred_bytes
 
     def _copy_batch(self, files: Sequence[File], rank: int) -> SmallBatch:
-        return copy_batch(files, self._sources, self._shelf, self.gate, rank)
+        copies = (copy_whole(file, self._sources, self._shelf) for file in files)
+        return copy_batch(copies, sum(file.size_bytes or 0 for file in files), self.gate, rank)
 
     def _fetched(self, fetched: Sequence[Fetched]) -> None:
         """Continue the plan after a transfer, or after several; a fetcher calls this."""

@@ -31,6 +31,12 @@ class Places(Protocol):
     def path(self, url: str) -> Path:
         """Return where a file lies, or will lie."""
 
+    def has(self, url: str) -> bool:
+        """Whether anything is there of a file."""
+
+    def put(self, note: Note, content: bytes) -> Path:
+        """Publish a file whole, and note what it is a copy of."""
+
     def partial(self, url: str) -> Path:
         """Return where a file lies while it is being copied."""
 

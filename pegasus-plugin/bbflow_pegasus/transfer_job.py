@@ -17,7 +17,7 @@ from bbflow.staging.fetchers import Fetchers
 from bbflow.staging.fetching import Fetched, Receipt, SmallBatch
 from bbflow.staging.gate import CHUNK_S, Closed
 from bbflow.staging.policies import NoAction
-from bbflow.staging.small import copy_whole
+from bbflow.staging.small import copy_batch, copy_whole
 from bbflow.staging.transfers import Transfer, stage_out
 from bbflow.staging.watching import Watch
 from bbflow.stores.sources import local_path
@@ -118,14 +118,8 @@ class TransferJob:
 
     def _stage_small(self, files: Sequence[File], rank: int) -> SmallBatch:
         """Stage requests for small files, as far as they come in one piece."""
-        receipts: list[Receipt | None] = []
-        ended_s: list[float] = []
-        with self._gate.batch(sum(file.size_bytes or 0 for file in files), rank):
-            started_s, started_cpu_s = time.perf_counter(), time.thread_time()
-            for request in self._requests[rank : rank + len(files)]:
-                receipts.append(self._copy_small(request))
-                ended_s.append(time.perf_counter() - started_s)
-            return SmallBatch(receipts, ended_s, time.thread_time() - started_cpu_s)
+        copies = map(self._copy_small, self._requests[rank : rank + len(files)])
+        return copy_batch(copies, sum(file.size_bytes or 0 for file in files), self._gate, rank)
 
     def _copy_small(self, request: Request) -> Receipt | None:
         source, began_s = request.sources[0], time.time()

@@ -130,7 +130,7 @@ def test_a_held_gate_lets_no_small_file_pass_and_a_closed_one_ends_the_batch(man
 
     def copy():
         with pytest.raises(Closed):
-            copy_batch(files, Sources(), shelf, gate, 0)
+            copy_batch((copy_whole(file, Sources(), shelf) for file in files), 250, gate, 0)
         ended.set()
 
     threading.Thread(target=copy).start()
