@@ -4,10 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
+from bbflow.configuring.settings import RawConfig, ResultsConfig
 from bbflow.errors import ConfigError
 
 Array = np.ndarray[Any, Any]
@@ -58,20 +59,8 @@ class ChunkGrid:
             yield np.ascontiguousarray(own)
 
 
-class Dividing(Protocol):
-    """What the configuration says of a store's chunks."""
-
-    @property
-    def chunks(self) -> str | Mapping[str, int] | None:
-        """Length of a chunk along dimensions by their names; None for whole fields."""
-
-    @property
-    def shard(self) -> int:
-        """Bytes of a file at most."""
-
-
 def cut_of(
-    dims: Sequence[str], shape: Sequence[int], item_bytes: int, told: Dividing, where: str = "raw"
+    dims: Sequence[str], shape: Sequence[int], item_bytes: int, told: RawConfig | ResultsConfig, where: str = "raw"
 ) -> tuple[int, ChunkGrid]:
     """Return how a variable is divided: steps in a chunk, and the chunks of a step.
 

@@ -18,7 +18,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from bbflow.drain.cuts import ChunkGrid, Dividing, cut_of
+from bbflow.configuring.settings import ResultsConfig
+from bbflow.drain.cuts import ChunkGrid, cut_of
 from bbflow.drain.encoding import BYTES
 from bbflow.errors import BbflowError, naming
 from bbflow.host.atomic import beside
@@ -36,7 +37,7 @@ MOST_CHUNKS = 1 << 14
 
 
 def tiled_storage(
-    dims: Sequence[str], shape: Sequence[int], dtype: np.dtype[Any], dividing: Dividing
+    dims: Sequence[str], shape: Sequence[int], dtype: np.dtype[Any], dividing: ResultsConfig
 ) -> Mapping[str, Any] | None:
     """Return what stands in the metadata of a new array about its files; None if a span is one chunk, and one file.
 
@@ -64,7 +65,7 @@ def tiled_storage(
     return {"chunk_grid": grid, "codecs": [{"name": "sharding_indexed", "configuration": own}]}
 
 
-def packed_rows(window: Window, shape: Sequence[int], dtype: np.dtype[Any], dividing: Dividing) -> int:
+def packed_rows(window: Window, shape: Sequence[int], dtype: np.dtype[Any], dividing: ResultsConfig) -> int:
     """Return how many spans of a new array are in a chunk, which is a file, where nothing else was asked for.
 
     Parameters
