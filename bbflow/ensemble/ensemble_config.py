@@ -112,11 +112,10 @@ def parse_ensemble(content: Any) -> EnsembleAnalysis:
             raise ConfigError(f"operators of {key}: {error}") from None
         fields += found
         inner |= own
-    member_content = {**rest, "operators": inner, "windows": [STEP_WINDOW]}
-    member = parse_config(member_content)
+    member = parse_config({**rest, "operators": inner, "windows": [STEP_WINDOW]})
     config = replace(config, name=config.name or member.stream)
     _check_times(fields)
-    return EnsembleAnalysis(config, member, tuple(fields), member_content)
+    return EnsembleAnalysis(config, member, tuple(fields))
 
 
 def _parse_section(content: Any) -> EnsembleConfig:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from bbflow.configuring.settings import Config, ResultsConfig
 from bbflow.ensemble.scoring import KeptMembers
@@ -165,8 +164,6 @@ class EnsembleAnalysis:
     """A member's configuration, with the ensemble's stream and output."""
     fields: tuple[AcrossField, ...]
     """What is computed across members."""
-    content: Mapping[str, Any]
-    """A member's configuration as it would be written."""
 
     @property
     def output(self) -> Path:

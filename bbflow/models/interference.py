@@ -39,8 +39,6 @@ class Interference:
 
     capacity_bytes_per_s: float
     """What the shared part can carry."""
-    fitted: bool = True
-    """Whether it comes from observed phases, not from a guess."""
 
     def slowdown(self, bytes_per_s: float) -> float:
         """Return D/T - 1 = r / (C - r) at a rate r of ours; infinite from the capacity on."""

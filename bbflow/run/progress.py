@@ -59,8 +59,6 @@ class StreamProgress:
 class ProgressSummary:
     """How far everything is."""
 
-    nodes: int
-    """How many were asked."""
     capacity_bytes: int
     """Of all nodes together."""
     free_bytes: int
@@ -87,7 +85,6 @@ def summarise(statuses: Sequence[StatusReply], previous: ProgressSummary | None,
     """
     names = sorted({name for status in statuses for name in status.streams})
     return ProgressSummary(
-        nodes=len(statuses),
         capacity_bytes=sum(status.capacity for status in statuses),
         free_bytes=sum(status.free for status in statuses),
         streams=tuple(

@@ -22,7 +22,6 @@ class TaskTimes:
     wave: int
     submitted_s: float
     ready_s: float | None = None
-    started_s: float | None = None
 
 
 class SlotGuess:

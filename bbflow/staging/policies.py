@@ -216,7 +216,7 @@ def paced(situation: Situation, limit: float) -> Decision:
     Without a fitted model, the capacity is taken to be the transfers' own rate without a phase; without that
     either, the least pace is used.
     """
-    model = situation.model or Interference(situation.peak_bytes_per_s or 0.0, fitted=False)
+    model = situation.model or Interference(situation.peak_bytes_per_s or 0.0)
     whose = f"I/O phase of {names(situation)}" if situation.phases else "a phase is expected"
     return Decision(
         bytes_per_s=max(model.pace(limit), LEAST_PACE_BYTES_PER_S),

@@ -16,8 +16,6 @@ _BUSY = ("Executor Deserialize Time", "Executor Run Time", "Result Serialization
 class RanTask:
     """A task that ended well; times in seconds since the epoch."""
 
-    stage: int
-    """Its stage."""
     partition: int
     """Of the stage."""
     started_s: float
@@ -30,8 +28,6 @@ class RanTask:
     """Read from shuffles."""
     shuffle_written_bytes: int
     """Written for shuffles."""
-    spilled_bytes: int
-    """Written to the disk for want of memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,12 +153,10 @@ def _ran(event: Mapping[str, Any]) -> RanTask:
     read = metrics.get("Shuffle Read Metrics", {})
     busy_ms = sum(metrics[name] for name in _BUSY if name in metrics) or math.inf
     return RanTask(
-        stage=event["Stage ID"],
         partition=info.get("Partition ID", info["Index"]),
         started_s=info["Launch Time"] / 1e3,
         ended_s=min(info["Finish Time"], info["Launch Time"] + busy_ms) / 1e3,
         input_bytes=metrics.get("Input Metrics", {}).get("Bytes Read", 0),
         shuffle_read_bytes=read.get("Remote Bytes Read", 0) + read.get("Local Bytes Read", 0),
         shuffle_written_bytes=metrics.get("Shuffle Write Metrics", {}).get("Shuffle Bytes Written", 0),
-        spilled_bytes=metrics.get("Disk Bytes Spilled", 0),
     )

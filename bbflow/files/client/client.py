@@ -45,11 +45,11 @@ from bbflow.files.wire import Attr
 
 FOREVER_S = -1.0
 FLUSH_S = 600.0
+"""How long `end` waits for the shared storage."""
 CLOSE_S = 60.0
 """How long programs are given to close what they write."""
 CLOSING_S = 0.2
 """How often it is looked whether programs have closed what they write."""
-"""How long `end` waits for the shared storage."""
 
 
 @dataclass(frozen=True, slots=True)

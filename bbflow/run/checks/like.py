@@ -31,7 +31,7 @@ from bbflow.transit.states.footprint import Footprint
 from bbflow.units import format_bytes
 
 NODE = "bb0"
-BP, NETCDF = (".bp", ".bp4", ".bp5"), (".nc", ".nc4", ".cdf", ".netcdf")
+BP = (".bp", ".bp4", ".bp5")
 
 
 @dataclass(frozen=True, slots=True)
